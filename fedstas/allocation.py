@@ -1,0 +1,98 @@
+"""How many of the m participants each stratum gives (FedSTaS, eq. 3.5).
+
+`sizes` are numbers of clients per stratum, N_h; `spreads` are standard deviations S_h.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedstas.errors import InputError, integer
+
+
+def _counts(sizes) -> np.ndarray:
+    sizes = np.asarray(sizes)
+    if sizes.ndim != 1 or not len(sizes) or (sizes < 0).any() or (sizes != np.floor(sizes)).any():
+        raise InputError(f"stratum sizes are {sizes.tolist()}: they must be whole numbers >= 0")
+    if not sizes.any():
+        raise InputError("the strata are empty: there is no client to draw")
+    return sizes.astype(np.int64)
+
+
+def _spreads(spreads, sizes) -> np.ndarray:
+    spreads = np.asarray(spreads, dtype=float)
+    if spreads.shape != sizes.shape or not np.isfinite(spreads).all() or (spreads < 0).any():
+        raise InputError("spreads must be one finite number >= 0 per stratum")
+    return spreads
+
+
+def largest_remainder(quotas, m: int) -> np.ndarray:
+    """Whole numbers [H] that sum to m: the floors, then one each to the largest fractions.
+
+    Ties go to the lowest index; no bounds, so a stratum may get 0. `quotas` [H] sum to m.
+    """
+    quotas = np.asarray(quotas, dtype=float)
+    m = integer("m", m, 0)
+    if not np.isfinite(quotas).all() or (quotas < 0).any() or abs(quotas.sum() - m) > 1e-6:
+        raise InputError(f"quotas must be finite, >= 0 and sum to m = {m}")
+    floors = np.floor(quotas + 1e-9)  # a quota of 3 - 1e-15 is 3
+    seats = floors.astype(np.int64)
+    order = np.argsort(-(quotas - floors).round(9), kind="stable")
+    seats[order[: m - seats.sum()]] += 1
+    return seats
+
+
+def proportional(sizes, m: int) -> np.ndarray:
+    """Largest remainder of m N_h / N, in whole numbers; ties to the lowest index, no bounds."""
+    sizes, m = _counts(sizes), integer("m", m, 0)
+    total = int(sizes.sum())
+    seats = m * sizes // total
+    order = np.argsort(-(m * sizes % total), kind="stable")
+    seats[order[: m - seats.sum()]] += 1
+    return seats
+
+
+def neyman_real(sizes, spreads, m: int) -> np.ndarray:
+    """Eq. 3.5 as printed: m N_h S_h / sum N_h S_h, float [H]; `InputError` where it is 0/0."""
+    sizes, m = _counts(sizes), integer("m", m, 1)
+    products = sizes * _spreads(spreads, sizes)
+    if not products.any():
+        raise InputError("all spreads are zero: eq. 3.5 is 0/0")
+    return m * products / products.sum()
+
+
+def by_priority(totals, m: int, *, lower, upper, quotas=None) -> np.ndarray:
+    """Whole numbers [H] that minimise sum T_h^2 / m_h under lower <= m_h <= upper, sum m.
+
+    Wright's greedy algorithm (2012): seats go one by one to the largest T_h / sqrt(k (k + 1)),
+    k the seats that h has; exact, since the objective is separable and convex. Where all
+    priorities are zero the seat goes to the stratum furthest below its quota.
+    """
+    totals = np.asarray(totals, dtype=float)
+    seats = np.array(lower, dtype=np.int64)
+    quotas = np.zeros_like(totals) if quotas is None else np.asarray(quotas, dtype=float)
+    for _ in range(m - seats.sum()):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            priority = np.where(totals > 0, totals / np.sqrt(seats * (seats + 1.0)), 0.0)
+        priority[seats >= upper] = -1.0
+        best = np.flatnonzero(priority == priority.max())
+        seats[best[np.argmax((quotas - seats)[best])]] += 1
+    return seats
+
+
+def neyman(sizes, spreads, m: int) -> np.ndarray:
+    """The integer optimum of sum W_h^2 S_h^2 / m_h under 1 <= m_h <= N_h, int [H].
+
+    Strata that are empty get 0. With all spreads zero: nearest to proportional under the
+    bounds. Corrects eq. 3.5, which is real-valued, unbounded, and optimal only if S_h is the
+    standard deviation. `InputError` for m below the number of strata or above sum N_h.
+    """
+    sizes, m = _counts(sizes), integer("m", m, 0)
+    spreads = _spreads(spreads, sizes)
+    lower = (sizes > 0).astype(np.int64)
+    if not lower.sum() <= m <= sizes.sum():
+        raise InputError(
+            f"m is {m}: with one client per stratum at least and N_h at most, "
+            f"it must be from {lower.sum()} to {sizes.sum()}"
+        )
+    return by_priority(sizes * spreads, m, lower=lower, upper=sizes, quotas=m * sizes / sizes.sum())

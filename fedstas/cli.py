@@ -1,0 +1,186 @@
+"""The command `fedstas`. Bad input: exit code 2 and one sentence; a diverged run: exit code 1."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedstas import methods
+from fedstas.errors import Diverged, InputError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="FedSTaS, executed: train a federation, record sweeps, re-execute chapters.",
+)
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def _option(text: str):
+    return typer.Option(help=text)
+
+
+@app.command()
+def run(
+    task: Annotated[str, _option("digits, mnist, fashion-mnist, cifar10 or cifar100")] = "digits",
+    method: Annotated[str, _option("one of: " + ", ".join(methods.names()))] = "fedstas",
+    partition: Annotated[
+        str, _option("iid, dirichlet, dirichlet_fixed_size, by_class or lognormal")
+    ] = "dirichlet",
+    concentration: Annotated[float, _option("of the Dirichlet partitions")] = 0.01,
+    sigma: Annotated[float, _option("of the log-normal partition")] = 1.0,
+    clients: Annotated[int, _option("number of clients")] = 100,
+    clients_per_round: Annotated[int, _option("participants of a round, m")] = 10,
+    rounds: Annotated[int, _option("rounds of training")] = 99,
+    seed: Annotated[int, _option("fixes the partition, w_0 and every draw")] = 0,
+    strata: Annotated[int | None, _option("number of strata, H")] = None,
+    levels: Annotated[int | None, _option("levels of a squeezed gradient, d'")] = None,
+    n_star: Annotated[int | None, _option("requested sample of a round, n*")] = None,
+    rate: Annotated[float | None, _option("share of its data a participant trains on")] = None,
+    epsilon: Annotated[float | None, _option("privacy of one size report")] = None,
+    size_cap: Annotated[int | None, _option("sizes are reported in 1..M-1, M")] = None,
+    restratify_every: Annotated[int | None, _option("rounds between two stratifications")] = None,
+    lr: Annotated[float | None, _option("learning rate of local SGD")] = None,
+    steps: Annotated[int | None, _option("local steps")] = None,
+    batch: Annotated[int | None, _option("examples of a local step, at most")] = None,
+    prox: Annotated[float | None, _option("FedProx's mu")] = None,
+    eval_every: Annotated[int, _option("rounds between two evaluations")] = 1,
+    device: Annotated[Device, _option("where to train")] = Device.auto,
+    threads: Annotated[int, _option("threads of the arithmetic")] = 1,
+    out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
+) -> None:
+    """Train one federation and print its last rounds."""
+    from fedstas.sim import partition as partitions
+    from fedstas.sim import simulation, tasks
+    from fedstas.study.records import write
+
+    settings = {
+        "strata": strata, "levels": levels, "n_star": n_star, "rate": rate, "epsilon": epsilon,
+        "size_cap": size_cap, "restratify_every": restratify_every, "lr": lr, "steps": steps,
+        "batch": batch, "prox": prox,
+    }  # fmt: skip
+    chosen = methods.get(method, **{k: v for k, v in settings.items() if v is not None})
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"--out {out}: the folder {out.parent} does not exist")
+    where = tasks.find_device(device)
+    data = tasks.load(task)
+    federation = partitions.make(
+        partition, data.train_y, clients=clients, seed=seed,
+        concentration=concentration, sigma=sigma,
+    )  # fmt: skip
+    failure = None
+    try:
+        history = simulation.run(
+            data, federation, chosen, rounds=rounds, clients_per_round=clients_per_round,
+            seed=seed, eval_every=eval_every, device=device, threads=threads, progress=True,
+        )  # fmt: skip
+    except Diverged as error:
+        history, failure = error.history, error
+    frame = history.frame
+    if out is not None:
+        write(out, lambda path: frame.to_parquet(path, index=False))
+    if len(frame):
+        typer.echo(frame.tail(5).to_string(index=False, float_format=lambda v: f"{v:.4f}"))
+        last = frame.iloc[-1]
+        typer.echo(
+            f"{method} on {task}, {len(federation.with_data)} of {clients} clients with data, "
+            f"{where.type}: accuracy {last.test_accuracy:.2%} after round {last['round']:.0f}, "
+            f"{(last.bytes_down + last.bytes_up) / 1e6:.1f} MB, {last.seconds:.1f} s"
+        )
+    if failure is not None:
+        raise failure
+
+
+@app.command()
+def sweep(
+    name: Annotated[str, typer.Argument(help="the sweep, e.g. preprint")],
+    profile: Annotated[str, _option("quick, laptop or paper")] = "quick",
+    jobs: Annotated[int, _option("runs at a time")] = 1,
+    device: Annotated[Device, _option("where to train")] = Device.auto,
+    folder: Annotated[Path, _option("where to record")] = Path("results"),
+) -> None:
+    """Record what is missing of a sweep."""
+    from fedstas.study import experiments
+
+    failed = experiments.sweep(name, profile, jobs=jobs, folder=folder, device=device)
+    if failed:
+        raise Diverged("; ".join(failed))
+
+
+@app.command()
+def chapter(
+    name: Annotated[str, typer.Argument(help="02, 02_stratification or stratification")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", help="KEY VALUE, may be repeated", metavar="KEY VALUE")
+    ] = None,
+    profile: Annotated[str | None, _option("quick, laptop or paper")] = None,
+    output: Annotated[Path | None, _option("where to write the executed notebook")] = None,
+) -> None:
+    """Re-execute a chapter of the book with your own parameters: `fedstas chapter 02 -p strata 5`."""
+    from fedstas.study import chapters
+
+    pairs = {}
+    for text in parameter or []:
+        key, _, value = text.partition("=")
+        pairs[key] = chapters.parse(value)
+    typer.echo(chapters.run(name, pairs, profile=profile, output=output))
+
+
+@app.command(name="methods")
+def list_methods() -> None:
+    """The methods and their settings."""
+    for name in methods.names():
+        typer.echo(f"{name:20} {methods.describe(name).splitlines()[0]}")
+        typer.echo(" " * 21 + ", ".join(f"{k}={v}" for k, v in methods.parameters(name).items()))
+
+
+def _join_pairs(arguments: list[str]) -> list[str]:
+    """`-p key value` as papermill writes it, turned into the `-p key=value` of one option."""
+    joined, rest = [], list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "-p" and rest and "=" not in rest[0]:
+            if len(rest) < 2:
+                raise InputError(f"-p {rest[0]} lacks a value: write -p KEY VALUE")
+            key, value = rest.pop(0), rest.pop(0)
+            joined += ["-p", f"{key}={value}"]
+        else:
+            joined.append(word)
+    return joined
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every expected failure is one sentence."""
+    usage_error = typer.BadParameter.__mro__[1]  # click's own, or the copy that typer carries
+
+    try:
+        arguments = _join_pairs(sys.argv[1:] if arguments is None else arguments)
+        code = app(args=arguments, prog_name="fedstas", standalone_mode=False) or 0
+    except usage_error as error:
+        typer.echo(f"fedstas: {error.format_message()}", err=True)
+        code = 2
+    except InputError as error:
+        typer.echo(f"fedstas: {error}", err=True)
+        code = 2
+    except Diverged as error:
+        typer.echo(f"fedstas: {error}", err=True)
+        code = 1
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("fedstas: interrupted", err=True)
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Designs over clients: who takes part in a round, with which weights (FedSTaS Sec. 3).
+
+A design sees the federation through a view of the server and draws a cohort. What it asks the
+view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedstas import aggregation, allocation
+from fedstas.compression import Squeezed
+from fedstas.errors import integer, one_of, real
+from fedstas.stratification import spread, stratify
+
+
+class View(Protocol):
+    """What the server knows, and what it can ask the clients for at a price."""
+
+    clients: int  # N
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """True sizes n_k, int [N]."""
+
+    def gradients(self, levels: int) -> Squeezed:
+        """Every client's gradient of its local loss at w_t, squeezed."""
+
+    def remember(self, key: str, every: int, make):
+        """`make()`, kept for `every` rounds."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The participants of a round: `clients` int [m] (a client may stand twice, and then trains
+    twice), their `weights` float [m] on updates, and the stratum of each where there are any."""
+
+    clients: np.ndarray
+    weights: np.ndarray
+    strata: np.ndarray | None = None
+
+
+class ClientDesign(Protocol):
+    """Draws the cohort of a round."""
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort: ...
+
+
+def successive(selection, m: int, rng: np.random.Generator) -> np.ndarray:
+    """m distinct indices, drawn one after another with probabilities proportional to `selection`.
+
+    This is what `rng.choice(replace=False, p=...)` does; by exponential keys (Efraimidis and
+    Spirakis), so that zeros are drawn last instead of being an error. The inclusion probability
+    is *not* m p: see `theory.inclusion_probabilities`.
+    """
+    selection = np.asarray(selection, dtype=float)
+    with np.errstate(divide="ignore"):
+        keys = rng.exponential(size=len(selection)) / selection
+    ties = rng.random(len(selection))
+    return np.lexsort((ties, keys))[:m]
+
+
+def at_most(m: int, clients: int) -> int:
+    """m in 1..N, for a design that draws distinct clients."""
+    return integer("the number of participants (clients per round)", m, 1, clients)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """m distinct clients with equal probabilities.
+
+    `weights`: "cohort" (n_k over the cohort: McMahan et al.) or "expansion" (N/m omega_k on
+    updates: eq. 2.3, unbiased).
+    """
+
+    weights: str = "cohort"
+
+    def __post_init__(self):
+        one_of("weights", self.weights, ("cohort", "expansion"))
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
+        sizes = view.sizes
+        if self.weights == "cohort":
+            return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
+        omega = sizes / sizes.sum()
+        return Cohort(chosen, aggregation.expansion_weights(omega[chosen], view.clients))
+
+
+@dataclass(frozen=True)
+class MD:
+    """m draws with replacement, p = n_k / n, weights 1/m (multinomial; Li et al. 2020, scheme I)."""
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        m = integer("the number of participants (clients per round)", m, 1)
+        sizes = view.sizes
+        chosen = rng.choice(view.clients, m, p=sizes / sizes.sum())
+        return Cohort(chosen, np.full(m, 1 / m))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One client that holds all data: centralised training. The simulation pools the shards."""
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        return Cohort(np.zeros(1, dtype=np.int64), np.ones(1))
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Clients in strata: labels [N], norms of Z_k [N], spread S_h of each stratum [H]."""
+
+    labels: np.ndarray
+    norms: np.ndarray
+    spreads: np.ndarray
+
+
+def _strata(view: View, m: int, rng, *, strata: int, levels: int, every: int) -> Strata:
+    """Strata of the restored gradients Z_k (Alg. 2), kept for `every` rounds."""
+
+    def make() -> Strata:
+        squeezed = view.gradients(levels)
+        restored = squeezed.restore()
+        labels = stratify(restored, min(strata, m), int(rng.integers(2**31)))
+        return Strata(labels, squeezed.norms(), spread(restored, labels))
+
+    return view.remember("strata", every, make)
+
+
+@dataclass(frozen=True)
+class Stratified:
+    """Strata of squeezed gradients, m_h by allocation, weights N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
+
+    `allocation`: "neyman" or "proportional", both integer under 1 <= m_h <= N_h.
+    `selection` within a stratum: "norm" (p_k proportional to the norm of Z_k, Sec. 3.2) or "uniform".
+    `replace`: draw with replacement; the default draws distinct clients one after another.
+    `spread`: "deviation" or "variance", the paper's two readings of S_h.
+    The estimator is biased unless p is uniform: see chapter 4.
+    """
+
+    strata: int = 10
+    levels: int = 9
+    restratify_every: int = 1
+    allocation: str = "neyman"
+    selection: str = "norm"
+    spread: str = "deviation"
+    replace: bool = False
+
+    def __post_init__(self):
+        integer("strata", self.strata, 1)
+        integer("levels", self.levels, 2, 256)
+        integer("restratify_every", self.restratify_every, 1)
+        one_of("allocation", self.allocation, ("neyman", "proportional"))
+        one_of("selection", self.selection, ("norm", "uniform"))
+        one_of("spread", self.spread, ("deviation", "variance"))
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        m = at_most(m, view.clients)
+        s = _strata(
+            view, m, rng, strata=self.strata, levels=self.levels, every=self.restratify_every
+        )
+        sizes = np.bincount(s.labels)
+        spreads = np.ones(len(sizes)) if self.allocation == "proportional" else s.spreads
+        if self.spread == "variance":
+            spreads = spreads**2
+        seats = allocation.neyman(sizes, spreads, m)
+        chosen = []
+        for h, seat in enumerate(seats):
+            members = np.flatnonzero(s.labels == h)
+            p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
+            if self.replace:
+                p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+                chosen.append(rng.choice(members, seat, p=p))
+            else:
+                chosen.append(members[successive(p, seat, rng)])
+        strata = np.repeat(np.arange(len(seats)), seats)
+        weights = aggregation.stratum_weights(sizes, seats)[strata]
+        return Cohort(np.concatenate(chosen), weights, strata)
+
+
+SELECTIONS = ("size-norm", "size", "norm", "uniform")
+
+
+@dataclass(frozen=True)
+class StratifiedHansenHurwitz:
+    """The corrected design: the same strata, draws with replacement, Hansen-Hurwitz weights.
+
+    p_k within a stratum proportional to `selection`: "size-norm" (n_k times the norm of Z_k, but
+    at least `floor` times the mean norm), "size", "norm" or "uniform". m_h by priorities on
+    the stratum totals of the same measure, at least one each. Weight omega_k / (m_h p_k) on
+    the update: given the updates, the expectation is exactly sum_k omega_k (w_k - w_t).
+    `equal_clients`: omega_k = 1/N instead of n_k/n; with selection "norm" or "uniform" no true
+    size is then asked for.
+    """
+
+    strata: int = 10
+    levels: int = 9
+    restratify_every: int = 10
+    selection: str = "size-norm"
+    equal_clients: bool = False
+    floor: float = 0.01
+
+    def __post_init__(self):
+        integer("strata", self.strata, 1)
+        integer("levels", self.levels, 2, 256)
+        integer("restratify_every", self.restratify_every, 1)
+        one_of("selection", self.selection, SELECTIONS)
+        real("floor", self.floor, 0, 1)
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        m = integer("the number of participants (clients per round)", m, 1)
+        s = _strata(
+            view, m, rng, strata=self.strata, levels=self.levels, every=self.restratify_every
+        )
+        ones = np.ones(view.clients)
+        omega = ones / view.clients if self.equal_clients else view.sizes / view.sizes.sum()
+        measure = view.sizes.astype(float) if self.selection.startswith("size") else ones
+        if self.selection.endswith("norm") and s.norms.any():
+            measure = measure * np.maximum(s.norms, self.floor * s.norms.mean())
+        totals = np.bincount(s.labels, measure)
+        seats = allocation.by_priority(
+            totals, m, lower=np.ones(len(totals)), upper=np.full(len(totals), m)
+        )
+        p = measure / totals[s.labels]
+        members = [np.flatnonzero(s.labels == h) for h in range(len(totals))]
+        chosen = np.concatenate(
+            [rng.choice(k, seat, p=p[k]) for k, seat in zip(members, seats, strict=True)]
+        )
+        strata = np.repeat(np.arange(len(seats)), seats)
+        weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], seats[strata])
+        return Cohort(chosen, weights, strata)

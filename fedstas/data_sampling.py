@@ -1,0 +1,124 @@
+"""Designs over examples: on which of its data a participant trains (FedSTaS Sec. 4 and 5.2).
+
+The server sets a rate for each participant (`rates`); the participant draws its sample
+(`sample`). Rates are all that travels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedstas import privacy
+from fedstas.client_sampling import Cohort
+from fedstas.errors import integer, real
+
+
+class DataView(Protocol):
+    """The server's view of the participants' sizes: true, or privately reported."""
+
+    @property
+    def sizes(self) -> np.ndarray: ...
+
+    def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
+        """The randomised responses of these clients, int [m]."""
+
+
+class DataDesign(Protocol):
+    """Chooses the examples of each participant."""
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        """What the server tells each participant, float [m]."""
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        """Positions 0..size-1 that a client of this size trains on; may be empty."""
+
+
+def bernoulli(size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Positions kept independently with probability `rate`."""
+    return np.flatnonzero(rng.random(size) < rate)
+
+
+@dataclass(frozen=True)
+class AllData:
+    """Every example."""
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        return np.ones(len(cohort.clients))
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return np.arange(size)
+
+
+@dataclass(frozen=True)
+class FixedRate:
+    """Each example with the same probability, chosen beforehand: no size is needed."""
+
+    rate: float = 1.0
+
+    def __post_init__(self):
+        real("rate", self.rate, 0, 1)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        return np.full(len(cohort.clients), self.rate)
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return np.arange(size) if rate >= 1 else bernoulli(size, rate, rng)
+
+
+@dataclass(frozen=True)
+class Requested:
+    """Each example with probability p = min(1, n* / n), n the total of the participants (Sec. 5.2).
+
+    With an `epsilon`, n is the estimate of eq. 5.7 from randomised responses, guarded from below
+    by the number of reports; `memoised` uses one report per client for good, so that
+    the total epsilon stays epsilon.
+    """
+
+    n_star: int = 2048
+    epsilon: float | None = None
+    size_cap: int = 100
+    memoised: bool = False
+
+    def __post_init__(self):
+        integer("n_star", self.n_star, 1)
+        integer("size_cap", self.size_cap, 2)
+        if self.epsilon is not None:
+            real("epsilon", self.epsilon, 0)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        m = len(cohort.clients)
+        if self.epsilon is None:
+            total = view.sizes[cohort.clients].sum()
+        else:
+            alpha = privacy.truth_probability(self.epsilon, self.size_cap)
+            reports = view.reports(
+                cohort.clients, size_cap=self.size_cap, alpha=alpha, memoised=self.memoised
+            )
+            total = privacy.estimate_total(reports, size_cap=self.size_cap, alpha=alpha)
+        return np.full(m, min(1.0, self.n_star / max(total, m)))
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return bernoulli(size, rate, rng)
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """floor(n*/m) examples of each participant without replacement, the other reading of Alg. 1.
+
+    A client with fewer examples gives all it has.
+    """
+
+    n_star: int = 2048
+
+    def __post_init__(self):
+        integer("n_star", self.n_star, 1)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        m = len(cohort.clients)
+        return np.full(m, float(self.n_star // m))
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return np.sort(rng.choice(size, min(size, int(rate)), replace=False))

@@ -1,0 +1,53 @@
+"""The three ways in which a call can go wrong, each with one plain sentence."""
+
+from __future__ import annotations
+
+import math
+
+
+class InputError(ValueError):
+    """What was asked for is not allowed; the message names it and says what is."""
+
+
+class DataError(InputError):
+    """A data set is missing or damaged; the message says which file and what to do."""
+
+
+class Diverged(RuntimeError):
+    """Training reached a non-finite model or loss; `history` holds the rounds before."""
+
+    def __init__(self, message: str, history=None):
+        super().__init__(message)
+        self.history = history
+
+
+def one_of(name: str, value, allowed) -> None:
+    """Refuse a value that is not among the allowed ones."""
+    allowed = list(allowed)
+    if value not in allowed:
+        raise InputError(f"unknown {name} {value!r}: use one of {', '.join(map(str, allowed))}")
+
+
+def integer(name: str, value, low: int, high: float = math.inf) -> int:
+    """The value as an int in low..high, or an `InputError`."""
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        value, whole = value.__index__(), True
+    if not whole or not low <= value <= high:
+        upper = "" if high == math.inf else f" and at most {high}"
+        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}{upper}")
+    return int(value)
+
+
+def real(name: str, value, low: float, high: float = math.inf, *, open_low: bool = True) -> float:
+    """The value as a finite float in (low, high] (or [low, high]), or an `InputError`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    above = number > low if open_low else number >= low
+    if isinstance(value, bool) or not (math.isfinite(number) and above and number <= high):
+        upper = "" if high == math.inf else f" and at most {high:g}"
+        floor = f"above {low:g}" if open_low else f"at least {low:g}"
+        raise InputError(f"{name} is {value!r}: it must be a number {floor}{upper}")
+    return number

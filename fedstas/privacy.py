@@ -1,0 +1,89 @@
+"""Randomised response on client sizes, the total that it estimates, and what it costs in epsilon.
+
+FedSTaS Sec. 5.2 and 6.4. A client of size n answers min(n, M-1) with probability alpha, and a
+uniform number of 1..M-1 otherwise; the support 1..M-1 is the only one that agrees with both
+eq. 5.7 and Lemma 5.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from fedstas.errors import InputError, integer, real
+
+
+def truth_probability(epsilon: float, size_cap: int) -> float:
+    """alpha = (e^eps - 1) / (e^eps + M - 2): the largest that is epsilon-LDP (Lemma 5, eq. 6.13)."""
+    epsilon, size_cap = real("epsilon", epsilon, 0), integer("size_cap", size_cap, 2)
+    return -math.expm1(-epsilon) / (1 + (size_cap - 2) * math.exp(-epsilon))
+
+
+def epsilon(alpha: float, size_cap: int) -> float:
+    """The epsilon of one report: log(1 + (M-1) alpha / (1 - alpha)); infinite for alpha = 1."""
+    alpha, size_cap = real("alpha", alpha, 0, 1, open_low=False), integer("size_cap", size_cap, 2)
+    return math.inf if alpha == 1 else math.log1p((size_cap - 1) * alpha / (1 - alpha))
+
+
+def clip(sizes, size_cap: int) -> np.ndarray:
+    """Sizes in 1..M-1. The paper clips above only: an empty client would betray itself."""
+    sizes = np.asarray(sizes)
+    if (sizes < 0).any():
+        raise InputError("a client size is negative")
+    return np.clip(sizes, 1, integer("size_cap", size_cap, 2) - 1)
+
+
+def report(sizes, *, size_cap: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
+    """r_k (eq. 5.6), int of the shape of `sizes`, each in 1..M-1."""
+    true, alpha = clip(sizes, size_cap), real("alpha", alpha, 0, 1, open_low=False)
+    fake = rng.integers(1, size_cap, size=true.shape)
+    return np.where(rng.random(true.shape) < alpha, true, fake).astype(np.int64)
+
+
+def estimate_total(reports, *, size_cap: int, alpha: float) -> float:
+    """The estimate of the clipped total from m reports (eq. 5.7), as printed: no guard, may be < 0."""
+    alpha = real("alpha", alpha, 0, 1)
+    reports = np.asarray(reports)
+    return float((reports.sum() - (1 - alpha) * size_cap * reports.size / 2) / alpha)
+
+
+def estimate_variance(sizes, *, size_cap: int, alpha: float) -> float:
+    """Its variance: sum over clients of [(1-a) s2 + a (1-a) (n_c - M/2)^2] / a^2, s2 = M(M-2)/12."""
+    true, alpha = clip(sizes, size_cap), real("alpha", alpha, 0, 1)
+    fake_variance = size_cap * (size_cap - 2) / 12
+    terms = (1 - alpha) * fake_variance + alpha * (1 - alpha) * (true - size_cap / 2) ** 2
+    return float(terms.sum() / alpha**2)
+
+
+def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0.0) -> float:
+    """The epsilon of that many fresh reports of one client, exact for this mechanism.
+
+    delta = 0: reports times epsilon, attained. delta > 0: the smallest e with
+    E[(1 - exp(e - L))_+] <= delta, where the privacy loss L of two sizes is epsilon times (reports
+    equal to the one less reports equal to the other), a trinomial difference.
+    """
+    one, j = epsilon(alpha, size_cap), integer("reports", reports, 0)
+    real("delta", delta, 0, 1, open_low=False)
+    if j == 0 or one == 0.0:
+        return 0.0
+    if delta == 0.0 or math.isinf(one):
+        return j * one
+    miss = (1 - alpha) / (size_cap - 1)
+    hit, other = math.log(alpha + miss), (1 - alpha) * (size_cap - 3) / (size_cap - 1)
+    log_other = math.log(other) if other > 0 else -math.inf
+    a, b = np.meshgrid(np.arange(j + 1), np.arange(j + 1), indexing="ij")
+    a, b = a[a + b <= j], b[a + b <= j]
+    rest = j - a - b
+    logs = gammaln(j + 1) - gammaln(a + 1) - gammaln(b + 1) - gammaln(rest + 1)
+    with np.errstate(invalid="ignore"):
+        logs = logs + a * hit + b * math.log(miss) + np.where(rest > 0, rest * log_other, 0.0)
+    # Between two multiples of epsilon the excess is linear in exp(e): solve on the right piece.
+    for k in range(j - 1, -2, -1):
+        above = (a - b) > k
+        tail, weighted = logsumexp(logs[above]), logsumexp(logs[above] - (a - b)[above] * one)
+        if math.exp(tail) - math.exp(k * one + weighted) >= delta or k < 0:
+            rise = math.exp(tail) - delta
+            return max(0.0, math.log(rise) - weighted) if rise > 0 else 0.0
+    return 0.0

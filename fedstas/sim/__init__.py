@@ -1,0 +1,1 @@
+"""The simulator: data, networks, engine, round loop."""

@@ -1,0 +1,189 @@
+"""Who holds which examples (FedSTaS Sec. 3.1, Fig. 1). A partition's name is its function's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedstas.errors import InputError, integer, one_of, real
+from fedstas.sim.rng import stream
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All clients and their shards.
+
+    `shards`: one int64 array of example indices per client, possibly empty; `sizes` int [N];
+    `label_counts` int [N, C]; `recipe` says how to make it again. A client without data is
+    kept here but takes part in nothing.
+    """
+
+    shards: tuple[np.ndarray, ...]
+    sizes: np.ndarray
+    label_counts: np.ndarray
+    recipe: dict = field(default_factory=dict)
+
+    @property
+    def with_data(self) -> np.ndarray:
+        """The clients that hold at least one example, ascending."""
+        return np.flatnonzero(self.sizes)
+
+
+def federation(labels, shards, **recipe) -> Federation:
+    """A federation from any shards; labels int [n]."""
+    labels = _labels(labels)
+    shards = tuple(np.asarray(s, dtype=np.int64) for s in shards)
+    counts = [np.bincount(labels[s], minlength=labels.max() + 1) for s in shards]
+    sizes = np.array([len(s) for s in shards], dtype=np.int64)
+    return Federation(shards, sizes, np.stack(counts), recipe)
+
+
+def _labels(labels) -> np.ndarray:
+    labels = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
+    if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InputError("labels must be whole numbers >= 0, at least one")
+    return labels.astype(np.int64)
+
+
+def _clients(clients: int, labels: np.ndarray) -> int:
+    return integer("the number of clients", clients, 1, len(labels))
+
+
+def _cut(pool: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
+    """The pool in consecutive pieces with the given shares; every element once."""
+    cuts = np.floor(np.cumsum(shares)[:-1] * len(pool) + 1e-9).astype(np.int64)
+    return np.split(pool, cuts)
+
+
+def iid(labels, clients: int, seed: int) -> Federation:
+    """A uniform random split; sizes differ by one at most."""
+    labels = _labels(labels)
+    clients = _clients(clients, labels)
+    order = stream(seed, "partition").permutation(len(labels))
+    shards = [np.sort(s) for s in np.array_split(order, clients)]
+    return federation(labels, shards, name="iid", clients=clients, seed=seed)
+
+
+def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federation:
+    """Each class dealt over the clients with Dirichlet shares; every example once.
+
+    Sizes are unequal, and at small concentrations many clients get nothing.
+    """
+    labels = _labels(labels)
+    clients, concentration = _clients(clients, labels), real("concentration", concentration, 0)
+    rng = stream(seed, "partition")
+    parts = [[] for _ in range(clients)]
+    for label in range(labels.max() + 1):
+        pool = rng.permutation(np.flatnonzero(labels == label))
+        shares = rng.dirichlet(np.full(clients, concentration))
+        for part, piece in zip(parts, _cut(pool, shares), strict=True):
+            part.append(piece)
+    shards = [np.sort(np.concatenate(p)) for p in parts]
+    recipe = {"name": "dirichlet", "clients": clients, "concentration": concentration, "seed": seed}
+    return federation(labels, shards, **recipe)
+
+
+def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Federation:
+    """Each client draws its own class shares and its examples with replacement.
+
+    The scheme of the authors' code and of Fraboni et al.: counts are floor(P n_k), the remainder
+    goes to the last class, and clients overlap: not a partition of the data.
+    """
+    labels, sizes = _labels(labels), np.asarray(sizes)
+    if sizes.ndim != 1 or not len(sizes) or sizes.dtype.kind not in "iu" or sizes.min() < 0:
+        raise InputError("sizes must be whole numbers >= 0, one per client")
+    concentration = real("concentration", concentration, 0)
+    classes = labels.max() + 1
+    pools = [np.flatnonzero(labels == c) for c in range(classes)]
+    rng = stream(seed, "partition")
+    shards = []
+    for size in sizes:
+        counts = np.floor(rng.dirichlet(np.full(classes, concentration)) * size).astype(np.int64)
+        counts[-1] += size - counts.sum()
+        if any(k and not len(pool) for k, pool in zip(counts, pools, strict=True)):
+            raise InputError("a class has no examples to draw from")
+        drawn = [rng.choice(pool, k) for k, pool in zip(counts, pools, strict=True) if k]
+        shards.append(np.sort(np.concatenate(drawn)) if drawn else np.zeros(0, dtype=np.int64))
+    recipe = {"sizes": sizes.tolist(), "concentration": concentration, "seed": seed}
+    return federation(labels, shards, name="dirichlet_fixed_size", **recipe)
+
+
+def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation:
+    """Clients with one class each, `size` examples, disjoint (Fraboni et al., Fig. 1)."""
+    labels = _labels(labels)
+    clients_per_class = integer("clients_per_class", clients_per_class, 1)
+    size = integer("size", size, 1)
+    rng = stream(seed, "partition")
+    shards = []
+    for label in range(labels.max() + 1):
+        pool = rng.permutation(np.flatnonzero(labels == label))
+        if len(pool) < clients_per_class * size:
+            raise InputError(
+                f"class {label} has {len(pool)} examples, fewer than clients_per_class x size = "
+                f"{clients_per_class * size}"
+            )
+        shards += [np.sort(pool[i * size : (i + 1) * size]) for i in range(clients_per_class)]
+    recipe = {"clients_per_class": clients_per_class, "size": size, "seed": seed}
+    return federation(labels, shards, name="by_class", **recipe)
+
+
+def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
+    """A uniform random split with sizes proportional to a log-normal of that sigma; disjoint."""
+    labels = _labels(labels)
+    clients, sigma = _clients(clients, labels), real("sigma", sigma, 0, 20, open_low=False)
+    rng = stream(seed, "partition")
+    shares = np.exp(sigma * rng.standard_normal(clients))
+    shards = _cut(rng.permutation(len(labels)), shares / shares.sum())
+    shards = [np.sort(s) for s in shards]
+    return federation(labels, shards, name="lognormal", clients=clients, sigma=sigma, seed=seed)
+
+
+NAMES = ("iid", "dirichlet", "dirichlet_fixed_size", "by_class", "lognormal")
+
+
+def names() -> list[str]:
+    """All partition names."""
+    return list(NAMES)
+
+
+def make(
+    name: str,
+    labels,
+    *,
+    clients: int = 100,
+    seed: int = 0,
+    concentration: float = 0.01,
+    sigma: float = 1.0,
+) -> Federation:
+    """The partition of that name with `clients` clients: what the command line offers.
+
+    `dirichlet_fixed_size` and `by_class` give each len(labels) // clients examples.
+    """
+    one_of("partition", name, NAMES)
+    labels = _labels(labels)
+    clients = _clients(clients, labels)
+    size = len(labels) // clients
+    if name == "iid":
+        return iid(labels, clients, seed)
+    if name == "dirichlet":
+        return dirichlet(labels, clients, concentration, seed)
+    if name == "dirichlet_fixed_size":
+        return dirichlet_fixed_size(labels, np.full(clients, size), concentration, seed)
+    if name == "lognormal":
+        return lognormal(labels, clients, sigma, seed)
+    classes = int(labels.max()) + 1
+    if clients % classes:
+        raise InputError(
+            f"partition by_class needs a multiple of {classes} clients, one class each, not {clients}"
+        )
+    smallest = int(np.bincount(labels).min()) // (clients // classes)
+    return by_class(labels, clients // classes, min(size, smallest), seed)
+
+
+def from_recipe(labels, recipe: dict) -> Federation:
+    """The federation that a recorded recipe describes."""
+    settings = dict(recipe)
+    name = settings.pop("name", None)
+    one_of("partition", name, NAMES)
+    return globals()[name](labels, **settings)

@@ -1,0 +1,199 @@
+"""Tasks: a data set as tensors, and the network that is trained on it (FedSTaS Sec. 3.1)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedstas.errors import DataError, InputError, integer, one_of
+from fedstas.sim.models import Convolutional, Perceptron
+
+# SHA-256 of the bytes of train_x, train_y (int64), test_x, test_y, in the order of the official files.
+DIGESTS = {
+    "mnist": (
+        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "e474323ac02fc156161b0bbb1f8c9cfeb327a74bcd9f9680a8385269a24f566c",
+        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "2fd8de6bdb8d11780b4b96dc57847bcfe6953f7c32aa48bfcd8237c3b7847243",
+    ),
+    "fashion-mnist": (
+        "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "e3245b63f7c40d1c8b652835f19744d970c1613b40ddac6bcfc87b9c46e16a0b",
+        "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "d51d859896c55775b9e9e219b77ff03bcec1b6ac322f313544dc3f9e7bc94fae",
+    ),
+    "cifar100": (
+        "de64658905c6b161606e3649ddafce7cf86c7634a0cf9116d518e64ef46a33c5",
+        "8bf4935e7c77a3096270043c6f3b221b6ecb9c63d1a08608e9af66cff17e977a",
+        "83c56492b2c11211ad1bb2dbd4f2eef4170a0441e41a41f3039c3144b1f5a511",
+        "80031c23f8300724c6fbc588e4bccbe41c6392041782148727bb497b0132c4ad",
+    ),
+}
+TORCHVISION = {
+    "mnist": "MNIST",
+    "fashion-mnist": "FashionMNIST",
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
+}
+KEYS = ("train_x", "train_y", "test_x", "test_y")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images x float32 [n, c, h, w], labels y int64 [n], on one device; `digest` identifies them.
+
+    MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1].
+    """
+
+    name: str
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: int
+    digest: str
+
+    @property
+    def device(self) -> torch.device:
+        return self.train_x.device
+
+    def model(self, seed: int) -> nn.Module:
+        """The network at w_0, which depends on the seed alone, on the task's device."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(integer("seed", seed, 0))
+            if self.name.startswith("cifar"):
+                return Convolutional(self.classes).to(self.device)
+            return Perceptron(self.train_x[0].numel(), self.classes).to(self.device)
+
+    def to(self, device: str | torch.device) -> Task:
+        """The same task on another device."""
+        moved = {k: getattr(self, k).to(device) for k in KEYS}
+        return replace(self, **moved)
+
+
+def names() -> list[str]:
+    """All task names; `digits` needs no download."""
+    return ["digits", *TORCHVISION]
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name: `auto` is CUDA where there is one, else the CPU."""
+    one_of("device", name, ("auto", "cpu", "cuda"))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def data_folder(root: str | Path | None = None) -> Path:
+    """Where data sets lie: `root`, else $FEDSTAS_DATA, else the user's cache folder."""
+    if root is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        root = os.environ.get("FEDSTAS_DATA") or Path(cache) / "fedstas"
+    return Path(root).expanduser()
+
+
+def load(name: str, *, root: str | Path | None = None, device: str = "cpu") -> Task:
+    """The task of that name, verified bit by bit.
+
+    From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
+    as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
+    unknown task or device.
+    """
+    one_of("task", name, names())
+    where = find_device(device)
+    arrays = _digits() if name == "digits" else _arrays(name, data_folder(root))
+    scale, shift = {"digits": (16.0, 0.0)}.get(name, (255.0, 0.0))
+    tensors = {}
+    for key, array in arrays.items():
+        value = torch.from_numpy(np.ascontiguousarray(array))
+        if key.endswith("_x"):
+            value = value.to(torch.float32).div_(scale).sub_(shift)
+            if name.startswith("cifar"):
+                value.sub_(0.5).div_(0.5)
+        tensors[key] = value.to(where)
+    digest = hashlib.sha256("".join(_digests(arrays)).encode()).hexdigest()
+    return Task(name, **tensors, classes=int(arrays["train_y"].max()) + 1, digest=digest)
+
+
+def _digests(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
+    return tuple(hashlib.sha256(np.ascontiguousarray(arrays[k])).hexdigest() for k in KEYS)
+
+
+def _digits() -> dict[str, np.ndarray]:
+    """scikit-learn's 1,797 digits of 8x8 pixels, every fifth one for the test."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    x, y = data.images.astype(np.uint8)[:, None], data.target.astype(np.int64)
+    test = np.arange(len(y)) % 5 == 4
+    return {"train_x": x[~test], "train_y": y[~test], "test_x": x[test], "test_y": y[test]}
+
+
+def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
+    path = root / f"{name}.npz"
+    arrays = _read(path) if path.exists() else None
+    fresh = arrays is None
+    if fresh:
+        arrays = _download(name, root)
+    if name in DIGESTS and _digests(arrays) != DIGESTS[name]:
+        wrong = [k for k, a, b in zip(KEYS, _digests(arrays), DIGESTS[name], strict=True) if a != b]
+        source = root / TORCHVISION[name] if fresh else path
+        raise DataError(
+            f"{source} does not hold the official {name} data ({', '.join(wrong)} differ): "
+            "delete it and load again"
+        )
+    if fresh:
+        _write(path, arrays)
+    return arrays
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {k: file[k] for k in KEYS}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path} is damaged or not a data file ({type(error).__name__}): delete it and load again"
+        ) from error
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)
+        partial.replace(path)
+    except OSError as error:  # the data are good; only the copy for the next time is missing
+        partial.unlink(missing_ok=True)
+        warnings.warn(f"{path} could not be written ({error.strerror})", stacklevel=3)
+
+
+def _download(name: str, root: Path) -> dict[str, np.ndarray]:
+    import torchvision
+
+    dataset = getattr(torchvision.datasets, TORCHVISION[name])
+    arrays = {}
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for split in ("train", "test"):
+            data = dataset(str(root), train=split == "train", download=True)
+            x = np.asarray(data.data)
+            x = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
+            arrays[f"{split}_x"] = np.ascontiguousarray(x, dtype=np.uint8)
+            arrays[f"{split}_y"] = np.asarray(data.targets, dtype=np.int64)
+    except Exception as error:  # torchvision raises many kinds, all with the same remedy
+        reason = str(error).strip().splitlines()
+        raise DataError(
+            f"task {name} is not at {root / f'{name}.npz'} and could not be downloaded "
+            f"({reason[0] if reason else type(error).__name__}): connect to a network, put the "
+            f"file there, or set FEDSTAS_DATA to the folder that holds it; task digits needs none"
+        ) from error
+    return arrays

@@ -1,0 +1,67 @@
+"""Strata of clients from their restored gradients (FedSTaS, Alg. 2)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from fedstas.errors import InputError, integer
+
+
+def coordinates(features) -> np.ndarray:
+    """Points [N, <= N] with the distances of features [N, d], rounded.
+
+    k-means sees distances only, and N points span at most N dimensions: the Gram matrix holds
+    all of it. Rounding to 2^-16 of the largest coordinate keeps the last bit of a sum, which
+    differs between backends, from deciding a cohort.
+    """
+    features = np.asarray(features)
+    if features.ndim != 2 or not len(features):
+        raise InputError("features must be [N, d] with at least one client")
+    if not np.isfinite(features).all():
+        raise InputError("a gradient holds a number that is not finite")
+    points = features.astype(np.float64)
+    points -= points.mean(axis=0)
+    if points.shape[1] > len(points):
+        values, vectors = np.linalg.eigh(points @ points.T)
+        points = vectors * np.sqrt(np.maximum(values, 0.0))
+    largest = np.abs(points).max()
+    if largest == 0.0:
+        return points
+    grid = 2.0 ** (np.ceil(np.log2(largest)) - 16)
+    return np.round(points / grid) * grid + 0.0  # no negative zeros
+
+
+def stratify(features, strata: int, seed: int) -> np.ndarray:
+    """Labels [N] of at most `strata` strata of features [N, d], by k-means (Alg. 2).
+
+    Ten starts of scikit-learn's KMeans; with fewer distinct clients than strata there are
+    fewer strata, none of them empty. Labels are numbered in order of first appearance.
+    """
+    strata = integer("strata", strata, 1)
+    points = coordinates(features)
+    strata = min(strata, len(np.unique(points, axis=0)))
+    if strata == 1:
+        return np.zeros(len(points), dtype=np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        raw = KMeans(strata, n_init=10, random_state=seed).fit(points).labels_
+    _, first, labels = np.unique(raw, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[labels].astype(np.int64)
+
+
+def spread(features, labels) -> np.ndarray:
+    """S_h [H]: the root of the mean squared distance to the centre, within each stratum.
+
+    The journal version prints "sample variance" (Sec. 3.1); eq. 3.5 needs the standard deviation.
+    """
+    features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels)
+    result = np.zeros(labels.max() + 1)
+    for h in range(len(result)):
+        group = features[labels == h]
+        if len(group) > 1:
+            result[h] = np.sqrt(np.square(group - group.mean(axis=0)).sum() / len(group))
+    return result

@@ -1,0 +1,1 @@
+"""The study: recorded runs, sweeps, figures, the pipeline of the book."""

@@ -1,0 +1,125 @@
+"""The papers' settings, and sweeps over them (FedSTaS Sec. 3 of the preprint, Sec. 7 of the journal)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+
+from joblib import Parallel, delayed
+from tqdm import tqdm
+
+from fedstas import methods
+from fedstas.errors import InputError, integer, one_of
+from fedstas.sim import partition, simulation, tasks
+from fedstas.study import records
+
+AS_WRITTEN = ("fedsts", "fedstas", "fedstas-dp")
+FIRST = ("fedavg", "md", *AS_WRITTEN, "fedstas-unbiased")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a sweep; `overrides` are settings of the method."""
+
+    task: str
+    partition: str
+    concentration: float
+    method: str
+    seed: int
+    overrides: dict = field(default_factory=dict, hash=False)
+    clients: int = 100
+    clients_per_round: int = 10
+    rounds: int = 99
+    eval_every: int = 1
+
+
+def preprint(profile: str) -> list[Run]:
+    """MNIST 0.01 in both partitions: 100 clients, 10 a round, 99 rounds of 3 steps of 128, lr 0.01.
+
+    `quick` has the same shape on digits.
+    """
+    if profile == "quick":
+        small = {"clients": 20, "clients_per_round": 5, "rounds": 3}
+        return [Run("digits", "dirichlet", 0.1, m, s, **small) for s, m in product(range(2), FIRST)]
+    partitions, seeds = ("dirichlet", "dirichlet_fixed_size"), 10 if profile == "paper" else 2
+    grid = product(range(seeds), partitions, FIRST)
+    return [Run("mnist", p, 0.01, m, s) for s, p, m in grid]
+
+
+SWEEPS = {"preprint": preprint}
+
+
+def names() -> list[str]:
+    """All sweep names."""
+    return list(SWEEPS)
+
+
+def runs(name: str, profile: str) -> list[Run]:
+    """The runs of a sweep, in the order in which they are made (seed by seed)."""
+    one_of("sweep", name, SWEEPS)
+    one_of("profile", profile, ("quick", "laptop", "paper"))
+    return SWEEPS[name](profile)
+
+
+@lru_cache(maxsize=1)
+def _task(name: str, device: str):
+    return tasks.load(name, device=device)
+
+
+def _prepare(run: Run, device: str):
+    task = _task(run.task, device)
+    settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
+    federation = partition.make(run.partition, task.train_y, **settings)
+    method = methods.get(run.method, **run.overrides)
+    how = {
+        "rounds": run.rounds,
+        "clients_per_round": run.clients_per_round,
+        "seed": run.seed,
+        "eval_every": run.eval_every,
+    }
+    return task, federation, method, how
+
+
+def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> str:
+    """Make and record one run unless it is there; returns `done`, `there`, or what went wrong."""
+    task, federation, method, how = _prepare(run, device)
+    who = records.identity(task, federation, method, **how)
+    if records.paths(who, sweep, folder)[1].exists():
+        return "there"
+    try:
+        history = simulation.run(task, federation, method, device=device, **how)
+    except RuntimeError as error:
+        return f"{run.method} on {run.partition}, seed {run.seed}: {error}"
+    records.save(history, who, sweep, folder, device=task.device)
+    return "done"
+
+
+def sweep(
+    name: str,
+    profile: str = "quick",
+    *,
+    jobs: int = 1,
+    folder: str | Path = "results",
+    device: str = "auto",
+    progress: bool = True,
+) -> list[str]:
+    """Make what is missing of a sweep, `jobs` runs at a time; returns what failed and why."""
+    todo, jobs = runs(name, profile), integer("jobs", jobs, 1)
+    _task(todo[0].task, device)  # data that are missing are one error here, not one per run
+    began = time.perf_counter()
+    work = (delayed(perform)(r, name, folder, device) for r in todo)
+    results = Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
+    bar = tqdm(results, total=len(todo), desc=f"sweep {name}", unit="run", disable=not progress)
+    outcome = list(bar)
+    failed = [o for o in outcome if o not in ("done", "there")]
+    if failed and len(failed) == len(todo):
+        raise InputError(f"every run of sweep {name} failed: {failed[0]}")
+    made = outcome.count("done")
+    tqdm.write(
+        f"sweep {name}: {made} made, {outcome.count('there')} there already, {len(failed)} failed, "
+        f"{time.perf_counter() - began:.0f} s"
+    )
+    return failed

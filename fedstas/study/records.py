@@ -1,0 +1,213 @@
+"""Runs on disk: one parquet file and one JSON sidecar each, named by what determines the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fedstas import ALGORITHMS, methods
+from fedstas.errors import InputError
+from fedstas.methods import Method
+from fedstas.sim import partition, simulation, tasks
+from fedstas.sim.partition import Federation
+from fedstas.sim.simulation import History
+from fedstas.sim.tasks import Task
+
+FORMAT = 1
+
+
+def identity(
+    task: Task,
+    federation: Federation,
+    method: Method,
+    *,
+    rounds: int,
+    clients_per_round: int,
+    seed: int,
+    eval_every: int = 1,
+) -> dict:
+    """Everything that determines a run, as plain data."""
+    if not federation.recipe:
+        raise InputError("a federation without a recipe cannot be recorded: use a named partition")
+    return {
+        "algorithms": ALGORITHMS,
+        "task": task.name,
+        "digest": task.digest,
+        "partition": dict(federation.recipe),
+        "method": methods.to_dict(method),
+        "rounds": rounds,
+        "clients_per_round": clients_per_round,
+        "eval_every": eval_every,
+        "seed": seed,
+    }
+
+
+def _hash(data: dict) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def run_id(who: dict) -> str:
+    """The name of a run: a hash of its identity."""
+    return _hash(who)
+
+
+def settings_id(who: dict) -> str:
+    """A hash of everything but the seeds."""
+    recipe = {k: v for k, v in who["partition"].items() if k != "seed"}
+    return _hash({k: v for k, v in who.items() if k != "seed"} | {"partition": recipe})
+
+
+def paths(who: dict, sweep: str, folder: str | Path = "results") -> tuple[Path, Path]:
+    """The parquet file and the sidecar of a run."""
+    recipe = who["partition"]
+    parts = [who["task"], recipe["name"], recipe.get("concentration"), who["method"]["name"]]
+    stem = "-".join(str(p) for p in parts if p is not None) + f"-{who['seed']}-{run_id(who)[:8]}"
+    base = Path(folder) / sweep / stem
+    return base.with_name(stem + ".parquet"), base.with_name(stem + ".json")
+
+
+def commit() -> str:
+    """The short hash of the checkout this package runs from, or `unknown`."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=9"]
+    try:
+        here = Path(__file__).parent
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def environment(device: str | torch.device, threads: int) -> dict:
+    """Where a run was made: versions, device, threads."""
+    libraries = ("fedstas", "numpy", "scipy", "scikit-learn", "torch", "pandas")
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "versions": {"python": platform.python_version()} | {k: version(k) for k in libraries},
+        "device": f"{device.type} ({name})",
+        "threads": threads,
+        "commit": commit(),
+    }
+
+
+def save(history: History, who: dict, sweep: str, folder="results", *, device, threads=1) -> Path:
+    """Write a run: both files to temporary names, the sidecar renamed last."""
+    data, sidecar = paths(who, sweep, folder)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    cohorts = hashlib.sha256(
+        b"".join(np.asarray(c, dtype=np.int64).tobytes() for c in history.cohorts)
+    )
+    note = {
+        "format": FORMAT,
+        "run": run_id(who),
+        "settings": settings_id(who),
+        "sweep": sweep,
+        "identity": who,
+        "seconds": round(float(history.frame["seconds"].iloc[-1]), 1),
+        "cohorts_sha256": cohorts.hexdigest(),
+        "environment": environment(device, threads),
+    }
+    write(data, lambda path: history.frame.to_parquet(path, index=False))
+    write(sidecar, lambda path: path.write_text(json.dumps(note, indent=1) + "\n"))
+    return data
+
+
+def write(path: Path, writer) -> None:
+    """`writer(temporary path)`, then a rename: the file is whole or absent."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        writer(partial)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"{path} could not be written: {error.strerror}") from error
+
+
+def _sidecar(path: Path) -> dict:
+    try:
+        note = json.loads(path.read_text())
+        newer = note["format"] > FORMAT
+        genuine = note["run"] == run_id(note["identity"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not the sidecar of a run ({type(error).__name__})") from error
+    if newer:
+        raise InputError(f"{path} was written by a newer version of fedstas: update it")
+    if not genuine:
+        raise InputError(f"{path} contradicts itself: its identity does not hash to {note['run']}")
+    return note
+
+
+def load(folder: str | Path = "results") -> pd.DataFrame:
+    """All runs below a folder, one row per run and evaluated round.
+
+    Columns: run, sweep, settings, task, partition, concentration, clients, clients_per_round,
+    method, seed, rounds, and those of `History.frame`.
+    """
+    frames = []
+    for path in sorted(Path(folder).rglob("*.json")):
+        note, data = _sidecar(path), path.with_suffix(".parquet")
+        try:
+            frame = pd.read_parquet(data)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{data} is missing or damaged: delete {path} and run again"
+            ) from error
+        who, recipe = note["identity"], note["identity"]["partition"]
+        clients = recipe.get("clients", len(recipe.get("sizes", [])))
+        head = {
+            "run": note["run"],
+            "sweep": note["sweep"],
+            "settings": note["settings"],
+            "task": who["task"],
+            "partition": recipe["name"],
+            "concentration": recipe.get("concentration", np.nan),
+            "clients": clients,
+            "clients_per_round": who["clients_per_round"],
+            "method": who["method"]["name"],
+            "seed": who["seed"],
+            "rounds": who["rounds"],
+        }
+        for place, (key, value) in enumerate(head.items()):
+            frame.insert(place, key, value)
+        frames.append(frame)
+    if not frames:
+        raise InputError(f"there are no recorded runs below {folder}")
+    return pd.concat(frames, ignore_index=True)
+
+
+def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:
+    """Make a recorded run again from its sidecar alone."""
+    notes = (_sidecar(p) for p in sorted(Path(folder).rglob("*.json")))
+    note = next((n for n in notes if n["run"] == run), None)
+    if note is None:
+        raise InputError(f"there is no run {run!r} below {folder}")
+    who = note["identity"]
+    if who["algorithms"] != ALGORITHMS:
+        raise InputError(
+            f"run {run} was made by version {who['algorithms']} of the algorithms, this is {ALGORITHMS}"
+        )
+    task = tasks.load(who["task"])
+    if task.digest != who["digest"]:
+        raise InputError(f"run {run} was made from other data than the {task.name} found here")
+    return simulation.run(
+        task,
+        partition.from_recipe(task.train_y, who["partition"]),
+        methods.from_dict(who["method"]),
+        rounds=who["rounds"],
+        clients_per_round=who["clients_per_round"],
+        seed=who["seed"],
+        eval_every=who["eval_every"],
+        device=device,
+        threads=note["environment"]["threads"],
+        progress=progress,
+    )
