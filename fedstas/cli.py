@@ -133,8 +133,11 @@ def chapter(
     pairs = {}
     for text in parameter or []:
         key, _, value = text.partition("=")
-        pairs[key] = chapters.parse(value)
-    typer.echo(chapters.run(name, pairs, profile=profile, output=output))
+        pairs[key] = chapters.parse(key, value)
+    try:
+        typer.echo(chapters.run(name, pairs, profile=profile, output=output))
+    except chapters.ChapterError as error:
+        raise Diverged(str(error)) from None
 
 
 @app.command(name="methods")

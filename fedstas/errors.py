@@ -30,7 +30,7 @@ def one_of(name: str, value, allowed) -> None:
 
 def integer(name: str, value, low: int, high: float = math.inf) -> int:
     """The value as an int in low..high, or an `InputError`."""
-    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
+    whole = isinstance(value, float) and value.is_integer()
     if hasattr(value, "__index__") and not isinstance(value, bool):
         value, whole = value.__index__(), True
     if not whole or not low <= value <= high:

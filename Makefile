@@ -1,0 +1,34 @@
+# Two doors: `make book` and `make test`. Both set up .venv by themselves.
+#
+#   make book [PROFILE=quick|laptop|paper]   the site, in _build/html/index.html
+#   make test [ARGS="..."]                   all tests; ARGS go to pytest
+#   make format                              ruff: format, and lint with fixes
+#   make lock                                resolve requirements.lock anew (needs uv)
+#   make clean                               remove everything that was made, but not .venv
+
+PROFILE ?= quick
+ARGS ?=
+export FEDSTAS_PROFILE := $(PROFILE)
+
+.PHONY: book test format lock clean
+
+book: .venv/.ready
+	@.venv/bin/doit
+
+test: .venv/.ready
+	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+format: .venv/.ready
+	@.venv/bin/ruff format
+	@.venv/bin/ruff check --fix
+
+lock: .venv/.ready
+	@.venv/bin/uv --version >/dev/null 2>&1 || .venv/bin/python -m pip install -q uv
+	@.venv/bin/uv pip compile -q pyproject.toml --extra book --extra dev --universal \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links -o requirements.lock
+
+.venv/.ready: requirements.lock pyproject.toml .ci/setup
+	@sh .ci/setup
+
+clean:
+	@rm -rf _build .cache book/chapters .pytest_cache .ruff_cache .hypothesis out.ipynb

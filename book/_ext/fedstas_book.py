@@ -1,0 +1,104 @@
+"""The book's own Sphinx extension: what a chapter says of its run, and formulas without a network."""
+
+import html
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective
+
+
+class ChapterDirective(SphinxDirective):
+    """Knows the executed notebook of the current page."""
+
+    def notebook(self) -> dict:
+        page = Path(self.env.doc2path(self.env.docname))
+        if page.suffix != ".ipynb":
+            raise self.error("this page is not a chapter")
+        self.env.note_dependency(str(page))
+        notebook = json.loads(page.read_text(encoding="utf-8"))
+        if "fedstas" not in notebook["metadata"]:
+            raise self.error("this chapter was not executed by the pipeline (make book)")
+        return notebook
+
+
+class AtAGlance(ChapterDirective):
+    """One line at the top of a chapter: time to read, time to run, what it needs."""
+
+    option_spec = {"needs": directives.unchanged_required}  # noqa: RUF012 (docutils' own form)
+
+    def run(self):
+        notebook = self.notebook()
+        block = notebook["metadata"]["fedstas"]
+        prose = " ".join(
+            "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"
+        )
+        parts = {
+            "Read": f"{max(1, round(len(prose.split()) / 200))} min",
+            "Run": f"{block['seconds']:.0f} s, profile {block['profile']}, {block['device']}",
+            "Needs": self.options.get("needs"),
+        }
+        line = nodes.paragraph(classes=["at-a-glance"])
+        for key, value in parts.items():
+            if value:
+                line += nodes.inline("", "", nodes.strong("", f"{key}: "), nodes.Text(value))
+        return [line]
+
+
+class Provenance(ChapterDirective):
+    """Prints, folded, how the current chapter was made and the commands that make it again."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        block = self.notebook()["metadata"]["fedstas"]
+        given = ", ".join(f"{key} = {value}" for key, value in block["parameters"].items())
+        versions = {"Python": block["python"], **block["versions"]}
+        rows = {
+            "Chapter": block["chapter"],
+            "Parameters": given,
+            "Device": block["device"],
+            "Time": f"{block['seconds']:g} s, on {block['date']}",
+            "Commit": block["commit"],
+            "Versions": ", ".join(f"{key} {value}" for key, value in versions.items()),
+        }
+        fields = nodes.field_list()
+        for key, value in rows.items():
+            body = nodes.field_body("", nodes.paragraph("", value))
+            fields += nodes.field("", nodes.field_name("", key), body)
+        what = self.arguments[0] if self.arguments else "How this was made"
+        summary = html.escape(f"{what}: profile {block['profile']}, seed {block['seed']}")
+        opening = f'<details class="provenance"><summary>{summary}</summary>'
+        return [
+            nodes.raw("", opening, format="html"),
+            fields,
+            nodes.paragraph("", "To make it again, from the repository's root with .venv active:"),
+            nodes.literal_block(block["command"], block["command"], language="bash"),
+            nodes.paragraph("", "or, without our command:"),
+            nodes.literal_block(block["papermill"], block["papermill"], language="bash"),
+            nodes.raw("", "</details>", format="html"),
+        ]
+
+
+def copy_mathjax(app, error):
+    """MathJax and its fonts beside the pages (from the package sphinx-mathjax-offline)."""
+    if error or app.builder.format != "html":
+        return
+    spec = importlib.util.find_spec("sphinx-mathjax-offline")
+    source = Path(spec.submodule_search_locations[0]) / "static" / "mathjax"
+    target = Path(app.outdir) / "_static" / "mathjax"
+    fonts = Path("output") / "chtml" / "fonts" / "woff-v2"
+    shutil.copytree(source / fonts, target / fonts, dirs_exist_ok=True)
+    shutil.copy(source / "tex-chtml-full.js", target)
+
+
+def setup(app):
+    app.add_directive("at-a-glance", AtAGlance)
+    app.add_directive("provenance", Provenance)
+    app.config.mathjax_path = "mathjax/tex-chtml-full.js"
+    app.connect("build-finished", copy_mathjax)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

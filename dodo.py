@@ -1,0 +1,161 @@
+"""The pipeline of the book (doit): sources -> executed chapters -> site. Run by `make book`.
+
+A chapter runs again when its source, its parameters, the package, the pinned versions or (where it reads
+them) the recorded results changed; the site is built again when a chapter or a page changed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from doit.reporter import ConsoleReporter
+from doit.tools import config_changed
+
+from fedstas.study import chapters
+
+PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
+READS_RESULTS = ("05_experiments",)
+PROGRESS = Path(".cache/progress")
+SITE = Path("_build/html")
+
+
+def files(folder: str, *patterns: str) -> list[str]:
+    return sorted(str(path) for each in patterns for path in Path(folder).rglob(each))
+
+
+def task_chapter():
+    """Execute the chapters' sources."""
+    PROGRESS.mkdir(parents=True, exist_ok=True)
+    package = [path for path in files("fedstas", "*.py") if Path(path).name != "cli.py"]
+    for stem in chapters.names():
+        told = PROGRESS / stem
+        results = files("results", "*.*") if stem in READS_RESULTS else []
+        yield {
+            "name": stem,
+            "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package, *results],
+            "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
+            "targets": [f"book/chapters/{stem}.ipynb"],
+            "actions": [[sys.executable, "-m", "fedstas.study.chapters", stem, PROFILE, str(told)]],
+        }
+
+
+def build_site():
+    """Build strictly, from scratch, beside the old site; replace that only by a whole one."""
+    made = Path(".cache/book")
+    shutil.rmtree(made, ignore_errors=True)
+    build = f"build book --config _config.yml --path-output {made} -W -n --keep-going -q"
+    done = subprocess.run(
+        [Path(sys.executable).with_name("jupyter-book"), *build.split()],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TQDM_DISABLE": "1", "NO_COLOR": "1"},
+    )
+    html = made / "_build" / "html"
+    if done.returncode or not (html / "index.html").is_file():
+        said = re.sub(r"\x1b\[[\d;]*m", "", done.stderr.strip() or done.stdout)
+        said = said.replace(f"{Path.cwd()}{os.sep}", "")
+        print(f"The site was not built:\n{said}", file=sys.stderr)
+        return False
+    shutil.rmtree(SITE, ignore_errors=True)
+    SITE.parent.mkdir(exist_ok=True)
+    shutil.move(html, SITE)
+    return True
+
+
+def task_book():
+    """Build the site from the executed chapters and the prose."""
+    executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
+    prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
+    prose = [path for path in prose if Path(path).is_file() and "__pycache__" not in path]
+    return {
+        "file_dep": ["_config.yml", "requirements.lock", *prose, *executed],
+        "targets": [str(SITE / "index.html")],
+        "actions": [build_site],
+    }
+
+
+class Report(ConsoleReporter):
+    """A line per finished task, a moving line on a terminal, and errors as they were said."""
+
+    def initialize(self, tasks, selected_tasks):
+        self.running, self.done, self.over = {}, 0, threading.Event()
+        self.total = len(chapters.names())
+        if sys.stderr.isatty():
+            threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        while not self.over.wait(0.2):
+            parts = [f"{name} {self.cells(name)}" for name in list(self.running)]
+            line = f"{self.done}/{self.total} chapters  " + "  ".join(parts)
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r" + line[:width].ljust(width))
+            sys.stderr.flush()
+
+    @staticmethod
+    def cells(name):
+        try:
+            done, total = map(int, (PROGRESS / name).read_text().split("/"))
+        except (OSError, ValueError):
+            return "..."
+        filled = round(10 * done / total)
+        return "#" * filled + "." * (10 - filled)
+
+    def say(self, text):
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+        self.write(text + "\n")
+        self.outstream.flush()
+
+    @staticmethod
+    def label(task):
+        return task.name.removeprefix("chapter:")
+
+    def execute_task(self, task):
+        if task.actions:
+            self.running[self.label(task)] = task
+
+    def finish(self, task):
+        self.running.pop(self.label(task), None)
+        self.done += task.name.startswith("chapter:")
+
+    def add_success(self, task):
+        self.finish(task)
+        if task.actions:
+            self.say(f"{self.label(task)} done")
+        if task.name == "book":
+            self.say(f"The book is in {SITE / 'index.html'}")
+
+    def skip_uptodate(self, task):
+        self.finish(task)
+        if task.name == "book":
+            self.say(f"Nothing changed; the book is in {SITE / 'index.html'}")
+
+    def add_failure(self, task, fail):
+        self.finish(task)
+        if task.executed:
+            said = "".join(action.err or "" for action in task.actions).strip()
+            self.say(said or fail.get_msg())
+        elif task.name == "book":
+            self.say("The book was not built, since a chapter failed.")
+
+    def complete_run(self):
+        self.over.set()
+        for message in self.runtime_errors:
+            self.say(message)
+
+
+DOIT_CONFIG = {
+    "default_tasks": ["book"],
+    "backend": "json",
+    "dep_file": ".cache/doit.json",
+    "num_process": 2,
+    "par_type": "thread",
+    "continue": True,
+    "verbosity": 0,
+    "reporter": Report,
+}

@@ -1,0 +1,166 @@
+"""Every figure of the book as a function of a tidy frame; one fixed colour per method.
+
+Colours are Okabe and Ito's. Blue speaks as written, vermilion as coded, green as it should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
+GREY, BLACK, ORANGE, PINK, SKY = "#7F7F7F", "#000000", "#E69F00", "#CC79A7", "#56B4E9"
+
+# method -> colour and dash; methods of one voice share its hue.
+METHODS = {
+    "fedavg": (GREY, "-"),
+    "fedavg-unbiased": (GREY, "--"),
+    "md": (PINK, "-"),
+    "strat": (ORANGE, "-"),
+    "strat-neyman": (ORANGE, "--"),
+    "fedsts": (SKY, "-"),
+    "fedstas": (WRITTEN, "-"),
+    "fedstas-dp": (WRITTEN, "--"),
+    "fedstas-unbiased": (SHOULD, "-"),
+    "fedstas-unbiased-dp": (SHOULD, "--"),
+    "centralised": (BLACK, ":"),
+}
+METRICS = {
+    "test_accuracy": ("accuracy on the global test set (%)", 100),
+    "client_accuracy": ("accuracy under the clients' class shares (%)", 100),
+    "macro_f1": ("macro F1 on the global test set (%)", 100),
+    "train_loss": ("training loss (cross-entropy, nats)", 1),
+}
+
+
+def style() -> None:
+    """The look of every figure; called once by each chapter."""
+    sns.set_theme(context="notebook", style="whitegrid", font_scale=0.95)
+    plt.rcParams |= {
+        "figure.figsize": (7.0, 3.8),
+        "figure.dpi": 110,
+        "figure.constrained_layout.use": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": "#E5E5E5",
+        "axes.titlesize": "medium",
+    }
+
+
+def interval(values) -> tuple[float, float, float]:
+    """Mean and 95 % t-interval of independent values (one per seed); no interval for one value."""
+    values = np.asarray(values, dtype=float)
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, np.nan, np.nan
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def last_rounds(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
+    """The mean of the last rounds of each run: one row per method and seed, in percent or nats."""
+    recent = frame[frame["round"] > frame["rounds"] - last]
+    means = recent.groupby(["method", "seed"], sort=False)[metric].mean() * METRICS[metric][1]
+    return means.rename("value").reset_index()
+
+
+def summary(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
+    """Mean, 95 % interval over seeds and number of seeds of each method's last rounds."""
+    values = last_rounds(frame, metric, last).groupby("method", sort=False)["value"]
+    rows = {m: (*interval(v), len(v)) for m, v in values}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
+
+
+def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = 10) -> pd.DataFrame:
+    """Differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
+    wide = last_rounds(frame, metric, last).pivot(index="seed", columns="method", values="value")
+    rows = {}
+    for method in wide.columns.drop(baseline):
+        difference = (wide[method] - wide[baseline]).dropna()
+        p = stats.ttest_1samp(difference, 0).pvalue if len(difference) > 1 else np.nan
+        rows[method] = (*interval(difference), p, len(difference))
+    columns = ["difference", "low", "high", "p", "seeds"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def label_ends(ax: Axes, ends: dict[str, tuple[float, float, str]], gap: float = 0.045) -> None:
+    """Write each name at the right end of its curve; names that would touch are moved apart."""
+    low, high = ax.get_ylim()
+    step, previous = gap * (high - low), -np.inf
+    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: item[1][1]):
+        previous = max(y, previous + step)
+        ax.text(
+            x + 0.015 * np.diff(ax.get_xlim())[0], previous, name, color=colour, va="center",
+            fontsize="small", clip_on=False,
+        )  # fmt: skip
+
+
+def curves(
+    frame: pd.DataFrame,
+    metric: str,
+    *,
+    ax: Axes | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: bool = True,
+    x: str = "round",
+) -> Axes:
+    """Mean curve with a 95 % band over seeds for each method, single seeds thin behind it."""
+    ax = ax or plt.gca()
+    label, scale = METRICS[metric]
+    ends = {}
+    for method in methods or list(frame["method"].unique()):
+        wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=metric)
+        wide = wide.dropna() * scale
+        colour, dash = METHODS.get(method, (BLACK, "-"))
+        if x == "round":
+            at = wide.index.to_numpy()
+        else:  # megabytes, examples: the mean over seeds
+            at = frame[frame["method"] == method].groupby("round")[x].mean().loc[wide.index]
+            at = at.to_numpy() / (1e6 if x.startswith("bytes") else 1)
+        mean = wide.mean(axis=1).to_numpy()
+        if wide.shape[1] > 1:
+            half = stats.t.ppf(0.975, wide.shape[1] - 1) * wide.std(axis=1) / np.sqrt(wide.shape[1])
+            ax.fill_between(at, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
+            if seeds:
+                ax.plot(at, wide.to_numpy(), color=colour, lw=0.4, alpha=0.25)
+        ax.plot(at, mean, color=colour, ls=dash, lw=2)
+        ends[method] = (at[-1], mean[-1], colour)
+    ax.set_xlabel("round" if x == "round" else x)
+    ax.set_ylabel(label)
+    ax.margins(x=0)
+    label_ends(ax, ends)
+    return ax
+
+
+def same_range(axes: Sequence[Axes]) -> None:
+    """The same y-range where figures are compared."""
+    low = min(a.get_ylim()[0] for a in axes)
+    high = max(a.get_ylim()[1] for a in axes)
+    for a in axes:
+        a.set_ylim(low, high)
+
+
+def partitions(counts: dict[str, np.ndarray], classes: str = "class") -> Figure:
+    """Fig. 1 of the paper: who holds what. One panel per partition of label counts [N, C]."""
+    figure, axes = plt.subplots(1, len(counts), figsize=(7.4, 3.6), sharey=False, squeeze=False)
+    palette = sns.color_palette("colorblind", max(c.shape[1] for c in counts.values()))
+    for ax, (name, table) in zip(axes[0], counts.items(), strict=True):
+        order = np.lexsort((-table.max(1), table.argmax(1)))
+        bottom, at = np.zeros(len(table)), np.arange(len(table))
+        for c in range(table.shape[1]):
+            height = table[order, c]
+            ax.bar(at, height, 1.0, bottom=bottom, color=palette[c], label=str(c), lw=0)
+            bottom = bottom + height
+        ax.set(title=name, xlabel="client (sorted by its largest class)", ylabel="examples")
+        ax.margins(x=0)
+        ax.grid(axis="x", visible=False)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, title=classes, loc="outside right center", frameon=False)
+    return figure

@@ -1,0 +1,149 @@
+"""The pipeline: names, parameters, profiles, execution, failure."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from fedstas.errors import InputError
+from fedstas.study import chapters
+
+CHAPTER = """\
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A chapter
+
+# %% tags=["parameters"]
+profile: str = "quick"  # quick, laptop or paper
+seed: int = 0  # of every random draw
+device: str = "cpu"  # auto, cpu or cuda
+clients: int = None  # number of clients
+
+# %%
+from fedstas.study import chapters
+
+chapters.ROOT = chapters.Path.cwd()
+s = chapters.settings("01_small", globals())
+
+# %%
+print(s.clients)
+first = 1
+1 / (s.clients - 13)
+"""
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """A house with one small chapter."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "params").mkdir()
+    (tmp_path / "notebooks" / "01_small.py").write_text(CHAPTER)
+    (tmp_path / "params" / "quick.yaml").write_text("01_small: {clients: 7}\n")
+    monkeypatch.setattr(chapters, "ROOT", tmp_path)
+    return tmp_path
+
+
+def printed(page: Path) -> str:
+    cells = nbformat.read(page, as_version=4).cells
+    return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
+
+
+@pytest.mark.parametrize("name", ["01", "1", "01_small", "small"])
+def test_a_chapter_has_several_names(house, name):
+    assert chapters.find(name) == "01_small"
+
+
+def test_an_unknown_chapter_is_refused(house):
+    with pytest.raises(InputError, match=r"unknown chapter '02'.*01_small"):
+        chapters.find("02")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("profile", "huge"),
+        ("seed", -1),
+        ("seed", 0.5),
+        ("clients", True),
+        ("clients", "ten"),
+        ("clients", float("nan")),
+        ("clients", float("inf")),
+        ("concentration", 0),
+        ("concentration", float("inf")),
+        ("levels", 257),
+        ("device", "tpu"),
+        ("task", 3),
+        ("size_cap", 2),
+        ("epsilon", -1.0),
+    ],
+)
+def test_a_value_out_of_range_is_refused(name, value):
+    with pytest.raises(InputError, match=name):
+        chapters.check(name, value)
+
+
+def test_numbers_take_the_declared_type():
+    assert chapters.check("clients", 1e2) == 100
+    assert isinstance(chapters.check("clients", 1e2), int)
+    assert isinstance(chapters.check("concentration", 1), float)
+    assert chapters.parse("clients", "1e2") == 100
+    assert chapters.parse("device", "cpu") == "cpu"
+
+
+def test_the_profile_fills_what_is_not_given(house):
+    assert chapters.settings("01", {"clients": None}).clients == 7
+    assert chapters.settings("01", {"clients": 9}).clients == 9
+
+
+def test_a_parameter_that_papermill_injected_and_nobody_declared_is_refused(house):
+    with pytest.raises(InputError, match="unknown parameter 'client'"):
+        chapters.settings("01", {"_ih": ["", "# Parameters\nclient = 3\n"], "client": 3})
+
+
+def test_a_run_writes_the_page_with_its_provenance(house):
+    page = chapters.run("01", {"clients": 8}, progress=False)
+    assert page == house / "book" / "chapters" / "01_small.ipynb"
+    assert printed(page) == "8\n"
+    block = chapters.provenance(page)
+    assert block["parameters"]["clients"] == 8
+    assert block["command"] == "fedstas chapter 01 -p clients 8"
+    assert str(house) not in page.read_text()
+    assert "papermill" not in json.loads(page.read_text())["metadata"]
+
+
+def test_a_failing_chapter_is_named_and_leaves_nothing(house):
+    with pytest.raises(chapters.ChapterError) as failure:
+        chapters.run("01", {"clients": 13}, progress=False)
+    said = str(failure.value)
+    assert "Chapter 01_small stopped in cell 4, notebooks/01_small.py line 27" in said
+    assert "print(s.clients)" in said
+    assert "ZeroDivisionError" in said
+    assert len(said.splitlines()) <= 5
+    assert not list(house.glob("book/chapters/*"))
+
+
+def test_an_unknown_parameter_is_refused_before_anything_runs(house):
+    with pytest.raises(InputError, match=r"'client' of chapter 01_small.*clients"):
+        chapters.run("01", {"client": 3}, progress=False)
+
+
+def test_every_profile_serves_every_chapter():
+    for profile in chapters.PROFILES:
+        for stem in chapters.names():
+            settings = chapters.settings(stem, {"profile": profile})
+            assert settings.profile == profile
+
+
+def test_every_declared_parameter_is_in_the_table():
+    for stem in chapters.names():
+        for name, default in chapters.declared(stem).items():
+            assert name in chapters.PARAMETERS
+            assert default is None or chapters.check(name, default) == default
