@@ -3,6 +3,7 @@
 #   make book [PROFILE=quick|laptop|paper]   the site, in _build/html/index.html
 #   make test [ARGS="..."]                   all tests; ARGS go to pytest
 #   make format                              ruff: format, and lint with fixes
+#   make figure                              draw the README's figure anew from results/
 #   make lock                                resolve requirements.lock anew (needs uv)
 #   make clean                               remove everything that was made, but not .venv
 
@@ -10,7 +11,7 @@ PROFILE ?= quick
 ARGS ?=
 export FEDSTAS_PROFILE := $(PROFILE)
 
-.PHONY: book test format lock clean
+.PHONY: book test format figure lock clean
 
 book: .venv/.ready
 	@.venv/bin/doit
@@ -22,9 +23,13 @@ format: .venv/.ready
 	@.venv/bin/ruff format
 	@.venv/bin/ruff check --fix
 
+figure: .venv/.ready
+	@.venv/bin/doit start
+	@cp book/chapters/start.png book/_static/first-result.png
+
 lock: .venv/.ready
 	@.venv/bin/uv --version >/dev/null 2>&1 || .venv/bin/python -m pip install -q uv
-	@.venv/bin/uv pip compile -q pyproject.toml --extra book --extra dev --universal \
+	@.venv/bin/uv pip compile -q pyproject.toml --extra book --extra dev --universal --fork-strategy fewest --python-version 3.11 \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links -o requirements.lock
 
 .venv/.ready: requirements.lock pyproject.toml .ci/setup

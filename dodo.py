@@ -21,6 +21,7 @@ PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
 READS_RESULTS = ("05_experiments",)
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
+START = Path("book/chapters/start.png")
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -41,6 +42,26 @@ def task_chapter():
             "targets": [f"book/chapters/{stem}.ipynb"],
             "actions": [[sys.executable, "-m", "fedstas.study.chapters", stem, PROFILE, str(told)]],
         }
+
+
+def draw_start():
+    """Draw the start page's figure from the recorded runs."""
+    from fedstas.study import plots, records
+
+    plots.style()
+    figure = plots.first_result(records.load("results"))
+    START.parent.mkdir(exist_ok=True)
+    figure.savefig(START, dpi=150, metadata={"Software": None})
+
+
+def task_start():
+    """The start page's figure; `make figure` copies it to where the README shows it."""
+    code = ["fedstas/study/plots.py", "fedstas/study/records.py", "requirements.lock"]
+    return {
+        "file_dep": [*files("results", "*.*"), *code],
+        "targets": [str(START)],
+        "actions": [draw_start],
+    }
 
 
 def build_site():
@@ -72,7 +93,7 @@ def task_book():
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if Path(path).is_file() and "__pycache__" not in path]
     return {
-        "file_dep": ["_config.yml", "requirements.lock", *prose, *executed],
+        "file_dep": ["_config.yml", "requirements.lock", str(START), *prose, *executed],
         "targets": [str(SITE / "index.html")],
         "actions": [build_site],
     }

@@ -13,6 +13,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy import stats
 
 WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
@@ -38,6 +39,8 @@ METRICS = {
     "macro_f1": ("macro F1 on the global test set (%)", 100),
     "train_loss": ("training loss (cross-entropy, nats)", 1),
 }
+
+FEW = 5  # with fewer seeds an interval says less than the runs themselves
 
 
 def style() -> None:
@@ -78,9 +81,15 @@ def summary(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
 
 
+def by_seed(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
+    """The mean of the last rounds, one row per seed and one column per method."""
+    values = last_rounds(frame, metric, last)
+    return values.pivot(index="seed", columns="method", values="value")
+
+
 def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = 10) -> pd.DataFrame:
     """Differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
-    wide = last_rounds(frame, metric, last).pivot(index="seed", columns="method", values="value")
+    wide = by_seed(frame, metric, last)
     rows = {}
     for method in wide.columns.drop(baseline):
         difference = (wide[method] - wide[baseline]).dropna()
@@ -108,35 +117,47 @@ def curves(
     *,
     ax: Axes | None = None,
     methods: Sequence[str] | None = None,
-    seeds: bool = True,
+    seeds: bool = False,
+    ends: bool = True,
     x: str = "round",
 ) -> Axes:
-    """Mean curve with a 95 % band over seeds for each method, single seeds thin behind it."""
+    """Mean curve of each method with a 95 % band over seeds, from FEW seeds on; thin single seeds
+    behind it, always where there are fewer.
+
+    `ends` writes the names at the ends of the curves; `x` is "round" or a column of costs.
+    """
     ax = ax or plt.gca()
     label, scale = METRICS[metric]
-    ends = {}
+    names = {}
     for method in methods or list(frame["method"].unique()):
         wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=metric)
         wide = wide.dropna() * scale
         colour, dash = METHODS.get(method, (BLACK, "-"))
-        if x == "round":
-            at = wide.index.to_numpy()
-        else:  # megabytes, examples: the mean over seeds
-            at = frame[frame["method"] == method].groupby("round")[x].mean().loc[wide.index]
-            at = at.to_numpy() / (1e6 if x.startswith("bytes") else 1)
+        at = wide.index.to_numpy()
+        if x != "round":  # a cost: its mean over seeds
+            at = frame[frame["method"] == method].groupby("round")[x].mean().loc[at].to_numpy()
         mean = wide.mean(axis=1).to_numpy()
-        if wide.shape[1] > 1:
+        if wide.shape[1] >= FEW:
             half = stats.t.ppf(0.975, wide.shape[1] - 1) * wide.std(axis=1) / np.sqrt(wide.shape[1])
             ax.fill_between(at, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
-            if seeds:
-                ax.plot(at, wide.to_numpy(), color=colour, lw=0.4, alpha=0.25)
+        if wide.shape[1] < FEW or seeds:
+            ax.plot(at, wide.to_numpy(), color=colour, lw=0.6, alpha=0.3)
         ax.plot(at, mean, color=colour, ls=dash, lw=2)
-        ends[method] = (at[-1], mean[-1], colour)
-    ax.set_xlabel("round" if x == "round" else x)
+        names[method] = (at[-1], mean[-1], colour)
+    ax.set_xlabel(x)
     ax.set_ylabel(label)
     ax.margins(x=0)
-    label_ends(ax, ends)
+    if ends:
+        label_ends(ax, names)
     return ax
+
+
+def legend(figure: Figure, methods: Sequence[str], names: Sequence[str] | None = None) -> None:
+    """One legend of methods for all panels, above them; `names` instead of the methods' own."""
+    looks = [METHODS.get(m, (BLACK, "-")) for m in methods]
+    lines = [Line2D([], [], color=c, ls=d, lw=2) for c, d in looks]
+    place = {"loc": "outside upper center", "ncols": min(4, len(lines)), "frameon": False}
+    figure.legend(lines, names or methods, **place)
 
 
 def same_range(axes: Sequence[Axes]) -> None:
@@ -158,9 +179,32 @@ def partitions(counts: dict[str, np.ndarray], classes: str = "class") -> Figure:
             height = table[order, c]
             ax.bar(at, height, 1.0, bottom=bottom, color=palette[c], label=str(c), lw=0)
             bottom = bottom + height
-        ax.set(title=name, xlabel="client (sorted by its largest class)", ylabel="examples")
+        ax.set(title=name, ylabel="examples")
         ax.margins(x=0)
         ax.grid(axis="x", visible=False)
+    figure.supxlabel("client (sorted by its largest class)", fontsize="medium")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, title=classes, loc="outside right center", frameon=False)
+    return figure
+
+
+def first_result(frame: pd.DataFrame) -> Figure:
+    """The start page's figure: MNIST 0.01, both partitions, three methods, global test set."""
+    voices = {
+        "md": "md: m draws, p = n_k/n",
+        "fedstas": "fedstas: as written",
+        "fedstas-unbiased": "fedstas-unbiased: as it should be",
+    }
+    titles = {
+        "dirichlet": "disjoint Dirichlet 0.01",
+        "dirichlet_fixed_size": "equal sizes, overlapping",
+    }
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.8))
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        part = frame[frame["partition"] == name]
+        curves(part, "test_accuracy", ax=ax, methods=list(voices), ends=False)
+        ax.set_title(title)
+    same_range(axes)
+    axes[1].set_ylabel("")
+    legend(figure, list(voices), list(voices.values()))
     return figure

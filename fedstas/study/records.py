@@ -23,6 +23,7 @@ from fedstas.sim.simulation import History
 from fedstas.sim.tasks import Task
 
 FORMAT = 1
+PARTITIONS = "partitions"  # the folder of recorded partitions, beside the sweeps
 
 
 def identity(
@@ -133,6 +134,11 @@ def write(path: Path, writer) -> None:
         raise InputError(f"{path} could not be written: {error.strerror}") from error
 
 
+def _sidecars(folder: str | Path) -> list[Path]:
+    """The sidecars of all runs below a folder."""
+    return sorted(p for p in Path(folder).rglob("*.json") if p.parent.name != PARTITIONS)
+
+
 def _sidecar(path: Path) -> dict:
     try:
         note = json.loads(path.read_text())
@@ -154,7 +160,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     method, seed, rounds, and those of `History.frame`.
     """
     frames = []
-    for path in sorted(Path(folder).rglob("*.json")):
+    for path in _sidecars(folder):
         note, data = _sidecar(path), path.with_suffix(".parquet")
         try:
             frame = pd.read_parquet(data)
@@ -187,7 +193,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
 
 def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:
     """Make a recorded run again from its sidecar alone."""
-    notes = (_sidecar(p) for p in sorted(Path(folder).rglob("*.json")))
+    notes = (_sidecar(p) for p in _sidecars(folder))
     note = next((n for n in notes if n["run"] == run), None)
     if note is None:
         raise InputError(f"there is no run {run!r} below {folder}")
@@ -211,3 +217,39 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         threads=note["environment"]["threads"],
         progress=progress,
     )
+
+
+def save_partition(task: Task, federation: Federation, folder: str | Path = "results") -> Path:
+    """Write who holds what: label counts with columns client, class, count, and a sidecar."""
+    recipe = dict(federation.recipe)
+    who = {"task": task.name, "digest": task.digest, "partition": recipe}
+    parts = [task.name, recipe["name"], recipe.get("concentration"), recipe["seed"]]
+    stem = "-".join(str(p) for p in parts if p is not None)
+    data = Path(folder) / PARTITIONS / f"{stem}.parquet"
+    data.parent.mkdir(parents=True, exist_ok=True)
+    clients, classes = federation.label_counts.shape
+    frame = pd.DataFrame(
+        {
+            "client": np.repeat(np.arange(clients), classes),
+            "class": np.tile(np.arange(classes), clients),
+            "count": federation.label_counts.ravel(),
+        }
+    )
+    note = {"format": FORMAT, "identity": who, "environment": environment("cpu", 1)}
+    write(data, lambda path: frame.to_parquet(path, index=False))
+    write(
+        data.with_suffix(".json"), lambda path: path.write_text(json.dumps(note, indent=1) + "\n")
+    )
+    return data
+
+
+def load_partitions(folder: str | Path = "results") -> dict[str, np.ndarray]:
+    """Recorded label counts [N, C] by the name of the partition."""
+    found = {}
+    for path in sorted((Path(folder) / PARTITIONS).glob("*.json")):
+        name = json.loads(path.read_text())["identity"]["partition"]["name"]
+        frame = pd.read_parquet(path.with_suffix(".parquet"))
+        found[name] = frame.pivot(index="client", columns="class", values="count").to_numpy()
+    if not found:
+        raise InputError(f"there are no recorded partitions below {folder}")
+    return found

@@ -1,0 +1,135 @@
+"""The built site: built strictly by the same command as `make book`, read without a network."""
+
+import html.parser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from fedstas.study import chapters
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "_build" / "html"
+OURS = ("index.html", "how_to_read.html", "notation.html", "where_is_what.html", "glossary.html")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+
+class Page(html.parser.HTMLParser):
+    """What a page links to, loads and shows."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.ids, self.links, self.loads, self.images = set(), [], [], []
+        self.text = path.read_text()
+        self.feed(self.text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.ids |= {attrs[k] for k in ("id", "name") if attrs.get(k)}
+        if tag == "a" and attrs.get("href"):
+            self.links.append(attrs["href"])
+        if tag in ("script", "img", "iframe") and attrs.get("src"):
+            self.loads.append(attrs["src"])
+        if tag == "link" and attrs.get("rel") in ("stylesheet", "preload", "icon"):
+            self.loads.append(attrs["href"])
+        if tag == "img":
+            self.images.append(attrs)
+
+
+@pytest.fixture(scope="session")
+def site() -> dict[Path, Page]:
+    """All pages, by path; the book is built first (incrementally)."""
+    doit = Path(sys.executable).with_name("doit")
+    done = subprocess.run([doit], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {p: Page(p) for p in sorted(SITE.rglob("*.html")) if "_static" not in p.parts}
+
+
+@pytest.fixture(scope="session")
+def chapter_pages(site) -> dict[str, Page]:
+    return {stem: site[SITE / "chapters" / f"{stem}.html"] for stem in chapters.names()}
+
+
+def test_every_chapter_and_page_is_there(site):
+    there = {p.relative_to(SITE).as_posix() for p in site}
+    assert len(chapters.names()) >= 5
+    assert {*OURS, *(f"chapters/{stem}.html" for stem in chapters.names())} <= there
+
+
+def test_no_page_shows_an_error_or_an_unresolved_directive(site):
+    for path, page in site.items():
+        if path.name in ("search.html", "genindex.html"):
+            continue
+        body = re.sub(r"<pre>.*?</pre>", "", page.text, flags=re.DOTALL)
+        for sign in ("Traceback (most recent call last)", "{glue:", "{numref}", "{term}", "{cite"):
+            assert sign not in body, f"{path.name} shows {sign}"
+        assert "nan" not in re.findall(r">(\w+)<", body), f"{path.name} shows nan"
+
+
+def test_internal_links_and_anchors_are_live(site):
+    for path, page in site.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or link == "#":
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.exists(), f"{path.name} links to {link}"
+            if parts.fragment and target in site:
+                assert unquote(parts.fragment) in site[target].ids, f"{path.name} links to {link}"
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    for path, page in site.items():
+        for load in page.loads:
+            assert not urlsplit(load).netloc, f"{path.name} loads {load}"
+            target = path.parent / unquote(urlsplit(load).path)
+            assert target.exists(), f"{path.name} loads {load}, which is not there"
+
+
+def test_every_image_has_words_as_alt_text(site):
+    shown = 0
+    for path, page in site.items():
+        for image in page.images:
+            if "logo" in image.get("class", "") or "_static" in image["src"]:
+                continue
+            alt = image.get("alt") or ""
+            assert len(alt.split()) >= 8, f"{path.name}: {image['src']} has the alt text {alt!r}"
+            assert "/" not in alt.replace("n_k/n", "").split(" ")[0]
+            shown += 1
+    assert shown >= 15
+
+
+def test_every_chapter_has_its_parts(chapter_pages):
+    for stem, page in chapter_pages.items():
+        text = page.text
+        for part in ("What we learned", "Exercises", "Further reading", "Read:", "Run:"):
+            assert part in text, f"{stem} lacks {part}"
+        assert text.count('class="exercise') >= 3, stem
+        assert text.count("admonition solution") + text.count('class="solution') >= 3, stem
+        figures = len([i for i in page.images if "_static" not in i["src"]])
+        assert text.count("fedstas chapter " + stem[:2]) >= 1 or figures == 0, stem
+
+
+def test_provenance_names_device_profile_and_command(chapter_pages):
+    for stem, page in chapter_pages.items():
+        assert "jupytext --to ipynb" in page.text and "papermill" in page.text, stem
+        assert re.search(r"(cpu|cuda) \(", page.text), f"{stem} does not say its device"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
+def test_mathematics_is_typeset_without_a_network(chapter_pages, tmp_path):
+    page = SITE / "chapters" / "01_aggregation.html"
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path}",
+        "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ})
+    assert done.stdout.count("<mjx-container") > 20
+    assert "\\boldsymbol" not in re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL)
