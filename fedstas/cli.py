@@ -163,6 +163,16 @@ def _join_pairs(arguments: list[str]) -> list[str]:
     return joined
 
 
+def _usage(error, arguments: list[str]) -> str:
+    """A parser's complaint, with the value that it complains about."""
+    message = error.format_message().replace("\n", " ")
+    for option in getattr(getattr(error, "param", None), "opts", []):
+        if option in arguments[:-1]:
+            value = arguments[arguments.index(option) + 1]
+            return f"{option} is {value!r}: {message.partition(': ')[2] or message}"
+    return message
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every expected failure is one sentence."""
     usage_error = typer.BadParameter.__mro__[1]  # click's own, or the copy that typer carries
@@ -171,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments = _join_pairs(sys.argv[1:] if arguments is None else arguments)
         code = app(args=arguments, prog_name="fedstas", standalone_mode=False) or 0
     except usage_error as error:
-        typer.echo(f"fedstas: {error.format_message()}", err=True)
+        typer.echo(f"fedstas: {_usage(error, arguments)}", err=True)
         code = 2
     except InputError as error:
         typer.echo(f"fedstas: {error}", err=True)

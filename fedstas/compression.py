@@ -12,7 +12,8 @@ import numpy as np
 
 from fedstas.errors import InputError, integer
 
-EDGES = 160  # candidate boundaries of the first, exact stage
+EDGES = 128  # candidate cuts of the first stage, about
+REACH = 8  # candidate cuts on either side in the refining stages
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Squeezed:
 def squeeze(gradients, levels: int) -> Squeezed:
     """Squeeze gradients [d] or [N, d] to `levels` (2..256) levels each.
 
-    Deterministic, and a local optimum of the 1-D k-means objective that is within a fraction of
-    a percent of the global one: an exact dynamic programme over candidate boundaries, then
-    Lloyd's algorithm on the sorted entries. With fewer than d' distinct entries the levels
+    Deterministic, and a local optimum of the 1-D k-means objective within a fraction of a percent
+    of the global one: dynamic programmes over candidate cuts of the sorted entries, coarse and
+    then finer around the best, and Lloyd's algorithm from there. With fewer than d' distinct entries the levels
     repeat and codes use the first. `InputError` for entries that are not finite.
     """
     rows = np.atleast_2d(np.asarray(gradients))
@@ -84,45 +85,67 @@ def _centres(row: np.ndarray, levels: int) -> np.ndarray:
         distinct = x[np.concatenate([[0], starts])]
         return np.concatenate([distinct, np.full(levels - len(distinct), distinct[-1])])
     wide = x.astype(np.float64)
-    wide -= shift if (shift := wide.mean()) else 0.0  # prefix sums lose less around zero
+    shift = wide.mean()
+    wide -= shift  # prefix sums lose less around zero
     s1 = np.concatenate([[0.0], np.cumsum(wide)])
     s2 = np.concatenate([[0.0], np.cumsum(wide * wide)])
-    cuts = _dynamic_programme(wide, s1, s2, levels)
+    edges = _candidates(wide, levels)
+    cost = _cost(edges[:, None], edges, s1, s2)
+    cuts = edges[_programme([cost[:1], *[cost] * (levels - 1)], len(edges) - 1)]
+    step = len(wide) // (8 * REACH)
+    while step:  # finer and finer candidates around the cuts
+        step //= 8
+        near = cuts[:, None] + max(step, 1) * np.arange(-REACH, REACH + 1)
+        near = np.clip(near, 1, len(wide) - 1)
+        near[0], near[-1] = 0, len(wide)
+        costs = _cost(near[:-1, :, None], near[1:, None, :], s1, s2)
+        cuts = near[np.arange(levels + 1), _programme(costs, 0)]
     for _ in range(300):  # Lloyd: boundaries at midpoints, levels at means
-        counts = np.diff(cuts)
-        means = np.diff(s1[cuts]) / np.maximum(counts, 1)
-        centres = np.where(counts > 0, means, wide[np.minimum(cuts[:-1], len(wide) - 1)])
-        inner = np.searchsorted(wide, (centres[1:] + centres[:-1]) / 2, side="right")
-        if np.array_equal(inner, cuts[1:-1]):
+        means = np.diff(s1[cuts]) / np.diff(cuts)
+        inner = np.searchsorted(wide, (means[1:] + means[:-1]) / 2, side="right")
+        after = np.concatenate([[0], inner, [len(wide)]])
+        if np.array_equal(after, cuts) or (np.diff(after) == 0).any():
             break
-        cuts = np.concatenate([[0], inner, [len(wide)]])
-    return np.sort(centres + shift).astype(row.dtype)
+        cuts = after
+    return (means + shift).astype(row.dtype)
 
 
-def _dynamic_programme(x, s1, s2, levels: int) -> np.ndarray:
-    """Cuts [levels + 1] into the sorted x: the best ones among EDGES candidates.
+def _candidates(x: np.ndarray, levels: int) -> np.ndarray:
+    """Candidate cuts into the sorted x: all of them if they are few.
 
-    The candidates lie at equal steps of the cube root of the density, where an optimal
-    quantiser puts its boundaries (Panter and Dite), so that tails get theirs.
+    Otherwise those at equal steps of the cube root of the density, where an optimal quantiser
+    puts its boundaries (Panter and Dite), some at equal counts, and the tails one by one.
     """
-    n = len(x)
-    blocks = np.unique(np.linspace(0, n, min(n, 2 * EDGES) + 1).astype(np.intp))
+    n, count = len(x), max(EDGES, 2 * levels)
+    if n <= 4 * count:
+        return np.arange(n + 1)
+    blocks = np.linspace(0, n, 2 * count + 1).astype(np.intp)
     gaps = np.diff(np.append(x[blocks[:-1]], x[-1]))
     mass = np.concatenate([[0.0], np.cumsum(np.cbrt(np.diff(blocks) * gaps * gaps))])
-    steps = np.interp(np.linspace(0, mass[-1], EDGES + 1), mass, blocks)
-    tails = np.r_[1:9, n - 8 : n] if n > 64 else np.arange(1, n)
-    edges = np.unique(np.concatenate([[0], steps.astype(np.intp), tails, [n]]))
-    e1, e2 = s1[edges], s2[edges]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        count = edges[None, :] - edges[:, None]
-        cost = (e2[None, :] - e2[:, None]) - (e1[None, :] - e1[:, None]) ** 2 / count
-    cost = np.where(count > 0, np.maximum(cost, 0.0), np.inf)
-    best, choice = cost[0], []
-    for _ in range(levels - 1):
-        total = best[:, None] + cost
+    steps = np.interp(np.linspace(0, mass[-1], count + 1), mass, blocks).astype(np.intp)
+    tail = max(8, levels)
+    tails = np.r_[0 : tail + 1, n - tail : n + 1]
+    return np.unique(np.concatenate([blocks[::4], steps, tails]))
+
+
+def _cost(left, right, s1: np.ndarray, s2: np.ndarray) -> np.ndarray:
+    """The sum of squares within left..right, from prefix sums; infinite where that is empty."""
+    count, total = right - left, s1[right] - s1[left]
+    within = s2[right] - s2[left] - total * total / np.maximum(count, 1)
+    return np.where(count > 0, within, np.inf)
+
+
+def _programme(costs, last: int) -> np.ndarray:
+    """The cheapest path through costs [A, B] from stage to stage that ends in place `last`.
+
+    Returns the place at every stage. The dynamic programme of 1-D k-means: stage j is cut j.
+    """
+    best, choice = 0.0, []
+    for cost in costs:
+        total = np.reshape(best, (-1, 1)) + cost
         choice.append(total.argmin(axis=0))
-        best = total[choice[-1], np.arange(len(edges))]
-    cuts = [len(edges) - 1]
+        best = total[choice[-1], np.arange(total.shape[1])]
+    places = [last]
     for back in reversed(choice):
-        cuts.append(back[cuts[-1]])
-    return edges[np.array([0, *cuts[::-1]])]
+        places.append(back[places[-1]])
+    return np.array(places[::-1])

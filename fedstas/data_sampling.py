@@ -84,7 +84,7 @@ class Requested:
 
     def __post_init__(self):
         integer("n_star", self.n_star, 1)
-        integer("size_cap", self.size_cap, 2)
+        integer("size_cap", self.size_cap, 3)
         if self.epsilon is not None:
             real("epsilon", self.epsilon, 0)
 

@@ -17,13 +17,13 @@ from fedstas.errors import InputError, integer, real
 
 def truth_probability(epsilon: float, size_cap: int) -> float:
     """alpha = (e^eps - 1) / (e^eps + M - 2): the largest that is epsilon-LDP (Lemma 5, eq. 6.13)."""
-    epsilon, size_cap = real("epsilon", epsilon, 0), integer("size_cap", size_cap, 2)
+    epsilon, size_cap = real("epsilon", epsilon, 0), integer("size_cap", size_cap, 3)
     return -math.expm1(-epsilon) / (1 + (size_cap - 2) * math.exp(-epsilon))
 
 
 def epsilon(alpha: float, size_cap: int) -> float:
     """The epsilon of one report: log(1 + (M-1) alpha / (1 - alpha)); infinite for alpha = 1."""
-    alpha, size_cap = real("alpha", alpha, 0, 1, open_low=False), integer("size_cap", size_cap, 2)
+    alpha, size_cap = real("alpha", alpha, 0, 1, open_low=False), integer("size_cap", size_cap, 3)
     return math.inf if alpha == 1 else math.log1p((size_cap - 1) * alpha / (1 - alpha))
 
 
@@ -32,7 +32,7 @@ def clip(sizes, size_cap: int) -> np.ndarray:
     sizes = np.asarray(sizes)
     if (sizes < 0).any():
         raise InputError("a client size is negative")
-    return np.clip(sizes, 1, integer("size_cap", size_cap, 2) - 1)
+    return np.clip(sizes, 1, integer("size_cap", size_cap, 3) - 1)
 
 
 def report(sizes, *, size_cap: int, alpha: float, rng: np.random.Generator) -> np.ndarray:

@@ -118,7 +118,7 @@ def size_estimator_moments(sizes: Sequence[int], size_cap: int, alpha) -> SizeEs
 
     `sizes` are already in 1..M-1; alpha a Fraction, a string like "101/625", or a number.
     """
-    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 2)
+    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 3)
     if not 0 < alpha <= 1:
         raise InputError(f"alpha is {alpha}: it must be above 0 and at most 1")
     total = {0: Fraction(1)}
@@ -148,10 +148,8 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
 
 def ldp_ratio(size_cap: int, alpha) -> Fraction:
     """The largest likelihood ratio of one report over sizes 1..M-1: 1 + (M-1) alpha / (1 - alpha)."""
-    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 2)
+    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 3)
     if not 0 <= alpha < 1:
         raise InputError(f"alpha is {alpha}: the ratio is finite for alpha in [0, 1) only")
-    if size_cap == 2:
-        return Fraction(1)  # one possible size, one possible report
     reports = [_report_distribution(size, size_cap, alpha) for size in range(1, size_cap)]
     return max(max(column) / min(column) for column in zip(*reports, strict=True))

@@ -6,12 +6,17 @@ from hashlib import blake2b
 
 import numpy as np
 
+from fedstas.errors import integer
+
+LARGEST_SEED = 2**63 - 1  # what torch takes
+
 
 def stream(seed: int, purpose: str, *ids: int) -> np.random.Generator:
     """The generator of (seed, purpose, ids), e.g. `stream(0, "data", round, place in the cohort)`.
 
     Counter-based (Philox), keyed by a 128-bit hash: the same on every platform and backend.
     """
-    name = "/".join([str(int(seed)), purpose, *(str(int(i)) for i in ids)])
+    seed = integer("seed", seed, 0, LARGEST_SEED)
+    name = "/".join([str(seed), purpose, *(str(int(i)) for i in ids)])
     key = int.from_bytes(blake2b(name.encode(), digest_size=16).digest(), "little")
     return np.random.Generator(np.random.Philox(key=key))

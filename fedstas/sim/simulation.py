@@ -21,18 +21,18 @@ from fedstas.sim.partition import Federation
 from fedstas.sim.rng import stream
 from fedstas.sim.tasks import Task, find_device
 
-COLUMNS = (
-    "round",
-    "train_loss",
-    "test_accuracy",
-    "client_accuracy",
-    "macro_f1",
-    "participants",
-    "examples",
-    "bytes_down",
-    "bytes_up",
-    "seconds",
-)
+COLUMNS = {
+    "round": "int64",
+    "train_loss": "float64",
+    "test_accuracy": "float64",
+    "client_accuracy": "float64",
+    "macro_f1": "float64",
+    "participants": "int64",
+    "examples": "int64",
+    "bytes_down": "int64",
+    "bytes_up": "int64",
+    "seconds": "float64",
+}
 
 
 @dataclass
@@ -224,7 +224,7 @@ def _rounds(
         params, state, server.memory = (
             torch.from_numpy(resume.params).to(params),
             s["server"],
-            s["memory"],
+            dict(s["memory"]),
         )
         server.cost, server._knows_sizes = dict(s["cost"]), s["knows_sizes"]
         rows, cohorts, first, earlier = (
@@ -236,8 +236,8 @@ def _rounds(
     began, pooled = time.perf_counter(), isinstance(method.clients, Pooled)
 
     def history(t: int) -> History:
-        frame = pd.DataFrame(rows, columns=list(COLUMNS))
-        state_ = {"key": key, "round": t, "server": state, "memory": server.memory}
+        frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+        state_ = {"key": key, "round": t, "server": state, "memory": dict(server.memory)}
         state_ |= {"cost": dict(server.cost), "knows_sizes": server._knows_sizes, "rows": rows}
         state_ |= {"seconds": earlier + time.perf_counter() - began}
         return History(frame, params.cpu().numpy(), cohorts, state_)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedstas.errors import DataError, InputError, integer, one_of
 from fedstas.sim.models import Convolutional, Perceptron
+from fedstas.sim.rng import LARGEST_SEED
 
 # SHA-256 of the bytes of train_x, train_y (int64), test_x, test_y, in the order of the official files.
 DIGESTS = {
@@ -68,7 +69,7 @@ class Task:
     def model(self, seed: int) -> nn.Module:
         """The network at w_0, which depends on the seed alone, on the task's device."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(integer("seed", seed, 0))
+            torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
             if self.name.startswith("cifar"):
                 return Convolutional(self.classes).to(self.device)
             return Perceptron(self.train_x[0].numel(), self.classes).to(self.device)
@@ -157,9 +158,11 @@ def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {k: file[k] for k in KEYS}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        with path.open("rb") as raw, zipfile.ZipFile(raw):  # numpy leaves a damaged file open
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                return {k: file[k] for k in KEYS}
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds, with one remedy
         raise DataError(
             f"{path} is damaged or not a data file ({type(error).__name__}): delete it and load again"
         ) from error

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from fedstas import methods
-from fedstas.errors import InputError, integer, one_of
+from fedstas.errors import Diverged, InputError, integer, one_of
 from fedstas.sim import partition, simulation, tasks
 from fedstas.study import records
 
@@ -91,9 +91,9 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
         return "there"
     try:
         history = simulation.run(task, federation, method, device=device, **how)
-    except RuntimeError as error:
+        records.save(history, who, sweep, folder, device=task.device)
+    except (Diverged, InputError) as error:
         return f"{run.method} on {run.partition}, seed {run.seed}: {error}"
-    records.save(history, who, sweep, folder, device=task.device)
     return "done"
 
 
@@ -126,8 +126,6 @@ def sweep(
     bar = tqdm(results, total=len(todo), desc=f"sweep {name}", unit="run", disable=not progress)
     outcome = list(bar)
     failed = [o for o in outcome if o not in ("done", "there")]
-    if failed and len(failed) == len(todo):
-        raise InputError(f"every run of sweep {name} failed: {failed[0]}")
     made = outcome.count("done")
     tqdm.write(
         f"sweep {name}: {made} made, {outcome.count('there')} there already, {len(failed)} failed, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -44,6 +45,7 @@ def identity(
         "task": task.name,
         "digest": task.digest,
         "partition": dict(federation.recipe),
+        "clients": len(federation.shards),
         "method": methods.to_dict(method),
         "rounds": rounds,
         "clients_per_round": clients_per_round,
@@ -104,7 +106,6 @@ def environment(device: str | torch.device, threads: int) -> dict:
 def save(history: History, who: dict, sweep: str, folder="results", *, device, threads=1) -> Path:
     """Write a run: both files to temporary names, the sidecar renamed last."""
     data, sidecar = paths(who, sweep, folder)
-    data.parent.mkdir(parents=True, exist_ok=True)
     cohorts = hashlib.sha256(
         b"".join(np.asarray(c, dtype=np.int64).tobytes() for c in history.cohorts)
     )
@@ -127,10 +128,12 @@ def write(path: Path, writer) -> None:
     """`writer(temporary path)`, then a rename: the file is whole or absent."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         writer(partial)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise InputError(f"{path} could not be written: {error.strerror}") from error
 
 
@@ -169,7 +172,6 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
                 f"{data} is missing or damaged: delete {path} and run again"
             ) from error
         who, recipe = note["identity"], note["identity"]["partition"]
-        clients = recipe.get("clients", len(recipe.get("sizes", [])))
         head = {
             "run": note["run"],
             "sweep": note["sweep"],
@@ -177,7 +179,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
             "task": who["task"],
             "partition": recipe["name"],
             "concentration": recipe.get("concentration", np.nan),
-            "clients": clients,
+            "clients": who["clients"],
             "clients_per_round": who["clients_per_round"],
             "method": who["method"]["name"],
             "seed": who["seed"],
@@ -226,7 +228,6 @@ def save_partition(task: Task, federation: Federation, folder: str | Path = "res
     parts = [task.name, recipe["name"], recipe.get("concentration"), recipe["seed"]]
     stem = "-".join(str(p) for p in parts if p is not None)
     data = Path(folder) / PARTITIONS / f"{stem}.parquet"
-    data.parent.mkdir(parents=True, exist_ok=True)
     clients, classes = federation.label_counts.shape
     frame = pd.DataFrame(
         {

@@ -1,0 +1,112 @@
+"""Fixtures: the digits task, small federations, a server that designs can be driven with."""
+
+import os
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before numpy and torch: the tests are many and small
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from fedstas import partition, tasks
+from fedstas.compression import squeeze
+
+settings.register_profile("fedstas", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("fedstas")
+
+# Every statistical test below has a fixed seed and alarms where a chance event would be this rare.
+FALSE_ALARM = 1e-6
+
+
+@pytest.fixture(scope="session")
+def false_alarm() -> float:
+    return FALSE_ALARM
+
+
+@pytest.fixture(scope="session")
+def cases() -> dict:
+    """The reference cases: exact answers, made independently of this package."""
+    return json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return tasks.load("digits")
+
+
+@pytest.fixture(scope="session")
+def federation(digits):
+    """20 clients, one of them without data, sizes from a few to some hundred."""
+    return partition.dirichlet(digits.train_y, 20, 0.1, seed=0)
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """`real_data(name)` loads a task from FEDSTAS_DATA, or skips and says what would run it."""
+
+    def load(name: str):
+        path = tasks.data_folder() / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(
+                f"{path} is not there: unpack the real data (python ../shared/tools/unpack_data.py) "
+                "and set FEDSTAS_DATA to its folder to run this"
+            )
+        return tasks.load(name)
+
+    return load
+
+
+class View:
+    """A server that knows sizes and gradients and counts what it was asked for."""
+
+    def __init__(self, sizes, gradients):
+        self._sizes = np.asarray(sizes)
+        self._gradients = np.asarray(gradients, dtype=float)
+        self.clients, self.round, self.asked, self.memory = len(self._sizes), 1, 0, {}
+
+    @property
+    def sizes(self):
+        return self._sizes
+
+    def gradients(self, levels):
+        self.asked += 1
+        return squeeze(self._gradients, levels)
+
+    def remember(self, key, every, make):
+        if key not in self.memory or self.round - self.memory[key][0] >= every:
+            self.memory[key] = (self.round, make())
+        return self.memory[key][1]
+
+
+class Blind(View):
+    """The same, for designs that may not know a size."""
+
+    @property
+    def sizes(self):
+        raise AssertionError("a true size was asked for")
+
+
+@pytest.fixture(scope="session")
+def view():
+    return View
+
+
+@pytest.fixture(scope="session")
+def blind():
+    return Blind
+
+
+@pytest.fixture(scope="session")
+def rational():
+    """Nested strings 'a/b' and ints to Fractions."""
+
+    def convert(value):
+        return [convert(v) for v in value] if isinstance(value, list) else Fraction(value)
+
+    return convert

@@ -1,0 +1,56 @@
+"""Weights, and what the server does with them."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedstas import aggregation
+
+
+def test_cohort_weights_are_shares_of_the_cohort():
+    np.testing.assert_allclose(aggregation.cohort_weights([1, 3, 4]), [1 / 8, 3 / 8, 1 / 2])
+
+
+def test_expansion_weights_are_n_over_m_omega():
+    np.testing.assert_allclose(aggregation.expansion_weights([0.1, 0.3], 10), [0.5, 1.5])
+
+
+def test_stratum_weights_are_shares_over_seats():
+    np.testing.assert_allclose(
+        aggregation.stratum_weights([6, 4], [3, 1]), [6 / (10 * 3), 4 / (10 * 1)]
+    )
+
+
+def test_hansen_hurwitz_weights_are_omega_over_draws_times_p():
+    weights = aggregation.hansen_hurwitz([0.2, 0.3], [0.5, 0.25], [2, 4])
+    np.testing.assert_allclose(weights, [0.2, 0.3])
+
+
+def test_aggregate_of_weights_that_sum_to_one_is_the_average_of_the_models():
+    rng = np.random.default_rng(0)
+    params, models, weights = rng.normal(size=5), rng.normal(size=(3, 5)), np.array([0.2, 0.3, 0.5])
+    update = aggregation.aggregate(params, models, weights)
+    np.testing.assert_allclose(params + update, weights @ models, atol=1e-15)
+
+
+def test_aggregate_of_other_weights_scales_the_update_and_not_the_model():
+    params, models = np.array([100.0, 100.0]), np.array([[101.0, 102.0], [99.0, 100.0]])
+    update = aggregation.aggregate(params, models, np.array([2.0, 0.5]))
+    np.testing.assert_allclose(update, [2 * 1 - 0.5, 2 * 2])
+
+
+def test_torch_and_numpy_aggregate_alike():
+    rng = np.random.default_rng(1)
+    params, models, weights = rng.normal(size=5), rng.normal(size=(3, 5)), rng.random(3)
+    tensors = (torch.from_numpy(a) for a in (params, models, weights))
+    np.testing.assert_allclose(
+        aggregation.aggregate(*tensors).numpy(),
+        aggregation.aggregate(params, models, weights),
+        atol=1e-15,
+    )
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_average_steps_by_its_rate(rate):
+    after = aggregation.Average(rate).step(np.array([1.0, 2.0]), np.array([2.0, -2.0]), {})
+    np.testing.assert_array_equal(after, [1 + 2 * rate, 2 - 2 * rate])

@@ -1,0 +1,297 @@
+"""The command: what it prints, and one sentence for everything that goes wrong."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torchvision
+
+from fedstas import cli, engine, methods, simulation
+
+SMALL = "run --task digits --clients 20 --clients-per-round 4 --concentration 0.1 --device cpu"
+
+
+def call(arguments, capsys):
+    """Exit code, standard output, and the lines on standard error without the progress bar."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments.split() if isinstance(arguments, str) else arguments)
+    out, err = capsys.readouterr()
+    lines = [line for line in err.replace("\r", "\n").split("\n") if line.strip()]
+    return (
+        caught.value.code,
+        out,
+        [line for line in lines if "round/s" not in line and "?" not in line],
+    )
+
+
+def refused(arguments, capsys, *words, code=2):
+    """Exactly one sentence on standard error that names the value and what is allowed."""
+    found, out, err = call(arguments, capsys)
+    assert found == code
+    assert len(err) == 1, err
+    assert err[0].startswith("fedstas: ")
+    for word in words:
+        assert word in err[0], err[0]
+    assert "Traceback" not in err[0] + out
+    return out
+
+
+def test_run_trains_and_ends_with_a_summary(capsys):
+    code, out, err = call(f"{SMALL} --method fedstas-unbiased --rounds 3", capsys)
+    assert code == 0
+    assert err == []
+    assert "fedstas-unbiased on digits, 19 of 20 clients with data, cpu: accuracy" in out
+    assert "after round 3" in out
+
+
+def test_run_writes_the_same_history_twice_and_as_the_package_does(
+    digits, federation, capsys, tmp_path
+):
+    frames = []
+    for name in ("one", "two"):
+        out = tmp_path / f"{name}.parquet"
+        assert call(f"{SMALL} --rounds 3 --strata 3 --n-star 200 --out {out}", capsys)[0] == 0
+        frames.append(pd.read_parquet(out).drop(columns="seconds"))
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    method = methods.get("fedstas", strata=3, n_star=200)
+    history = simulation.run(
+        digits, federation, method, rounds=3, clients_per_round=4, seed=0, device="cpu"
+    )
+    expected = history.frame.drop(columns="seconds")
+    pd.testing.assert_frame_equal(frames[0], expected, check_exact=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["one.parquet", "two.parquet"]
+
+
+@pytest.mark.parametrize("method", methods.names())
+def test_every_method_runs_from_the_command_line(capsys, method):
+    assert call(f"{SMALL} --method {method} --rounds 1", capsys)[0] == 0
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet_fixed_size", "by_class", "lognormal"])
+def test_every_partition_runs_from_the_command_line(capsys, partition):
+    arguments = SMALL.replace("0.1", "1.0") + f" --partition {partition} --rounds 1"
+    assert call(arguments, capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "changes"),
+    [
+        ("--levels 4 --restratify-every 2", "fedstas", {"levels": 4, "restratify_every": 2}),
+        ("--epsilon 1 --size-cap 50", "fedstas-dp", {"epsilon": 1.0, "size_cap": 50}),
+        ("--lr 0.2 --steps 2 --batch 16", "md", {"lr": 0.2, "steps": 2, "batch": 16}),
+        ("--rate 0.5", "fedstas-unbiased", {"rate": 0.5}),
+        ("--prox 0.1", "md", {"prox": 0.1}),
+    ],
+)
+def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes):
+    seen, real = [], simulation.run
+
+    def spy(task, federation, chosen, **how):
+        seen.append((chosen, how))
+        return real(task, federation, chosen, **how)
+
+    monkeypatch.setattr(simulation, "run", spy)
+    line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
+    assert call(line, capsys)[0] == 0
+    ((chosen, how),) = seen
+    assert chosen == methods.get(method, **changes)
+    assert (how["rounds"], how["clients_per_round"], how["seed"], how["eval_every"]) == (2, 4, 3, 2)
+
+
+BAD = {
+    "unknown task": ("--task emnist", ["'emnist'", "digits, mnist"]),
+    "unknown method": ("--method fedfoo", ["'fedfoo'", "fedavg", "centralised"]),
+    "unknown partition": ("--partition circles", ["'circles'", "iid, dirichlet"]),
+    "unknown parameter": ("--temperature 3", ["--temperature"]),
+    "a setting of another method": ("--method md --strata 3", ["'strata'", "md", "steps"]),
+    "an extra argument": ("five", ["five"]),
+    "more participants than clients with data": (
+        "--clients-per-round 20",
+        ["20 clients per round", "19"],
+    ),
+    "no participants": ("--clients-per-round 0", ["0", "at least 1"]),
+    "no clients": ("--clients 0", ["0", "at least 1"]),
+    "more clients than examples": ("--clients 5000", ["5000", "1438"]),
+    "concentration zero": ("--concentration 0", ["concentration", "0", "above 0"]),
+    "concentration negative": ("--concentration -1", ["concentration", "-1", "above 0"]),
+    "concentration not a number": ("--concentration nan", ["concentration", "nan"]),
+    "concentration infinite": ("--concentration inf", ["concentration", "inf"]),
+    "sigma negative": ("--partition lognormal --sigma -1", ["sigma", "-1", "at least 0"]),
+    "clients that do not fit the classes": (
+        "--partition by_class --clients 25",
+        ["25", "multiple of 10"],
+    ),
+    "rate zero": ("--method fedstas-unbiased --rate 0", ["rate", "0", "at most 1"]),
+    "rate above one": ("--method fedstas-unbiased --rate 1.5", ["rate", "1.5", "at most 1"]),
+    "rounds zero": ("--rounds 0", ["rounds is 0", "at least 1"]),
+    "rounds negative": ("--rounds -5", ["rounds is -5", "at least 1"]),
+    "rounds of the wrong type": ("--rounds many", ["--rounds", "many", "integer"]),
+    "rounds not whole": ("--rounds 2.5", ["--rounds", "2.5"]),
+    "size cap too small": ("--method fedstas-dp --size-cap 1", ["size_cap", "1", "at least 2"]),
+    "epsilon zero": ("--method fedstas-dp --epsilon 0", ["epsilon", "0", "above 0"]),
+    "epsilon negative": ("--method fedstas-dp --epsilon -3", ["epsilon", "-3", "above 0"]),
+    "epsilon of the wrong type": ("--method fedstas-dp --epsilon big", ["--epsilon", "big"]),
+    "levels out of range": ("--levels 1", ["levels is 1", "at least 2", "256"]),
+    "strata zero": ("--strata 0", ["strata is 0", "at least 1"]),
+    "requested sample zero": ("--n-star 0", ["n_star is 0", "at least 1"]),
+    "re-stratify never": ("--restratify-every 0", ["restratify_every is 0", "at least 1"]),
+    "learning rate zero": ("--lr 0", ["lr is 0", "above 0"]),
+    "no steps": ("--steps 0", ["steps is 0", "at least 1"]),
+    "no batch": ("--batch 0", ["batch is 0", "at least 1"]),
+    "prox negative": ("--prox -1", ["prox is -1", "at least 0"]),
+    "never evaluated": ("--eval-every 0", ["eval_every is 0", "at least 1"]),
+    "seed negative": ("--seed -1", ["seed is -1", "at least 0"]),
+    "seed beyond the generator": ("--seed 99999999999999999999", ["seed", "99999999999999999999"]),
+    "no threads": ("--threads 0", ["threads is 0", "at least 1"]),
+    "unknown device": ("--device tpu", ["--device", "tpu", "auto"]),
+    "a value is missing": ("--rounds", ["--rounds"]),
+    "out in a folder that is not there": (
+        "--out /nowhere/at/all.parquet",
+        ["/nowhere/at/all.parquet", "does not exist"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
+    options, words = BAD[case]
+    refused(f"{SMALL} --rounds 1 {options}", capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("train", ["train"]),
+        ("sweep nonsense", ["'nonsense'", "preprint"]),
+        ("sweep preprint --profile huge", ["'huge'", "quick, laptop, paper"]),
+        ("sweep preprint --jobs 0", ["jobs is 0", "at least 1"]),
+        ("sweep", ["NAME"]),
+    ],
+)
+def test_bad_commands_are_one_sentence_and_exit_code_2(line, words, capsys):
+    found, out, err = call(line, capsys)
+    assert found == 2
+    assert len(err) == 1, err
+    assert "Traceback" not in err[0] + out
+    assert any(word.lower() in err[0].lower() for word in words)
+
+
+def test_cuda_where_there_is_none_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused(f"{SMALL.replace('cpu', 'cuda')} --rounds 1", capsys, "'cuda'", "cpu or auto")
+
+
+@pytest.mark.parametrize("task", ["mnist", "cifar10"])
+def test_data_that_cannot_be_downloaded_are_one_sentence(task, capsys, monkeypatch, tmp_path):
+    def unreachable(*_, **__):
+        raise OSError("Network is unreachable")
+
+    for name in ("MNIST", "CIFAR10"):
+        monkeypatch.setattr(torchvision.datasets, name, unreachable)
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "data"))
+    out = tmp_path / "history.parquet"
+    refused(
+        f"run --task {task} --rounds 1 --out {out}", capsys,
+        f"{tmp_path}/data/{task}.npz", "Network is unreachable", "FEDSTAS_DATA",
+    )  # fmt: skip
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_damaged_data_file_is_one_sentence(capsys, monkeypatch, tmp_path):
+    (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 truncated"[:8])
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    with np.errstate(all="raise"):
+        refused("run --task mnist --rounds 1", capsys, f"{tmp_path}/mnist.npz", "delete it")
+    assert [p.name for p in tmp_path.iterdir()] == ["mnist.npz"]
+
+
+def test_a_diverged_run_exits_with_1_and_keeps_its_history(capsys, tmp_path, monkeypatch):
+    calls, real = [], engine.local_updates
+
+    def blow_up(*args, **kw):
+        calls.append(0)
+        return real(*args, **kw) * (float("nan") if len(calls) == 3 else 1.0)
+
+    monkeypatch.setattr(engine, "local_updates", blow_up)
+    out = tmp_path / "history.parquet"
+    line = f"{SMALL} --method md --rounds 60 --out {out}"
+    printed = refused(line, capsys, "not finite", "round 3", "smaller lr", code=1)
+    frame = pd.read_parquet(out)
+    assert list(frame.columns) == list(tuple(simulation.COLUMNS))
+    assert frame["round"].tolist() == [1, 2]
+    assert np.isfinite(frame.train_loss).all()
+    assert "after round 2" in printed
+    assert [p.name for p in tmp_path.iterdir()] == ["history.parquet"]
+
+
+def test_a_run_that_diverges_at_once_exits_with_1(capsys, tmp_path):
+    out = tmp_path / "history.parquet"
+    refused(f"{SMALL} --method md --lr 1e300 --out {out}", capsys, "not finite", code=1)
+    assert len(pd.read_parquet(out)) == 0
+
+
+def test_out_that_is_a_folder_is_refused(capsys, tmp_path):
+    refused(f"{SMALL} --rounds 1 --out {tmp_path}", capsys, str(tmp_path), "could not be written")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_into_a_folder_that_cannot_be_made_is_refused(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(f"sweep preprint --folder {tmp_path}/file", capsys, "file")
+
+
+def test_methods_lists_every_method_with_its_settings(capsys):
+    code, out, err = call("methods", capsys)
+    assert (code, err) == (0, [])
+    for name in methods.names():
+        assert name in out
+    assert "n_star=2048" in out
+
+
+def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
+    joined = cli._join_pairs(
+        ["chapter", "02", "-p", "strata", "5", "-p", "levels=9", "--profile", "quick"]
+    )
+    assert joined == ["chapter", "02", "-p", "strata=5", "-p", "levels=9", "--profile", "quick"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-p strata", ["strata", "lacks a value"]),
+        ("-p temperature 3", ["'temperature'", "strata"]),
+        ("-p strata five", ["strata", "'five'", "number"]),
+        ("-p strata 2.5", ["strata", "2.5"]),
+        ("-p rounds 0", ["rounds", "0", "at least 1"]),
+        ("-p rounds true", ["rounds", "number"]),
+        ("-p concentration nan", ["concentration", "nan"]),
+        ("-p task emnist", ["'emnist'", "digits"]),
+        ("-p device tpu", ["'tpu'", "auto, cpu, cuda"]),
+        ("--profile huge", ["'huge'", "quick"]),
+    ],
+)
+def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
+    refused(f"chapter 02 {options}", capsys, *words)
+
+
+def test_an_unknown_chapter_is_refused_with_the_list(capsys):
+    refused("chapter 77", capsys, "'77'", "02_stratification")
+
+
+def test_the_module_is_the_command():
+    command = [sys.executable, "-m", "fedstas.cli"]
+    good = subprocess.run(
+        [*command, *f"{SMALL} --rounds 1".split()], capture_output=True, text=True
+    )
+    assert good.returncode == 0, good.stderr
+    assert "accuracy" in good.stdout
+    assert "fedstas:   0%" in good.stderr  # the progress bar
+    bad = subprocess.run(
+        [*command, "chapter", "02", "-p", "strata"], capture_output=True, text=True
+    )
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr == "fedstas: -p strata lacks a value: write -p KEY VALUE\n"

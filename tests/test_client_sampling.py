@@ -1,0 +1,375 @@
+"""The designs over clients, driven with a view of the server.
+
+A scripted generator makes a design give every cohort that it can give, so that its expectation is
+enumerated; the draws of a real generator are then held against those probabilities. Statistical
+tests have fixed seeds and alarm with probability below 1e-6.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chisquare
+
+from fedstas import allocation, theory
+from fedstas.client_sampling import (
+    MD,
+    SELECTIONS,
+    Pooled,
+    Stratified,
+    StratifiedHansenHurwitz,
+    Uniform,
+    successive,
+)
+from fedstas.errors import InputError
+from fedstas.stratification import spread
+
+SIZES = np.array([3, 11, 1, 7, 20, 5])
+VALUES = np.array([0.3, -2.0, 5.0, 1.25, -0.7, 4.0])  # one coordinate of the clients' updates
+GROUPS = np.array([0, 1, 0, 1, 0, 1])
+
+
+def gradients():
+    """Two clear strata (0, 2, 4) and (1, 3, 5), with different norms within each."""
+    base = np.array([[1.0, 0, 0, 0], [0, 0, 0, 9.0]])[GROUPS]
+    return base * np.array([1.0, 1.0, 1.2, 1.1, 1.5, 0.9])[:, None]
+
+
+class Script:
+    """A generator that plays given outcomes of `choice` and notes what was asked."""
+
+    def __init__(self, outcomes=None):
+        self.outcomes, self.asked = list(outcomes or []), []
+
+    def integers(self, *_):
+        return 0
+
+    def choice(self, pool, size, replace=True, p=None):
+        pool = np.arange(pool) if np.ndim(pool) == 0 else np.asarray(pool)
+        p = np.full(len(pool), 1 / len(pool)) if p is None else np.asarray(p)
+        self.asked.append((pool, int(size), replace, p))
+        if self.outcomes:
+            return pool[list(self.outcomes.pop(0))]
+        return pool[: int(size)] if not replace else np.repeat(pool[:1], int(size))
+
+
+def outcomes(design, view, m):
+    """Every (cohort, probability) of a design that draws by `rng.choice`."""
+    probe = Script()
+    design.draw(view, m, probe)
+    options = []
+    for pool, size, replace, p in probe.asked:
+        assert p.sum() == pytest.approx(1, abs=1e-12)
+        if replace:
+            options.append([(s, np.prod(p[list(s)])) for s in product(range(len(p)), repeat=size)])
+        else:
+            samples = list(permutations(range(len(pool)), size))
+            options.append([(s, 1 / len(samples)) for s in samples])
+    for way in product(*options):
+        chance = np.prod([c for _, c in way])
+        yield design.draw(view, m, Script([s for s, _ in way])), chance
+
+
+def expectation(design, view, m, values=VALUES):
+    total = mean = 0.0
+    for cohort, chance in outcomes(design, view, m):
+        total += chance
+        mean += chance * (cohort.weights @ values[cohort.clients])
+    assert total == pytest.approx(1, abs=1e-12)
+    return mean
+
+
+FULL = SIZES / SIZES.sum() @ VALUES  # the full-participation update
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_hansen_hurwitz_is_unbiased_for_every_cohort_of_a_small_federation(
+    view, selection, equal, m
+):
+    design = StratifiedHansenHurwitz(2, 9, 1, selection, equal)
+    target = VALUES.mean() if equal else FULL
+    assert expectation(design, view(SIZES, gradients()), m) == pytest.approx(target, abs=1e-12)
+
+
+@pytest.mark.parametrize("zero", ["one", "all"])
+def test_hansen_hurwitz_stays_unbiased_when_gradients_vanish(view, zero):
+    vanishing = gradients() * (np.arange(6) != 2)[:, None] if zero == "one" else np.zeros((6, 4))
+    design = StratifiedHansenHurwitz(2, 9, 1)
+    assert expectation(design, view(SIZES, vanishing), 3) == pytest.approx(FULL, abs=1e-12)
+
+
+def test_md_is_unbiased_for_every_cohort_of_a_small_federation(view):
+    assert expectation(MD(), view(SIZES, gradients()), 3) == pytest.approx(FULL, abs=1e-12)
+
+
+def test_expansion_weights_are_unbiased_for_every_cohort_of_a_small_federation(view):
+    design = Uniform("expansion")
+    assert expectation(design, view(SIZES, gradients()), 3) == pytest.approx(FULL, abs=1e-12)
+
+
+def test_cohort_weights_are_biased_for_unequal_sizes_and_not_for_equal_ones(view):
+    biased = expectation(Uniform("cohort"), view(SIZES, gradients()), 2)
+    assert abs(biased - FULL) > 0.05
+    equal = expectation(Uniform("cohort"), view(np.full(6, 4), gradients()), 2)
+    assert equal == pytest.approx(VALUES.mean(), abs=1e-12)
+
+
+def test_the_papers_estimator_is_unbiased_for_the_plain_mean_with_uniform_draws(view):
+    design = Stratified(2, 9, 1, "neyman", "uniform", replace=True)
+    mean = expectation(design, view(SIZES, gradients()), 4)
+    assert mean == pytest.approx(VALUES.mean(), abs=1e-12)
+    assert abs(mean - FULL) > 0.05  # but not for sum omega_k w_k, which weighs by size
+
+
+def test_the_papers_estimator_is_biased_by_the_covariance_of_selection_and_update(view):
+    server = view(SIZES, gradients())
+    mean = expectation(Stratified(2, 9, 1, replace=True), server, 4)
+    norms = np.linalg.norm(gradients(), axis=1)
+    expected = sum(
+        (3 / 6) * (norms[h == GROUPS] / norms[h == GROUPS].sum()) @ VALUES[h == GROUPS]
+        for h in (0, 1)
+    )
+    assert mean == pytest.approx(expected, abs=1e-12)
+    assert abs(mean - VALUES.mean()) > 0.05
+
+
+def strata_of_the_case(cases, rational):
+    case = cases["pps_two_strata"]
+    sizes = [len(s) for s in case["strata"]]
+    rows = [
+        (Fraction(n, sum(sizes)), w, p, m)
+        for n, w, p, m in zip(sizes, case["strata"], case["norms"], case["m_h"], strict=True)
+    ]
+    return case, rows
+
+
+@pytest.mark.parametrize(
+    ("design", "key"),
+    [
+        ("plain-wr", "paper_plain_wr"),
+        ("hansen-hurwitz", "hh_wr"),
+        ("horvitz-thompson", "ht_successive"),
+    ],
+)
+def test_two_strata_have_the_moments_of_the_reference_case(cases, rational, design, key):
+    case, rows = strata_of_the_case(cases, rational)
+    parts = [(share, *theory.design_moments(design, w, p, m)) for share, w, p, m in rows]
+    assert sum(share * mean for share, mean, _ in parts) == Fraction(case[key]["mean"])
+    assert sum(share**2 * var for share, _, var in parts) == Fraction(case[key]["var"])
+
+
+def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
+    """The p-value of the counts; outcomes expected less than six times are taken together."""
+    assert set(counts) <= set(probabilities)
+    assert float(sum(probabilities.values())) == pytest.approx(1, abs=1e-9)
+    observed, expected, rest = [], [], [0, 0.0]
+    for key, chance in sorted(probabilities.items(), key=lambda item: item[1]):
+        rest = [rest[0] + counts[key], rest[1] + float(chance) * draws]
+        if rest[1] > 6:
+            observed.append(rest[0])
+            expected.append(rest[1])
+            rest = [0, 0.0]
+    observed[-1] += rest[0]
+    expected[-1] += rest[1]
+    return chisquare(observed, expected, sum_check=False).pvalue
+
+
+@pytest.mark.parametrize(("selection", "m"), [([1, 2, 3], 2), ([5, 1, 1, 3], 3)])
+def test_successive_draws_have_the_probabilities_of_the_enumeration(selection, m, false_alarm):
+    probabilities = dict(theory.successive(selection, m))
+    rng = np.random.default_rng(11)
+    counts = Counter(tuple(map(int, successive(selection, m, rng))) for _ in range(20_000))
+    assert chi_square(counts, probabilities, 20_000) > false_alarm
+
+
+def test_successive_inclusion_is_that_of_theory_and_not_m_p(false_alarm):
+    rng = np.random.default_rng(12)
+    counts = np.bincount(np.concatenate([successive([1, 2, 3], 2, rng) for _ in range(20_000)]))
+    pi = theory.inclusion_probabilities([1, 2, 3], 2)
+    for count, inclusion in zip(counts.tolist(), pi, strict=True):
+        assert binomtest(count, 20_000, float(inclusion)).pvalue > false_alarm / 3
+    assert binomtest(int(counts[0]), 20_000, 1 / 3).pvalue < 1e-9
+
+
+def test_successive_draws_zeros_last_and_equals_at_random(false_alarm):
+    rng = np.random.default_rng(13)
+    assert all(set(successive([0, 1, 0, 2], 2, rng)) == {1, 3} for _ in range(50))
+    counts = Counter(int(successive([0, 0, 0], 1, rng)[0]) for _ in range(6000))
+    assert chi_square(counts, dict.fromkeys(range(3), 1 / 3), 6000) > false_alarm
+    assert sorted(successive([0, 0, 1], 3, rng)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "design",
+    [Uniform(), MD(), StratifiedHansenHurwitz(2, 9, 1), Stratified(2, 9, 1, replace=True)],
+    ids=lambda design: type(design).__name__,
+)
+def test_cohorts_come_with_the_enumerated_frequencies(view, design, false_alarm):
+    server, draws = view(SIZES, gradients()), 8000
+    chances = Counter()
+    for cohort, chance in outcomes(design, server, 2):
+        chances[tuple(sorted(cohort.clients.tolist()))] += chance
+    rng = np.random.default_rng(14)
+    counts = Counter(
+        tuple(sorted(design.draw(server, 2, rng).clients.tolist())) for _ in range(draws)
+    )
+    assert chi_square(counts, chances, draws) > false_alarm
+
+
+def test_weights_of_hansen_hurwitz_are_omega_over_m_h_p(view):
+    server, probe = view(SIZES, gradients()), Script()
+    design = StratifiedHansenHurwitz(2, 9, 1)
+    cohort = design.draw(server, 4, probe)
+    assert [size for _, size, _, _ in probe.asked] == np.bincount(cohort.strata).tolist()
+    norms = np.linalg.norm(gradients(), axis=1)
+    measure = SIZES * norms
+    for k, weight, h in zip(cohort.clients, cohort.weights, cohort.strata, strict=True):
+        p = measure[k] / measure[h == GROUPS].sum()
+        m_h = (cohort.strata == h).sum()
+        assert weight == pytest.approx(SIZES[k] / SIZES.sum() / (m_h * p), rel=1e-12)
+
+
+def test_hansen_hurwitz_allocates_by_priorities_on_the_totals_of_its_measure(view):
+    server = view(SIZES, gradients())
+    cohort = StratifiedHansenHurwitz(2, 9, 1).draw(server, 5, Script())
+    totals = np.bincount(GROUPS, SIZES * np.linalg.norm(gradients(), axis=1))
+    best = min(
+        (sum(t * t / s for t, s in zip(totals, (a, 5 - a), strict=True)), (a, 5 - a))
+        for a in range(1, 5)
+    )
+    assert tuple(np.bincount(cohort.strata)) == best[1]
+
+
+def test_a_client_without_gradient_is_drawn_by_the_floor(view):
+    vanishing = gradients() * (np.arange(6) != 2)[:, None]
+    probe = Script()
+    StratifiedHansenHurwitz(1, 9, 1, "norm", True, floor=0.05).draw(
+        view(SIZES, vanishing), 1, probe
+    )
+    ((pool, _, _, p),) = probe.asked
+    norms = np.linalg.norm(vanishing, axis=1)
+    norms = np.maximum(norms, 0.05 * norms.mean())
+    np.testing.assert_allclose(p, norms[pool] / norms.sum(), rtol=1e-12)
+    assert p.min() > 0
+
+
+@pytest.mark.parametrize("allocated", ["neyman", "proportional"])
+@pytest.mark.parametrize("selection", ["norm", "uniform"])
+@pytest.mark.parametrize("m", [2, 3, 4, 6])
+def test_stratified_cohorts_are_distinct_with_neyman_seats_and_weights_that_sum_to_one(
+    view, allocated, selection, m
+):
+    server = view(SIZES, gradients())
+    cohort = Stratified(2, 9, 1, allocated, selection).draw(server, m, np.random.default_rng(0))
+    assert len(set(cohort.clients.tolist())) == m
+    np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
+    spreads = spread(gradients(), GROUPS) if allocated == "neyman" else np.ones(2)
+    seats = allocation.neyman([3, 3], spreads, m)
+    np.testing.assert_array_equal(np.bincount(cohort.strata), seats)
+    np.testing.assert_allclose(cohort.weights, (3 / 6 / seats)[cohort.strata], rtol=1e-14)
+    assert cohort.weights.sum() == pytest.approx(1, abs=1e-14)
+
+
+def test_spread_can_be_read_as_a_variance(view):
+    rows = np.concatenate([np.arange(8)[:, None] * [0.1, 0], 100 + np.arange(8)[:, None] * [0, 3]])
+    server, rng = view(np.full(16, 5), rows), np.random.default_rng(0)
+    seats = {
+        kind: np.bincount(Stratified(2, 16, 1, spread=kind).draw(server, 8, rng).strata).tolist()
+        for kind in ("deviation", "variance")
+    }
+    labels = np.repeat([0, 1], 8)
+    spreads = spread(rows, labels)
+    assert seats["deviation"] == allocation.neyman([8, 8], spreads, 8).tolist()
+    assert seats["variance"] == allocation.neyman([8, 8], spreads**2, 8).tolist()
+
+
+@pytest.mark.parametrize("design", [Stratified(5, 9, 1), StratifiedHansenHurwitz(5, 9, 1)])
+def test_there_are_at_most_m_strata_and_each_gives_someone(view, design):
+    rows = np.random.default_rng(3).standard_normal((20, 30))
+    for m in (1, 2, 4, 5, 9):
+        server = view(np.arange(1, 21), rows)
+        cohort = design.draw(server, m, np.random.default_rng(m))
+        assert len(cohort.clients) == m == len(cohort.weights)
+        assert set(cohort.strata) == set(range(min(5, m)))
+
+
+@pytest.mark.parametrize("design", [Stratified(3, 9, 1), StratifiedHansenHurwitz(3, 9, 1)])
+def test_equal_gradients_make_one_stratum_and_a_cohort_all_the_same(view, design):
+    cohort = design.draw(view(SIZES, np.ones((6, 4))), 3, np.random.default_rng(0))
+    assert len(cohort.clients) == 3
+    assert not cohort.strata.any()
+    assert np.isfinite(cohort.weights).all()
+
+
+@pytest.mark.parametrize("design", [Stratified(2, 9, 1), StratifiedHansenHurwitz(2, 9, 1)])
+def test_a_stratum_of_one_client_gives_that_client(view, design):
+    rows = np.array([[100.0, 0], [0, 1.0], [0, 1.1], [0, 0.9]])
+    cohort = design.draw(view([5, 5, 5, 5], rows), 2, np.random.default_rng(0))
+    assert cohort.clients[0] == 0
+    assert cohort.clients[1] in (1, 2, 3)
+
+
+@pytest.mark.parametrize("design", [Stratified(2, 9, 3), StratifiedHansenHurwitz(2, 9, 3)])
+def test_gradients_are_asked_for_every_restratify_every_rounds(view, design):
+    server, asked = view(SIZES, gradients()), []
+    for server.round in range(1, 8):
+        design.draw(server, 3, np.random.default_rng(server.round))
+        asked.append(server.asked)
+    assert asked == [1, 1, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("selection", ["norm", "uniform"])
+def test_with_equal_clients_no_true_size_is_asked_for(blind, selection):
+    design = StratifiedHansenHurwitz(2, 9, 1, selection, True)
+    cohort = design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
+    assert len(cohort.clients) == 4
+
+
+@pytest.mark.parametrize("design", [StratifiedHansenHurwitz(2, 9, 1), MD(), Uniform()])
+def test_the_other_designs_do_ask_for_sizes(blind, design):
+    with pytest.raises(AssertionError, match="true size"):
+        design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
+
+
+def test_draws_with_replacement_may_be_more_than_clients(view):
+    rng = np.random.default_rng(0)
+    assert len(MD().draw(view(SIZES, gradients()), 9, rng).clients) == 9
+    corrected = StratifiedHansenHurwitz(2, 9, 1)
+    assert len(corrected.draw(view(SIZES, gradients()), 9, rng).clients) == 9
+
+
+@pytest.mark.parametrize("design", [Uniform(), Stratified(2, 9, 1)])
+@pytest.mark.parametrize("m", [0, 7, 2.5])
+def test_more_distinct_participants_than_clients_are_refused(view, design, m):
+    with pytest.raises(InputError, match=f"{m}.*at least 1 and at most 6"):
+        design.draw(view(SIZES, gradients()), m, np.random.default_rng(0))
+
+
+def test_pooled_is_one_client_of_weight_one(view):
+    cohort = Pooled().draw(view(SIZES, gradients()), 3, np.random.default_rng(0))
+    assert cohort.clients.tolist() == [0]
+    assert cohort.weights.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Uniform("sizes"), "weights 'sizes'"),
+        (lambda: Stratified(strata=0), "strata is 0"),
+        (lambda: Stratified(levels=1), "levels is 1"),
+        (lambda: Stratified(restratify_every=0), "restratify_every is 0"),
+        (lambda: Stratified(allocation="equal"), "allocation 'equal'"),
+        (lambda: Stratified(selection="size"), "selection 'size'"),
+        (lambda: Stratified(spread="range"), "spread 'range'"),
+        (lambda: StratifiedHansenHurwitz(selection="best"), "selection 'best'"),
+        (lambda: StratifiedHansenHurwitz(floor=0), "floor is 0"),
+        (lambda: StratifiedHansenHurwitz(floor=2), "floor is 2"),
+    ],
+)
+def test_bad_settings_of_a_design_are_refused(make, named):
+    with pytest.raises(InputError, match=named):
+        make()

@@ -1,0 +1,216 @@
+"""The squeeze: 1-D k-means of a gradient, held against the exact optimum."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+
+from fedstas.compression import squeeze
+from fedstas.errors import InputError
+from fedstas.sim import engine, models
+
+
+def objective(x, restored) -> float:
+    return float(np.square(np.float64(x) - np.float64(restored)).sum())
+
+
+def optimum(x, levels: int) -> float:
+    """The best 1-D k-means objective, by dynamic programming over all cuts of the sorted x."""
+    x = np.sort(np.float64(x))
+    x = x - np.median(x)
+    n = len(x)
+    s1 = np.concatenate([[0.0], np.cumsum(x)])
+    s2 = np.concatenate([[0.0], np.cumsum(x * x)])
+    count = np.arange(n + 1)[None, :] - np.arange(n + 1)[:, None]
+    square = (s1[None, :] - s1[:, None]) ** 2 / np.where(count > 0, count, 1)
+    cost = np.where(count > 0, np.maximum(s2[None, :] - s2[:, None] - square, 0.0), np.inf)
+    best = cost[0]
+    for _ in range(levels - 1):
+        best = np.minimum(best, (best[:, None] + cost).min(axis=0))
+    return float(best[-1])
+
+
+def test_the_reference_optimum_is_that_of_all_cuts():
+    rng = np.random.default_rng(0)
+    for levels in (2, 3, 4):
+        x = np.sort(rng.standard_normal(9))
+        parts = (np.split(x, cut) for cut in combinations(range(1, 9), levels - 1))
+        brute = min(sum(((p - p.mean()) ** 2).sum() for p in part) for part in parts)
+        assert optimum(x, levels) == pytest.approx(brute, rel=1e-12)
+
+
+def sample(name: str, d: int) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    sparse = rng.standard_t(2, d) * (rng.random(d) < 0.1)
+    mixture = np.where(rng.random(d) < 0.99, 1e-4, 1.0) * rng.standard_normal(d)
+    return {
+        "normal": rng.standard_normal(d),
+        "uniform": rng.random(d),
+        "laplace": rng.laplace(size=d),
+        "student-2": rng.standard_t(2, d),
+        "cauchy": rng.standard_cauchy(d),
+        "lognormal": rng.lognormal(sigma=3, size=d) * rng.choice([-1, 1], d),
+        "sparse": sparse,
+        "mixture": mixture,
+        "shifted": 1000 + rng.standard_t(3, d),
+    }[name]
+
+
+NAMES = (
+    "normal uniform laplace student-2 cauchy lognormal sparse mixture shifted".split()  # noqa: SIM905
+)
+
+
+@pytest.mark.parametrize("levels", [2, 5, 9, 16])
+@pytest.mark.parametrize("name", NAMES)
+def test_squeeze_is_within_one_percent_of_the_global_optimum(name, levels):
+    x = sample(name, 1000)
+    assert objective(x, squeeze(x, levels).restore()[0]) <= 1.01 * optimum(x, levels)
+
+
+@pytest.mark.parametrize("name", ["cauchy", "lognormal", "sparse", "mixture"])
+def test_squeeze_is_within_one_percent_on_heavy_tails_of_two_thousand_entries(name):
+    x = sample(name, 2000)
+    assert objective(x, squeeze(x, 9).restore()[0]) <= 1.01 * optimum(x, 9)
+
+
+@pytest.fixture(scope="module")
+def gradients(digits, federation):
+    """The gradients of the clients at w_0, float32 [N, 3760]."""
+    shards = [federation.shards[k] for k in federation.with_data]
+    pool = engine.pool(digits.train_x, digits.train_y, shards)
+    module = digits.model(0)
+    rows = engine.client_gradients(module, models.flatten(module), pool)
+    return np.stack([row.numpy() for row in rows])
+
+
+def test_squeeze_of_a_real_gradient_is_within_one_percent_of_the_optimum(gradients):
+    for row in gradients[:3]:
+        assert objective(row, squeeze(row, 9).restore()[0]) <= 1.01 * optimum(row, 9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_squeeze_is_at_least_as_good_as_one_start_of_scikit_learn(name):
+    x = sample(name, 1500)
+    ours = objective(x, squeeze(x, 9).restore()[0])
+    for seed in range(3):
+        theirs = KMeans(9, n_init=1, random_state=seed, max_iter=1000, tol=0).fit(x[:, None])
+        assert ours <= theirs.inertia_ * (1 + 1e-9)
+
+
+def test_squeeze_of_real_gradients_is_at_least_as_good_as_one_start_of_scikit_learn(gradients):
+    for row in gradients[:5]:
+        theirs = KMeans(9, n_init=1, random_state=0).fit(np.float64(row)[:, None])
+        assert objective(row, squeeze(row, 9).restore()[0]) <= theirs.inertia_ * (1 + 1e-6)
+
+
+def test_squeeze_is_deterministic_and_each_row_stands_alone(gradients):
+    together, again = squeeze(gradients, 9), squeeze(gradients.copy(), 9)
+    np.testing.assert_array_equal(together.levels, again.levels)
+    np.testing.assert_array_equal(together.codes, again.codes)
+    alone = squeeze(gradients[4], 9)
+    np.testing.assert_array_equal(alone.levels[0], together.levels[4])
+    np.testing.assert_array_equal(alone.codes[0], together.codes[4])
+
+
+def test_squeeze_does_not_depend_on_the_order_of_the_entries(gradients):
+    order = np.random.default_rng(1).permutation(gradients.shape[1])
+    plain, mixed = squeeze(gradients[0], 9), squeeze(gradients[0][order], 9)
+    np.testing.assert_array_equal(mixed.levels, plain.levels)
+    np.testing.assert_array_equal(mixed.codes[0], plain.codes[0][order])
+
+
+def test_squeeze_is_a_local_optimum_and_each_level_is_the_mean_of_its_entries(gradients):
+    row = np.float64(gradients[1])
+    squeezed = squeeze(row, 9)
+    for code, level in enumerate(squeezed.levels[0]):
+        mine = row[squeezed.codes[0] == code]
+        assert len(mine)
+        assert level == pytest.approx(mine.mean(), rel=1e-9, abs=1e-15)
+
+
+def test_norms_are_those_of_the_restored_gradients(gradients):
+    squeezed = squeeze(gradients, 9)
+    expected = np.linalg.norm(squeezed.restore().astype(float), axis=1)
+    np.testing.assert_allclose(squeezed.norms(), expected, rtol=1e-12)
+
+
+vectors = st.one_of(
+    st.lists(st.integers(-3, 3), min_size=1, max_size=40),
+    st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40),
+    st.tuples(st.floats(-1e3, 1e3, width=32), st.integers(1, 40)).map(lambda t: [t[0]] * t[1]),
+)
+
+
+@given(vectors, st.integers(2, 12), st.sampled_from(["float32", "float64"]))
+def test_squeeze_keeps_its_promises_on_any_values(values, levels, dtype):
+    x = np.array(values, dtype=dtype)
+    squeezed = squeeze(x, levels)
+    centres, codes = squeezed.levels[0], squeezed.codes[0]
+    assert squeezed.levels.shape == (1, levels)
+    assert squeezed.codes.shape == (1, len(x))
+    assert squeezed.codes.dtype == np.uint8
+    assert squeezed.levels.dtype == x.dtype
+    assert (np.diff(centres) >= 0).all()
+    assert codes.max() < levels
+    gaps = np.abs(x[:, None].astype(float) - centres.astype(float))
+    scale = np.abs(x).max().astype(float) * np.finfo(dtype).eps
+    assert (gaps[np.arange(len(x)), codes] <= gaps.min(axis=1) + 4 * scale).all()
+    if len(np.unique(x)) <= levels:
+        np.testing.assert_array_equal(squeezed.restore()[0], x)
+    else:
+        slack = 8 * len(x) * scale * (np.abs(x).max() + 1e-30)
+        assert objective(x, squeezed.restore()[0]) <= 1.01 * optimum(x, levels) + slack
+
+
+@given(vectors, st.integers(2, 12))
+def test_squeeze_is_idempotent(values, levels):
+    once = squeeze(np.array(values, dtype="float32"), levels).restore()
+    np.testing.assert_array_equal(squeeze(once, levels).restore(), once)
+
+
+def test_with_few_distinct_entries_levels_repeat_and_codes_use_the_first():
+    squeezed = squeeze(np.array([2.0, -1.0, 2.0, 2.0]), 4)
+    np.testing.assert_array_equal(squeezed.levels, [[-1.0, 2.0, 2.0, 2.0]])
+    np.testing.assert_array_equal(squeezed.codes, [[1, 0, 1, 1]])
+    constant = squeeze(np.zeros((2, 5), dtype="float32"), 9)
+    assert not constant.levels.any()
+    assert not constant.codes.any()
+
+
+def test_256_levels_fit_the_codes():
+    x = np.random.default_rng(3).standard_normal(3000)
+    squeezed = squeeze(x, 256)
+    assert squeezed.codes.max() == 255
+    assert objective(x, squeezed.restore()[0]) < 1e-3 * objective(x, 0)
+
+
+def test_bits_are_levels_as_floats_and_codes_as_whole_bits():
+    x = np.arange(100.0)
+    assert [squeeze(x, k).bits for k in (2, 3, 4, 9, 256)] == [
+        32 * k + 100 * bits for k, bits in ((2, 1), (3, 2), (4, 2), (9, 4), (256, 8))
+    ]
+
+
+def test_whole_numbers_are_squeezed_too():
+    np.testing.assert_array_equal(squeeze([1, 1, 5], 2).restore(), [[1.0, 1.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("gradients_", "levels", "named"),
+    [
+        (np.array([1.0, np.nan]), 9, "finite"),
+        (np.array([1.0, -np.inf]), 9, "finite"),
+        (np.ones(3), 1, "levels is 1"),
+        (np.ones(3), 257, "levels is 257"),
+        (np.ones(3), 2.5, "levels is 2.5"),
+        (np.ones(0), 9, "not empty"),
+        (np.ones((2, 2, 2)), 9, r"\[d\] or \[N, d\]"),
+    ],
+)
+def test_bad_gradients_and_levels_are_refused(gradients_, levels, named):
+    with pytest.raises(InputError, match=named):
+        squeeze(gradients_, levels)

@@ -1,0 +1,139 @@
+"""The designs over examples."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest, chisquare
+
+from fedstas import privacy
+from fedstas.client_sampling import Cohort
+from fedstas.data_sampling import AllData, FixedRate, FixedSize, Requested, bernoulli
+from fedstas.errors import InputError
+
+COHORT = Cohort(np.array([0, 2, 3]), np.ones(3) / 3)
+
+
+class Sizes:
+    sizes = np.array([100, 50, 200, 100])
+
+    def reports(self, *_args, **_kw):
+        raise AssertionError("a report was asked for")
+
+
+class Reports:
+    """Answers with given reports and notes the question."""
+
+    def __init__(self, reports):
+        self.answer = np.array(reports)
+
+    @property
+    def sizes(self):
+        raise AssertionError("a true size was asked for")
+
+    def reports(self, clients, *, size_cap, alpha, memoised):
+        self.question = (list(clients), size_cap, alpha, memoised)
+        return self.answer
+
+
+class Nothing:
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} was asked for")
+
+
+def test_all_data_and_a_fixed_rate_ask_the_clients_for_nothing():
+    np.testing.assert_array_equal(AllData().rates(Nothing(), COHORT), np.ones(3))
+    np.testing.assert_array_equal(FixedRate(0.25).rates(Nothing(), COHORT), np.full(3, 0.25))
+
+
+@pytest.mark.parametrize("design", [AllData(), FixedRate(1.0), Requested()])
+def test_at_rate_one_every_example_is_kept(design):
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(design.sample(7, 1.0, rng), np.arange(7))
+
+
+def test_bernoulli_keeps_each_example_with_its_rate(false_alarm):
+    rng, trials = np.random.default_rng(1), 5000
+    samples = [bernoulli(6, 0.3, rng) for _ in range(trials)]
+    for count in np.bincount(np.concatenate(samples), minlength=6).tolist():
+        assert binomtest(count, trials, 0.3).pvalue > false_alarm / 6
+    lengths = Counter(len(s) for s in samples)
+    expected = binom.pmf(range(6), 6, 0.3) * trials  # 0..5; 6 is too rare for the test
+    observed = [lengths[k] for k in range(6)]
+    expected *= sum(observed) / expected.sum()
+    assert chisquare(observed, expected).pvalue > false_alarm
+    assert all((np.diff(s) > 0).all() for s in samples)
+
+
+def test_requested_rate_is_n_star_over_the_total_of_the_participants():
+    np.testing.assert_allclose(Requested(100).rates(Sizes(), COHORT), np.full(3, 100 / 400))
+    np.testing.assert_array_equal(Requested(4000).rates(Sizes(), COHORT), np.ones(3))
+
+
+def test_requested_rate_with_epsilon_uses_the_reports_alone():
+    view = Reports([99, 50, 60])
+    rates = Requested(10, epsilon=3.0, size_cap=100).rates(view, COHORT)
+    alpha = privacy.truth_probability(3.0, 100)
+    total = (99 + 50 + 60 - (1 - alpha) * 100 * 3 / 2) / alpha
+    assert total > 3
+    np.testing.assert_allclose(rates, np.full(3, 10 / total), rtol=1e-12)
+    assert view.question == ([0, 2, 3], 100, alpha, False)
+
+
+@pytest.mark.parametrize(("n_star", "rate"), [(2, 2 / 3), (2048, 1.0)])
+def test_an_estimate_below_the_number_of_reports_is_guarded(n_star, rate):
+    design = Requested(n_star, epsilon=3.0, size_cap=100)
+    view = Reports([1, 1, 1])
+    alpha = privacy.truth_probability(3.0, 100)
+    assert privacy.estimate_total(view.answer, size_cap=100, alpha=alpha) < 0
+    np.testing.assert_allclose(design.rates(view, COHORT), np.full(3, rate))
+
+
+def test_memoised_is_passed_on_to_the_server():
+    view = Reports([50, 50, 50])
+    Requested(10, epsilon=1.0, size_cap=80, memoised=True).rates(view, COHORT)
+    assert view.question[1::2] == (80, True)
+
+
+def test_a_sample_may_be_empty():
+    assert len(Requested(1).sample(5, 1e-9, np.random.default_rng(0))) == 0
+    assert len(FixedRate(1e-9).sample(5, 1e-9, np.random.default_rng(0))) == 0
+
+
+def test_fixed_size_takes_the_floor_of_its_share_and_all_of_a_small_client():
+    design = FixedSize(20)
+    rates = design.rates(Nothing(), COHORT)
+    np.testing.assert_array_equal(rates, np.full(3, 6.0))
+    rng = np.random.default_rng(0)
+    sample = design.sample(50, 6.0, rng)
+    assert len(set(sample.tolist())) == 6
+    assert sample.min() >= 0
+    assert sample.max() < 50
+    np.testing.assert_array_equal(design.sample(4, 6.0, rng), np.arange(4))
+    assert len(FixedSize(2).sample(4, FixedSize(2).rates(Nothing(), COHORT)[0], rng)) == 0
+
+
+def test_fixed_size_draws_each_subset_equally_often(false_alarm):
+    rng = np.random.default_rng(2)
+    counts = Counter(tuple(FixedSize(6).sample(4, 2.0, rng)) for _ in range(6000))
+    assert len(counts) == 6
+    assert chisquare(list(counts.values())).pvalue > false_alarm
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: FixedRate(0), "rate is 0"),
+        (lambda: FixedRate(1.5), "rate is 1.5"),
+        (lambda: FixedRate(float("nan")), "rate is nan"),
+        (lambda: FixedRate("much"), "rate is 'much'"),
+        (lambda: Requested(0), "n_star is 0"),
+        (lambda: Requested(10, epsilon=0), "epsilon is 0"),
+        (lambda: Requested(10, epsilon=float("inf")), "epsilon is inf"),
+        (lambda: Requested(10, epsilon=1, size_cap=1), "size_cap is 1"),
+        (lambda: FixedSize(-3), "n_star is -3"),
+    ],
+)
+def test_rates_and_requests_out_of_range_are_refused(make, named):
+    with pytest.raises(InputError, match=named):
+        make()

@@ -1,0 +1,202 @@
+"""The arithmetic: two backends that agree, and agree with what everyone writes."""
+
+import itertools
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedstas import engine, models
+from fedstas.errors import InputError
+
+SIZES = (7, 1, 12, 5)
+STEPS, BATCH = 3, 6
+
+
+def problem(name: str, dtype):
+    """A network, its parameters and a pool of four small clients."""
+    torch.manual_seed(0)
+    if name == "perceptron":
+        module, shape = models.Perceptron(20, 4, hidden=8), (sum(SIZES), 1, 4, 5)
+    else:
+        module, shape = models.Convolutional(4), (sum(SIZES), 3, 32, 32)
+    module = module.to(dtype)
+    x, y = torch.randn(shape, dtype=dtype), torch.randint(4, (sum(SIZES),))
+    cuts = np.cumsum((0, *SIZES))
+    shards = [np.arange(a, b) for a, b in itertools.pairwise(cuts)]
+    return module, models.flatten(module), engine.pool(x, y, shards)
+
+
+def batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
+    """Rows and weights with ragged clients, one client twice, and one with an empty sample."""
+    rng = np.random.default_rng(1)
+    idx = np.zeros((len(cohort), STEPS, BATCH), dtype=np.int64)
+    weight = np.zeros(idx.shape)
+    for slot, k in enumerate(cohort):
+        size = min(BATCH, int(data.sizes[k])) if slot != empty else 0
+        for step in range(STEPS if size else 0):
+            idx[slot, step, :size] = data.offsets[k] + rng.choice(
+                int(data.sizes[k]), size, replace=False
+            )
+            weight[slot, step, :size] = 1 / size
+    return idx, weight
+
+
+def plain(module, data, idx, weight, lr, prox):
+    """Local SGD as everyone writes it: a deep copy, an optimiser, one client after another."""
+    results, start = [], models.flatten(module)
+    for rows, w in zip(idx, weight, strict=True):
+        local = deepcopy(module)
+        optimizer = torch.optim.SGD(local.parameters(), lr=lr)
+        for step in range(len(rows)):
+            kept = rows[step][w[step] > 0]
+            if len(kept):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(local(data.x[kept]), data.y[kept])
+                difference = torch.cat([p.flatten() for p in local.parameters()]) - start
+                (loss + prox / 2 * difference.square().sum()).backward()
+                optimizer.step()
+        results.append(models.flatten(local))
+    return torch.stack(results)
+
+
+@pytest.mark.parametrize("prox", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("backend", ["loop", "batched", "auto"])
+def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
+    module, params, data = problem(name, torch.float64)
+    idx, weight = batches(data)
+    expected = plain(module, data, idx, weight, 0.3, prox)
+    found = engine.local_updates(
+        module, params, data, idx, weight, lr=0.3, prox=prox, backend=backend
+    )
+    assert (expected - params).abs().max() > 1e-3  # something was learnt
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_backends_agree_in_single_precision_over_one_round(name):
+    module, params, data = problem(name, torch.float32)
+    idx, weight = batches(data)
+    loop, batched = (
+        engine.local_updates(module, params, data, idx, weight, lr=0.1, backend=backend)
+        for backend in ("loop", "batched")
+    )
+    torch.testing.assert_close(loop, batched, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["loop", "batched"])
+def test_an_empty_sample_returns_w_t_bit_for_bit(backend):
+    module, params, data = problem("perceptron", torch.float32)
+    idx, weight = batches(data)
+    found = engine.local_updates(
+        module, params, data, idx, weight, lr=0.3, prox=0.5, backend=backend
+    )
+    assert torch.equal(found[3], params)
+    assert not torch.equal(found[2], params)
+
+
+@pytest.mark.parametrize("backend", ["loop", "batched"])
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_padding_changes_nothing(name, backend):
+    module, params, data = problem(name, torch.float64)
+    idx, weight = batches(data)
+    more = np.zeros((*idx.shape[:2], 3))
+    found = engine.local_updates(module, params, data, idx, weight, lr=0.3, backend=backend)
+    padded = engine.local_updates(
+        module, params, data,
+        np.concatenate([idx, more.astype(np.int64) + 4], axis=2), np.concatenate([weight, more], 2),
+        lr=0.3, backend=backend,
+    )  # fmt: skip
+    torch.testing.assert_close(padded, found, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("backend", ["loop", "batched"])
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_a_client_does_not_depend_on_its_place_or_company(name, backend):
+    module, params, data = problem(name, torch.float64)
+    idx, weight = batches(data)
+    how = {"lr": 0.3, "backend": backend}
+    together = engine.local_updates(module, params, data, idx, weight, **how)
+    order = [4, 2, 0, 3, 1]
+    mixed = engine.local_updates(module, params, data, idx[order], weight[order], **how)
+    torch.testing.assert_close(mixed, together[order], rtol=0, atol=1e-13)
+    alone = engine.local_updates(module, params, data, idx[:1], weight[:1], **how)
+    torch.testing.assert_close(alone, together[:1], rtol=0, atol=1e-13)
+
+
+def test_the_order_within_a_batch_changes_nothing():
+    module, params, data = problem("perceptron", torch.float64)
+    idx, weight = batches(data)
+    flipped = engine.local_updates(
+        module, params, data, idx[..., ::-1].copy(), weight[..., ::-1].copy(), lr=0.3
+    )
+    plainly = engine.local_updates(module, params, data, idx, weight, lr=0.3)
+    torch.testing.assert_close(flipped, plainly, rtol=0, atol=1e-13)
+
+
+def test_w_t_is_left_alone():
+    module, params, data = problem("perceptron", torch.float32)
+    idx, weight = batches(data)
+    before = params.clone()
+    engine.local_updates(module, params, data, idx, weight, lr=0.3)
+    assert torch.equal(params, before)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_client_gradients_are_those_of_the_mean_loss(name):
+    module, params, data = problem(name, torch.float64)
+    gradients = list(engine.client_gradients(module, params, data))
+    assert len(gradients) == len(SIZES)
+    for k, gradient in enumerate(gradients):
+        rows = slice(int(data.offsets[k]), int(data.offsets[k + 1]))
+        module.zero_grad()
+        F.cross_entropy(module(data.x[rows]), data.y[rows]).backward()
+        expected = torch.cat([p.grad.flatten() for p in module.parameters()])
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-13)
+
+
+def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
+    module, params, data = problem("convolutional", torch.float64)
+    whole = torch.stack(list(engine.client_gradients(module, params, data)))
+    monkeypatch.setattr(engine, "ROWS", 5)  # 12 rows: chunks of 5, 5 and 2
+    chunks = torch.stack(list(engine.client_gradients(module, params, data)))
+    torch.testing.assert_close(chunks, whole, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_evaluate_gives_the_mean_loss_and_the_predictions(name, monkeypatch):
+    module, params, data = problem(name, torch.float64)
+    monkeypatch.setattr(engine, "ROWS", 4)
+    loss, predicted = engine.evaluate(module, params, data.x, data.y)
+    with torch.no_grad():
+        logits = module(data.x)
+    assert loss == pytest.approx(F.cross_entropy(logits, data.y).item(), rel=1e-12)
+    assert torch.equal(predicted, logits.argmax(1))
+
+
+def test_evaluate_covers_every_example_of_a_large_set():
+    torch.manual_seed(1)
+    module = models.Perceptron(6, 3, hidden=4)
+    x, y = torch.randn(4096 + 17, 1, 2, 3), torch.randint(3, (4096 + 17,))
+    loss, predicted = engine.evaluate(module, models.flatten(module), x, y)
+    with torch.no_grad():
+        logits = module(x)
+    assert loss == pytest.approx(F.cross_entropy(logits, y).item(), rel=1e-5)
+    assert torch.equal(predicted, logits.argmax(1))
+
+
+def test_a_pool_gathers_the_shards_client_after_client():
+    x, y = torch.arange(6.0)[:, None, None, None], torch.arange(6)
+    data = engine.pool(x, y, [np.array([4, 1]), np.array([5]), np.array([1, 1, 0])])
+    assert data.y.tolist() == [4, 1, 5, 1, 1, 0]
+    assert data.x.flatten().tolist() == [4, 1, 5, 1, 1, 0]
+    assert data.sizes.tolist() == [2, 1, 3]
+
+
+def test_an_unknown_backend_is_refused():
+    module, params, data = problem("perceptron", torch.float32)
+    with pytest.raises(InputError, match=r"backend 'magic'.*loop, batched"):
+        engine.local_updates(module, params, data, *batches(data), lr=0.1, backend="magic")

@@ -1,0 +1,135 @@
+"""The named methods and their settings."""
+
+import dataclasses
+import json
+
+import pytest
+
+from fedstas import methods
+from fedstas.aggregation import Average
+from fedstas.client_sampling import (
+    MD,
+    Pooled,
+    Stratified,
+    StratifiedHansenHurwitz,
+    Uniform,
+)
+from fedstas.data_sampling import AllData, FixedRate, FixedSize, Requested
+from fedstas.errors import InputError
+from fedstas.methods import LocalSGD
+
+EXPECTED = {
+    "fedavg": (Uniform("cohort"), AllData()),
+    "fedavg-unbiased": (Uniform("expansion"), AllData()),
+    "md": (MD(), AllData()),
+    "strat": (Stratified(10, 9, 1, "proportional", "uniform"), AllData()),
+    "strat-neyman": (Stratified(10, 9, 1, "neyman", "uniform"), AllData()),
+    "fedsts": (Stratified(10, 9, 1, "neyman", "norm"), AllData()),
+    "fedstas": (Stratified(10, 9, 1, "neyman", "norm"), Requested(2048)),
+    "fedstas-dp": (Stratified(10, 9, 1, "neyman", "norm"), Requested(2048, 3.0, 100)),
+    "fedstas-unbiased": (StratifiedHansenHurwitz(10, 9, 10, "size-norm"), FixedRate(1.0)),
+    "fedstas-unbiased-dp": (
+        StratifiedHansenHurwitz(10, 9, 10, "norm", equal_clients=True),
+        FixedRate(1.0),
+    ),
+    "centralised": (Pooled(), AllData()),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_method_is_the_composition_of_the_design_note(name):
+    method = methods.get(name)
+    assert (method.name, method.clients, method.data) == (name, *EXPECTED[name])
+    assert method.local == LocalSGD(steps=3, batch=128, lr=0.01, prox=0.0)
+    assert method.server == Average(1.0)
+
+
+def test_every_name_is_known():
+    assert set(EXPECTED) <= set(methods.names())
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_method_is_read_back_from_plain_data(name):
+    method = methods.get(name, steps=7, lr=0.5)
+    data = json.loads(json.dumps(methods.to_dict(method)))
+    assert methods.from_dict(data) == method
+    assert hash(methods.from_dict(data)) == hash(method)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_each_setting_changes_the_method_and_its_plain_data(name):
+    other = {
+        "strata": 3, "levels": 5, "restratify_every": 7, "n_star": 99, "epsilon": 1.5,
+        "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
+        "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.1,
+    }  # fmt: skip
+    plain = methods.get(name)
+    needs_reports = {"epsilon", "size_cap"} if name == "fedstas-unbiased-dp" else set()
+    for key, default in methods.parameters(name).items():
+        assert other[key] != default
+        base = {"n_star": 10} if key in needs_reports else {}
+        changed = methods.get(name, **base, **{key: other[key]})
+        plain = methods.get(name, **base)
+        assert changed != plain, key
+        assert methods.to_dict(changed) != methods.to_dict(plain), key
+        assert methods.get(name, **base, **{key: default}) == plain, key
+
+
+def test_whole_parts_can_be_replaced():
+    method = methods.get("fedstas", data=FixedSize(100), server=Average(0.5), clients=MD(), lr=0.2)
+    assert method.data == FixedSize(100)
+    assert method.server == Average(0.5)
+    assert method.clients == MD()
+    assert method.local.lr == 0.2
+    assert methods.from_dict(methods.to_dict(method)) == method
+
+
+def test_private_reports_of_the_corrected_method_are_memoised():
+    data = methods.get("fedstas-unbiased-dp", n_star=500, epsilon=2.0, size_cap=50).data
+    assert data == Requested(500, 2.0, 50, memoised=True)
+    assert not methods.get("fedstas-dp").data.memoised
+
+
+def test_a_method_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        methods.get("md").name = "other"
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_each_method_is_described_in_one_line(name):
+    assert 20 < len(methods.describe(name).splitlines()[0]) < 140
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: methods.get("fedfoo"), "unknown method 'fedfoo': use one of fedavg, .*md"),
+        (lambda: methods.parameters("fedfoo"), "unknown method"),
+        (lambda: methods.describe("fedfoo"), "unknown method"),
+        (lambda: methods.get("md", strata=3), "md has no setting 'strata': it has steps"),
+        (lambda: methods.get("fedstas", rate=0.5), "fedstas has no setting 'rate'.*n_star"),
+        (lambda: methods.get("fedstas", strata=0), "strata is 0"),
+        (lambda: methods.get("fedstas", strata="ten"), "strata is 'ten'"),
+        (lambda: methods.get("fedstas", levels=300), "levels is 300.*at most 256"),
+        (lambda: methods.get("fedstas", n_star=0), "n_star is 0"),
+        (lambda: methods.get("fedstas-dp", epsilon=-1), "epsilon is -1"),
+        (lambda: methods.get("fedstas-dp", size_cap=1), "size_cap is 1"),
+        (lambda: methods.get("fedstas-unbiased", rate=1.5), "rate is 1.5.*at most 1"),
+        (lambda: methods.get("fedstas-unbiased-dp", selection="size"), "selection 'size'"),
+        (lambda: methods.get("md", steps=0), "steps is 0"),
+        (lambda: methods.get("md", steps=True), "steps is True"),
+        (lambda: methods.get("md", batch=0.5), "batch is 0.5"),
+        (lambda: methods.get("md", lr=0), "lr is 0"),
+        (lambda: methods.get("md", lr=float("nan")), "lr is nan"),
+        (lambda: methods.get("md", prox=-0.1), "prox is -0.1.*at least 0"),
+        (
+            lambda: methods.from_dict(
+                methods.to_dict(methods.get("md")) | {"clients": {"is": "Telepathy"}}
+            ),
+            "unknown part 'Telepathy'",
+        ),
+    ],
+)
+def test_unknown_methods_and_settings_out_of_range_are_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()

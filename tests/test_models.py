@@ -1,0 +1,65 @@
+"""The networks of the papers."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedstas import models
+
+
+def build(name):
+    torch.manual_seed(0)
+    if name == "perceptron":
+        return models.Perceptron(784, 10), (5, 1, 28, 28)
+    return models.Convolutional(10), (5, 3, 32, 32)
+
+
+@pytest.mark.parametrize(("name", "size"), [("perceptron", 39_760), ("convolutional", 122_570)])
+def test_networks_have_the_sizes_of_the_papers(name, size):
+    module, shape = build(name)
+    assert models.flatten(module).shape == (size,)
+    assert module(torch.zeros(shape)).shape == (5, 10)
+
+
+def test_perceptron_is_two_layers_with_a_relu():
+    module, shape = build("perceptron")
+    x = torch.rand(shape)
+    p = dict(module.named_parameters())
+    hidden = (x.reshape(5, -1) @ p["hidden.weight"].T + p["hidden.bias"]).clamp(min=0)
+    expected = hidden @ p["output.weight"].T + p["output.bias"]
+    torch.testing.assert_close(module(x), expected)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+def test_unflatten_undoes_flatten(name):
+    module, shape = build(name)
+    params = models.flatten(module)
+    views = models.unflatten(module, params)
+    for key, value in module.named_parameters():
+        assert torch.equal(views[key], value)
+    x = torch.rand(shape)
+    assert torch.equal(torch.func.functional_call(module, views, (x,)), module(x))
+    stacked = models.unflatten(module, torch.stack([params, 2 * params, 3 * params]))
+    for key, value in module.named_parameters():
+        assert stacked[key].shape == (3, *value.shape)
+        torch.testing.assert_close(stacked[key][1], 2 * value.detach())
+
+
+def test_flatten_is_a_copy_in_the_order_of_the_parameters():
+    module, _ = build("perceptron")
+    params = models.flatten(module)
+    before = module.hidden.weight[0, 0].item()
+    assert params[0].item() == before
+    params += 1
+    assert module.hidden.weight[0, 0].item() == before
+    assert not params.requires_grad
+
+
+def test_a_gradient_flows_through_unflatten():
+    module, shape = build("convolutional")
+    leaf = models.flatten(module).requires_grad_()
+    x, y = torch.rand(shape), torch.arange(5)
+    out = torch.func.functional_call(module, models.unflatten(module, leaf), (x,))
+    (mine,) = torch.autograd.grad(F.cross_entropy(out, y), leaf)
+    F.cross_entropy(module(x), y).backward()
+    torch.testing.assert_close(mine, torch.cat([p.grad.flatten() for p in module.parameters()]))

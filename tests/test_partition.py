@@ -1,0 +1,180 @@
+"""Partitions: every example once where it is promised, sizes and counts right, recipes exact."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedstas import partition
+from fedstas.errors import InputError
+
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
+
+labels_ = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
+disjoint = {
+    "iid": lambda labels, clients, seed: partition.iid(labels, clients, seed),
+    "dirichlet": lambda labels, clients, seed: partition.dirichlet(labels, clients, 0.3, seed),
+    "lognormal": lambda labels, clients, seed: partition.lognormal(labels, clients, 1.5, seed),
+}
+
+
+def check(federation, labels):
+    """Sizes and counts are those of the shards; indices are ascending int64 within the data."""
+    classes = labels.max() + 1
+    assert federation.sizes.tolist() == [len(s) for s in federation.shards]
+    assert federation.label_counts.shape == (len(federation.shards), classes)
+    for shard, counts in zip(federation.shards, federation.label_counts, strict=True):
+        assert shard.dtype == np.int64
+        assert (np.diff(shard) >= 0).all()
+        assert counts.tolist() == [int((labels[shard] == c).sum()) for c in range(classes)]
+    assert federation.with_data.tolist() == [k for k, s in enumerate(federation.shards) if len(s)]
+
+
+@pytest.mark.parametrize("name", disjoint)
+@given(labels=labels_, data=st.data(), seed=st.integers(0, 2**20))
+def test_disjoint_partitions_hold_every_example_once(name, labels, data, seed):
+    clients = data.draw(st.integers(1, len(labels)))
+    federation = disjoint[name](labels, clients, seed)
+    assert len(federation.shards) == clients
+    assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))
+    check(federation, labels)
+    if name == "iid":
+        assert federation.sizes.max() - federation.sizes.min() <= 1
+
+
+@given(
+    labels=labels_.filter(lambda y: len(np.unique(y)) == y.max() + 1),
+    sizes=st.lists(st.integers(0, 80), min_size=1, max_size=8),
+    concentration=st.sampled_from([0.01, 1.0, 100.0]),
+)
+def test_fixed_sizes_are_kept_exactly(labels, sizes, concentration):
+    federation = partition.dirichlet_fixed_size(labels, sizes, concentration, 3)
+    assert federation.sizes.tolist() == sizes
+    check(federation, labels)
+
+
+def test_fixed_size_counts_are_floors_with_the_remainder_in_the_last_class():
+    from fedstas.sim.rng import stream
+
+    federation = partition.dirichlet_fixed_size(LABELS, [50] * 200, 0.5, seed=4)
+    rng = stream(4, "partition")
+    shares = rng.dirichlet(np.full(10, 0.5))  # the first client's
+    expected = np.floor(shares * 50).astype(int)
+    expected[-1] += 50 - expected.sum()
+    np.testing.assert_array_equal(federation.label_counts[0], expected)
+    # Floors lose about half an example per class; all that is lost goes to the last class.
+    means = federation.label_counts.mean(axis=0)
+    assert means[-1] > means[:-1].max() + 2
+
+
+def test_fixed_size_draws_with_replacement_within_a_class():
+    federation = partition.dirichlet_fixed_size(LABELS, [600], 1.0, seed=0)
+    assert len(np.unique(federation.shards[0])) < 600
+
+
+def test_small_concentrations_leave_clients_empty_and_large_ones_are_nearly_iid():
+    sparse = partition.dirichlet(LABELS, 50, 0.01, seed=0)
+    assert (sparse.sizes == 0).sum() > 10
+    assert len(sparse.with_data) + (sparse.sizes == 0).sum() == 50
+    dense = partition.dirichlet(LABELS, 5, 1e6, seed=0)
+    np.testing.assert_allclose(dense.label_counts, 12, atol=1)
+
+
+@pytest.mark.parametrize("concentration", [1e-9, 1e-300, 1e12])
+def test_extreme_concentrations_still_deal_every_example_once(concentration):
+    federation = partition.dirichlet(LABELS, 20, concentration, seed=0)
+    assert sorted(np.concatenate(federation.shards)) == list(range(len(LABELS)))
+
+
+def test_dirichlet_shares_have_the_moments_of_the_distribution():
+    """Share of client 0 in a class: mean 1/N, variance (1/N)(1 - 1/N)/(N a + 1); 6 standard errors."""
+    clients, a = 4, 0.5
+    labels = np.repeat(np.arange(200), 100)
+    shares = partition.dirichlet(labels, clients, a, seed=1).label_counts[0] / 100
+    variance = (1 / 4) * (3 / 4) / (clients * a + 1)
+    assert abs(shares.mean() - 1 / 4) < 6 * np.sqrt(variance / 200) + 0.01
+    assert abs(shares.var() - variance) < 0.035
+
+
+def test_by_class_gives_one_class_to_each_client():
+    federation = partition.by_class(LABELS, 3, 20, seed=0)
+    assert federation.sizes.tolist() == [20] * 30
+    assert ((federation.label_counts > 0).sum(axis=1) == 1).all()
+    np.testing.assert_array_equal((federation.label_counts > 0).sum(axis=0), np.full(10, 3))
+    everything = np.concatenate(federation.shards)
+    assert len(np.unique(everything)) == len(everything)
+    check(federation, LABELS)
+
+
+def test_lognormal_without_spread_is_equal_and_with_spread_is_not():
+    assert partition.lognormal(LABELS, 10, 0.0, seed=0).sizes.tolist() == [60] * 10
+    sizes = partition.lognormal(LABELS, 10, 2.0, seed=0).sizes
+    assert sizes.max() > 4 * sizes.min()
+
+
+@pytest.mark.parametrize("name", partition.names())
+def test_a_partition_depends_on_its_seed_alone(name):
+    same = [partition.make(name, LABELS, clients=20, seed=5, concentration=0.5) for _ in range(2)]
+    other = partition.make(name, LABELS, clients=20, seed=6, concentration=0.5)
+    for a, b in zip(same[0].shards, same[1].shards, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(a.tolist() != b.tolist() for a, b in zip(same[0].shards, other.shards, strict=True))
+
+
+@pytest.mark.parametrize("name", partition.names())
+def test_a_federation_is_made_again_from_its_recipe(name):
+    import json
+
+    made = partition.make(name, LABELS, clients=20, seed=5, concentration=0.5)
+    assert made.recipe["name"] == name
+    again = partition.from_recipe(LABELS, json.loads(json.dumps(made.recipe)))
+    assert again.recipe == made.recipe
+    for a, b in zip(made.shards, again.shards, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_make_gives_each_client_its_share_of_the_examples():
+    for name in ("iid", "dirichlet_fixed_size", "by_class"):
+        assert partition.make(name, LABELS, clients=20).sizes.tolist() == [30] * 20
+
+
+def test_labels_may_be_a_tensor():
+    a, b = partition.iid(torch.from_numpy(LABELS), 7, 0), partition.iid(LABELS, 7, 0)
+    np.testing.assert_array_equal(np.concatenate(a.shards), np.concatenate(b.shards))
+
+
+def test_any_shards_make_a_federation():
+    federation = partition.federation(np.array([0, 1, 1, 2]), [[0, 1], [], [3]])
+    assert federation.sizes.tolist() == [2, 0, 1]
+    assert federation.label_counts.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    assert federation.with_data.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: partition.iid(LABELS, 0, 0), "number of clients is 0"),
+        (lambda: partition.iid(LABELS, 601, 0), "number of clients is 601.*at most 600"),
+        (lambda: partition.iid(LABELS, 2.5, 0), "number of clients is 2.5"),
+        (lambda: partition.dirichlet(LABELS, 5, 0, 0), "concentration is 0"),
+        (lambda: partition.dirichlet(LABELS, 5, -1, 0), "concentration is -1"),
+        (lambda: partition.dirichlet(LABELS, 5, float("inf"), 0), "concentration is inf"),
+        (lambda: partition.dirichlet_fixed_size(LABELS, [5], 0, 0), "concentration is 0"),
+        (lambda: partition.dirichlet_fixed_size(LABELS, [-5], 1, 0), "sizes must be"),
+        (lambda: partition.dirichlet_fixed_size(LABELS, [2.5], 1, 0), "sizes must be"),
+        (lambda: partition.by_class(LABELS, 7, 10, 0), "class 0 has 60 examples.*70"),
+        (lambda: partition.by_class(LABELS, 0, 10, 0), "clients_per_class is 0"),
+        (lambda: partition.by_class(LABELS, 2, 0, 0), "size is 0"),
+        (lambda: partition.lognormal(LABELS, 5, -1, 0), "sigma is -1"),
+        (lambda: partition.make("circles", LABELS), "unknown partition 'circles'.*dirichlet"),
+        (lambda: partition.make("by_class", LABELS, clients=25), "multiple of 10.*not 25"),
+        (lambda: partition.from_recipe(LABELS, {"name": "squares"}), "unknown partition"),
+        (lambda: partition.iid([], 1, 0), "labels must be"),
+        (lambda: partition.iid([0.5], 1, 0), "labels must be"),
+        (lambda: partition.iid([-1], 1, 0), "labels must be"),
+    ],
+)
+def test_bad_partitions_are_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()

@@ -1,0 +1,193 @@
+"""Randomised response: its distribution, the estimate from it, and its price."""
+
+import json
+import math
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from fedstas import privacy, theory
+from fedstas.errors import InputError
+
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+SMALL = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
+LDP = [
+    c
+    for c in REFERENCE["ldp"]["cases"]
+    if c["fake_support"] == "1..M-1" and c["inputs"] == "1..M-1"
+]
+
+
+@pytest.mark.parametrize("case", LDP, ids=lambda c: f"M={c['M']}")
+def test_truth_probability_of_the_reference_cases(case):
+    alpha = privacy.truth_probability(math.log(case["exp_eps_target"]), case["M"])
+    assert alpha == pytest.approx(float(Fraction(case["alpha"])), rel=1e-12)
+    assert math.exp(privacy.epsilon(alpha, case["M"])) == pytest.approx(
+        float(Fraction(case["max_ratio"])), rel=1e-12
+    )
+
+
+def test_truth_probability_of_the_paper():
+    alpha = privacy.truth_probability(3, 100)
+    assert alpha == pytest.approx(REFERENCE["ldp"]["alpha_eps3_M100_float"], rel=1e-12)
+
+
+def test_the_epsilon_of_the_papers_rounded_alpha():
+    ratio = Fraction(REFERENCE["ldp"]["alpha_0p1616"]["support_1_M1"])
+    assert privacy.epsilon(0.1616, 100) == pytest.approx(math.log(ratio), rel=1e-12)
+
+
+@given(st.floats(1e-3, 20), st.integers(3, 10_000))
+def test_epsilon_inverts_truth_probability_and_is_the_worst_ratio(epsilon, size_cap):
+    alpha = privacy.truth_probability(epsilon, size_cap)
+    assert 0 < alpha < 1
+    assert privacy.epsilon(alpha, size_cap) == pytest.approx(epsilon, rel=1e-6)
+    if size_cap <= 12:
+        assert float(theory.ldp_ratio(size_cap, alpha)) == pytest.approx(
+            math.exp(privacy.epsilon(alpha, size_cap)), rel=1e-9
+        )
+
+
+def test_large_epsilon_does_not_overflow():
+    assert privacy.truth_probability(5000.0, 100) == 1.0
+    assert privacy.epsilon(1.0, 100) == math.inf
+    assert privacy.epsilon(0.0, 100) == 0.0
+
+
+@given(
+    st.lists(st.integers(0, 10_000), max_size=30),
+    st.integers(2, 300),
+    st.floats(0, 1),
+    st.integers(0, 2**32),
+)
+def test_reports_lie_in_one_to_size_cap_minus_one(sizes, size_cap, alpha, seed):
+    reports = privacy.report(sizes, size_cap=size_cap, alpha=alpha, rng=np.random.default_rng(seed))
+    assert reports.shape == (len(sizes),)
+    assert reports.dtype.kind == "i"
+    assert ((reports >= 1) & (reports <= size_cap - 1)).all()
+
+
+def test_with_alpha_one_the_clipped_size_is_reported():
+    reports = privacy.report(
+        [0, 1, 50, 99, 100, 600], size_cap=100, alpha=1.0, rng=np.random.default_rng(0)
+    )
+    assert reports.tolist() == [1, 1, 50, 99, 99, 99]
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 7, 900])
+def test_reports_have_the_distribution_of_the_mechanism(size, false_alarm):
+    size_cap, alpha, trials = 8, 0.3, 40_000
+    reports = privacy.report(
+        np.full(trials, size), size_cap=size_cap, alpha=alpha, rng=np.random.default_rng(size)
+    )
+    expected = np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
+    expected[min(max(size, 1), size_cap - 1) - 1] += alpha
+    observed = np.bincount(reports, minlength=size_cap)[1:]
+    assert chisquare(observed, expected * trials).pvalue > false_alarm
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda c: f"M={c['M']}-n={c['n_clipped']}")
+def test_estimate_over_all_reports_has_the_moments_of_the_reference_case(case):
+    sizes, size_cap, alpha = case["n_clipped"], case["M"], float(Fraction(case["alpha"]))
+    fake = (1 - alpha) / (size_cap - 1)
+    mean = square = below = 0.0
+    for reports in product(range(1, size_cap), repeat=len(sizes)):
+        pairs = zip(reports, sizes, strict=True)
+        chance = math.prod(fake + alpha * (r == n) for r, n in pairs)
+        value = privacy.estimate_total(reports, size_cap=size_cap, alpha=alpha)
+        mean, square = mean + chance * value, square + chance * value**2
+        below += chance * (value <= 0)
+    assert mean == pytest.approx(case["true_total"], rel=1e-12)
+    assert square - mean**2 == pytest.approx(float(Fraction(case["var"])), rel=1e-11)
+    assert below == pytest.approx(float(Fraction(case["P_le_0"])), rel=1e-12)
+    formula = privacy.estimate_variance(sizes, size_cap=size_cap, alpha=alpha)
+    assert formula == pytest.approx(float(Fraction(case["var"])), rel=1e-12)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.fractions("1/10", 1))
+def test_variance_formula_equals_the_enumeration(sizes, alpha):
+    exact = theory.size_estimator_moments(sizes, 6, alpha)
+    formula = privacy.estimate_variance(sizes, size_cap=6, alpha=float(alpha))
+    assert formula == pytest.approx(float(exact.variance), rel=1e-9, abs=1e-12)
+    assert exact.mean == sum(sizes)
+
+
+def test_estimate_and_variance_of_the_papers_setting():
+    paper = REFERENCE["ntilde_paper_float"]
+    alpha = float(Fraction(paper["inputs"]["alpha"]))
+    variance = privacy.estimate_variance(np.full(10, 600), size_cap=100, alpha=alpha)
+    assert variance == pytest.approx(paper["var"], rel=1e-12)
+    assert math.sqrt(variance) == pytest.approx(paper["sd"], rel=1e-12)
+
+
+def test_the_estimate_has_no_guard():
+    assert privacy.estimate_total([1] * 10, size_cap=100, alpha=0.1616) < -2000
+
+
+@pytest.mark.parametrize("reports", [0, 1, 7, 99])
+def test_composition_without_delta_is_reports_times_epsilon(reports):
+    assert privacy.composed_epsilon(0.3, 10, reports) == pytest.approx(
+        reports * privacy.epsilon(0.3, 10), rel=1e-14
+    )
+
+
+@pytest.mark.parametrize("reports", [1, 10, 99])
+def test_composition_with_delta_has_the_reference_values(reports):
+    expected = REFERENCE["ldp"]["eps_k_reports_delta1e5_float"][str(reports)]
+    alpha = REFERENCE["ldp"]["alpha_eps3_M100_float"]
+    assert privacy.composed_epsilon(alpha, 100, reports, 1e-5) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
+@pytest.mark.parametrize(("size_cap", "reports"), [(3, 4), (4, 3), (6, 3)])
+def test_composition_is_exact_by_enumeration_of_all_reports(size_cap, reports, delta):
+    alpha = 0.35
+    fake = (1 - alpha) / (size_cap - 1)
+    pairs = []
+    for r in product(range(1, size_cap), repeat=reports):
+        one = math.prod(fake + alpha * (x == 1) for x in r)
+        two = math.prod(fake + alpha * (x == 2) for x in r)
+        pairs.append((one, two))
+
+    def excess(epsilon):
+        return sum(max(0.0, p - math.exp(epsilon) * q) for p, q in pairs)
+
+    found = privacy.composed_epsilon(alpha, size_cap, reports, delta)
+    if found == 0.0:
+        assert excess(0.0) <= delta
+    else:
+        assert excess(found) == pytest.approx(delta, rel=1e-9)
+
+
+def test_delta_of_one_costs_nothing_and_no_report_neither():
+    assert privacy.composed_epsilon(0.3, 10, 5, 1.0) == 0.0
+    assert privacy.composed_epsilon(0.3, 10, 0, 1e-5) == 0.0
+    assert privacy.composed_epsilon(0.0, 10, 5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: privacy.truth_probability(0, 100), "epsilon is 0"),
+        (lambda: privacy.truth_probability(-1, 100), "epsilon is -1"),
+        (lambda: privacy.truth_probability(math.inf, 100), "epsilon is inf"),
+        (lambda: privacy.truth_probability(3, 1), "size_cap is 1"),
+        (lambda: privacy.truth_probability(3, 9.5), "size_cap is 9.5"),
+        (lambda: privacy.epsilon(1.1, 10), "alpha is 1.1"),
+        (lambda: privacy.estimate_total([1], size_cap=10, alpha=0), "alpha is 0"),
+        (lambda: privacy.estimate_variance([1], size_cap=10, alpha=0), "alpha is 0"),
+        (lambda: privacy.clip([-1], 10), "negative"),
+        (lambda: privacy.clip([1], 1), "size_cap is 1"),
+        (lambda: privacy.composed_epsilon(0.3, 10, -1), "reports is -1"),
+        (lambda: privacy.composed_epsilon(0.3, 10, 2, 2.0), "delta is 2"),
+    ],
+)
+def test_privacy_parameters_out_of_range_are_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()

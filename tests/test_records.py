@@ -1,0 +1,239 @@
+"""Runs on disk: whole or absent, read back exactly, made again from the sidecar alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedstas import methods, partition, records, simulation
+from fedstas.errors import InputError
+
+HEAD = [
+    "run", "sweep", "settings", "task", "partition", "concentration", "clients",
+    "clients_per_round", "method", "seed", "rounds",
+]  # fmt: skip
+HOW = {"rounds": 3, "clients_per_round": 4, "seed": 2, "eval_every": 2}
+
+
+def record(task, federation, method, folder, sweep="trial", **how):
+    how = HOW | how
+    who = records.identity(task, federation, method, **how)
+    history = simulation.run(task, federation, method, device="cpu", **how)
+    return history, who, records.save(history, who, sweep, folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def made(digits, federation, tmp_path_factory):
+    """One recorded run."""
+    folder = tmp_path_factory.mktemp("results")
+    method = methods.get("fedstas-dp", strata=3, n_star=200, lr=0.1)
+    history, who, path = record(digits, federation, method, folder)
+    return folder, history, who, path
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    """A copy that may be damaged: its folder, parquet file and sidecar."""
+    folder, _, _, path = made
+    shutil.copytree(folder, tmp_path / "copy")
+    data = tmp_path / "copy" / path.relative_to(folder)
+    return tmp_path / "copy", data, data.with_suffix(".json")
+
+
+def test_load_has_exactly_the_columns_of_the_design_note(made):
+    folder, history, who, _ = made
+    frame = records.load(folder)
+    assert list(frame.columns) == HEAD + list(tuple(simulation.COLUMNS))
+    assert frame["round"].tolist() == [2, 3]
+    pd.testing.assert_frame_equal(frame[list(tuple(simulation.COLUMNS))], history.frame, check_exact=True)
+    row = frame.iloc[0]
+    assert (row.task, row.partition, row.concentration) == ("digits", "dirichlet", 0.1)
+    assert (row.clients, row.clients_per_round, row.method) == (20, 4, "fedstas-dp")
+    assert (row.seed, row.rounds, row.sweep) == (2, 3, "trial")
+    assert row.run == records.run_id(who)
+    assert row.settings == records.settings_id(who)
+
+
+def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(made):
+    folder, history, who, _ = made
+    again = records.rerun(records.run_id(who), folder, device="cpu")
+    pd.testing.assert_frame_equal(
+        again.frame.drop(columns="seconds"),
+        history.frame.drop(columns="seconds"),
+        check_exact=True,
+    )
+    np.testing.assert_array_equal(again.params, history.params)
+    assert [c.tolist() for c in again.cohorts] == [c.tolist() for c in history.cohorts]
+
+
+@pytest.mark.parametrize("name", partition.names())
+def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, name):
+    federation = partition.make(name, digits.train_y, clients=20, concentration=1.0)
+    history, who, _ = record(digits, federation, methods.get("md"), tmp_path, rounds=1)
+    again = records.rerun(records.run_id(who), tmp_path, device="cpu")
+    np.testing.assert_array_equal(again.params, history.params)
+    frame = records.load(tmp_path)
+    assert frame.partition.tolist() == [name]
+    assert frame.clients.tolist() == [20]
+    concentrated = name in ("dirichlet", "dirichlet_fixed_size")
+    assert frame.concentration.isna().tolist() == [not concentrated]
+
+
+def test_the_sidecar_says_where_and_how_the_run_was_made(made):
+    _, history, who, path = made
+    note = json.loads(path.with_suffix(".json").read_text())
+    assert note["identity"] == json.loads(json.dumps(who))
+    assert note["environment"]["device"].startswith("cpu")
+    assert note["environment"]["threads"] == 1
+    assert {"python", "numpy", "torch", "fedstas"} <= set(note["environment"]["versions"])
+    assert note["environment"]["commit"]
+    assert note["seconds"] == pytest.approx(history.frame.seconds.iloc[-1], abs=0.1)
+
+
+def test_identity_changes_with_everything_that_determines_a_run(digits, federation):
+    base = records.identity(digits, federation, methods.get("md"), **HOW)
+    others = [
+        records.identity(digits, federation, methods.get("md", lr=0.02), **HOW),
+        records.identity(digits, federation, methods.get("fedavg"), **HOW),
+        records.identity(
+            digits, partition.dirichlet(digits.train_y, 20, 0.1, 1), methods.get("md"), **HOW
+        ),
+        *(records.identity(digits, federation, methods.get("md"), **HOW | {key: 7}) for key in HOW),
+        base | {"digest": "another"},
+        base | {"algorithms": base["algorithms"] + 1},
+    ]
+    names = {records.run_id(who) for who in [base, *others]}
+    assert len(names) == 1 + len(others)
+    assert records.run_id(json.loads(json.dumps(base))) == records.run_id(base)
+
+
+def test_settings_are_everything_but_the_seeds(digits):
+    def settings(seed, concentration=0.1):
+        federation = partition.dirichlet(digits.train_y, 20, concentration, seed)
+        who = records.identity(digits, federation, methods.get("md"), **HOW | {"seed": seed})
+        return records.settings_id(who)
+
+    assert settings(0) == settings(1)
+    assert settings(0) != settings(0, concentration=0.2)
+
+
+def test_a_federation_of_unknown_origin_is_not_recorded(digits):
+    federation = partition.federation(digits.train_y, [[0, 1], [2]])
+    with pytest.raises(InputError, match="without a recipe"):
+        records.identity(digits, federation, methods.get("md"), **HOW)
+
+
+def test_two_files_are_written_and_nothing_else(made):
+    folder, _, who, path = made
+    data, sidecar = records.paths(who, "trial", folder)
+    assert path == data
+    assert {p for p in folder.rglob("*") if p.is_file()} == {data, sidecar}
+    assert data.stem.startswith("digits-dirichlet-0.1-fedstas-dp-2-")
+
+
+def test_saving_again_replaces_and_keeps_one_row_per_round(digits, federation, tmp_path):
+    for _ in range(2):
+        record(digits, federation, methods.get("md"), tmp_path, rounds=2, eval_every=1)
+    assert len(records.load(tmp_path)) == 2
+
+
+def test_runs_of_several_sweeps_are_read_together(digits, federation, tmp_path):
+    record(digits, federation, methods.get("md"), tmp_path, "one", rounds=1)
+    record(digits, federation, methods.get("md"), tmp_path, "two", rounds=2, eval_every=1)
+    frame = records.load(tmp_path)
+    assert frame.sweep.tolist() == ["one", "two", "two"]
+    assert frame.index.tolist() == [0, 1, 2]
+    assert frame.run.nunique() == 2
+
+
+def test_an_empty_folder_has_no_runs(tmp_path):
+    with pytest.raises(InputError, match="no recorded runs below"):
+        records.load(tmp_path)
+    with pytest.raises(InputError, match=r"no run 'abc' below"):
+        records.rerun("abc", tmp_path)
+
+
+def edit(sidecar: Path, **changes):
+    note = json.loads(sidecar.read_text())
+    sidecar.write_text(json.dumps(note | changes))
+
+
+def test_a_sidecar_that_contradicts_itself_is_named(copy):
+    folder, _, sidecar = copy
+    note = json.loads(sidecar.read_text())
+    edit(sidecar, identity=note["identity"] | {"seed": 3})
+    with pytest.raises(InputError, match=f"{sidecar.name} contradicts itself"):
+        records.load(folder)
+    with pytest.raises(InputError, match="contradicts itself"):
+        records.rerun(note["run"], folder)
+
+
+def test_a_newer_format_is_named(copy):
+    folder, _, sidecar = copy
+    edit(sidecar, format=records.FORMAT + 1)
+    with pytest.raises(InputError, match=f"{sidecar.name} was written by a newer version"):
+        records.load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}', '"text"', "null"])
+def test_a_sidecar_that_is_none_is_named(copy, text):
+    folder, _, sidecar = copy
+    sidecar.write_text(text)
+    with pytest.raises(InputError, match=f"{sidecar.name} is not the sidecar of a run"):
+        records.load(folder)
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "altered"])
+def test_a_damaged_parquet_is_named_with_the_remedy(copy, damage):
+    folder, data, sidecar = copy
+    whole = data.read_bytes()
+    if damage == "missing":
+        data.unlink()
+    else:
+        cut = {"truncated": whole[: len(whole) // 2], "empty": b"", "altered": b"PAR2" + whole[:-4]}
+        data.write_bytes(cut[damage])
+    with pytest.raises(InputError, match=f"{data.name} is missing or damaged: delete .*again") as e:
+        records.load(folder)
+    assert str(sidecar) in str(e.value)
+
+
+def test_a_run_of_another_version_of_the_algorithms_is_not_made_again(copy, monkeypatch):
+    folder, _, sidecar = copy
+    run = json.loads(sidecar.read_text())["run"]
+    monkeypatch.setattr(records, "ALGORITHMS", 99)
+    with pytest.raises(InputError, match=r"version 1 of the algorithms, this is 99"):
+        records.rerun(run, folder)
+
+
+def test_a_run_of_other_data_is_not_made_again(copy):
+    folder, _, sidecar = copy
+    note = json.loads(sidecar.read_text())
+    who = note["identity"] | {"digest": "0" * 64}
+    edit(sidecar, identity=who, run=records.run_id(who))
+    with pytest.raises(InputError, match="other data than the digits"):
+        records.rerun(records.run_id(who), folder)
+
+
+def test_writing_is_all_or_nothing(tmp_path):
+    def full(path):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    target = tmp_path / "file.txt"
+    target.write_text("before")
+    with pytest.raises(InputError, match=r"file.txt could not be written: No space left"):
+        records.write(target, full)
+    assert target.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(made, tmp_path):
+    _, history, who, _ = made
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(InputError, match="file"):
+        records.save(history, who, "trial", tmp_path / "file", device="cpu")
+    with pytest.raises(InputError, match="could not be written"):
+        records.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x"))

@@ -1,0 +1,549 @@
+"""The round loop: reproducible, resumable, priced by hand, and what everyone writes."""
+
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+from torch.nn import functional as F
+
+from fedstas import engine, methods, models, partition, simulation, tasks
+from fedstas.aggregation import Average
+from fedstas.client_sampling import Cohort
+from fedstas.data_sampling import FixedSize
+from fedstas.errors import Diverged, InputError
+
+P = 3_760  # parameters of the digits perceptron, 64-50-10
+NAMES = methods.names()
+
+
+def run(task, federation, method, **how):
+    method = methods.get(method) if isinstance(method, str) else method
+    how = {"rounds": 4, "clients_per_round": 5, "seed": 1, "device": "cpu"} | how
+    return simulation.run(task, federation, method, **how)
+
+
+def same(one, two):
+    """Equal bit for bit, seconds aside."""
+    drop = {"columns": "seconds"}
+    pd.testing.assert_frame_equal(one.frame.drop(**drop), two.frame.drop(**drop), check_exact=True)
+    np.testing.assert_array_equal(one.params, two.params)
+    assert [c.tolist() for c in one.cohorts] == [c.tolist() for c in two.cohorts]
+
+
+def method_of(name):
+    """Each method with all its parts at work: several strata, re-stratified in round 4, sampling."""
+    known = methods.parameters(name)
+    wanted = {"strata": 3, "restratify_every": 3, "n_star": 200, "rate": 0.5, "lr": 0.1}
+    return methods.get(name, **{k: v for k, v in wanted.items() if k in known})
+
+
+@pytest.fixture(scope="module")
+def histories(digits, federation):
+    """Five rounds of every method."""
+    return {name: run(digits, federation, method_of(name), rounds=5) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_arguments_give_equal_histories_bit_for_bit(digits, federation, histories, name):
+    torch.manual_seed(99)  # the global generators have no say
+    np.random.seed(99)  # noqa: NPY002
+    before = torch.get_rng_state()
+    same(run(digits, federation, method_of(name), rounds=5), histories[name])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_seed_gives_another_history(digits, federation, histories, name):
+    other = run(digits, federation, method_of(name), rounds=5, seed=2)
+    assert not np.array_equal(other.params, histories[name].params)
+
+
+@pytest.mark.parametrize("r", [1, 3, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resumed_run_equals_an_uninterrupted_one(digits, federation, histories, name, r):
+    first = run(digits, federation, method_of(name), rounds=r)
+    resumed = run(digits, federation, method_of(name), rounds=5, resume=first)
+    same(resumed, histories[name])
+    assert (np.diff(resumed.frame.seconds) > 0).all()
+
+
+def test_a_history_can_be_resumed_twice(digits, federation, histories):
+    first = run(digits, federation, method_of("fedstas"), rounds=1)
+    for _ in range(2):
+        resumed = run(digits, federation, method_of("fedstas"), rounds=5, resume=first)
+        same(resumed, histories["fedstas"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cohorts_and_model_do_not_depend_on_when_they_are_evaluated(
+    digits, federation, histories, name
+):
+    rare = run(digits, federation, method_of(name), rounds=5, eval_every=3)
+    full = histories[name]
+    assert rare.frame["round"].tolist() == [3, 5]  # the last is always evaluated
+    kept = full.frame[full.frame["round"].isin([3, 5])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        rare.frame.drop(columns="seconds"), kept.drop(columns="seconds"), check_exact=True
+    )
+    assert [c.tolist() for c in rare.cohorts] == [c.tolist() for c in full.cohorts]
+    np.testing.assert_array_equal(rare.params, full.params)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_frame_is_tidy(histories, name):
+    frame = histories[name].frame
+    assert tuple(frame.columns) == tuple(simulation.COLUMNS)
+    assert frame["round"].tolist() == [1, 2, 3, 4, 5]
+    for column in ("examples", "bytes_down", "bytes_up", "seconds"):
+        assert (np.diff(frame[column]) > 0).all(), column
+    for column in ("test_accuracy", "client_accuracy", "macro_f1"):
+        assert frame[column].between(0, 1).all()
+    assert histories[name].params.dtype == np.float32
+    assert histories[name].params.shape == (P,)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "centralised"])
+def test_cohorts_are_clients_with_data(federation, histories, name):
+    assert (federation.sizes == 0).any()
+    frame = histories[name].frame
+    for cohort, participants in zip(histories[name].cohorts, frame.participants, strict=True):
+        assert len(cohort) == 5
+        assert (federation.sizes[cohort] > 0).all()
+        assert len(np.unique(cohort)) == participants
+
+
+def test_w_0_is_the_same_for_all_methods(digits, federation, monkeypatch):
+    starts, real = [], engine.local_updates
+
+    def spy(module, params, *args, **kw):
+        starts.append(params.clone())
+        return real(module, params, *args, **kw)
+
+    monkeypatch.setattr(engine, "local_updates", spy)
+    for name in NAMES:
+        run(digits, federation, name, rounds=1)
+    expected = models.flatten(digits.model(1))
+    assert len(starts) == len(NAMES)
+    assert all(torch.equal(start, expected) for start in starts)
+
+
+def reference(task, federation, history, *, rounds, steps, lr, weights):
+    """Federated training as everyone writes it: deep copies, an optimiser, full local batches."""
+    model = task.model(1)
+    for t in range(rounds):
+        cohort = history.cohorts[t]
+        start, total = models.flatten(model), 0
+        for k, weight in zip(cohort, weights(cohort), strict=True):
+            local = deepcopy(model)
+            optimizer = torch.optim.SGD(local.parameters(), lr=lr)
+            x, y = task.train_x[federation.shards[k]], task.train_y[federation.shards[k]]
+            for _ in range(steps):
+                optimizer.zero_grad()
+                F.cross_entropy(local(x), y).backward()
+                optimizer.step()
+            total = total + weight * (models.flatten(local) - start)
+        torch.nn.utils.vector_to_parameters(start + total, model.parameters())
+    return models.flatten(model)
+
+
+def test_fedavg_is_what_everyone_writes(digits, federation):
+    method = methods.get("fedavg", batch=10_000, lr=0.2, steps=3)
+    history = run(digits, federation, method, rounds=3)
+    sizes = federation.sizes
+    expected = reference(
+        digits, federation, history, rounds=3, steps=3, lr=0.2,
+        weights=lambda cohort: sizes[cohort] / sizes[cohort].sum(),
+    )  # fmt: skip
+    start = models.flatten(digits.model(1))
+    assert (expected - start).abs().max() > 0.01
+    np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
+
+
+def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, federation):
+    history = run(digits, federation, methods.get("md", batch=10_000, lr=0.2), rounds=5)
+    assert any(len(set(c.tolist())) < len(c) for c in history.cohorts)
+    expected = reference(
+        digits, federation, history, rounds=5, steps=3, lr=0.2,
+        weights=lambda cohort: np.full(len(cohort), 1 / len(cohort)),
+    )  # fmt: skip
+    np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
+
+
+def test_expansion_weights_apply_to_updates(digits, federation):
+    history = run(digits, federation, methods.get("fedavg-unbiased", batch=10_000), rounds=2)
+    n, sizes = len(federation.with_data), federation.sizes
+    expected = reference(
+        digits, federation, history, rounds=2, steps=3, lr=0.01,
+        weights=lambda cohort: n / 5 * sizes[cohort] / sizes.sum(),
+    )  # fmt: skip
+    np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
+
+
+def test_centralised_is_sgd_on_all_data(digits, federation):
+    history = run(digits, federation, methods.get("centralised", batch=10_000, lr=0.2), rounds=2)
+    model = digits.model(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for _ in range(6):
+        optimizer.zero_grad()
+        F.cross_entropy(model(digits.train_x), digits.train_y).backward()
+        optimizer.step()
+    np.testing.assert_allclose(history.params, models.flatten(model), rtol=0, atol=2e-6)
+    assert history.frame.participants.tolist() == [1, 1]
+    assert history.frame.examples.tolist() == [3 * 1438, 6 * 1438]
+
+
+def test_the_server_steps_by_its_rate(digits, federation):
+    full = run(digits, federation, methods.get("fedavg", lr=0.2), rounds=1)
+    half = run(digits, federation, methods.get("fedavg", lr=0.2, server=Average(0.5)), rounds=1)
+    start = models.flatten(digits.model(1)).numpy()
+    np.testing.assert_allclose(half.params - start, (full.params - start) / 2, atol=1e-7)
+
+
+def test_metrics_are_those_of_scikit_learn(digits, federation, histories):
+    history, module = histories["fedavg"], digits.model(0)
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(history.params), module.parameters())
+    with torch.no_grad():
+        predicted = module(digits.test_x).argmax(1)
+        loss = F.cross_entropy(module(digits.train_x), digits.train_y).item()
+    last, true = history.frame.iloc[-1], digits.test_y
+    assert last.test_accuracy == pytest.approx(accuracy_score(true, predicted), abs=1e-12)
+    f1 = f1_score(true, predicted, average="macro", zero_division=0)
+    assert last.macro_f1 == pytest.approx(f1, abs=1e-12)
+    assert last.train_loss == pytest.approx(loss, rel=1e-5)
+    clients = []
+    for k in federation.with_data:
+        right = (predicted == true).numpy()
+        shares = federation.label_counts[k] / federation.sizes[k]
+        clients.append(sum(s * right[true.numpy() == c].mean() for c, s in enumerate(shares)))
+    assert last.client_accuracy == pytest.approx(np.mean(clients), abs=1e-12)
+
+
+def bytes_of(history):
+    frame = history.frame
+    return frame.bytes_down.tolist(), frame.bytes_up.tolist()
+
+
+def test_fedavg_pays_for_models_and_once_for_sizes(digits, federation, histories):
+    n = len(federation.with_data)
+    down, up = bytes_of(histories["fedavg"])
+    assert down == [t * 5 * P * 4 for t in range(1, 6)]
+    assert up == [8 * n + t * 5 * P * 4 for t in range(1, 6)]
+
+
+def test_md_sends_the_model_once_to_a_client_drawn_twice(federation, histories):
+    n, history = len(federation.with_data), histories["md"]
+    distinct = np.cumsum([len(set(c.tolist())) for c in history.cohorts])
+    down, up = bytes_of(history)
+    assert down == (distinct * P * 4).tolist()
+    assert distinct[-1] < 25
+    assert up == [8 * n + t * 5 * P * 4 for t in range(1, 6)]
+
+
+@pytest.mark.parametrize(("every", "times"), [(1, [1, 2, 3, 4, 5]), (3, [1, 1, 1, 2, 2])])
+def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
+    digits, federation, every, times
+):
+    method = methods.get("fedstas", restratify_every=every, levels=9, n_star=10**9)
+    history = run(digits, federation, method, rounds=5)
+    n, total = len(federation.with_data), int(federation.sizes.sum())
+    gradient = -(-(9 * 32 + P * 4) // 8)
+    asked = np.array(times)
+    fresh = np.diff(asked, prepend=0) == 1
+    down, up = bytes_of(history)
+    # In a stratifying round everybody has w_t already; in the others the participants fetch it.
+    assert down == np.cumsum(np.where(fresh, n, 5) * P * 4).tolist()
+    rounds = np.arange(1, 6)
+    assert up == (8 * n + asked * n * gradient + rounds * 5 * P * 4).tolist()
+    local = np.cumsum(
+        [3 * np.minimum(federation.sizes[c], 128).sum() for c in history.cohorts]
+    )  # n* is beyond all data, so that each participant keeps everything
+    assert history.frame.examples.tolist() == (asked * total + local).tolist()
+
+
+def test_private_reports_cost_a_number_each_and_replace_the_sizes(digits, federation):
+    history = run(digits, federation, methods.get("fedstas-dp", restratify_every=9), rounds=2)
+    n, gradient = len(federation.with_data), -(-(9 * 32 + P * 4) // 8)
+    _, up = bytes_of(history)
+    assert up == [n * gradient + t * (5 * 8 + 5 * P * 4) for t in (1, 2)]
+
+
+def test_centralised_moves_one_model_per_round(digits, federation, histories):
+    down, up = bytes_of(histories["centralised"])
+    assert down == up == [t * P * 4 for t in range(1, 6)]
+
+
+def test_a_federation_in_which_nobody_draws_anything_stays_at_w_t(digits, federation):
+    method = methods.get("fedstas-unbiased", rate=1e-12)
+    history = run(digits, federation, method, rounds=3)
+    np.testing.assert_array_equal(history.params, models.flatten(digits.model(1)).numpy())
+    assert history.frame.examples.nunique() == 1  # the gradients of round 1, and no step
+
+
+def test_a_client_that_draws_nothing_returns_w_t_beside_others_that_train(
+    digits, federation, monkeypatch
+):
+    trained, real = [], engine.local_updates
+
+    def spy(module, params, *args, **kw):
+        result = real(module, params, *args, **kw)
+        trained.append((result - params).abs().amax(1))
+        return result
+
+    monkeypatch.setattr(engine, "local_updates", spy)
+    method = methods.get("fedstas", n_star=6, prox=0.1)
+    history = run(digits, federation, method, rounds=4)
+    moved = torch.cat(trained)
+    assert (moved == 0).any()
+    assert (moved > 0).any()
+    assert np.isfinite(history.frame.train_loss).all()
+
+
+def pool_of(federation, digits):
+    shards = [federation.shards[k] for k in federation.with_data]
+    return engine.pool(digits.train_x, digits.train_y, shards)
+
+
+def test_batches_come_from_the_clients_own_sample_without_repetition(digits, federation):
+    data = pool_of(federation, digits)
+    cohort = Cohort(np.array([3, 0, 3, 5]), np.ones(4))
+    method = methods.get("fedstas-unbiased", rate=0.5, batch=16, steps=4)
+    idx, weight = simulation.draw_batches(method, data, cohort, np.full(4, 0.5), seed=0, t=1)
+    assert idx.shape == weight.shape
+    samples = []
+    for slot, k in enumerate(cohort.clients):
+        used = weight[slot] > 0
+        mine = idx[slot][used]
+        assert ((mine >= data.offsets[k]) & (mine < data.offsets[k + 1])).all()
+        for rows, kept, w in zip(idx[slot], used, weight[slot], strict=True):
+            assert len(set(rows[kept])) == kept.sum() <= 16
+            if kept.any():
+                assert w.sum() == pytest.approx(1, abs=1e-12)
+                assert len(set(w[kept])) == 1
+        samples.append(set(mine.tolist()))
+    assert samples[0] != samples[2]  # a client drawn twice has two samples
+
+
+def test_the_data_of_a_place_do_not_depend_on_the_other_places(digits, federation):
+    data, method = pool_of(federation, digits), methods.get("fedstas-unbiased", rate=0.5)
+    ours = simulation.draw_batches(
+        method, data, Cohort(np.array([3, 0]), np.ones(2)), [0.5, 0.5], seed=0, t=2
+    )
+    other = simulation.draw_batches(
+        method, data, Cohort(np.array([3, 7]), np.ones(2)), [0.5, 1e-9], seed=0, t=2
+    )
+    for a, b in zip(ours, other, strict=True):
+        width = min(a.shape[2], b.shape[2])
+        np.testing.assert_array_equal(a[0, :, :width], b[0, :, :width])
+        assert not a[0, :, width:].any()
+        assert not b[0, :, width:].any()
+
+
+def test_a_client_with_fewer_examples_than_a_batch_uses_them_all(digits, federation):
+    data, small = pool_of(federation, digits), int(np.argmin(pool_of(federation, digits).sizes))
+    cohort = Cohort(np.array([small]), np.ones(1))
+    size = int(data.sizes[small])
+    idx, weight = simulation.draw_batches(methods.get("md"), data, cohort, [1.0], seed=0, t=1)
+    assert size < 128
+    assert idx.shape == (1, 3, size)
+    assert (np.sort(idx[0]) == data.offsets[small] + np.arange(size)).all()
+    np.testing.assert_allclose(weight, 1 / size)
+
+
+def test_fixed_size_samples_run_too(digits, federation):
+    history = run(digits, federation, methods.get("fedstas", data=FixedSize(50)), rounds=2)
+    total = federation.sizes.sum()
+    local = np.cumsum([3 * np.minimum(federation.sizes[c], 10).sum() for c in history.cohorts])
+    assert history.frame.examples.tolist() == (total * np.array([1, 2]) + local).tolist()
+
+
+@pytest.fixture
+def no_sizes(monkeypatch):
+    """A server whose true sizes cannot be read; returns what clients reported, by call."""
+
+    def refuse(self):
+        raise AssertionError("a true size was asked for")
+
+    answers, real = [], simulation.privacy.report
+
+    def spy(sizes, **kw):
+        answers.append((int(sizes), int(real(sizes, **kw))))
+        return np.int64(answers[-1][1])
+
+    monkeypatch.setattr(simulation.Server, "sizes", property(refuse))
+    monkeypatch.setattr(simulation.privacy, "report", spy)
+    return answers
+
+
+def test_the_corrected_private_method_needs_no_size_at_all(digits, federation, no_sizes):
+    history = run(digits, federation, methods.get("fedstas-unbiased-dp", rate=0.5), rounds=4)
+    assert len(history.frame) == 4
+    assert no_sizes == []
+
+
+def test_the_corrected_private_method_asks_through_the_mechanism_and_remembers(
+    digits, federation, no_sizes
+):
+    method = methods.get("fedstas-unbiased-dp", n_star=100, epsilon=1.0, restratify_every=2)
+    run(digits, federation, method, rounds=6)
+    assert len(no_sizes) == 6 * 5
+    by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
+    unique = pd.Series(federation.sizes).value_counts()
+    alone = [
+        size for size in by_size.groups if unique[size] == 1 and len(by_size.get_group(size)) > 1
+    ]
+    assert alone
+    assert all(by_size.get_group(size).nunique() == 1 for size in alone)
+
+
+def test_the_private_method_as_written_reports_afresh(digits, federation, no_sizes):
+    run(digits, federation, methods.get("fedstas-dp", epsilon=1.0), rounds=8)
+    by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
+    often = [group for _, group in by_size if len(group) >= 4]
+    assert often
+    assert all(group.nunique() > 1 for group in often)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "md", "fedstas", "fedstas-unbiased"])
+def test_the_methods_that_know_sizes_do_ask_for_them(digits, federation, no_sizes, name):
+    with pytest.raises(AssertionError, match="true size"):
+        run(digits, federation, name, rounds=1)
+
+
+def server_of(federation, digits, seed=0):
+    module = digits.model(0)
+    server = simulation.Server(pool_of(federation, digits), module, seed)
+    return server, models.flatten(module)
+
+
+@pytest.mark.parametrize("memoised", [True, False])
+def test_a_memoised_report_is_the_same_in_every_round_and_place(digits, federation, memoised):
+    server, params = server_of(federation, digits)
+    how = {"size_cap": 1000, "alpha": 0.2, "memoised": memoised}
+    answers = []
+    for t, clients in ((1, [4, 7, 9]), (2, [9, 4, 7]), (9, [7, 9, 4])):
+        server.begin(t, params)
+        reports = server.reports(np.array(clients), **how)
+        answers.append(dict(zip(clients, reports.tolist(), strict=True)))
+    assert (answers[0] == answers[1] == answers[2]) == memoised
+    again, params = server_of(federation, digits, seed=1)
+    again.begin(1, params)
+    assert again.reports(np.array([4, 7, 9]), **how).tolist() != list(answers[0].values())
+
+
+def test_all_gradients_equal_is_one_stratum_and_a_run(digits):
+    shards = [np.arange(50)] * 8
+    federation = partition.federation(digits.train_y, shards)
+    for name in ("fedstas", "fedstas-unbiased", "strat-neyman"):
+        history = run(digits, federation, name, rounds=2)
+        assert np.isfinite(history.frame.train_loss).all()
+
+
+def test_as_many_participants_as_clients_is_allowed(digits, federation):
+    n = len(federation.with_data)
+    for name in ("fedavg", "fedstas"):
+        history = run(digits, federation, name, rounds=1, clients_per_round=n)
+        np.testing.assert_array_equal(np.sort(history.cohorts[0]), federation.with_data)
+
+
+def test_empty_clients_take_no_part_in_anything(digits, federation):
+    """The federation without its empty clients trains alike."""
+    kept = [federation.shards[k] for k in federation.with_data]
+    bare = partition.federation(digits.train_y, kept)
+    one, two = run(digits, federation, "fedstas"), run(digits, bare, "fedstas")
+    pd.testing.assert_frame_equal(
+        one.frame.drop(columns="seconds"), two.frame.drop(columns="seconds"), check_exact=True
+    )
+
+
+def test_threads_are_given_back(digits, federation):
+    before = torch.get_num_threads()
+    run(digits, federation, "md", rounds=1, threads=2)
+    with pytest.raises(Diverged):
+        run(digits, federation, methods.get("md", lr=1e30), rounds=3)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("name", ["md", "fedstas", "fedstas-unbiased"])
+def test_a_diverged_run_keeps_its_history(digits, federation, name):
+    method = methods.get(name, lr=1e12)
+    with pytest.raises(Diverged, match=r"not finite.*round \d") as caught:
+        run(digits, federation, method, rounds=50)
+    frame = caught.value.history.frame
+    assert tuple(frame.columns) == tuple(simulation.COLUMNS)
+    assert len(frame) < 50
+    assert np.isfinite(frame.train_loss.astype(float)).all()
+    if len(frame):
+        done = len(frame)
+        shorter = run(digits, federation, method, rounds=done)
+        pd.testing.assert_frame_equal(
+            frame.drop(columns="seconds"), shorter.frame.drop(columns="seconds"), check_exact=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ({"rounds": 0}, "rounds is 0"),
+        ({"rounds": 2.5}, "rounds is 2.5"),
+        ({"clients_per_round": 0}, "participants.*is 0"),
+        ({"clients_per_round": 20}, "20 clients per round are more than the 19"),
+        ({"eval_every": 0}, "eval_every is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"threads": 0}, "threads is 0"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+    ],
+)
+def test_bad_arguments_of_a_run_are_refused(digits, federation, how, named):
+    with pytest.raises(InputError, match=named):
+        run(digits, federation, "md", **how)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_rounds_that_are_no_number_are_refused_too(digits, federation, value):
+    with pytest.raises(InputError, match="rounds is"):
+        run(digits, federation, "md", rounds=value)
+
+
+def test_a_federation_without_data_or_of_other_data_is_refused(digits):
+    nobody = partition.federation(digits.train_y, [[], []])
+    with pytest.raises(InputError, match="no client has data"):
+        run(digits, nobody, "md")
+    other = partition.iid(np.arange(5000) % 10, 10, 0)
+    with pytest.raises(InputError, match="other data than task digits"):
+        run(digits, other, "md")
+
+
+def test_a_history_of_something_else_is_not_resumed(digits, federation, histories):
+    history = histories["md"]
+    for change in ({"seed": 2}, {"clients_per_round": 4}):
+        with pytest.raises(InputError, match="history is of another"):
+            run(digits, federation, method_of("md"), rounds=9, resume=history, **change)
+    with pytest.raises(InputError, match="history is of another"):
+        run(digits, federation, "md", rounds=9, resume=history)
+    elsewhere = partition.dirichlet(digits.train_y, 20, 0.1, seed=5)
+    with pytest.raises(InputError, match="history is of another"):
+        run(digits, elsewhere, method_of("md"), rounds=9, resume=history)
+    with pytest.raises(InputError, match="has 5 rounds already, not 5"):
+        run(digits, federation, method_of("md"), rounds=5, resume=history)
+
+
+def test_training_learns_the_digits(digits):
+    federation = partition.iid(digits.train_y, 10, 0)
+    method = methods.get("fedavg", lr=0.3, steps=10, batch=64)
+    history = run(digits, federation, method, rounds=15, eval_every=15)
+    assert history.frame.test_accuracy.iloc[-1] > 0.9
+
+
+def test_mnist_trains_and_repeats_itself(real_data):
+    task = real_data("mnist")
+    federation = partition.dirichlet(task.train_y, 100, 0.01, seed=0)
+    histories = [
+        run(task, federation, "fedstas-unbiased", rounds=2, clients_per_round=10, eval_every=2)
+        for _ in range(2)
+    ]
+    same(*histories)
+    assert histories[0].params.shape == (39_760,)
+    assert tasks.data_folder().exists()

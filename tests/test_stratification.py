@@ -1,0 +1,112 @@
+"""Strata of clients."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
+
+from fedstas.errors import InputError
+from fedstas.stratification import coordinates, spread, stratify
+
+
+def inertia(features, labels) -> float:
+    groups = [features[labels == h] for h in np.unique(labels)]
+    return sum(float(np.square(g - g.mean(axis=0)).sum()) for g in groups)
+
+
+@pytest.fixture(scope="module")
+def clouds():
+    """Twelve clients in three clear groups of 3, 4 and 5, in 500 dimensions."""
+    rng = np.random.default_rng(0)
+    truth = np.array([0, 1, 1, 2, 0, 2, 2, 1, 2, 0, 1, 2])
+    return 10 * rng.standard_normal((3, 500))[truth] + rng.standard_normal((12, 500)), truth
+
+
+@pytest.mark.parametrize("shape", [(12, 500), (40, 3), (7, 7)])
+def test_coordinates_keep_the_distances(shape):
+    features = np.random.default_rng(1).standard_normal(shape)
+    points = coordinates(features)
+    assert points.shape == (shape[0], min(shape))
+    np.testing.assert_allclose(pdist(points), pdist(features), rtol=1e-3)
+
+
+def test_clear_groups_are_found_and_numbered_by_first_appearance(clouds):
+    features, truth = clouds
+    np.testing.assert_array_equal(stratify(features, 3, seed=0), truth)
+    assert stratify(features, 3, seed=0).dtype == np.int64
+
+
+def test_strata_are_the_best_of_all_partitions_of_few_clients():
+    features = np.random.default_rng(5).standard_normal((7, 4))
+    best = min(inertia(features, np.array(labels)) for labels in product(range(3), repeat=7))
+    assert inertia(features, stratify(features, 3, seed=0)) == pytest.approx(best, rel=1e-3)
+
+
+def test_strata_depend_on_the_seed_alone_and_not_on_the_last_bit(clouds):
+    features = np.random.default_rng(2).standard_normal((30, 100))
+    labels = stratify(features, 6, seed=3)
+    np.testing.assert_array_equal(labels, stratify(features, 6, seed=3))
+    noise = 1 + 1e-13 * np.random.default_rng(4).standard_normal(features.shape)
+    np.testing.assert_array_equal(labels, stratify(features * noise, 6, seed=3))
+
+
+def test_coordinates_do_not_change_in_a_single_bit_when_a_sum_does():
+    features = np.random.default_rng(2).standard_normal((30, 20))
+    noise = 1 + 1e-13 * np.random.default_rng(4).standard_normal(features.shape)
+    np.testing.assert_array_equal(coordinates(features), coordinates(features * noise))
+
+
+@given(
+    st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=1, max_size=12),
+    st.integers(1, 15),
+)
+def test_no_stratum_is_empty_and_there_are_no_more_than_distinct_clients(rows, strata):
+    features = np.array(rows, dtype=float)
+    labels = stratify(features, strata, seed=0)
+    distinct = len(np.unique(features, axis=0))
+    assert labels.shape == (len(rows),)
+    found = labels.max() + 1
+    assert found <= min(strata, distinct)
+    assert set(labels) == set(range(found))
+    _, first = np.unique(labels, return_index=True)
+    assert (np.diff(first) > 0).all()  # in order of first appearance
+    if strata >= distinct:  # every distinct client can have a stratum of its own
+        assert inertia(features, labels) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_equal_gradients_make_one_stratum():
+    np.testing.assert_array_equal(stratify(np.ones((6, 50)), 4, seed=0), np.zeros(6))
+    np.testing.assert_array_equal(stratify(np.zeros((1, 50)), 4, seed=0), [0])
+
+
+def test_spread_is_the_root_of_the_mean_squared_distance_to_the_centre():
+    features = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 1.0], [7.0, 7.0], [7.0, 9.0], [10.0, 8.0]])
+    labels = np.array([0, 0, 1, 2, 2, 2])
+    third = np.sqrt((1 + 1 + 1 + 1 + 4) / 3)
+    np.testing.assert_allclose(spread(features, labels), [1.0, 0.0, third], rtol=1e-15)
+
+
+def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
+    features, truth = clouds
+    expected = [np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
+                for h, n in enumerate(np.bincount(truth))]  # fmt: skip
+    np.testing.assert_allclose(spread(features, truth), expected, rtol=1e-12)
+    np.testing.assert_allclose(spread(3 * features - 1, truth), 3 * np.array(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("features", "strata", "named"),
+    [
+        (np.ones(3), 2, r"\[N, d\]"),
+        (np.ones((0, 3)), 2, "at least one client"),
+        (np.array([[1.0], [np.nan]]), 2, "finite"),
+        (np.ones((3, 2)), 0, "strata is 0"),
+        (np.ones((3, 2)), "2", "strata is '2'"),
+    ],
+)
+def test_bad_features_and_strata_are_refused(features, strata, named):
+    with pytest.raises(InputError, match=named):
+        stratify(features, strata, seed=0)

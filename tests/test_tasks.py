@@ -1,0 +1,273 @@
+"""Data sets: read, verified, downloaded, or refused with the file's name and the remedy."""
+
+import io
+import shutil
+import urllib.error
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+
+from fedstas import tasks
+from fedstas.errors import DataError, InputError
+
+RNG = np.random.default_rng(0)
+ARRAYS = {
+    "train_x": RNG.integers(0, 256, (40, 1, 28, 28), dtype=np.uint8),
+    "train_y": np.arange(40, dtype=np.int64) % 10,
+    "test_x": RNG.integers(0, 256, (20, 1, 28, 28), dtype=np.uint8),
+    "test_y": np.arange(20, dtype=np.int64) % 10,
+}
+
+
+class Official:
+    """What torchvision would give, in its own layout."""
+
+    def __init__(self, root, train, download):
+        assert download
+        part = "train" if train else "test"
+        self.data = torch.from_numpy(ARRAYS[f"{part}_x"][:, 0])
+        self.targets = torch.from_numpy(ARRAYS[f"{part}_y"])
+
+
+def unreachable(*_, **__):
+    raise urllib.error.URLError("Name or service not known")
+
+
+@pytest.fixture
+def mnist(monkeypatch):
+    """A tiny official `mnist`, and no network."""
+    monkeypatch.setitem(tasks.DIGESTS, "mnist", tasks._digests(ARRAYS))
+    monkeypatch.setattr(torchvision.datasets, "MNIST", unreachable)
+    monkeypatch.setattr(torchvision.datasets, "CIFAR10", unreachable)
+
+
+def files(folder):
+    return sorted(p.name for p in folder.rglob("*") if p.is_file())
+
+
+def test_digits_are_there_without_a_network_and_split_by_five(digits, mnist):
+    again = tasks.load("digits")
+    assert again.train_x.shape == (1438, 1, 8, 8)
+    assert again.test_x.shape == (359, 1, 8, 8)
+    assert again.classes == 10
+    assert again.digest == digits.digest
+    assert torch.equal(again.train_x, digits.train_x)
+    assert again.train_x.min() == 0
+    assert again.train_x.max() == 1
+
+
+def test_tensors_are_float_images_and_integer_labels(digits):
+    for split in ("train", "test"):
+        x, y = getattr(digits, f"{split}_x"), getattr(digits, f"{split}_y")
+        assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+        assert x.ndim == 4
+        assert len(x) == len(y)
+    assert digits.device == torch.device("cpu")
+    assert torch.equal(digits.to("cpu").train_x, digits.train_x)
+
+
+def test_w_0_depends_on_the_seed_alone(digits):
+    torch.manual_seed(123)
+    state = torch.get_rng_state()
+    one, two, other = digits.model(4), digits.model(4), digits.model(5)
+    assert torch.equal(torch.get_rng_state(), state)  # and leaves the global generator alone
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert not torch.equal(one.hidden.weight, other.hidden.weight)
+
+
+def test_a_file_that_is_there_is_read_and_scaled(tmp_path, mnist):
+    np.savez(tmp_path / "mnist.npz", **ARRAYS)
+    task = tasks.load("mnist", root=tmp_path)
+    np.testing.assert_array_equal(task.train_x.numpy(), np.float32(ARRAYS["train_x"]) / 255)
+    np.testing.assert_array_equal(task.test_y.numpy(), ARRAYS["test_y"])
+    assert task.classes == 10
+
+
+def test_the_folder_is_the_argument_then_the_environment_then_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "env"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert tasks.data_folder(tmp_path / "here") == tmp_path / "here"
+    assert tasks.data_folder() == tmp_path / "env"
+    monkeypatch.delenv("FEDSTAS_DATA")
+    assert tasks.data_folder() == tmp_path / "cache" / "fedstas"
+
+
+def test_a_download_is_kept_as_npz_and_read_from_there_the_next_time(tmp_path, mnist, monkeypatch):
+    monkeypatch.setattr(torchvision.datasets, "MNIST", Official)
+    first = tasks.load("mnist", root=tmp_path / "new")
+    assert files(tmp_path) == ["mnist.npz"]
+    monkeypatch.setattr(torchvision.datasets, "MNIST", unreachable)
+    second = tasks.load("mnist", root=tmp_path / "new")
+    assert first.digest == second.digest
+    for key in tasks.KEYS:
+        assert torch.equal(getattr(first, key), getattr(second, key))
+
+
+def test_colour_images_are_put_in_channels_first_and_scaled_to_one(tmp_path, monkeypatch):
+    pixels = RNG.integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
+
+    class Cifar:
+        def __init__(self, root, train, download):
+            self.data, self.targets = pixels, list(range(10))
+
+    monkeypatch.setattr(torchvision.datasets, "CIFAR10", Cifar)
+    task = tasks.load("cifar10", root=tmp_path)
+    expected = (pixels.transpose(0, 3, 1, 2) / 255 - 0.5) / 0.5
+    np.testing.assert_allclose(task.train_x.numpy(), expected, atol=1e-6)
+    assert type(task.model(0)).__name__ == "Convolutional"
+
+
+def test_a_wrong_download_is_refused_and_not_kept(tmp_path, mnist, monkeypatch):
+    class Altered(Official):
+        def __init__(self, **kw):
+            super().__init__(**kw)
+            self.targets = self.targets.flip(0)
+
+    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda root, **kw: Altered(root=root, **kw))
+    with pytest.raises(DataError, match=r"MNIST does not hold.*train_y, test_y differ.*delete"):
+        tasks.load("mnist", root=tmp_path)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_a_data_set_that_cannot_be_had_is_one_sentence_with_the_remedy(tmp_path, mnist, name):
+    with pytest.raises(DataError) as caught:
+        tasks.load(name, root=tmp_path / "new")
+    message = str(caught.value)
+    assert str(tmp_path / "new" / f"{name}.npz") in message
+    for word in ("could not be downloaded", "Name or service not known", "FEDSTAS_DATA", "digits"):
+        assert word in message
+    assert "\n" not in message
+    assert files(tmp_path) == []
+
+
+def test_a_download_that_stops_half_way_leaves_no_npz(tmp_path, mnist, monkeypatch):
+    def half(root, train, download):
+        if train:
+            return Official(root, train, download)
+        raise ConnectionResetError("connection reset")
+
+    monkeypatch.setattr(torchvision.datasets, "MNIST", half)
+    with pytest.raises(DataError, match="connection reset"):
+        tasks.load("mnist", root=tmp_path)
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_is_a_warning_and_leaves_nothing_half_written(tmp_path, mnist, monkeypatch):
+    def full(file, **_):
+        file.write(b"PK")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torchvision.datasets, "MNIST", Official)
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(UserWarning, match="mnist.npz could not be written.*No space"):
+        task = tasks.load("mnist", root=tmp_path)
+    assert len(task.train_y) == 40
+    assert files(tmp_path) == []
+
+
+def npz(writer=np.savez, **arrays) -> bytes:
+    buffer = io.BytesIO()
+    writer(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def flip(data: bytes, place: float) -> bytes:
+    k = int(len(data) * place)
+    return data[:k] + bytes([data[k] ^ 0x55]) + data[k + 1 :]
+
+
+def npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, ARRAYS["train_x"])
+    return buffer.getvalue()
+
+
+WHOLE = npz(**ARRAYS)
+SIMPLE = ARRAYS | {"train_x": (ARRAYS["train_x"] // 64) * 64}  # so that packing does something
+PACKED = npz(np.savez_compressed, **SIMPLE)
+DAMAGED = {
+    "truncated": WHOLE[: len(WHOLE) // 2],
+    "nearly whole": WHOLE[:-10],
+    "empty": b"",
+    "not a data file": b"<html>404 not found</html>",
+    "one byte differs": flip(WHOLE, 0.3),
+    "one byte of a compressed file differs": flip(PACKED, 0.3),
+    "the start of a compressed array differs": flip(PACKED, 0.0042),
+    "a keyed array is missing": npz(**{k: v for k, v in ARRAYS.items() if k != "test_y"}),
+    "other keys": npz(x=ARRAYS["train_x"]),
+    "pickled objects": npz(**ARRAYS | {"train_y": np.array([{}], dtype=object)}),
+    "a single array": npy(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_file_is_named_with_the_remedy_and_left_alone(tmp_path, mnist, damage):
+    path = tmp_path / "mnist.npz"
+    path.write_bytes(DAMAGED[damage])
+    with pytest.raises(DataError) as caught:
+        tasks.load("mnist", root=tmp_path)
+    assert str(path) in str(caught.value)
+    assert "delete it and load again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == DAMAGED[damage]
+    assert files(tmp_path) == ["mnist.npz"]
+
+
+def test_altered_data_in_a_sound_file_are_refused_with_the_array_that_differs(tmp_path, mnist):
+    altered = ARRAYS | {"test_x": ARRAYS["test_x"] ^ 1}
+    np.savez(tmp_path / "mnist.npz", **altered)
+    with pytest.raises(DataError, match=r"mnist.npz does not hold.*\(test_x differ\)"):
+        tasks.load("mnist", root=tmp_path)
+
+
+def test_labels_of_another_type_are_refused(tmp_path, mnist):
+    np.savez(tmp_path / "mnist.npz", **ARRAYS | {"train_y": ARRAYS["train_y"].astype(np.int32)})
+    with pytest.raises(DataError, match="train_y differ"):
+        tasks.load("mnist", root=tmp_path)
+
+
+def test_unknown_tasks_and_devices_are_refused():
+    with pytest.raises(InputError, match=r"unknown task 'emnist': use one of digits, mnist"):
+        tasks.load("emnist")
+    with pytest.raises(InputError, match=r"unknown device 'tpu': use one of auto, cpu, cuda"):
+        tasks.load("digits", device="tpu")
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"'cuda' was asked for.*use cpu or auto"):
+        tasks.load("digits", device="cuda")
+    assert tasks.find_device("auto") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "shape", "classes"),
+    [
+        ("mnist", 60_000, (1, 28, 28), 10),
+        ("fashion-mnist", 60_000, (1, 28, 28), 10),
+        ("cifar100", 50_000, (3, 32, 32), 100),
+    ],
+)
+def test_the_official_data_are_verified_and_scaled(real_data, name, train, shape, classes):
+    task = real_data(name)
+    assert task.train_x.shape == (train, *shape)
+    assert len(task.test_x) == 10_000
+    assert task.classes == classes
+    low = -1.0 if name.startswith("cifar") else 0.0
+    assert (task.train_x.min().item(), task.train_x.max().item()) == (low, 1.0)
+    assert torch.bincount(task.train_y).min() > 0
+
+
+def test_a_truncated_official_file_is_refused(real_data, tmp_path):
+    real_data("mnist")
+    copy = tmp_path / "mnist.npz"
+    shutil.copy(tasks.data_folder() / "mnist.npz", copy)
+    with copy.open("r+b") as file:
+        file.truncate(copy.stat().st_size // 3)
+    assert not zipfile.is_zipfile(copy)
+    with pytest.raises(DataError, match=r"mnist.npz is damaged.*delete"):
+        tasks.load("mnist", root=tmp_path)
