@@ -61,7 +61,7 @@ glue("ch1_concentration", float(s.concentration), display=False)
 # Client $k$ holds $n_k$ examples and the loss $F_k$, the mean over them. Federated learning minimises a weighted sum
 #
 # ```{math}
-# :label: eq-objective
+# :label: eq-ch1-objective
 # F(\boldsymbol{w}) = \sum_{k=1}^{N} \omega_k F_k(\boldsymbol{w}),
 # \qquad \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
 # ```
@@ -392,7 +392,7 @@ glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), displ
 
 # %% [markdown]
 # ```{glue:figure} figure_rounds
-# :name: fig-rounds
+# :name: fig-ch1-rounds
 # :alt: Left, the length of the model over rounds on a logarithmic axis: nearly constant lines for weights on updates, wandering lines for weights on models. Right, test accuracy over rounds for the same runs.
 #
 # Five seeds of each form. On updates the length of the model hardly moves; on models it is multiplied by a random factor

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from fedstas.errors import InputError
-from fedstas.study import chapters
+from fedstas.study import chapters, parameters
 
 CHAPTER = """\
 # ---
@@ -28,9 +28,9 @@ device: str = "cpu"  # auto, cpu or cuda
 clients: int = None  # number of clients
 
 # %%
-from fedstas.study import chapters
+from fedstas.study import chapters, parameters
 
-chapters.ROOT = chapters.Path.cwd()
+parameters.ROOT = chapters.Path.cwd()
 s = chapters.settings("01_small", globals())
 
 # %%
@@ -47,7 +47,7 @@ def house(tmp_path, monkeypatch):
     (tmp_path / "params").mkdir()
     (tmp_path / "notebooks" / "01_small.py").write_text(CHAPTER)
     (tmp_path / "params" / "quick.yaml").write_text("01_small: {clients: 7}\n")
-    monkeypatch.setattr(chapters, "ROOT", tmp_path)
+    monkeypatch.setattr(parameters, "ROOT", tmp_path)
     return tmp_path
 
 
@@ -87,15 +87,15 @@ def test_an_unknown_chapter_is_refused(house):
 )
 def test_a_value_out_of_range_is_refused(name, value):
     with pytest.raises(InputError, match=name):
-        chapters.check(name, value)
+        parameters.check(name, value)
 
 
 def test_numbers_take_the_declared_type():
-    assert chapters.check("clients", 1e2) == 100
-    assert isinstance(chapters.check("clients", 1e2), int)
-    assert isinstance(chapters.check("concentration", 1), float)
-    assert chapters.parse("clients", "1e2") == 100
-    assert chapters.parse("device", "cpu") == "cpu"
+    assert parameters.check("clients", 1e2) == 100
+    assert isinstance(parameters.check("clients", 1e2), int)
+    assert isinstance(parameters.check("concentration", 1), float)
+    assert parameters.parse("clients", "1e2") == 100
+    assert parameters.parse("device", "cpu") == "cpu"
 
 
 def test_the_profile_fills_what_is_not_given(house):
@@ -144,6 +144,6 @@ def test_every_profile_serves_every_chapter():
 
 def test_every_declared_parameter_is_in_the_table():
     for stem in chapters.names():
-        for name, default in chapters.declared(stem).items():
-            assert name in chapters.PARAMETERS
-            assert default is None or chapters.check(name, default) == default
+        for name, default in parameters.declared(stem).items():
+            assert name in parameters.PARAMETERS
+            assert default is None or parameters.check(name, default) == default

@@ -220,7 +220,7 @@ def test_a_diverged_run_exits_with_1_and_keeps_its_history(capsys, tmp_path, mon
     line = f"{SMALL} --method md --rounds 60 --out {out}"
     printed = refused(line, capsys, "not finite", "round 3", "smaller lr", code=1)
     frame = pd.read_parquet(out)
-    assert list(frame.columns) == list(tuple(simulation.COLUMNS))
+    assert list(frame.columns) == list(simulation.COLUMNS)
     assert frame["round"].tolist() == [1, 2]
     assert np.isfinite(frame.train_loss).all()
     assert "after round 2" in printed

@@ -62,7 +62,7 @@ def test_large_epsilon_does_not_overflow():
 
 @given(
     st.lists(st.integers(0, 10_000), max_size=30),
-    st.integers(2, 300),
+    st.integers(3, 300),
     st.floats(0, 1),
     st.integers(0, 2**32),
 )

@@ -46,9 +46,9 @@ def copy(made, tmp_path):
 def test_load_has_exactly_the_columns_of_the_design_note(made):
     folder, history, who, _ = made
     frame = records.load(folder)
-    assert list(frame.columns) == HEAD + list(tuple(simulation.COLUMNS))
+    assert list(frame.columns) == HEAD + list(simulation.COLUMNS)
     assert frame["round"].tolist() == [2, 3]
-    pd.testing.assert_frame_equal(frame[list(tuple(simulation.COLUMNS))], history.frame, check_exact=True)
+    pd.testing.assert_frame_equal(frame[list(simulation.COLUMNS)], history.frame, check_exact=True)
     row = frame.iloc[0]
     assert (row.task, row.partition, row.concentration) == ("digits", "dirichlet", 0.1)
     assert (row.clients, row.clients_per_round, row.method) == (20, 4, "fedstas-dp")
