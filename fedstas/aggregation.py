@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedstas.errors import InputError, one_of, real
+
 
 def cohort_weights(sizes) -> np.ndarray:
     """n_k over the total of the cohort (McMahan et al., FederatedAveraging)."""
@@ -38,6 +40,44 @@ def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
 def aggregate(params, models, weights):
     """The update sum_i weights_i (w_i - w_t), [P], from models [m, P] and w_t [P]."""
     return weights @ (models - params)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Server Adam, Yogi or Adagrad on the aggregated update (Reddi et al. 2021, Algorithm 2).
+
+    w_{t+1} = w_t + rate m_t / (sqrt(v_t) + tau), m_t = beta1 m_{t-1} + (1 - beta1) update, and
+    v_t as `kind` has it, from v_0 = tau^2.
+    """
+
+    kind: str = "adam"
+    rate: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self):
+        one_of("kind", self.kind, ("adam", "yogi", "adagrad"))
+        real("rate", self.rate, 0)
+        real("tau", self.tau, 0)
+        for name in ("beta1", "beta2"):
+            if not 0 <= real(name, getattr(self, name), 0, open_low=False) < 1:
+                raise InputError(f"{name} is {getattr(self, name)!r}: it must be below 1")
+
+    def step(self, params, update, state: dict):
+        """The next parameters [P]; `state` holds m and v from round to round."""
+        square = update * update
+        v = state.get("v", 0.0 * square + self.tau**2)
+        m = self.beta1 * state.get("m", 0.0 * update) + (1 - self.beta1) * update
+        if self.kind == "adam":
+            v = self.beta2 * v + (1 - self.beta2) * square
+        elif self.kind == "yogi":
+            sign = (v > square) * 1.0 - (v < square) * 1.0
+            v = v - (1 - self.beta2) * square * sign
+        else:
+            v = v + square
+        state.update(m=m, v=v)
+        return params + self.rate * m / (v**0.5 + self.tau)
 
 
 @dataclass(frozen=True)

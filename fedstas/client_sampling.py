@@ -21,6 +21,7 @@ class View(Protocol):
     """What the server knows, and what it can ask the clients for at a price."""
 
     clients: int  # N
+    total: int  # number of all examples, a public constant of the experiment
 
     @property
     def sizes(self) -> np.ndarray:
@@ -29,6 +30,16 @@ class View(Protocol):
     def gradients(self, levels: int) -> Squeezed:
         """Every client's gradient of its local loss at w_t, squeezed."""
 
+    def centres(self, make, batch: int, levels: int) -> np.ndarray:
+        """`make(gradient)` of each client at w_t [N, levels], the gradient a mean of batch means."""
+
+    def last_updates(self) -> np.ndarray:
+        """Each client's update w_k - w_t of its last participation [N, P], zero before."""
+
+    @property
+    def majority_labels(self) -> np.ndarray:
+        """Each client's most frequent class, int [N]: for oracles, no server knows it."""
+
     def remember(self, key: str, every: int, make):
         """`make()`, kept for `every` rounds."""
 
@@ -36,11 +47,13 @@ class View(Protocol):
 @dataclass(frozen=True)
 class Cohort:
     """The participants of a round: `clients` int [m] (a client may stand twice, and then trains
-    twice), their `weights` float [m] on updates, and the stratum of each where there are any."""
+    twice), their `weights` float [m] on updates, and the stratum of each where there are any.
+    `per_example`: a weight counts for each example that the participant draws."""
 
     clients: np.ndarray
     weights: np.ndarray
     strata: np.ndarray | None = None
+    per_example: bool = False
 
 
 class ClientDesign(Protocol):
@@ -99,6 +112,25 @@ class MD:
         sizes = view.sizes
         chosen = rng.choice(view.clients, m, p=sizes / sizes.sum())
         return Cohort(chosen, np.full(m, 1 / m))
+
+
+@dataclass(frozen=True)
+class PerExample:
+    """All clients, or a fraction of them drawn uniformly, each weighted by its drawn examples over
+    K, K being `share` of all examples (FedSampling; Qi et al. 2023)."""
+
+    share: float = 0.1
+    fraction: float = 1.0
+
+    def __post_init__(self):
+        real("share", self.share, 0, 1)
+        real("fraction", self.fraction, 0, 1)
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        count = max(1, round(self.fraction * view.clients))
+        chosen = np.sort(rng.choice(view.clients, count, replace=False))
+        weights = np.full(count, 1 / (self.share * view.total))
+        return Cohort(chosen, weights, per_example=True)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ from fedstas.errors import integer, real
 class DataView(Protocol):
     """The server's view of the participants' sizes: true, or privately reported."""
 
+    clients: int  # N
+    total: int  # number of all examples, a public constant of the experiment
+
     @property
     def sizes(self) -> np.ndarray: ...
 
@@ -34,6 +37,13 @@ class DataDesign(Protocol):
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
         """Positions 0..size-1 that a client of this size trains on; may be empty."""
+
+
+def private_total(view: DataView, clients, epsilon, size_cap, *, memoised=False) -> float:
+    """The estimate of eq. 5.7 from the randomised responses of these clients."""
+    alpha = privacy.truth_probability(epsilon, size_cap)
+    reports = view.reports(clients, size_cap=size_cap, alpha=alpha, memoised=memoised)
+    return privacy.estimate_total(reports, size_cap=size_cap, alpha=alpha)
 
 
 def bernoulli(size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
@@ -93,12 +103,40 @@ class Requested:
         if self.epsilon is None:
             total = view.sizes[cohort.clients].sum()
         else:
-            alpha = privacy.truth_probability(self.epsilon, self.size_cap)
-            reports = view.reports(
-                cohort.clients, size_cap=self.size_cap, alpha=alpha, memoised=self.memoised
+            total = private_total(
+                view, cohort.clients, self.epsilon, self.size_cap, memoised=self.memoised
             )
-            total = privacy.estimate_total(reports, size_cap=self.size_cap, alpha=alpha)
         return np.full(m, min(1.0, self.n_star / max(total, m)))
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return bernoulli(size, rate, rng)
+
+
+@dataclass(frozen=True)
+class FedSampling:
+    """Each example of every participant with probability K / N~ (Qi et al. 2023).
+
+    K is `share` of all examples; N~ the private estimate of eq. 5.7 from fresh reports of *all*
+    clients, guarded from below by their number, or the true total without an `epsilon`. Their slides clip sizes at M, which leaves
+    the support of the fakes; here at M-1.
+    """
+
+    share: float = 0.1
+    epsilon: float | None = 3.0
+    size_cap: int = 100
+
+    def __post_init__(self):
+        real("share", self.share, 0, 1)
+        if self.epsilon is not None:
+            real("epsilon", self.epsilon, 0)
+        integer("size_cap", self.size_cap, 3)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        total = view.total
+        if self.epsilon is not None:
+            total = private_total(view, np.arange(view.clients), self.epsilon, self.size_cap)
+        rate = min(1.0, self.share * view.total / max(total, view.clients))
+        return np.full(len(cohort.clients), rate)
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
         return bernoulli(size, rate, rng)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict, dataclass, fields, replace
 
-from fedstas import aggregation, client_sampling, data_sampling
-from fedstas.aggregation import Average
-from fedstas.client_sampling import MD, ClientDesign, Pooled, Stratified, Uniform
+from fedstas import aggregation, authors, client_sampling, clustered, data_sampling
+from fedstas.aggregation import Adaptive, Average
+from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
+from fedstas.client_sampling import MD, ClientDesign, PerExample, Pooled, Stratified, Uniform
 from fedstas.client_sampling import StratifiedHansenHurwitz as Corrected
-from fedstas.data_sampling import AllData, DataDesign, FixedRate, Requested
+from fedstas.clustered import Clustered
+from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Requested
 from fedstas.errors import InputError, integer, one_of, real
 
 
@@ -38,7 +40,7 @@ class Method:
     clients: ClientDesign
     data: DataDesign = AllData()
     local: LocalSGD = LocalSGD()
-    server: Average = Average()
+    server: Average | Adaptive = Average()
 
 
 def _fedavg():
@@ -120,6 +122,42 @@ def _fedstas_unbiased_dp(
     return clients, Requested(n_star, epsilon, size_cap, memoised=True)
 
 
+def _clustered_size():
+    """Clustered sampling by size (Fraboni et al., Algorithm 1)."""
+    return Clustered("size"), AllData()
+
+
+def _clustered_similarity(measure="arccos"):
+    """Clustered sampling by similarity of the last updates (Fraboni et al., Algorithm 2)."""
+    return Clustered("similarity", measure), AllData()
+
+
+def _target():
+    """Clustered sampling by majority label: the oracle of Fraboni et al., Fig. 1."""
+    return Clustered("label"), AllData()
+
+
+def _fedsts_authors(strata=10, levels=9, n_star=2048):
+    """FedSTS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h."""
+    return AuthorsStratified("uniform", strata, levels, n_star=n_star), AuthorsRate(n_star)
+
+
+def _fedstas_authors(strata=10, levels=9, n_star=2048):
+    """FedSTaS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h."""
+    return AuthorsStratified("strata", strata, levels, n_star=n_star), AuthorsRate(n_star)
+
+
+def _fedstas_dp_authors(strata=10, levels=9, n_star=2048, epsilon=3.0, size_cap=100):
+    """Its private variant, with the total of all clients estimated anew in each round."""
+    clients = AuthorsStratified("strata", strata, levels, n_star=n_star)
+    return clients, AuthorsPrivateRate(n_star, epsilon, size_cap)
+
+
+def _fedsampling(share=0.1, fraction=1.0, epsilon=3.0, size_cap=100):
+    """Bernoulli(K/N~) examples over all clients, weights drawn examples / K (Qi et al.)."""
+    return PerExample(share, fraction), FedSampling(share, epsilon, size_cap)
+
+
 def _centralised():
     """One client that holds all data."""
     return Pooled(), AllData()
@@ -140,8 +178,22 @@ _METHODS = {
     "fedstas-dp": _fedstas_dp,
     "fedstas-unbiased": _fedstas_unbiased,
     "fedstas-unbiased-dp": _fedstas_unbiased_dp,
+    "fedprox": _md,
+    "fedsts-authors-dec": _fedsts_authors,
+    "fedstas-authors-dec": _fedstas_authors,
+    "fedstas-dp-authors-dec": _fedstas_dp_authors,
+    "clustered-size": _clustered_size,
+    "clustered-similarity": _clustered_similarity,
+    "target": _target,
+    "fedsampling": _fedsampling,
+    "fedadam": _fedavg,
+    "fedyogi": _fedavg,
+    "fedadagrad": _fedavg,
     "centralised": _centralised,
 }
+# What a method changes besides its designs.
+_LOCAL_OF = {"fedprox": LocalSGD(prox=0.1)}
+_SERVER_OF = {f"fed{kind}": Adaptive(kind) for kind in ("adam", "yogi", "adagrad")}
 _LOCAL = tuple(f.name for f in fields(LocalSGD))
 _PARTS = ("clients", "data", "local", "server")
 
@@ -161,7 +213,7 @@ def parameters(name: str) -> dict:
     """The settings that `get(name, ...)` takes, with their defaults."""
     one_of("method", name, _METHODS)
     own = {p.name: p.default for p in inspect.signature(_METHODS[name]).parameters.values()}
-    return own | asdict(LocalSGD())
+    return own | asdict(_LOCAL_OF.get(name, LocalSGD()))
 
 
 def get(name: str, **overrides) -> Method:
@@ -178,8 +230,11 @@ def get(name: str, **overrides) -> Method:
             )
     own = {k: v for k, v in overrides.items() if k in known and k not in _LOCAL}
     clients, data = _METHODS[name](**own)
-    local = replace(LocalSGD(), **{k: v for k, v in overrides.items() if k in _LOCAL})
-    parts = {"clients": clients, "data": data, "local": local}
+    local = replace(
+        _LOCAL_OF.get(name, LocalSGD()), **{k: v for k, v in overrides.items() if k in _LOCAL}
+    )
+    server = _SERVER_OF.get(name, Average())
+    parts = {"clients": clients, "data": data, "local": local, "server": server}
     return Method(name, **parts | {k: v for k, v in overrides.items() if k in _PARTS})
 
 
@@ -197,7 +252,7 @@ def from_dict(data: dict) -> Method:
     for part in _PARTS:
         settings = dict(data[part])
         kind = settings.pop("is")
-        for module in (client_sampling, data_sampling, aggregation):
+        for module in (client_sampling, clustered, authors, data_sampling, aggregation):
             if hasattr(module, kind):
                 parts[part] = getattr(module, kind)(**settings)
         if kind == "LocalSGD":

@@ -28,7 +28,13 @@ def coordinates(features) -> np.ndarray:
     if points.shape[1] > len(points):
         values, vectors = np.linalg.eigh(points @ points.T)
         points = vectors * np.sqrt(np.maximum(values, 0.0))
-    largest = np.abs(points).max()
+    return rounded(points)
+
+
+def rounded(points) -> np.ndarray:
+    """Points on a grid of 2^-16 of the largest coordinate, float64."""
+    points = np.asarray(points, dtype=np.float64)
+    largest = np.abs(points).max(initial=0.0)
     if largest == 0.0:
         return points
     grid = 2.0 ** (np.ceil(np.log2(largest)) - 16)

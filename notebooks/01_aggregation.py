@@ -183,7 +183,7 @@ before = simulation.run(
 )  # fmt: skip
 module, w_t = task.model(s.seed), torch.from_numpy(before.params).to(task.device)
 everyone = Cohort(np.arange(N), omega)
-idx, weight = simulation.draw_batches(method, data, everyone, np.ones(N), s.seed, s.rounds + 1)
+idx, weight, _ = simulation.draw_batches(method, data, everyone, np.ones(N), s.seed, s.rounds + 1)
 trained = engine.local_updates(module, w_t, data, idx, weight, lr=LR)
 updates = (trained - w_t).double().cpu().numpy()  # [N, P]: the update of every client
 model = w_t.double().cpu().numpy()  # the common part
@@ -355,7 +355,7 @@ def train(on_models: bool, seed: int) -> pd.DataFrame:
     params, rows = models.flatten(task.model(seed)), []
     for t in range(1, s.rounds + 1):
         cohort = uniform_design.clients.draw(Sizes, m, stream(seed, "clients", t))
-        idx, weight = simulation.draw_batches(uniform_design, data, cohort, np.ones(m), seed, t)
+        idx, weight, _ = simulation.draw_batches(uniform_design, data, cohort, np.ones(m), seed, t)
         after = engine.local_updates(module, params, data, idx, weight, lr=LR)
         w = torch.from_numpy(cohort.weights).to(params)
         params = w @ after if on_models else params + aggregation.aggregate(params, after, w)

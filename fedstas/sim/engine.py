@@ -131,10 +131,13 @@ def _perceptron(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) ->
     return torch.cat([parts[name].flatten(1) for name, _ in module.named_parameters()], dim=1)
 
 
-def client_gradients(module: nn.Module, params: Tensor, data: Pool) -> Iterator[Tensor]:
+def client_gradients(
+    module: nn.Module, params: Tensor, data: Pool, row_weight: Tensor | None = None
+) -> Iterator[Tensor]:
     """The gradient [P] of each client's loss F_k at w_t, client after client.
 
-    The sum over its examples divided by n_k, not a mean of batch means.
+    The sum over its examples divided by n_k, not a mean of batch means; or with other weights of
+    the pool's rows [n].
     """
     for low, high in zip(data.offsets[:-1], data.offsets[1:], strict=True):
         size = int(high - low)
@@ -144,6 +147,8 @@ def client_gradients(module: nn.Module, params: Tensor, data: Pool) -> Iterator[
             rows = slice(start, min(start + step, high))
             x, y = data.x[None, rows], data.y[None, rows]
             weight = torch.full(y.shape, 1 / size, dtype=params.dtype, device=params.device)
+            if row_weight is not None:
+                weight = row_weight[None, rows].to(weight)
             kernel = _perceptron if isinstance(module, Perceptron) else _autograd
             gradient += kernel(module, params[None], x, y, weight)[0]
         yield gradient

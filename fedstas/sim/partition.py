@@ -155,21 +155,23 @@ def make(
     seed: int = 0,
     concentration: float = 0.01,
     sigma: float = 1.0,
+    size: int | None = None,
 ) -> Federation:
     """The partition of that name with `clients` clients: what the command line offers.
 
-    `dirichlet_fixed_size` and `by_class` give each len(labels) // clients examples.
+    `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
+    many as the smallest class has for each of its clients) unless it is said.
     """
     one_of("partition", name, NAMES)
     labels = _labels(labels)
     clients = _clients(clients, labels)
-    size = len(labels) // clients
+    each = len(labels) // clients if size is None else integer("size", size, 1)
     if name == "iid":
         return iid(labels, clients, seed)
     if name == "dirichlet":
         return dirichlet(labels, clients, concentration, seed)
     if name == "dirichlet_fixed_size":
-        return dirichlet_fixed_size(labels, np.full(clients, size), concentration, seed)
+        return dirichlet_fixed_size(labels, np.full(clients, each), concentration, seed)
     if name == "lognormal":
         return lognormal(labels, clients, sigma, seed)
     classes = int(labels.max()) + 1
@@ -178,7 +180,7 @@ def make(
             f"partition by_class needs a multiple of {classes} clients, one class each, not {clients}"
         )
     smallest = int(np.bincount(labels).min()) // (clients // classes)
-    return by_class(labels, clients // classes, min(size, smallest), seed)
+    return by_class(labels, clients // classes, size or min(each, smallest), seed)
 
 
 def from_recipe(labels, recipe: dict) -> Federation:

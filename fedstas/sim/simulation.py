@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import dataclass, field
 
@@ -53,11 +54,11 @@ class History:
 class Server:
     """What the server knows in a round, and what asking costs (the `view` of the designs)."""
 
-    def __init__(self, data: engine.Pool, module, seed: int):
-        self.clients = len(data.sizes)
+    def __init__(self, data: engine.Pool, module, seed: int, majority: np.ndarray):
+        self.clients, self.total = len(data.sizes), int(data.sizes.sum())
         self.cost = {"examples": 0, "bytes_down": 0, "bytes_up": 0}
         self.memory: dict = {}
-        self._data, self._module, self._seed = data, module, seed
+        self._data, self._module, self._seed, self._majority = data, module, seed, majority
         self._knows_sizes = False
 
     def begin(self, t: int, params: torch.Tensor) -> None:
@@ -95,6 +96,31 @@ class Server:
         self.cost["bytes_up"] += self.clients * -(-result.bits // 8)
         return result
 
+    def centres(self, make, batch: int, levels: int) -> np.ndarray:
+        self.send_model(np.arange(self.clients))
+        weight = torch.from_numpy(batch_mean_weights(self._data.sizes, batch, self._seed))
+        gradients = engine.client_gradients(
+            self._module, self._params, self._data, weight.to(self._params)
+        )
+        self.cost["examples"] += self.total
+        self.cost["bytes_up"] += self.clients * levels * 4
+        return np.stack([make(g.cpu().numpy()) for g in gradients])
+
+    def last_updates(self) -> np.ndarray:
+        if "updates" not in self.memory:
+            shape = (self.clients, self._params.numel())
+            self.memory["updates"] = np.zeros(shape, dtype=np.float32)
+        return self.memory["updates"]
+
+    def receive(self, clients, updates: torch.Tensor) -> None:
+        """Keep the participants' updates, if a design has asked for them."""
+        if "updates" in self.memory:
+            self.memory["updates"][clients] = updates.cpu().numpy()
+
+    @property
+    def majority_labels(self) -> np.ndarray:
+        return self._majority
+
     def remember(self, key: str, every: int, make):
         if key not in self.memory or self._t - self.memory[key][0] >= every:
             self.memory[key] = (self._t, make())
@@ -111,8 +137,22 @@ class Server:
         return np.array(answers)
 
 
+def batch_mean_weights(sizes, batch: int, seed: int) -> np.ndarray:
+    """Row weights [n] of the mean of batch means over each client's shuffled data.
+
+    The last, short batch counts as much as the others: that is not the client's gradient.
+    """
+    weights = []
+    for k, size in enumerate(sizes):
+        batches = np.arange(size) // batch
+        each = 1 / (batches[-1] + 1) / np.bincount(batches)[batches]
+        weights.append(stream(seed, "batch means", k).permutation(each))
+    return np.concatenate(weights)
+
+
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int):
-    """Rows of the pool [m, steps, batch] and their weights, for a cohort in round t.
+    """Rows of the pool [m, steps, batch], their weights, and how many examples each of the cohort
+    drew, int [m], in round t.
 
     Each participant draws its sample, then `steps` batches from it, each without replacement.
     Streams are keyed by the place in the cohort: a client drawn twice gets two samples.
@@ -132,7 +172,7 @@ def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t:
             kept = sample if size == len(sample) else rng.choice(sample, size, replace=False)
             idx[slot, step, :size] = first + kept
             weight[slot, step, :size] = 1 / size
-    return idx, weight
+    return idx, weight, np.array([len(s) for _, s in samples])
 
 
 def measure(task: Task, module, params, data: engine.Pool, class_shares: np.ndarray) -> dict:
@@ -211,7 +251,7 @@ def _rounds(
     task, data, with_data, class_shares, method, rounds, m, seed, eval_every, resume, progress
 ) -> History:  # fmt: skip
     module = task.model(seed)
-    server = Server(data, module, seed)
+    server = Server(data, module, seed, class_shares.argmax(1))
     params, state = models.flatten(module), {}
     key = (task.digest, method, m, seed, data.offsets.tobytes())
     rows, cohorts, first, earlier = [], [], 1, 0.0
@@ -223,8 +263,8 @@ def _rounds(
             raise InputError(f"resume: the history has {s['round']} rounds already, not {rounds}")
         params, state, server.memory = (
             torch.from_numpy(resume.params).to(params),
-            s["server"],
-            dict(s["memory"]),
+            copy.deepcopy(s["server"]),
+            copy.deepcopy(s["memory"]),
         )
         server.cost, server._knows_sizes = dict(s["cost"]), s["knows_sizes"]
         rows, cohorts, first, earlier = (
@@ -237,7 +277,12 @@ def _rounds(
 
     def history(t: int) -> History:
         frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
-        state_ = {"key": key, "round": t, "server": state, "memory": dict(server.memory)}
+        state_ = {
+            "key": key,
+            "round": t,
+            "server": copy.deepcopy(state),
+            "memory": copy.deepcopy(server.memory),
+        }
         state_ |= {"cost": dict(server.cost), "knows_sizes": server._knows_sizes, "rows": rows}
         state_ |= {"seconds": earlier + time.perf_counter() - began}
         return History(frame, params.cpu().numpy(), cohorts, state_)
@@ -253,14 +298,16 @@ def _rounds(
         except Diverged as error:
             raise Diverged(str(error), history(t - 1)) from None
         rates = method.data.rates(server, cohort)
-        idx, weight = draw_batches(method, data, cohort, rates, seed, t)
+        idx, weight, drawn = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
         trained = engine.local_updates(
             module, params, data, idx, weight, lr=method.local.lr, prox=method.local.prox
         )
         server.cost["examples"] += int(np.count_nonzero(weight))
         server.cost["bytes_up"] += trained.nbytes
-        weights = torch.from_numpy(cohort.weights).to(params)
+        server.receive(cohort.clients, trained - params)
+        share = cohort.weights * drawn if cohort.per_example else cohort.weights
+        weights = torch.from_numpy(share).to(params)
         update = aggregation.aggregate(params, trained, weights)
         after = method.server.step(params, update, state)
         if not bool(torch.isfinite(after).all()):

@@ -34,6 +34,8 @@ class Run:
     clients_per_round: int = 10
     rounds: int = 99
     eval_every: int = 1
+    sigma: float = 1.0
+    size: int | None = None
 
 
 def preprint(profile: str) -> list[Run]:
@@ -49,7 +51,50 @@ def preprint(profile: str) -> list[Run]:
     return [Run("mnist", p, 0.01, m, s) for s, p, m in grid]
 
 
-SWEEPS = {"preprint": preprint}
+def every_method(profile: str) -> list[Run]:
+    """All other methods in the setting of `preprint`, disjoint partition, three seeds."""
+    others = [m for m in methods.names() if m not in FIRST]
+    if profile == "quick":
+        small = {"clients": 20, "clients_per_round": 5, "rounds": 3}
+        return [Run("digits", "dirichlet", 0.1, m, 0, **small) for m in others]
+    seeds = range(3 if profile == "paper" else 1)
+    return [Run("mnist", "dirichlet", 0.01, m, s) for s, m in product(seeds, others)]
+
+
+CLUSTERED = ("md", "clustered-size", "clustered-similarity", "target")
+
+
+def one_digit(profile: str) -> list[Run]:
+    """Fraboni et al., Fig. 1: one digit per client, 500 examples, 50 steps of 50, lr 0.01."""
+    local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": 100, "eval_every": 2}
+    task, seeds = "mnist", range(10 if profile == "paper" else 2)
+    if profile == "quick":
+        task, shape = "digits", {"size": 10, "rounds": 3}
+    grid = product(seeds, CLUSTERED)
+    return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in grid]
+
+
+SIGMAS = (0.0, 1.0, 2.0, 3.0)
+
+
+def imbalance(profile: str) -> list[Run]:
+    """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
+    arms = [("fedavg", {}), ("md", {}), ("fedsampling", {"epsilon": None})]
+    arms += [("fedsampling", {"epsilon": 3.0, "size_cap": 700})]
+    task, seeds, shape, sigmas = "mnist", range(5 if profile == "paper" else 2), {}, SIGMAS
+    if profile == "quick":
+        task, shape = "digits", {"clients": 20, "clients_per_round": 5, "rounds": 3}
+        sigmas = SIGMAS[:2]
+    grid = product(seeds, sigmas, arms)
+    return [Run(task, "lognormal", 0.01, m, s, o, sigma=g, **shape) for s, g, (m, o) in grid]
+
+
+SWEEPS = {
+    "preprint": preprint,
+    "methods": every_method,
+    "one-digit": one_digit,
+    "imbalance": imbalance,
+}
 
 
 def names() -> list[str]:
@@ -72,6 +117,7 @@ def _task(name: str, device: str):
 def _prepare(run: Run, device: str):
     task = _task(run.task, device)
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
+    settings |= {"sigma": run.sigma, "size": run.size}
     federation = partition.make(run.partition, task.train_y, **settings)
     method = methods.get(run.method, **run.overrides)
     how = {
@@ -91,7 +137,8 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
         return "there"
     try:
         history = simulation.run(task, federation, method, device=device, **how)
-        records.save(history, who, sweep, folder, device=task.device)
+        few = run.partition == "by_class"  # there the cohorts say which digits were seen
+        records.save(history, who, sweep, folder, device=task.device, cohorts_too=few)
     except (Diverged, InputError) as error:
         return f"{run.method} on {run.partition}, seed {run.seed}: {error}"
     return "done"

@@ -31,6 +31,17 @@ METHODS = {
     "fedstas-dp": (WRITTEN, "--"),
     "fedstas-unbiased": (SHOULD, "-"),
     "fedstas-unbiased-dp": (SHOULD, "--"),
+    "fedprox": (PINK, "--"),
+    "clustered-size": ("#8C6D31", "-"),
+    "clustered-similarity": ("#8C6D31", "--"),
+    "target": ("#8C6D31", ":"),
+    "fedsts-authors-dec": ("#F0A070", "-"),
+    "fedstas-authors-dec": (CODED, "-"),
+    "fedstas-dp-authors-dec": (CODED, "--"),
+    "fedsampling": ("#6A3D9A", "-"),
+    "fedadam": ("#B15928", "-"),
+    "fedyogi": ("#B15928", "--"),
+    "fedadagrad": ("#B15928", ":"),
     "centralised": (BLACK, ":"),
 }
 METRICS = {

@@ -103,8 +103,20 @@ def environment(device: str | torch.device, threads: int) -> dict:
     }
 
 
-def save(history: History, who: dict, sweep: str, folder="results", *, device, threads=1) -> Path:
-    """Write a run: both files to temporary names, the sidecar renamed last."""
+def save(
+    history: History,
+    who: dict,
+    sweep: str,
+    folder="results",
+    *,
+    device,
+    threads=1,
+    cohorts_too=False,
+) -> Path:
+    """Write a run: both files to temporary names, the sidecar renamed last.
+
+    `cohorts_too` keeps who took part in every round, for `cohorts`; else only its hash.
+    """
     data, sidecar = paths(who, sweep, folder)
     cohorts = hashlib.sha256(
         b"".join(np.asarray(c, dtype=np.int64).tobytes() for c in history.cohorts)
@@ -117,6 +129,7 @@ def save(history: History, who: dict, sweep: str, folder="results", *, device, t
         "identity": who,
         "seconds": round(float(history.frame["seconds"].iloc[-1]), 1),
         "cohorts_sha256": cohorts.hexdigest(),
+        "cohorts": [c.tolist() for c in history.cohorts] if cohorts_too else None,
         "environment": environment(device, threads),
     }
     write(data, lambda path: history.frame.to_parquet(path, index=False))
@@ -191,6 +204,12 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     if not frames:
         raise InputError(f"there are no recorded runs below {folder}")
     return pd.concat(frames, ignore_index=True)
+
+
+def cohorts(sweep: str, folder: str | Path = "results") -> dict[str, list[np.ndarray]]:
+    """The cohorts of the runs of a sweep that kept them, by run: client numbers of each round."""
+    notes = (_sidecar(p) for p in _sidecars(Path(folder) / sweep))
+    return {n["run"]: [np.array(c) for c in n["cohorts"]] for n in notes if n.get("cohorts")}
 
 
 def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:

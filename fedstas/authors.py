@@ -1,0 +1,143 @@
+"""What the authors' released code of December 2024 does, where it is not what the paper writes.
+
+Written anew from a description of that code, with two repairs without which it runs on their own
+federation only: probabilities are capped at 1 and m_h at N_h. A stratum left with m_h = 0 is never
+drawn, as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from fedstas.client_sampling import Cohort, View, at_most
+from fedstas.data_sampling import DataView, bernoulli, private_total
+from fedstas.errors import integer, one_of, real
+
+CAP = 10.0  # of a weight, before it is divided by p
+
+
+def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
+    """The d' centres of 1-D k-means in scikit-learn's own order; the codes are not kept."""
+    kmeans = KMeans(min(levels, len(np.unique(gradient))), n_init=10, random_state=0)
+    centres = kmeans.fit(gradient[:, None]).cluster_centers_[:, 0]
+    return np.concatenate([centres, np.repeat(centres[-1:], levels - len(centres))])
+
+
+def pairwise_spread(centres: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """S_h [H]: the mean distance over all N_h^2 ordered pairs of a stratum, zeros included."""
+    result = []
+    for h in range(labels.max() + 1):
+        group = centres[labels == h]
+        result.append(np.linalg.norm(group[:, None] - group[None], axis=2).mean())
+    return np.array(result)
+
+
+def rounded_allocation(sizes: np.ndarray, spreads: np.ndarray, m: int) -> np.ndarray:
+    """m_h [H]: eq. 3.5 cut to whole numbers, then max(1, round(missing / zeros)) to each stratum with
+    none, lowest label first, until the sum is m; strata that have any are never topped up."""
+    products = sizes * spreads
+    total = products.sum()
+    seats = np.floor(m * products / total if total > 0 else np.zeros(len(sizes))).astype(np.int64)
+    zeros = np.flatnonzero(seats == 0)
+    share = max(1, round((m - seats.sum()) / max(1, len(zeros))))
+    for h in zeros:
+        seats[h] = min(share, m - seats.sum())
+    return np.minimum(seats, sizes)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Strata, allocation and probabilities, made once at w_0."""
+
+    labels: np.ndarray
+    seats: np.ndarray
+    norms: np.ndarray
+
+
+@dataclass(frozen=True)
+class AuthorsStratified:
+    """Strata once at w_0 on the unsorted centres, draws without replacement with p by their norms.
+
+    `weights`: "uniform" (FedSTS: 1 / cohort) or "strata" (FedSTaS: N_h / (m m_h), at most 10,
+    over p = min(1, n*/n_k), normalised over the cohort).
+    """
+
+    weights: str = "strata"
+    strata: int = 10
+    levels: int = 9
+    batch: int = 128
+    n_star: int = 2048
+
+    def __post_init__(self):
+        one_of("weights", self.weights, ("uniform", "strata"))
+        integer("strata", self.strata, 1)
+        integer("levels", self.levels, 2, 256)
+        integer("batch", self.batch, 1)
+        integer("n_star", self.n_star, 1)
+
+    def _freeze(self, view: View, m: int, rng: np.random.Generator) -> Frozen:
+        centres = view.centres(lambda g: unsorted_centres(g, self.levels), self.batch, self.levels)
+        strata = min(self.strata, len(np.unique(centres, axis=0)))
+        kmeans = KMeans(strata, n_init=10, random_state=int(rng.integers(2**31)))
+        labels = kmeans.fit_predict(centres)
+        sizes = np.bincount(labels, minlength=strata)
+        seats = rounded_allocation(sizes, pairwise_spread(centres, labels), m)
+        return Frozen(labels, seats, np.linalg.norm(centres, axis=1))
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        m = at_most(m, view.clients)
+        frozen = view.remember("authors", 10**9, lambda: self._freeze(view, m, rng))
+        chosen = []
+        for h, seat in enumerate(frozen.seats):
+            members = np.flatnonzero(frozen.labels == h)
+            p = frozen.norms[members]
+            p = p / p.sum() if np.count_nonzero(p) >= seat else None
+            chosen.append(rng.choice(members, seat, replace=False, p=p))
+        clients = np.concatenate(chosen)
+        strata = np.repeat(np.arange(len(frozen.seats)), frozen.seats)
+        if self.weights == "uniform":
+            return Cohort(clients, np.full(len(clients), 1 / len(clients)), strata)
+        sizes = np.bincount(frozen.labels, minlength=len(frozen.seats))
+        raw = np.minimum(sizes[strata] / (m * frozen.seats[strata]), CAP)
+        raw = raw / np.minimum(1.0, self.n_star / view.sizes[clients])
+        return Cohort(clients, raw / raw.sum(), strata)
+
+
+@dataclass(frozen=True)
+class AuthorsRate:
+    """p = min(1, n*/n_k) for each participant: 1 for every client of at most n* examples."""
+
+    n_star: int = 2048
+
+    def __post_init__(self):
+        integer("n_star", self.n_star, 1)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        return np.minimum(1.0, self.n_star / view.sizes[cohort.clients])
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return bernoulli(size, rate, rng)
+
+
+@dataclass(frozen=True)
+class AuthorsPrivateRate:
+    """p = min(1, n*/n~), n~ from fresh reports of *all* clients, at least their number."""
+
+    n_star: int = 2048
+    epsilon: float = 3.0
+    size_cap: int = 100
+
+    def __post_init__(self):
+        integer("n_star", self.n_star, 1)
+        integer("size_cap", self.size_cap, 3)
+        real("epsilon", self.epsilon, 0)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        total = private_total(view, np.arange(view.clients), self.epsilon, self.size_cap)
+        return np.full(len(cohort.clients), min(1.0, self.n_star / max(total, view.clients)))
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return bernoulli(size, rate, rng)

@@ -1,0 +1,188 @@
+"""Clustered sampling (Fraboni et al., ICML 2021): m distributions over clients, one draw from each.
+
+A matrix r [m, N] with row sums 1 and column sums m p_i, p_i = n_i/n, is unbiased with weights
+1/m, and no client's weight varies more than under MD sampling (their Proposition 1, eq. 7-8).
+Counts are whole numbers: row k holds r'_{k,i} of its capacity n, and client i has m n_i to place.
+
+The printed pseudocode of both algorithms slips. Algorithm 1: line 11 must fill r'_{k,i}, line 13
+must subtract the cumulative count, and rows start at 0. Algorithm 2: line 12 must add u_i, not
+set b_i, and the row's count q_k must grow after lines 12 and 14. Here: as Fig. 3 and 4 draw them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import pdist, squareform
+
+from fedstas.client_sampling import Cohort, View
+from fedstas.errors import InputError, integer, one_of
+from fedstas.stratification import rounded
+
+MEASURES = ("arccos", "L2", "L1")
+GROUPS = ("size", "similarity", "label")
+
+
+def _sizes(sizes) -> np.ndarray:
+    sizes = np.asarray(sizes)
+    if sizes.ndim != 1 or not len(sizes):
+        raise InputError("the federation is empty: sizes must hold at least one client")
+    if (sizes < 0).any() or (sizes != np.floor(sizes)).any() or not sizes.any():
+        raise InputError("client sizes must be whole numbers >= 0, not all zero")
+    return sizes.astype(np.int64)
+
+
+def _pour(rows: np.ndarray, room: np.ndarray, row: int, client: int, amount: int) -> int:
+    """Pour a client into the rows from `row` on; returns the row where the next one goes."""
+    while amount:
+        part = min(amount, int(room[row]))
+        rows[row, client] += part
+        room[row] -= part
+        amount -= part
+        if not room[row]:
+            row += 1
+    return row
+
+
+def counts_by_size(sizes, m: int) -> np.ndarray:
+    """r' int [m, N] of Algorithm 1: clients by descending size, ties by index, laid end to end."""
+    sizes, m = _sizes(sizes), integer("m", m, 1)
+    total = int(sizes.sum())
+    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
+    for client in np.argsort(-sizes, kind="stable"):
+        row = _pour(rows, room, row, client, m * int(sizes[client]))
+    return rows
+
+
+def by_size(sizes, m: int) -> np.ndarray:
+    """r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m fills rows on its way."""
+    counts = counts_by_size(sizes, m)
+    return counts / _sizes(sizes).sum()
+
+
+def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
+    """r' int [m, N] of Algorithm 2 after the clustering, for groups of any mass.
+
+    While a client alone exceeds a row, and then while a group does, it first fills dedicated rows
+    of its own. Then groups by decreasing mass, ties in the order given, start a row each while
+    rows are left; the clients of the remaining groups, by decreasing mass too, fill the rows from
+    the first on.
+    """
+    sizes, m = _sizes(sizes), integer("m", m, 1)
+    listed = [int(k) for group in groups for k in group]
+    if sorted(listed) != list(range(len(sizes))):
+        raise InputError("the groups must hold every client exactly once")
+    total = int(sizes.sum())
+    left = m * sizes  # u_i, what is still to be placed
+    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
+    for client in listed:
+        while left[client] > total:
+            rows[row, client], room[row] = total, 0
+            left[client] -= total
+            row += 1
+    for group in groups:
+        while left[list(group)].sum() > total:
+            for client in group:
+                part = min(int(left[client]), int(room[row]))
+                rows[row, client] += part
+                room[row] -= part
+                left[client] -= part
+            row += 1
+    first = row
+    ranked = sorted(groups, key=lambda group: -int(left[list(group)].sum()))  # stable
+    for group in ranked[: m - first]:
+        for client in group:
+            rows[row, client] += left[client]
+            room[row] -= left[client]
+        row += 1
+    for group in ranked[m - first :]:
+        for client in group:
+            amount = int(left[client])
+            while amount:
+                place = int(np.argmax(room > 0))
+                part = min(amount, int(room[place]))
+                rows[place, client] += part
+                room[place] -= part
+                amount -= part
+    return rows
+
+
+def by_groups(sizes, groups, m: int) -> np.ndarray:
+    """r [m, N] of Algorithm 2 after the clustering: see `counts_by_groups`."""
+    return counts_by_groups(sizes, groups, m) / _sizes(sizes).sum()
+
+
+def dissimilarity(updates, measure: str) -> np.ndarray:
+    """Distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
+    one_of("measure", measure, MEASURES)
+    updates = np.asarray(updates, dtype=np.float64)
+    if updates.ndim != 2 or not np.isfinite(updates).all():
+        raise InputError("representative gradients must be [N, d] and finite")
+    if measure != "arccos":
+        return squareform(pdist(updates, "euclidean" if measure == "L2" else "cityblock"))
+    norms = np.linalg.norm(updates, axis=1)
+    unit = updates / np.where(norms > 0, norms, 1.0)[:, None]
+    angles = np.arccos(np.clip(unit @ unit.T, -1.0, 1.0))
+    angles[(norms == 0)[:, None] | (norms == 0)[None, :]] = 0.0
+    np.fill_diagonal(angles, 0.0)
+    return angles
+
+
+def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[list[int]]:
+    """Ward's tree of the representative gradients, cut into the largest subtrees of mass <= n.
+
+    The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
+    its own. Groups in the tree's order, clients ascending.
+    """
+    sizes, m = _sizes(sizes), integer("m", m, 1)
+    distances = dissimilarity(updates, measure)
+    clients, total = len(sizes), int(sizes.sum())
+    if len(distances) != clients:
+        raise InputError("there must be one representative gradient per client")
+    if clients == 1:
+        return [[0]]
+    members: dict[int, list[int]] = {k: [k] for k in range(clients)}
+    whole = set(members)
+    for step, (a, b, *_) in enumerate(linkage(squareform(distances, checks=False), "ward")):
+        a, b, node = int(a), int(b), clients + step
+        members[node] = sorted(members[a] + members[b])
+        if a in whole and b in whole and m * int(sizes[members[node]].sum()) <= total:
+            whole -= {a, b}
+            whole.add(node)
+    return [members[node] for node in sorted(whole)]
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """One draw from each of m distributions, weights 1/m.
+
+    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: Ward's tree of the clients' last
+    updates, zero before their first) or "label" (the target of their Fig. 1: groups by majority
+    label, which no server knows).
+    """
+
+    groups: str = "similarity"
+    measure: str = "arccos"
+
+    def __post_init__(self):
+        one_of("groups", self.groups, GROUPS)
+        one_of("measure", self.measure, MEASURES)
+
+    def distributions(self, view: View, m: int) -> np.ndarray:
+        """r [m, N] of this round."""
+        if self.groups == "size":
+            return by_size(view.sizes, m)
+        if self.groups == "label":
+            labels = view.majority_labels
+            groups = [np.flatnonzero(labels == c).tolist() for c in np.unique(labels)]
+        else:
+            updates = rounded(view.last_updates())
+            groups = similarity_groups(updates, view.sizes, m, self.measure)
+        return by_groups(view.sizes, groups, m)
+
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        m = integer("the number of participants (clients per round)", m, 1)
+        chosen = [rng.choice(view.clients, p=row) for row in self.distributions(view, m)]
+        return Cohort(np.array(chosen), np.full(m, 1 / m))
