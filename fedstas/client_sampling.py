@@ -150,7 +150,7 @@ class Strata:
     spreads: np.ndarray
 
 
-def _strata(view: View, m: int, rng, *, strata: int, levels: int, every: int) -> Strata:
+def strata_of(view: View, m: int, rng, *, strata: int, levels: int, every: int) -> Strata:
     """Strata of the restored gradients Z_k (Alg. 2), kept for `every` rounds."""
 
     def make() -> Strata:
@@ -191,7 +191,7 @@ class Stratified:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = at_most(m, view.clients)
-        s = _strata(
+        s = strata_of(
             view, m, rng, strata=self.strata, levels=self.levels, every=self.restratify_every
         )
         sizes = np.bincount(s.labels)
@@ -211,56 +211,3 @@ class Stratified:
         strata = np.repeat(np.arange(len(seats)), seats)
         weights = aggregation.stratum_weights(sizes, seats)[strata]
         return Cohort(np.concatenate(chosen), weights, strata)
-
-
-SELECTIONS = ("size-norm", "size", "norm", "uniform")
-
-
-@dataclass(frozen=True)
-class StratifiedHansenHurwitz:
-    """The corrected design: the same strata, draws with replacement, Hansen-Hurwitz weights.
-
-    p_k within a stratum proportional to `selection`: "size-norm" (n_k times the norm of Z_k, but
-    at least `floor` times the mean norm), "size", "norm" or "uniform". m_h by priorities on
-    the stratum totals of the same measure, at least one each. Weight omega_k / (m_h p_k) on
-    the update: given the updates, the expectation is exactly sum_k omega_k (w_k - w_t).
-    `equal_clients`: omega_k = 1/N instead of n_k/n; with selection "norm" or "uniform" no true
-    size is then asked for.
-    """
-
-    strata: int = 10
-    levels: int = 9
-    restratify_every: int = 10
-    selection: str = "size-norm"
-    equal_clients: bool = False
-    floor: float = 0.01
-
-    def __post_init__(self):
-        integer("strata", self.strata, 1)
-        integer("levels", self.levels, 2, 256)
-        integer("restratify_every", self.restratify_every, 1)
-        one_of("selection", self.selection, SELECTIONS)
-        real("floor", self.floor, 0, 1)
-
-    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = integer("the number of participants (clients per round)", m, 1)
-        s = _strata(
-            view, m, rng, strata=self.strata, levels=self.levels, every=self.restratify_every
-        )
-        ones = np.ones(view.clients)
-        omega = ones / view.clients if self.equal_clients else view.sizes / view.sizes.sum()
-        measure = view.sizes.astype(float) if self.selection.startswith("size") else ones
-        if self.selection.endswith("norm") and s.norms.any():
-            measure = measure * np.maximum(s.norms, self.floor * s.norms.mean())
-        totals = np.bincount(s.labels, measure)
-        seats = allocation.by_priority(
-            totals, m, lower=np.ones(len(totals)), upper=np.full(len(totals), m)
-        )
-        p = measure / totals[s.labels]
-        members = [np.flatnonzero(s.labels == h) for h in range(len(totals))]
-        chosen = np.concatenate(
-            [rng.choice(k, seat, p=p[k]) for k, seat in zip(members, seats, strict=True)]
-        )
-        strata = np.repeat(np.arange(len(seats)), seats)
-        weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], seats[strata])
-        return Cohort(chosen, weights, strata)

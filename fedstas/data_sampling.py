@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from fedstas import privacy
+from fedstas.allocation import largest_remainder
 from fedstas.client_sampling import Cohort
 from fedstas.errors import integer, real
 
@@ -24,6 +25,9 @@ class DataView(Protocol):
 
     @property
     def sizes(self) -> np.ndarray: ...
+
+    def gradient_spreads(self, clients) -> np.ndarray:
+        """The standard deviation of each of these clients' example gradients at w_t, [m]."""
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         """The randomised responses of these clients, int [m]."""
@@ -140,6 +144,51 @@ class FedSampling:
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
         return bernoulli(size, rate, rng)
+
+
+def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
+    """Sample sizes n'_k [m] that minimise sum_k a_k^2 s_k^2 / n'_k under sum n'_k = total, n'_k <= n_k.
+
+    Real-valued: proportional to a_k s_k (Neyman over participants), clients that this would take
+    beyond their data give all of it (KKT), and every client at least one example is left to
+    the rounding. a_k are the aggregation weights, s_k the spreads of a client's example gradients.
+    """
+    sizes, priority = np.asarray(sizes, dtype=float), np.abs(weights) * np.asarray(spreads, float)
+    result, open_ = np.zeros(len(sizes)), np.ones(len(sizes), dtype=bool)
+    total = min(float(total), float(sizes.sum()))
+    while open_.any():
+        p = priority[open_] if priority[open_].sum() > 0 else sizes[open_]
+        result[open_] = (total - sizes[~open_].sum()) * p / p.sum()
+        full = open_ & (result >= sizes)
+        result[full] = sizes[full]
+        if not full.any():
+            break
+        open_ &= ~full
+    return result
+
+
+@dataclass(frozen=True)
+class Optimal:
+    """n* examples in all, shared among the participants so that the variance of the aggregated
+    gradient is smallest (`optimal_sizes`): what the paper names as future work.
+
+    Participants report the spread of their example gradients at w_t. Samples are of fixed size,
+    without replacement, at least one example each.
+    """
+
+    n_star: int = 2048
+
+    def __post_init__(self):
+        integer("n_star", self.n_star, 1)
+
+    def rates(self, view: DataView, cohort: Cohort) -> np.ndarray:
+        sizes, spreads = view.sizes[cohort.clients], view.gradient_spreads(cohort.clients)
+        real_ = optimal_sizes(cohort.weights, spreads, sizes, self.n_star)
+        whole = largest_remainder(real_, round(real_.sum())) if real_.sum() >= 1 else real_
+        return np.clip(whole, 1, sizes).astype(float)
+
+    def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+        return np.sort(rng.choice(size, min(size, int(rate)), replace=False))
 
 
 @dataclass(frozen=True)

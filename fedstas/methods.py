@@ -5,12 +5,20 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict, dataclass, fields, replace
 
-from fedstas import aggregation, authors, client_sampling, clustered, data_sampling
+from fedstas import aggregation, authors, client_sampling, clustered, corrected, data_sampling
 from fedstas.aggregation import Adaptive, Average
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
-from fedstas.client_sampling import MD, ClientDesign, PerExample, Pooled, Stratified, Uniform
-from fedstas.client_sampling import StratifiedHansenHurwitz as Corrected
+from fedstas.client_sampling import (
+    MD,
+    ClientDesign,
+    PerExample,
+    Pooled,
+    Stratified,
+    Uniform,
+)
 from fedstas.clustered import Clustered
+from fedstas.corrected import StratifiedHansenHurwitz as Corrected
+from fedstas.corrected import StratifiedHorvitzThompson
 from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Requested
 from fedstas.errors import InputError, integer, one_of, real
 
@@ -96,11 +104,18 @@ def _fedstas_dp(
 
 
 def _fedstas_unbiased(
-    strata=10, levels=9, restratify_every=10, rate=1.0, selection="size-norm", floor=0.01
+    strata=10,
+    levels=9,
+    restratify_every=10,
+    rate=1.0,
+    selection="size-norm",
+    floor=0.01,
+    replace=True,
 ):
-    """The corrected method: Hansen-Hurwitz on updates, omega_k = n_k/n."""
+    """The corrected method: Hansen-Hurwitz on updates, omega_k = n_k/n; without replacement:
+    Horvitz-Thompson with true inclusion probabilities."""
     clients = Corrected(strata, levels, restratify_every, selection, floor=floor)
-    return clients, FixedRate(rate)
+    return clients if replace else StratifiedHorvitzThompson(clients), FixedRate(rate)
 
 
 def _fedstas_unbiased_dp(
@@ -252,8 +267,10 @@ def from_dict(data: dict) -> Method:
     for part in _PARTS:
         settings = dict(data[part])
         kind = settings.pop("is")
-        for module in (client_sampling, clustered, authors, data_sampling, aggregation):
+        for module in (client_sampling, corrected, clustered, authors, data_sampling, aggregation):
             if hasattr(module, kind):
+                if "corrected" in settings:
+                    settings["corrected"] = Corrected(**settings["corrected"])
                 parts[part] = getattr(module, kind)(**settings)
         if kind == "LocalSGD":
             parts[part] = LocalSGD(**settings)

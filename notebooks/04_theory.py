@@ -50,7 +50,8 @@ from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import allocation, methods, partition, privacy, simulation, tasks, theory
-from fedstas.client_sampling import Stratified, StratifiedHansenHurwitz
+from fedstas.client_sampling import Stratified
+from fedstas.corrected import StratifiedHansenHurwitz
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
 from fedstas.study import chapters, plots

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from fedstas import aggregation
+from fedstas.aggregation import Adaptive
+from fedstas.errors import InputError
 
 
 def test_cohort_weights_are_shares_of_the_cohort():
@@ -54,3 +56,29 @@ def test_torch_and_numpy_aggregate_alike():
 def test_average_steps_by_its_rate(rate):
     after = aggregation.Average(rate).step(np.array([1.0, 2.0]), np.array([2.0, -2.0]), {})
     np.testing.assert_array_equal(after, [1 + 2 * rate, 2 - 2 * rate])
+
+
+@pytest.mark.parametrize("kind", ["adam", "yogi", "adagrad"])
+def test_adaptive_servers_follow_reddi_et_al_step_by_step(kind):
+    server = Adaptive(kind, rate=0.1, beta1=0.9, beta2=0.99, tau=0.01)
+    w, state = np.array([1.0, -2.0]), {}
+    m, v, expected = np.zeros(2), np.full(2, 1e-4), w.copy()
+    for update in np.array([[0.5, 0.0], [-0.2, 0.003], [0.1, -1.0]]):
+        m = 0.9 * m + 0.1 * update
+        if kind == "adam":
+            v = 0.99 * v + 0.01 * update**2
+        elif kind == "yogi":
+            v = v - 0.01 * update**2 * np.sign(v - update**2)
+        else:
+            v = v + update**2
+        expected = expected + 0.1 * m / (np.sqrt(v) + 0.01)
+        w = server.step(w, update, state)
+        np.testing.assert_allclose(w, expected, rtol=1e-12)
+
+
+def test_adaptive_servers_take_tensors_and_refuse_bad_settings():
+    stepped = Adaptive("yogi").step(torch.zeros(3), torch.ones(3), {})
+    assert torch.isfinite(stepped).all() and (stepped > 0).all()
+    for bad in ({"kind": "sgd"}, {"beta1": 1.0}, {"tau": 0.0}, {"rate": -1.0}):
+        with pytest.raises(InputError):
+            Adaptive(**bad)

@@ -16,13 +16,12 @@ from scipy.stats import binomtest, chisquare
 from fedstas import allocation, theory
 from fedstas.client_sampling import (
     MD,
-    SELECTIONS,
     Pooled,
     Stratified,
-    StratifiedHansenHurwitz,
     Uniform,
     successive,
 )
+from fedstas.corrected import SELECTIONS, StratifiedHansenHurwitz
 from fedstas.errors import InputError
 from fedstas.stratification import spread
 

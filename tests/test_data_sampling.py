@@ -4,11 +4,22 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, chisquare
 
 from fedstas import privacy
 from fedstas.client_sampling import Cohort
-from fedstas.data_sampling import AllData, FixedRate, FixedSize, Requested, bernoulli
+from fedstas.data_sampling import (
+    AllData,
+    FedSampling,
+    FixedRate,
+    FixedSize,
+    Optimal,
+    Requested,
+    bernoulli,
+    optimal_sizes,
+)
 from fedstas.errors import InputError
 
 COHORT = Cohort(np.array([0, 2, 3]), np.ones(3) / 3)
@@ -137,3 +148,66 @@ def test_fixed_size_draws_each_subset_equally_often(false_alarm):
 def test_rates_and_requests_out_of_range_are_refused(make, named):
     with pytest.raises(InputError, match=named):
         make()
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 2), st.floats(0.01, 5), st.integers(1, 200)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.floats(0.05, 1),
+)
+def test_optimal_sizes_satisfy_the_conditions_of_the_optimum(clients, share):
+    weights, spreads, sizes = (np.array(c, dtype=float) for c in zip(*clients, strict=True))
+    total = share * sizes.sum()
+    found = optimal_sizes(weights, spreads, sizes, total)
+    assert found.sum() == pytest.approx(total) and (found <= sizes + 1e-9).all()
+    free = found < sizes * (1 - 1e-9)
+    price = weights * spreads / found  # the root of the marginal gain of one more example
+    if free.any():
+        assert np.ptp(price[free]) <= 1e-6 * price[free].max()
+        assert (price[~free] >= price[free].max() * (1 - 1e-6)).all()
+
+
+def test_optimal_sizes_beat_equal_rates_exactly_where_spreads_differ():
+    sizes = np.array([300.0, 200, 100])
+    weights = sizes / 600
+    for spreads, gain in (([1, 1, 1], False), ([5, 1, 0.2], True)):
+
+        def variance(n):
+            return (weights**2 * np.square(spreads) / n).sum()  # noqa: B023
+
+        best = variance(optimal_sizes(weights, spreads, sizes, 60))
+        proportional = variance(sizes / 600 * 60)
+        assert best <= proportional * (1 + 1e-12)
+        assert (best < 0.9 * proportional) is gain
+
+
+def test_optimal_asks_for_spreads_and_keeps_within_the_data():
+    class Spread(Sizes):
+        def gradient_spreads(self, clients):
+            return np.array([1.0, 9.0])
+
+    cohort = Cohort(np.array([0, 1]), np.array([0.5, 0.5]))
+    design = Optimal(50)
+    rates = design.rates(Spread(), cohort)
+    assert rates.tolist() == np.clip([5, 45], 1, Sizes.sizes[:2]).tolist()
+    sample = design.sample(30, rates[0], np.random.default_rng(0))
+    assert len(set(sample.tolist())) == rates[0]
+
+
+def test_fedsampling_asks_all_clients_and_sets_one_rate():
+    asked = []
+
+    class All(Sizes):
+        clients, total = 4, 1000
+
+        def reports(self, clients, *, size_cap, alpha, memoised):
+            asked.append((clients.tolist(), memoised))
+            return np.full(4, 50)  # M/2: the estimate is their sum
+
+    cohort = Cohort(np.array([1, 3]), np.full(2, 0.01), per_example=True)
+    assert FedSampling(0.1, 3.0, 100).rates(All(), cohort) == pytest.approx([0.5, 0.5])
+    assert asked == [([0, 1, 2, 3], False)]
+    assert FedSampling(0.1, None).rates(All(), cohort).tolist() == [0.1, 0.1]

@@ -6,17 +6,20 @@ import json
 import pytest
 
 from fedstas import methods
-from fedstas.aggregation import Average
+from fedstas.aggregation import Adaptive, Average
+from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.client_sampling import (
     MD,
+    PerExample,
     Pooled,
     Stratified,
-    StratifiedHansenHurwitz,
     Uniform,
 )
-from fedstas.data_sampling import AllData, FixedRate, FixedSize, Requested
+from fedstas.clustered import Clustered
+from fedstas.corrected import StratifiedHansenHurwitz
+from fedstas.data_sampling import AllData, FedSampling, FixedRate, FixedSize, Requested
 from fedstas.errors import InputError
-from fedstas.methods import LocalSGD
+from fedstas.methods import LocalSGD, Method
 
 EXPECTED = {
     "fedavg": (Uniform("cohort"), AllData()),
@@ -33,6 +36,19 @@ EXPECTED = {
         FixedRate(1.0),
     ),
     "centralised": (Pooled(), AllData()),
+    "clustered-size": (Clustered("size"), AllData()),
+    "clustered-similarity": (Clustered("similarity", "arccos"), AllData()),
+    "target": (Clustered("label"), AllData()),
+    "fedsts-authors-dec": (AuthorsStratified("uniform"), AuthorsRate(2048)),
+    "fedstas-authors-dec": (AuthorsStratified("strata"), AuthorsRate(2048)),
+    "fedstas-dp-authors-dec": (AuthorsStratified("strata"), AuthorsPrivateRate(2048, 3.0, 100)),
+    "fedsampling": (PerExample(0.1, 1.0), FedSampling(0.1, 3.0, 100)),
+}
+SPECIAL = {  # more than designs
+    "fedprox": Method("fedprox", MD(), local=LocalSGD(prox=0.1)),
+    "fedadam": Method("fedadam", Uniform("cohort"), server=Adaptive("adam")),
+    "fedyogi": Method("fedyogi", Uniform("cohort"), server=Adaptive("yogi")),
+    "fedadagrad": Method("fedadagrad", Uniform("cohort"), server=Adaptive("adagrad")),
 }
 
 
@@ -44,8 +60,13 @@ def test_each_method_is_the_composition_of_the_design_note(name):
     assert method.server == Average(1.0)
 
 
+@pytest.mark.parametrize("name", SPECIAL)
+def test_prox_and_server_optimisers_come_with_their_names(name):
+    assert methods.get(name) == SPECIAL[name]
+
+
 def test_every_name_is_known():
-    assert set(EXPECTED) <= set(methods.names())
+    assert {*EXPECTED, *SPECIAL} == set(methods.names())
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -61,11 +82,13 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
     other = {
         "strata": 3, "levels": 5, "restratify_every": 7, "n_star": 99, "epsilon": 1.5,
         "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
-        "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.1,
+        "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.7,
+        "measure": "L1", "share": 0.3, "fraction": 0.4,
     }  # fmt: skip
     plain = methods.get(name)
     needs_reports = {"epsilon", "size_cap"} if name == "fedstas-unbiased-dp" else set()
     for key, default in methods.parameters(name).items():
+        other["replace"] = not default if key == "replace" else None
         assert other[key] != default
         base = {"n_star": 10} if key in needs_reports else {}
         changed = methods.get(name, **base, **{key: other[key]})

@@ -3,7 +3,8 @@
 import json
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -202,5 +203,66 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
     ],
 )
 def test_bad_arguments_of_theory_are_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()
+
+
+def _exact(matrix):
+    return [[Fraction(str(x)) for x in row] for row in matrix]
+
+
+@pytest.mark.parametrize("case", REFERENCE["srs_lemma3"])
+def test_lemma_3_agrees_with_the_reference_and_with_enumeration(case):
+    g = np.array(case["g"], dtype=object) * Fraction(1)
+    found = theory.srs_covariance(g, case["nbar"])
+    assert found.tolist() == _exact(case["cov"])
+    means = [sum(g[i] for i in s) / case["nbar"] for s in combinations(range(len(g)), case["nbar"])]
+    centre = sum(means) / len(means)
+    brute = sum(np.outer(x - centre, x - centre) for x in means) / len(means)
+    assert brute.tolist() == found.tolist()
+    np.testing.assert_allclose(
+        theory.srs_covariance(case["g"], case["nbar"]), found.astype(float), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("case", REFERENCE["lemma4_vs_designs"]["cases"])
+def test_printed_lemma_4_and_the_designs_agree_with_the_reference(case):
+    g = np.array(case["g"], dtype=object) * Fraction(1)
+    n, n_star, size = case["n"], case["nstar"], case["nbar"]
+    assert theory.paper_lemma4(g, n, n_star, size).tolist() == _exact(case["lemma4"])
+    found = theory.bernoulli_covariance(g, Fraction(n_star, n), size)
+    assert found.tolist() == _exact(case["bernoulli_fixed_norm"])
+
+
+def test_bernoulli_covariance_by_enumeration_of_all_samples():
+    g, rate = np.array([[1, 0], [0, 2], [3, -1]], dtype=object) * Fraction(1), Fraction(1, 3)
+    mean, square = np.array([Fraction(0)] * 2), np.full((2, 2), Fraction(0))
+    for sample in product((0, 1), repeat=3):
+        chance = prod(rate if z else 1 - rate for z in sample)
+        value = sum(z * x for z, x in zip(sample, g, strict=True)) / Fraction(2)
+        mean, square = mean + chance * value, square + chance * np.outer(value, value)
+    found = theory.bernoulli_covariance(g, rate, 2)
+    assert found.tolist() == (square - np.outer(mean, mean)).tolist()
+
+
+def test_the_negative_definite_case_of_the_paper_scale():
+    printed = REFERENCE["lemma4_paper_scale"]
+    g = np.eye(2, dtype=object) * Fraction(1)
+    outer, total = Fraction(printed["coef_gg"]), Fraction(printed["coef_ss"])
+    found = theory.paper_lemma4(g, printed["n"], printed["nstar"], printed["nbar"])
+    assert found.tolist() == [[outer + total, total], [total, outer + total]]
+    assert np.linalg.eigvalsh(found.astype(float)).max() < 0
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: theory.srs_covariance([[1.0]], 2), "sample_size is 2"),
+        (lambda: theory.srs_covariance([], 1), "sample_size"),
+        (lambda: theory.bernoulli_covariance([[1.0]], 2, 1), "rate is 2"),
+        (lambda: theory.paper_lemma4([[1.0]], 1, 1, 1), "n is 1"),
+    ],
+)
+def test_covariances_refuse_bad_input(call, named):
     with pytest.raises(InputError, match=named):
         call()

@@ -154,6 +154,21 @@ def client_gradients(
         yield gradient
 
 
+def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> float:
+    """The root of the mean squared distance of example gradients to their mean, for one client."""
+    squares, mean = 0.0, torch.zeros_like(params)
+    for start in range(0, len(x), ROWS):
+        rows = slice(start, start + ROWS)
+        one = torch.ones(len(x[rows]), 1, dtype=params.dtype, device=params.device)
+        kernel = _perceptron if isinstance(module, Perceptron) else _vectorised
+        models = params.expand(len(one), -1)
+        gradients = kernel(module, models, x[rows][:, None], y[rows][:, None], one)
+        squares += float(gradients.double().square().sum())
+        mean += gradients.sum(0)
+    mean = mean.double() / len(x)
+    return max(0.0, squares / len(x) - float(mean.square().sum())) ** 0.5
+
+
 @torch.no_grad()
 def evaluate(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
     """Mean cross-entropy and predictions [n] of the model params [P]."""

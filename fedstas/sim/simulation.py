@@ -12,14 +12,14 @@ import torch
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from fedstas import aggregation, privacy
+from fedstas import aggregation
 from fedstas.client_sampling import Pooled
-from fedstas.compression import Squeezed, squeeze
 from fedstas.errors import Diverged, InputError, integer
 from fedstas.methods import Method
 from fedstas.sim import engine, models
 from fedstas.sim.partition import Federation
 from fedstas.sim.rng import stream
+from fedstas.sim.server import Server
 from fedstas.sim.tasks import Task, find_device
 
 COLUMNS = {
@@ -49,105 +49,6 @@ class History:
     params: np.ndarray
     cohorts: list[np.ndarray]
     state: dict = field(repr=False)
-
-
-class Server:
-    """What the server knows in a round, and what asking costs (the `view` of the designs)."""
-
-    def __init__(self, data: engine.Pool, module, seed: int, majority: np.ndarray):
-        self.clients, self.total = len(data.sizes), int(data.sizes.sum())
-        self.cost = {"examples": 0, "bytes_down": 0, "bytes_up": 0}
-        self.memory: dict = {}
-        self._data, self._module, self._seed, self._majority = data, module, seed, majority
-        self._knows_sizes = False
-
-    def begin(self, t: int, params: torch.Tensor) -> None:
-        """Round t starts with w_t."""
-        self._t, self._params = t, params
-        self._holds = np.zeros(self.clients, dtype=bool)  # who has w_t already
-
-    def send_model(self, clients) -> None:
-        """Each client downloads w_t once a round at most."""
-        new = np.unique(clients)
-        new = new[~self._holds[new]]
-        self._holds[new] = True
-        self.cost["bytes_down"] += len(new) * self._params.nbytes
-
-    @property
-    def sizes(self) -> np.ndarray:
-        if not self._knows_sizes:
-            self.cost["bytes_up"] += 8 * self.clients
-            self._knows_sizes = True
-        return self._data.sizes
-
-    def gradients(self, levels: int) -> Squeezed:
-        self.send_model(np.arange(self.clients))
-        rows = []
-        for gradient in engine.client_gradients(self._module, self._params, self._data):
-            vector = gradient.cpu().numpy()
-            if not np.isfinite(vector).all():
-                raise Diverged(f"a gradient is not finite in round {self._t}")
-            rows.append(squeeze(vector, levels))
-        levels_, codes = (
-            np.concatenate([getattr(r, a) for r in rows]) for a in ("levels", "codes")
-        )
-        result = Squeezed(levels_, codes)
-        self.cost["examples"] += int(self._data.sizes.sum())
-        self.cost["bytes_up"] += self.clients * -(-result.bits // 8)
-        return result
-
-    def centres(self, make, batch: int, levels: int) -> np.ndarray:
-        self.send_model(np.arange(self.clients))
-        weight = torch.from_numpy(batch_mean_weights(self._data.sizes, batch, self._seed))
-        gradients = engine.client_gradients(
-            self._module, self._params, self._data, weight.to(self._params)
-        )
-        self.cost["examples"] += self.total
-        self.cost["bytes_up"] += self.clients * levels * 4
-        return np.stack([make(g.cpu().numpy()) for g in gradients])
-
-    def last_updates(self) -> np.ndarray:
-        if "updates" not in self.memory:
-            shape = (self.clients, self._params.numel())
-            self.memory["updates"] = np.zeros(shape, dtype=np.float32)
-        return self.memory["updates"]
-
-    def receive(self, clients, updates: torch.Tensor) -> None:
-        """Keep the participants' updates, if a design has asked for them."""
-        if "updates" in self.memory:
-            self.memory["updates"][clients] = updates.cpu().numpy()
-
-    @property
-    def majority_labels(self) -> np.ndarray:
-        return self._majority
-
-    def remember(self, key: str, every: int, make):
-        if key not in self.memory or self._t - self.memory[key][0] >= every:
-            self.memory[key] = (self._t, make())
-        return self.memory[key][1]
-
-    def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
-        self.cost["bytes_up"] += 8 * len(clients)
-        answers = []
-        for slot, k in enumerate(clients):
-            ids = (k,) if memoised else (self._t, slot)
-            rng = stream(self._seed, "memoised report" if memoised else "report", *ids)
-            size = self._data.sizes[k]
-            answers.append(privacy.report(size, size_cap=size_cap, alpha=alpha, rng=rng))
-        return np.array(answers)
-
-
-def batch_mean_weights(sizes, batch: int, seed: int) -> np.ndarray:
-    """Row weights [n] of the mean of batch means over each client's shuffled data.
-
-    The last, short batch counts as much as the others: that is not the client's gradient.
-    """
-    weights = []
-    for k, size in enumerate(sizes):
-        batches = np.arange(size) // batch
-        each = 1 / (batches[-1] + 1) / np.bincount(batches)[batches]
-        weights.append(stream(seed, "batch means", k).permutation(each))
-    return np.concatenate(weights)
 
 
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int):

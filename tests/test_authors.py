@@ -1,0 +1,126 @@
+"""The authors' code of December 2024 as a variant: its rules, one by one."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from fedstas import authors, methods, simulation
+from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
+from fedstas.client_sampling import Cohort
+from fedstas.errors import InputError
+from fedstas.sim import engine, models, server
+
+
+def test_centres_keep_scikit_learns_order():
+    gradient = np.random.default_rng(0).normal(size=500).astype(np.float32)
+    expected = KMeans(9, n_init=10, random_state=0).fit(gradient[:, None]).cluster_centers_[:, 0]
+    centres = authors.unsorted_centres(gradient, 9)
+    np.testing.assert_array_equal(centres, expected)
+    assert (np.diff(centres) < 0).any()
+    assert len(authors.unsorted_centres(np.zeros(5, dtype=np.float32), 9)) == 9
+
+
+def test_spread_is_the_mean_distance_of_all_pairs_zeros_included():
+    centres = np.array([[0.0, 0], [3, 4], [10, 0]])
+    spreads = authors.pairwise_spread(centres, np.array([0, 0, 1]))
+    np.testing.assert_allclose(spreads, [2 * 5 / 4, 0])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spreads", "m", "seats"),
+    [
+        ([5, 5, 5, 5], [8, 1, 1, 0], 4, [3, 1, 0, 0]),  # floors 3 0 0 0, one left: lowest label
+        ([4, 4], [1, 1], 2, [1, 1]),
+        ([9, 9, 9], [0, 0, 1], 3, [0, 0, 3]),  # nothing left for the zeros
+        ([2, 9, 9], [50, 1, 1], 4, [2, 1, 0]),  # 3 cut to N_h = 2
+        ([1, 1, 1], [0, 0, 0], 2, [1, 1, 0]),  # 0/0: as if all floors were 0
+    ],
+)
+def test_rounding_fills_zeros_in_label_order_and_tops_up_nothing(sizes, spreads, m, seats):
+    found = authors.rounded_allocation(np.array(sizes), np.array(spreads, dtype=float), m)
+    assert found.tolist() == seats
+
+
+def test_batch_means_weigh_the_short_batch_like_the_others():
+    weights = server.batch_mean_weights(np.array([7, 2]), 3, seed=0)
+    assert sorted(weights[:7]) == pytest.approx([1 / 9] * 6 + [1 / 3])
+    assert weights[7:].tolist() == [0.5, 0.5]
+
+
+def test_gradients_are_means_of_batch_means(digits, federation):
+    shards = [federation.shards[k] for k in federation.with_data]
+    data = engine.pool(digits.train_x, digits.train_y, shards)
+    module = digits.model(0)
+    params = models.flatten(module)
+    view = server.Server(data, module, 0)
+    view.begin(1, params)
+    seen = view.centres(lambda g: g[:4], 16, 4)
+    weights = server.batch_mean_weights(data.sizes, 16, 0)
+    import torch
+
+    rows = slice(data.offsets[0], data.offsets[1])
+    for p in module.parameters():
+        p.grad = None
+    loss = torch.nn.functional.cross_entropy(module(data.x[rows]), data.y[rows], reduction="none")
+    (loss * torch.from_numpy(weights[rows]).float()).sum().backward()
+    expected = torch.cat([p.grad.flatten() for p in module.parameters()])[:4]
+    np.testing.assert_allclose(seen[0], expected, atol=1e-6)
+
+
+def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation):
+    method = methods.get("fedstas-authors-dec", strata=4, lr=0.1)
+    history = simulation.run(digits, federation, method, rounds=6, clients_per_round=4, seed=1)
+    made, frozen = history.state["memory"]["authors"]
+    assert made == 1
+    position = {k: i for i, k in enumerate(federation.with_data)}
+    for cohort in history.cohorts:
+        strata = np.bincount(
+            frozen.labels[[position[k] for k in cohort]], minlength=len(frozen.seats)
+        )
+        assert strata.tolist() == frozen.seats.tolist()
+        assert len(set(cohort.tolist())) == len(cohort)
+
+
+class Sizes:
+    """A view with sizes and reports that are always the truth."""
+
+    clients, total, sizes = 3, 5100, np.array([100, 1000, 4000])
+
+    def reports(self, clients, *, size_cap, alpha, memoised):
+        assert clients.tolist() == [0, 1, 2] and not memoised  # all clients, each time
+        return np.array([50, 50, 50])
+
+
+def test_rates_are_per_client_and_capped_at_one():
+    cohort = Cohort(np.array([0, 2]), np.ones(2) / 2)
+    np.testing.assert_allclose(AuthorsRate(2048).rates(Sizes(), cohort), [1, 2048 / 4000])
+    # With M = 100 and reports of M/2 the estimate is their sum, 150, above the floor of 3.
+    rates = AuthorsPrivateRate(60, 3.0, 100).rates(Sizes(), cohort)
+    np.testing.assert_allclose(rates, 60 / 150)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "strata"])
+def test_weights_are_those_of_the_code(digits, federation, weights):
+    shards = [federation.shards[k] for k in federation.with_data]
+    data = engine.pool(digits.train_x, digits.train_y, shards)
+    module = digits.model(0)
+    view = server.Server(data, module, 0)
+    view.begin(1, models.flatten(module))
+    design = AuthorsStratified(weights, strata=3, n_star=20)
+    cohort = design.draw(view, 5, np.random.default_rng(0))
+    frozen = view.memory["authors"][1]
+    assert cohort.weights.sum() == pytest.approx(1)
+    if weights == "uniform":
+        assert np.ptp(cohort.weights) == 0
+        return
+    sizes = np.bincount(frozen.labels)
+    raw = sizes[cohort.strata] / (5 * frozen.seats[cohort.strata])
+    raw = np.minimum(raw, 10) / np.minimum(1, 20 / data.sizes[cohort.clients])
+    np.testing.assert_allclose(cohort.weights, raw / raw.sum())
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(InputError, match="weights 'none'"):
+        AuthorsStratified("none")
+    with pytest.raises(InputError, match="n_star is 0"):
+        AuthorsRate(0)

@@ -1,0 +1,117 @@
+"""The corrected designs without replacement: exact inclusion, exact unbiasedness."""
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from fedstas import allocation
+from fedstas.corrected import (
+    StratifiedHansenHurwitz,
+    StratifiedHorvitzThompson,
+    inclusion,
+    systematic,
+)
+from fedstas.errors import InputError
+
+
+@pytest.fixture
+def six(view):
+    """Six clients of unequal sizes in two clear strata, 0 2 4 and 1 3 5, with unequal norms."""
+    base = np.array([[1.0, 0, 0, 0], [0, 0, 0, 9.0]])[[0, 1, 0, 1, 0, 1]]
+    return view([3, 11, 1, 7, 20, 5], base * np.array([1, 1, 1.2, 1.1, 1.5, 0.9])[:, None])
+
+
+MEASURES = st.lists(st.floats(0.01, 100), min_size=1, max_size=8)
+
+
+class Fixed:
+    """A generator whose order and uniform number are given."""
+
+    def __init__(self, order, u):
+        self.order, self.u = np.array(order), u
+
+    def permutation(self, _):
+        return self.order
+
+    def random(self):
+        return self.u
+
+
+def exact_inclusion(pi: np.ndarray, order) -> np.ndarray:
+    """The chance of each client, exactly: samples are constant between the breakpoints in u."""
+    marks = np.unique(np.concatenate([[0, 1], np.cumsum(pi[list(order)]) % 1]))
+    found = np.zeros(len(pi))
+    for low, high in pairwise(marks):
+        if high - low > 1e-12:
+            sample = systematic(pi, Fixed(order, (low + high) / 2))
+            assert len(set(sample.tolist())) == round(pi.sum())
+            found[sample] += high - low
+    return found
+
+
+@given(MEASURES, st.integers(1, 8))
+def test_inclusion_is_proportional_up_to_certainty_and_sums_to_m(measure, m):
+    m = min(m, len(measure))
+    pi = inclusion(measure, m)
+    assert pi.sum() == pytest.approx(m) and (pi > 0).all() and (pi <= 1).all()
+    free = pi < 1 - 1e-9
+    ratio = pi[free] / np.array(measure)[free]
+    assert ratio.size == 0 or np.ptp(ratio) <= 1e-9 * ratio.max()
+    if free.any():  # a certain client's share would have exceeded 1
+        assert (np.array(measure)[~free] * ratio.max() >= 1 - 1e-6).all()
+
+
+@pytest.mark.parametrize("measure", [[1, 2, 3, 10], [1, 1, 1, 1], [5, 1, 1, 0.2]])
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_systematic_sampling_has_exactly_these_inclusion_probabilities(measure, m):
+    pi = inclusion(measure, m)
+    for order in permutations(range(len(measure))):
+        np.testing.assert_allclose(exact_inclusion(pi, order), pi, atol=1e-9)
+
+
+def test_systematic_draws_have_their_frequencies():
+    # chi-square on the number of times of each client; false alarm about 1e-7.
+    pi, rng, rounds = inclusion([1, 2, 3, 4, 5], 2), np.random.default_rng(0), 30_000
+    counts = np.zeros(5)
+    for _ in range(rounds):
+        counts[systematic(pi, rng)] += 1
+    assert chisquare(counts, rounds * pi).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_horvitz_thompson_is_unbiased_on_a_small_federation(six, equal, m):
+    corrected = StratifiedHansenHurwitz(2, 9, 1, "size-norm", equal)
+    labels, measure, omega = corrected.measure(six, m, np.random.default_rng(0))
+    totals, sizes = np.bincount(labels, measure), np.bincount(labels)
+    seats = allocation.by_priority(totals, m, lower=np.ones(2), upper=sizes)
+    values, mean = np.arange(1.0, 7.0), 0.0
+    for h, seat in enumerate(seats):
+        members = np.flatnonzero(labels == h)
+        pi = inclusion(measure[members], int(seat))
+        orders = list(permutations(range(len(members))))
+        chance = np.mean([exact_inclusion(pi, order) for order in orders], axis=0)
+        mean += (chance * omega[members] / pi) @ values[members]
+    assert mean == pytest.approx(omega @ values, abs=1e-9)
+
+
+def test_the_design_draws_distinct_clients_with_those_weights(six):
+    design = StratifiedHorvitzThompson(StratifiedHansenHurwitz(2, 9, 1))
+    labels, measure, omega = design.corrected.measure(six, 4, np.random.default_rng(0))
+    for seed in range(20):
+        cohort = design.draw(six, 4, np.random.default_rng(seed))
+        assert len(set(cohort.clients.tolist())) == 4
+        seats = np.bincount(labels[cohort.clients])
+        pi = np.zeros(six.clients)
+        for h, seat in enumerate(seats):
+            pi[labels == h] = inclusion(measure[labels == h], int(seat))
+        np.testing.assert_allclose(cohort.weights, omega[cohort.clients] / pi[cohort.clients])
+
+
+def test_more_participants_than_clients_are_refused(six):
+    with pytest.raises(InputError, match="7"):
+        StratifiedHorvitzThompson().draw(six, 7, np.random.default_rng(0))
