@@ -181,7 +181,7 @@ def test_optimal_sizes_beat_equal_rates_exactly_where_spreads_differ():
         best = variance(optimal_sizes(weights, spreads, sizes, 60))
         proportional = variance(sizes / 600 * 60)
         assert best <= proportional * (1 + 1e-12)
-        assert (best < 0.9 * proportional) is gain
+        assert bool(best < 0.9 * proportional) is gain
 
 
 def test_optimal_asks_for_spreads_and_keeps_within_the_data():
