@@ -18,7 +18,7 @@ from doit.tools import config_changed
 from fedstas.study import chapters
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
-READS_RESULTS = ("05_experiments",)
+READS_RESULTS = ("05_experiments", "06_clustered_sampling", "07_fedsampling")
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
