@@ -81,8 +81,8 @@ def imbalance(profile: str) -> list[Run]:
     """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
     arms = [("fedavg", {}), ("md", {}), ("fedsampling", {"epsilon": None})]
     arms += [("fedsampling", {"epsilon": 3.0, "size_cap": 700})]
-    task, seeds, sigmas = "mnist", range(5 if profile == "paper" else 2), SIGMAS
-    shape = {"eval_every": 3}
+    task, seeds, sigmas = "mnist", range(3 if profile == "paper" else 2), SIGMAS
+    shape = {"eval_every": 9}
     if profile == "quick":
         task, shape = "digits", {"clients": 20, "clients_per_round": 5, "rounds": 3}
         sigmas = SIGMAS[:2]
