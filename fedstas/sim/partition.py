@@ -110,7 +110,7 @@ def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Fede
 
 
 def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation:
-    """Clients with one class each, `size` examples, disjoint (Fraboni et al., Fig. 1)."""
+    """Clients with one class each, `size` examples, disjoint, numbered at random (Fraboni et al., Fig. 1)."""
     labels = _labels(labels)
     clients_per_class = integer("clients_per_class", clients_per_class, 1)
     size = integer("size", size, 1)
@@ -124,6 +124,7 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
                 f"{clients_per_class * size}"
             )
         shards += [np.sort(pool[i * size : (i + 1) * size]) for i in range(clients_per_class)]
+    shards = [shards[k] for k in rng.permutation(len(shards))]  # a number must not tell a class
     recipe = {"clients_per_class": clients_per_class, "size": size, "seed": seed}
     return federation(labels, shards, name="by_class", **recipe)
 

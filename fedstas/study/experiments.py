@@ -138,8 +138,9 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
         return "there"
     try:
         history = simulation.run(task, federation, method, device=device, **how)
-        few = run.partition == "by_class"  # there the cohorts say which digits were seen
-        records.save(history, who, sweep, folder, device=task.device, cohorts_too=few)
+        pure = run.partition == "by_class"  # there the cohorts say which classes were seen
+        majority = federation.label_counts.argmax(1) if pure else None
+        records.save(history, who, sweep, folder, device=task.device, majority=majority)
     except (Diverged, InputError) as error:
         return f"{run.method} on {run.partition}, seed {run.seed}: {error}"
     return "done"

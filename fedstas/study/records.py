@@ -111,14 +111,14 @@ def save(
     *,
     device,
     threads=1,
-    cohorts_too=False,
+    majority=None,
 ) -> Path:
     """Write a run: both files to temporary names, the sidecar renamed last.
 
-    `cohorts_too` keeps who took part in every round, for `cohorts`; else only its hash.
+    With each client's `majority` label, both are kept, for `cohorts`; else only a hash.
     """
     data, sidecar = paths(who, sweep, folder)
-    cohorts = hashlib.sha256(
+    digest = hashlib.sha256(
         b"".join(np.asarray(c, dtype=np.int64).tobytes() for c in history.cohorts)
     )
     note = {
@@ -128,8 +128,9 @@ def save(
         "sweep": sweep,
         "identity": who,
         "seconds": round(float(history.frame["seconds"].iloc[-1]), 1),
-        "cohorts_sha256": cohorts.hexdigest(),
-        "cohorts": [c.tolist() for c in history.cohorts] if cohorts_too else None,
+        "cohorts_sha256": digest.hexdigest(),
+        "cohorts": None if majority is None else [c.tolist() for c in history.cohorts],
+        "majority": None if majority is None else np.asarray(majority).tolist(),
         "environment": environment(device, threads),
     }
     write(data, lambda path: history.frame.to_parquet(path, index=False))
@@ -207,9 +208,15 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
 
 
 def cohorts(sweep: str, folder: str | Path = "results") -> dict[str, list[np.ndarray]]:
-    """The cohorts of the runs of a sweep that kept them, by run: client numbers of each round."""
+    """By run, where they were kept: the client numbers of each round's cohort."""
     notes = (_sidecar(p) for p in _sidecars(Path(folder) / sweep))
     return {n["run"]: [np.array(c) for c in n["cohorts"]] for n in notes if n.get("cohorts")}
+
+
+def majority_labels(sweep: str, folder: str | Path = "results") -> dict[str, np.ndarray]:
+    """By run, where they were kept: each client's most frequent class, int [N]."""
+    notes = (_sidecar(p) for p in _sidecars(Path(folder) / sweep))
+    return {n["run"]: np.array(n["majority"]) for n in notes if n.get("majority")}
 
 
 def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:
