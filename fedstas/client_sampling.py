@@ -117,7 +117,11 @@ class MD:
 @dataclass(frozen=True)
 class PerExample:
     """All clients, or a fraction of them drawn uniformly, each weighted by its drawn examples over
-    K, K being `share` of all examples (FedSampling; Qi et al. 2023)."""
+    K, K being `share` of all examples (FedSampling; Qi et al. 2023).
+
+    As in the paper the weights do not know the fraction: the expected update is that fraction of
+    the full one.
+    """
 
     share: float = 0.1
     fraction: float = 1.0
