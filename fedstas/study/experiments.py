@@ -66,7 +66,7 @@ CLUSTERED = ("md", "clustered-size", "clustered-similarity", "target")
 
 def one_digit(profile: str) -> list[Run]:
     """Fraboni et al., Fig. 1: one digit per client, 500 examples, 50 steps of 50, lr 0.01."""
-    local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": 100, "eval_every": 2}
+    local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": 60, "eval_every": 2}
     task, seeds = "mnist", range(10 if profile == "paper" else 2)
     if profile == "quick":
         task, shape = "digits", {"size": 10, "rounds": 3}
@@ -74,14 +74,14 @@ def one_digit(profile: str) -> list[Run]:
     return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in grid]
 
 
-SIGMAS = (0.0, 1.0, 2.0, 3.0)
+SIGMAS = (0.0, 1.5, 3.0)
 
 
 def imbalance(profile: str) -> list[Run]:
     """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
     arms = [("fedavg", {}), ("md", {}), ("fedsampling", {"epsilon": None})]
     arms += [("fedsampling", {"epsilon": 3.0, "size_cap": 700})]
-    task, seeds, sigmas = "mnist", range(3 if profile == "paper" else 2), SIGMAS
+    task, seeds, sigmas = "mnist", range(2), SIGMAS
     shape = {"eval_every": 9}
     if profile == "quick":
         task, shape = "digits", {"clients": 20, "clients_per_round": 5, "rounds": 3}
