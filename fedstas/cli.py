@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -167,9 +168,10 @@ def _usage(error, arguments: list[str]) -> str:
     """A parser's complaint, with the value that it complains about."""
     message = error.format_message().replace("\n", " ")
     for option in getattr(getattr(error, "param", None), "opts", []):
-        if option in arguments[:-1]:
-            value = arguments[arguments.index(option) + 1]
-            return f"{option} is {value!r}: {message.partition(': ')[2] or message}"
+        given = [b for a, b in itertools.pairwise(arguments) if a == option]
+        given += [a.partition("=")[2] for a in arguments if a.startswith(f"{option}=")]
+        if given:
+            return f"{option} is {given[-1]!r}: {message.partition(': ')[2] or message}"
     return message
 
 

@@ -130,7 +130,7 @@ BAD = {
     "rounds negative": ("--rounds -5", ["rounds is -5", "at least 1"]),
     "rounds of the wrong type": ("--rounds many", ["--rounds", "many", "integer"]),
     "rounds not whole": ("--rounds 2.5", ["--rounds", "2.5"]),
-    "size cap too small": ("--method fedstas-dp --size-cap 1", ["size_cap", "1", "at least 2"]),
+    "size cap too small": ("--method fedstas-dp --size-cap 1", ["size_cap", "1", "at least 3"]),
     "epsilon zero": ("--method fedstas-dp --epsilon 0", ["epsilon", "0", "above 0"]),
     "epsilon negative": ("--method fedstas-dp --epsilon -3", ["epsilon", "-3", "above 0"]),
     "epsilon of the wrong type": ("--method fedstas-dp --epsilon big", ["--epsilon", "big"]),

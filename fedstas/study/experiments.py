@@ -167,6 +167,10 @@ def sweep(
     """Make what is missing of a sweep, `jobs` runs at a time; returns what failed and why."""
     todo, jobs = runs(name, profile), integer("jobs", jobs, 1)
     _task(todo[0].task, device)  # data that are missing are one error here, not one per run
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     if name == "preprint" and profile == "paper":
         figure_1(folder)
     began = time.perf_counter()

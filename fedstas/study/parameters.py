@@ -147,6 +147,7 @@ def declared(chapter: str) -> dict[str, Any]:
 
 
 def refuse_unknown(chapter: str, given: set[str]) -> None:
+    """Refuse names that the chapter does not declare."""
     known = declared(chapter)
     for name in sorted(given - set(known)):
         raise InputError(
