@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 from torch.nn import functional as F
 
-from fedstas import engine, methods, models, partition, simulation, tasks
+from fedstas import engine, methods, models, partition, server, simulation, tasks
 from fedstas.aggregation import Average
 from fedstas.client_sampling import Cohort
 from fedstas.data_sampling import FixedSize
@@ -109,8 +109,9 @@ def test_a_frame_is_tidy(histories, name):
 def test_cohorts_are_clients_with_data(federation, histories, name):
     assert (federation.sizes == 0).any()
     frame = histories[name].frame
+    everyone = len(federation.with_data)
     for cohort, participants in zip(histories[name].cohorts, frame.participants, strict=True):
-        assert len(cohort) == 5
+        assert len(cohort) == (everyone if name == "fedsampling" else 5)
         assert (federation.sizes[cohort] > 0).all()
         assert len(np.unique(cohort)) == participants
 
@@ -310,9 +311,12 @@ def test_batches_come_from_the_clients_own_sample_without_repetition(digits, fed
     data = pool_of(federation, digits)
     cohort = Cohort(np.array([3, 0, 3, 5]), np.ones(4))
     method = methods.get("fedstas-unbiased", rate=0.5, batch=16, steps=4)
-    idx, weight = simulation.draw_batches(method, data, cohort, np.full(4, 0.5), seed=0, t=1)
+    idx, weight, drawn = simulation.draw_batches(method, data, cohort, np.full(4, 0.5), seed=0, t=1)
     assert idx.shape == weight.shape
     samples = []
+    assert (drawn >= (weight > 0).sum((1, 2)) / 4).all() and (
+        drawn <= data.sizes[cohort.clients]
+    ).all()
     for slot, k in enumerate(cohort.clients):
         used = weight[slot] > 0
         mine = idx[slot][used]
@@ -334,7 +338,8 @@ def test_the_data_of_a_place_do_not_depend_on_the_other_places(digits, federatio
     other = simulation.draw_batches(
         method, data, Cohort(np.array([3, 7]), np.ones(2)), [0.5, 1e-9], seed=0, t=2
     )
-    for a, b in zip(ours, other, strict=True):
+    assert ours[2][0] == other[2][0]
+    for a, b in zip(ours[:2], other[:2], strict=True):
         width = min(a.shape[2], b.shape[2])
         np.testing.assert_array_equal(a[0, :, :width], b[0, :, :width])
         assert not a[0, :, width:].any()
@@ -345,8 +350,10 @@ def test_a_client_with_fewer_examples_than_a_batch_uses_them_all(digits, federat
     data, small = pool_of(federation, digits), int(np.argmin(pool_of(federation, digits).sizes))
     cohort = Cohort(np.array([small]), np.ones(1))
     size = int(data.sizes[small])
-    idx, weight = simulation.draw_batches(methods.get("md"), data, cohort, [1.0], seed=0, t=1)
-    assert size < 128
+    idx, weight, drawn = simulation.draw_batches(
+        methods.get("md"), data, cohort, [1.0], seed=0, t=1
+    )
+    assert size < 128 and drawn.tolist() == [size]
     assert idx.shape == (1, 3, size)
     assert (np.sort(idx[0]) == data.offsets[small] + np.arange(size)).all()
     np.testing.assert_allclose(weight, 1 / size)
@@ -366,14 +373,14 @@ def no_sizes(monkeypatch):
     def refuse(self):
         raise AssertionError("a true size was asked for")
 
-    answers, real = [], simulation.privacy.report
+    answers, real = [], server.privacy.report
 
     def spy(sizes, **kw):
         answers.append((int(sizes), int(real(sizes, **kw))))
         return np.int64(answers[-1][1])
 
     monkeypatch.setattr(simulation.Server, "sizes", property(refuse))
-    monkeypatch.setattr(simulation.privacy, "report", spy)
+    monkeypatch.setattr(server.privacy, "report", spy)
     return answers
 
 
