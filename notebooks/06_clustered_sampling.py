@@ -828,11 +828,11 @@ NAMES = dict(zip(METHODS, ("MD", "Algorithm 1", "Algorithm 2", "target"), strict
 recorded = records.load(f"results/{SWEEP}")
 recorded = recorded[recorded["task"] == "mnist"]
 heads = recorded.drop_duplicates("run").set_index("run")[["method", "seed"]]
-majority = records.majority_labels(SWEEP)
+digit_by_run = records.majority_labels(SWEEP)
 seen = pd.DataFrame(
     [
         {"method": heads.loc[run, "method"], "seed": heads.loc[run, "seed"], "round": t + 1,
-         "digits": len(np.unique(majority[run][cohort])), "clients": len(np.unique(cohort))}
+         "digits": len(np.unique(digit_by_run[run][cohort])), "clients": len(np.unique(cohort))}
         for run, drawn_ in records.cohorts(SWEEP).items() if run in heads.index
         for t, cohort in enumerate(drawn_)
     ]
