@@ -48,11 +48,22 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import torch
 from IPython.display import Markdown
 from myst_nb import glue
 from scipy import stats
 
-from fedstas import methods, partition, plots, privacy, simulation, tasks, theory
+from fedstas import (
+    data_sampling,
+    engine,
+    methods,
+    partition,
+    plots,
+    privacy,
+    simulation,
+    tasks,
+    theory,
+)
 from fedstas.client_sampling import Cohort
 from fedstas.data_sampling import FixedSize, Requested
 from fedstas.sim.rng import stream
@@ -1180,6 +1191,105 @@ Markdown(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 # ({glue:text}`ch3_strata_cost:,d` examples whatever $q$ is), it is {glue:text}`ch3_least_total:.0f` %. And a local step
 # takes 128 examples at most: a client with 600 has that many in its sample, on average, from
 # $q$ = {glue:text}`ch3_enough:.2f` on. Above, data sampling changes *which* examples are drawn, not how many.
+#
+# ## Whose examples, at the same price?
+#
+# The preprint names "optimal allocation for the data level sampling" as future work. Let participant $k$ have the aggregation weight
+# $a_k$ and the standard deviation $\sigma_k$ of its example gradients, and let it train on $n'_k$ examples drawn without replacement. All examples cost the same
+# and $n^*$ are requested. Which $n'_k$ are best?
+#
+# ```{prf:lemma} Optimal allocation of examples
+# :label: lem-ch3-optimal
+# Up to a constant the variance of the aggregated gradient is $\sum_k a_k^2 \sigma_k^2 / n'_k$. Under $\sum_k n'_k = n^*$ it is smallest for
+# $n'_k \propto a_k \sigma_k$, where clients that would have to give more than they hold give all and the others share the rest. One
+# rate for all, $n'_k = n_k\, n^*/n$, is optimal if and only if $a_k \sigma_k / n_k$ is the same for all clients.
+# ```
+#
+# ```{prf:proof}
+# The mean of $n'_k$ of $n_k$ gradients without replacement has variance $\sigma_k^2 (1/n'_k - 1/n_k)$, with $\sigma_k^2$ the variance with
+# divisor $n_k - 1$; the second term does not depend on the allocation. By Cauchy and Schwarz
+# $\big(\sum_k a_k^2\sigma_k^2/n'_k\big)\big(\sum_k n'_k\big) \ge \big(\sum_k a_k\sigma_k\big)^2$, with equality if and only if
+# $n'_k \propto a_k\sigma_k$. The bounds $n'_k \le n_k$ are the conditions of Karush, Kuhn and Tucker of a convex problem.
+# ```
+#
+# It is Neyman's allocation once more, with clients as strata. The package has it as a design over examples (`data=Optimal(n_star)`); the
+# participants report $\sigma_k$, which costs a pass over their data:
+#
+# ```{literalinclude} ../../fedstas/data_sampling.py
+# :language: python
+# :pyobject: optimal_sizes
+# ```
+
+# %% tags=["hide-input"]
+federation = partition.dirichlet(train_y, s.clients, s.concentration, s.seed)
+held = [federation.shards[k] for k in federation.with_data]
+network = task_.model(s.seed)
+trained = simulation.run(
+    task_,
+    federation,
+    methods.get("md", lr=lr),
+    rounds=s.rounds,
+    clients_per_round=s.clients_per_round,
+    seed=s.seed,
+    eval_every=s.rounds,
+    device=s.device,
+)
+where = task_.to(tasks.find_device(s.device))
+w_t = torch.from_numpy(trained.params).to(where.device)
+n_k = np.array([len(shard) for shard in held], dtype=float)
+sigma = np.array(
+    [engine.gradient_spread(network, w_t, where.train_x[k], where.train_y[k]) for k in held]
+) * np.sqrt(n_k / np.maximum(n_k - 1, 1))
+TARGETS = {"n_k/n": n_k / n_k.sum(), "1/N": np.full(len(n_k), 1 / len(n_k))}
+
+
+def remaining(weights: np.ndarray, share: float) -> float:
+    """The variance of the optimal allocation over that of one rate for all, at the same total."""
+    some = sigma > 0  # a client of one example has no spread, and no part in this variance
+    part, size = (weights**2 * sigma**2)[some], n_k[some]
+    best = data_sampling.optimal_sizes(weights, sigma, n_k, share * n_k.sum())[some]
+    return float((part * (1 / best - 1 / size)).sum() / (part * (1 / share - 1) / size).sum())
+
+
+shares = np.linspace(0.02, 0.9, 45)
+fig, ax = plt.subplots(figsize=(6.6, 3.2))
+for (name, weights), colour in zip(TARGETS.items(), (plots.SHOULD, plots.WRITTEN), strict=True):
+    ax.plot(100 * shares, [100 * remaining(weights, q) for q in shares], color=colour, lw=2)
+    label = {"n_k/n": "weights $n_k/n$", "1/N": "weights $1/N$ (eq. 6)"}[name]
+    ax.text(91, 100 * remaining(weights, 0.9), label, color=colour, va="center", fontsize="small")
+ax.axhline(100, color="black", lw=1, ls=":")
+ax.set(xlabel="examples requested (% of all)", ylabel="variance left\n(% of one rate for all)")
+ax.set_xlim(0, 118)
+glue("figure_ch3_optimal", fig, display=False)
+plt.close(fig)
+gains = {name: 100 * (1 - remaining(weights, 0.1)) for name, weights in TARGETS.items()}
+glue("ch3_gain_sizes", float(gains["n_k/n"]), display=False)
+glue("ch3_gain_equal", float(gains["1/N"]), display=False)
+glue("ch3_sigma_low", float(np.quantile(sigma[n_k > 1], 0.1)), display=False)
+glue("ch3_sigma_high", float(np.quantile(sigma[n_k > 1], 0.9)), display=False)
+equal_spread = data_sampling.optimal_sizes(
+    TARGETS["n_k/n"], np.ones(len(n_k)), n_k, 0.1 * n_k.sum()
+)
+glue("ch3_no_gain", float(np.abs(equal_spread / n_k - 0.1).max()), display=False)
+
+# %% [markdown]
+# ```{glue:figure} figure_ch3_optimal
+# :name: fig-ch3-optimal
+# :alt: Two curves of the variance of the optimal allocation in per cent of that of one rate for all, against the share of examples requested, one for weights by size and one for equal weights; a dotted line marks 100 per cent.
+#
+# What the optimal allocation leaves of the variance of the aggregated gradient, all clients taking part, after
+# {glue:text}`ch3_task` training; the same number of examples is requested in both cases.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# With a tenth of all examples requested the optimal allocation removes {glue:text}`ch3_gain_sizes:.1f` % of the variance if clients are weighted by size,
+# and {glue:text}`ch3_gain_equal:.1f` % if they are weighted equally, as in eq. 6. The first gain comes from unequal $\sigma_k$ alone
+# (middle 80 %: {glue:text}`ch3_sigma_low:.2f` to {glue:text}`ch3_sigma_high:.2f`); with equal ones the optimum *is* one rate for all (largest departure of
+# any client's rate from 0.1: {glue:text}`ch3_no_gain:.0e`). The second also repairs that one rate draws most examples where the weights need them least.
+# When everything is requested there is nothing left to gain, and what is gained concerns the noise within clients, not the
+# noise of who takes part ([](01_aggregation.ipynb)).
 #
 # ## What we learned
 #

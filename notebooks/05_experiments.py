@@ -128,7 +128,7 @@ glue("ch5_one_nine", one_nine, display=False)
 # MNIST over 100 clients at concentration 0.01, seed 0: the two readings of the paper's partition, and IID.
 # ```
 #
-# ```{provenance} Drawn here from the recorded runs of fedstas sweep preprint --profile paper
+# ```{provenance} Drawn here from the recorded runs in results/preprint
 # ```
 #
 # In the disjoint partition {glue:text}`ch5_empty` of 100 clients have no data and the largest has
@@ -179,7 +179,7 @@ for metric in ("train_loss", "test_accuracy", "client_accuracy"):
 # Accuracy as the authors measure it: on the test distribution with each client's own class shares, mean over clients.
 # ```
 #
-# ```{provenance} Drawn here from the recorded runs of fedstas sweep preprint --profile paper
+# ```{provenance} Drawn here from the recorded runs in results/preprint
 # ```
 #
 # ### Why two accuracies?
@@ -347,7 +347,7 @@ plt.close(fig)
 # The same runs as {numref}`fig-test-accuracy`, against what they sent. The further left a curve rises, the cheaper its accuracy.
 # ```
 #
-# ```{provenance} Drawn here from the recorded runs of fedstas sweep preprint --profile paper
+# ```{provenance} Drawn here from the recorded runs in results/preprint
 # ```
 
 # %% tags=["remove-input"]
