@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
-from fedstas.client_sampling import Cohort, View, at_most
+from fedstas.client_sampling import Cohort, View, at_most, sizes_of
 from fedstas.data_sampling import DataView, bernoulli, private_total
 from fedstas.errors import integer, one_of, real
 
@@ -102,7 +102,7 @@ class AuthorsStratified:
             return Cohort(clients, np.full(len(clients), 1 / len(clients)), strata)
         sizes = np.bincount(frozen.labels, minlength=len(frozen.seats))
         raw = np.minimum(sizes[strata] / (m * frozen.seats[strata]), CAP)
-        raw = raw / np.minimum(1.0, self.n_star / view.sizes[clients])
+        raw = raw / np.minimum(1.0, self.n_star / sizes_of(view)[clients])
         return Cohort(clients, raw / raw.sum(), strata)
 
 

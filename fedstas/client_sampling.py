@@ -13,7 +13,7 @@ import numpy as np
 
 from fedstas import aggregation, allocation
 from fedstas.compression import Squeezed
-from fedstas.errors import integer, one_of, real
+from fedstas.errors import InputError, integer, one_of, real
 from fedstas.stratification import spread, stratify
 
 
@@ -76,8 +76,20 @@ def successive(selection, m: int, rng: np.random.Generator) -> np.ndarray:
     return np.lexsort((ties, keys))[:m]
 
 
+def sizes_of(view: View) -> np.ndarray:
+    """The true sizes n_k [N], refused if there is no client, one is negative, or all are zero."""
+    sizes = np.asarray(view.sizes)
+    if not len(sizes):
+        raise InputError("the federation is empty: there is no client to draw")
+    if not np.isfinite(sizes).all() or (sizes < 0).any() or not sizes.any():
+        raise InputError("client sizes must be finite, not negative and not all zero")
+    return sizes
+
+
 def at_most(m: int, clients: int) -> int:
     """m in 1..N, for a design that draws distinct clients."""
+    if clients < 1:
+        raise InputError("the federation is empty: there is no client to draw")
     return integer("the number of participants (clients per round)", m, 1, clients)
 
 
@@ -96,7 +108,7 @@ class Uniform:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
-        sizes = view.sizes
+        sizes = sizes_of(view)
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
         omega = sizes / sizes.sum()
@@ -109,7 +121,7 @@ class MD:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = integer("the number of participants (clients per round)", m, 1)
-        sizes = view.sizes
+        sizes = sizes_of(view)
         chosen = rng.choice(view.clients, m, p=sizes / sizes.sum())
         return Cohort(chosen, np.full(m, 1 / m))
 

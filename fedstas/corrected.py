@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedstas import aggregation, allocation
-from fedstas.client_sampling import Cohort, View, at_most, strata_of
+from fedstas.client_sampling import Cohort, View, at_most, sizes_of, strata_of
 from fedstas.errors import integer, one_of, real
 
 SELECTIONS = ("size-norm", "size", "norm", "uniform")
@@ -78,8 +78,10 @@ class StratifiedHansenHurwitz:
             view, m, rng, strata=self.strata, levels=self.levels, every=self.restratify_every
         )
         ones = np.ones(view.clients)
-        omega = ones / view.clients if self.equal_clients else view.sizes / view.sizes.sum()
-        measure = view.sizes.astype(float) if self.selection.startswith("size") else ones
+        asks = not self.equal_clients or self.selection.startswith("size")
+        sizes = sizes_of(view) if asks else ones
+        omega = ones / view.clients if self.equal_clients else sizes / sizes.sum()
+        measure = sizes.astype(float) if self.selection.startswith("size") else ones
         if self.selection.endswith("norm") and s.norms.any():
             measure = measure * np.maximum(s.norms, self.floor * s.norms.mean())
         return s.labels, measure, omega

@@ -21,7 +21,8 @@ from fedstas.client_sampling import (
     Uniform,
     successive,
 )
-from fedstas.corrected import SELECTIONS, StratifiedHansenHurwitz
+from fedstas.clustered import Clustered
+from fedstas.corrected import SELECTIONS, StratifiedHansenHurwitz, StratifiedHorvitzThompson
 from fedstas.errors import InputError
 from fedstas.stratification import spread
 
@@ -372,3 +373,40 @@ def test_pooled_is_one_client_of_weight_one(view):
 def test_bad_settings_of_a_design_are_refused(make, named):
     with pytest.raises(InputError, match=named):
         make()
+
+
+SIZED = [Uniform(), MD(), StratifiedHansenHurwitz(2, 9, 1), Clustered("size")]
+EVERY = [*SIZED, Stratified(2, 9, 1), StratifiedHorvitzThompson(StratifiedHansenHurwitz(2, 9, 1))]
+
+
+@pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("sizes", [[3, -1, 4], [0, 0, 0]])
+def test_negative_and_all_zero_sizes_are_refused(view, design, sizes):
+    with pytest.raises(InputError, match="sizes") as caught:
+        design.draw(conftest_view(view, sizes), 2, np.random.default_rng(0))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)
+def test_an_empty_federation_is_refused(view, design):
+    with pytest.raises(InputError, match=r"empty|m must|gradients"):
+        design.draw(conftest_view(view, []), 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("design", EVERY, ids=lambda d: type(d).__name__)
+def test_no_participants_are_refused(view, design):
+    with pytest.raises(InputError, match="0"):
+        design.draw(conftest_view(view, [3, 1, 4]), 0, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("design", [EVERY[2], EVERY[4], EVERY[5]], ids=lambda d: type(d).__name__)
+def test_gradients_that_are_not_finite_are_refused(view, design):
+    bad = conftest_view(view, [3, 1, 4])
+    bad._gradients[1, 0] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        design.draw(bad, 2, np.random.default_rng(0))
+
+
+def conftest_view(view, sizes):
+    """A view of unit gradients with these sizes."""
+    return view(np.array(sizes, dtype=np.int64), np.eye(max(1, len(sizes)), 4)[: len(sizes)])
