@@ -17,7 +17,11 @@ from fedstas.sim import partition, simulation, tasks
 from fedstas.study import records
 
 AS_WRITTEN = ("fedsts", "fedstas", "fedstas-dp")
+AS_CODED = ("fedsts-authors-dec", "fedstas-authors-dec", "fedstas-dp-authors-dec")
+CORRECTED = ("fedstas-unbiased", "fedstas-unbiased-dp")
 FIRST = ("fedavg", "md", *AS_WRITTEN, "fedstas-unbiased")
+BASELINES = ("fedavg-unbiased", "clustered-size", "clustered-similarity", "fedprox", "strat")
+TABLE = (*FIRST, *BASELINES, "strat-neyman", "centralised", "fedstas-unbiased-dp", *AS_CODED)
 
 
 @dataclass(frozen=True)
@@ -41,19 +45,20 @@ class Run:
 def preprint(profile: str) -> list[Run]:
     """MNIST 0.01 in both partitions: 100 clients, 10 a round, 99 rounds of 3 steps of 128, lr 0.01.
 
-    `quick` has the same shape on digits.
+    Twenty seeds of every method of the table; `laptop` has two seeds of the first six, and `quick`
+    the same shape on digits.
     """
     if profile == "quick":
         small = {"clients": 20, "clients_per_round": 5, "rounds": 3}
         return [Run("digits", "dirichlet", 0.1, m, s, **small) for s, m in product(range(2), FIRST)]
-    partitions, seeds = ("dirichlet", "dirichlet_fixed_size"), 10 if profile == "paper" else 2
-    grid = product(range(seeds), partitions, FIRST)
+    seeds, table = (20, TABLE) if profile == "paper" else (2, FIRST)
+    grid = product(range(seeds), ("dirichlet", "dirichlet_fixed_size"), table)
     return [Run("mnist", p, 0.01, m, s) for s, p, m in grid]
 
 
 def every_method(profile: str) -> list[Run]:
     """All other methods in the setting of `preprint`, disjoint partition, three seeds."""
-    others = [m for m in methods.names() if m not in FIRST]
+    others = [m for m in methods.names() if m not in TABLE]
     if profile == "quick":
         small = {"clients": 20, "clients_per_round": 5, "rounds": 3}
         return [Run("digits", "dirichlet", 0.1, m, 0, **small) for m in others]
