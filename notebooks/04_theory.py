@@ -239,7 +239,7 @@ table(pd.DataFrame(summary))
 #
 # The function that did the enumeration:
 #
-# ```{literalinclude} ../../fedstas/theory.py
+# ```{literalinclude} ../../fedstas/theory/designs.py
 # :pyobject: design_moments
 # :language: python
 # ```

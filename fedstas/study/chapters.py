@@ -57,7 +57,8 @@ class ChapterError(Exception):
 def command(chapter: str, parameters: dict[str, Any]) -> str:
     """The command that makes the chapter again."""
     given = "".join(f" -p {key} {shlex.quote(str(value))}" for key, value in parameters.items())
-    return f"fedstas chapter {find(chapter)[:2]}{given}"
+    number = find(chapter).partition("_")[0]
+    return f"fedstas chapter {number}{given}"
 
 
 def papermill_command(chapter: str, parameters: dict[str, Any]) -> str:

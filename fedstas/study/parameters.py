@@ -77,8 +77,8 @@ def sources() -> Path:
 
 
 def names() -> list[str]:
-    """The stems of all chapters, in order."""
-    return sorted(path.stem for path in sources().glob("[0-9][0-9]_*.py"))
+    """The stems of all chapters, in order; a part of a chapter has a letter, as `04a_unbiasedness`."""
+    return sorted(p.stem for p in sources().glob("*.py") if re.match(r"\d\d[a-z]?_", p.stem))
 
 
 def find(name: str) -> str:
@@ -86,7 +86,7 @@ def find(name: str) -> str:
     known = names()
     for stem in known:
         number, _, title = stem.partition("_")
-        if name in (stem, title, number, str(int(number))):
+        if name in (stem, title, number, number.lstrip("0")):
             return stem
     raise InputError(f"unknown chapter {name!r}: use one of {', '.join(known)}")
 
