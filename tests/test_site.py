@@ -114,7 +114,9 @@ def test_every_chapter_has_its_parts(chapter_pages):
         assert text.count('class="exercise') >= 3, stem
         assert text.count("admonition solution") + text.count('class="solution') >= 3, stem
         figures = len([i for i in page.images if "_static" not in i["src"]])
-        assert page.words.count("fedstas chapter " + stem.partition("_")[0]) >= 1 or figures == 0, stem
+        assert page.words.count("fedstas chapter " + stem.partition("_")[0]) >= 1 or figures == 0, (
+            stem
+        )
 
 
 def test_provenance_names_device_profile_and_command(chapter_pages):

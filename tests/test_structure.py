@@ -16,7 +16,7 @@ ABOVE = ("cli", "flower", "__init__")  # these stand above the rooms
 MODULES = {
     path: room
     for room, folder in ROOMS.items()
-    for path in sorted([*folder.glob("*.py"), *folder.glob("theory/*.py"), *folder.glob("evidence/*.py")])
+    for path in sorted([*folder.glob("*.py"), *folder.glob("theory/*.py"), *folder.glob("e*/*.py")])
     if path.stem not in ABOVE
 }
 DOORS = {path: room for path, room in MODULES.items() if path.parent in ROOMS.values()}
