@@ -7,13 +7,20 @@ both; the authors' code clusters the d' levels alone, and in arbitrary order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from fedstas.errors import InputError, integer
 
-EDGES = 128  # candidate cuts of the first stage, about
-REACH = 8  # candidate cuts on either side in the refining stages
+ROWS = 16  # gradients squeezed together, to share the cost of each call
+EDGES = 128  # candidate cuts of the dynamic programme
+BLOCK = 16  # entries of one step of the prefix sums
+BEFORE = np.tri(BLOCK, BLOCK, -1)  # row i keeps what stands before place i of a block
+SMALL = 8192  # entries up to which there are twice as many, and finer ones around the best cuts
+REACH = 8  # of these on either side
+RELAXED, RELAXATION = 5, 1.9  # Lloyd's first steps go this much further
+LIMIT = 300  # steps of Lloyd's algorithm
 
 
 @dataclass(frozen=True)
@@ -46,106 +53,203 @@ class Squeezed:
 def squeeze(gradients, levels: int) -> Squeezed:
     """Squeeze gradients [d] or [N, d] to `levels` (2..256) levels each.
 
-    Deterministic, and a local optimum of the 1-D k-means objective within a fraction of a percent
-    of the global one: dynamic programmes over candidate cuts of the sorted entries, coarse and
-    then finer around the best, and Lloyd's algorithm from there. With fewer than d' distinct entries the levels
-    repeat and codes use the first. `InputError` for entries that are not finite.
+    Deterministic, each gradient by itself, and a local optimum of the 1-D k-means objective within
+    about a percent of the global one: a dynamic programme over candidate cuts of the sorted entries,
+    and Lloyd's algorithm from there. With fewer than d' distinct entries the levels repeat and codes
+    use the first. `InputError` for entries that are not finite.
     """
     rows = np.atleast_2d(np.asarray(gradients))
     levels = integer("levels", levels, 2, 256)
     if rows.ndim != 2 or not rows.size:
         raise InputError("gradients must be [d] or [N, d] and not empty")
-    if rows.dtype.kind != "f":
+    if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     if not np.isfinite(rows).all():
         raise InputError("a gradient holds a number that is not finite")
-    centres = np.stack([_centres(row, levels) for row in rows])
-    return Squeezed(centres, np.stack([_codes(r, c) for r, c in zip(rows, centres, strict=True)]))
-
-
-def _codes(row: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """The nearest level of each entry; on a tie, and among equal levels, the lowest."""
-    codes = np.zeros(len(row), dtype=np.uint8)
-    for boundary in _boundaries(centres):
-        codes += row > boundary
-    return codes
+    count, d = rows.shape
+    centres = np.empty((count, levels), dtype=rows.dtype)
+    codes = np.empty(rows.shape, dtype=np.uint8)
+    padded = np.zeros((min(ROWS, count), (d // BLOCK + 1) * BLOCK), dtype=rows.dtype)
+    for start in range(0, count, ROWS):
+        these = slice(start, min(start + ROWS, count))
+        x = padded[: these.stop - start]
+        x[:, :d] = rows[these]
+        x[:, :d].sort(axis=1)
+        centres[these] = _centres(x, d, levels)
+    boundaries, above = _boundaries(centres), np.empty(d, dtype=bool)
+    for row, cuts, code in zip(rows, boundaries, codes, strict=True):
+        np.greater(row, cuts[0], out=code.view(bool))  # on a tie, the lower level
+        for cut in cuts[1:]:
+            np.greater(row, cut, out=above)
+            code += above.view(np.uint8)
+    return Squeezed(centres, codes)
 
 
 def _boundaries(centres: np.ndarray) -> np.ndarray:
-    """Midpoints, in the precision of the entries, such that x <= boundary goes down."""
+    """Midpoints of the levels [N, d'], in the precision of the entries."""
     wide = centres.astype(np.float64)
-    return ((wide[1:] + wide[:-1]) / 2).astype(centres.dtype)
+    return ((wide[:, 1:] + wide[:, :-1]) / 2).astype(centres.dtype)
 
 
-def _centres(row: np.ndarray, levels: int) -> np.ndarray:
-    """Levels of one gradient, ascending."""
-    x = np.sort(row)
-    starts = np.flatnonzero(x[1:] != x[:-1]) + 1
-    if len(starts) < levels:  # at most d' distinct entries: they are the levels
-        distinct = x[np.concatenate([[0], starts])]
-        return np.concatenate([distinct, np.full(levels - len(distinct), distinct[-1])])
-    wide = x.astype(np.float64)
-    shift = wide.mean()
-    wide -= shift  # prefix sums lose less around zero
-    s1 = np.concatenate([[0.0], np.cumsum(wide)])
-    s2 = np.concatenate([[0.0], np.cumsum(wide * wide)])
-    edges = _candidates(wide, levels)
-    cost = _cost(edges[:, None], edges, s1, s2)
-    cuts = edges[_programme([cost[:1], *[cost] * (levels - 1)], len(edges) - 1)]
-    step = len(wide) // (8 * REACH)
-    while step:  # finer and finer candidates around the cuts
-        step //= 8
-        near = cuts[:, None] + max(step, 1) * np.arange(-REACH, REACH + 1)
-        near = np.clip(near, 1, len(wide) - 1)
-        near[0], near[-1] = 0, len(wide)
-        costs = _cost(near[:-1, :, None], near[1:, None, :], s1, s2)
-        cuts = near[np.arange(levels + 1), _programme(costs, 0)]
-    for _ in range(300):  # Lloyd: boundaries at midpoints, levels at means
-        means = np.diff(s1[cuts]) / np.diff(cuts)
-        inner = np.searchsorted(wide, (means[1:] + means[:-1]) / 2, side="right")
-        after = np.concatenate([[0], inner, [len(wide)]])
-        if np.array_equal(after, cuts) or (np.diff(after) == 0).any():
-            break
-        cuts = after
-    return (means + shift).astype(row.dtype)
+def _centres(x: np.ndarray, d: int, levels: int) -> np.ndarray:
+    """Levels [R, d'], ascending, of R sorted gradients of d entries, padded to whole blocks by zeros."""
+    places = _grid(d)
+    values = x.take(np.minimum(places, d - 1), axis=1)
+    many = (values[:, 1:] != values[:, :-1]).sum(axis=1) >= 4 * levels
+    if not many.all():
+        result = np.empty((len(x), levels), dtype=x.dtype)
+        result[~many] = [_few(row[None], d, levels) for row in x[~many]]
+        if many.any():
+            result[many] = _centres(x[many], d, levels)
+        return result
+    prefix = Prefix(x)
+    cuts = _programme(_candidates(places, values, levels), prefix, levels)
+    step = d // REACH if d <= SMALL else 0
+    while step > 1:
+        step = -(-step // REACH)
+        cuts = _refine(cuts, step, prefix)
+    return _lloyd(cuts, prefix, x[:, :d])
 
 
-def _candidates(x: np.ndarray, levels: int) -> np.ndarray:
-    """Candidate cuts into the sorted x: all of them if they are few.
+def _few(x: np.ndarray, d: int, levels: int) -> np.ndarray:
+    """Levels [d'] of one gradient [1, ...] with few different entries: cuts stand between those alone."""
+    starts = np.flatnonzero(np.diff(x[0, :d])) + 1
+    if len(starts) < levels:
+        distinct = x[0, np.concatenate([[0], starts])]
+        return np.pad(distinct, (0, levels - len(distinct)), mode="edge")
+    spread = np.linspace(0, len(starts) - 1, max(4 * EDGES, 2 * levels)).astype(np.intp)
+    edges = np.concatenate([[0], np.unique(starts[spread]), [d]])[None]
+    prefix = Prefix(x)
+    return _lloyd(_programme(edges, prefix, levels), prefix, x[:, :d])[0]
 
-    Otherwise those at equal steps of the cube root of the density, where an optimal quantiser
-    puts its boundaries (Panter and Dite), some at equal counts, and the tails one by one.
+
+class Prefix:
+    """Sums of the first i entries of each row of x [R, B BLOCK]: per block, and within a block when asked."""
+
+    def __init__(self, x: np.ndarray):
+        rows, self.blocks = len(x), x.shape[1] // BLOCK
+        self.x = x.reshape(-1, BLOCK)
+        inside = x.reshape(rows, self.blocks, BLOCK) @ np.ones(BLOCK, x.dtype)
+        self.sums = np.zeros((rows, self.blocks))
+        np.cumsum(inside[:, :-1], axis=1, out=self.sums[:, 1:])
+        self.before = BEFORE.astype(x.dtype)
+
+    def __call__(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Sums [R, k] of the entries before `places` [R, k] of `rows` [R, 1]."""
+        block = places // BLOCK + rows * self.blocks
+        part = self.before.take(places % BLOCK, axis=0)
+        within = np.einsum("rki,rki->rk", self.x.take(block, axis=0), part)
+        return self.sums.take(block) + within
+
+
+@lru_cache(maxsize=16)
+def _grid(d: int) -> np.ndarray:
+    """Places among d sorted entries, denser in the tails."""
+    tail = np.geomspace(1, max(d / 2, 1), 60)
+    places = np.round(np.concatenate([np.linspace(0, d, 4 * EDGES + 1), tail, d - tail]))
+    return np.unique(np.clip(places, 0, d)).astype(np.intp)
+
+
+def _candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarray:
+    """Candidate cuts [R, E + 1] among the places, where the sorted rows have these values [R, P].
+
+    At equal steps of the cube root of the density, where an optimal quantiser puts its boundaries
+    (Panter and Dite); all places, if they are few.
     """
-    n, count = len(x), max(EDGES, 2 * levels)
-    if n <= 4 * count:
-        return np.arange(n + 1)
-    blocks = np.linspace(0, n, 2 * count + 1).astype(np.intp)
-    gaps = np.diff(np.append(x[blocks[:-1]], x[-1]))
-    mass = np.concatenate([[0.0], np.cumsum(np.cbrt(np.diff(blocks) * gaps * gaps))])
-    steps = np.interp(np.linspace(0, mass[-1], count + 1), mass, blocks).astype(np.intp)
-    tail = max(8, levels)
-    tails = np.r_[0 : tail + 1, n - tail : n + 1]
-    return np.unique(np.concatenate([blocks[::4], steps, tails]))
+    last, count = len(places) - 1, max(EDGES if places[-1] > SMALL else 2 * EDGES, 2 * levels)
+    rows, order = np.arange(len(values))[:, None], np.arange(count + 1)
+    if last <= count:
+        return np.repeat(places[None], len(values), axis=0)
+    gaps = np.diff(values.astype(np.float64))
+    mass = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
+    mass /= mass[:, -1:]
+    steps = order[1:-1] / count + 2 * rows  # rows apart, so that one search serves all
+    found = np.zeros((len(values), count + 1), dtype=np.intp)
+    found[:, 1:-1] = (mass + 2 * rows).ravel().searchsorted(steps) - rows * last + 1
+    found = np.maximum.accumulate(found - order, axis=1) + order  # all different
+    found = np.minimum(found, last - count + order)
+    found[:, -1] = last
+    return places[found]
 
 
-def _cost(left, right, s1: np.ndarray, s2: np.ndarray) -> np.ndarray:
-    """The sum of squares within left..right, from prefix sums; infinite where that is empty."""
-    count, total = right - left, s1[right] - s1[left]
-    within = s2[right] - s2[left] - total * total / np.maximum(count, 1)
-    return np.where(count > 0, within, np.inf)
+def _programme(edges: np.ndarray, prefix: Prefix, levels: int) -> np.ndarray:
+    """The best d' + 1 cuts among candidates [R, E + 1]: the dynamic programme of 1-D k-means.
 
-
-def _programme(costs, last: int) -> np.ndarray:
-    """The cheapest path through costs [A, B] from stage to stage that ends in place `last`.
-
-    Returns the place at every stage. The dynamic programme of 1-D k-means: stage j is cut j.
+    A cell of n entries with sum s, from the mean of the row, lowers the objective by s^2 / n.
     """
-    best, choice = 0.0, []
-    for cost in costs:
-        total = np.reshape(best, (-1, 1)) + cost
-        choice.append(total.argmin(axis=0))
-        best = total[choice[-1], np.arange(total.shape[1])]
-    places = [last]
-    for back in reversed(choice):
-        places.append(back[places[-1]])
-    return np.array(places[::-1])
+    rows, e = np.arange(len(edges)), edges.shape[1] - 1
+    sums = prefix(rows[:, None], edges)
+    sums -= sums[:, -1:] / edges[:, -1:] * edges
+    s, n = sums, edges.astype(np.float64)
+    gain = s[:, :, None] - s[:, None, :]  # [R, to, from]
+    gain *= gain
+    work = n[:, :, None] - n[:, None, :]
+    gain /= np.maximum(work, 1, out=work)
+    gain += _forward(e)
+    best = [gain[:, :, 0]]
+    for _ in range(levels - 2):
+        best.append(np.add(gain, best[-1][:, None, :], out=work).max(axis=2))
+    cuts = np.zeros((len(edges), levels + 1), dtype=np.intp)
+    cuts[:, -1], place = edges[:, -1], np.full(len(edges), e)
+    for level in range(levels - 1, 0, -1):
+        place = (gain[rows, place] + best[level - 1]).argmax(axis=1)
+        cuts[:, level] = edges[rows, place]
+    return cuts
+
+
+def _refine(cuts: np.ndarray, step: int, prefix: Prefix) -> np.ndarray:
+    """The best cuts among those up to REACH steps from the given ones, by the same programme."""
+    rows, levels, d = np.arange(len(cuts)), cuts.shape[1] - 1, cuts[0, -1]
+    near = np.clip(cuts[:, :, None] + step * np.arange(-REACH, REACH + 1), 1, d - 1)
+    near[:, 0], near[:, -1] = 0, d
+    sums = prefix(rows[:, None], near.reshape(len(cuts), -1)).reshape(near.shape)
+    gain = (sums[:, 1:, :, None] - sums[:, :-1, None, :]) ** 2  # [R, cell, to, from]
+    size = near[:, 1:, :, None] - near[:, :-1, None, :]
+    gain = np.where(size > 0, gain / np.maximum(size, 1), -np.inf)
+    best = [gain[:, 0, :, 0]]
+    for cell in range(1, levels):
+        best.append((gain[:, cell] + best[-1][:, None, :]).max(axis=2))
+    place, after = np.zeros(len(cuts), dtype=np.intp), cuts.copy()
+    for cell in range(levels - 1, 0, -1):
+        place = (gain[rows, cell, place] + best[cell - 1]).argmax(axis=1)
+        after[:, cell] = near[rows, cell, place]
+    return after
+
+
+@lru_cache(maxsize=16)
+def _forward(e: int) -> np.ndarray:
+    """0 where a cell ends after it begins, else -inf."""
+    return np.where(np.tri(e + 1, k=-1), 0, -np.inf)
+
+
+def _lloyd(cuts: np.ndarray, prefix: Prefix, x: np.ndarray) -> np.ndarray:
+    """Levels [R, d'] from cuts [R, d' + 1]: boundaries at midpoints, levels at means, until no cut moves.
+
+    The first steps are over-relaxed. A cell without entries keeps its level.
+    """
+    result = np.zeros((len(x), cuts.shape[1] - 1))
+    left, rows = list(x), np.arange(len(x))[:, None]
+    sums, means, before = prefix(rows, cuts), result, None
+    for step in range(LIMIT):
+        inner = cuts[:, 1:-1]
+        sums[:, 1:-1] = prefix(rows, inner)
+        sizes = np.diff(cuts)
+        means = np.divide(np.diff(sums), sizes, out=means.copy(), where=sizes > 0)
+        middle = (means[:, 1:] + means[:, :-1]) / 2
+        if 0 < step < RELAXED:
+            further = before + RELAXATION * (middle - before)
+            middle = np.minimum(np.maximum(further, means[:, :-1]), means[:, 1:])
+        before, typed = middle, middle.astype(x.dtype)
+        after = np.array([a.searchsorted(b, "right") for a, b in zip(left, typed, strict=True)])
+        if step >= RELAXED:
+            moves = (after != inner).any(axis=1) & (step < LIMIT - 1)
+            if not moves.all():
+                result[rows[~moves, 0]] = means[~moves]
+                if not moves.any():
+                    break
+                rows, cuts, sums, means, after = (
+                    v[moves] for v in (rows, cuts, sums, means, after)
+                )
+                left = [a for a, m in zip(left, moves, strict=True) if m]
+        cuts[:, 1:-1] = after
+    return result

@@ -5,7 +5,15 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict, dataclass, fields, replace
 
-from fedstas import aggregation, authors, client_sampling, clustered, corrected, data_sampling
+from fedstas import (
+    ALGORITHMS,
+    aggregation,
+    authors,
+    client_sampling,
+    clustered,
+    corrected,
+    data_sampling,
+)
 from fedstas.aggregation import Adaptive, Average
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.client_sampling import (
@@ -251,6 +259,12 @@ def get(name: str, **overrides) -> Method:
     server = _SERVER_OF.get(name, Average())
     parts = {"clients": clients, "data": data, "local": local, "server": server}
     return Method(name, **parts | {k: v for k, v in overrides.items() if k in _PARTS})
+
+
+def version(method: Method) -> int:
+    """The version of the algorithms that the method's runs were last changed by: 1 if it squeezes no
+    gradient, else 2."""
+    return ALGORITHMS if hasattr(method.clients, "restratify_every") else 1
 
 
 def to_dict(method: Method) -> dict:

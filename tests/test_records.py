@@ -203,8 +203,8 @@ def test_a_damaged_parquet_is_named_with_the_remedy(copy, damage):
 def test_a_run_of_another_version_of_the_algorithms_is_not_made_again(copy, monkeypatch):
     folder, _, sidecar = copy
     run = json.loads(sidecar.read_text())["run"]
-    monkeypatch.setattr(records, "ALGORITHMS", 99)
-    with pytest.raises(InputError, match=r"version 1 of the algorithms, this is 99"):
+    monkeypatch.setattr(methods, "version", lambda method: 99)
+    with pytest.raises(InputError, match=r"version \d of the algorithms, this is 99"):
         records.rerun(run, folder)
 
 

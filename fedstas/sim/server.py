@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import torch
 
 from fedstas import privacy
-from fedstas.compression import Squeezed, squeeze
-from fedstas.errors import Diverged
+from fedstas.compression import ROWS, Squeezed, squeeze
+from fedstas.errors import Diverged, InputError
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
 
@@ -43,16 +45,16 @@ class Server:
 
     def gradients(self, levels: int) -> Squeezed:
         self.send_model(np.arange(self.clients))
-        rows = []
-        for gradient in engine.client_gradients(self._module, self._params, self._data):
-            vector = gradient.cpu().numpy()
-            if not np.isfinite(vector).all():
-                raise Diverged(f"a gradient is not finite in round {self._t}")
-            rows.append(squeeze(vector, levels))
-        levels_, codes = (
-            np.concatenate([getattr(r, a) for r in rows]) for a in ("levels", "codes")
+        gradients = engine.client_gradients(self._module, self._params, self._data)
+        parts = []
+        while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS)]:
+            try:
+                parts.append(squeeze(np.stack(chunk), levels))
+            except InputError as error:  # not finite
+                raise Diverged(f"round {self._t}: {error}") from None
+        result = Squeezed(
+            np.concatenate([p.levels for p in parts]), np.concatenate([p.codes for p in parts])
         )
-        result = Squeezed(levels_, codes)
         self.cost["examples"] += int(self._data.sizes.sum())
         self.cost["bytes_up"] += self.clients * -(-result.bits // 8)
         return result

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedstas import ALGORITHMS, methods
+from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.methods import Method
 from fedstas.sim import partition, simulation, tasks
@@ -41,7 +41,7 @@ def identity(
     if not federation.recipe:
         raise InputError("a federation without a recipe cannot be recorded: use a named partition")
     return {
-        "algorithms": ALGORITHMS,
+        "algorithms": methods.version(method),
         "task": task.name,
         "digest": task.digest,
         "partition": dict(federation.recipe),
@@ -226,9 +226,11 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
     if note is None:
         raise InputError(f"there is no run {run!r} below {folder}")
     who = note["identity"]
-    if who["algorithms"] != ALGORITHMS:
+    method = methods.from_dict(who["method"])
+    if who["algorithms"] != methods.version(method):
         raise InputError(
-            f"run {run} was made by version {who['algorithms']} of the algorithms, this is {ALGORITHMS}"
+            f"run {run} was made by version {who['algorithms']} of the algorithms, "
+            f"this is {methods.version(method)}"
         )
     task = tasks.load(who["task"])
     if task.digest != who["digest"]:
@@ -236,7 +238,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
     return simulation.run(
         task,
         partition.from_recipe(task.train_y, who["partition"]),
-        methods.from_dict(who["method"]),
+        method,
         rounds=who["rounds"],
         clients_per_round=who["clients_per_round"],
         seed=who["seed"],
