@@ -1,32 +1,84 @@
-"""Covariances of one local step under designs over examples (FedSTaS Lemmas 3 and 4, Theorem 3)."""
+"""Covariances of one local step under designs over examples (FedSTaS Lemmas 3 and 4, Theorem 3).
+
+A client with gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i, c random. A design that
+treats all examples alike has the covariance `each` sum gg' + `total` (sum g)(sum g)': a `Form`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import combinations, product
+from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, integer, one_of
+
+READINGS = {
+    "fixed": "n̄ examples, none twice (SRS)",
+    "bernoulli": "each example with n*/n; sum / n̄",
+    "bernoulli-mean": "the same; mean of what came, if any",
+    "pooled": "n* of the pool of n; the client's part / n̄",
+    "pooled-size": "n̄ of the pool of n; the client's part / n̄",
+    "again": "n̄ draws with replacement",
+    "again-or-nothing": "n̄ draws, each example n*/n, else nothing",
+}
 
 
-def _quadratic(gradients, outer, total) -> np.ndarray:
-    """outer sum_i g_i g_i' + total (sum_i g_i)(sum_i g_i)' for gradients [n, p]; exact for objects."""
-    g = np.asarray(gradients)
-    if g.ndim != 2 or not len(g):
-        raise InputError("gradients must be [n, p] with at least one row")
-    if g.dtype != object:
-        g, outer, total = g.astype(float), float(outer), float(total)
-    s = g.sum(axis=0)
-    return outer * (g.T @ g) + total * np.outer(s, s)
+class Form(NamedTuple):
+    """The covariance each * sum_i g_i g_i' + total * (sum_i g_i)(sum_i g_i)'."""
+
+    each: Fraction
+    total: Fraction
+
+    def at(self, gradients) -> np.ndarray:
+        """The matrix [p, p] for gradients [n, p]; exact for arrays of objects."""
+        g = np.asarray(gradients)
+        if g.ndim != 2 or not len(g):
+            raise InputError("gradients must be [n, p] with at least one row")
+        each, total = self
+        if g.dtype != object:
+            g, each, total = g.astype(float), float(each), float(total)
+        s = g.sum(axis=0)
+        return each * (g.T @ g) + total * np.outer(s, s)
+
+    def eigenvalues(self, n: int) -> tuple[Fraction, Fraction]:
+        """Of the matrix each I + total 11' [n, n]: across (n - 1 times) and along the constants."""
+        return self.each, self.each + n * self.total
+
+    def is_covariance(self, n: int) -> bool:
+        """Positive semidefinite whatever the n >= 2 gradients are?"""
+        return min(self.eigenvalues(n)) >= 0
+
+    def above(self, other: Form, n: int) -> bool:
+        """At least the other one, in the Loewner order, whatever the n >= 2 gradients are?"""
+        return Form(self.each - other.each, self.total - other.total).is_covariance(n)
+
+
+def srs_form(n_k: int, size: int) -> Form:
+    """The mean of `size` of n_k gradients, without replacement (Lemma 3, eq. 6.10)."""
+    n_k = integer("n_k", n_k, 1)
+    size = integer("sample_size", size, 1, n_k)
+    again = Fraction(size - 1, n_k - 1) if n_k > 1 else Fraction(1)
+    unit = Fraction(1, n_k * size)
+    return Form(unit * (1 - again), unit * (again - Fraction(size, n_k)))
+
+
+def lemma4_form(n: int, n_star: int, size: int) -> Form:
+    """Eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
+    n, size = integer("n", n, 2), integer("sample_size", size, 1)
+    n_star = integer("n_star", n_star, 1)
+    unit, again = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
+    return Form(unit * (1 - again), unit * (again - Fraction(size * n_star, n)))
 
 
 def srs_covariance(gradients, sample_size: int) -> np.ndarray:
     """Covariance [p, p] of the mean of a simple random sample without replacement (Lemma 3, eq. 6.10)."""
-    n = len(gradients)
-    size = integer("sample_size", sample_size, 1, n)
-    again = Fraction(size - 1, n - 1) if n > 1 else Fraction(1)
-    each = Fraction(1, n * size)
-    return _quadratic(gradients, each * (1 - again), each * (again - Fraction(size, n)))
+    if not len(gradients):
+        raise InputError("sample_size needs gradients [n, p] with at least one row")
+    return srs_form(len(gradients), sample_size).at(gradients)
 
 
 def bernoulli_covariance(gradients, rate, norm) -> np.ndarray:
@@ -34,12 +86,118 @@ def bernoulli_covariance(gradients, rate, norm) -> np.ndarray:
     rate, norm = Fraction(rate), Fraction(norm)
     if not 0 <= rate <= 1 or norm <= 0:
         raise InputError(f"rate is {rate}, norm {norm}: they must be in [0, 1] and above 0")
-    return _quadratic(gradients, rate * (1 - rate) / norm**2, Fraction(0))
+    return Form(rate * (1 - rate) / norm**2, Fraction(0)).at(gradients)
 
 
 def paper_lemma4(gradients, n: int, n_star: int, sample_size: int) -> np.ndarray:
     """Eq. 6.11 as printed [p, p], which is a covariance for few settings only."""
-    n, size = integer("n", n, 2), integer("sample_size", sample_size, 1)
-    n_star = integer("n_star", n_star, 1)
-    each, again = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
-    return _quadratic(gradients, each * (1 - again), each * (again - Fraction(size * n_star, n)))
+    return lemma4_form(n, n_star, sample_size).at(gradients)
+
+
+def largest_request(n_k: int, n: int, size: int) -> Fraction:
+    """The largest n* for which eq. 6.11 is a covariance for all gradients of a client of n_k >= 2."""
+    return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
+
+
+def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fraction] | None:
+    """P(0), ..., P(n_k) of the number of distinct examples; None for draws with replacement."""
+    if reading == "fixed":
+        return [Fraction(j == size) for j in range(n_k + 1)]
+    if reading in ("pooled", "pooled-size"):
+        drawn = n_star if reading == "pooled" else size
+        if drawn > n:
+            raise InputError(f"{drawn} examples of {n} cannot be drawn without replacement")
+        chances = (
+            comb(n_k, j) * comb(n - n_k, drawn - j) if j <= drawn else 0 for j in range(n_k + 1)
+        )
+        return [Fraction(x, comb(n, drawn)) for x in chances]
+    if reading in ("bernoulli", "bernoulli-mean"):
+        q = Fraction(n_star, n)
+        chance = [comb(n_k, j) * q**j * (1 - q) ** (n_k - j) for j in range(n_k + 1)]
+        if reading == "bernoulli-mean":
+            chance = [x / (1 - chance[0]) for x in chance]
+            chance[0] = Fraction(0)
+        return chance
+    return None
+
+
+def _checked(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
+    one_of("reading", reading, READINGS)
+    integer("n_k", n_k, 1, integer("n", n, 2))
+    integer("n_star", n_star, 1, n)
+    integer("sample_size", size, 1, n_k)
+    if reading == "again-or-nothing" and n_k * n_star > n:
+        raise InputError(f"n_k n* is {n_k * n_star}: it must be at most n = {n} for this reading")
+
+
+def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tuple[Fraction, Form]:
+    """What a reading of "a sample of n̄ observations with probabilities n*/n" estimates, and how well.
+
+    A client of n_k among participants of n in all. Returns the multiple of the client's mean gradient
+    that is expected, and the exact covariance.
+    """
+    _checked(reading, n_k, n, n_star, size)
+    chances = _sizes(reading, n_k, n, n_star, size)
+    if chances is None:
+        p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
+        return n_k * p, Form(p / size, -p * p / size)
+    mean = square = both = Fraction(0)  # E c_i, E c_i^2, E c_i c_j
+    for j, chance in enumerate(chances[1:], 1):
+        c = Fraction(1, j if reading == "bernoulli-mean" else size)
+        mean += chance * c * Fraction(j, n_k)
+        square += chance * c * c * Fraction(j, n_k)
+        both += chance * c * c * Fraction(j * (j - 1), n_k * max(1, n_k - 1))
+    return n_k * mean, Form(square - both, both - mean * mean)
+
+
+def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator[tuple]:
+    """Every (coefficients c [n_k], probability) of a reading: the long way to `reading_form`."""
+    _checked(reading, n_k, n, n_star, size)
+    chances = _sizes(reading, n_k, n, n_star, size)
+    if chances is None:
+        p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
+        each = [p] * n_k + [1 - n_k * p]  # the last: nothing
+        for draws in product(range(n_k + 1), repeat=size):
+            chance = Fraction(1)
+            for i in draws:
+                chance *= each[i]
+            if chance:
+                yield [Fraction(draws.count(i), size) for i in range(n_k)], chance
+        return
+    for j, chance in enumerate(chances):
+        c = Fraction(1, max(1, j) if reading == "bernoulli-mean" else size)
+        for chosen in combinations(range(n_k), j):
+            if chance:
+                yield [c * (i in chosen) for i in range(n_k)], chance / comb(n_k, j)
+
+
+def enumerated(gradients: Sequence, samples) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [p] and covariance [p, p] of sum c_i g_i over (c, probability), exact for objects."""
+    g = np.asarray(gradients, dtype=object)
+    mean, square = 0 * g.sum(axis=0), 0 * (g.T @ g)
+    for c, chance in samples:
+        step = np.array(c, dtype=object) @ g
+        mean, square = mean + chance * step, square + chance * np.outer(step, step)
+    return mean, square - np.outer(mean, mean)
+
+
+def semidefinite(matrix) -> bool:
+    """Is a symmetric matrix [p, p] positive semidefinite? Exact for arrays of objects (elimination)."""
+    a = np.array(matrix)
+    if a.dtype != object:
+        return bool(np.linalg.eigvalsh(a).min() >= -1e-12 * max(1.0, np.abs(a).max()))
+    while len(a):
+        if min(a.diagonal()) < 0:
+            return False
+        k = int(np.argmax(a.diagonal()))
+        if a[k, k] == 0:
+            return not a.any()
+        rest = np.delete(a - np.outer(a[:, k], a[k]) / Fraction(a[k, k]), k, 0)
+        a = np.delete(rest, k, 1)
+    return True
+
+
+def loewner(a, b) -> str:
+    """The Loewner order of two symmetric matrices: "=", "≥", "≤", or "neither"."""
+    more, less = semidefinite(np.asarray(a) - b), semidefinite(np.asarray(b) - a)
+    return {(1, 1): "=", (1, 0): "≥", (0, 1): "≤", (0, 0): "neither"}[more, less]

@@ -1,4 +1,7 @@
-"""Exact moments of sampling designs by enumeration, in rationals (FedSTaS Lemma 1, Theorem 1)."""
+"""Exact moments of sampling designs by enumeration, in rationals (FedSTaS Lemma 1, Theorem 1).
+
+`successive_inclusion` alone is in floating point: it goes where an enumeration cannot.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from fractions import Fraction
 from itertools import permutations, product
 from math import perm, prod
 
+import numpy as np
+
 from fedstas.errors import InputError, integer, one_of
 
 DESIGNS = ("plain-wr", "plain-successive", "hansen-hurwitz", "horvitz-thompson")
+ESTIMATORS = (*DESIGNS, "des-raj")  # the names that `design_moments` knows
 LARGEST = 2_000_000  # outcomes that an enumeration may have
 
 
@@ -73,17 +79,53 @@ def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
     return pi
 
 
-def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
-    """Mean and variance, as Fractions, of an estimator of the mean of `values` in a stratum.
+def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.ndarray:
+    """pi_k, float [N], of m successive draws from any number of clients, to about 1e-12.
 
-    `plain-wr`, `plain-successive`: the paper's (1/m) sum w_k, with and without replacement;
-    `hansen-hurwitz`: (1/m) sum w_k / (N p_k), with replacement; `horvitz-thompson`:
-    sum w_k / (N pi_k), successive draws with their true inclusion probabilities.
+    Client k arrives at an exponential time of rate p_k (Efraimidis and Spirakis) and is in the sample
+    if fewer than m others come before it: one integral per client, by the trapezoid rule in log
+    time. Clients of probability zero are drawn last, by lot. `InputError` for a negative or
+    infinite selection, or m beyond N; agrees with `inclusion_probabilities` where that can be enumerated.
     """
-    one_of("design", design, DESIGNS)
+    p = np.asarray(selection, dtype=float)
+    if p.ndim != 1 or not np.isfinite(p).all() or (p < 0).any():
+        raise InputError("selection probabilities must be finite and >= 0")
+    integer("m", m, 0, len(p))
+    positive = np.flatnonzero(p > 0)
+    if m >= len(positive):
+        lot = (m - len(positive)) / max(1, len(p) - len(positive))
+        return np.where(p > 0, 1.0, lot)
+    pi, p = np.zeros(len(p)), p[positive] / p.sum()
+    if m == 0:
+        return pi
+    t = np.exp(np.arange(-45.0, np.log(60 / p.min()), step))
+    came = -np.expm1(-np.outer(p, t))  # P(k has arrived by t)
+    for i, k in enumerate(positive):
+        before = np.zeros((m, len(t)))  # P(j others before t), j < m
+        before[0] = 1.0
+        for q in np.delete(came, i, axis=0):
+            before[1:] += q * (before[:-1] - before[1:])
+            before[0] *= 1 - q
+        pi[k] = step * np.sum(p[i] * t * np.exp(-p[i] * t) * before.sum(0))
+    return pi
+
+
+def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
+    """Mean and variance, as Fractions, of an estimator of the mean of `values` [N] in a stratum.
+
+    `plain-wr`, `plain-successive`: the paper's (1/m) sum w_k, with and without replacement
+    (Algorithm 3, last line); `hansen-hurwitz`: (1/m) sum w_k / (N p_k), with replacement;
+    `horvitz-thompson`: sum w_k / (N pi_k), successive draws with their true inclusion
+    probabilities; `des-raj`: the mean of t_1..t_m over successive draws k_1..k_m, where N t_r is
+    the sum of w over the r - 1 earlier draws plus w_{k_r} (1 - their p) / p_{k_r}.
+    """
+    one_of("design", design, ESTIMATORS)
+    m = integer("m", m, 1)
     w, p, n = _fractions(values), _selection(selection), len(values)
     if len(p) != n:
         raise InputError("values and selection must have the same length")
+    if design == "des-raj":
+        return moments((_des_raj(sample, w, p), chance) for sample, chance in successive(p, m))
     if design == "horvitz-thompson":
         pi = inclusion_probabilities(p, m)
         unit = [x / (n * q) if q else Fraction(0) for x, q in zip(w, pi, strict=True)]
@@ -93,3 +135,44 @@ def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
         unit = [x / m for x in w]
     draw = with_replacement if design in ("plain-wr", "hansen-hurwitz") else successive
     return moments((sum(unit[k] for k in sample), chance) for sample, chance in draw(p, m))
+
+
+def _des_raj(sample: tuple[int, ...], w: list[Fraction], p: list[Fraction]) -> Fraction:
+    total = seen = Fraction(0)
+    left = Fraction(1)
+    for k in sample:
+        if not p[k]:
+            return Fraction(0)  # such a sample has probability zero
+        total += seen + w[k] * left / p[k]
+        seen += w[k]
+        left -= p[k]
+    return total / (len(sample) * len(w))
+
+
+def stratified_moments(design: str, strata: Sequence, selections: Sequence, seats: Sequence):
+    """Mean and variance, as Fractions, of (1/N) sum_h N_h times `design`'s estimate of stratum h.
+
+    `strata` [H] are lists of values, `selections` [H] the probabilities within each, `seats` [H] the
+    m_h >= 1 (Algorithm 3, last line; preprint eq. 6). A stratum without a seat is an `InputError`:
+    the sum is not defined then.
+    """
+    if not len(strata) == len(selections) == len(seats):
+        raise InputError("strata, selections and seats must have the same length")
+    total = sum(len(values) for values in strata)
+    mean = variance = Fraction(0)
+    for values, selection, m in zip(strata, selections, seats, strict=True):
+        share = Fraction(len(values), total)
+        a, b = design_moments(design, values, selection, m)
+        mean, variance = mean + share * a, variance + share**2 * b
+    return mean, variance
+
+
+def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m: int):
+    """Mean and variance of eq. 2.3, (N/m) sum omega_k w_k over m successive draws, and the set of
+    what the weights of a cohort sum to; Fractions. `omega` [N] are the weights of eq. 2.1."""
+    w, omega = _fractions(values), _fractions(omega)
+    unit = [Fraction(len(w), m) * a for a in omega]
+    samples = [(s, q) for s, q in successive(selection, m) if q]
+    sums = {sum(unit[k] for k in s) for s, _ in samples}
+    mean, variance = moments((sum(unit[k] * w[k] for k in s), q) for s, q in samples)
+    return mean, variance, sums

@@ -1,15 +1,17 @@
-"""The private size report and the estimate made from reports, exactly (FedSTaS eq. 5.7, Lemmas 2 and 5)."""
+"""The participants' total, estimated from private reports, exactly (FedSTaS eq. 5.7, Lemma 2)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from scipy.fft import next_fast_len
 
 from fedstas.errors import InputError, integer
-from fedstas.theory.designs import moments
+from fedstas.theory.reports import report_distribution, truth
 
 
 class SizeEstimator(NamedTuple):
@@ -21,49 +23,120 @@ class SizeEstimator(NamedTuple):
     inverse_mean: Fraction | None
 
 
-def _report_distribution(size: int, size_cap: int, alpha):
-    """P(r = 1), ..., P(r = M-1) of one report of a client of that (clipped) size."""
-    fake = (1 - alpha) / (size_cap - 1)
-    return [fake + (alpha if r == size else 0) for r in range(1, size_cap)]
+class EstimatedRate(NamedTuple):
+    """The guarded rate p~: its mean, E[(p~ - p)^2], and P(n*/estimate is not in (0, 1])."""
+
+    mean: float
+    squared_error: float
+    outside: float
 
 
-def size_estimator_moments(sizes: Sequence[int], size_cap: int, alpha) -> SizeEstimator:
+def _positive(alpha) -> Fraction:
+    alpha = truth(alpha)
+    if alpha == 0:
+        raise InputError(f"alpha is {alpha}: it must be above 0 and at most 1")
+    return alpha
+
+
+def _total(sizes, alpha: Fraction, support: Sequence[int]) -> tuple[int, list[int], int]:
+    """The sum R of the reports: its least value, whole numbers proportional to P(R), their sum."""
+    low, ways, total = 0, [1], 1
+    for size in sizes:
+        law = report_distribution(size, alpha, support)
+        one = math.lcm(*(p.denominator for p in law.values()))
+        first, last = min(law), max(law)
+        after = [0] * (len(ways) + last - first)
+        for r, p in law.items():
+            times = int(p * one)
+            for i, w in enumerate(ways, start=r - first):
+                after[i] += times * w
+        low, ways, total = low + first, after, total * one
+    return low, ways, total
+
+
+def size_estimator_exact(
+    sizes: Sequence[int], size_cap: int, alpha, support: Sequence[int] | None = None
+) -> dict[Fraction, Fraction]:
+    """The distribution of the estimate of eq. 5.7, {value: probability} ascending, in fractions.
+
+    `sizes` are already clipped; the fakes are uniform on `support`, by default 1..M-1. Convolution of
+    whole numbers: no rounding.
+    """
+    alpha, size_cap = _positive(alpha), integer("size_cap", size_cap, 3)
+    sizes = [integer("a size", size, 0) for size in sizes]
+    support = range(1, size_cap) if support is None else support
+    low, ways, total = _total(sizes, alpha, support)
+    shift = (1 - alpha) * size_cap * len(sizes) / 2
+    return {(r - shift) / alpha: Fraction(w, total) for r, w in enumerate(ways, low) if w}
+
+
+def size_estimator_moments(
+    sizes: Sequence[int],
+    size_cap: int,
+    alpha,
+    support: Sequence[int] | None = None,
+    inverse: bool = True,
+) -> SizeEstimator:
     """Mean, variance, P(estimate <= 0) and E[1/estimate] of eq. 5.7, exactly.
 
-    `sizes` are already in 1..M-1; alpha a Fraction, a string like "101/625", or a number.
+    `sizes` are already in 1..M-1 (or in `support`); alpha a Fraction, a string like "101/625", or a number.
+    Without `inverse` the last, which takes most of the time, is left out (None).
     """
-    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 3)
-    if not 0 < alpha <= 1:
-        raise InputError(f"alpha is {alpha}: it must be above 0 and at most 1")
-    total = {0: Fraction(1)}
-    for size in sizes:
-        report = _report_distribution(integer("a size", size, 1, size_cap - 1), size_cap, alpha)
-        after: dict[int, Fraction] = {}
-        for r, chance in total.items():
-            for extra, p in enumerate(report, start=1):
-                after[r + extra] = after.get(r + extra, Fraction(0)) + chance * p
-        total = after
+    if support is None:
+        for size in sizes:
+            integer("a size", size, 1, integer("size_cap", size_cap, 3) - 1)
+    alpha, size_cap = _positive(alpha), integer("size_cap", size_cap, 3)
+    low, ways, total = _total(sizes, alpha, range(1, size_cap) if support is None else support)
     shift = (1 - alpha) * size_cap * len(sizes) / 2
-    pairs = [((r - shift) / alpha, chance) for r, chance in total.items() if chance]
-    mean, variance = moments(iter(pairs))
-    inverse = None if any(v == 0 for v, _ in pairs) else sum(c / v for v, c in pairs)
-    return SizeEstimator(mean, variance, sum((c for v, c in pairs if v <= 0), Fraction(0)), inverse)
+    law = {r: w for r, w in enumerate(ways, low) if w}
+    first = Fraction(sum(r * w for r, w in law.items()), total)
+    second = Fraction(sum(r * r * w for r, w in law.items()), total)
+    below = Fraction(sum(w for r, w in law.items() if r <= shift), total)
+    undefined = not inverse or any(r == shift for r in law)
+    mean_inverse = (
+        None if undefined else alpha * sum(w / (r - shift) for r, w in law.items()) / total
+    )
+    return SizeEstimator(
+        (first - shift) / alpha, (second - first**2) / alpha**2, below, mean_inverse
+    )
 
 
 def size_estimator_distribution(sizes, size_cap: int, alpha: float):
-    """The estimate's exact distribution in floats: values [K] ascending and probabilities [K]."""
-    pmf, alpha = np.ones(1), float(alpha)
-    for size in np.clip(np.asarray(sizes), 1, size_cap - 1):
-        pmf = np.convolve(pmf, _report_distribution(int(size), size_cap, alpha))
-    m = len(sizes)
+    """The estimate's exact distribution in floats: values [K] ascending and probabilities [K].
+
+    Clips `sizes` to 1..M-1. Clients of one size are convolved at once (FFT) where they are many.
+    """
+    sizes, alpha = np.clip(np.asarray(sizes), 1, size_cap - 1), float(alpha)
+    m, one = len(sizes), np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
+    if m > 20 and (sizes == sizes[0]).all():
+        one[sizes[0] - 1] += alpha
+        width = m * (size_cap - 2) + 1
+        padded = next_fast_len(width, real=True)
+        pmf = np.maximum(np.fft.irfft(np.fft.rfft(one, padded) ** m, padded)[:width], 0.0)
+    else:
+        pmf = np.ones(1)
+        for size in sizes:
+            each = one.copy()
+            each[size - 1] += alpha
+            pmf = np.convolve(pmf, each)
     total = np.arange(m, m + len(pmf))
     return (total - (1 - alpha) * size_cap * m / 2) / alpha, pmf
 
 
-def ldp_ratio(size_cap: int, alpha) -> Fraction:
-    """The largest likelihood ratio of one report over sizes 1..M-1: 1 + (M-1) alpha / (1 - alpha)."""
-    alpha, size_cap = Fraction(alpha), integer("size_cap", size_cap, 3)
-    if not 0 <= alpha < 1:
-        raise InputError(f"alpha is {alpha}: the ratio is finite for alpha in [0, 1) only")
-    reports = [_report_distribution(size, size_cap, alpha) for size in range(1, size_cap)]
-    return max(max(column) / min(column) for column in zip(*reports, strict=True))
+def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1) -> EstimatedRate:
+    """The guarded rate p~ = min(1, n*/max(estimate, floor)) against p = n*/n, n the sum of the true `sizes`."""
+    values, pmf = size_estimator_distribution(sizes, size_cap, alpha)
+    rate = np.minimum(1, n_star / np.maximum(values, floor))
+    error = (rate - n_star / float(np.sum(sizes))) ** 2
+    outside = pmf[values < n_star * (1 - 1e-12)].sum()
+    return EstimatedRate(float(rate @ pmf), float(error @ pmf), float(outside))
+
+
+def raw_rate_error(sizes, size_cap: int, alpha, n_star) -> float:
+    """E[(n*/estimate - n*/n)^2] as printed (eq. 6.8, no guard); inf where the estimate can be 0."""
+    clipped = [min(max(int(n), 1), size_cap - 1) for n in sizes]
+    law = size_estimator_exact(clipped, size_cap, alpha)
+    if 0 in law:
+        return math.inf
+    p = Fraction(n_star) / sum(int(n) for n in sizes)
+    return math.fsum(float(q) * float(n_star / v - p) ** 2 for v, q in law.items())

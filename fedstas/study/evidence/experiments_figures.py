@@ -1,0 +1,173 @@
+"""FedSTaS, preprint: Fig. 1 to 3 and the numbers that describe them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from fedstas.sim import partition
+from fedstas.study import plots, records
+from fedstas.study.evidence import Claim, Evidence
+from fedstas.study.evidence.experiments import (
+    RESULTS,
+    Setting,
+    compare,
+    decided,
+    level,
+    number,
+    one_more,
+    order,
+    relative,
+    sooner,
+)
+
+FIXED = Setting("preprint")
+DISJOINT = Setting("preprint", partition="dirichlet")
+SKEWED = Setting("mnist-0.001", concentration=0.001)
+IID = Setting("mnist-iid", partition="iid", concentration=None)
+HUNDRED = Setting("cifar100", "cifar100", "dirichlet", 0.001)
+BOTH = (DISJOINT,)
+THREE = ("fedsts", "fedstas", "fedstas-dp")
+
+# Levels and orders of Fig. 2 and 3.
+mnist_fedsts, mnist_fedstas, mnist_dp = (level(FIXED, m) for m in THREE)
+skewed_fedsts, skewed_fedstas, skewed_dp = (level(SKEWED, m) for m in THREE)
+hundred_fedsts, hundred_fedstas, hundred_dp = (level(HUNDRED, m) for m in THREE)
+loss_fedsts, loss_fedstas, loss_dp = (level(FIXED, m, "train_loss") for m in THREE)
+mnist_gain = relative(FIXED, "fedstas", "fedsts")
+skewed_gain = relative(SKEWED, "fedstas", "fedsts")
+hundred_gain = relative(HUNDRED, "fedstas", "fedsts")
+mnist_order = order(FIXED, "fedstas", "fedsts", also=BOTH)
+mnist_order_global = order(FIXED, "fedstas", "fedsts", "test_accuracy", also=BOTH)
+mnist_dp_order = order(FIXED, "fedstas-dp", "fedsts", also=BOTH)
+mnist_dp_cost = order(FIXED, "fedstas", "fedstas-dp", also=BOTH)
+skewed_dp_order = order(SKEWED, "fedstas-dp", "fedsts")
+hundred_dp_order = order(HUNDRED, "fedstas-dp", "fedsts")
+rounds_to_half = sooner(FIXED, "fedstas", "fedsts")
+
+
+def _held() -> dict[str, np.ndarray]:
+    return records.load_partitions(RESULTS)
+
+
+@decided
+def figure_1(claim: Claim) -> Evidence:
+    """Are labels more unevenly dealt at Dirichlet 0.01 than IID, in either reading of the partition?"""
+    table = []
+    for name, counts in _held().items():
+        some = counts[counts.sum(1) > 0]
+        largest = some.max(1) / some.sum(1)
+        table.append(
+            {
+                "partition": name,
+                "clients with data": len(some),
+                "median share of the largest class": round(float(np.median(largest)), 3),
+                "clients with one class (over 99 %)": int((largest > 0.99).sum()),
+            }
+        )
+    table = pd.DataFrame(table)
+    share = table.set_index("partition")["median share of the largest class"]
+    skewed = share.drop("iid").min()
+    return Evidence(
+        compare(bool(skewed > share["iid"])), float(skewed),
+        note=f"Median share of a client's largest class, the less skewed reading; IID: {share['iid']:g}.",
+        table=table,
+    )  # fmt: skip
+
+
+@decided
+def equal_portions(claim: Claim) -> Evidence:
+    """Does each of the 100 clients get an approximately equal portion in the IID split?"""
+    sizes = _held()["iid"].sum(1)
+    table = pd.DataFrame(
+        {"clients": [len(sizes)], "smallest": [sizes.min()], "largest": [sizes.max()]}
+    )
+    even = len(sizes) == number(claim.printed) and sizes.max() - sizes.min() <= 1
+    return Evidence(compare(bool(even)), len(sizes), note=f"{sizes.min()} each.", table=table)
+
+
+@decided
+def mnist_counts(claim: Claim) -> Evidence:
+    """How many training images, of how many classes, does MNIST have?"""
+    counts = _held()["iid"]
+    total, classes = int(counts.sum()), int((counts.sum(0) > 0).sum())
+    table = pd.DataFrame({"class": range(classes), "training images": counts.sum(0)})
+    return Evidence(
+        compare(total == number(claim.printed) and classes == 10),
+        total,
+        note=f"{classes} classes, from the recorded partition (data set verified by its digest).",
+        table=table,
+    )
+
+
+@decided
+def more_skewed(claim: Claim) -> Evidence:
+    """Is the partition more skewed the smaller the concentration?"""
+    labels = np.repeat(np.arange(10), 6000)
+    table = []
+    for concentration in (1.0, 0.1, 0.01, 0.001):
+        for name in ("dirichlet", "dirichlet_fixed_size"):
+            counts = partition.make(name, labels, seed=0, concentration=concentration).label_counts
+            some = counts[counts.sum(1) > 0]
+            share = float((some.max(1) / some.sum(1)).mean())
+            table.append((concentration, name, round(share, 3)))
+    table = pd.DataFrame(table, columns=["concentration", "partition", "mean largest share"])
+    wide = table.pivot(index="concentration", columns="partition", values="mean largest share")
+    falls = bool((wide.sort_index().diff().dropna() < 0).all().all())
+    return Evidence(
+        compare(falls), float(wide.loc[0.01].min()),
+        note="Mean share of a client's largest class at concentration 0.01; it falls as the concentration grows.",
+        table=table,
+    )  # fmt: skip
+
+
+@decided
+def loss_falls(claim: Claim) -> Evidence:
+    """Does the training loss of all three methods fall?"""
+    frame = FIXED.runs(*THREE)
+    ends = frame[frame["round"].isin((1, 99))]
+    wide = ends.pivot(index=["method", "seed"], columns="round", values="train_loss")
+    table = wide.groupby("method").agg(["mean", "min", "max"]).round(3)
+    table.columns = [f"round {r}, {what}" for r, what in table.columns]
+    fell = bool((wide[99] < wide[1]).all())
+    return Evidence(
+        compare(fell), float((wide[1] - wide[99]).mean()),
+        note=f"Nats that the loss falls from round 1 to 99, mean over {len(wide)} runs; it fell in "
+        f"{int((wide[99] < wide[1]).sum())}.",
+        table=table.reset_index(),
+    )  # fmt: skip
+
+
+@decided
+def begins_at(claim: Claim) -> Evidence:
+    """Does FedSTS begin at about the printed accuracy?"""
+    frame = FIXED.runs("fedsts")
+    values = 100 * frame.loc[frame["round"] == 1, "client_accuracy"].to_numpy()
+    mean, low, high = one_more(values)
+    room = claim.tolerance or 0
+    return Evidence(
+        compare(low - room <= number(claim.printed) <= high + room), mean, low, high,
+        f"After round 1, {len(values)} runs; the interval is for one more run.",
+        pd.DataFrame({"run": range(len(values)), "accuracy (%)": values.round(1)}),
+    )  # fmt: skip
+
+
+@decided
+def by_round_40(claim: Claim) -> Evidence:
+    """Is FedSTaS above FedSTS at round 40?"""
+    frame = FIXED.runs("fedsts", "fedstas")
+    table = []
+    for at in (20, 40, 60, 80, 99):
+        wide = frame[frame["round"] == at].pivot(
+            index="seed", columns="method", values="client_accuracy"
+        )
+        gap = 100 * (wide["fedstas"] - wide["fedsts"]).dropna()
+        table.append((at, *plots.interval(gap), int((gap > 0).sum()), len(gap)))
+    table = pd.DataFrame(table, columns=["round", "points", "low", "high", "above", "runs"])
+    row = table.set_index("round").loc[40]
+    return Evidence(
+        compare(row["low"] > 0), float(row["points"]), float(row["low"]), float(row["high"]),
+        f"Points of fedstas above fedsts at round 40, {int(row['runs'])} paired runs; it was above in "
+        f"{int(row['above'])}.",
+        table.round(2),
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""Allocation of m draws to strata, exact: eq. 3.5 as printed, with bounds, and in whole numbers.
+
+`sizes` are numbers of clients N_h, `spreads` standard deviations S_h, both [H]; everything that is
+returned is a Fraction. The variance is that of the stratified mean with independent draws,
+sum_h W_h^2 S_h^2 / m_h with W_h = N_h / N; a finite population correction subtracts a constant from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise
+from math import comb, inf
+
+from fedstas.errors import InputError, integer
+from fedstas.theory.designs import LARGEST, _fractions
+
+
+def _both(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fraction]]:
+    n, s = _fractions(sizes), _fractions(spreads)
+    if not n or len(n) != len(s) or min(n) <= 0 or min(s) < 0:
+        raise InputError("sizes must be > 0 and spreads >= 0, one of each per stratum")
+    return n, s
+
+
+def allocation_variance(sizes: Sequence, spreads: Sequence, seats: Sequence) -> Fraction | float:
+    """sum_h W_h^2 S_h^2 / m_h for any seats, whole or not; infinite if a stratum that is spread has none."""
+    n, s = _both(sizes, spreads)
+    parts = list(zip(n, s, _fractions(seats), strict=True))
+    if any(b and not m for _, b, m in parts):
+        return inf
+    return sum(((a / sum(n)) ** 2 * b**2 / m for a, b, m in parts if b), start=Fraction(0))
+
+
+def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
+    """m T_h / sum T_h, not rounded: eq. 3.5 for T_h = N_h S_h, proportional for T_h = N_h."""
+    t = _fractions(measure)
+    if not t or min(t) < 0 or not sum(t):
+        raise InputError("the allocation is 0/0: measures must be >= 0 and not all zero")
+    return [m * x / sum(t) for x in t]
+
+
+def neyman_printed(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
+    """Eq. 3.5 as printed, m N_h S_h / sum N_h S_h; put the squares of the spreads in to read S_h as variance."""
+    n, s = _both(sizes, spreads)
+    return in_proportion([a * b for a, b in zip(n, s, strict=True)], m)
+
+
+def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
+    """The real-valued optimum under 1 <= m_h <= N_h: clip(lambda N_h S_h, 1, N_h) with sum m.
+
+    By the Karush-Kuhn-Tucker conditions; sum_h clip(...) is piecewise linear and increasing in
+    lambda, so lambda is found exactly. `InputError` where all spreads are zero (any seats are optimal) or m
+    is not between H and N.
+    """
+    n, s = _both(sizes, spreads)
+    t = [a * b for a, b in zip(n, s, strict=True)]
+    if not sum(t):
+        raise InputError("all spreads are zero: every allocation has variance zero")
+    integer("m", m, len(n), int(sum(n)))
+
+    def clipped(rate):
+        return [min(max(rate * x, Fraction(1)), a) for x, a in zip(t, n, strict=True)]
+
+    kinks = sorted({x for a, b in zip(n, t, strict=True) if b for x in (1 / b, a / b)})
+    for low, high in pairwise([Fraction(0), *kinks]):
+        if sum(clipped(high)) >= m:
+            a, b = sum(clipped(low)), sum(clipped(high))
+            return clipped(low + (high - low) * (m - a) / (b - a) if b > a else high)
+    # All spread strata are full: the rest goes to strata that have no spread.
+    seats = clipped(kinks[-1])
+    for h, x in enumerate(t):
+        if not x:
+            more = min(n[h] - seats[h], m - sum(seats))
+            seats[h] += more
+    return seats
+
+
+def whole_seats(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
+    """Every allocation in whole numbers with 1 <= m_h <= N_h and sum m."""
+    strata = len(sizes)
+    if comb(m - 1, strata - 1) > LARGEST:
+        raise InputError("too many allocations to enumerate")
+    for cuts in combinations(range(1, m), strata - 1):
+        seats = tuple(b - a for a, b in pairwise((0, *cuts, m)))
+        if all(k <= a for k, a in zip(seats, sizes, strict=True)):
+            yield seats
+
+
+def integer_optimum(sizes: Sequence, spreads: Sequence, m: int):
+    """(least variance, all allocations that attain it) among `whole_seats`, by trying them all."""
+    found = [(allocation_variance(sizes, spreads, k), k) for k in whole_seats(sizes, m)]
+    if not found:
+        raise InputError(f"m is {m}: no allocation has 1 <= m_h <= N_h")
+    least = min(v for v, _ in found)
+    return least, [k for v, k in found if v == least]
+
+
+def largest_remainder(quotas: Sequence, m: int) -> list[int]:
+    """Floors of exact quotas, then one seat each to the largest fractions; ties to the lowest index."""
+    q = _fractions(quotas)
+    seats = [int(x) for x in q]
+    order = sorted(range(len(q)), key=lambda h: (seats[h] - q[h], h))
+    for h in order[: m - sum(seats)]:
+        seats[h] += 1
+    return seats

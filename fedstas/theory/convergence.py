@@ -1,0 +1,217 @@
+"""Where a design leads: exact errors over rounds on quadratic clients (FedSTaS Theorem 2; Fraboni et al., Thm 1-2).
+
+F_k(W) = tr (W - C_k)' A_k (W - C_k) / 2, F = sum omega_k F_k. The server adds sum_k c_k (W_k - W), W_k
+after local steps of gradient descent and c random, independent of W. The round is then linear in W, and
+E c and E cc' alone give the expected model and its second moment, round by round, exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from fedstas.errors import InputError, integer, one_of
+
+RULES = ("as written", "corrected", "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratics:
+    """Clients F_k with curvatures A [N, d, d] (symmetric), centres C [N, d, c] and weights omega [N]."""
+
+    curvatures: np.ndarray
+    centres: np.ndarray
+    omega: np.ndarray
+
+    def __post_init__(self):
+        a, c, omega = self.curvatures, self.centres, self.omega
+        if a.ndim != 3 or c.ndim != 3 or a.shape[:2] != c.shape[:2] or len(omega) != len(a):
+            raise InputError("curvatures must be [N, d, d], centres [N, d, c] and weights [N]")
+        if abs(omega.sum() - 1) > 1e-9 or self.convexity <= 0:
+            raise InputError("the weights must sum to 1 and F must be strongly convex")
+
+    @cached_property
+    def curvature(self) -> np.ndarray:
+        """That of F [d, d]."""
+        return np.tensordot(self.omega, self.curvatures, 1)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """L: the largest curvature of any client."""
+        return float(np.linalg.eigvalsh(self.curvatures).max())
+
+    @cached_property
+    def convexity(self) -> float:
+        """mu: the smallest curvature of F."""
+        return float(np.linalg.eigvalsh(self.curvature).min())
+
+    @cached_property
+    def minimiser(self) -> np.ndarray:
+        """W* [d, c] of F."""
+        return self.fixed_point(self.omega)
+
+    def gradients(self, models: np.ndarray) -> np.ndarray:
+        """Of all clients [..., N, d, c] at models [..., d, c]."""
+        return self.curvatures @ (models[..., None, :, :] - self.centres)
+
+    def excess(self, models: np.ndarray) -> np.ndarray:
+        """F - F* [...] at models [..., d, c]."""
+        off = models - self.minimiser
+        return 0.5 * np.einsum("...dc,de,...ec->...", off, self.curvature, off)
+
+    def local(self, lr: float, steps: int = 1) -> np.ndarray:
+        """B [N, d, d] with W_k - W = -B_k (W - C_k) after `steps` steps of gradient descent."""
+        one = np.eye(self.curvatures.shape[1])
+        return one - np.linalg.matrix_power(one - lr * self.curvatures, steps)
+
+    def fixed_point(self, mean: np.ndarray, lr: float | None = None, steps: int = 1) -> np.ndarray:
+        """The model [d, c] that the expected round leaves as it is, for E c = mean [N].
+
+        One local step by default; with more, it depends on the learning rate.
+        """
+        b = self.curvatures if lr is None else self.local(lr, steps)
+        pull = np.einsum("k,kde,kec->dc", mean, b, self.centres)
+        return np.linalg.solve(np.tensordot(mean, b, 1), pull)
+
+    def noise(self, draws: np.ndarray) -> float:
+        """sigma*^2 = sum omega_k^2 / nu_k |grad F_k(W*)|^2, nu_k [N] the expected draws of a round."""
+        square = (self.gradients(self.minimiser) ** 2).sum(axis=(1, 2))
+        return float((self.omega**2 / draws * square).sum())
+
+
+class Moments(NamedTuple):
+    """E c [N] and E cc' [N, N] of the coefficients c of a round."""
+
+    mean: np.ndarray
+    square: np.ndarray
+
+
+def full(omega) -> Moments:
+    """Everybody takes part."""
+    omega = np.asarray(omega, dtype=float)
+    return Moments(omega, np.outer(omega, omega))
+
+
+def rows(r) -> Moments:
+    """One draw from each row of r [m, N], weights 1/m: clustered sampling, MD where rows are equal."""
+    r = np.asarray(r, dtype=float)
+    mean = r.mean(axis=0)
+    spread = np.diag(r.sum(axis=0)) - r.T @ r
+    return Moments(mean, np.outer(mean, mean) + spread / len(r) ** 2)
+
+
+def hansen_hurwitz(omega, selection, m: int) -> Moments:
+    """m draws with replacement and fixed selection probabilities p [N], weights omega_k / (m p_k)."""
+    omega, p = np.asarray(omega, dtype=float), np.asarray(selection, dtype=float)
+    spread = np.diag(omega**2 / p) - np.outer(omega, omega)
+    return Moments(omega, np.outer(omega, omega) + spread / integer("m", m, 1))
+
+
+def uniform(omega, m: int) -> Moments:
+    """m distinct clients, all equally likely, weights omega_k N / m (FedSTaS, eq. 2.3)."""
+    omega = np.asarray(omega, dtype=float)
+    n = len(omega)
+    m = integer("m", m, 1, n)
+    both = np.full((n, n), (m - 1) / max(1, n - 1) * n / m)
+    np.fill_diagonal(both, n / m)
+    return Moments(omega, both * np.outer(omega, omega))
+
+
+def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> np.ndarray:
+    """Exact E |W_t - W*|^2, E F(W_t) - F* and E |grad F(W_t)|^2 [3, T + 1] for lrs [T] from W_0 [d, c]."""
+    n, d, c = clients.centres.shape
+    start = np.asarray(start, dtype=float).reshape(d, c)
+    z = np.vstack([start, np.eye(c)])  # (W, 1): the second moment is carried for both
+    x, off = z @ z.T, np.hstack([np.eye(d), -clients.minimiser])
+    h, out, made = clients.curvature, np.empty((3, len(lrs) + 1)), None
+    for t in range(len(lrs) + 1):
+        s = off @ x @ off.T
+        out[:, t] = np.trace(s), 0.5 * np.trace(h @ s), np.trace(h @ s @ h)
+        if t == len(lrs):
+            break
+        if made != lrs[t]:
+            made, b = lrs[t], clients.local(lrs[t], steps)
+            k = np.zeros((n, d + c, d + c))
+            k[:, :d, :d], k[:, :d, d:] = b, -b @ clients.centres
+            bar = np.tensordot(design.mean, k, 1)
+            mixed = np.tensordot(design.square, k, 1)  # sum_l E[c_k c_l] K_l
+        kx = k @ x
+        x = x - bar @ x - x @ bar.T + np.tensordot(kx, mixed, ([0, 2], [0, 2]))
+    return out
+
+
+def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray:
+    """Models [T + 1, R, d, c] of R runs, one local step, from uniform numbers [T, R, m].
+
+    `as written`: m draws with p_k proportional to the norm of the gradient, plain mean; `corrected`: the
+    same draws, weights omega_k / (m p_k) on updates; `uniform`: equal p, the same weights.
+    """
+    one_of("rule", rule, RULES)
+    rounds, runs, m = uniforms.shape
+    w = np.broadcast_to(start, (runs, *clients.centres.shape[1:])).astype(float)
+    path, at = [w], np.arange(runs)[:, None]
+    for t in range(rounds):
+        g = clients.gradients(w)
+        norm = np.sqrt((g**2).sum(axis=(2, 3)))
+        p = np.ones_like(norm) if rule == "uniform" else norm
+        p = p / p.sum(axis=1, keepdims=True)
+        k = (uniforms[t][:, :, None] > p.cumsum(1)[:, None, :]).sum(2).clip(max=p.shape[1] - 1)
+        weight = np.ones((runs, m)) if rule == "as written" else clients.omega[k] / p[at, k]
+        w = w - lrs[t] * np.einsum("rm,rmdc->rdc", weight / m, g[at, k])
+        path.append(w)
+    return np.array(path)
+
+
+class Bound(NamedTuple):
+    """E |W_t - W*|^2 <= distance [T + 1] with the steps lrs [T]; times L/2 it bounds E F(W_t) - F*."""
+
+    lrs: np.ndarray
+    distance: np.ndarray
+
+
+def decreasing(clients: Quadratics, draws, distance: float, rounds: int) -> Bound:
+    """The corrected theorem with steps 2 / (mu (t + gamma)), for nu_k = `draws` [N] expected draws."""
+    mu, noise = clients.convexity, clients.noise(draws)
+    gamma = 2 * _expected_smoothness(clients, draws) / mu
+    t = np.arange(rounds + 1)
+    v = max(8 * noise / mu**2, gamma * distance)
+    return Bound(2 / (mu * (t[:-1] + gamma)), v / (t + gamma))
+
+
+def constant(clients: Quadratics, draws, distance: float, rounds: int, lr: float) -> Bound:
+    """The corrected theorem with a constant step of at most 1 / Lambda."""
+    largest = 1 / _expected_smoothness(clients, draws)
+    if not 0 < lr <= largest * (1 + 1e-12):
+        raise InputError(f"lr is {lr:g}: it must be above 0 and at most {largest:g} here")
+    mu, t = clients.convexity, np.arange(rounds + 1)
+    floor = 2 * lr * clients.noise(draws) / mu
+    return Bound(np.full(rounds, lr), (1 - lr * mu) ** t * distance + floor)
+
+
+def _expected_smoothness(clients: Quadratics, draws) -> float:
+    """Lambda = L (1 + 2 max omega_k / nu_k)."""
+    return clients.smoothness * (1 + 2 * float((clients.omega / draws).max()))
+
+
+def ridge(x, targets, shards, penalty: float) -> Quadratics:
+    """Least squares with a ridge, a client per shard, equal weights: x [n, d], targets [n, c]."""
+    x, y, one = np.asarray(x, float), np.asarray(targets, float), np.eye(np.shape(x)[1])
+    a = np.array([x[i].T @ x[i] / len(i) + penalty * one for i in shards])
+    b = np.array([x[i].T @ y[i] / len(i) for i in shards])
+    return Quadratics(a, np.linalg.solve(a, b), np.full(len(a), 1 / len(a)))
+
+
+def norm_fixed_point(clients: Quadratics, start, lr: float, rounds: int = 20_000) -> np.ndarray:
+    """Where the expected step of "as written" vanishes [d, c]: sum_k |g_k| g_k = 0, by iteration."""
+    w = np.asarray(start, dtype=float)
+    for _ in range(rounds):
+        g = clients.gradients(w)
+        norm = np.sqrt((g**2).sum(axis=(1, 2)))
+        step = lr * np.tensordot(norm / norm.sum(), g, 1)
+        w = w - step
+        if np.abs(step).max() < 1e-14:
+            break
+    return w

@@ -1,0 +1,143 @@
+"""One client's private size report, exactly: its distribution, what it tells, and what many tell.
+
+FedSTaS Sec. 5.2, Definition 1 and Lemma 5; FedSampling's slides, Lemma 2. A report is the client's (clipped)
+size with probability alpha, else uniform on a support of fake sizes, by default 1..M-1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from fedstas.errors import InputError, integer
+
+
+def truth(alpha) -> Fraction:
+    """alpha as a Fraction (of a Fraction, a string like "101/625", or a number), in [0, 1]."""
+    alpha = Fraction(alpha.item() if hasattr(alpha, "item") else alpha)
+    if not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {alpha}: it must be at least 0 and at most 1")
+    return alpha
+
+
+def truth_probability_bounds(
+    epsilon: int, size_cap: int, terms: int = 60
+) -> tuple[Fraction, Fraction]:
+    """Rationals just below and just above alpha of eq. 6.13, which is irrational for a whole epsilon >= 1.
+
+    From the series of e^epsilon, whose tail after K > 2 epsilon terms is below twice the next term.
+    """
+    epsilon, size_cap = integer("epsilon", epsilon, 1), integer("size_cap", size_cap, 3)
+    terms = integer("terms", terms, 2 * epsilon + 1)
+    low = sum(Fraction(epsilon**k, math.factorial(k)) for k in range(terms))
+    high = low + 2 * Fraction(epsilon**terms, math.factorial(terms))
+    return tuple((x - 1) / (x + size_cap - 2) for x in (low, high))
+
+
+def report_distribution(size: int, alpha, support: Sequence[int]) -> dict[int, Fraction]:
+    """P(r) of one report of a client of that (already clipped) size, {value: probability} ascending."""
+    alpha, support = truth(alpha), list(support)
+    chances = dict.fromkeys(support, (1 - alpha) / len(support))
+    chances[size] = chances.get(size, Fraction(0)) + alpha
+    return {r: chances[r] for r in sorted(chances) if chances[r]}
+
+
+def worst_ratio(laws: Iterable[dict[int, Fraction]]) -> Fraction | float:
+    """The largest P(y) / P'(y) over all outcomes y and pairs of laws (eq. 6.12); inf where one rules y out."""
+    laws = list(laws)
+    worst = Fraction(1)
+    for y in set().union(*laws):
+        chances = [law.get(y, Fraction(0)) for law in laws]
+        if min(chances) == 0:
+            return math.inf
+        worst = max(worst, max(chances) / min(chances))
+    return worst
+
+
+def report_ratio(alpha, support: Sequence[int], sizes: Iterable[int]) -> Fraction | float:
+    """The worst likelihood ratio of one report over these true sizes: exp(epsilon), or inf."""
+    return worst_ratio(report_distribution(n, alpha, support) for n in sizes)
+
+
+def ldp_ratio(size_cap: int, alpha) -> Fraction:
+    """The same for fakes and true sizes both in 1..M-1: equals 1 + (M-1) alpha / (1 - alpha)."""
+    size_cap = integer("size_cap", size_cap, 3)
+    if truth(alpha) == 1:
+        raise InputError("alpha is 1: the ratio is finite for alpha in [0, 1) only")
+    return report_ratio(alpha, range(1, size_cap), range(1, size_cap))
+
+
+def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
+    """exp(epsilon) of that many fresh reports at this delta, as an exact rational.
+
+    The loss is D times the loss of one report, D the number of reports equal to one size less the number equal to
+    the other, a sum of three-valued variables. E[(1 - y rho^-D)_+] = delta is linear in y between powers of rho.
+    """
+    rho, delta = ldp_ratio(size_cap, alpha), Fraction(delta)
+    j, alpha = integer("reports", reports, 1), truth(alpha)
+    if delta == 0:
+        return rho**j
+    miss = (1 - alpha) / (size_cap - 1)
+    scale = miss.denominator * alpha.denominator  # all three chances times this are whole
+    up, down = int((alpha + miss) * scale), int(miss * scale)
+    stay = scale - up - down
+    ways = [1]  # numerator of P(D = d), d = -j..j
+    for _ in range(j):
+        padded = [0, 0, *ways, 0, 0]
+        ways = [
+            up * padded[i] + stay * padded[i + 1] + down * padded[i + 2]
+            for i in range(len(ways) + 2)
+        ]
+    total = scale**j
+    tail = weighted = Fraction(0)
+    for d in range(j, -j - 1, -1):  # losses of at least d: y lies in [rho^(d-1), rho^d]
+        chance = Fraction(ways[d + j], total)
+        tail, weighted = tail + chance, weighted + chance / rho**d
+        y = (tail - delta) / weighted
+        if y >= rho ** (d - 1):
+            return max(y, Fraction(1))
+    return Fraction(1)
+
+
+def mode_attack(size_cap: int, alpha, reports: int) -> list[Fraction]:
+    """P(the most frequent of j fresh reports is the true size), j = 0..reports; ties by lot.
+
+    The best guess if all of 1..M-1 are equally plausible beforehand: the sum over outcomes of the largest likelihood,
+    over M-1. u_j(c) is the number of ways in which j balls leave c in the fullest of M-1 cells; with
+    F_c(z) = sum_{i<=c} z^i/i!, "at most c" has j! [z^j] F_c^(M-1), by the recurrence of powers of a series.
+    """
+    cells, most = integer("size_cap", size_cap, 3) - 1, integer("reports", reports, 0)
+    alpha = truth(alpha)
+    scale = alpha.denominator * cells
+    miss = alpha.denominator - alpha.numerator  # (1 - alpha) / cells times scale
+    hit = miss + alpha.numerator * cells
+    best = [0] * (most + 1)
+    before = [1] + [0] * most
+    for c in range(1, most + 1):
+        ways = [1]  # n! [z^n] F_c^cells
+        for n in range(1, most + 1):
+            total, choose = 0, 1
+            for k in range(1, min(n, c) + 1):
+                choose = choose * (n - k + 1) // k
+                total += (k * (cells + 1) - n) * choose * ways[n - k]
+            ways.append(total // n)
+        for j in range(c, most + 1):
+            best[j] += (ways[j] - before[j]) * hit**c * miss ** (j - c)
+        before = ways
+    best[0] = 1
+    return [Fraction(x, cells * scale**j) for j, x in enumerate(best)]
+
+
+def busiest_bounds(rounds: int, m: int, clients: int) -> tuple[float, float]:
+    """Bounds on the expected participations of the busiest client, m of them drawn uniformly in each round.
+
+    Each client's count is binomial(rounds, m/clients), and the counts of all are negatively associated (Joag-Dev and
+    Proschan, 1983), so P(all <= c) is at most the product; and at least 1 less the sum of P(one > c).
+    """
+    above = stats.binom.sf(np.arange(rounds), rounds, m / clients)  # P(count > c), c = 0..rounds-1
+    low = 1 - (1 - above) ** clients
+    return float(low.sum()), float(np.minimum(1, clients * above).sum())

@@ -1,0 +1,114 @@
+"""The variances of Theorem 1 (FedSTaS eq. 6.9), and the order that can be proved instead.
+
+All in the limit that the theorem names: draws are independent and seats are real numbers, so that an
+estimator of the mean of vectors d_k [N, P] has the total variance (trace) sum_h W_h^2 v_h / m_h, v_h that
+of one draw. With one stratum it is exact for draws with replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from fedstas.errors import InputError, integer
+from fedstas.theory.designs import _fractions, _selection
+
+
+class PerDraw(NamedTuple):
+    """One draw from one stratum, exactly: the plain mean under p (its mean too), the plain mean under
+    uniform p, Hansen-Hurwitz under p."""
+
+    plain_mean: Fraction
+    plain: Fraction
+    uniform: Fraction
+    hansen_hurwitz: Fraction
+
+
+def per_draw(values: Sequence, selection: Sequence) -> PerDraw:
+    """Moments of one draw from a stratum of numbers `values` [N] with p proportional to `selection` [N] > 0
+    where the value is not 0; Fractions. Divided by m they are the variances of m draws with replacement."""
+    w, p = _fractions(values), _selection(selection)
+    if len(w) != len(p) or any(x and not q for x, q in zip(w, p, strict=True)):
+        raise InputError("every value that is not 0 needs a selection probability above 0")
+    n = len(w)
+    pairs = list(zip(w, p, strict=True))
+    aimed, mean = sum(q * x for x, q in pairs), sum(w) / n
+    inverse = sum((x**2 / q for x, q in pairs if x), start=Fraction(0)) / n**2
+    return PerDraw(
+        plain_mean=aimed,
+        plain=sum(q * x**2 for x, q in pairs) - aimed**2,
+        uniform=sum(x**2 for x in w) / n - mean**2,
+        hansen_hurwitz=inverse - mean**2,
+    )
+
+
+class Variances(NamedTuple):
+    """Total variances of the four schemes of eq. 6.9, the squared bias of the first, and the corrected scheme."""
+
+    sts: float  # FedSTS: p by `selection`, plain mean, Neyman seats
+    stradiv: float  # uniform within strata, Neyman seats ("re-allocation")
+    strat: float  # uniform within strata, proportional seats ("plain allocation")
+    rand: float  # uniform over all clients
+    squared_bias: float  # of sts
+    corrected: float  # p by `selection`, Hansen-Hurwitz, seats by its own spread
+
+
+def theorem_1(updates, labels, selection, m: int) -> Variances:
+    """The variances of eq. 6.9 for vectors `updates` [N, P] in strata `labels` [N], p within a stratum
+    proportional to `selection` [N] > 0, m draws in all; seats are real numbers and follow the spread of
+    the updates themselves (a standard deviation)."""
+    d = np.asarray(updates, dtype=float).reshape(len(labels), -1)
+    labels, selection = np.asarray(labels), np.asarray(selection, dtype=float)
+    if selection.shape != labels.shape or not (selection > 0).all():
+        raise InputError("selection must be one number > 0 per client")
+    m, n = integer("m", m, 1), len(d)
+    square, full = (d**2).sum(1), d.mean(0)
+    share, uniform, plain, weighted, bias = [], [], [], [], np.zeros(d.shape[1])
+    for h in np.unique(labels):
+        k = labels == h
+        p = selection[k] / selection[k].sum()
+        mean, aimed, size = d[k].mean(0), p @ d[k], int(k.sum())
+        share.append(size / n)
+        uniform.append(max(square[k].mean() - mean @ mean, 0.0))
+        plain.append(max(p @ square[k] - aimed @ aimed, 0.0))
+        weighted.append(max((square[k] / p).sum() / size**2 - mean @ mean, 0.0))
+        bias += size / n * (aimed - mean)
+    share, uniform, plain, weighted = map(np.array, (share, uniform, plain, weighted))
+    measure = share * np.sqrt(uniform)  # N_h S_h / N: Neyman seats are m times their shares
+    spread = measure > 0
+    sts = measure.sum() * (share[spread] ** 2 * plain[spread] / measure[spread]).sum()
+    return Variances(
+        sts=float(sts / m),
+        stradiv=float(measure.sum() ** 2 / m),
+        strat=float(share @ uniform / m),
+        rand=float(max(square.mean() - full @ full, 0.0) / m),
+        squared_bias=float(bias @ bias),
+        corrected=float((share @ np.sqrt(weighted)) ** 2 / m),
+    )
+
+
+def simple_random(values: Sequence, m: int) -> Fraction:
+    """Variance of the mean of m of N numbers drawn without replacement, all samples alike:
+    (1 - m/N) S^2 / m with S^2 of divisor N - 1 (Cochran, Sampling Techniques, Theorem 2.2)."""
+    w = _fractions(values)
+    n = len(w)
+    m = integer("m", m, 1, n)
+    if m == n:
+        return Fraction(0)
+    spread = (sum(x**2 for x in w) - sum(w) ** 2 / n) / (n - 1)
+    return (1 - Fraction(m, n)) * spread / m
+
+
+def stratified_random(strata: Sequence, seats: Sequence) -> Fraction:
+    """Variance of (1/N) sum_h N_h times the mean of m_h values of stratum h, drawn as in `simple_random`."""
+    total = sum(len(values) for values in strata)
+    return sum(
+        (
+            Fraction(len(v), total) ** 2 * simple_random(v, k)
+            for v, k in zip(strata, seats, strict=True)
+        ),
+        start=Fraction(0),
+    )

@@ -1,0 +1,310 @@
+"""Clustered sampling exactly: the reference cases, the verdicts of chapter 4g, and the printed pseudocode."""
+
+import importlib
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedstas import clustered, theory
+from fedstas.errors import InputError
+from fedstas.study import check
+from fedstas.study.evidence import Claim, clusters_algorithms, clusters_bounds
+from fedstas.study.exercises.clusters import EXERCISES
+from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
+
+CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+SIZE_CASES, GROUP_CASES = (CASES[f"clustered_alg{i}"]["cases"] for i in (1, 2))
+
+# The verdict of every claim of this part. They are computed by the evidence and only repeated here.
+VERDICTS = {
+    "clusters": {
+        "eq_3_biased": "holds",
+        "md_unbiased": "holds",
+        "md_times": "holds",
+        "proposition_1": "holds",
+        "eq_12": "holds",
+        "eq_13_14": "holds",
+        "eq_15_16": "holds",
+        "eq_17": "holds",
+        "eq_17_equality": "holds-if",
+        "eq_18_20": "holds",
+        "eq_21_22": "holds",
+        "eq_23": "holds",
+        "eq_23_equality": "holds-if",
+        "eq_44_50": "holds",
+        "eq_51_55": "holds",
+        "eq_56": "fails",
+        "representativity": "holds-if",
+    },
+    "clusters_bounds": {
+        "lemma_5": "holds",
+        "eq_26_41": "holds",
+        "eq_42_43": "holds",
+        "a2_equality": "fails",
+        "better_guarantees": "holds-if",
+        "theorem_1": "holds-if",
+        "theorem_2": "holds-if",
+    },
+    "clusters_algorithms": {
+        "algorithm_1_printed": "fails",
+        "theorem_3": "holds-if",
+        "complexity_1": "holds-if",
+        "theorem_3_proof": "fails",
+        "figure_3": "holds",
+        "times_1": "holds",
+        "algorithm_2_printed": "fails",
+        "theorem_4": "holds-if",
+        "figure_4": "holds",
+        "enough_groups": "holds",
+    },
+    "clusters_sentences": {
+        "heavy_clients": "holds",
+        "complexity_2": "holds",
+        "zero_updates": "holds-if",
+        "further_variance": "holds-if",
+        "both_smaller": "holds-if",
+        "no_extra_messages": "holds",
+        "distinct_clients": "holds",
+        "repeated_clients": "holds",
+        "six_to_eight": "holds",
+        "ten_different": "holds",
+        "equal_variances": "holds",
+        "dirichlet_limits": "holds",
+    },
+    "slides_sampling": {
+        "uniform_pair": "holds-if",
+        "weighted_pair": "holds-if",
+        "fedopt_mean": "holds-if",
+        "uniform_examples": "holds-if",
+        "hard_to_be_uniform": "holds-if",
+        "fixed_ratio": "holds-if",
+    },
+}
+CLAIM = Claim("id", "clustered", "place", "theory", "statement", None, "decides", "link")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "word"),
+    [(m, f, v) for m, found in VERDICTS.items() for f, v in found.items()],
+)
+def test_the_verdict_of_every_claim(module, name, word):
+    decide = getattr(importlib.import_module(f"fedstas.study.evidence.{module}"), name)
+    evidence = decide(CLAIM)
+    assert evidence.verdict == word
+    assert evidence.ours is not None and evidence.note
+    if word == "fails":
+        assert len(evidence.table)
+
+
+def test_a_changed_number_changes_the_verdict():
+    sixty = importlib.import_module("fedstas.study.evidence.clusters_sentences").distinct_clients
+    assert sixty(Claim("id", "clustered", "", "number", "", 63, "", "")).verdict == "holds"
+    assert sixty(Claim("id", "clustered", "", "number", "", 64, "", "")).verdict == "fails"
+
+
+@pytest.mark.parametrize("case", SIZE_CASES, ids=lambda c: str(c["n"]))
+def test_weights_are_those_of_the_reference_cases(case):
+    n, m = case["n"], case["m"]
+    rows = theory.rows_of(case["r_prime"])
+    assert rows == [[Fraction(x) for x in row] for row in case["r"]]
+    for r, key in ((rows, "clustered"), (theory.md_rows(n, m), "md")):
+        found = theory.weight_moments(r)
+        assert found.mean == [Fraction(k, sum(n)) for k in n]
+        assert found.covariance == [[Fraction(x) for x in row] for row in case[f"cov_{key}"]]
+        variance = [Fraction(x) for x in case[f"var_{key}"]]
+        assert theory.weight_variances(r) == variance
+        assert [row[i] for i, row in enumerate(found.covariance)] == variance
+        sampled = [Fraction(x) for x in case[f"p_sampled_{key}"]]
+        assert theory.row_inclusion(r) == found.sampled == sampled
+        if key == "clustered":
+            assert [list(t) for t in found.times] == case["times_min_max"]
+    assert theory.proof_of_theorem_3(n, m) == case["proof_variant_r_prime"]
+    assert theory.printed_algorithm_1(n, m, REPAIRS_1) == case["r_prime"]
+
+
+@pytest.mark.parametrize("case", CASES["md"], ids=lambda c: str(c["n"]))
+def test_md_sampling_of_the_reference_cases(case):
+    rows = theory.md_rows(case["n"], case["m"])
+    assert theory.weight_variances(rows) == [Fraction(x) for x in case["var"]]
+    assert theory.row_inclusion(rows) == [Fraction(x) for x in case["p_sampled"]]
+
+
+@pytest.mark.parametrize("case", GROUP_CASES, ids=lambda c: str(c["groups"]))
+def test_the_repaired_lines_of_algorithm_2_are_the_reference_cases(case):
+    found = theory.printed_algorithm_2(case["n"], case["groups"], case["m"], REPAIRS_2)
+    assert found == case["r_prime"]
+
+
+def test_ten_different_clients_of_the_reference_cases():
+    reference = CASES["distinct_10_of_100"]
+    assert theory.distinct_uniform(100, 10)[10] == Fraction(reference["p_all_distinct"])
+
+
+@st.composite
+def matrices(draw):
+    """Any unbiased scheme: whole numbers with equal row sums."""
+    n, m = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    capacity = draw(st.integers(1, 8))
+    rows = []
+    for _ in range(m):
+        cuts = sorted(draw(st.lists(st.integers(0, capacity), min_size=n - 1, max_size=n - 1)))
+        rows.append([b - a for a, b in zip([0, *cuts], [*cuts, capacity], strict=True)])
+    return rows
+
+
+@given(matrices())
+def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
+    """p is the mean row, whatever it is: the lemma needs no sizes."""
+    rows, m, n = theory.rows_of(counts), len(counts), range(len(counts[0]))
+    p = [sum(column) / m for column in zip(*rows, strict=True)]
+    found, md = theory.weight_moments(rows), theory.weight_moments([p] * m)
+    removed = theory.removed_covariance(rows)
+    assert found.mean == md.mean == p
+    assert all(md.covariance[i][j] - found.covariance[i][j] == removed[i][j] for i in n for j in n)
+    assert np.linalg.eigvalsh(np.array(removed, dtype=float)).min() > -1e-12
+    assert theory.weight_variances(rows) == [found.covariance[i][i] for i in n]
+    assert theory.row_inclusion(rows) == found.sampled
+    assert all(a >= b for a, b in zip(found.sampled, md.sampled, strict=True))
+    for i in n:
+        level = all(row[i] == p[i] for row in rows)
+        assert (removed[i][i] == 0) == level == (found.sampled[i] == md.sampled[i])
+
+
+@given(matrices(), st.data())
+def test_the_variance_of_the_mean_is_the_quadratic_form_of_the_weights(counts, data):
+    rows = theory.rows_of(counts)
+    z = data.draw(
+        st.lists(st.tuples(*[st.integers(-3, 3)] * 2), min_size=len(rows[0]), max_size=len(rows[0]))
+    )
+    covariance = theory.weight_moments(rows).covariance
+    form = sum(
+        covariance[i][j] * (a[0] * b[0] + a[1] * b[1])
+        for i, a in enumerate(z)
+        for j, b in enumerate(z)
+    )
+    assert theory.mean_variance(rows, z) == form
+
+
+@given(matrices())
+def test_distinct_draws_are_a_distribution_with_the_mean_of_the_inclusion_probabilities(counts):
+    rows = theory.rows_of(counts)
+    chances = theory.distinct(rows)
+    assert sum(chances) == 1
+    assert sum(j * x for j, x in enumerate(chances)) == sum(theory.row_inclusion(rows))
+
+
+def test_distinct_uniform_is_distinct_of_equal_rows():
+    for categories, draws in ((1, 3), (4, 3), (3, 5)):
+        rows = [[Fraction(1, categories)] * categories] * draws
+        short = theory.distinct_uniform(categories, draws)
+        assert theory.distinct(rows)[: len(short)] == short
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 11))
+def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_the_bound_is_kept(sizes, m):
+    sizes = sorted(sizes, reverse=True)
+    drawn, proof = clustered.counts_by_size(sizes, m).tolist(), theory.proof_of_theorem_3(sizes, m)
+    assert theory.proposition_1(drawn, sizes, m)
+    assert theory.proposition_1(proof, sizes, m)
+    assert theory.printed_algorithm_1(sizes, m, REPAIRS_1) == drawn
+    for k, column in zip(sizes, zip(*drawn, strict=True), strict=True):
+        assert sum(x > 0 for x in column) <= m * k // sum(sizes) + 2
+    assert sum(x > 0 for row in drawn for x in row) <= len(sizes) + m - 1
+    for i, k in enumerate(sizes):
+        assert sum(row[i] == sum(sizes) for row in proof) >= m * k // sum(sizes)
+
+
+def test_the_variances_of_the_audits_example():
+    sizes, m = [17, 15, 2, 1], 5
+    rows = (theory.md_rows(sizes, m), theory.rows_of(clustered.counts_by_size(sizes, m)),
+            theory.rows_of(theory.proof_of_theorem_3(sizes, m)))  # fmt: skip
+    found = [sum(theory.weight_variances(r)) for r in rows]
+    assert found == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
+
+
+def test_how_often_the_printed_lines_satisfy_proposition_1():
+    assert clusters_algorithms.frequency_1() == (82, 1626)
+    assert clusters_algorithms.frequency_1(("start", "line 11")) == (804, 1626)
+    assert clusters_algorithms.frequency_1(REPAIRS_1) == (1626, 1626)
+    assert clusters_algorithms.frequency_2() == (264, 409)
+    assert clusters_algorithms.frequency_2(REPAIRS_2) == (409, 409)
+
+
+def test_the_smallest_inputs_on_which_the_printed_lines_fail():
+    assert theory.printed_algorithm_1([1], 1) == [[0]]
+    assert theory.printed_algorithm_1([1, 1, 1], 1) == [[1, 2, 1]]
+    found = theory.printed_algorithm_2([2, 1, 1, 1], [[0], [1], [2], [3]], 2)
+    assert [sum(row) for row in found] == [5, 9]
+
+
+def test_clients_and_groups_above_a_row():
+    heavy = theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])
+    assert theory.weight_moments(heavy).mean == [Fraction(1, 2), *[Fraction(1, 6)] * 3]
+    fat = theory.groups_as_rows([1] * 6, [[0, 1, 2], [3, 4], [5]])
+    assert [str(x) for x in theory.weight_moments(fat).mean] == ["1/9"] * 3 + ["1/6"] * 2 + ["1/3"]
+
+
+def test_proportional_stratification_lies_between_md_and_split_rows():
+    """Strata {1, 2} and {3, 4} of equal clients, two draws each: MD >= equal rows >= one client per row."""
+    z, quarter, half = (3, 1, -1, 0), Fraction(1, 4), Fraction(1, 2)
+    md = theory.mean_variance([[quarter] * 4] * 4, z)
+    equal = theory.mean_variance([[half, half, 0, 0]] * 2 + [[0, 0, half, half]] * 2, z)
+    split = theory.mean_variance(np.eye(4, dtype=int).tolist(), z)
+    between = Fraction(1, 4) * sum(half * (c - Fraction(3, 4)) ** 2 for c in (2, -half))
+    assert md - equal == between
+    assert split == 0 < equal < md
+
+
+def test_the_average_gradient_is_that_of_a_simulated_path():
+    """20,000 paths of 40 rounds, clipped error of the mean squared gradient: z within 6 (1e-9 two-sided)."""
+    steps, m, rounds, paths = 3, 2, 40, 20_000
+    gamma = 1 - (1 - (m / (steps * rounds)) ** 0.5) ** steps
+    rng, x, total = np.random.default_rng(4), np.zeros(paths), np.zeros(paths)
+    for _ in range(rounds):
+        draw = (rng.choice([-1, 1], paths) + rng.choice([-1, 1], paths)) / 2
+        x = x - gamma * (x - draw)
+        total += x**2
+    average = total / rounds
+    exact = clusters_bounds.average_gradient(0.5, steps, m, rounds)
+    assert abs(average.mean() - exact) < 6 * average.std() / paths**0.5
+
+
+def test_the_gap_to_the_printed_rate_is_a_quarter_of_the_local_steps():
+    table = clusters_bounds.rates(clusters_bounds.MIXED)
+    ratio = table["over the printed rate"] / table["N"]
+    assert ratio.iloc[2:].to_numpy() == pytest.approx(0.25, rel=1e-3)
+    assert table["over the corrected rate"].max() < 0.5
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_exercises_accept_the_solution_and_reject_each_mistake(name):
+    asked = EXERCISES[name]
+    assert check.answer(f"clusters/{name}", asked.solution)
+    wrong = asked.mistakes.values() if isinstance(asked, check.Function) else asked.mistakes
+    assert len(wrong) >= 2
+    for mistake in wrong:
+        assert not check.answer(f"clusters/{name}", mistake)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: theory.weight_moments([[1, 1]]), "sum to 1"),
+        (lambda: theory.weight_moments([[1], [1, 0]]), "matrix"),
+        (lambda: theory.weight_moments([[Fraction(1, 9)] * 9] * 9), "too many"),
+        (lambda: theory.printed_algorithm_1([1], 1, ["line 12"]), "line 12"),
+        (lambda: theory.printed_algorithm_2([1], [[0]], 1, ["line 13"]), "line 13"),
+        (lambda: theory.printed_algorithm_2([2, 1], [[0, 1]], 2), "heavier than a row"),
+        (lambda: theory.distinct([[Fraction(1, 15)] * 15]), "columns"),
+        (lambda: theory.distinct_uniform(0, 1), "categories is 0"),
+        (lambda: theory.md_rows([1], 0), "m is 0"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, named):
+    with pytest.raises(InputError, match=named):
+        call()

@@ -1,0 +1,198 @@
+"""Covariances over examples: every verdict of Lemmas 3 and 4 and Theorem 3, exactly."""
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedstas.errors import InputError
+from fedstas.study.evidence import Claim, covariances, pooling
+from fedstas.theory import covariances as cov
+
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+CASES = REFERENCE["lemma4_vs_designs"]["cases"]
+CLAIM = Claim("", "", "", "theory", "", None, "", "")
+KEYS = {
+    "fixed": "srs",
+    "bernoulli": "bernoulli_fixed_norm",
+    "bernoulli-mean": "bernoulli_mean_over_nonempty",
+    "pooled": "pooled_srswor_nstar",
+    "again": "wr_equal_prob",
+}
+
+
+def _exact(matrix):
+    return [[Fraction(x) for x in row] for row in matrix]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
+@pytest.mark.parametrize("reading", KEYS)
+def test_readings_are_those_of_the_reference_cases(case, reading):
+    g = np.array(case["g"], dtype=object)
+    setting = (case["n_k"], case["n"], case["nstar"], case["nbar"])
+    _, form = cov.reading_form(reading, *setting)
+    assert form.at(g).tolist() == _exact(case[KEYS[reading]])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
+def test_eq_6_11_is_that_of_the_reference_cases(case):
+    form = cov.lemma4_form(case["n"], case["nstar"], case["nbar"])
+    n_k = case["n_k"]
+    assert form == (Fraction(case["coef_gg"]), Fraction(case["coef_ss"]))
+    assert form.is_covariance(n_k) == case["psd_for_all_g"]
+    srs = cov.srs_form(n_k, case["nbar"])
+    assert srs.above(form, n_k) == case["srs_minus_lemma4_psd_for_all_g"]
+    assert (srs == form) == case["srs_equals_lemma4"]
+
+
+@pytest.mark.parametrize("reading", cov.READINGS)
+def test_the_form_of_a_reading_is_its_enumeration(reading):
+    rng = np.random.default_rng(0)
+    for n_k, n, star, size in product((1, 2, 3, 4), (4, 7), (1, 2, 4), (1, 2, 3)):
+        if size > n_k or (reading == "again-or-nothing" and n_k * star > n):
+            continue
+        g = np.array([[Fraction(int(x)) for x in row] for row in rng.integers(-3, 4, (n_k, 2))])
+        weight, form = cov.reading_form(reading, n_k, n, star, size)
+        mean, covariance = cov.enumerated(g, cov.outcomes(reading, n_k, n, star, size))
+        assert (mean == weight * g.sum(axis=0) / n_k).all()
+        assert (covariance == form.at(g)).all()
+
+
+def test_eq_6_11_is_a_covariance_up_to_the_largest_request():
+    for n_k, n, star, size in covariances.grid():
+        form = cov.lemma4_form(n, star, size)
+        assert form.is_covariance(n_k) == (star <= cov.largest_request(n_k, n, size))
+
+
+def test_with_equal_clients_eq_6_11_is_a_covariance_for_one_example_only():
+    for n_k, m in product((2, 3, 6, 60, 600), (1, 2, 10)):
+        for size in (s for s in (1, 2, 3, n_k) if s <= n_k and n_k * m >= 2):
+            form = cov.lemma4_form(m * n_k, m * size, size)
+            # m = 1 and size = n_k is one more edge: nobody is left out, and both are 0 or below
+            assert form.is_covariance(n_k) == (size == 1), (n_k, m, size)
+
+
+def test_at_the_papers_settings_all_printed_variances_are_negative():
+    printed = REFERENCE["lemma4_paper_scale"]
+    for n_k, n, star, size in covariances.SETTINGS.values():
+        assert max(cov.lemma4_form(n, star, size).eigenvalues(n_k)) < 0
+    form = cov.lemma4_form(printed["n"], printed["nstar"], printed["nbar"])
+    assert form == (Fraction(printed["coef_gg"]), Fraction(printed["coef_ss"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 5), st.data())
+def test_no_blind_unbiased_design_is_below_simple_random_sampling(n, data):
+    """Random designs with random weights: the trace of the theorem, and the order, exactly."""
+    size = data.draw(st.integers(1, n))
+    subsets = [c for c in product((0, 1), repeat=n) if sum(c) == size]
+    weights = data.draw(st.lists(st.integers(0, 4), min_size=len(subsets), max_size=len(subsets)))
+    scale = [
+        [Fraction(data.draw(st.integers(1, 5))) if bit else Fraction(0) for bit in c]
+        for c in subsets
+    ]
+    total = sum(weights)
+    if not total:
+        return
+    mean = [sum(w * c[i] for w, c in zip(weights, scale, strict=True)) / total for i in range(n)]
+    if min(mean) == 0:
+        return
+    samples = [
+        ([c[i] / (n * mean[i]) for i in range(n)], Fraction(w, total))
+        for c, w in zip(scale, weights, strict=True)
+    ]
+    expected, spread = cov.enumerated(np.array(np.eye(n, dtype=int), dtype=object), samples)
+    assert expected.tolist() == [Fraction(1, n)] * n
+    srs = cov.srs_form(n, size).at(np.array(np.eye(n, dtype=int), dtype=object))
+    assert np.trace(spread) >= np.trace(srs)
+    assert cov.loewner(srs, spread) in ("neither", "≤", "=")
+
+
+def test_coins_against_a_fixed_number():
+    for n in range(2, 7):
+        for size in range(1, n):
+            _, coins = cov.reading_form("bernoulli", n, 10 * n, 10 * size, size)
+            srs = cov.srs_form(n, size)
+            factor = (Fraction(n, size) - 1) / (n**2 * (n - 1))
+            assert (coins.each - srs.each, coins.total - srs.total) == (-factor, factor)
+            assert not coins.above(srs, n)
+            assert not srs.above(coins, n)
+
+
+def test_the_strict_case_is_a_shrunk_estimator():
+    form, srs = cov.lemma4_form(64, 6, 4), cov.srs_form(8, 4)
+    assert form.is_covariance(8)
+    assert srs.above(form, 8)
+    assert srs != form
+    shrunk = Fraction(8 * 6, 64)
+    three = cov.srs_form(8, 3)
+    assert form == (shrunk**2 * three.each, shrunk**2 * three.total)
+    assert form.each / shrunk**2 > srs.each
+
+
+def test_semidefinite_and_loewner():
+    one, zero = np.array([[1, 0], [0, 1]], dtype=object), np.zeros((2, 2), dtype=object)
+    flat, mixed = np.array([[1, 1], [1, 1]], dtype=object), np.array([[1, 2], [2, 1]], dtype=object)
+    assert [cov.semidefinite(x) for x in (one, zero, flat, mixed)] == [True, True, True, False]
+    assert not cov.semidefinite(np.array([[0, 1], [1, 0]], dtype=object))
+    assert cov.semidefinite(flat.astype(float))
+    assert [cov.loewner(a, b) for a, b in ((one, zero), (zero, one), (one, one), (one, flat))] == [
+        "≥", "≤", "=", "neither",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("decide", "verdict"),
+    [
+        (covariances.lemma_3, "holds"),
+        (covariances.lemma_4, "fails"),
+        (covariances.theorem_3, "fails"),
+        (covariances.more_stable_updates, "fails"),
+        (pooling.larger_clients, "fails"),
+        (pooling.requested_total, "holds"),
+        (pooling.uniform_over_participants, "holds-if"),
+        (pooling.unbiased_data_sampling, "holds-if"),
+        (pooling.mimics_centralised, "holds-if"),
+    ],
+)
+def test_verdicts(decide, verdict):
+    found = decide(CLAIM)
+    assert found.verdict == verdict
+    assert found.note
+    assert 0 < len(found.table) < 12
+
+
+def test_the_verdict_on_lemma_3_follows_the_formula(monkeypatch):
+    monkeypatch.setattr(cov, "srs_covariance", lambda g, size: cov.srs_form(len(g), 1).at(g))
+    assert covariances.lemma_3(CLAIM).verdict == "fails"
+
+
+def test_the_pooled_target_of_the_audit():
+    table = pooling.pooled_target()
+    assert list(table["mean"][:5]) == ["13/4"] * 4 + ["5/2"]
+    assert list(table["variance"][:4]) == ["111/112", "35/16", "13/16", "3/2"]
+    assert pooling.aggregate_moments(((0,), (1, 2, 3)), 2, "bernoulli", "drawn") == (
+        Fraction(3, 2),
+        Fraction(7, 8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: cov.reading_form("other", 2, 4, 1, 1), "unknown reading"),
+        (lambda: cov.reading_form("fixed", 5, 4, 1, 1), "n_k is 5"),
+        (lambda: cov.reading_form("fixed", 2, 4, 5, 1), "n_star is 5"),
+        (lambda: cov.reading_form("fixed", 2, 4, 1, 3), "sample_size is 3"),
+        (lambda: cov.reading_form("again-or-nothing", 4, 8, 4, 2), "n_k n"),
+        (lambda: cov.Form(Fraction(1), Fraction(0)).at([1.0]), "gradients"),
+    ],
+)
+def test_bad_input_is_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()

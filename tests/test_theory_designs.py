@@ -1,0 +1,367 @@
+"""Parts 4a and 4b: designs, allocations and variances, exactly; every verdict of the two parts is a test.
+
+Only one test is statistical (`successive_inclusion` against draws): its false-alarm rate is stated there.
+"""
+
+import json
+from fractions import Fraction
+from functools import cache
+from itertools import permutations, product
+from math import inf, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedstas import allocation, theory
+from fedstas.client_sampling import successive
+from fedstas.errors import InputError
+from fedstas.study import check
+from fedstas.study.evidence import VERDICTS, seats, unbiasedness, variance
+from fedstas.theory import allocations
+
+REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
+NEYMAN = REFERENCE["neyman"]["cases"]
+F = Fraction
+
+
+def exactly(texts):
+    return [F(x) for x in texts]
+
+
+# The reference cases.
+
+
+@pytest.mark.parametrize("case", REFERENCE["pps"]["cases"], ids=lambda c: f"w={c['w']}")
+def test_pps_of_the_reference_cases(case):
+    w, norm, m = case["w"], case["norm"], case["m"]
+    names = {"des-raj": "desraj_successive", "plain-wr": "plain_wr", "hansen-hurwitz": "hh_wr"}
+    for design, key in names.items():
+        moments = theory.design_moments(design, w, norm, m)
+        assert moments == (F(case[key]["mean"]), F(case[key]["var"]))
+    pi = theory.successive_inclusion(norm, m)
+    assert np.allclose(pi, [float(F(x)) for x in case["pi_successive"]], atol=1e-12, rtol=0)
+    p = exactly(case["p"])
+    wrong = theory.moments(
+        (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive(p, m)
+    )
+    assert wrong == tuple(F(case["hh_weights_on_successive"][k]) for k in ("mean", "var"))
+
+
+def test_two_strata_of_the_reference_cases():
+    case = REFERENCE["pps_two_strata"]
+    keys = {"plain-wr": "paper_plain_wr", "hansen-hurwitz": "hh_wr", "horvitz-thompson": "ht_successive"}  # fmt: skip
+    for design, key in keys.items():
+        moments = theory.stratified_moments(design, case["strata"], case["norms"], case["m_h"])
+        assert moments == (F(case[key]["mean"]), F(case[key]["var"]))
+
+
+@pytest.mark.parametrize("case", NEYMAN, ids=lambda c: f"N={c['N']}")
+def test_allocations_of_the_reference_cases(case):
+    n, s, m = case["N"], case["S"], case["m"]
+    if case["real"] is not None:
+        real = theory.neyman_printed(n, s, m)
+        assert real == exactly(case["real"])
+        assert theory.allocation_variance(n, s, real) == F(case["V_real"])
+        squared = theory.neyman_printed(n, [x * x for x in s], m)
+        assert theory.allocation_variance(n, s, squared) == F(case["V_variance_as_S"])
+        assert theory.neyman_bounded(n, s, m) == exactly(case["boxed_real"])
+        assert allocations.largest_remainder(real, m) == case["largest_remainder"]
+    proportional = allocations.in_proportion(n, m)
+    assert theory.allocation_variance(n, s, proportional) == F(case["V_prop_real"])
+    assert allocations.largest_remainder(proportional, m) == case["prop_largest_remainder"]
+    least, best = theory.integer_optimum(n, s, m)
+    assert least == F(case["int_opt_V"])
+    assert sorted(map(list, best)) == sorted(case["int_opt"])
+    assert allocation.neyman(n, s, m).tolist() == case["greedy"]
+
+
+def test_theorem_1_of_the_reference_cases():
+    case = REFERENCE["theorem1"]
+    one = case["sts_gt_stradiv"]
+    found = theory.per_draw(one["w"], [abs(x) for x in one["w"]])
+    keys = ("per_draw_var_plain_pps", "per_draw_var_uniform", "per_draw_var_hh")
+    assert found[1:] == tuple(F(one[k]) for k in keys)
+    wrong = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
+    assert wrong.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
+    strat = case["strat_gt_rand"]
+    assert theory.stratified_random(strat["strata"], strat["m_h"]) == F(strat["V_strat"])
+    everyone = [x for h in strat["strata"] for x in h]
+    assert theory.simple_random(everyone, sum(strat["m_h"])) == F(strat["V_rand"])
+    rounded = case["stradiv_rounded_gt_strat"]
+    for seats_, value in (("neyman_LR", "V_neyman_LR"), ("proportional_LR", "V_proportional_LR")):
+        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[seats_])
+        assert v == F(rounded[value])
+
+
+# Designs.
+
+numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=4)
+
+
+@given(numbers, st.data())
+@settings(max_examples=60, deadline=None)
+def test_three_estimators_are_unbiased_for_any_positive_selection(values, data):
+    p = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
+    m = data.draw(st.integers(1, len(values)))
+    for design in unbiasedness.UNBIASED:
+        assert theory.design_moments(design, values, p, m)[0] == F(sum(values), len(values))
+
+
+@given(numbers, st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_bias_of_a_plain_mean_is_the_covariance_of_the_lemma(values, data):
+    n = len(values)
+    p = data.draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))
+    m = data.draw(st.integers(1, n))
+    nu = {
+        "plain-wr": [F(m * x, sum(p)) for x in p],
+        "plain-successive": theory.inclusion_probabilities(p, m),
+    }
+    for design, expected in nu.items():
+        covariance = sum((a - F(m, n)) * d for a, d in zip(expected, values, strict=True)) / n
+        mean = theory.design_moments(design, values, p, m)[0]
+        assert mean - F(sum(values), n) == F(n, m) * covariance
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_integral_agrees_with_the_enumeration(selection, data):
+    m = data.draw(st.integers(1, len(selection)))
+    exact = [float(x) for x in theory.inclusion_probabilities(selection, m)]
+    assert np.allclose(theory.successive_inclusion(selection, m), exact, atol=1e-11, rtol=0)
+
+
+def test_the_integral_at_the_papers_scale_agrees_with_draws():
+    """100 clients, 20,000 draws: each count is binomial; 6 standard errors, 100 clients: false alarm < 3e-7."""
+    rng = np.random.default_rng(0)
+    selection, draws = rng.lognormal(0, 1, 100), 20_000
+    pi = theory.successive_inclusion(selection, 10)
+    assert pi.sum() == pytest.approx(10, abs=1e-10)
+    counts = np.zeros(100)
+    for _ in range(draws):
+        counts[successive(selection, 10, rng)] += 1
+    assert (abs(counts / draws - pi) < 6 * np.sqrt(pi * (1 - pi) / draws)).all()
+    assert abs(pi - 10 * selection / selection.sum()).max() > 0.02  # it is not m p
+
+
+def test_the_integral_at_its_edges():
+    assert theory.successive_inclusion([0, 1, 3], 2).tolist() == [0, 1, 1]
+    assert theory.successive_inclusion([0, 0, 1, 3], 3).tolist() == [0.5, 0.5, 1, 1]
+    assert theory.successive_inclusion([1, 2], 0).tolist() == [0, 0]
+    assert theory.successive_inclusion([1, 1e-9, 1], 2)[1] < 1e-7
+    for bad in ([-1, 2], [np.nan, 1], [[1, 2]]):
+        with pytest.raises(InputError):
+            theory.successive_inclusion(bad, 1)
+    with pytest.raises(InputError):
+        theory.successive_inclusion([1, 2], 3)
+
+
+def test_des_raj_by_hand():
+    w, p = (1, 2, 6), exactly(("1/6", "1/3", "1/2"))
+    mean = F(0)
+    for i, j in permutations(range(3), 2):
+        first, second = w[i] / p[i], w[i] + w[j] * (1 - p[i]) / p[j]
+        mean += p[i] * p[j] / (1 - p[i]) * (first + second) / 6
+    assert mean == 3 == theory.design_moments("des-raj", w, p, 2)[0]
+    assert theory.design_moments("des-raj", (9, 1, 1), (0, 1, 1), 2)[0] == F(
+        2, 3
+    )  # p = 0 loses a client
+
+
+def test_a_stratum_without_a_seat_and_other_bad_input_is_refused():
+    with pytest.raises(InputError):
+        theory.stratified_moments("plain-wr", [[1], [2]], [[1], [1]], [1, 0])
+    with pytest.raises(InputError):
+        theory.stratified_moments("plain-wr", [[1], [2]], [[1], [1]], [1])
+    with pytest.raises(InputError):
+        theory.per_draw((1, 2), (0, 1))
+    with pytest.raises(InputError):
+        theory.theorem_1([[1.0], [2.0]], [0, 0], [0, 1], 1)
+
+
+# Allocations.
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5)), min_size=1, max_size=3), st.data())
+@settings(max_examples=80, deadline=None)
+def test_the_bounded_optimum_is_below_all_whole_seats_and_within_its_bounds(strata, data):
+    n, s = zip(*strata, strict=True)
+    m = data.draw(st.integers(len(n), sum(n)))
+    least, best = theory.integer_optimum(n, s, m)
+    assert theory.allocation_variance(n, s, allocation.neyman(n, s, m).tolist()) == least
+    assert all(sum(b) == m for b in best)
+    if any(s):
+        real = theory.neyman_bounded(n, s, m)
+        assert sum(real) == m
+        assert all(1 <= k <= a for k, a in zip(real, n, strict=True))
+        assert theory.allocation_variance(n, s, real) <= least
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
+def test_a_variance_in_the_place_of_the_deviation_gains_nothing(strata):
+    n, s = zip(*strata, strict=True)
+    deviation = theory.allocation_variance(n, s, theory.neyman_printed(n, s, 7))
+    as_printed = theory.allocation_variance(n, s, theory.neyman_printed(n, [x * x for x in s], 7))
+    assert as_printed == theory.allocation_variance(n, s, allocations.in_proportion(n, 7))
+    assert deviation <= as_printed
+    assert (deviation == as_printed) == (len(set(s)) == 1)
+
+
+def test_allocations_at_their_edges():
+    assert theory.allocation_variance((2, 2), (0, 1), (0, 2)) == F(1, 8)
+    assert theory.allocation_variance((2, 2), (1, 1), (0, 2)) == inf
+    assert theory.neyman_bounded((2, 5), (3, 0), 6) == [2, 4]  # the spread stratum is full
+    for call in (
+        lambda: theory.neyman_printed((1, 2), (0, 0), 2),
+        lambda: theory.neyman_bounded((1, 2), (0, 0), 2),
+        lambda: theory.neyman_bounded((2, 2), (1, 1), 1),
+        lambda: theory.integer_optimum((2, 2), (1, 1), 5),
+        lambda: theory.allocation_variance((), (), ()),
+    ):
+        with pytest.raises(InputError):
+            call()
+
+
+# Variances.
+
+
+def test_theorem_1_function_agrees_with_the_exact_moments():
+    w, norm = (1, 2, 6), (1, 2, 3)
+    v = theory.theorem_1(w, (0, 0, 0), norm, 2)
+    for name, design, p in (
+        ("sts", "plain-wr", norm),
+        ("corrected", "hansen-hurwitz", norm),
+        ("rand", "plain-wr", (1, 1, 1)),
+        ("stradiv", "plain-wr", (1, 1, 1)),
+    ):
+        exact = theory.design_moments(design, w, p, 2)[1]
+        assert getattr(v, name) == pytest.approx(float(exact), rel=1e-12)
+    assert v.squared_bias == pytest.approx((5 / 6) ** 2)
+    two = theory.theorem_1((0, 2, 5, 5), (0, 0, 1, 1), [1, 1, 1, 1], 2)
+    assert two.strat == pytest.approx(0.25)  # (1/2 * 1 + 1/2 * 0) / 2
+    assert two.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
+
+
+def test_the_formula_for_strata_against_none():
+    for w in product(range(3), repeat=4):
+        strata = (w[:2], w[2:])
+        n, m = 4, 2
+        between = sum(2 * (F(sum(h), 2) - F(sum(w), 4)) ** 2 for h in strata)
+        inside = sum(F(1, 2) * F((h[0] - h[1]) ** 2, 2) for h in strata)
+        gain = (1 - F(m, n)) / (m * (n - 1)) * (between - inside)
+        assert theory.simple_random(w, m) - theory.stratified_random(strata, (1, 1)) == gain
+
+
+def test_the_corrected_chain_has_no_violation():
+    assert variance.corrected_chain(500) == 0
+
+
+def test_no_selection_beats_the_norm_of_what_is_averaged():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        w = [int(x) for x in rng.integers(-5, 6, 4)]
+        if all(w):
+            best = theory.per_draw(w, [abs(x) for x in w]).hansen_hurwitz
+            other = [int(x) for x in rng.integers(1, 9, 4)]
+            assert best <= theory.per_draw(w, other).hansen_hurwitz
+            assert best <= theory.per_draw(w, other).uniform
+
+
+# The verdicts.
+
+EXPECTED = {
+    (unbiasedness, "lemma_1"): "fails",
+    (unbiasedness, "algorithm"): "fails",
+    (unbiasedness, "selection_probability"): "holds-if",
+    (unbiasedness, "weights"): "holds-if",
+    (unbiasedness, "expansion"): "holds-if",
+    (unbiasedness, "weights_sum_to_one"): "holds-if",
+    (unbiasedness, "empty_seats"): "fails",
+    (unbiasedness, "cohort_weights"): "holds-if",
+    (variance, "theorem_1_first"): "fails",
+    (variance, "theorem_1_third"): "holds-if",
+    (variance, "theorem_1"): "fails",
+    (variance, "combined"): "fails",
+    (variance, "wrong_norm"): "holds-if",
+    (seats, "theorem_1_second"): "holds-if",
+    (seats, "neyman"): "holds-if",
+    (seats, "whole_seats"): "fails",
+    (seats, "spread_of_draws"): "holds-if",
+}
+
+
+@cache
+def computed(module, name):
+    return getattr(module, name)()
+
+
+@pytest.mark.parametrize(("where", "word"), EXPECTED.items(), ids=lambda x: str(x)[-30:])
+def test_verdicts(where, word):
+    found = computed(*where)
+    assert found.verdict == word
+    assert found.verdict in VERDICTS
+    assert found.note.endswith(".")
+    assert len(found.table)
+
+
+def test_the_numbers_behind_the_verdicts():
+    ours = {name: computed(module, name).ours for module, name in EXPECTED}
+    assert ours["lemma_1"] == "2/3 instead of 1/2"
+    assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
+    assert ours["weights"] == "1/3 against 4/5"
+    assert ours["weights_sum_to_one"] == "3/10 or 27/20"
+    assert ours["theorem_1_first"] == "1/4 > 2/9"
+    assert ours["theorem_1_second"] == "61/121 > 1/2"
+    assert ours["theorem_1_third"] == "1/2 > 1/3"
+    assert ours["neyman"] == "7/5"
+
+
+def test_a_verdict_changes_with_the_numbers(monkeypatch):
+    """With equal norms the printed statements are true, and the functions say so."""
+    monkeypatch.setattr(unbiasedness, "STRATA_NORMS", ((1, 1, 1), (2, 2, 2, 2)))
+    assert unbiasedness.algorithm().verdict == "holds"
+    monkeypatch.setattr(unbiasedness, "NORMS", (1, 1, 1))
+    assert unbiasedness.selection_probability().verdict == "holds"
+    monkeypatch.setattr(unbiasedness, "SIZES", (3, 3, 3))
+    assert unbiasedness.weights().verdict == "holds"
+    assert unbiasedness.weights_sum_to_one().verdict == "holds"
+
+
+def test_smallest_counterexamples_are_smallest():
+    found = [
+        (w, g)
+        for n in (1, 2)
+        for w in product(range(3), repeat=n)
+        for g in product((1, 2), repeat=n)
+        if theory.design_moments("plain-wr", w, g, 1)[0] != F(sum(w), n)
+    ]
+    assert min(sum(w) + sum(g) for w, g in found) == 4
+    assert all(len(w) == 2 for w, g in found)
+    assert variance.first_smallest()[0] == (1, 1, 2)
+    for w in product(range(1, 9), repeat=2):  # two clients are never enough
+        one = theory.per_draw(w, w)
+        assert one.plain <= one.uniform
+
+
+def test_the_error_of_weights_on_models_grows_with_the_square_of_the_common_part():
+    omega, models = exactly(("1/10", "1/10", "4/5")), (1, 2, 6)
+    base, far = (
+        sqrt(theory.expansion_moments([c + x for x in models], omega, (1, 1, 1), 2)[1])
+        for c in (1000, 10_000)
+    )
+    assert far / base == pytest.approx(10, rel=0.02)
+
+
+@pytest.mark.parametrize("part", ["unbiasedness", "variance"])
+def test_exercises(part):
+    names = [n for n in check.names() if n.startswith(f"{part}/")]
+    assert sorted(check.exercise(n).level for n in names) == [1, 2, 3]
+    for name in names:
+        asked = check.exercise(name)
+        assert check.answer(name, asked.solution)
+        wrong = asked.mistakes if isinstance(asked, check.Example) else asked.mistakes.values()
+        assert len(list(wrong)) >= 2
+        assert not any(check.answer(name, x) for x in wrong)
