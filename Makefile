@@ -29,7 +29,7 @@ figure: .venv/.ready
 
 lock: .venv/.ready
 	@.venv/bin/uv --version >/dev/null 2>&1 || .venv/bin/python -m pip install -q uv
-	@.venv/bin/uv pip compile -q pyproject.toml --extra book --extra dev --universal --fork-strategy fewest --python-version 3.11 \
+	@.venv/bin/uv pip compile -q pyproject.toml --extra book --extra dask --extra dev --universal --fork-strategy fewest --python-version 3.11 \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links -o requirements.lock
 
 .venv/.ready: requirements.lock pyproject.toml .ci/setup

@@ -264,7 +264,8 @@ def get(name: str, **overrides) -> Method:
 def version(method: Method) -> int:
     """The version of the algorithms that the method's runs were last changed by: 1 if it squeezes no
     gradient, else 2."""
-    return ALGORITHMS if hasattr(method.clients, "restratify_every") else 1
+    design = getattr(method.clients, "corrected", method.clients)
+    return ALGORITHMS if hasattr(design, "restratify_every") else 1
 
 
 def to_dict(method: Method) -> dict:

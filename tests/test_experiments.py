@@ -1,15 +1,33 @@
 """Sweeps: they skip what is there, finish what was cut off, and stand each other's company."""
 
+import contextlib
+import errno
+import random
+import re
+import signal
 import subprocess
 import sys
+import time
+import warnings
 
 import pandas as pd
 import pytest
 
-from fedstas import experiments, methods, records
+from fedstas import checkpoints, cli, experiments, methods, plans, records, simulation, sweeps
 from fedstas.errors import InputError
 
 CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
+RUNS = experiments.runs("preprint", "quick")
+UNCHANGED = {  # declared runs by sweep and profile: what results/ holds must stay what is asked for
+    ("preprint", "paper"): 2 * 20 * 17,
+    ("preprint", "laptop"): 2 * 2 * 6,
+    ("one-digit", "paper"): 40,
+    ("imbalance", "paper"): 24,
+}
+
+
+def sweep(folder, name="preprint", **how):
+    return experiments.sweep(name, folder=folder, device="cpu", progress=False, **how)
 
 
 def tidy(folder) -> pd.DataFrame:
@@ -21,7 +39,7 @@ def tidy(folder) -> pd.DataFrame:
 def swept(tmp_path_factory):
     """The quick sweep, made once."""
     folder = tmp_path_factory.mktemp("swept")
-    assert experiments.sweep("preprint", folder=folder, device="cpu", progress=False) == []
+    assert sweep(folder) == []
     return folder
 
 
@@ -32,9 +50,9 @@ def files(folder):
 def test_a_sweep_records_every_run_once(swept):
     frame = records.load(swept)
     assert set(frame.method) == set(experiments.FIRST)
-    assert frame.groupby("run").size().tolist() == [3] * len(experiments.runs("preprint", "quick"))
+    assert frame.groupby("run").size().tolist() == [3] * len(RUNS)
     assert len(files(swept)) == 2 * frame.run.nunique()
-    assert not [p for p in files(swept) if "partial" in p.name]
+    assert not [p for p in files(swept) if p.name.startswith(".")]
     assert frame.settings.nunique() == len(experiments.FIRST)
 
 
@@ -42,7 +60,7 @@ def test_a_sweep_skips_what_is_there_and_makes_what_was_cut_off(swept, capsys):
     frame, times = tidy(swept), {p: p.stat().st_mtime_ns for p in swept.rglob("*.parquet")}
     lost = sorted(swept.rglob("*.json"))[3]
     lost.unlink()  # a run that was cut off between its two files
-    assert experiments.sweep("preprint", folder=swept, device="cpu", progress=False) == []
+    assert sweep(swept) == []
     assert f"1 made, {len(times) - 1} there already, 0 failed" in capsys.readouterr().out
     changed = [p for p, t in times.items() if p.stat().st_mtime_ns != t]
     assert changed == [lost.with_suffix(".parquet")]
@@ -55,11 +73,90 @@ def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
+    made = 0
     for process in pair:
-        _, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
+        made += int(re.search(r"(\d+) made", out)[1])
+    assert made == len(RUNS)  # each run once, by one of them
     assert files(tmp_path) == files(swept)
     pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+
+
+def test_a_sweep_that_is_killed_five_times_ends_in_the_same_results(swept, tmp_path):
+    """SIGKILL at random moments after the first sign of life; then one undisturbed start."""
+    moments = random.Random(0)
+    command = [sys.executable, "-c", CODE.format(str(tmp_path))]
+    for _ in range(5):
+        before = set(tmp_path.rglob("*"))
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and set(tmp_path.rglob("*")) <= before:
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with contextlib.suppress(InputError):  # none may be whole yet
+            whole = tidy(tmp_path)
+            expected = tidy(swept)
+            expected = expected[expected.run.isin(whole.run)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(whole, expected, check_exact=True)
+    assert sweep(tmp_path) == []
+    assert files(tmp_path) == files(swept)
+    pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler of ours may touch it."""
+
+
+@pytest.mark.parametrize("place", range(len(experiments.FIRST)))
+def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
+    swept, tmp_path, monkeypatch, place
+):
+    run, real, rounds = RUNS[place], simulation.measure, []
+
+    def measure(*arguments):
+        rounds.append(1)
+        if len(rounds) == 2:
+            raise Killed
+        return real(*arguments)
+
+    monkeypatch.setattr(simulation, "measure", measure)
+    with pytest.raises(Killed):
+        sweeps.perform(run, "preprint", tmp_path, "cpu")
+    (hidden,) = files(tmp_path)
+    assert hidden.name.endswith(".checkpoint")
+    assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
+    assert len(rounds) == 2 + 2  # rounds 1 and 2, cut off; then 2 and 3
+    assert len(files(tmp_path)) == 2
+    found = tidy(tmp_path)
+    expected = tidy(swept)
+    expected = expected[expected.run.isin(found.run)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
+    run = RUNS[0]
+    who = sweeps._prepare(run, "cpu")[-1]
+    hidden = checkpoints.place(records.paths(who, "preprint", tmp_path)[0])
+    hidden.parent.mkdir()
+    hidden.write_bytes(b"nonsense")
+    assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
+    assert f"{run} starts over: {hidden} is damaged" in capsys.readouterr().err
+    assert len(files(tmp_path)) == 2
+
+
+def test_a_run_in_work_elsewhere_is_left_to_the_other(tmp_path, monkeypatch, capsys):
+    run = RUNS[0]
+    data, sidecar = records.paths(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
+    with checkpoints.alone(data):
+        assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "elsewhere"
+    assert not sidecar.exists()
+    answers = iter(["elsewhere", "elsewhere", "there"])
+    monkeypatch.setattr(sweeps, "perform", lambda *_: next(answers))
+    monkeypatch.setattr(sweeps, "POLL", 0.0)
+    assert sweeps.make([run], "preprint", folder=tmp_path, device="cpu", progress=False) == []
+    assert "0 made, 1 there already, 0 failed" in capsys.readouterr().out
 
 
 def test_the_preprint_sweep_has_the_papers_setting():
@@ -69,34 +166,227 @@ def test_the_preprint_sweep_has_the_papers_setting():
     }
     assert {(r.task, r.concentration) for r in runs} == {("mnist", 0.01)}
     assert {r.partition for r in runs} == {"dirichlet", "dirichlet_fixed_size"}
-    assert {r.method for r in runs} == {
-        "fedavg", "md", "fedsts", "fedstas", "fedstas-dp", "fedstas-unbiased"
-    }  # fmt: skip
-    assert {r.seed for r in runs} == set(range(10))
-    assert len(runs) == 2 * 6 * 10
+    assert {r.method for r in runs} == set(experiments.TABLE)
+    assert {r.seed for r in runs} == set(range(20))
+    assert not any(r.overrides for r in runs)
     local = methods.get("fedstas").local
     assert (local.steps, local.batch, local.lr) == (3, 128, 0.01)
 
 
-def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypatch):
-    good, bad = experiments.runs("preprint", "quick")[:2]
-    bad.overrides["lr"] = 1e30
-    monkeypatch.setitem(experiments.SWEEPS, "preprint", lambda profile: [bad, good])
-    failed = experiments.sweep("preprint", folder=tmp_path, device="cpu", progress=False)
-    assert len(failed) == 1
-    assert failed[0].startswith(f"{bad.method} on dirichlet, seed 0: ")
-    assert "not finite" in failed[0]
-    assert records.load(tmp_path).method.unique().tolist() == [good.method]
+@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("profile", ["quick", "laptop", "paper"])
+def test_every_declared_run_is_possible_and_declared_once(name, profile):
+    runs = experiments.runs(name, profile)
+    assert len(runs) == UNCHANGED.get((name, profile), len(runs))
+    assert len({repr(run) for run in runs}) == len(runs)
+    for run in runs:
+        method = methods.get(run.method, **run.overrides)
+        assert run.clients_per_round <= run.clients
+        assert methods.from_dict(methods.to_dict(method)) == method
+        assert plans.estimate(run) > 0
+    assert {r.task for r in runs} == {"digits"} or profile != "quick"
+    if profile == "quick":
+        assert sum(map(plans.estimate, runs)) < 60
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    "name", ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy"]
+)
+def test_the_laptops_runs_are_among_the_papers(name):
+    paper = {repr(run) for run in experiments.runs(name, "paper")}
+    assert {repr(run) for run in experiments.runs(name, "laptop")} <= paper
+
+
+@pytest.mark.parametrize("name", [n for n in experiments.names() if n != "preprint"])
+def test_the_first_runs_of_every_quick_sweep_are_made(name, tmp_path):
+    runs = experiments.runs(name, "quick")
+    spread = runs[:: max(1, len(runs) // 3)]
+    assert sweeps.make(spread, name, folder=tmp_path, device="cpu", progress=False) == []
+    assert len(files(tmp_path)) == 2 * len(spread)
+
+
+def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypatch, capsys):
+    good, bad = experiments.runs("preprint", "quick")[:2]
+    bad.overrides["lr"] = 1e30
+    monkeypatch.setitem(experiments.SWEEPS, "preprint", lambda profile: [bad, good])
+    failed = sweep(tmp_path)
+    assert len(failed) == 1
+    assert failed[0].startswith(f"{bad.method}, lr 1e+30 on dirichlet, seed 0: ")
+    assert "not finite" in failed[0]
+    assert records.load(tmp_path).method.unique().tolist() == [good.method]
+    assert f"1 made, 0 there already, 1 failed, 0 s\n  {failed[0]}" in capsys.readouterr().out
+    assert len(files(tmp_path)) == 2
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
+    assert caught.value.code == 1
+    assert "fedstas: 1 of 2 runs of sweep preprint failed: md, lr 1e+30" in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(simulation, "run", broken)
+    failed = sweeps.make(RUNS[:2], "preprint", folder=tmp_path, device="cpu", progress=False)
+    assert failed == [f"{run}: MemoryError: no more" for run in RUNS[:2]]
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost(swept, tmp_path, monkeypatch, capsys):
+    count, path_replace = [], records.Path.replace
+
+    def replace(self, target):
+        count.append(1)
+        if len(count) > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return path_replace(self, target)
+
+    monkeypatch.setattr(records.Path, "replace", replace)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
+    assert caught.value.code == 2
+    err = [x for x in capsys.readouterr().err.replace("\r", "\n").split("\n") if "fedstas:" in x]
+    assert len(err) == 1
+    assert "could not be written: No space left on device" in err[0]
+    monkeypatch.setattr(records.Path, "replace", path_replace)
+    assert not [p for p in files(tmp_path) if "partial" in p.name]
+    assert records.load(tmp_path).run.nunique() == 1
+    assert sweep(tmp_path) == []
+    pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+
+
+def test_a_dry_run_says_what_it_would_make_and_makes_nothing(tmp_path, capsys):
+    assert sweep(tmp_path, dry_run=True) == []
+    out = capsys.readouterr().out
+    assert f"sweep preprint: {len(RUNS)} runs, 0 there already, {len(RUNS)} to make" in out
+    assert "of one core" in out
+    assert files(tmp_path) == []
+
+
+def test_a_part_of_a_sweep(tmp_path):
+    assert sweep(tmp_path, methods=["md", "fedavg"], seeds=[1]) == []
+    frame = records.load(tmp_path)
+    assert set(frame.method) == {"md", "fedavg"}
+    assert set(frame.seed) == {1}
+
+
+def test_time_left_is_corrected_by_what_was_measured():
+    first, second, other = RUNS[0], RUNS[6], RUNS[1]
+    assert (first.method, other.method) == (second.method, "md")
+    clock = plans.Clock([first, second, other])
+    assert clock.seconds() == pytest.approx(sum(map(plans.estimate, (first, second, other))))
+    clock.done(0, "done", 3 * plans.estimate(first))
+    assert clock.seconds() == pytest.approx(3 * (plans.estimate(second) + plans.estimate(other)))
+    clock.done(1, "there", 0.0)
+    clock.done(2, "done", 1.0)
+    assert clock.seconds() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0-4", [0, 1, 2, 3, 4]), ("0,3", [0, 3]), ("7", [7]), ("0-1, 1-2", [0, 1, 2])],
+)
+def test_lists_of_seeds(text, seeds):
+    assert plans.parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1-", "0,,1", "1.5", "0-2-4"])
+def test_bad_lists_of_seeds_are_refused(text):
+    with pytest.raises(InputError, match="is no list of seeds: write 0-4, or 0,3"):
+        plans.parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
     [
-        (lambda: experiments.sweep("nonsense"), "unknown sweep 'nonsense': use one of preprint"),
-        (lambda: experiments.runs("preprint", "huge"), "unknown profile 'huge': use one of quick"),
-        (lambda: experiments.sweep("preprint", jobs=0), "jobs is 0"),
+        ("nonsense", "unknown sweep 'nonsense': use one of preprint"),
+        ("preprint --profile huge", "unknown profile 'huge': use one of quick"),
+        ("preprint --jobs 0", "jobs is 0"),
+        (
+            "preprint --methods md,fedfoo",
+            "sweep preprint has no method 'fedfoo': it has fedavg, md",
+        ),
+        ("preprint --seeds 0,9", "sweep preprint has no seed 9: it has 0, 1"),
+        ("preprint --seeds x", "'x' is no list of seeds"),
+        ("preprint --backend fog", "unknown backend 'fog': use one of loky, dask, ray"),
+        ("preprint --address tcp://a:1", "address tcp://a:1 is of use only with"),
     ],
 )
-def test_bad_sweeps_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
-        call()
+def test_bad_sweeps_are_refused(arguments, named, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", *arguments.split(), "--folder", str(tmp_path), "--device", "cpu"])
+    assert caught.value.code == 2
+    lines = [x for x in capsys.readouterr().err.replace("\r", "\n").split("\n") if "fedstas:" in x]
+    assert len(lines) == 1
+    assert named in lines[0]
+
+
+@pytest.mark.parametrize("damage", ["newer", "contradicts", "none", "gone"])
+def test_a_record_that_cannot_be_trusted_stops_the_sweep(swept, tmp_path, damage):
+    assert sweep(tmp_path, methods=["md"], seeds=[0]) == []
+    (sidecar,) = tmp_path.rglob("*.json")
+    text = sidecar.read_text()
+    edits = {
+        "newer": text.replace('"format": 1', '"format": 2'),
+        "contradicts": text.replace('"seed": 0', '"seed": 5'),
+        "none": "{",
+        "gone": text,
+    }
+    sidecar.write_text(edits[damage])
+    if damage == "gone":
+        sidecar.with_suffix(".parquet").unlink()
+    named = {
+        "newer": "newer version",
+        "contradicts": "contradicts itself",
+        "none": "not the sidecar",
+    }
+    with pytest.raises(InputError, match=named.get(damage, "is missing or damaged: delete")):
+        sweep(tmp_path, methods=["md", "fedavg"], seeds=[0])
+    assert sidecar.read_text() == edits[damage]
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+
+
+@pytest.fixture
+def dask():
+    """Local clusters: `dask(workers, threads)` gives the address of one."""
+    distributed = pytest.importorskip(
+        "distributed", reason="needs Dask: pip install 'fedstas[dask]' runs this"
+    )
+    with contextlib.ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own
+        yield (
+            lambda workers, threads, **how: (
+                stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=workers, threads_per_worker=threads, dashboard_address=None, **how
+                    )
+                ).scheduler_address
+            )
+        )
+
+
+def test_a_dask_cluster_of_two_workers_makes_the_same_sweep(swept, tmp_path, dask):
+    part = {"methods": ["md", "fedstas"]}
+    assert sweep(tmp_path, backend="dask", address=dask(2, 1), **part) == []
+    expected = tidy(swept)
+    expected = expected[expected.method.isin(part["methods"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(tidy(tmp_path), expected, check_exact=True)
+
+
+def test_a_dask_cluster_that_will_not_do_is_refused(tmp_path, dask, monkeypatch):
+    monkeypatch.setattr(sweeps, "CONNECT", 0.5)
+    for address, named in (
+        (None, "needs the --address of a scheduler"),
+        ("tcp://127.0.0.1:1", "there is no Dask scheduler at tcp://127.0.0.1:1"),
+        (dask(0, 1, processes=False), "has no workers"),
+        (dask(1, 2, processes=False), "with --nthreads 1"),
+    ):
+        with pytest.raises(InputError, match=named):
+            sweep(tmp_path, backend="dask", address=address)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_backend_that_is_not_installed_is_named(tmp_path, monkeypatch, backend, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=f"the backend {backend} needs the package {package}: pip"):
+        sweep(tmp_path, backend=backend, address="tcp://127.0.0.1:1")

@@ -156,3 +156,12 @@ def test_each_method_is_described_in_one_line(name):
 def test_unknown_methods_and_settings_out_of_range_are_refused(call, named):
     with pytest.raises(InputError, match=named):
         call()
+
+
+def test_a_method_that_squeezes_carries_the_version_of_the_squeeze():
+    squeezing = {n for n in methods.names() if methods.version(methods.get(n)) == 2}
+    assert squeezing == {
+        "strat", "strat-neyman", "fedsts", "fedstas", "fedstas-dp", "fedstas-unbiased",
+        "fedstas-unbiased-dp",
+    }  # fmt: skip
+    assert methods.version(methods.get("fedstas-unbiased", replace=False)) == 2

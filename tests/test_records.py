@@ -149,6 +149,16 @@ def test_runs_of_several_sweeps_are_read_together(digits, federation, tmp_path):
     assert frame.run.nunique() == 2
 
 
+def test_details_are_the_settings_of_every_run(digits, federation, tmp_path):
+    record(digits, federation, methods.get("md", steps=2), tmp_path, rounds=1)
+    record(digits, federation, methods.get("fedstas", strata=4), tmp_path, rounds=1)
+    record(digits, federation, methods.get("fedstas", strata=4), tmp_path, "again", rounds=1)
+    frame = records.load(tmp_path).merge(records.details(tmp_path), on="run", validate="m:1")
+    frame = frame.set_index("method")
+    assert frame.loc["md", "local.steps"] == 2
+    assert frame.loc["fedstas", "clients.strata"].tolist() == [4, 4]
+
+
 def test_an_empty_folder_has_no_runs(tmp_path):
     with pytest.raises(InputError, match="no recorded runs below"):
         records.load(tmp_path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -104,6 +106,7 @@ def run(
     eval_every: int = 1,
     device: str = "auto",
     resume: History | None = None,
+    checkpoint: Callable[[History], None] | None = None,
     threads: int = 1,
     progress: bool = False,
 ) -> History:
@@ -111,8 +114,9 @@ def run(
 
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
     bit on one machine with one thread. `resume` goes on from the history of a shorter run of
-    the same arguments. `InputError` for what is not allowed; `Diverged`, with the history so
-    far, when the model or the loss stops being finite.
+    the same arguments. `checkpoint` is called with the history after each evaluation but the
+    last; it must not keep it, for the next rounds write into it. `InputError` for what is not
+    allowed; `Diverged`, with the history so far, when the model or the loss stops being finite.
     """
     rounds = integer("rounds", rounds, 1)
     m = integer("the number of participants (clients per round)", clients_per_round, 1)
@@ -142,19 +146,21 @@ def run(
             data = engine.pool(task.train_x, task.train_y, shards)
             return _rounds(
                 task, data, with_data, class_shares, method, rounds, m, seed, eval_every, resume,
-                progress,
+                checkpoint, progress,
             )  # fmt: skip
     finally:
         torch.set_num_threads(before)
 
 
 def _rounds(
-    task, data, with_data, class_shares, method, rounds, m, seed, eval_every, resume, progress
+    task, data, with_data, class_shares, method, rounds, m, seed, eval_every, resume, checkpoint,
+    progress,
 ) -> History:  # fmt: skip
     module = task.model(seed)
     server = Server(data, module, seed, class_shares.argmax(1))
     params, state = models.flatten(module), {}
-    key = (task.digest, method, m, seed, data.offsets.tobytes())
+    key = hashlib.sha256(repr((task.digest, method, m, seed, data.offsets.tobytes())).encode())
+    key = key.hexdigest()
     rows, cohorts, first, earlier = [], [], 1, 0.0
     if resume is not None:
         s = resume.state
@@ -164,7 +170,7 @@ def _rounds(
             raise InputError(f"resume: the history has {s['round']} rounds already, not {rounds}")
         params, state, server.memory = (
             torch.from_numpy(resume.params).to(params),
-            copy.deepcopy(s["server"]),
+            {k: v.to(params.device) for k, v in copy.deepcopy(s["server"]).items()},
             copy.deepcopy(s["memory"]),
         )
         server.cost, server._knows_sizes = dict(s["cost"]), s["knows_sizes"]
@@ -176,14 +182,9 @@ def _rounds(
         )
     began, pooled = time.perf_counter(), isinstance(method.clients, Pooled)
 
-    def history(t: int) -> History:
+    def history(t: int, keep=copy.deepcopy) -> History:
         frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
-        state_ = {
-            "key": key,
-            "round": t,
-            "server": copy.deepcopy(state),
-            "memory": copy.deepcopy(server.memory),
-        }
+        state_ = {"key": key, "round": t, "server": keep(state), "memory": keep(server.memory)}
         state_ |= {"cost": dict(server.cost), "knows_sizes": server._knows_sizes, "rows": rows}
         state_ |= {"seconds": earlier + time.perf_counter() - began}
         return History(frame, params.cpu().numpy(), cohorts, state_)
@@ -228,4 +229,6 @@ def _rounds(
             row |= {"round": t, "participants": len(np.unique(cohort.clients))} | server.cost
             rows.append(row | {"seconds": earlier + time.perf_counter() - began})
             bar.set_postfix(loss=f"{row['train_loss']:.3f}", accuracy=f"{row['test_accuracy']:.1%}")
+            if checkpoint is not None and t < rounds:
+                checkpoint(history(t, keep=lambda live: live))
     return history(rounds)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import platform
-import subprocess
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.methods import Method
 from fedstas.sim import partition, simulation, tasks
 from fedstas.sim.partition import Federation
-from fedstas.sim.simulation import History
+from fedstas.sim.simulation import COLUMNS, History
 from fedstas.sim.tasks import Task
+from fedstas.study.files import write
+from fedstas.study.provenance import commit as commit
+from fedstas.study.provenance import environment
 
 FORMAT = 1
+CHAIN = 4  # hex digits of `cohorts_chain` per round: of the hash of all cohorts up to that round
 PARTITIONS = "partitions"  # the folder of recorded partitions, beside the sweeps
 
 
@@ -79,28 +77,10 @@ def paths(who: dict, sweep: str, folder: str | Path = "results") -> tuple[Path, 
     return base.with_name(stem + ".parquet"), base.with_name(stem + ".json")
 
 
-def commit() -> str:
-    """The short hash of the checkout this package runs from, or `unknown`."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=9"]
-    try:
-        here = Path(__file__).parent
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
-
-
-def environment(device: str | torch.device, threads: int) -> dict:
-    """Where a run was made: versions, device, threads."""
-    libraries = ("fedstas", "numpy", "scipy", "scikit-learn", "torch", "pandas")
-    device = torch.device(device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return {
-        "versions": {"python": platform.python_version()} | {k: version(k) for k in libraries},
-        "device": f"{device.type} ({name})",
-        "threads": threads,
-        "commit": commit(),
-    }
+def values_hash(frame: pd.DataFrame) -> str:
+    """The SHA-256 of a run's frame, seconds aside: what its sidecar must agree with."""
+    columns = [np.ascontiguousarray(frame[c]).tobytes() for c in COLUMNS if c != "seconds"]
+    return hashlib.sha256(b"".join(columns)).hexdigest()
 
 
 def save(
@@ -118,9 +98,10 @@ def save(
     With each client's `majority` label, both are kept, for `cohorts`; else only a hash.
     """
     data, sidecar = paths(who, sweep, folder)
-    digest = hashlib.sha256(
-        b"".join(np.asarray(c, dtype=np.int64).tobytes() for c in history.cohorts)
-    )
+    digest, chain = hashlib.sha256(), ""
+    for cohort in history.cohorts:
+        digest.update(np.asarray(cohort, dtype=np.int64).tobytes())
+        chain += digest.hexdigest()[:CHAIN]
     note = {
         "format": FORMAT,
         "run": run_id(who),
@@ -128,7 +109,9 @@ def save(
         "sweep": sweep,
         "identity": who,
         "seconds": round(float(history.frame["seconds"].iloc[-1]), 1),
+        "values_sha256": values_hash(history.frame),
         "cohorts_sha256": digest.hexdigest(),
+        "cohorts_chain": chain,
         "cohorts": None if majority is None else [c.tolist() for c in history.cohorts],
         "majority": None if majority is None else np.asarray(majority).tolist(),
         "environment": environment(device, threads),
@@ -138,25 +121,47 @@ def save(
     return data
 
 
-def write(path: Path, writer) -> None:
-    """`writer(temporary path)`, then a rename: the file is whole or absent."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer(partial)
-        partial.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise InputError(f"{path} could not be written: {error.strerror}") from error
-
-
-def _sidecars(folder: str | Path) -> list[Path]:
+def sidecars(folder: str | Path) -> list[Path]:
     """The sidecars of all runs below a folder."""
     return sorted(p for p in Path(folder).rglob("*.json") if p.parent.name != PARTITIONS)
 
 
-def _sidecar(path: Path) -> dict:
+def evaluated(who: dict) -> list[int]:
+    """The rounds that a run of this identity has in its frame."""
+    every, rounds = who["eval_every"], who["rounds"]
+    return sorted({*range(every, rounds + 1, every), rounds})
+
+
+def read_frame(sidecar: Path, note: dict) -> pd.DataFrame:
+    """The frame of a run, held against its sidecar."""
+    data = sidecar.with_suffix(".parquet")
+    try:
+        frame = pd.read_parquet(data)
+    except (OSError, ValueError) as error:
+        remedy = f"delete {sidecar} and run again"
+        raise InputError(f"{data} is missing or damaged: {remedy}") from error
+    fits = list(frame.columns) == list(COLUMNS) and frame["round"].tolist() == evaluated(
+        note["identity"]
+    )
+    if not fits or note.get("values_sha256") not in (None, values_hash(frame)):
+        raise InputError(f"{sidecar} contradicts {data.name}: delete both and run again")
+    return frame
+
+
+def there(who: dict, sweep: str, folder: str | Path = "results") -> bool:
+    """Whether a run is recorded; `InputError` if what is there is damaged or not that run."""
+    data, sidecar = paths(who, sweep, folder)
+    if not sidecar.exists():
+        return False
+    if read_sidecar(sidecar)["run"] != run_id(who):
+        raise InputError(f"{sidecar} is of another run: delete it and {data.name} and run again")
+    if not data.exists():
+        raise InputError(f"{data} is missing or damaged: delete {sidecar} and run again")
+    return True
+
+
+def read_sidecar(path: Path) -> dict:
+    """What a sidecar says; `InputError` if it is damaged, newer, or contradicts itself."""
     try:
         note = json.loads(path.read_text())
         newer = note["format"] > FORMAT
@@ -177,14 +182,9 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     method, seed, rounds, and those of `History.frame`.
     """
     frames = []
-    for path in _sidecars(folder):
-        note, data = _sidecar(path), path.with_suffix(".parquet")
-        try:
-            frame = pd.read_parquet(data)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{data} is missing or damaged: delete {path} and run again"
-            ) from error
+    for path in sidecars(folder):
+        note = read_sidecar(path)
+        frame = read_frame(path, note)
         who, recipe = note["identity"], note["identity"]["partition"]
         head = {
             "run": note["run"],
@@ -207,21 +207,30 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def details(folder: str | Path = "results") -> pd.DataFrame:
+    """One row per run: its name and all settings of its method, as `clients.strata`, `data.rate`,
+    `local.steps`; to be merged with `load`."""
+    notes = [read_sidecar(p) for p in sidecars(folder)]
+    frame = pd.json_normalize([n["identity"]["method"] for n in notes]).drop(columns="name")
+    frame.insert(0, "run", [n["run"] for n in notes])
+    return frame.drop_duplicates("run", ignore_index=True)
+
+
 def cohorts(sweep: str, folder: str | Path = "results") -> dict[str, list[np.ndarray]]:
     """By run, where they were kept: the client numbers of each round's cohort."""
-    notes = (_sidecar(p) for p in _sidecars(Path(folder) / sweep))
+    notes = (read_sidecar(p) for p in sidecars(Path(folder) / sweep))
     return {n["run"]: [np.array(c) for c in n["cohorts"]] for n in notes if n.get("cohorts")}
 
 
 def majority_labels(sweep: str, folder: str | Path = "results") -> dict[str, np.ndarray]:
     """By run, where they were kept: each client's most frequent class, int [N]."""
-    notes = (_sidecar(p) for p in _sidecars(Path(folder) / sweep))
+    notes = (read_sidecar(p) for p in sidecars(Path(folder) / sweep))
     return {n["run"]: np.array(n["majority"]) for n in notes if n.get("majority")}
 
 
 def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:
     """Make a recorded run again from its sidecar alone."""
-    notes = (_sidecar(p) for p in _sidecars(folder))
+    notes = (read_sidecar(p) for p in sidecars(folder))
     note = next((n for n in notes if n["run"] == run), None)
     if note is None:
         raise InputError(f"there is no run {run!r} below {folder}")

@@ -1,0 +1,38 @@
+"""Files that are whole or absent, whatever happens to who writes them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+from pathlib import Path
+
+from fedstas.errors import InputError
+
+
+def node() -> str:
+    """The name of this computer, fit for the name of a file."""
+    return re.sub(r"[^A-Za-z0-9-]+", "-", platform.node())[:32] or "here"
+
+
+class Unwritable(InputError):
+    """The disk is full, or the folder may not be written: no run can be recorded."""
+
+
+def unwritable(path: Path, error: OSError) -> Unwritable:
+    """The sentence for a file that could not be written."""
+    return Unwritable(f"{path} could not be written: {error.strerror}")
+
+
+def write(path: Path, writer) -> None:
+    """`writer(temporary path)`, then a rename: the file is whole or absent."""
+    partial = path.with_name(f".{path.name}.{node()}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer(partial)
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise unwritable(path, error) from error

@@ -1,0 +1,33 @@
+"""Where a result was made: commit, versions, device."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+
+def commit() -> str:
+    """The short hash of the checkout this package runs from, or `unknown`."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=9"]
+    try:
+        here = Path(__file__).parent
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def environment(device: str | torch.device, threads: int, *, with_commit: bool = True) -> dict:
+    """Where a run was made: versions, device, threads, and the commit of the checkout."""
+    libraries = ("fedstas", "numpy", "scipy", "scikit-learn", "torch", "pandas")
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "versions": {"python": platform.python_version()} | {k: version(k) for k in libraries},
+        "device": f"{device.type} ({name})",
+        "threads": threads,
+    } | ({"commit": commit()} if with_commit else {})

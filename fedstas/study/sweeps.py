@@ -1,0 +1,250 @@
+"""Sweeps: runs made in parallel, each once, resumed where they were cut off.
+
+What is recorded is skipped, a run in work elsewhere is waited for, and a run that was killed goes
+on from its last evaluated round. `backend="dask"` or `"ray"` makes the same sweep on a cluster,
+through joblib; its workers must see the folder and the data under the same paths:
+
+    dask scheduler                                             # on one computer
+    dask worker tcp://HOST:8786 --nworkers 8 --nthreads 1      # on each
+    fedstas sweep preprint --profile paper --backend dask --address tcp://HOST:8786
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sys
+import time
+from concurrent.futures import BrokenExecutor
+from functools import lru_cache
+from pathlib import Path
+
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from tqdm import tqdm
+
+from fedstas import methods
+from fedstas.errors import Diverged, InputError, integer, one_of
+from fedstas.sim import partition, simulation, tasks
+from fedstas.study import checkpoints, records
+from fedstas.study.files import Unwritable, unwritable
+from fedstas.study.plans import Clock, Run, duration
+
+BACKENDS = ("loky", "dask", "ray")
+ELSEWHERE = "elsewhere"  # another process makes this run
+POLL = 2.0  # s between two looks at runs that others make
+CONNECT = 10.0  # s to reach a scheduler
+
+
+@lru_cache(maxsize=1)
+def load_task(name: str, device: str):
+    """The task of that name; the last one is kept."""
+    return tasks.load(name, device=device)
+
+
+@lru_cache(maxsize=4)
+def _federation(task: str, device: str, kind: str, settings: tuple):
+    return partition.make(kind, load_task(task, device).train_y, **dict(settings))
+
+
+def _prepare(run: Run, device: str):
+    settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
+    settings |= {"sigma": run.sigma, "size": run.size}
+    federation = _federation(run.task, device, run.partition, tuple(settings.items()))
+    method = methods.get(run.method, **run.overrides)
+    how = {
+        "rounds": run.rounds,
+        "clients_per_round": run.clients_per_round,
+        "seed": run.seed,
+        "eval_every": run.eval_every,
+    }
+    task = load_task(run.task, device)
+    return task, federation, method, how, records.identity(task, federation, method, **how)
+
+
+def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> str:
+    """Make and record one run, from its checkpoint if there is one, unless it is there.
+
+    Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
+    `Unwritable` if nothing can be recorded.
+    """
+    try:
+        task, federation, method, how, who = _prepare(run, device)
+        data, _ = records.paths(who, sweep, folder)
+        if records.there(who, sweep, folder):
+            return "there"
+        with checkpoints.alone(data) as free:
+            if records.there(who, sweep, folder):
+                return "there"
+            if not free:
+                return ELSEWHERE
+            try:
+                resume = checkpoints.read(who, data, task.device)
+            except InputError as error:
+                tqdm.write(f"{run} starts over: {error}", file=sys.stderr)
+                resume = None
+            try:
+                history = simulation.run(
+                    task, federation, method, device=device, resume=resume,
+                    checkpoint=lambda h: checkpoints.write(h, who, data, task.device), **how,
+                )  # fmt: skip
+            except Diverged:
+                checkpoints.discard(data)
+                raise
+            pure = run.partition == "by_class"  # there the cohorts say which classes were seen
+            majority = federation.label_counts.argmax(1) if pure else None
+            records.save(history, who, sweep, folder, device=task.device, majority=majority)
+            checkpoints.discard(data)
+    except Unwritable:
+        raise
+    except (Diverged, InputError) as error:
+        return f"{run}: {error}"
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise unwritable(Path(folder), error) from error
+        return f"{run}: {type(error).__name__}: {error}"
+    return "done"
+
+
+def _timed(number: int, run: Run, *where) -> tuple[int, str, float]:
+    began = time.perf_counter()
+    outcome = perform(run, *where)
+    return number, outcome, time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def _workers(backend: str, address: str | None, jobs: int | None):
+    """How many runs at a time joblib makes with that backend, and what it raises when a worker
+    is lost."""
+    one_of("backend", backend, BACKENDS)
+    jobs = None if jobs is None else integer("jobs", jobs, 1)
+    if backend == "loky":
+        if address is not None:
+            raise InputError(f"address {address} is of use only with the backends dask and ray")
+        with parallel_config(backend="loky"):
+            yield jobs or 1, BrokenExecutor
+        return
+    if backend == "ray":
+        try:
+            import ray
+            from ray.util.joblib import register_ray
+        except ImportError as error:
+            raise InputError("the backend ray needs the package ray: pip install ray") from error
+        ray.init(address=address, ignore_reinit_error=True)
+        register_ray()
+        with parallel_config(backend="ray"):
+            yield jobs or int(ray.cluster_resources().get("CPU", 1)), ray.exceptions.RayError
+        return
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError as error:
+        raise InputError(
+            "the backend dask needs the package distributed: pip install 'fedstas[dask]'"
+        ) from error
+    if address is None:
+        raise InputError(
+            "the backend dask needs the --address of a scheduler, e.g. tcp://HOST:8786"
+        )
+    try:
+        client = Client(address, timeout=CONNECT)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"there is no Dask scheduler at {address}: {error}") from error
+    with client:
+        threads = client.nthreads()
+        if not threads:
+            raise InputError(f"the Dask cluster at {address} has no workers: start some")
+        if max(threads.values()) > 1:  # torch's generator and threads are one per process
+            raise InputError("start the Dask workers with --nthreads 1, and more of them")
+        with parallel_config(backend="dask"):
+            yield jobs or len(threads), KilledWorker
+
+
+def _missing(todo: list[Run], name: str, folder: Path, device: str):
+    """The runs that are not recorded, and what is wrong with those that cannot be prepared.
+
+    `InputError` for a sidecar that is damaged, newer, or contradicts itself."""
+    missing, failed = [], []
+    for task in dict.fromkeys(run.task for run in todo):
+        load_task(task, device)  # data that are missing are one error here, not one per run
+    for run in todo:
+        try:
+            who = _prepare(run, device)[-1]
+        except InputError as error:
+            failed.append(f"{run}: {error}")
+            continue
+        if not records.there(who, name, folder):
+            missing.append(run)
+    return missing, failed
+
+
+def make(
+    todo: list[Run],
+    name: str,
+    *,
+    jobs: int | None = None,
+    folder: str | Path = "results",
+    device: str = "auto",
+    backend: str = "loky",
+    address: str | None = None,
+    progress: bool = True,
+    dry_run: bool = False,
+) -> list[str]:
+    """Make what is missing of a sweep, `jobs` runs at a time; returns what failed and why.
+
+    `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
+    missing and what it would cost.
+    """
+    if jobs is not None:
+        integer("jobs", jobs, 1)
+    folder = Path(folder).absolute()  # workers may stand elsewhere
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
+    began = time.perf_counter()
+    missing, failed = _missing(todo, name, folder, device)
+    clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
+    tqdm.write(
+        f"sweep {name}: {len(todo)} runs, {there} there already, {len(missing)} to make, "
+        f"about {duration(clock.seconds())} of one core"
+    )
+    if dry_run:
+        return failed
+    bar = tqdm(
+        total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,
+        bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} runs, {elapsed}{postfix}",
+    )  # fmt: skip
+    with _workers(backend, address, jobs) as (workers, lost), bar:
+        at_once = effective_n_jobs(workers)
+        while left := len(clock.left):
+            waiting = 0
+            work = (delayed(_timed)(i, r, name, folder, device) for i, r in [*clock.left.items()])
+            try:
+                for number, outcome, seconds in _parallel(workers)(work):
+                    if outcome == ELSEWHERE:
+                        waiting += 1
+                        continue
+                    clock.done(number, outcome, seconds)
+                    made += outcome == "done"
+                    there += outcome == "there"
+                    failed += [outcome] if outcome not in ("done", "there") else []
+                    bar.update()
+                    bar.set_postfix_str(f"about {duration(clock.seconds() / at_once)} left")
+            except lost:
+                failed.append("a worker was killed, perhaps for want of memory: run this again")
+                break
+            if waiting:
+                bar.set_postfix_str(f"{waiting} are made by another process")
+                time.sleep(POLL if waiting == left else 0)
+    tqdm.write(
+        f"sweep {name}: {made} made, {there} there already, {len(failed)} failed, "
+        f"{time.perf_counter() - began:.0f} s" + "".join(f"\n  {text}" for text in failed)
+    )
+    return failed
+
+
+def _parallel(workers: int) -> Parallel:
+    """Results as they come; where the backend cannot do that, at the end."""
+    try:
+        return Parallel(n_jobs=workers, return_as="generator_unordered")
+    except ValueError:
+        return Parallel(n_jobs=workers)
