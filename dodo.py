@@ -22,26 +22,41 @@ READS_RESULTS = ("05_experiments", "06_clustered_sampling", "07_fedsampling")
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
+CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
+READS_CLAIMS = ("04_theory",)
 
 
 def files(folder: str, *patterns: str) -> list[str]:
     return sorted(str(path) for each in patterns for path in Path(folder).rglob(each))
 
 
+def package() -> list[str]:
+    return [path for path in files("fedstas", "*.py") if Path(path).name != "cli.py"]
+
+
 def task_chapter():
     """Execute the chapters' sources."""
     PROGRESS.mkdir(parents=True, exist_ok=True)
-    package = [path for path in files("fedstas", "*.py") if Path(path).name != "cli.py"]
     for stem in chapters.names():
         told = PROGRESS / stem
         results = files("results", "*.*") if stem in READS_RESULTS else []
+        results += [CLAIMS] if stem in READS_CLAIMS else []
         yield {
             "name": stem,
-            "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package, *results],
+            "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
             "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
             "targets": [f"book/chapters/{stem}.ipynb"],
             "actions": [[sys.executable, "-m", "fedstas.study.chapters", stem, PROFILE, str(told)]],
         }
+
+
+def task_ledger():
+    """Decide every claim; one whose evidence is missing stops the book, by its name."""
+    return {
+        "file_dep": [CLAIMS, "requirements.lock", *package(), *files("results", "*.*")],
+        "targets": [LEDGER],
+        "actions": [[sys.executable, "-m", "fedstas.study.ledger", LEDGER]],
+    }
 
 
 def draw_start():
@@ -93,7 +108,7 @@ def task_book():
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if Path(path).is_file() and "__pycache__" not in path]
     return {
-        "file_dep": ["_config.yml", "requirements.lock", str(START), *prose, *executed],
+        "file_dep": ["_config.yml", "requirements.lock", str(START), LEDGER, *prose, *executed],
         "targets": [str(SITE / "index.html")],
         "actions": [build_site],
     }
@@ -162,7 +177,7 @@ class Report(ConsoleReporter):
             said = "".join(action.err or "" for action in task.actions).strip()
             self.say(said or fail.get_msg())
         elif task.name == "book":
-            self.say("The book was not built, since a chapter failed.")
+            self.say("The book was not built, since a chapter or the ledger failed.")
 
     def complete_run(self):
         self.over.set()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fedstas import methods
-from fedstas.errors import Diverged, InputError
+from fedstas.errors import Diverged, InputError, one_of
 
 app = typer.Typer(
     add_completion=False,
@@ -107,16 +107,42 @@ def run(
 def sweep(
     name: Annotated[str, typer.Argument(help="the sweep, e.g. preprint")],
     profile: Annotated[str, _option("quick, laptop or paper")] = "quick",
-    jobs: Annotated[int, _option("runs at a time")] = 1,
+    jobs: Annotated[int | None, _option("runs at a time; on a cluster all it has")] = None,
+    methods: Annotated[str | None, _option("only these, e.g. md,fedstas")] = None,
+    seeds: Annotated[str | None, _option("only these, e.g. 0-4 or 0,3")] = None,
     device: Annotated[Device, _option("where to train")] = Device.auto,
     folder: Annotated[Path, _option("where to record")] = Path("results"),
+    backend: Annotated[str, _option("of joblib: loky, dask or ray")] = "loky",
+    address: Annotated[str | None, _option("of the cluster, e.g. tcp://HOST:8786")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
 ) -> None:
-    """Record what is missing of a sweep."""
-    from fedstas.study import experiments
+    """Record what is missing of a sweep; a run that was cut off goes on where it was."""
+    from fedstas.study import experiments, plans
 
-    failed = experiments.sweep(name, profile, jobs=jobs, folder=folder, device=device)
+    failed = experiments.sweep(
+        name, profile, jobs=jobs, folder=folder, device=device, backend=backend, address=address,
+        methods=None if methods is None else [m.strip() for m in methods.split(",")],
+        seeds=None if seeds is None else plans.parse_seeds(seeds), dry_run=dry_run,
+    )  # fmt: skip
     if failed:
-        raise Diverged("; ".join(failed))
+        more = f" (and {len(failed) - 1} more, listed above)" if len(failed) > 1 else ""
+        total = len(experiments.runs(name, profile))
+        raise Diverged(f"{len(failed)} of {total} runs of sweep {name} failed: {failed[0]}{more}")
+
+
+@app.command()
+def compare(
+    mine: Annotated[Path, typer.Argument(help="a folder of results, or a parquet file")],
+    recorded: Annotated[Path, typer.Argument(help="what they are held against")],
+    tolerance: Annotated[float, _option("allowed in a final accuracy, in points")] = 0.5,
+) -> None:
+    """Hold results against recorded ones: exit code 1 if one differs or is not recorded."""
+    from fedstas.study import compare as comparison
+
+    found = comparison.compare(mine, recorded, tolerance=tolerance)
+    typer.echo(found.report())
+    if not found.agree:
+        raise Diverged(found.summary())
 
 
 @app.command()
@@ -138,6 +164,28 @@ def chapter(
     try:
         typer.echo(chapters.run(name, pairs, profile=profile, output=output))
     except chapters.ChapterError as error:
+        raise Diverged(str(error)) from None
+
+
+@app.command()
+def claims(
+    name: Annotated[str | None, typer.Argument(help="one claim, re-computed", metavar="ID")] = None,
+    paper: Annotated[str | None, _option("preprint, journal, slides or clustered")] = None,
+    kind: Annotated[str | None, _option("theory, figure, table, number or superiority")] = None,
+    verdict: Annotated[str | None, _option("holds, holds-if, fails, agrees, differs, ...")] = None,
+) -> None:
+    """Every claim of the papers, decided now; with an ID: one of them, with its evidence."""
+    from fedstas.study import ledger
+
+    try:
+        if name is not None:
+            typer.echo(ledger.explain(*ledger.decide(name)))
+            return
+        if verdict is not None:
+            one_of("verdict", verdict, ledger.VERDICTS)
+        table = ledger.claims(paper=paper, kind=kind, progress=True)
+        typer.echo(ledger.listing(table if verdict is None else table[table["verdict"] == verdict]))
+    except ledger.Undecided as error:
         raise Diverged(str(error)) from None
 
 

@@ -47,7 +47,7 @@ from fedstas.sim.rng import stream
 from fedstas.study import chapters
 
 s = chapters.settings("04_theory", globals())
-decided = ledger.claims(kind="theory", jobs=1)
+decided = ledger.claims(kind="theory")
 words = decided.set_index("id")["verdict"]
 
 

@@ -295,3 +295,45 @@ def test_the_module_is_the_command():
     assert bad.returncode == 2
     assert bad.stdout == ""
     assert bad.stderr == "fedstas: -p strata lacks a value: write -p KEY VALUE\n"
+
+
+def test_claims_prints_a_table_and_the_counts(capsys):
+    code, out, err = call("claims --paper slides --verdict no-data", capsys)
+    lines = out.strip().split("\n")
+    assert code == 0
+    assert [line for line in err if "claim/s" not in line] == []
+    assert lines[0].split() == ["id", "place", "printed", "ours", "verdict"]
+    assert all(line.rstrip().endswith("no-data") for line in lines[1:-2])
+    assert lines[-1] == f"{len(lines) - 3} claims: {len(lines) - 3} no-data"
+    assert max(map(len, lines)) <= 140
+
+
+def test_one_claim_is_computed_again_with_its_evidence(capsys):
+    code, out, err = call("claims preprint-fig-3-top-dp-own-numbers", capsys)
+    assert (code, err) == (0, [])
+    for word in (
+        "FedSTaS, preprint, Sec. 3.2.2",
+        "printed    54.67",
+        "verdict    differs",
+        "55.01",
+    ):
+        assert word in out
+    assert out.strip().endswith("chapters/05_experiments.html#what-is-the-table")
+
+
+def test_claims_refuses_what_is_not_there(capsys):
+    near = refused("claims fig-3-top-dp-own", capsys, "'fig-3-top-dp-own'", "did you mean preprint")
+    assert near == ""
+    refused("claims --paper thesis", capsys, "'thesis'", "journal")
+    refused("claims --kind opinion", capsys, "'opinion'", "theory")
+    refused("claims --verdict maybe", capsys, "'maybe'", "holds-if")
+
+
+def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
+    from fedstas import ledger
+
+    def nothing(claim):
+        raise LookupError("the runs are gone")
+
+    monkeypatch.setattr(ledger, "function", lambda claim: nothing)
+    refused("claims journal-lemma-1", capsys, "claim journal-lemma-1", "the runs are gone", code=1)

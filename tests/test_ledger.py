@@ -1,0 +1,315 @@
+"""The ledger: rows are checked, verdicts computed, and a claim without evidence is an error that names it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from fedstas import ledger
+from fedstas.errors import InputError
+from fedstas.study.evidence import VERDICTS, Claim, Evidence, experiments, theory
+from fedstas.study.evidence import experiments_figures as figures
+
+ROW = {
+    "id": "journal-lemma-0",
+    "paper": "journal",
+    "place": "Lemma 0",
+    "kind": "theory",
+    "statement": "One is one.",
+    "printed": 1,
+    "decides": "experiments_sentences.own_bars_mnist",
+    "link": "04_theory",
+}
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """`listed(row, ...)` writes a file of claims."""
+
+    def write(*rows):
+        path = tmp_path / "claims.yml"
+        path.write_text(yaml.safe_dump(list(rows)))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def deciding(monkeypatch):
+    """`deciding(function)`: what decides every claim from now on."""
+
+    def put(function):
+        monkeypatch.setattr(ledger, "function", lambda claim: function)
+
+    return put
+
+
+@pytest.fixture(scope="session")
+def claims():
+    return ledger.claims()
+
+
+def test_rows_are_read_in_order(listed):
+    second = ROW | {"id": "b", "tolerance": 0.5}
+    found = ledger.rows(listed(ROW, second))
+    assert found == [Claim(**ROW), Claim(**second)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"paper": "thesis"}, ("unknown paper 'thesis'", "preprint")),
+        ({"kind": "opinion"}, ("unknown kind 'opinion'", "superiority")),
+        ({"verdict": "holds"}, ("unknown field 'verdict'", "statement")),
+        ({"statement": ""}, ("the field 'statement' is missing",)),
+        ({"printed": None}, ("the field 'printed' is missing",)),
+        ({"place": 3}, ("the field 'place' is 3",)),
+        ({"tolerance": -1}, ("the tolerance is -1",)),
+        ({"tolerance": True}, ("the tolerance is True",)),
+    ],
+)
+def test_a_bad_row_is_refused_by_its_name(listed, change, words):
+    with pytest.raises(InputError) as caught:
+        ledger.rows(listed(ROW | change))
+    assert "claim journal-lemma-0" in str(caught.value)
+    assert all(word in str(caught.value) for word in words)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_rows_of_one_id_and_files_that_are_no_lists_are_refused(listed, tmp_path):
+    with pytest.raises(InputError, match="claim journal-lemma-0: there are two rows"):
+        ledger.rows(listed(ROW, ROW))
+    with pytest.raises(InputError, match="row 2: the field 'id' is missing"):
+        ledger.rows(listed(ROW, {k: v for k, v in ROW.items() if k != "id"}))
+    with pytest.raises(InputError, match="row 1 of the claims is not a mapping"):
+        ledger.rows(listed("a"))
+    for text in ("a: 1", "- [", ""):
+        (tmp_path / "bad.yml").write_text(text)
+        with pytest.raises(InputError, match=r"bad\.yml"):
+            ledger.rows(tmp_path / "bad.yml")
+    with pytest.raises(InputError, match=r"none\.yml cannot be read"):
+        ledger.rows(tmp_path / "none.yml")
+
+
+@pytest.mark.parametrize(
+    "decides",
+    ["nowhere.at_all", "experiments.nothing", "experiments", "experiments._load", "experiments.RESULTS"],
+)  # fmt: skip
+def test_what_decides_a_claim_must_be_a_function_of_the_evidence(decides):
+    with pytest.raises(InputError, match=f"claim journal-lemma-0: '{decides}' is not a function"):
+        ledger.function(Claim(**ROW | {"decides": decides}))
+
+
+def test_a_verdict_follows_its_evidence(listed, deciding):
+    deciding(lambda claim: Evidence(theory(claim.printed == 1), ours=claim.printed, note="see"))
+    path = listed(ROW, ROW | {"id": "b", "printed": 2})
+    found = ledger.claims(path=path).set_index("id")
+    assert found["verdict"].to_dict() == {"journal-lemma-0": "holds", "b": "fails"}
+    claim, evidence = ledger.decide("b", path)
+    assert (claim.printed, evidence.verdict) == (2, "fails")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        (Evidence("agrees"), "the verdict 'agrees' is not one of a theory"),
+        (Evidence("pending", note="later"), "the verdict 'pending' is not one of a theory"),
+        (Evidence("true"), "the verdict 'true' is not one of"),
+        (Evidence("fails"), "'fails' needs a note"),
+        ("holds", "returned str"),
+        (None, "returned NoneType"),
+    ],
+)
+def test_missing_evidence_is_an_error_that_names_the_claim(listed, deciding, evidence, words):
+    deciding(lambda claim: evidence)
+    with pytest.raises(ledger.Undecided, match=f"claim journal-lemma-0: .*{words}"):
+        ledger.claims(path=listed(ROW))
+
+
+def test_all_claims_without_evidence_are_named_at_once(listed, deciding):
+    def broken(claim):
+        raise ZeroDivisionError("no\nclients")
+
+    deciding(broken)
+    with pytest.raises(ledger.Undecided) as caught:
+        ledger.claims(path=listed(ROW, ROW | {"id": "b"}))
+    said = str(caught.value)
+    assert "claim journal-lemma-0: " in said and "claim b: " in said
+    assert "raised ZeroDivisionError: no" in said and "\n" not in said
+
+
+def test_an_unknown_id_is_answered_with_near_ones(listed):
+    path = listed(ROW, ROW | {"id": "preprint-fig-9"})
+    with pytest.raises(InputError, match="no claim 'lemma': did you mean journal-lemma-0"):
+        ledger.decide("lemma", path)
+    with pytest.raises(InputError, match="did you mean preprint-fig-9"):
+        ledger.decide("preprint-fgi-9", path)
+    with pytest.raises(InputError, match="`fedstas claims` lists them"):
+        ledger.decide("", path)
+
+
+def test_unknown_filters_are_refused():
+    with pytest.raises(InputError, match="unknown paper 'x'"):
+        ledger.claims(paper="x")
+    with pytest.raises(InputError, match="unknown kind 'x'"):
+        ledger.claims(kind="x")
+
+
+def test_values_are_shown_sensibly():
+    from fractions import Fraction
+
+    values = (
+        None,
+        float("nan"),
+        3,
+        60_000,
+        0.123456,
+        12345.6,
+        Fraction(1, 3),
+        "x",
+        True,
+        np.float64(2),
+    )
+    shown = ["", "", "3", "60,000", "0.1235", "12,346", "1/3", "x", "yes", "2"]
+    assert [ledger.show(v) for v in values] == shown
+    assert ledger.show_ours(1.5, 1, 2) == "1.5 (1.0 to 2.0)"
+    assert ledger.show_ours(-0.701, -1.458, 0.0578) == "-0.7 (-1.5 to 0.1)"
+    assert ledger.show_ours(990.04, -228, 2208) == "990 (-228 to 2208)"
+    assert ledger.show_ours(1.5, np.nan, np.nan) == "1.5"
+
+
+# The real ledger.
+
+
+def test_there_are_sixty_claims_and_those_of_theory_are_decided(claims):
+    assert list(claims.columns) == ledger.COLUMNS
+    assert len(claims) >= 60
+    assert claims["id"].is_unique
+    assert set(claims["verdict"]) <= set(VERDICTS)
+    assert set(claims.loc[claims["kind"] == "theory", "verdict"]) <= {"holds", "holds-if", "fails"}
+    assert set(claims["paper"]) == set(ledger.PAPERS)
+    assert {"theory", "figure", "table", "number", "superiority"} == set(claims["kind"])
+    reasons = claims[claims["verdict"].isin(["holds-if", "fails", "no-data", "pending"])]
+    assert (reasons["note"].str.len() > 10).all()
+
+
+def test_every_numbered_statement_of_the_journal_is_there(claims):
+    journal = " ".join(claims.loc[claims["paper"] == "journal", "place"])
+    for place in (*(f"Lemma {i}" for i in range(1, 6)), *(f"Theorem {i}" for i in range(1, 4))):
+        assert place in journal, place
+
+
+def test_no_data_is_said_only_of_data_that_cannot_be_had(claims):
+    without = claims[claims["verdict"] == "no-data"]
+    assert without["note"].str.contains("cifar10|femnist|mind|amazon").all()
+    assert set(without["paper"]) <= {"slides", "clustered"}
+
+
+def test_links_name_chapters_that_are_there(claims):
+    from fedstas.study import chapters
+
+    assert set(claims["link"].str.partition("#")[0]) <= set(chapters.names())
+
+
+def test_the_ledger_is_written_for_the_book_or_not_at_all(listed, tmp_path):
+    out = tmp_path / "ledger.json"
+    command = [sys.executable, "-m", "fedstas.study.ledger", str(out)]
+    good = ROW | {"kind": "superiority", "printed": "54.67"}
+    bad = good | {"id": "journal-lemma-9", "printed": "a number"}
+    done = subprocess.run([*command, str(listed(good, bad))], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "claim journal-lemma-9: experiments_sentences.own_bars_mnist raised" in done.stderr
+    assert "Traceback" not in done.stderr and not out.exists()
+    done = subprocess.run([*command, str(listed(good))], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(out.read_text())
+    assert written["claims"][0]["verdict"] == "differs"
+    assert written["claims"][0]["columns"] == ["method", "%"]
+
+
+# What decides the claims that need runs, on made-up runs.
+
+
+def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFrame:
+    """A frame as `records.load` gives: one run per method and seed, equal in all rounds."""
+    head = {"task": "mnist", "partition": "dirichlet_fixed_size", "concentration": 0.01, "steps": 3}
+    return pd.DataFrame(
+        head | {"sweep": sweep, "run": f"{m}{s}", "method": m, "seed": s, "rounds": 99, "round": r,
+                "client_accuracy": v, "test_accuracy": v, "train_loss": 1 - v} | more
+        for m, seeds in values.items() for s, v in enumerate(seeds) for r in (1, 40, 99)
+    )  # fmt: skip
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """`recorded(frame)`: what every sweep holds from now on."""
+
+    def put(frame):
+        monkeypatch.setattr(experiments, "recorded", lambda sweep: frame)
+
+    return put
+
+
+LEVEL = Claim(**ROW | {"kind": "figure", "printed": "56.0 %"})
+
+
+def test_a_level_agrees_within_the_interval_of_one_more_run(recorded):
+    recorded(runs({"fedstas": [0.55, 0.56, 0.57, 0.56]}))
+    evidence = figures.mnist_fedstas(LEVEL)
+    assert evidence.verdict == "agrees"
+    assert evidence.low < 56 < evidence.high
+    recorded(runs({"fedstas": [0.65, 0.66, 0.67, 0.66]}))
+    assert figures.mnist_fedstas(LEVEL).verdict == "differs"
+
+
+def test_an_order_agrees_on_its_side_of_zero_only(recorded):
+    other = [0.50, 0.60, 0.55]
+    for shift, verdict in ((0.02, "agrees"), (-0.02, "differs")):
+        better = [v + shift + e for v, e in zip(other, (0, 0.001, -0.001), strict=True)]
+        recorded(runs({"fedstas": better, "fedsts": other}))
+        evidence = figures.mnist_order(LEVEL)
+        assert evidence.verdict == verdict
+        assert evidence.ours == pytest.approx(100 * shift)
+    recorded(runs({"fedstas": [0.6, 0.5, 0.55], "fedsts": other}))
+    assert figures.mnist_order(LEVEL).verdict == "differs"  # no difference seen
+
+
+def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(recorded):
+    recorded(None)
+    evidence = figures.skewed_fedstas(LEVEL)
+    assert evidence.verdict == "pending"
+    assert "fedstas sweep mnist-0.001 --profile paper" in evidence.note
+    recorded(runs({"fedstas": [0.5]}))
+    assert figures.mnist_fedstas(LEVEL).verdict == "pending"
+
+
+def test_data_that_cannot_be_had_say_so_and_their_runs_decide_where_they_are(
+    recorded, monkeypatch, tmp_path
+):
+    from fedstas.study.evidence import experiments_clustered as clustered
+
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    recorded(None)
+    assert clustered.on_prox(LEVEL).verdict == "no-data"
+    (tmp_path / "cifar10.npz").touch()
+    assert clustered.on_prox(LEVEL).verdict == "pending"
+    schemes = {"md": [0.3, 0.31, 0.32], "clustered-size": [0.4, 0.41, 0.42]}
+    schemes["clustered-similarity"] = [0.5, 0.52, 0.54]
+    recorded(runs(schemes, task="cifar10", steps=100))
+    assert clustered.on_prox(LEVEL).verdict == "agrees"
+    schemes["clustered-similarity"] = [0.2, 0.3, 0.4]
+    recorded(runs(schemes, task="cifar10", steps=100))
+    assert clustered.on_prox(LEVEL).verdict == "differs"
+
+
+def test_the_smallest_number_that_is_printed_is_read():
+    assert [experiments.number(t) for t in (3, "56.00 %", "+1.0 points", "−0.3")] == [
+        3,
+        56,
+        1,
+        -0.3,
+    ]
