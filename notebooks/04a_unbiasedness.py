@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Unbiasedness: is the cohort's mean right?
+# # 4a. Unbiasedness: is the cohort's mean right?
 #
 # ```{at-a-glance}
 # :needs: expectation and covariance; chapter 1 helps

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Variance: which design is less noisy?
+# # 4b. Variance: which design is less noisy?
 #
 # ```{at-a-glance}
 # :needs: variance and the Cauchy–Schwarz inequality; part 4a for the estimators

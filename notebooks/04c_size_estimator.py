@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # The size estimator: how many examples are there?
+# # 4c. The size estimator: how many examples are there?
 #
 # ```{at-a-glance}
 # :needs: expectation and variance; how a client reports its size is in chapter 3

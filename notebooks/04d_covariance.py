@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Data sampling: does uniform sampling lower the noise?
+# # 4d. Data sampling: does uniform sampling lower the noise?
 #
 # ```{at-a-glance}
 # :needs: variances and covariance matrices; a matrix is positive semidefinite if it is a covariance

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Privacy: what does epsilon = 3 promise?
+# # 4e. Privacy: what does epsilon = 3 promise?
 #
 # ```{at-a-glance}
 # :needs: conditional probabilities; how a client reports its size is in chapter 3

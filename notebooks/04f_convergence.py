@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Convergence: where does a biased design lead?
+# # 4f. Convergence: where does a biased design lead?
 #
 # ```{at-a-glance}
 # :needs: gradient descent; what an unbiased design is, from part 4a

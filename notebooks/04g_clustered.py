@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Clustered sampling: do its theorems hold?
+# # 4g. Clustered sampling: do its theorems hold?
 #
 # ```{at-a-glance}
 # :needs: expectations, variances and covariance matrices; chapter 6 tells the story with pictures
