@@ -1,5 +1,6 @@
 """The arithmetic: two backends that agree, and agree with what everyone writes."""
 
+import functools
 import itertools
 from copy import deepcopy
 
@@ -8,9 +9,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedstas import engine, models
+from fedstas import engine, methods, models, partition, simulation, tasks
 from fedstas.errors import InputError
 
+plain_updates = engine.local_updates
 SIZES = (7, 1, 12, 5)
 STEPS, BATCH = 3, 6
 
@@ -200,3 +202,37 @@ def test_an_unknown_backend_is_refused():
     module, params, data = problem("perceptron", torch.float32)
     with pytest.raises(InputError, match=r"backend 'magic'.*loop, batched"):
         engine.local_updates(module, params, data, *batches(data), lr=0.1, backend="magic")
+
+
+class Double(tasks.Task):
+    """A task in double precision."""
+
+    def model(self, seed):
+        return super().model(seed).double()
+
+
+@pytest.fixture(scope="module", params=["perceptron", "convolutional"])
+def double_task(request):
+    """Random images for either network."""
+    cifar = request.param == "convolutional"
+    draw = torch.Generator().manual_seed(0)
+    shape = (3, 32, 32) if cifar else (1, 4, 4)
+    x = torch.randn(60, *shape, generator=draw, dtype=torch.float64)
+    y = torch.arange(60) % 3
+    return Double("cifar-like" if cifar else "digits", x[:45], y[:45], x[45:], y[45:], 3, "")
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_trains_the_same_model_with_either_backend(name, double_task, monkeypatch):
+    federation = partition.iid(double_task.train_y, 5, 0)
+    runs = []
+    for backend in ("loop", "batched"):
+        updates = functools.partial(plain_updates, backend=backend)
+        monkeypatch.setattr(engine, "local_updates", updates)
+        how = {"rounds": 2, "clients_per_round": 3, "seed": 1, "device": "cpu"}
+        runs.append(simulation.run(double_task, federation, methods.get(name, lr=0.1), **how))
+    loop, batched = runs
+    for ours, theirs in zip(loop.cohorts, batched.cohorts, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert loop.params.dtype == np.float64
+    np.testing.assert_allclose(loop.params, batched.params, rtol=0, atol=1e-10)

@@ -9,6 +9,7 @@ weight 0. Parameters are flat vectors.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -75,6 +76,8 @@ def local_updates(
     else:
         step = _perceptron if isinstance(module, Perceptron) else _vectorised
     groups = [slice(k, k + 1) for k in range(len(idx))] if backend == "loop" else [slice(None)]
+    if step is _perceptron:
+        return _perceptrons(module, params, data, rows, weights, lr, prox)
     results = []
     for group in groups:
         models = params.expand(len(rows[group]), -1).clone()
@@ -96,10 +99,16 @@ def _loss(module: nn.Module, params: Tensor, x: Tensor, y: Tensor, weight: Tenso
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
+def _interleaved(x: Tensor) -> Tensor:
+    """Images with the channels innermost, where the CPU convolves and pools 1.6 times as fast."""
+    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+
+
 def _autograd(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Gradient [1, P] of one client."""
     leaf = models[0].detach().requires_grad_()
-    loss = _loss(module, leaf, x[0], y[0], weight[0])
+    images = x[0] if isinstance(module, Perceptron) else _interleaved(x[0])
+    loss = _loss(module, leaf, images, y[0], weight[0])
     return torch.autograd.grad(loss, leaf)[0][None]
 
 
@@ -113,22 +122,75 @@ def _vectorised(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) ->
 
 
 def _perceptron(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Gradients [m, P] of a perceptron, backward pass by hand: three batched products."""
-    p = unflatten(module, models)
-    x = x.flatten(2)  # [m, b, in]
-    hidden = torch.relu(torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT))
+    """Gradients [m, P] of a perceptron, backward pass by hand."""
+    gradients = torch.empty_like(models, memory_format=torch.contiguous_format)
+    _by_hand(unflatten(module, models), x, y, weight, unflatten(module, gradients))
+    return gradients
+
+
+def _by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
+    """Write the gradients of perceptrons p into out, both by parameter name [c, *shape]: three
+    large products, of x [c, b, ...] with the hidden layer and with its derivative."""
+    x = x.flatten(2)  # [c, b, in]
+    hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
     logits = torch.baddbmm(p["output.bias"][:, None], hidden, p["output.weight"].mT)
     dlogits = torch.softmax(logits, dim=2)
-    dlogits.scatter_add_(2, y[..., None], -torch.ones_like(dlogits[..., :1]))
+    dlogits.scatter_add_(2, y[..., None], dlogits.new_full((), -1.0).expand(*y.shape, 1))
     dlogits *= weight[..., None]
-    dhidden = (dlogits @ p["output.weight"]) * (hidden > 0)
-    parts = {
-        "hidden.weight": dhidden.mT @ x,
-        "hidden.bias": dhidden.sum(1),
-        "output.weight": dlogits.mT @ hidden,
-        "output.bias": dlogits.sum(1),
-    }
-    return torch.cat([parts[name].flatten(1) for name, _ in module.named_parameters()], dim=1)
+    dhidden = torch.bmm(dlogits, p["output.weight"]).mul_(hidden > 0)
+    torch.bmm(dhidden.mT, x, out=out["hidden.weight"])
+    torch.sum(dhidden, 1, out=out["hidden.bias"])
+    torch.bmm(dlogits.mT, hidden, out=out["output.weight"])
+    torch.sum(dlogits, 1, out=out["output.bias"])
+
+
+def _chunk(rows: int, device: torch.device) -> int:
+    """How many clients of that many rows a perceptron's pass takes: what stays in the cache.
+
+    An even number, so that a client's place modulo 16 bytes, and with it the last bit of its
+    matrix products, does not depend on the chunks.
+    """
+    return 2 * min(8, max(1, ROWS // rows)) if device.type == "cpu" else 256
+
+
+def _memory(shape: tuple[int, int], like: Tensor) -> Tensor:
+    """An empty tensor; on the CPU from numpy, which asks the system for large pages: the first
+    touch of every small page of 100 models takes longer than one step of 100 tiny clients."""
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    size = shape[0] * shape[1] * like.element_size()
+    held = torch.from_numpy(np.empty(size + 64, dtype=np.uint8))
+    first = -held.data_ptr() % 64
+    return held[first : first + size].view(like.dtype).view(shape)
+
+
+def _perceptrons(module, params: Tensor, data: Pool, rows, weights, lr: float, prox: float):
+    """Local SGD of perceptrons, a chunk of clients at a time in memory that is used again."""
+    m, steps, batch = rows.shape
+    count = min(m, _chunk(batch, params.device))
+    x_all, start = data.x.flatten(1), unflatten(module, params)
+    x_held, y_held = x_all.new_empty(count * batch, x_all.shape[1]), data.y.new_empty(count * batch)
+    held, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
+    models = _memory((m, len(params)), params)
+    for low in range(0, m, count):
+        group = slice(low, min(low + count, m))
+        c = group.stop - low
+        result = unflatten(module, models[group])
+        gradient = {k: v[:c] for k, v in gradients.items()}
+        local = {k: v.expand(c, *v.shape) for k, v in start.items()}
+        for t in range(steps):
+            chosen = rows[group, t].flatten()
+            x = torch.index_select(x_all, 0, chosen, out=x_held[: c * batch])
+            y = torch.index_select(data.y, 0, chosen, out=y_held[: c * batch])
+            x, y = x.view(c, batch, -1), y.view(c, batch)
+            _by_hand(local, x, y, weights[group, t], gradient)
+            after = result if t == steps - 1 else {k: v[:c] for k, v in held.items()}
+            for k, g in gradient.items():
+                if prox:
+                    g += prox * (local[k] - start[k])
+                torch.sub(local[k], g.mul_(lr), out=after[k])
+            local = after
+    return models
 
 
 def client_gradients(
@@ -139,19 +201,36 @@ def client_gradients(
     The sum over its examples divided by n_k, not a mean of batch means; or with other weights of
     the pool's rows [n].
     """
-    for low, high in zip(data.offsets[:-1], data.offsets[1:], strict=True):
-        size = int(high - low)
-        step = size if isinstance(module, Perceptron) else ROWS
+    if isinstance(module, Perceptron):
+        yield from _perceptron_gradients(module, params, data, row_weight)
+        return
+    for low, high in itertools.pairwise(data.offsets.tolist()):
         gradient = torch.zeros_like(params)
-        for start in range(low, high, step):
-            rows = slice(start, min(start + step, high))
+        for start in range(low, high, ROWS):
+            rows = slice(start, min(start + ROWS, high))
             x, y = data.x[None, rows], data.y[None, rows]
-            weight = torch.full(y.shape, 1 / size, dtype=params.dtype, device=params.device)
+            weight = torch.full(y.shape, 1 / (high - low), dtype=params.dtype, device=params.device)
             if row_weight is not None:
                 weight = row_weight[None, rows].to(weight)
-            kernel = _perceptron if isinstance(module, Perceptron) else _autograd
-            gradient += kernel(module, params[None], x, y, weight)[0]
+            gradient += _autograd(module, params[None], x, y, weight)[0]
         yield gradient
+
+
+def _perceptron_gradients(module, params: Tensor, data: Pool, row_weight) -> Iterator[Tensor]:
+    """Neighbours of equal, even size in one pass."""
+    first = 0
+    for size, run in itertools.groupby(data.sizes.tolist()):
+        left = len(list(run))
+        while left:
+            c = 1 if size % 2 else min(left, _chunk(size, params.device))
+            low = int(data.offsets[first])
+            rows = slice(low, low + c * size)
+            x, y = data.x[rows].unflatten(0, (c, size)), data.y[rows].view(c, size)
+            weight = torch.full(y.shape, 1 / size, dtype=params.dtype, device=params.device)
+            if row_weight is not None:
+                weight = row_weight[rows].view(c, size).to(weight)
+            yield from _perceptron(module, params.expand(c, -1), x, y, weight)
+            first, left = first + c, left - c
 
 
 def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> float:
@@ -176,7 +255,10 @@ def evaluate(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> tuple[f
     step = 4096 if isinstance(module, Perceptron) else ROWS
     loss, predictions = torch.zeros((), dtype=torch.float64, device=x.device), []
     for start in range(0, len(x), step):
-        logits = torch.func.functional_call(module, named, (x[start : start + step],))
+        batch = x[start : start + step]
+        if not isinstance(module, Perceptron):
+            batch = _interleaved(batch)
+        logits = torch.func.functional_call(module, named, (batch,))
         loss += F.cross_entropy(logits, y[start : start + step], reduction="sum")
         predictions.append(logits.argmax(dim=1))
     return float(loss) / len(x), torch.cat(predictions)

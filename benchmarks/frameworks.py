@@ -1,0 +1,63 @@
+"""`flower` and `pfl`: the identical round in Flower's simulation and in pfl-research.
+
+Both run in a process of the interpreter that has them (`--bench-python`, extra `bench`), with our engine
+timed between their rounds, in that process; a framework that is not there is named in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import entry
+from benchmarks.workloads import problem
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {"flower": ("flwr", "ray"), "pfl": ("pfl",)}
+
+
+def missing(python: str, framework: str) -> str:
+    """Which module that interpreter lacks for the framework, or nothing."""
+    for module in MODULES[framework]:
+        code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
+        if subprocess.run([python, "-c", code], capture_output=True).returncode:
+            return module
+    return ""
+
+
+def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
+    """Rounds of `flower` or `pfl` on MNIST or CIFAR shapes, ours in between."""
+    title = f"round-{'mnist' if data == 'mnist' else 'cifar'}"
+    lacking = missing(python, name)
+    if lacking:
+        print(
+            f"{title} against {name}: skipped, {lacking} is not in {Path(python).name}'s environment "
+            "(install the extra `bench` there, or give --bench-python)", file=sys.stderr,
+        )  # fmt: skip
+        return []
+    p = problem(data)
+    m, steps, batch = p.idx.shape
+    rounds = 4 if quick else 10
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        np.save(where / "x.npy", p.data.x.numpy())
+        np.save(where / "y.npy", p.data.y.numpy())
+        np.save(where / "idx.npy", p.idx)
+        np.save(where / "offsets.npy", p.data.offsets)
+        done = subprocess.run(
+            [python, "-m", f"benchmarks.{name}_side", data, str(where), str(rounds)],
+            cwd=ROOT, capture_output=True, text=True, timeout=900,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
+        )  # fmt: skip
+        if not (where / "seconds.json").exists():
+            raise RuntimeError(f"{name} did not finish its rounds:\n{done.stderr[-3000:]}")
+        taken = json.loads((where / "seconds.json").read_text())
+    what = f"{p.what}, cohort {m}, {steps} steps of {batch}; the first round left out"
+    ours, theirs = taken["ours"][1:], taken["theirs"][1:]
+    return [entry(title, name, ours, theirs, what, version=taken["version"])]

@@ -1,0 +1,47 @@
+"""What the processes of the frameworks share: the problem from disk, the check and the clock."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.timing import check
+from benchmarks.workloads import LR, Problem, network
+from fedstas.sim import engine, models
+
+
+def load(data: str, folder: str) -> Problem:
+    """The problem that the parent wrote."""
+    torch.set_num_threads(1)
+    x, y, idx, offsets = (
+        np.load(Path(folder) / f"{k}.npy", mmap_mode=mode)
+        for k, mode in (("x", "c"), ("y", "c"), ("idx", None), ("offsets", None))
+    )
+    module = network(data)
+    pool = engine.Pool(torch.from_numpy(x), torch.from_numpy(y), offsets)
+    return Problem(module, models.flatten(module), pool, idx, "")
+
+
+class Clock:
+    """Seconds of their rounds and of ours, which starts from the same weights and must agree."""
+
+    def __init__(self, problem: Problem):
+        self.problem, self.ours, self.theirs = problem, [], []
+
+    def round(self, theirs: float, before: torch.Tensor, after: torch.Tensor) -> None:
+        """Their round took so long and led from `before` to `after`."""
+        p, began = self.problem, time.perf_counter()
+        trained = engine.local_updates(p.module, before, p.data, p.idx, p.weight, lr=LR)
+        found = trained.mean(0)
+        self.ours.append(time.perf_counter() - began)
+        self.theirs.append(theirs)
+        check("one round", found, after, 2e-6)
+
+    def write(self, folder: str, version: str) -> None:
+        """For the parent."""
+        taken = {"ours": self.ours, "theirs": self.theirs, "version": version}
+        (Path(folder) / "seconds.json").write_text(json.dumps(taken))

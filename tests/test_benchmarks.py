@@ -1,0 +1,92 @@
+"""The benchmarks compute the same on every side, and write what they promise. No timing is asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import frameworks, loops, page, rounds, timing, whole_rounds
+from benchmarks.workloads import problem
+from fedstas import engine
+
+ROOT = Path(__file__).resolve().parents[1]
+KEYS = {"name", "against", "ratio", "low", "high", "repeats", "threads", "machine"}
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch, tmp_path):
+    """Random images: the tests need no data set."""
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_all_sides_of_a_round_agree(name):
+    p = problem(name, clients=3, size=9, m=2, batch=4)
+    assert p.idx.shape == (2, 3, 4)
+    for other in (loops.plain(p), loops.lean(p)):
+        torch.testing.assert_close(p.ours(), other(), rtol=0, atol=1e-6)
+
+
+def test_all_sides_of_the_gradients_agree():
+    p = problem("mnist", clients=4, size=[3, 8, 8, 5], m=1)
+    found = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
+    for other in (loops.plain_gradients(p), loops.lean_gradients(p), loops.lean_gradients(p, 2)):
+        torch.testing.assert_close(found, torch.stack(list(other)), rtol=0, atol=1e-6)
+
+
+def test_a_benchmark_whose_sides_differ_is_an_error():
+    timing.check("the same", [1.0, 2.0], [1.0, 2.0], 0.0)
+    for wrong in ([1.0, 2.1], [1.0, np.nan]):
+        with pytest.raises(AssertionError, match="gradients: the results differ"):
+            timing.check("gradients", wrong, [1.0, 2.0], 1e-6)
+
+
+def test_a_ratio_has_what_the_json_promises():
+    p = problem("mnist", clients=2, size=6, m=2)
+    results = rounds.one_round("round-mnist", p, 2) + rounds.all_gradients(p, 1)
+    assert [r["against"] for r in results] == ["plain", "lean"] * 2
+    for r in results:
+        assert set(r) >= KEYS
+        assert 0 < r["low"] <= r["high"]
+        assert r["threads"] == 1
+        json.dumps(r)
+
+
+def test_a_ratio_is_of_medians_and_its_range_of_the_repeats():
+    r = timing.entry("squeeze", "sort", [1.0, 2.0, 4.0], [8.0, 2.0, 6.0], "")
+    assert (r["ratio"], r["low"], r["high"], r["repeats"]) == (3.0, 1.0, 8.0, 3)
+
+
+def test_a_round_of_fedstas_and_the_authors_way_of_one_run():
+    p = problem("mnist", clients=12, size=8)
+    assert torch.isfinite(whole_rounds.Round(p)()).all()
+    assert whole_rounds.AuthorsRound(p)() > 0
+
+
+def test_a_framework_that_is_not_there_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(frameworks.MODULES, "pfl", ("no_such_module",))
+    assert frameworks.framework("pfl", "mnist", sys.executable, True) == []
+    assert "round-mnist against pfl: skipped, no_such_module is not in" in capsys.readouterr().err
+
+
+def test_an_unknown_benchmark_is_refused(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "nonsense", "--json", tmp_path / "x.json"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "unknown benchmark 'nonsense'" in done.stderr
+
+
+def test_the_page_states_machine_threads_date_and_that_no_gpu_was_there():
+    folder = ROOT / "benchmarks" / "results"
+    if not list(folder.glob("*.json")):
+        pytest.skip("no recorded figures: python -m benchmarks --json benchmarks/results/NAME.json")
+    made = page.text(folder)
+    assert made == (ROOT / "book" / "speed.md").read_text(), "run python -m benchmarks.page"
+    for word in ("Machine", "thread", "no GPU figure was taken"):
+        assert word in made
