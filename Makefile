@@ -2,6 +2,7 @@
 #
 #   make book [PROFILE=quick|laptop|paper]   the site, in _build/html/index.html
 #   make test [ARGS="..."]                   all tests; ARGS go to pytest
+#   make test-flower [ARGS="..."]            the tests of fedstas.flower, in .venv-flower
 #   make format                              ruff: format, and lint with fixes
 #   make figure                              draw the README's figure anew from results/
 #   make lock                                resolve requirements.lock anew (needs uv)
@@ -11,13 +12,17 @@ PROFILE ?= quick
 ARGS ?=
 export FEDSTAS_PROFILE := $(PROFILE)
 
-.PHONY: book test format figure lock clean
+.PHONY: book test test-flower format figure lock clean
 
 book: .venv/.ready
 	@.venv/bin/doit
 
 test: .venv/.ready
 	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+test-flower: .venv-flower/.ready
+	@.venv-flower/bin/python -m pytest tests/flower --numprocesses 2 --dist loadfile --durations 5 \
+	  -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 format: .venv/.ready
 	@.venv/bin/ruff format
@@ -34,6 +39,19 @@ lock: .venv/.ready
 
 .venv/.ready: requirements.lock pyproject.toml .ci/setup
 	@sh .ci/setup
+
+.venv-flower/.ready: requirements-flower.lock | .venv/.ready
+	@echo "Setting up .venv-flower; the first time takes a few minutes." >&2
+	@uv=$$(command -v uv || echo .venv/bin/uv); here=.venv-flower/bin/python; \
+	if "$$uv" --version >/dev/null 2>&1; then \
+	  "$$uv" venv -q --allow-existing --python .venv/bin/python .venv-flower && \
+	  "$$uv" pip install -q --python $$here -r requirements-flower.lock && \
+	  "$$uv" pip install -q --python $$here --no-deps --editable .; \
+	else \
+	  .venv/bin/python -m venv .venv-flower && $$here -m pip install -q -r requirements-flower.lock && \
+	  $$here -m pip install -q --no-deps --editable .; \
+	fi
+	@touch $@
 
 clean:
 	@rm -rf _build .cache book/chapters .pytest_cache .ruff_cache .hypothesis out.ipynb

@@ -18,7 +18,13 @@ from doit.tools import config_changed
 from fedstas.study import chapters
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
-READS_RESULTS = ("05_experiments", "06_clustered_sampling", "07_fedsampling")
+READS_RESULTS = (
+    "05_experiments",
+    "06_clustered_sampling",
+    "07_fedsampling",
+    "09_what_we_would_write",
+)
+MEASURED = {"08_federation": ["examples/flower/bytes.json"]}
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
@@ -41,6 +47,7 @@ def task_chapter():
         told = PROGRESS / stem
         results = files("results", "*.*") if stem in READS_RESULTS else []
         results += [CLAIMS] if stem in READS_CLAIMS else []
+        results += MEASURED.get(stem, [])
         yield {
             "name": stem,
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],

@@ -53,17 +53,18 @@ class History:
     state: dict = field(repr=False)
 
 
-def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int):
+def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int, places=None):
     """Rows of the pool [m, steps, batch], their weights, and how many examples each of the cohort
     drew, int [m], in round t.
 
     Each participant draws its sample, then `steps` batches from it, each without replacement.
-    Streams are keyed by the place in the cohort: a client drawn twice gets two samples.
+    Streams are keyed by the place in the cohort: a client drawn twice gets two samples. `places`
+    are given by a client that knows only its own.
     """
     steps, batch, m = method.local.steps, method.local.batch, len(cohort.clients)
-    samples = []
-    for slot, (k, rate) in enumerate(zip(cohort.clients, rates, strict=True)):
-        rng = stream(seed, "data", t, slot)
+    samples, places = [], range(m) if places is None else places
+    for place, k, rate in zip(places, cohort.clients, rates, strict=True):
+        rng = stream(seed, "data", t, place)
         samples.append((rng, method.data.sample(int(data.sizes[k]), float(rate), rng)))
     width = max(1, min(batch, max(len(s) for _, s in samples)))
     idx = np.zeros((m, steps, width), dtype=np.int64)

@@ -1,0 +1,165 @@
+"""Who is there: the nodes of a round, the ones that fell silent, the ones that came back.
+
+A client that does not answer a question is not in the federation of this round: it is struck off the
+roll, and the design draws again over those who are there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from logging import WARNING
+
+import numpy as np
+import torch
+from flwr.app import Message
+from flwr.common import log
+from flwr.serverapp import Grid
+
+from fedstas.errors import InputError
+from fedstas.flower import messages
+
+POLL = 0.2  # s between two looks for replies
+
+
+class TooFew(RuntimeError):
+    """Too few nodes answered to go on; the rounds so far are kept where `state` says."""
+
+
+class Struck(Exception):
+    """Clients did not answer a question of the design: it must draw again without them."""
+
+
+def exchange(grid: Grid, asked: list[Message], patience: float) -> dict[int, Message]:
+    """Send messages, one to a node; the reply of each node that answered in time, by node id."""
+    if asked:
+        grid.push_messages(asked)
+    open_ = {m.metadata.message_id: m.metadata.dst_node_id for m in asked}
+    end, replies = time.monotonic() + patience, {}
+    while open_ and time.monotonic() < end:
+        for reply in grid.pull_messages(list(open_)):
+            node = open_.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None:
+                replies[node] = reply
+        if open_:
+            time.sleep(POLL)
+    return replies
+
+
+def check(reply: Message | None, patience: float):
+    """The content of a reply (`InputError`: none came in time, or it is an error)."""
+    if reply is None:
+        raise InputError(f"no answer within {patience:g} s")
+    if reply.has_error():
+        raise InputError(reply.error.reason)
+    return reply.content
+
+
+class Roll:
+    """The clients of a round, ascending by the numbers that the nodes gave themselves."""
+
+    def __init__(self, expected: int, patience: float):
+        self.memory: dict = {}  # what designs remember, of this roll
+        self.roll: tuple[int, ...] = ()
+        self.events: list[str] = []
+        self._expected, self._patience = expected, patience
+        self._client_of: dict[int, int | None] = {}  # node id -> client; None: it has no data
+        self._silent: dict[int, str] = {}  # nodes that missed a deadline -> their pending hello
+
+    def begin(self, t: int, params: torch.Tensor, grid: Grid) -> None:
+        """Round t starts with w_t: the roll is called."""
+        self._t, self._params, self._grid = t, params, grid
+        self._find(wait=not self._client_of)
+        self._call()
+        if not self.roll:
+            raise TooFew(f"round {t}: no node with data is there")
+
+    def resume(self, roll: Iterable[int]) -> None:
+        """What is remembered is of this roll."""
+        self.roll = tuple(roll)
+
+    def _hello(self, ids: Iterable[int]) -> list[Message]:
+        return [self.message(node, "query.hello", messages.content()) for node in ids]
+
+    def _find(self, wait: bool) -> None:
+        """Hear who is there. Only at the start are nodes waited for: later ones are greeted, and are in
+        the federation from the first round at whose start their answer is there."""
+        end = time.monotonic() + self._patience
+        while True:
+            self._present = set(self._grid.get_node_ids())
+            self._greet(self._present - set(self._client_of) - set(self._silent))
+            waiting = {m: node for node, m in self._silent.items()}
+            for reply in self._grid.pull_messages(list(waiting)) if waiting else ():
+                node = waiting.get(reply.metadata.reply_to_message_id)
+                if node is not None and reply.has_content():
+                    del self._silent[node]
+                    self._welcome(node, reply)
+            known = len(self._present & set(self._client_of))
+            if not wait or known >= self._expected:
+                return
+            if time.monotonic() > end:
+                raise TooFew(
+                    f"{known} of {self._expected} nodes were there after {self._patience:g} s"
+                )
+            time.sleep(POLL)
+
+    def _greet(self, ids: Iterable[int]) -> None:
+        """These nodes are silent until they have answered a hello, which is not waited for."""
+        hellos = self._hello(ids)
+        if hellos:
+            self._grid.push_messages(hellos)
+        self._silent |= {m.metadata.dst_node_id: m.metadata.message_id for m in hellos}
+
+    def _welcome(self, node: int, reply: Message) -> None:
+        given = messages.settings_of(reply.content)
+        client = int(given["client"]) if given["data"] else None
+        for other, same in list(self._client_of.items()):
+            if client is not None and same == client and other != node:
+                self._note(f"client {client} is now node {node}, no longer node {other}")
+                self._client_of.pop(other)
+                self._silent.pop(other, None)
+        self._client_of[node] = client
+
+    def _call(self) -> None:
+        """The roll: present, with data, not silent. What was remembered of another roll is dropped."""
+        there = {
+            c: n
+            for n, c in self._client_of.items()
+            if n in self._present and c is not None and n not in self._silent
+        }
+        roll = tuple(sorted(there))
+        if roll != self.roll and self.roll:
+            gone, came = set(self.roll) - set(roll), set(roll) - set(self.roll)
+            told = [f"{w} {sorted(x)}" for w, x in (("without", gone), ("with", came)) if x]
+            self._note(f"the federation changes: {', '.join(told)}; strata are made anew")
+            updates = self.memory.get("updates")
+            self.memory = {}
+            if updates is not None:
+                old = dict(zip(self.roll, updates, strict=True))
+                zero = np.zeros_like(updates[0])
+                self.memory["updates"] = np.stack([old.get(c, zero) for c in roll])
+        self.roll, self.node = roll, [there[c] for c in roll]
+        self.clients = len(roll)
+
+    def _note(self, what: str) -> None:
+        log(WARNING, "round %s: %s", self._t, what)
+        self.events.append(f"round {self._t}: {what}")
+
+    def strike(self, reasons: dict[int, str], late: Iterable[int]) -> None:
+        """These nodes (by id, with what was wrong) are off the roll for this round; the `late` ones
+        until they have answered a hello."""
+        for node, reason in reasons.items():
+            self._note(f"client {self._client_of[node]}: {reason}")
+        self._greet([n for n in late if n not in self._silent])
+
+    def _off(self, wrong: dict) -> None:
+        """The design must draw again without these nodes."""
+        self._present -= set(wrong)
+        self._call()
+        if not self.roll:
+            raise TooFew(f"round {self._t}: no node answers any more ({'; '.join(wrong.values())})")
+        raise Struck
+
+    def message(self, node: int, kind: str, content, ttl: float | None = None) -> Message:
+        """A message of this round."""
+        return Message(content, node, kind, ttl=ttl, group_id=str(self._t))

@@ -1,0 +1,175 @@
+"""The strategy: one round of any method, over messages (FedSTaS, Algorithm 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from logging import INFO
+from pathlib import Path
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedstas import aggregation
+from fedstas.client_sampling import Pooled
+from fedstas.errors import Diverged, InputError, integer, real
+from fedstas.flower import messages, saved
+from fedstas.flower.client import is_private
+from fedstas.flower.nodes import Nodes
+from fedstas.flower.nonresponse import reweight
+from fedstas.flower.roll import Struck, TooFew, check, exchange
+from fedstas.methods import Method
+from fedstas.sim.rng import stream
+
+
+class Designs(Strategy):
+    """Any method of `methods.get` as a strategy of Flower's message API.
+
+    `nodes`: how many nodes the first round waits for. `patience`: seconds for one answer.
+    `quorum`: the share of a cohort that must send an update, or the run stops (`TooFew`).
+    `total`: the number of all examples, a public constant, for private methods that need it.
+    `state`: a file that keeps the run after each round; if it is there, the run goes on from it.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        *,
+        clients_per_round: int,
+        seed: int,
+        nodes: int,
+        patience: float = 600.0,
+        quorum: float = 0.5,
+        total: int | None = None,
+        state: str | Path | None = None,
+    ):
+        if isinstance(method.clients, Pooled):
+            raise InputError(f"{method.name} pools all data in one place: it is no federation")
+        self.method, self.seed = method, integer("seed", seed, 0)
+        self.m = integer("the number of participants (clients per round)", clients_per_round, 1)
+        self.patience = real("patience", patience, 0)
+        self.quorum = real("quorum", quorum, 0, 1)
+        private = is_private(method)
+        self.view = Nodes(integer("nodes", nodes, 1), self.patience, private, total)
+        self.file = None if state is None else Path(state)
+        self.done, self.cohorts, self.server = 0, [], {}
+
+    def summary(self) -> None:
+        """One line on what will run."""
+        log(
+            INFO, "\t└──> %s, %d participants a round, seed %d", self.method.name, self.m, self.seed
+        )
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, timeout: float = 0,
+        train_config=None, evaluate_config=None, evaluate_fn=None,
+    ) -> Result:  # fmt: skip
+        """Flower's `start` with rounds counted from the saved state, and answers looked for more often.
+
+        `timeout` is that of the strategy: its `patience`.
+        """
+        if self.file is not None and self.file.exists():
+            params = saved.read(self)
+            initial_arrays = ArrayRecord([params])
+            log(INFO, "going on after round %d of %s", self.done, self.file)
+        before = self.done
+        if before >= num_rounds:
+            raise InputError(f"{self.file} has {before} rounds already, not {num_rounds}")
+        shifted = None if evaluate_fn is None else lambda t, a: evaluate_fn(before + t, a)
+        result = super().start(
+            _Prompt(grid), initial_arrays, num_rounds - before, self.patience,
+            train_config, evaluate_config, shifted,
+        )  # fmt: skip
+        for name in ("train_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {before + t: v for t, v in getattr(result, name).items()})
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the cohort of the round and tell each participant its places and data rates."""
+        t = self.done + 1
+        params = torch.from_numpy(np.array(arrays.to_numpy_ndarrays()[0]))
+        self.view.begin(t, params, grid)
+        while True:
+            n = self.view.clients
+            if t == 1 and n < self.m and len(self.view._silent) == 0 and not self.view.events:
+                raise InputError(
+                    f"{self.m} clients per round are more than the {n} clients that have data"
+                )
+            try:
+                rng = stream(self.seed, "clients", t)
+                cohort = self.method.clients.draw(self.view, min(self.m, n), rng)
+                rates = self.method.data.rates(self.view, cohort)
+                break
+            except Struck:
+                continue
+        self._params, self._cohort, self._clients = params, cohort, np.array(self.view.roll)
+        self._slots: dict[int, list[int]] = {}
+        for slot, k in enumerate(cohort.clients):
+            self._slots.setdefault(int(k), []).append(slot)
+        asked = []
+        for k, slots in self._slots.items():
+            own = {"slots": slots, "rates": [float(rates[s]) for s in slots]}
+            asked.append(self.view.question(k, "train", True, scaled=cohort.per_example, **own))
+        return asked
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The next model, from the updates that came and are sound."""
+        t, cohort, params = self.done + 1, self._cohort, self._params
+        came = {reply.metadata.src_node_id: reply for reply in replies}
+        trained = params.repeat(len(cohort.clients), 1)
+        answered, wrong = np.zeros(len(cohort.clients), dtype=bool), {}
+        for k, slots in self._slots.items():
+            node, shape = self.view.node[k], (len(slots), len(params))
+            try:
+                content = check(came.get(node), self.patience)
+                trained[slots] = torch.from_numpy(messages.array_of(content, "models", shape))
+                answered[slots] = True
+            except InputError as error:
+                wrong[node] = f"train: {error}"
+        self.view.strike(wrong, [n for n in wrong if n not in came])
+        if answered.sum() < max(1, self.quorum * len(answered)):
+            raise TooFew(
+                f"round {t}: {answered.sum()} of {len(answered)} updates came, fewer than the quorum "
+                f"of {self.quorum:.0%}: {'; '.join(wrong.values())}"
+            )
+        weights = torch.from_numpy(reweight(cohort, answered)).to(params)
+        heard = cohort.clients[answered]
+        self.view.receive(heard, (trained - params)[torch.from_numpy(answered)])
+        update = aggregation.aggregate(params, trained, weights)
+        after = self.method.server.step(params, update, self.server)
+        if not bool(torch.isfinite(after).all()):
+            raise Diverged(f"the model is not finite after round {t}: try a smaller lr")
+        self.cohorts.append(self._clients[cohort.clients])
+        self.done = t
+        if self.file is not None:
+            saved.write(self, after.numpy())
+        said = {"participants": len(np.unique(heard)), "answered": int(answered.sum())}
+        return ArrayRecord([after.numpy()]), MetricRecord(said)
+
+    def configure_evaluate(self, server_round, arrays, config, grid) -> Iterable[Message]:
+        """No evaluation on the clients."""
+        return []
+
+    def aggregate_evaluate(self, server_round, replies) -> None:
+        """No evaluation on the clients."""
+
+
+class _Prompt:
+    """A grid that looks for replies more often than every three seconds."""
+
+    def __init__(self, grid: Grid):
+        self._grid = grid
+
+    def __getattr__(self, name: str):
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages, *, timeout: float | None = None):
+        """The replies that came in time."""
+        return list(exchange(self._grid, list(messages), timeout or 600.0).values())

@@ -1,0 +1,72 @@
+"""A federation in one process: every message is turned into bytes and back, and kept for reading."""
+
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as Proto
+from flwr.serverapp import Grid
+
+from fedstas.flower import client_app
+
+
+class Memory(Grid):
+    """A grid whose nodes answer at once. `wire` holds (direction, node, kind, bytes, message).
+
+    `fault(node, message, reply)` may change a reply or withhold it (None); `there` are the nodes
+    that are online.
+    """
+
+    def __init__(self, load, clients, fault=None):
+        self.app = client_app(load)
+        self.contexts = {
+            1000 + k: Context(7, 1000 + k, {"partition-id": k}, RecordDict(), {})
+            for k in range(clients)
+        }
+        self.there = set(self.contexts)
+        self.wire, self.replies, self.fault = [], {}, fault
+
+    def set_run(self, run):
+        pass
+
+    run = None
+
+    def create_message(self, *args, **kwargs):
+        raise NotImplementedError
+
+    def get_node_ids(self):
+        return sorted(self.there)
+
+    def _through(self, direction, node, message):
+        sent = message_to_proto(message).SerializeToString()
+        proto = Proto()
+        proto.ParseFromString(sent)
+        arrived = message_from_proto(proto)
+        self.wire.append((direction, node, message.metadata.message_type, sent, arrived))
+        return arrived
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            node, name = message.metadata.dst_node_id, str(uuid4())
+            message.metadata.__dict__["_message_id"] = name
+            ids.append(name)
+            if node not in self.there:
+                continue
+            arrived = self._through("down", node, message)
+            try:
+                reply = self.app(arrived, self.contexts[node])
+            except Exception as error:
+                reply = Message(Error(4, f"{type(error)}:<'{error}'>"), reply_to=arrived)
+            if self.fault is not None:
+                reply = self.fault(node, arrived, reply)
+            if reply is not None:
+                reply.metadata.__dict__["_src_node_id"] = node
+                self.replies[name] = self._through("up", node, reply)
+        return ids
+
+    def pull_messages(self, message_ids):
+        return [self.replies.pop(i) for i in list(message_ids) if i in self.replies]
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise AssertionError("the strategy looks for replies by itself")

@@ -1,0 +1,142 @@
+"""The example app, unchanged, in a deployment on loopback and in Flower's simulation: the same runs."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` runs this")
+
+from fedstas import methods, partition, simulation
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
+sys.path.insert(0, str(EXAMPLE))
+
+from deploy import Federation, end  # noqa: E402
+
+METHODS = ["fedavg", "md", "fedstas", "fedstas-unbiased-dp"]
+NODES, ROUNDS = 5, 10
+
+
+@pytest.fixture(scope="module")
+def expected(digits):
+    """The simulation's run of a method, with the defaults of the example."""
+
+    def run(name, rounds=ROUNDS):
+        federation = partition.make(
+            "dirichlet", digits.train_y, clients=NODES, seed=0, concentration=0.5
+        )
+        return simulation.run(
+            digits, federation, methods.get(name, lr=0.5, batch=32), rounds=rounds,
+            clients_per_round=3, seed=0, eval_every=rounds,
+        )  # fmt: skip
+
+    return run
+
+
+def same(out: Path, expected) -> None:
+    with np.load(out) as found:
+        cohorts = [[int(k) for k in c.split(",")] for c in found["cohorts"]]
+        assert cohorts == [c.tolist() for c in expected.cohorts]
+        np.testing.assert_allclose(found["params"], expected.params, rtol=1e-4, atol=2e-6)
+        assert not found["events"].size, found["events"]
+
+
+def together(federation, folder, names):
+    """All runs at once, through one SuperLink and the same nodes; their lines. One server is up before the
+    next is started: Flower gives up a server that takes too long to start on a busy machine."""
+    lines, readers, processes = {n: [] for n in names}, [], []
+    for name in names:
+        process = federation.submit(method=name, out=str(folder / f"{name}.npz"))
+        for line in process.stdout:
+            lines[name].append(line)
+            if "fedstas: round 0/" in line:
+                break
+        reader = threading.Thread(
+            target=lambda p=process, n=name: lines[n].extend(p.stdout), daemon=True
+        )
+        reader.start()
+        readers.append(reader)
+        processes.append(process)
+    for reader in readers:
+        reader.join(timeout=400)
+    for process in processes:
+        end(process)
+    return {n: "".join(t) for n, t in lines.items()}
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    began = time.monotonic()
+    with Federation(NODES, warm=True, folder=tmp_path_factory.mktemp("deployment")) as started:
+        yield started
+    print(f"the deployment was up for {time.monotonic() - began:.0f} s")
+
+
+def test_the_deployment_makes_the_runs_of_the_simulation(federation, tmp_path, expected):
+    began = time.monotonic()
+    said = together(federation, tmp_path, METHODS)
+    for name in METHODS:
+        assert "fedstas: finished" in said[name], said[name][-3000:]
+        run = expected(name)
+        same(tmp_path / f"{name}.npz", run)
+        accuracy = f"{run.frame['test_accuracy'].iloc[-1]:.1%}"
+        assert f"fedstas: finished, test accuracy {accuracy}" in said[name]
+    assert time.monotonic() - began < 300
+
+
+def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tmp_path):
+    out = tmp_path / "faults.npz"
+    process = federation.submit(
+        method="md", rounds=20, patience=12.0, quorum=0.3, out=str(out), clients_per_round=4
+    )
+    lines, stopped = [], federation.processes["node-1"].pid
+    for line in process.stdout:
+        lines.append(line)
+        if "fedstas: round 2/" in line:
+            federation.kill_node("node-0")
+            federation.start_node(0, "node-0-again")
+            os.killpg(stopped, signal.SIGSTOP)
+        if "fedstas: round 6/" in line:
+            os.killpg(stopped, signal.SIGCONT)
+    end(process)
+    text = "".join(lines)
+    assert "fedstas: finished" in text, text[-3000:]
+    assert re.search(r"client [01]: train: no answer within 12 s", text)
+    with np.load(out) as found:
+        assert np.isfinite(found["params"]).all()
+        events = found["events"].tolist()
+    assert any("without" in e for e in events)
+    assert any("with [" in e for e in events), events
+
+
+def test_a_run_goes_on_in_a_new_server_process(federation, tmp_path, expected):
+    state, out = tmp_path / "state.npz", tmp_path / "out.npz"
+    common = {"method": "fedstas-unbiased", "state": str(state), "out": str(out)}
+    federation.run(rounds=2, **common)
+    lines = federation.run(rounds=4, **common)
+    assert any("going on after round 2" in line for line in lines)
+    same(out, expected("fedstas-unbiased", 4))
+
+
+def test_everything_stops_on_ctrl_c(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLE / "deploy.py"), "--nodes", "2", "--keep", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    for line in process.stdout:
+        if "SuperNodes are connected" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    assert process.wait(60) == 130
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    port = re.search(r"--superlink 127.0.0.1:(\d+)", left)
+    assert port is None or str(tmp_path) not in left
+    assert "stopped" in process.stdout.read()

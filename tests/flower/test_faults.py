@@ -1,0 +1,244 @@
+"""What the round does when nodes die, are late, join, or send nonsense."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` runs this")
+
+from flwr.app import Array, ArrayRecord, Error, Message
+
+from fedstas import methods, partition, simulation
+from fedstas.client_sampling import Cohort
+from fedstas.errors import InputError
+from fedstas.flower import TooFew, reweight
+
+
+def broken(value):
+    """A reply whose model is `value(model)`."""
+
+    def fault(node, message, reply):
+        if message.metadata.message_type == "train" and node == 1001:
+            models = reply.content.array_records["arrays"]["models"].numpy().copy()
+            record = ArrayRecord({"models": Array(value(models))})
+            reply.content.array_records["arrays"] = record
+        return reply
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        (lambda w: w * np.float32(np.nan), "not finite"),
+        (lambda w: np.where(w > 0, np.float32(np.inf), w), "not finite"),
+        (lambda w: w[:, :-1], r"float32 \[1, 3759\], not float32 \[1, 3760\]"),
+        (lambda w: w.astype(np.float64), "float64"),
+        (lambda w: w[:0], r"\[0, 3760\]"),
+    ],
+)
+def test_unsound_models_are_left_out_and_the_rest_is_weighted_anew(value, said, nodes, train):
+    method = methods.get("fedavg")
+    params, strategy = train(nodes(method, fault=broken(value)), method, rounds=4, m=6)
+    took_part = [t for t, c in enumerate(strategy.cohorts, 1) if 1 in c]
+    assert took_part
+    events = [e for e in strategy.view.events if "client 1: train" in e]
+    assert len(events) == len(took_part)
+    assert np.isfinite(params).all()
+    assert all(re.search(said, e) for e in events)
+
+
+def test_a_model_left_out_equals_a_cohort_without_it(digits, federation, nodes, train):
+    """fedavg without one participant is fedavg over the others, exactly."""
+    method = methods.get("fedavg")
+    sick = nodes(method, fault=broken(lambda w: w * np.float32(np.nan)))
+    params, strategy = train(sick, method, rounds=1, m=11)
+    names = [k for k in strategy.cohorts[0] if k != 1]
+    sent = {
+        n - 1000: m.content.array_records["arrays"]["models"].numpy()[0]
+        for way, n, kind, _, m in sick.wire
+        if way == "up" and kind == "train" and n != 1001
+    }
+    sizes = federation.sizes[names]
+    expected = sum(n * sent[k] for n, k in zip(sizes, names, strict=True)) / sizes.sum()
+    np.testing.assert_allclose(params, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_nonsense_in_answers_of_a_design_strikes_the_client_for_the_round(nodes, train):
+    def fault(node, message, reply):
+        if message.metadata.message_type == "query.gradient" and node == 1002:
+            levels = reply.content.array_records["arrays"]["levels"].numpy()[::-1]
+            reply.content.array_records["arrays"]["levels"] = Array(np.ascontiguousarray(levels))
+        return reply
+
+    method = methods.get("fedstas")
+    _, strategy = train(nodes(method, fault=fault), method, rounds=2)
+    assert not any(2 in c for c in strategy.cohorts)
+    assert sum("levels out of order" in e for e in strategy.view.events) == 2
+
+
+def test_a_node_that_dies_leaves_a_smaller_federation(digits, federation, nodes, train):
+    """From the round after its death the run is the one that the others make by themselves."""
+    method = methods.get("fedstas-unbiased", restratify_every=1)
+    dead, grid = int(np.argmax(federation.sizes)), None
+
+    def fault(node, message, reply):
+        if node == 1000 + dead:
+            grid.there.discard(node)
+            return None
+        return reply
+
+    others = [s if k != dead else s[:0] for k, s in enumerate(federation.shards)]
+    expected = simulation.run(
+        digits, partition.federation(digits.train_y, others), method, rounds=6, clients_per_round=4, seed=0
+    )  # fmt: skip
+    grid = nodes(method)
+    grid.fault = lambda node, m, r: (
+        fault(node, m, r) if "hello" not in m.metadata.message_type else r
+    )
+    params, strategy = train(grid, method, rounds=6, patience=0.3)
+    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
+    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert any(
+        f"client {dead}: query.gradient: no answer within" in e for e in strategy.view.events
+    )
+
+
+def test_a_late_node_misses_its_round_and_comes_back(nodes, train):
+    method, late = methods.get("md"), []
+
+    def fault(node, message, reply):
+        if message.metadata.message_type == "train" and not late:
+            late.append(node)
+            return None
+        return reply
+
+    _, strategy = train(nodes(method, fault=fault), method, rounds=8, patience=0.3)
+    events = "\n".join(strategy.view.events)
+    client = late[0] - 1000
+    assert f"round 1: client {client}: train: no answer within 0.3 s" in events
+    # It answered the hello at once, so it is there again in round 2.
+    assert "without" not in events
+    assert any(client in c for c in strategy.cohorts[1:])
+
+
+def test_a_node_that_joins_is_drawn_from_its_first_whole_round(nodes, train):
+    method = methods.get("clustered-similarity")
+    grid = nodes(method)
+    grid.there.discard(1004)
+
+    def fault(node, message, reply):
+        if message.metadata.group_id == "3":
+            grid.there.add(1004)
+        return reply
+
+    grid.fault = fault
+    _, strategy = train(grid, method, rounds=20, m=5)
+    assert "round 4: the federation changes: with [4]; strata are made anew" in strategy.view.events
+    assert not any(4 in c for c in strategy.cohorts[:3])
+    assert any(4 in c for c in strategy.cohorts[3:])
+
+
+def test_a_restarted_node_takes_its_shard_over(nodes, train, federation):
+    method = methods.get("md")
+    grid, old = nodes(method), 1000 + int(np.argmax(federation.sizes))
+    new, client = old + 1000, old - 1000
+
+    def fault(node, message, reply):
+        if message.metadata.group_id == "2" and old in grid.there:
+            grid.there.discard(old)
+            grid.contexts[new] = grid.contexts[old]
+            grid.there.add(new)
+        return reply
+
+    grid.fault = fault
+    _, strategy = train(grid, method, rounds=10, patience=0.3)
+    assert any(
+        f"client {client} is now node {new}, no longer node {old}" in e
+        for e in strategy.view.events
+    )
+    assert sum(n == new and k == "train" for _, n, k, *_ in grid.wire) > 0
+
+
+def test_below_the_quorum_the_run_stops_and_says_why(nodes, train):
+    method = methods.get("md")
+
+    def fault(node, message, reply):
+        if message.metadata.message_type == "train":
+            return Message(Error(0, "out of memory"), reply_to=message)
+        return reply
+
+    with pytest.raises(TooFew, match=r"round 1: 0 of 4 updates came.*quorum of 50%.*out of memory"):
+        train(nodes(method, fault=fault), method)
+
+
+def test_missing_nodes_at_the_start_are_said(nodes, train):
+    method = methods.get("md")
+    grid = nodes(method, fault=lambda n, m, r: None if n == 1000 else r)
+    with pytest.raises(TooFew, match=r"of 12 nodes were there after 0\.3 s"):
+        train(grid, method, patience=0.3)
+
+
+@pytest.mark.parametrize(
+    "name", ["fedstas-unbiased", "clustered-similarity", "fedadam", "fedstas-authors-dec"]
+)
+def test_a_run_goes_on_from_its_last_round(name, tmp_path, digits, federation, nodes, train):
+    """Interrupted twice, it is the run that was never interrupted."""
+    method, state = methods.get(name), tmp_path / "run.npz"
+    whole, expected = train(nodes(method), method, rounds=7)
+    train(nodes(method), method, rounds=2, state=state)
+    grid = nodes(method)
+    grid.fault = lambda n, m, r: (
+        None if m.metadata.group_id == "5" and "train" in m.metadata.message_type else r
+    )
+    with pytest.raises(TooFew):
+        train(grid, method, rounds=7, state=state, patience=0.2)
+    params, strategy = train(nodes(method), method, rounds=7, state=state)
+    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
+    np.testing.assert_array_equal(params, whole)
+    with pytest.raises(InputError, match="has 7 rounds already"):
+        train(nodes(method), method, rounds=7, state=state)
+    with pytest.raises(InputError, match="of another method, seed"):
+        train(nodes(method), method, rounds=9, seed=1, state=state)
+    state.write_bytes(b"PK")
+    with pytest.raises(InputError, match="damaged"):
+        train(nodes(method), method, rounds=9, state=state)
+
+
+def test_the_adjustment_keeps_hansen_hurwitz_unbiased_when_silence_is_at_random():
+    """Over all draws and all ways to stay silent (given that both strata answer), exactly."""
+    values, omega = np.array([3.0, -1.0, 5.0, 2.0, 8.0]), np.full(5, 0.2)
+    members, draws = [[0, 1], [2, 3, 4]], [2, 2]
+    p = [np.array([0.3, 0.7]), np.array([0.2, 0.5, 0.3])]
+    mean = mass = 0.0
+    pairs = [list(itertools.product(range(len(k)), repeat=2)) for k in members]
+    for first, second in itertools.product(*pairs):
+        chance = np.prod([p[0][i] for i in first]) * np.prod([p[1][i] for i in second])
+        clients = np.array([members[0][i] for i in first] + [members[1][i] for i in second])
+        own = np.array([p[0][i] for i in first] + [p[1][i] for i in second])
+        cohort = Cohort(clients, omega[clients] / (2 * own), np.array([0, 0, 1, 1]))
+        for answered in itertools.product([False, True], repeat=4):
+            answered = np.array(answered)
+            if not (answered[:2].any() and answered[2:].any()):
+                continue
+            q = np.prod(np.where(answered, 0.6, 0.4))
+            mean += chance * q * (reweight(cohort, answered) @ values[clients])
+            mass += chance * q
+    assert draws == [2, 2]
+    assert mean / mass == pytest.approx(omega @ values, abs=1e-12)
+
+
+def test_the_adjustment_is_nothing_when_all_answer_and_an_error_when_nobody_does():
+    cohort = Cohort(np.arange(3), np.array([0.2, 0.3, 0.9]))
+    np.testing.assert_array_equal(reweight(cohort, [True] * 3), cohort.weights)
+    with pytest.raises(InputError, match="nobody"):
+        reweight(cohort, [False] * 3)
+
+
+def test_a_silent_stratum_leaves_its_weight_to_the_others():
+    cohort = Cohort(np.arange(4), np.array([0.25, 0.25, 0.3, 0.2]), np.array([0, 0, 1, 1]))
+    weights = reweight(cohort, [True, True, False, False])
+    np.testing.assert_allclose(weights, [0.5, 0.5, 0, 0])
+    np.testing.assert_allclose(reweight(cohort, [True, False, True, True]), [0.5, 0, 0.3, 0.2])
