@@ -29,7 +29,7 @@ PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
-READS_CLAIMS = ("04_theory",)
+READS_CLAIMS = ("04_theory", "05_experiments")
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -37,7 +37,8 @@ def files(folder: str, *patterns: str) -> list[str]:
 
 
 def package() -> list[str]:
-    return [path for path in files("fedstas", "*.py") if Path(path).name != "cli.py"]
+    apart = ("cli.py", "flower")  # what no chapter runs
+    return [path for path in files("fedstas", "*.py") if not set(Path(path).parts) & set(apart)]
 
 
 def task_chapter():
@@ -66,6 +67,26 @@ def task_ledger():
     }
 
 
+def task_explorer():
+    """The explorer's cases and static figures."""
+    made = ("explorer.json", *(f"explorer-{n}.png" for n in ("allocation", "estimate", "privacy")))
+    return {
+        "file_dep": ["requirements.lock", *package()],
+        "targets": [f"book/chapters/{name}" for name in made],
+        "actions": [[sys.executable, "-m", "fedstas.study.explorer", "book/chapters"]],
+    }
+
+
+def task_leaderboard():
+    """The table of recorded runs that a course's own designs are held against."""
+    board = "book/chapters/leaderboard.md"
+    return {
+        "file_dep": ["requirements.lock", "fedstas/cli.py", *package(), *files("results", "*.*")],
+        "targets": [board],
+        "actions": [[sys.executable, "-m", "fedstas.cli", "leaderboard", "-o", board]],
+    }
+
+
 def draw_start():
     """Draw the start page's figure from the recorded runs."""
     from fedstas.study import plots, records
@@ -78,7 +99,8 @@ def draw_start():
 
 def task_start():
     """The start page's figure; `make figure` copies it to where the README shows it."""
-    code = ["fedstas/study/plots.py", "fedstas/study/records.py", "requirements.lock"]
+    code = [f"fedstas/study/{name}.py" for name in ("plots", "records", "tables")]
+    code += ["requirements.lock"]
     return {
         "file_dep": [*files("results", "*.*"), *code],
         "targets": [str(START)],
@@ -114,8 +136,10 @@ def task_book():
     executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if Path(path).is_file() and "__pycache__" not in path]
+    prose += ["examples/design/my_design.py"]
     return {
         "file_dep": ["_config.yml", "requirements.lock", str(START), LEDGER, *prose, *executed],
+        "task_dep": ["explorer", "leaderboard"],
         "targets": [str(SITE / "index.html")],
         "actions": [build_site],
     }

@@ -189,6 +189,51 @@ def claims(
         raise Diverged(str(error)) from None
 
 
+@app.command()
+def teach(
+    name: Annotated[str, typer.Argument(help="a chapter: 02, 02_stratification, ...")],
+    student: Annotated[bool, typer.Option("--student", help="without solutions (default)")] = False,
+    instructor: Annotated[bool, typer.Option("--instructor", help="with solutions")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the .ipynb")] = None,
+) -> None:
+    """Write the student's or the instructor's notebook of a chapter."""
+    from fedstas.study import teaching
+
+    if student and instructor:
+        raise InputError("--student and --instructor: choose one")
+    typer.echo(teaching.make(name, "instructor" if instructor else "student", output))
+
+
+@app.command()
+def slides(
+    name: Annotated[str, typer.Argument(help="a chapter: 02, 02_stratification, ...")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the .html")] = None,
+) -> None:
+    """Write slides of an executed chapter: one HTML file that needs no network."""
+    from fedstas.study import slides as made
+
+    typer.echo(made.make(name, output))
+
+
+@app.command()
+def leaderboard(
+    folders: Annotated[list[Path] | None, typer.Argument(help="of recorded runs: results")] = None,
+    task: Annotated[str | None, _option("only this task, e.g. digits")] = None,
+    metric: Annotated[str, _option("test_accuracy, client_accuracy or macro_f1")] = "test_accuracy",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="a .md file")] = None,
+) -> None:
+    """Final accuracies of recorded runs, by federation: `fedstas leaderboard results runs`."""
+    from fedstas.study import leaderboard as board
+    from fedstas.study.files import write
+
+    text = board.markdown(board.table(folders or [Path("results")], metric, task))
+    if output is None:
+        typer.echo(text)
+    else:
+        write(output, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+        typer.echo(output)
+
+
 @app.command(name="methods")
 def list_methods() -> None:
     """The methods and their settings."""

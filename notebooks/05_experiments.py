@@ -18,9 +18,9 @@
 # ```
 #
 # At the end you will know
-# - what the paper's main experiment, MNIST at concentration 0.01, gives when it is repeated with ten seeds;
-# - which of its numbers agree with ours, which do not, and what the comparison depends on;
-# - what each method costs in megabytes and examples for the accuracy that it reaches.
+# - which figures and numbers of the preprint can be reproduced, as its text says them and as its code ran them;
+# - how FedSTaS stands beside the plain baselines that the paper leaves out, per round, per megabyte and per example;
+# - which part of the corrected method helps, what it depends on, and what privacy costs.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -42,76 +42,155 @@ seeds: int = None  # seeds of the live runs
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 from myst_nb import glue
 from scipy import stats
 
-from fedstas import methods, partition, records, simulation, tasks
-from fedstas.study import chapters, experiments, plots
+from fedstas import check, experiments, ledger, methods, panels, partition, plots, records
+from fedstas import simulation, tables, tasks
+from fedstas.study import chapters
+from fedstas.study.evidence.experiments import one_more
+from fedstas.study.exercises.experiments import FEDSTAS, FEDSTS, power
 
 s = chapters.settings("05_experiments", globals())
 plots.style()
-recorded = records.load("results")
-recorded = recorded[recorded["sweep"] == "preprint"]
-recorded = recorded.assign(megabytes=(recorded["bytes_down"] + recorded["bytes_up"]) / 1e6)
+RESULTS = "results"
+SWEEPS = ("preprint", "mnist-0.001", "mnist-iid", "fashion-mnist", "cifar100")
+SWEEPS += ("sensitivity", "privacy", "ablation")
+grids = {name: tables.recorded(name, RESULTS) for name in SWEEPS}
+WRITTEN, CODED = panels.GROUPS["as written"], panels.GROUPS["as coded"]
+METRICS = ("test_accuracy", "client_accuracy")
+NOT_YET = f"({tables.NOT_YET})"
 DEALT = {
     "dirichlet": "disjoint (as written)",
-    "dirichlet_fixed_size": "fixed size (as coded)",
+    "dirichlet_fixed_size": "equal sizes (as coded)",
 }
-by_partition = {p: recorded[recorded["partition"] == p] for p in DEALT}
-SEEDS = int(recorded.groupby(["partition", "method"])["seed"].nunique().min())
-glue("ch5_seeds", SEEDS, display=False)
+main = {p: grids["preprint"].where(partition=p) for p in DEALT}
+
+
+def paste(key: str, figure: plt.Figure) -> None:
+    """Put a figure where the text asks for it."""
+    glue(key, figure, display=False)
+    plt.close(figure)
+
+
+def missing(*sweeps: str) -> Markdown | None:
+    """What is not recorded yet of these sweeps; nothing if all is."""
+    notes = [grids[name].note for name in sweeps if grids[name].note]
+    return Markdown("  \n".join(notes)) if notes else None
+
+
+def show(frame: pd.DataFrame) -> Markdown:
+    """A table as part of the page."""
+    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
+
+
+def number_of_seeds(frame: pd.DataFrame, names=experiments.FIRST) -> int:
+    """The smallest number of seeds of these methods in any place of the frame."""
+    counts = frame.groupby(["partition", "method"])["seed"].nunique()
+    return int(counts.reindex([(p, m) for p in DEALT for m in names]).fillna(0).min())
+
+
+glue("ch5_seeds", number_of_seeds(grids["preprint"].frame), display=False)
+
+# %% tags=["remove-input"]
+# Every claim of the papers that is decided here, decided now.
+decided = {
+    claim.id: (claim, ledger.compute(claim))
+    for claim in ledger.rows()
+    if claim.link.startswith("05_experiments")
+}
+unshown = dict.fromkeys(decided)
+
+
+def verdicts(title: str, *prefixes: str) -> Markdown:
+    """A box with the claims whose names begin so; one that was shown is not shown again."""
+    chosen = [k for k in unshown if k.startswith(prefixes)]
+    rows = []
+    for name in chosen:
+        unshown.pop(name)
+        claim, evidence = decided[name]
+        cells = (
+            f"{claim.statement} *{claim.paper.capitalize()}, {claim.place}*",
+            ledger.show(claim.printed),
+            ledger.show_ours(evidence.ours, evidence.low, evidence.high) or "–",
+            f"**{evidence.verdict}**",
+        )
+        rows.append([c.replace("|", "/") for c in cells])
+    table = pd.DataFrame(rows, columns=["claim", "printed", "ours", "verdict"])
+    text = table.to_markdown(index=False, disable_numparse=True)
+    count = ledger.counts(decided[name][1].verdict for name in chosen)
+    said = ", ".join(f"{n} {v}" for v, n in count.items())
+    return Markdown(
+        f"````{{admonition}} Verdicts on {title}: {said}\n:class: verdict dropdown\n\n{text}\n````"
+    )
+
 
 # %% [markdown]
 # ## What was run, and what does the paper leave open?
 #
-# The journal version's section on experiments is empty; the preprint's has three figures. Their main setting, and ours:
+# The journal version's section on experiments is empty. The preprint's has three figures, and names no network, no seed, no number of
+# repetitions. Their setting as its two sources give it, and ours:
 #
 # | what | as written (preprint, Sec. 3) | as coded (December 2024) | here |
 # | --- | --- | --- | --- |
 # | data | MNIST, Dirichlet 0.01 over 100 clients | equal sizes of 600, drawn with replacement | both |
 # | network | "non-convex" | perceptron 784-50-10 | the same |
 # | round | 10 of 100 clients, 3 local steps of 128, lr 0.01 | the same | the same |
-# | strata | 10, from gradients squeezed to 9 levels, each round | 10, once at $w_0$, on the unsorted level values alone | as written |
-# | aggregation | $N_h/(N m_h)$ | $1/m$ for FedSTS, $N_h/m_h$ normalised else | as written |
-# | data sampling | $p = n^*/n$ over the participants | $p = \min(1, 2048/n_k) = 1$ | as written |
+# | strata | 10, from gradients squeezed to 9 levels, each round | 10, once at $w_0$, on the unsorted level values alone | both |
+# | aggregation | $N_h/(N m_h)$ | $1/m$ for FedSTS, $N_h/m_h$ normalised else | both |
+# | data sampling | $p = n^*/n$ over the participants | $p = \min(1, 2048/n_k) = 1$ | both |
+# | requested sample | $q = 0.1$, and $K = 2048$: of what? | 2048 per client | $n^* = 2048$ |
 # | accuracy | "test accuracy" | mean over clients on test sets with their own class shares | that, and the global test set |
-# | repetitions | not stated | one run, smoothed over rounds | {glue:text}`ch5_seeds` paired seeds |
+# | CIFAR-100 | 0.001; 199 rounds | no network, no loader | a small convolutional network |
+# | repetitions | not stated | one run, smoothed over rounds | {glue:text}`ch5_seeds` paired seeds, raw |
 #
-# The partition, $w_0$ and every draw follow from the seed, and methods share them: differences between methods are paired.
-# The runs were recorded once and lie in `results/`, each with what is needed to make it again
-# (`records.rerun(run)`); the command for all of them is `fedstas sweep preprint --profile paper`.
+# The names in the figures: `fedsts`, `fedstas`, `fedstas-dp` are [as written]{.as-written}, the same with `-authors-dec` are
+# [as coded]{.as-coded}, `fedstas-unbiased` and `-dp` [as it should be]{.as-it-should-be}. Partition, $w_0$ and every draw follow from the
+# seed, and methods share them: differences between methods are paired. "Final accuracy" is the mean of the last ten rounds.
+# The runs were recorded once, and lie in `results/`:
 
 # %% tags=["remove-input"]
-import json
-from pathlib import Path
+ABOUT = {
+    "preprint": "MNIST 0.01, both partitions, all methods",
+    "mnist-0.001": "MNIST 0.001, equal sizes",
+    "mnist-iid": "MNIST, uniform split",
+    "fashion-mnist": "Fashion-MNIST 0.01, disjoint",
+    "cifar100": "CIFAR-100 0.001, as stated and with more local work",
+    "sensitivity": "one setting at a time, MNIST 0.01 disjoint",
+    "privacy": "epsilon and M, the same",
+    "ablation": "parts of the corrected method, the same",
+}
+rows = []
+for name, grid in grids.items():
+    per = grid.frame.groupby(["partition", "method", "arm"])["seed"].nunique() if grid.found else []
+    count = f"{min(per)} to {max(per)}" if len(per) and min(per) < max(per) else str(max(per, default=0))  # fmt: skip
+    rows.append((f"`{name}`", ABOUT[name], f"{grid.found} of {grid.planned}", count))
+show(pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"]))
 
-notes = [json.loads(p.read_text()) for p in sorted(Path("results/preprint").glob("*.json"))]
-facts = pd.DataFrame(
-    {
-        "device": n["environment"]["device"],
-        "threads": n["environment"]["threads"],
-        "torch": n["environment"]["versions"]["torch"],
-        "commit": n["environment"]["commit"],
-        "minutes": n["seconds"] / 60,
-    }
-    for n in notes
-)
-provenance = facts.groupby(["device", "threads", "torch", "commit"], as_index=False).agg(
-    runs=("minutes", "size"), minutes=("minutes", "sum")
-)
-provenance["minutes"] = provenance["minutes"].round(0).astype(int)
-Markdown("Where the recorded runs were made:\n\n" + provenance.to_markdown(index=False))
+# %% [markdown]
+# `fedstas sweep NAME --profile paper` makes what is missing of one, and `records.rerun(run)` any single run again.
+
+# %% tags=["remove-input"]
+facts = [g.facts.assign(sweep=n) for n, g in grids.items() if g.found]
+text = tables.NOT_YET
+if facts:
+    made = pd.concat(facts).groupby(["device", "threads", "torch"], as_index=False)
+    made = made.agg(
+        runs=("minutes", "size"),
+        hours=("minutes", lambda m: f"{m.sum() / 60:.1f}"),
+        commits=("commit", lambda c: ", ".join(sorted(set(c)))),
+    )
+    text = made.to_markdown(index=False, disable_numparse=True)
+Markdown(f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````")
 
 # %% [markdown]
 # ## Who holds what? (Figure 1 of the paper)
 
 # %% tags=["hide-input"]
-held = records.load_partitions("results")
+held = records.load_partitions(RESULTS)
 shown = {DEALT.get(n, "IID"): held[n] for n in ("dirichlet", "dirichlet_fixed_size", "iid")}
-fig = plots.partitions(shown)
-glue("figure_paper_partition", fig, display=False)
-plt.close(fig)
+paste("figure_paper_partition", plots.partitions(shown))
 pure = {n: int((c.max(1) > 0.99 * np.maximum(c.sum(1), 1)).sum()) for n, c in held.items()}
 glue("ch5_empty", int((held["dirichlet"].sum(1) == 0).sum()), display=False)
 glue("ch5_pure_disjoint", pure["dirichlet"], display=False)
@@ -123,292 +202,681 @@ glue("ch5_one_nine", one_nine, display=False)
 # %% [markdown]
 # ```{glue:figure} figure_paper_partition
 # :name: fig-paper-partition
-# :alt: Three stacked bar charts over 100 clients of MNIST. Disjoint Dirichlet: a few clients with thousands of examples of one class and many with none. Fixed size: all 600, nearly all of one class. IID: all 600 of all classes.
+# :alt: Three stacked bar charts over 100 clients of MNIST. Disjoint Dirichlet: a few clients with thousands of examples of one class and many with none. Equal sizes: all 600, nearly all of one class. IID: all 600 of all classes.
 #
-# MNIST over 100 clients at concentration 0.01, seed 0: the two readings of the paper's partition, and IID.
+# MNIST over 100 clients at concentration 0.01, seed 0: two readings of the paper's partition, and IID.
 # ```
 #
-# ```{provenance} Drawn here from the recorded runs in results/preprint
+# ```{provenance} Figure
 # ```
 #
-# In the disjoint partition {glue:text}`ch5_empty` of 100 clients have no data and the largest has
-# {glue:text}`ch5_largest` examples; {glue:text}`ch5_pure_disjoint` clients hold one class only (over 99 %). In the fixed-size one all have 600,
+# Dealt disjointly, {glue:text}`ch5_empty` of 100 clients have no data and the largest has
+# {glue:text}`ch5_largest` examples; {glue:text}`ch5_pure_disjoint` clients hold one class only (over 99 %). With equal sizes all have 600,
 # {glue:text}`ch5_pure_fixed` hold over 99 % of one class, and {glue:text}`ch5_one_nine` hold exactly one
 # example of class 9: the remainder of rounding goes there. In the table that the authors published with their code 82 clients do.
-#
+
+# %% tags=["remove-input"]
+verdicts("the data", "preprint-3.1-", "preprint-fig-1", "preprint-abstract-three")
+
+# %% [markdown]
 # ## How do the curves compare? (Figure 2 of the paper)
 
 # %% tags=["hide-input"]
+PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}
+LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
+ROUNDS = (20, 40, 60, 80)
+THEIRS = {  # the published curves at ROUNDS, and the mean of their last ten rounds
+    "fedsts": (21.3, 26.7, 42.6, 51.6, 55.5),
+    "fedstas": (30.6, 51.2, 55.5, 56.4, 56.0),
+    "fedstas-dp": (25.4, 35.1, 49.8, 56.1, 53.9),
+}
+coded = {f"{m}-authors-dec": m for m in WRITTEN}
 
 
-def panels(metric: str, frames: dict[str, pd.DataFrame], x: str = "round") -> plt.Figure:
-    fig, axes = plt.subplots(1, len(frames), figsize=(7.6, 4.2), squeeze=False)
-    for ax, (name, frame) in zip(axes[0], frames.items(), strict=True):
-        plots.curves(frame, metric, ax=ax, methods=experiments.FIRST, x=x, ends=False)
-        ax.set_title(DEALT.get(name, name))
-    plots.same_range(axes[0])
-    axes[0][-1].set_ylabel("")
-    plots.legend(fig, experiments.FIRST)
-    return fig
+def with_coded(values: dict) -> dict:
+    return values | {f"{m}-authors-dec": v for m, v in values.items()}
 
 
-for metric in ("train_loss", "test_accuracy", "client_accuracy"):
-    fig = panels(metric, by_partition)
-    glue(f"figure_{metric}", fig, display=False)
-    plt.close(fig)
+disjoint, equal = main.values()
+columns = {
+    "as written, disjoint": (disjoint, ("md", *WRITTEN, "fedstas-unbiased")),
+    "as written, equal sizes": (equal, ("md", *WRITTEN, "fedstas-unbiased")),
+    "as coded, equal sizes": (equal, ("md", *CODED)),
+}
+figure = panels.curve_grid(
+    columns, ("train_loss", "client_accuracy", "test_accuracy"), seeds=True,
+    note=grids["preprint"].note, height=2.5,
+    marks={"client_accuracy": with_coded(PRINTED), "train_loss": with_coded(LOSSES)},
+)  # fmt: skip
+paste("figure_fig2", figure)
 
 # %% [markdown]
-# ```{glue:figure} figure_train_loss
-# :name: fig-train-loss
-# :alt: Training loss over 99 rounds for six methods in two panels. All fall from 2.3; in the disjoint panel the corrected method and md fall lowest, in the fixed-size panel the curves lie close together.
+# ```{glue:figure} figure_fig2
+# :name: fig-fig2
+# :alt: Nine panels over 99 rounds: training loss, accuracy under the clients' class shares and accuracy on the global test set, each as written in the disjoint partition, as written with equal sizes, and as coded with equal sizes; stars mark what the paper prints.
 #
-# Training loss: the objective of eq. 2.1 with $\omega_k = n_k/n$ on all training data of the federation. Means and 95 % bands over seeds.
+# Fig. 2 of the paper, three times. Thick: means over seeds, with 95 % bands; thin: single seeds. Stars: what the paper prints for its one
+# run. The training loss is eq. 2.1 with $\omega_k = n_k/n$.
 # ```
 #
-# ```{glue:figure} figure_test_accuracy
-# :name: fig-test-accuracy
-# :alt: Accuracy on the global MNIST test set over 99 rounds for six methods, disjoint partition left, fixed-size partition right, with confidence bands.
-#
-# Accuracy on the global test set. Means and 95 % bands over seeds.
+# ```{provenance} Figure
 # ```
 #
-# ```{glue:figure} figure_client_accuracy
-# :name: fig-client-accuracy
-# :alt: Accuracy under the clients' class shares over 99 rounds for six methods, disjoint partition left, fixed-size partition right, with confidence bands.
-#
-# Accuracy as the authors measure it: on the test distribution with each client's own class shares, mean over clients.
-# ```
-#
-# ```{provenance} Drawn here from the recorded runs in results/preprint
-# ```
-#
+# The thin lines are the point: *one* of them is what the paper compares with one other.
+
+# %% tags=["remove-input"]
+rows, inside = [], []
+for name, method in coded.items():
+    theirs = [f"{v:.1f}" for v in THEIRS[method]]
+    rows.append((method, "theirs, one run", *theirs))
+    own = equal[equal["method"] == name]
+    ours = [100 * own.loc[own["round"] == t, "client_accuracy"] for t in ROUNDS]
+    ours.append(tables.last_rounds(own, "client_accuracy")["value"])
+    cells = []
+    for printed, values in zip(THEIRS[method], ours, strict=True):
+        mean, low, high = one_more(values) if len(values) > 1 else (np.nan,) * 3
+        inside.append(low <= printed <= high)
+        cells.append(tables.span(mean, low, high, ".0f"))
+    rows.append((method, f"ours, {own['seed'].nunique()} runs", *cells))
+glue("ch5_inside", f"{sum(inside)} of {len(inside)}", display=False)
+show(pd.DataFrame(rows, columns=["method", "", *(f"round {t}" for t in ROUNDS), "last ten"]))
+
+# %% [markdown]
+# The authors' published curves (accuracy in %, under the clients' class shares) beside ours as coded, with the 95 % prediction interval for
+# one more run: {glue:text}`ch5_inside` of their values lie inside it. Their FedSTaS is 24.5 points ahead of their FedSTS at round 40 and
+# half a point at the end.
+
+# %% tags=["remove-input"]
+verdicts(
+    "Fig. 2, and how fast", "preprint-fig-2", "preprint-conclusion-faster", "journal-abstract-faster"
+)  # fmt: skip
+
+# %% [markdown]
 # ### Why two accuracies?
 #
 # The authors evaluate on 100 local test sets, each with its client's class shares; their mean is the accuracy under the *average*
 # client's class shares. If classes are unequal among the clients, a model that never learns a rare class loses little. On the
 # global test set all classes count. The three final models that the authors published score 49.8, 49.5 and 44.9 %
 # (FedSTS, FedSTaS, with privacy) on MNIST's 10,000 test images, where the paper prints 55.0, 56.0 and 54.7 %: the order of
-# the first two is not one that the global test set shows.
+# the first two is not one that the global test set shows. None of the three has learned the digits 4 and 6 (at most 4 % right).
+# A metric whose weights move by a percentage point can turn such an order round ([exercise 3](ex-ch5-shares)).
 #
 # ## What is the table?
 
 # %% tags=["hide-input"]
-PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}
+table = tables.against({DEALT[p]: f for p, f in main.items()}, METRICS)
+FAMILY = int(table["holm"].notna().sum())
+glue("ch5_family", FAMILY, display=False)
+if FAMILY:
+    paste("figure_forest", panels.method_forest(table))
+else:
+    paste("figure_forest", panels.not_recorded(grids["preprint"].note))
+ORDER = [m for names in panels.GROUPS.values() for m in names]
 
 
-def cell(row: pd.Series) -> str:
-    return f"{row['mean']:.1f} ({row['low']:.1f} to {row['high']:.1f})"
+def table_of(place: str) -> pd.DataFrame:
+    """All methods in one partition: both accuracies, their differences to md, corrected p."""
+    here = table[table["place"] == place]
+    rows = []
+    for m in ORDER:
+        both = [here[(here["method"] == m) & (here["metric"] == k)] for k in METRICS]
+        if not len(both[0]):
+            rows.append((f"`{m}`", *["–"] * 7))
+            continue
+        cells = [f"`{m}`", str(int(both[0]["runs"].iloc[0]))]
+        for row in (b.iloc[0] for b in both):
+            cells += [tables.about(row["mean"], row["mean_low"], row["mean_high"])]
+            cells += [tables.about(row["difference"], row["low"], row["high"], "+.1f")]
+            cells += [tables.chance(row["holm"])]
+        rows.append(cells)
+    names = ["mean", "against md", "p"]
+    heads = [f"{k}: {n}" for k in ("global", "clients'") for n in names]
+    return pd.DataFrame(rows, columns=["method", "seeds", *heads])
 
 
-table = pd.DataFrame(index=list(experiments.FIRST))
-for p, frame in by_partition.items():
-    for metric, short in (("test_accuracy", "global"), ("client_accuracy", "clients' shares")):
-        table[f"{DEALT[p]}: {short}"] = plots.summary(frame, metric).apply(cell, axis=1)
-table.insert(0, "printed", [f"{PRINTED[m]:.1f}" if m in PRINTED else "" for m in table.index])
-table.index.name = "method"
+def told_apart(place: str, sign: int) -> str:
+    """The methods that lie on one side of md on the global test set, p corrected."""
+    here = table[(table["place"] == place) & (table["metric"] == "test_accuracy")]
+    here = here[(here["holm"] < 0.05) & (sign * here["difference"] >= 0.5)]
+    return ", ".join(m for m in ORDER if m in set(here["method"])) or "none"
 
-# %% tags=["remove-input"]
-Markdown(table.reset_index().to_markdown(index=False, disable_numparse=True))
+
+for p, place in DEALT.items():
+    glue(f"ch5_above_{p}", told_apart(place, 1) if FAMILY else NOT_YET, display=False)
+    glue(f"ch5_below_{p}", told_apart(place, -1) if FAMILY else NOT_YET, display=False)
 
 # %% [markdown]
-# Mean accuracy of the last ten of 99 rounds in %, with the 95 % interval of the mean over {glue:text}`ch5_seeds` seeds;
-# `printed` is what the paper reports for one run (Fig. 3, clients' shares).
+# The paper compares with FedSTS only. The plainest baseline that estimates the right thing is `md`: $m$ draws with $p_k = n_k/n$,
+# and the mean of what comes back. It needs no gradients and no strata.
 #
-# Against `md`, seed by seed, on the global test set:
+# ```{glue:figure} figure_forest
+# :name: fig-forest
+# :alt: Paired differences to md in final accuracy for all methods with 95 % intervals, disjoint partition left and equal sizes right, on the global test set and under the clients' class shares.
+#
+# Points of final accuracy above `md`, seed by seed, with 95 % intervals (not corrected). Colours: as written, as coded, as it should be,
+# baselines.
+# ```
+#
+# ```{provenance} Figure
+# ```
 
 # %% tags=["remove-input"]
-parts = []
-for p, frame in by_partition.items():
-    difference = plots.paired(frame, "test_accuracy", "md")
-    difference = difference.reindex([m for m in experiments.FIRST if m != "md"])
-    parts.append(difference.assign(partition=DEALT[p]))
-against = pd.concat(parts).rename_axis("method").reset_index()
-text = against.assign(
-    difference=against["difference"].map("{:+.1f}".format),
-    interval=[
-        f"{a:+.1f} to {b:+.1f}" for a, b in zip(against["low"], against["high"], strict=True)
-    ],
-    p=[f"{v:.3f}" if v >= 0.001 else "< 0.001" for v in against["p"]],
-)[["partition", "method", "difference", "interval", "p"]]
-Markdown(text.to_markdown(index=False, disable_numparse=True))
+display(Markdown("**MNIST 0.01, disjoint (as written)**"), show(table_of(DEALT["dirichlet"])))
+display(
+    Markdown("**MNIST 0.01, equal sizes (as coded)**"),
+    show(table_of(DEALT["dirichlet_fixed_size"])),
+)
+missing("preprint")
 
 # %% [markdown]
-# Differences in percentage points with 95 % intervals and the p-value of the paired t-test, not corrected for the ten comparisons
-# (with Holm's correction the smallest p counts ten times).
+# Final accuracy in % ± half the 95 % interval of its mean over seeds, and the paired difference to `md` likewise; `global` is the global test set,
+# `clients'` the accuracy under the clients' class shares. p is that of the paired
+# t-test with Holm's correction for all {glue:text}`ch5_family` comparisons of both tables.
 #
-# ## What agrees and what does not?
-#
-# The paper's numbers are single runs, so the yardstick is a single run of ours: the 95 % prediction interval for one more seed. A
-# difference between two methods is compared with the interval of the paired mean difference.
+# On the global test set, after the correction and by at least half a point: dealt disjointly {glue:text}`ch5_above_dirichlet` above `md`, and
+# {glue:text}`ch5_below_dirichlet` below it; with equal sizes above: {glue:text}`ch5_above_dirichlet_fixed_size`; below:
+# {glue:text}`ch5_below_dirichlet_fixed_size`.
 
 # %% tags=["hide-input"]
-
-
-def one_more(values: np.ndarray) -> tuple[float, float]:
-    """95 % prediction interval for one more seed."""
-    k = len(values)
-    half = stats.t.ppf(0.975, k - 1) * values.std(ddof=1) * np.sqrt(1 + 1 / k)
-    return values.mean() - half, values.mean() + half
-
-
-ORDERS = (  # better, worse, and what is printed of their difference
-    ("fedstas", "fedsts", "+1.0"),
-    ("fedstas-dp", "fedsts", "above (its bars: -0.3)"),
-    ("fedstas", "fedstas-dp", "+1.3"),
-)
-
-
-def difference(p: str, a: str, b: str, metric: str = "test_accuracy") -> tuple[str, float, float]:
-    """The paired difference of two methods in words, and the ends of its interval."""
-    wide = plots.by_seed(by_partition[p], metric)
-    mean, low, high = plots.interval((wide[a] - wide[b]).dropna())
-    return f"{mean:+.1f} points ({low:+.1f} to {high:+.1f})", low, high
-
-
-claims = []
-for p, frame in by_partition.items():
-    wide = plots.by_seed(frame, "client_accuracy")
-    for m, printed in PRINTED.items():
-        low, high = one_more(wide[m].dropna().to_numpy())
-        ours = f"{wide[m].mean():.1f} (one run: {low:.1f} to {high:.1f})"
-        verdict = "agrees" if low <= printed <= high else "differs"
-        claims.append(("level", p, f"{m} reaches", f"{printed:.1f}", ours, verdict))
-    for better, worse, printed in ORDERS:
-        ours, low, _ = difference(p, better, worse, "client_accuracy")
-        verdict = "agrees" if low > 0 else "differs"
-        claims.append(("order", p, f"{better} above {worse}", printed, ours, verdict))
-claims = pd.DataFrame(claims, columns=["kind", "partition", "claim", "printed", "ours", "verdict"])
-for (kind, p), found in claims.groupby(["kind", "partition"])["verdict"]:
-    glue(f"ch5_{kind}_{p}", f"{(found == 'agrees').sum()} of {len(found)}", display=False)
-for p in DEALT:
-    for a, b in (
-        ("fedstas", "fedsts"),
-        ("fedstas-dp", "fedstas"),
-        ("fedstas-unbiased", "fedstas"),
-        ("fedstas-unbiased", "md"),
-        ("fedstas", "md"),
-    ):
-        text, low, high = difference(p, a, b)
-        word = "above" if low > 0 else "below" if high < 0 else "not told apart from"
-        glue(f"ch5_{p}_{a}_{b}", text, display=False)
-        glue(f"ch5_word_{p}_{a}_{b}", word, display=False)
-fixed = difference("dirichlet_fixed_size", "fedstas", "fedsts", "client_accuracy")[0]
-glue("ch5_claim_fixed", fixed, display=False)
-spread = plots.by_seed(by_partition["dirichlet_fixed_size"], "client_accuracy")["fedstas"].std()
-glue("ch5_sd_fixed", float(spread), display=False)
-
-# %% tags=["remove-input"]
-Markdown(
-    claims.assign(partition=claims["partition"].map(DEALT))
-    .drop(columns="kind")
-    .to_markdown(index=False, disable_numparse=True)
-)
+figure = panels.group_grid({DEALT[p]: f for p, f in main.items()}, "test_accuracy")
+paste("figure_groups", figure)
 
 # %% [markdown]
-# A difference `agrees` if the interval of ours lies on the printed side of zero, and `differs` if it does not: that includes "no
-# difference seen".
+# ```{glue:figure} figure_groups
+# :name: fig-groups
+# :alt: Accuracy on the global test set over 99 rounds in eight panels: methods as written, as coded, as they should be, and baselines, each beside md, in the disjoint partition left and with equal sizes right.
 #
-# **Levels.** {glue:text}`ch5_level_dirichlet_fixed_size` printed accuracies lie within what one run of ours may show in the fixed-size partition, and
-# {glue:text}`ch5_level_dirichlet` in the disjoint one. Our strata are made anew in each round and our weights are eq. 6 throughout, so equal levels
-# were not to be expected; single runs scatter by more than the gaps between the printed numbers.
+# All methods on the global test set, each voice beside `md`; means and 95 % bands over seeds.
+# ```
 #
-# **Orders.** {glue:text}`ch5_order_dirichlet_fixed_size` printed differences have their sign confirmed in the fixed-size partition, and
-# {glue:text}`ch5_order_dirichlet` in the disjoint one. On the global test set, sampling the data
-# ($p = n^*/n$) changes FedSTS by {glue:text}`ch5_dirichlet_fedstas_fedsts` in the disjoint partition and by
-# {glue:text}`ch5_dirichlet_fixed_size_fedstas_fedsts` in the fixed-size one; estimating $n$ privately changes FedSTaS by
-# {glue:text}`ch5_dirichlet_fedstas-dp_fedstas` and {glue:text}`ch5_dirichlet_fixed_size_fedstas-dp_fedstas`.
+# ```{provenance} Figure
+# ```
+
+# %% tags=["remove-input"]
+verdicts(
+    "the table", "journal-abstract-standard", "journal-3.3", "preprint-3.2.1-baseline", "preprint-fig-3-bottom-dp-own",
+    "preprint-fig-3-middle-dp-own", "preprint-fig-3-top-dp-own",
+)  # fmt: skip
+
+# %% [markdown]
+# ## And in other settings? (Figure 3 of the paper)
 #
-# **Against a plain baseline.** The paper compares with FedSTS only. Against `md`, which needs no gradients, FedSTaS as written stands at
-# {glue:text}`ch5_dirichlet_fedstas_md` in the disjoint partition and {glue:text}`ch5_dirichlet_fixed_size_fedstas_md` in the fixed-size one. The
-# corrected method stands at {glue:text}`ch5_dirichlet_fedstas-unbiased_md` and
-# {glue:text}`ch5_dirichlet_fixed_size_fedstas-unbiased_md`, and against FedSTaS as written at
-# {glue:text}`ch5_dirichlet_fedstas-unbiased_fedstas` and {glue:text}`ch5_dirichlet_fixed_size_fedstas-unbiased_fedstas`. The two partitions
-# differ in the sizes: where they are equal, the weights $1/N$ of eq. 6 are the weights $n_k/n$ of eq. 2.1, and one of the two errors of
-# chapter 4 is gone.
+# Concentration 0.001 is drawn as the authors draw it, with equal sizes: dealt disjointly, 17 to 24 of the 100 clients would hold all of MNIST. The
+# uniform split is the case that the setup names and no figure shows, Fashion-MNIST a third data set of the three that the abstract counts. Strata are
+# kept for ten rounds.
+
+# %% tags=["hide-input"]
+OTHERS = {
+    "MNIST 0.001": "mnist-0.001",
+    "MNIST, IID": "mnist-iid",
+    "Fashion-MNIST 0.01": "fashion-mnist",
+}
+figure = panels.curve_grid(
+    {title: (grids[name].frame, experiments.SEVEN) for title, name in OTHERS.items()},
+    METRICS, note=tables.NOT_YET,
+    marks={"client_accuracy": {}},
+)  # fmt: skip
+paste("figure_elsewhere", figure)
+
+# %% [markdown]
+# ```{glue:figure} figure_elsewhere
+# :name: fig-elsewhere
+# :alt: Accuracy over 99 rounds of seven methods on MNIST 0.001, MNIST with a uniform split and Fashion-MNIST 0.01, on the global test set above and under the clients' class shares below.
+#
+# Three more settings; means with 95 % bands over seeds.
+# ```
+#
+# ```{provenance} Figure
+# ```
+
+# %% tags=["remove-input"]
+BARS = {"MNIST 0.001": {"fedsts": 52.62, "fedstas": 61.9, "fedstas-dp": 52.14}}
+elsewhere = tables.against({t: grids[n].frame for t, n in OTHERS.items()}, METRICS)
+rows = []
+for title in OTHERS:
+    for m in experiments.SEVEN:
+        cells = [
+            title.replace(" ", "\u00a0").replace("-", "\u2011"),
+            f"`{m}`",
+            str(BARS.get(title, {}).get(m, "")),
+        ]
+        for k in METRICS:
+            part = elsewhere[(elsewhere["place"] == title) & (elsewhere["metric"] == k)]
+            part = part[part["method"] == m]
+            if len(part):
+                row = part.iloc[0]
+                cells.append(tables.about(row["mean"], row["mean_low"], row["mean_high"]))
+                if k == METRICS[0]:
+                    cells += [tables.about(row["difference"], row["low"], row["high"], "+.1f")]
+                    cells += [tables.chance(row["holm"])]
+        if len(cells) > 3:
+            rows.append(cells)
+heads = ["setting", "method", "printed", "global: mean", "against md", "p", "clients': mean"]
+if rows:
+    display(show(pd.DataFrame(rows, columns=heads)))
+missing(*OTHERS.values())
+
+# %% tags=["hide-input"]
+hundred = grids["cifar100"].frame
+learns = hundred["arm"].astype(str).str.contains("lr")
+columns = {
+    "as stated: 3 steps of 128, lr 0.01": (hundred[~learns], experiments.DEEP),
+    "20 steps of 32, lr 0.1": (hundred[learns], experiments.DEEP),
+}
+figure = panels.curve_grid(
+    columns, ("train_loss", "test_accuracy"), note=grids["cifar100"].note, height=2.2
+)
+paste("figure_cifar", figure)
+finals = {
+    key: tables.summary(part, "test_accuracy")["mean"] if len(part) else pd.Series(dtype=float)
+    for key, part in (("stated", hundred[~learns]), ("learns", hundred[learns]))
+}
+for key, values in finals.items():
+    low, high = (f"{v:.1f}" for v in (values.min(), values.max()))
+    glue(f"ch5_cifar_{key}", f"{low} to {high} %" if len(values) else NOT_YET, display=False)
+count = hundred.groupby(["method", "arm"])["seed"].nunique().min() if len(hundred) else 0
+glue("ch5_cifar_seeds", int(count), display=False)
+
+# %% [markdown]
+# ### CIFAR-100: a setting that cannot learn, and one that can
+#
+# The paper prints 18.0, 23.2 and 20.5 % for CIFAR-100 and publishes no network for it. A small convolutional network from scratch
+# takes $199 \times 3 = 597$ steps of rate 0.01 there, on ten clients of about one class each. A guess is right in 1 %.
+#
+# ```{glue:figure} figure_cifar
+# :name: fig-cifar
+# :alt: Training loss and global test accuracy on CIFAR-100 over 199 rounds for five methods, with the local work that the paper states left and with more and larger steps right.
+#
+# CIFAR-100 0.001, disjoint, {glue:text}`ch5_cifar_seeds` seeds, strata made anew and evaluated every 20 rounds: the local work as stated, and one
+# that learns.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# As stated, our methods end at {glue:text}`ch5_cifar_stated`. In trials with `md` three steps of
+# rate 0.1 or 0.3 made the loss rise, and twenty of rate 0.1 were the first that brought it below that of a guess within 60 rounds; with these the
+# methods end at {glue:text}`ch5_cifar_learns`. The setting as described does not explain 18 to 23 %. With few seeds and few
+# evaluations, look at levels here, not at orders.
+
+# %% tags=["remove-input"]
+verdicts(
+    "Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3-bottom", "journal-1-particularly"
+)  # fmt: skip
+
+# %% [markdown]
+# ## What agrees and what does not?
+#
+# The paper's numbers are single runs, so the yardstick for a level is one more run of ours: its 95 % prediction interval. An order `agrees` if the 95 % interval
+# of the paired mean difference lies on the printed side of zero, and `differs` otherwise: "no difference seen" differs. Both are judged as
+# printed, that is with equal sizes and under the clients' class shares; {doc}`/ledger` shows the other readings.
+
+# %% tags=["remove-input"]
+verdicts("Fig. 3, top, and what the text concludes", "preprint", "journal")
+
+# %% tags=["remove-input"]
+words = [e.verdict for _, e in decided.values()]
+counted = {v: words.count(v) for v in ("holds", "fails", "agrees", "differs", "no-data", "pending")}
+glue("ch5_counts", ", ".join(f"{n} {v}" for v, n in counted.items() if n), display=False)
+glue("ch5_claims", len(words), display=False)
+PAIRS = (
+    ("fedstas", "fedsts"),
+    ("fedstas-dp", "fedstas"),
+    ("fedstas-unbiased", "fedstas"),
+    ("fedstas-unbiased-dp", "fedstas-unbiased"),
+    ("fedstas-unbiased", "md"),
+    ("fedstas-unbiased-dp", "md"),
+    ("fedstas-unbiased", "clustered-similarity"),
+    ("fedstas-unbiased", "centralised"),
+    ("fedstas", "md"),
+    ("fedstas-authors-dec", "md"),
+)
+for p, frame in main.items():
+    for a, b in PAIRS:
+        text, word = tables.compared(frame, a, b)
+        glue(f"ch5_{p}_{a}_{b}", text, display=False)
+        glue(f"ch5_word_{p}_{a}_{b}", word, display=False)
+glue("ch5_claim_fixed", tables.compared(equal, "fedstas", "fedsts", METRICS[1])[0], display=False)
+text, word = tables.compared(equal, "fedstas-authors-dec", "fedsts-authors-dec", METRICS[1])
+glue("ch5_claim_coded", text, display=False)
+glue("ch5_word_coded", word, display=False)
+single = tables.last_rounds(equal[equal["method"] == "fedstas"], METRICS[1])["value"]
+glue("ch5_sd_fixed", f"{single.std():.1f}" if len(single) > 1 else "–", display=False)
+levels_ = [
+    evidence.verdict
+    for k, (_, evidence) in decided.items()
+    if k in ("preprint-fig-3-top-fedsts", "preprint-fig-3-top-fedstas", "preprint-fig-3-top-dp")
+]
+glue("ch5_levels", f"{levels_.count('agrees')} of {len(levels_)}", display=False)
+middle = [
+    e.verdict
+    for k, (_, e) in decided.items()
+    if k.startswith("preprint-fig-3-middle-") and "own" not in k
+]
+glue("ch5_middle", f"{middle.count('agrees')} of {len(middle)}", display=False)
+
+# %% [markdown]
+# Of {glue:text}`ch5_claims` claims: {glue:text}`ch5_counts`.
+#
+# **Levels.** {glue:text}`ch5_levels` printed accuracies of Fig. 3 (top) lie where one run of ours, as written, may lie. Single runs of FedSTaS scatter with a
+# standard deviation of {glue:text}`ch5_sd_fixed` points; the printed gaps are 1.0 and 1.3.
+#
+# **Orders.** As written, FedSTaS differs from FedSTS by {glue:text}`ch5_claim_fixed`, as coded by {glue:text}`ch5_claim_coded` (printed: +1.0).
+# As coded $p = 1$: both train on all data, and what differs is the weights ($1/m$ for FedSTS, $N_h/m_h$ for FedSTaS), so that a gap there is none of
+# data sampling. As written the weights are the same, and $p = 2048/6000$ leaves some 205 of 600 examples, which feed the same three steps of
+# 128.
+#
+# **Weights.** Against `md`, FedSTaS as written stands at {glue:text}`ch5_dirichlet_fedstas_md` on the global test set in the disjoint partition and at
+# {glue:text}`ch5_dirichlet_fixed_size_fedstas_md` with equal sizes; as coded at {glue:text}`ch5_dirichlet_fedstas-authors-dec_md` and
+# {glue:text}`ch5_dirichlet_fixed_size_fedstas-authors-dec_md`. The corrected method stands at {glue:text}`ch5_dirichlet_fedstas-unbiased_md` and
+# {glue:text}`ch5_dirichlet_fixed_size_fedstas-unbiased_md`. Where sizes are equal, the weights $1/N$ of eq. 6 are the weights $n_k/n$ of eq.
+# 2.1, and one of the two errors of [chapter 4](04_theory.ipynb) is gone: that is why the partition matters so much to the method as written.
 #
 # ## What does it cost?
 #
 # FedSTaS as written asks *every* client for a gradient in every round; the corrected method does so every ten rounds, `md` never. The
-# simulation counts what was asked for: bytes down and up, and examples passed through the network.
+# simulation counts what is asked for: bytes down and up, and examples passed through the network.
 
 # %% tags=["hide-input"]
-fig = panels("test_accuracy", by_partition, x="megabytes")
-for ax in fig.axes:
-    ax.set_xscale("log")
-    ax.set_xlabel("sent and received (MB, logarithmic)")
-glue("figure_cost", fig, display=False)
-plt.close(fig)
+PAID = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
+UNITS = {"megabytes": "sent and received (MB)", "thousands": "examples processed (thousands)"}
+fig, axes = plt.subplots(2, 2, figsize=(8.4, 6.4), sharey="row")
+for row, (p, frame) in zip(axes, main.items(), strict=True):
+    there = [m for m in PAID if m in set(frame["method"])]
+    for ax, (unit, label) in zip(row, UNITS.items(), strict=True):
+        if not there:
+            panels.blank(ax, grids["preprint"].note)
+            continue
+        plots.curves(frame, "test_accuracy", ax=ax, methods=there, x=unit, ends=False)
+        ax.set(xscale="log", xlabel=label if p == "dirichlet_fixed_size" else "", ylabel="")
+    row[0].set_ylabel(f"{DEALT[p]}\nglobal test set (%)")
+plots.legend(fig, [m for m in PAID if m in set(grids["preprint"].frame["method"])])
+paste("figure_cost", fig)
 
 # %% [markdown]
 # ```{glue:figure} figure_cost
 # :name: fig-cost
-# :alt: Accuracy on the global test set against megabytes sent and received, on a logarithmic axis, for six methods in two panels. The methods that ask all clients for gradients in each round lie further to the right.
+# :alt: Accuracy on the global test set against megabytes sent and received and against examples processed, on logarithmic axes, for six methods in both partitions.
 #
-# The same runs as {numref}`fig-test-accuracy`, against what they sent. The further left a curve rises, the cheaper its accuracy.
+# The same runs, against what they sent and what they computed. The further left a curve rises, the cheaper its accuracy.
 # ```
 #
-# ```{provenance} Drawn here from the recorded runs in results/preprint
+# ```{provenance} Figure
 # ```
 
 # %% tags=["remove-input"]
+GOAL = 0.6
 costs = []
-for p, frame in by_partition.items():
-    last = frame[frame["round"] == frame["rounds"]].groupby("method")
-    for m in experiments.FIRST:
-        row = last.get_group(m).mean(numeric_only=True)
+for p, frame in main.items():
+    if not len(frame):
+        continue
+    last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
+    until = {u: tables.cost_to_reach(frame, "test_accuracy", GOAL, u) for u in UNITS}
+    for m in (m for m in PAID if m in last.index):
+        row = last.loc[m]
+        reach = [until[u][m] for u in UNITS]
         costs.append(
             {
-                "partition": DEALT[p],
-                "method": m,
-                "MB down": f"{row['bytes_down'] / 1e6:,.0f}",
-                "MB up": f"{row['bytes_up'] / 1e6:,.0f}",
-                "thousand examples": f"{row['examples'] / 1e3:,.0f}",
+                "partition": DEALT[p].split(" (")[0].replace(" ", "\u00a0"),
+                "method": f"`{m}`",
+                "MB": f"{row['megabytes']:,.0f}",
+                "thousand examples": f"{row['thousands']:,.0f}",
                 "seconds on one core": f"{row['seconds']:.0f}",
+                f"MB to {GOAL:.0%}": "never" if np.isnan(reach[0]) else f"{reach[0]:,.0f}",
+                f"thousands to {GOAL:.0%}": "never" if np.isnan(reach[1]) else f"{reach[1]:,.0f}",
             }
-        )
-Markdown(pd.DataFrame(costs).to_markdown(index=False, disable_numparse=True))
+        )  # fmt: skip
+show(pd.DataFrame(costs)) if costs else missing("preprint")
 
 # %% [markdown]
-# After 99 rounds, means over seeds; the seconds include the evaluation of every round.
+# After 99 rounds, means over seeds; the seconds include the evaluation of every round. `to 60%`: spent when the mean curve first
+# reaches that accuracy on the global test set.
+#
+# ## What does it depend on?
+#
+# One setting at a time around the defaults, MNIST 0.01, disjoint; strata are kept for ten rounds (also by FedSTaS as written, to compare like with like).
+
+# %% tags=["hide-input"]
+SETTINGS = {  # name, and the default
+    "strata": ("number of strata H", 10),
+    "levels": ("levels of a squeezed gradient d'", 9),
+    "rate": ("share of the data q", 1.0),
+    "n_star": ("requested sample n*", 2048),
+    "steps": ("local steps", 3),
+    "restratify_every": ("rounds between stratifications", 10),
+    "clients_per_round": ("clients a round m", 10),
+    "concentration": ("concentration", 0.01),
+}
+around = grids["sensitivity"].frame
+if len(around):
+    by_arm = tables.by_arm(around, "test_accuracy")
+    fig, axes = plt.subplots(4, 2, figsize=(8.4, 9.6), sharey=True)
+    for ax, (key, (label, default)) in zip(axes.flat, SETTINGS.items(), strict=True):
+        values, names = experiments.AROUND[key]
+        at = {tables.arm(**{key: v}): v for v in values} | {"": default}
+        part = by_arm[by_arm["arm"].isin(at) & by_arm["method"].isin(names)]
+        part = part.assign(x=part["arm"].map(at).astype(float))
+        panels.dependence(ax, part, "x", names)
+        ax.axvline(default, color=plots.GREY, lw=0.8, ls=":")
+        ax.set_xlabel(label)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("global test set (%)")
+    plots.legend(fig, experiments.THREE)
+else:
+    fig = panels.not_recorded(grids["sensitivity"].note)
+paste("figure_sensitivity", fig)
+held_ = around["seed"].nunique() if len(around) else 0
+glue("ch5_sensitivity_seeds", int(held_), display=False)
+
+
+def most(key: str, method: str) -> str:
+    """How far the accuracy of a method moves along one setting, in words."""
+    if not len(around):
+        return NOT_YET
+    values, _ = experiments.AROUND[key]
+    arms = {"", *(tables.arm(**{key: v}) for v in values)}
+    part = by_arm[by_arm["arm"].isin(arms) & (by_arm["method"] == method)]
+    return f"{part['mean'].min():.0f} to {part['mean'].max():.0f} %" if len(part) else "–"
+
+
+for key in SETTINGS:
+    method = "fedstas" if key == "n_star" else "fedstas-unbiased"
+    glue(f"ch5_range_{key}", most(key, method), display=False)
+
+# %% [markdown]
+# ```{glue:figure} figure_sensitivity
+# :name: fig-sensitivity
+# :alt: Eight panels: final accuracy on the global test set against the number of strata, levels, share of the data, requested sample, local steps, rounds between stratifications, clients a round and concentration, for md, FedSTaS as written and the corrected method, with intervals.
+#
+# Final accuracy against one setting at a time, {glue:text}`ch5_sensitivity_seeds` seeds, 95 % intervals; the dotted line is the default.
+# ```
+#
+# ```{provenance} Figure
+# ```
+
+# %% tags=["remove-input"]
+missing("sensitivity")
+
+# %% [markdown]
+# The corrected method moves within {glue:text}`ch5_range_strata` over H, {glue:text}`ch5_range_levels` over $d'$,
+# {glue:text}`ch5_range_rate` over the share $q$ of the data, {glue:text}`ch5_range_restratify_every` over the interval,
+# {glue:text}`ch5_range_clients_per_round` over $m$, {glue:text}`ch5_range_steps` over the local steps and {glue:text}`ch5_range_concentration` over the
+# concentration; FedSTaS as written within {glue:text}`ch5_range_n_star` over $n^*$.
+#
+# ## What does privacy cost?
+#
+# `fedstas-dp` reports sizes afresh in each round (as written: 99 reports cost $99\,\epsilon$), `fedstas-unbiased-dp` once.
+
+# %% tags=["hide-input"]
+private = grids["privacy"].frame
+if len(private):
+    by_arm_private = tables.by_arm(private, "test_accuracy")
+    fig, axes = plt.subplots(
+        1, len(experiments.CAPS), figsize=(8.4, 3.6), sharey=True, squeeze=False
+    )
+    plain = by_arm_private[by_arm_private["arm"] == ""].set_index("method")
+    for ax, cap in zip(axes[0], experiments.CAPS, strict=True):
+        at = {tables.arm(epsilon=e, size_cap=cap, n_star=2048): e for e in experiments.EPSILONS}
+        part = by_arm_private[by_arm_private["arm"].isin(at)]
+        part = part.assign(x=part["arm"].map(at).astype(float))
+        for m in plain.index.intersection(["fedstas", "fedstas-unbiased"]):
+            colour = plots.METHODS[m][0]
+            ax.axhspan(plain.loc[m, "low"], plain.loc[m, "high"], color=colour, alpha=0.12, lw=0)
+            ax.axhline(plain.loc[m, "mean"], color=colour, lw=1.2)
+        panels.dependence(ax, part, "x", ("fedstas-dp", "fedstas-unbiased-dp"))
+        ax.set(title=f"M = {cap}", xlabel="epsilon of a report")
+    axes[0, 0].set_ylabel("global test set (%)")
+    shown = ("fedstas", "fedstas-dp", "fedstas-unbiased", "fedstas-unbiased-dp")
+    plots.legend(fig, shown)
+else:
+    fig = panels.not_recorded(grids["privacy"].note)
+paste("figure_privacy", fig)
+PRIVATE = ("fedstas-dp", "fedstas-unbiased-dp")
+for m in PRIVATE:
+    values = by_arm_private[by_arm_private["method"] == m]["mean"] if len(private) else []
+    text = f"{min(values):.0f} to {max(values):.0f} %" if len(values) else NOT_YET
+    glue(f"ch5_privacy_{m}", text, display=False)
+
+# %% [markdown]
+# ```{glue:figure} figure_privacy
+# :name: fig-privacy
+# :alt: Three panels for size caps M of 100, 700 and 3000: final accuracy on the global test set against epsilon for FedSTaS with fresh reports and for the corrected method with one memoised report, beside the same methods without privacy.
+#
+# Final accuracy over $\epsilon$ and M, with 95 % intervals. Lines across: the methods without privacy.
+# ```
+#
+# ```{provenance} Figure
+# ```
+
+# %% tags=["remove-input"]
+missing("privacy")
+
+# %% [markdown]
+# Over all twelve pairs of $\epsilon$ and M `fedstas-dp` ends at {glue:text}`ch5_privacy_fedstas-dp`, `fedstas-unbiased-dp` at
+# {glue:text}`ch5_privacy_fedstas-unbiased-dp`. A curve that does not move with $\epsilon$ is no evidence that privacy is cheap: the noise only sets the
+# rate $p$, and [chapter 3](03_data_sampling.ipynb) shows that it is often 1 or far off; three steps of 128 hardly notice. What
+# `fedstas-unbiased-dp` gives up is weighing clients by their sizes.
+#
+# ## Which part does it?
+#
+# The corrected method, with one part exchanged at a time.
+
+# %% tags=["hide-input"]
+parts = grids["ablation"].frame
+NAMES = {(m, tables.arm(**own)): name for name, (m, own) in experiments.PARTS.items()}
+WHOLE = "the corrected method"
+named = [NAMES.get(pair) for pair in zip(parts["method"], parts["arm"], strict=True)]
+parts = parts.assign(method=named)
+if WHOLE in named:
+    change = tables.paired(parts, "test_accuracy", WHOLE)
+    change["holm"] = tables.holm(change["p"])
+    level = tables.summary(parts, "test_accuracy")
+    listed = change.reindex([n for n in experiments.PARTS if n in change.index])
+    fig, ax = plt.subplots(figsize=(7.6, 5.4))
+    panels.forest(ax, listed, [plots.SHOULD] * len(listed))
+    ax.set_xlabel("points above the corrected method, global test set")
+else:
+    change = level = listed = pd.DataFrame()
+    fig = panels.not_recorded(grids["ablation"].note)
+paste("figure_ablation", fig)
+
+
+def part(name: str) -> str:
+    """What exchanging one part changes, in words."""
+    if name not in change.index:
+        return NOT_YET
+    row = change.loc[name]
+    return f"{tables.span(row['difference'], row['low'], row['high'], '+.1f')} points"
+
+
+for key, name in {
+    "one": "one stratum",
+    "uniform": "p uniform",
+    "size": "p by size",
+    "norm": "p by norm",
+    "frozen": "strata frozen at w_0",
+    "each": "strata of each round",
+    "tenth": "a tenth of the data",
+    "plain": "plain weights, p by norm, Neyman",
+    "cheap": "a tenth of the data, strata frozen",
+}.items():
+    glue(f"ch5_part_{key}", part(name), display=False)
+
+# %% [markdown]
+# ```{glue:figure} figure_ablation
+# :name: fig-ablation
+# :alt: Paired differences in final accuracy to the corrected method, with 95 % intervals, when one of its parts is exchanged: selection probabilities, strata, replacement, weights, allocation, interval, share of the data.
+#
+# What each part is worth: points of final accuracy on the global test set when it is taken away or exchanged (left of zero: it helped).
+# ```
+#
+# ```{provenance} Figure
+# ```
+
+# %% tags=["remove-input"]
+if len(listed):
+    cells = {
+        "exchanged": listed.index,
+        "accuracy (%)": [
+            tables.about(*level.loc[n, ["mean", "low", "high"]]) for n in listed.index
+        ],
+        "difference": [
+            tables.about(*r, "+.1f") for r in listed[["difference", "low", "high"]].to_numpy()
+        ],
+        "p (Holm)": [tables.chance(v) for v in listed["holm"]],
+        "seeds": [str(int(v)) for v in listed["seeds"]],
+    }  # fmt: skip
+    display(show(pd.DataFrame(cells)))
+missing("ablation")
+
+# %% [markdown]
+# Without strata (one stratum, the same weights): {glue:text}`ch5_part_one`. With $p$ uniform within strata {glue:text}`ch5_part_uniform`, by size alone
+# {glue:text}`ch5_part_size`, by norm alone {glue:text}`ch5_part_norm`. With the paper's weights on the same draws {glue:text}`ch5_part_plain`.
+# Strata made each round {glue:text}`ch5_part_each`, frozen at $w_0$ {glue:text}`ch5_part_frozen`; with a tenth of the data
+# {glue:text}`ch5_part_tenth`, and with both {glue:text}`ch5_part_cheap`.
 #
 # ## And on this machine?
 #
-# The same methods, run while this page was made, on the task and scale of its profile. Nothing in this section is recorded.
+# The same methods, run while this page was made, on the task and scale of its profile.
 
 # %% tags=["hide-input"]
 task = tasks.load(s.task, device=s.device)
 local = {"lr": 0.1 if s.task == "digits" else 0.01}
-own = {
-    "strata": s.strata,
-    "levels": s.levels,
-    "n_star": s.n_star,
-    "size_cap": s.size_cap,
-    "epsilon": s.epsilon,
-}
+own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
 live = []
 for i in range(s.seed, s.seed + s.seeds):
     federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
+    m = min(s.clients_per_round, len(federation.with_data))
     for name in experiments.FIRST:
         known = methods.parameters(name)
         method = methods.get(name, **local, **{k: v for k, v in own.items() if k in known})
+        usual = method == methods.get(name) and (s.task, s.clients, m) == ("mnist", 100, 10)
         history = simulation.run(
             task, federation, method, rounds=s.rounds, seed=i, device=s.device,
-            clients_per_round=min(s.clients_per_round, len(federation.with_data)),
-            eval_every=max(1, s.rounds // 50),
+            clients_per_round=m, eval_every=max(1, s.rounds // 50),
         )  # fmt: skip
-        live.append(history.frame.assign(method=name, seed=i, rounds=s.rounds))
+        usual = usual and s.concentration == 0.01
+        live.append(history.frame.assign(method=name, seed=i, rounds=s.rounds, usual=usual))
 live = pd.concat(live)
 fig, axes = plt.subplots(1, 2, figsize=(7.6, 4.2))
-for ax, metric in zip(axes, ("test_accuracy", "client_accuracy"), strict=True):
+for ax, metric in zip(axes, METRICS, strict=True):
     plots.curves(live, metric, ax=ax, ends=False)
+    ax.set_ylabel(panels.SHORT[metric])
 plots.same_range(axes)
 plots.legend(fig, live["method"].unique())
-glue("figure_live", fig, display=False)
-plt.close(fig)
+paste("figure_live", fig)
+same = live[live["usual"]]
+if len(same) and len(disjoint):
+    same = same.merge(disjoint, on=["method", "seed", "round"], suffixes=("", "_recorded"))
+again = "These settings are not among the recorded ones, so there is nothing to hold them against."
+if len(same):
+    gap = 100 * (same["test_accuracy"] - same["test_accuracy_recorded"]).abs()
+    gap = gap.groupby([same["method"], same["seed"]]).max()
+    again = f"{len(gap)} of these runs are recorded, too: {int((gap == 0).sum())} agree in every round's accuracy bit for bit, {int((gap <= 0.5).sum())} within half a point (largest difference {gap.max():.2f})."
+glue("ch5_live_again", again, display=False)
 glue("ch5_live_task", s.task, display=False)
 glue("ch5_live_clients", s.clients, display=False)
 glue("ch5_live_m", s.clients_per_round, display=False)
-glue("ch5_live_rounds", s.rounds, display=False)
 glue("ch5_live_seeds", s.seeds, display=False)
 glue("ch5_live_concentration", float(s.concentration), display=False)
 glue("ch5_live_device", str(task.device), display=False)
@@ -424,61 +892,106 @@ glue("ch5_live_device", str(task.device), display=False)
 #
 # ```{provenance} Figure
 # ```
+#
+# {glue:text}`ch5_live_again`
 
 # %% tags=["remove-input"]
-now = pd.DataFrame(
-    {
-        "global test set": plots.summary(live, "test_accuracy").apply(cell, axis=1),
-        "clients' shares": plots.summary(live, "client_accuracy").apply(cell, axis=1),
-    }
-).rename_axis("method")
-Markdown(now.reset_index().to_markdown(index=False, disable_numparse=True))
+
+
+def cell(row: pd.Series) -> str:
+    return tables.about(row["mean"], row["low"], row["high"])
+
+
+now = {"method": [f"`{m}`" for m in experiments.FIRST]}
+for metric, name in zip(METRICS, ("global test set", "clients' shares"), strict=True):
+    now[name] = list(tables.summary(live, metric).reindex(experiments.FIRST).apply(cell, axis=1))
+show(pd.DataFrame(now))
 
 # %% [markdown]
-# Accuracy in %, mean of the last ten rounds and 95 % interval over seeds. With this few seeds and rounds the intervals say more than
-# the order of the means.
+# Final accuracy in %, and its 95 % interval over seeds. With this few seeds and rounds the intervals say more than
+# the order of the means. `fedstas compare MINE results` holds your own recordings against ours.
 #
 # ## What we learned
 #
-# - One run cannot rank these methods. Between seeds the accuracy of FedSTaS has a standard deviation of
-#   {glue:text}`ch5_sd_fixed:.1f` points under the authors' metric in their partition; the printed gaps are 1.0 and 1.3.
+# - One run cannot rank these methods: single runs scatter by {glue:text}`ch5_sd_fixed` points (standard deviation) where the printed gaps are about
+#   one. With shared draws the gap between FedSTaS and FedSTS is {glue:text}`ch5_claim_fixed` as written and
+#   {glue:text}`ch5_claim_coded` as coded (printed: +1.0).
 # - On the global test set FedSTaS as written is {glue:text}`ch5_word_dirichlet_fedstas_md` `md` in the disjoint partition and
-#   {glue:text}`ch5_word_dirichlet_fixed_size_fedstas_md` it with equal sizes; the corrected method is
-#   {glue:text}`ch5_word_dirichlet_fedstas-unbiased_md` and {glue:text}`ch5_word_dirichlet_fixed_size_fedstas-unbiased_md` it.
-# - The order of FedSTS, FedSTaS and its private variant that the paper prints is confirmed in
-#   {glue:text}`ch5_order_dirichlet_fixed_size` comparisons in its own partition: with equal sizes of 600 and a cap of 100 the
-#   estimated rate is nearly always one ([](03_data_sampling.ipynb)), and the three methods are nearly one.
+#   {glue:text}`ch5_word_dirichlet_fixed_size_fedstas_md` it with equal sizes.
+# - The corrected method is {glue:text}`ch5_word_dirichlet_fedstas-unbiased_md` `md` when dealt disjointly and
+#   {glue:text}`ch5_word_dirichlet_fixed_size_fedstas-unbiased_md` it with equal sizes; against clustered sampling by similarity it stands at
+#   {glue:text}`ch5_dirichlet_fedstas-unbiased_clustered-similarity` and {glue:text}`ch5_dirichlet_fixed_size_fedstas-unbiased_clustered-similarity`.
 #
 # ## Exercises
 #
-# ```{exercise-start} How many seeds?
-# :label: ex-how-many-seeds
+# ```{exercise-start} Many comparisons
+# :label: ex-ch5-holm
 # ```
-# The paper's gap between FedSTaS and FedSTS is one point. From the recorded paired differences in the fixed-size partition, how many
-# seeds would a study need to see a true gap of one point with 80 % power at the 5 % level?
+# Level 1. Write `holm(p)`: Holm's correction of a list of p-values, in the order given. The smallest of $k$ counts $k$ times, the next $k-1$ times, and
+# so on; none becomes less than one before it, none more than 1. `check.answer("experiments/holm", holm)`
 # ```{exercise-end}
 # ```
 
 # %% [markdown]
-# ````{solution-start} ex-how-many-seeds
-# :label: sol-how-many-seeds
+# ````{solution-start} ex-ch5-holm
+# :label: sol-ch5-holm
 # :class: dropdown
 # ````
-# The smallest $k$ for which the noncentral t-distribution puts 80 % beyond the critical value; the standard deviation is that of the
-# paired differences.
+# Sort, multiply by $k, k-1, \dots, 1$, keep the running maximum, and put the results back in order.
+
 
 # %%
-values = plots.by_seed(by_partition["dirichlet_fixed_size"], "client_accuracy")
-sd = (values["fedstas"] - values["fedsts"]).std()
+def holm(p):
+    p, order = np.asarray(p), np.argsort(p)
+    adjusted = np.empty(len(p))
+    counted = p[order] * np.arange(len(p), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(counted))
+    return adjusted
 
 
-def power(k: int, gap: float = 1.0) -> float:
-    critical, shift = stats.t.ppf(0.975, k - 1), gap / sd * np.sqrt(k)
-    return 1 - stats.nct.cdf(critical, k - 1, shift) + stats.nct.cdf(-critical, k - 1, shift)
+print(check.answer("experiments/holm", holm))
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} How many seeds?
+# :label: ex-ch5-seeds
+# ```
+# Level 2. Write `needed(gap, sd)`: the smallest number of paired seeds with which the two-sided paired t-test at the 5 % level sees a true gap with a power of
+# at least 80 %, `sd` being that of a paired difference. `check.answer("experiments/seeds", needed)`. How many does the printed gap of one point need?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-ch5-seeds
+# :label: sol-ch5-seeds
+# :class: dropdown
+# ````
+# Under the gap the statistic follows a noncentral t-distribution with $k-1$ degrees of freedom, shifted by $\sqrt k$ gap/sd. Below: with draws
+# that the two methods share, as here, and with draws of their own, as in the paper.
 
 
-needed = next(k for k in range(2, 10_000) if power(k) >= 0.8)
-print(f"sd of a paired difference {sd:.2f} points: {needed} seeds")
+# %%
+def needed(gap, sd):
+    k, seen = 1, 0.0
+    while seen < 0.8:
+        k += 1
+        critical, shift = stats.t.ppf(0.975, k - 1), np.sqrt(k) * gap / sd
+        seen = stats.nct.sf(critical, k - 1, shift) + stats.nct.cdf(-critical, k - 1, shift)
+    return k
+
+
+print(check.answer("experiments/seeds", needed))
+wide = tables.by_seed(equal, METRICS[1])
+if {"fedstas", "fedsts"} <= set(wide):
+    one, other = wide["fedstas"], wide["fedsts"]
+    for how, sd in {
+        "draws shared": (one - other).std(),
+        "draws of their own": np.sqrt(one.var() + other.var()),
+    }.items():
+        print(f"{how}: sd {sd:.1f}, {needed(1.0, sd)} seeds; power of 20: {power(20, 1.0, sd):.0%}")
 
 # %% [markdown]
 # ````{solution-end}
@@ -486,50 +999,35 @@ print(f"sd of a paired difference {sd:.2f} points: {needed} seeds")
 
 # %% [markdown]
 # ```{exercise-start} The metric decides
-# :label: ex-metric
+# :label: ex-ch5-shares
 # ```
-# For how many pairs of methods and which partition do the two accuracies disagree about which of the two is better on average?
+# Level 3. The authors' final models are right, digit by digit (0 to 9), in 99, 98, 21, 62, 4, 0, 1, 51, 53, 94 % (FedSTS) and 86, 95, 76, 90, 0, 25,
+# 0, 0, 13, 97 % (FedSTaS) of MNIST's test images. Find class shares, each between 9 and 11 %, under which FedSTaS leads by at least two points.
+# `check.answer("experiments/shares", shares)`
 # ```{exercise-end}
 # ```
 
 # %% [markdown]
-# ````{solution-start} ex-metric
-# :label: sol-metric
+# ````{solution-start} ex-ch5-shares
+# :label: sol-ch5-shares
 # :class: dropdown
 # ````
-# Compare the order of the means, pair by pair.
+# Give the five digits where FedSTaS is furthest ahead 11 %, and the others 9 %. The reverse gives FedSTS the lead: with shares this near to even the order of the
+# two is a property of the metric.
 
 # %%
-from itertools import combinations
-
-for p, frame in by_partition.items():
-    a, b = (plots.summary(frame, m)["mean"] for m in ("test_accuracy", "client_accuracy"))
-    pairs = [(x, y) for x, y in combinations(a.index, 2) if (a[x] - a[y]) * (b[x] - b[y]) < 0]
-    print(DEALT[p], len(pairs), "of 15:", ", ".join(f"{x}/{y}" for x, y in pairs))
+lead = np.array(FEDSTAS) - np.array(FEDSTS)
+shares = np.where(lead >= np.sort(lead)[5], 0.11, 0.09)
+print(check.answer("experiments/shares", shares))
+for name, weights in {"chosen": shares, "even": np.full(10, 0.1), "reverse": 0.2 - shares}.items():
+    print(f"{name}: FedSTaS leads by {weights @ lead:+.1f} points")
 
 # %% [markdown]
 # ````{solution-end}
 # ````
 
 # %% [markdown]
-# ```{exercise-start} Make one again
-# :label: ex-again
-# ```
-# Take any recorded run and make it again from its sidecar. What is equal, and what is not?
-# ```{exercise-end}
-# ```
-
-# %% [markdown]
-# ````{solution} ex-again
-# :label: sol-again
-# :class: dropdown
-# `records.rerun(run)` reads the identity from the sidecar, loads the same data (the digest is compared), deals it anew and runs. On one
-# machine with one thread the frame is equal bit for bit, but for the seconds; another processor may round a sum differently, and
-# from the first cohort that this changes the curves are two draws of the same method. `python -c "from fedstas import records;
-# print(records.rerun('…').frame)"` with the name of a run; it needs MNIST.
-# ````
-#
 # ## Further reading
 #
 # {cite:t}`slessor2024fedstas` for the figures; {cite:t}`gao2025fedsts` for the method they build on; {cite:t}`fraboni2021clustered` for
-# a comparison with `md` on the same kind of partition.
+# a comparison with `md` on the same kind of partition. What the corrected method is, with proofs, is [chapter 9](09_what_we_would_write.ipynb).

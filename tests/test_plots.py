@@ -1,4 +1,6 @@
-"""Figures and the small statistics under them."""
+"""Figures, and the tables and small statistics under them."""
+
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,7 +9,8 @@ import pytest
 from scipy import stats
 
 from fedstas import methods
-from fedstas.study import plots
+from fedstas.sim import simulation
+from fedstas.study import experiments, panels, plots, records, tables
 
 
 @pytest.fixture
@@ -72,3 +75,187 @@ def test_every_method_has_its_own_look():
     assert set(methods.names()) <= set(plots.METHODS)
     looks = [plots.METHODS[m] for m in methods.names()]
     assert len(set(looks)) == len(looks)
+
+
+@pytest.fixture
+def seventeen() -> pd.DataFrame:
+    """Every method of the table in both partitions: four seeds, 20 rounds, both accuracies."""
+    rows = []
+    names = [m for group in panels.GROUPS.values() for m in group]
+    for place in ("dirichlet", "dirichlet_fixed_size"):
+        for at, method in enumerate(names):
+            for seed in range(4):
+                for t in range(1, 21):
+                    value = 0.3 + 0.01 * t + 0.02 * np.sin(seed + at)
+                    row = ("preprint", place, method, seed, 20, t, value, value / 2, 2 - value)
+                    rows.append((*row, 1e3 * t))
+    columns = ["sweep", "partition", "method", "seed", "rounds", "round"]
+    values = ["test_accuracy", "client_accuracy", "train_loss", "megabytes"]
+    return pd.DataFrame(rows, columns=columns + values)
+
+
+def test_the_groups_hold_every_method_of_the_table_once():
+    listed = [m for group in panels.GROUPS.values() for m in group]
+    assert sorted(listed) == sorted(experiments.TABLE)
+    assert set(panels.VOICES) == set(panels.GROUPS)
+
+
+def test_the_start_figure_takes_the_main_sweep_and_what_is_there(seventeen):
+    other = seventeen.assign(sweep="ablation")  # the same methods and seeds once more
+    figure = plots.first_result(pd.concat([seventeen, other]))
+    assert [len(ax.lines) for ax in figure.axes] == [
+        20,
+        20,
+    ]  # a mean and four seeds of four methods
+    two = seventeen[seventeen["method"].isin(["md", "fedstas"])]
+    figure = plots.first_result(two)
+    assert len(figure.legends[0].get_texts()) == 2
+    plt.close("all")
+
+
+def test_a_grid_of_curves_says_where_nothing_is_recorded(seventeen):
+    note = "Not recorded yet: `fedstas sweep mnist-iid --profile paper`"
+    columns = {"here": (seventeen[seventeen["partition"] == "dirichlet"], ("md", "fedsts"))}
+    columns["not here"] = (seventeen.iloc[:0], ("md",))
+    marks = {"test_accuracy": {"fedsts": 55.0, "fedprox": 1.0}}
+    figure = panels.curve_grid(columns, ("test_accuracy", "train_loss"), note=note, marks=marks)
+    here, nothing = figure.axes[:2]
+    assert (
+        nothing.texts[0].get_text() == "Not recorded yet:\nfedstas sweep mnist-iid --profile paper"
+    )
+    stars = [line for line in here.lines if line.get_marker() == "*"]
+    assert [float(line.get_ydata()[0]) for line in stars] == [55.0]
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"md", "fedsts"}
+    assert panels.not_recorded(note).axes[0].texts
+    plt.close("all")
+
+
+def test_a_grid_of_groups_names_every_curve_at_its_end_and_keeps_one_range(seventeen):
+    frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
+    figure = panels.group_grid(frames, "test_accuracy")
+    for ax, names in zip(figure.axes, panels.GROUPS.values(), strict=True):
+        assert {t.get_text() for t in ax.texts} == {"md", *names}
+    assert len({ax.get_ylim() for ax in figure.axes}) == 1
+    plt.close(figure)
+
+
+def test_the_forest_shows_a_dot_per_method_and_metric_and_leaves_out_what_is_not_there(seventeen):
+    frames = {"one": seventeen[(seventeen["partition"] == "dirichlet")]}
+    frames["two"] = seventeen[seventeen["method"].isin(["md", "strat"])].query(
+        "partition == 'dirichlet'"
+    )
+    table = tables.against(frames, ("test_accuracy", "client_accuracy"))
+    figure = panels.method_forest(table)
+    dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
+    assert [len(d) for d in dots] == [2 * 16, 2]
+    assert next(t.get_text() for t in figure.axes[0].get_yticklabels()) == "fedsts"
+    plt.close(figure)
+
+
+def test_dependence_draws_a_line_and_intervals_per_method():
+    table = pd.DataFrame(
+        {"x": [1.0, 10.0], "method": "md", "mean": [50, 60], "low": [48, 59], "high": [52, 61]}
+    )
+    ax = plt.figure().gca()
+    panels.dependence(ax, table, "x", ("md", "fedstas"))
+    assert len(ax.lines) == 1 and len(ax.collections) == 1
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "10"]
+    plt.close(ax.figure)
+
+
+def test_holm_is_the_correction_by_hand():
+    assert tables.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert tables.holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
+    corrected = tables.holm([np.nan, 0.02])
+    assert np.isnan(corrected[0]) and corrected[1] == 0.02
+
+
+def test_holm_keeps_the_familywise_rate():
+    # 4,000 families of 5 null comparisons: errors are binomial; false alarm below 1e-6 at 5 sd.
+    p = np.random.default_rng(1).uniform(size=(4000, 5))
+    errors = sum((tables.holm(row) < 0.05).any() for row in p)
+    assert errors <= 200 + 5 * np.sqrt(4000 * 0.05 * 0.95)
+
+
+def test_the_table_against_a_baseline_corrects_over_all_its_rows(seventeen):
+    frames = dict(list(seventeen.groupby("partition")))
+    table = tables.against(frames, ("test_accuracy", "client_accuracy"))
+    assert len(table) == 2 * 2 * 17
+    assert table["holm"].notna().sum() == 2 * 2 * 16
+    assert np.allclose(table["holm"].dropna(), tables.holm(table["p"].dropna()))
+    assert table[table["method"] == "md"]["difference"].isna().all()
+    without = tables.against({"one": seventeen[seventeen["method"] == "strat"]}, ("test_accuracy",))
+    assert len(without) == 1 and without["holm"].isna().all()
+    assert not len(tables.against({"none": seventeen.iloc[:0]}, ("test_accuracy",)))
+
+
+def test_a_comparison_in_words(frame):
+    text, word = tables.compared(frame, "fedstas", "md")
+    assert (text, word) == ("+2.0 points (+2.0 to +2.0)", "above")
+    assert tables.compared(frame, "md", "fedstas")[1] == "below"
+    assert tables.compared(frame, "md", "strat") == ("(not recorded yet)", "not yet compared with")
+    one = tables.compared(frame[frame["seed"] == 0], "fedstas", "md")
+    assert one == ("+2.0 points (one seed)", "not told apart from")
+
+
+def test_costs_until_an_accuracy(frame):
+    spent = tables.cost_to_reach(frame, "test_accuracy", 0.45, "megabytes")
+    curve = frame[frame["method"] == "fedstas"].groupby("round")["test_accuracy"].mean()
+    assert spent["fedstas"] == 1e6 * curve[curve >= 0.45].index[0]
+    assert np.isnan(tables.cost_to_reach(frame, "test_accuracy", 0.99, "megabytes")["md"])
+
+
+def test_numbers_to_be_read():
+    assert tables.span(1.24, 0.9, 1.6) == "1.2 (0.9 to 1.6)"
+    assert tables.span(-1.24, np.nan, np.nan, "+.1f") == "-1.2"
+    assert tables.about(-1.24, -2.0, -0.4, "+.1f") == "−1.2\u00a0±\u00a00.8"
+    assert tables.span(np.nan, 0, 1) == tables.about(np.nan, 0, 1) == tables.chance(np.nan) == "–"
+    assert tables.chance(0.0004) == "<\u00a00.001" and tables.chance(0.0312) == "0.031"
+
+
+def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
+    grid = tables.recorded("privacy", tmp_path)
+    assert grid.found == 0 and not len(grid.frame)
+    assert grid.planned == len(experiments.runs("privacy", "paper"))
+    assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper`"
+
+
+def record(folder, sweep, run, task, federation, **other):
+    """One run of a sweep as it would be recorded; `other` changes its identity."""
+    method = methods.get(run.method, **run.overrides)
+    how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
+    who = records.identity(task, federation, method, **how, eval_every=run.eval_every) | other
+    rounds = records.evaluated(who)
+    columns = {c: np.arange(len(rounds)).astype(t) for c, t in simulation.COLUMNS.items()}
+    columns["round"] = np.array(rounds)
+    history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
+    records.save(history, who, sweep, folder, device="cpu")
+
+
+def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(tmp_path):
+    todo = experiments.runs("sensitivity", "paper")
+    run = next(r for r in todo if r.overrides.get("strata") == 2)
+    recipe = {"name": run.partition, "seed": run.seed, "clients": 100}
+    federation = SimpleNamespace(
+        recipe=recipe | {"concentration": run.concentration}, shards=[0] * 100
+    )
+    task = SimpleNamespace(name="mnist", digest="x")
+    record(tmp_path, "sensitivity", run, task, federation)
+    record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
+    record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep
+    grid = tables.recorded("sensitivity", tmp_path)
+    assert grid.found == 1 and set(grid.frame["arm"]) == {"strata 2"}
+    assert grid.note.startswith(f"1 of {len(todo)} runs are recorded: `fedstas sweep sensitivity")
+    assert len(grid.where(method=run.method, seed=run.seed)) == len(grid.frame) == 11
+    assert not len(grid.where(method="md"))
+    named = tables.by_arm(grid.frame, "test_accuracy")
+    assert named[["arm", "method"]].to_numpy().tolist() == [["strata 2", run.method]]
+
+
+def test_every_arm_of_the_small_sweeps_has_its_own_name():
+    for sweep in ("sensitivity", "privacy", "ablation"):
+        runs = [r for r in experiments.runs(sweep, "paper") if r.seed == 0]
+        named = {(r.method, tables._arm(r)) for r in runs}
+        assert len(named) == len(runs)
+    parts = {(m, tables.arm(**own)) for m, own in experiments.PARTS.values()}
+    assert parts == named

@@ -144,7 +144,9 @@ def _estimate():
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
     figure, ax = plt.subplots(figsize=(7, 3))
     seen = chances > chances.max() / 1e4
-    ax.fill_between(values[seen], chances[seen] / np.diff(values[:2]), color=plots.WRITTEN, alpha=0.4)
+    ax.fill_between(
+        values[seen], chances[seen] / np.diff(values[:2]), color=plots.WRITTEN, alpha=0.4
+    )
     marks = ((0, plots.BLACK, "0"), (min(size, cap - 1) * m, plots.CODED, "clipped total"))
     for x, colour, text in (*marks, (size * m, plots.SHOULD, "true total")):
         ax.axvline(x, color=colour, lw=1.5)

@@ -16,6 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
+from fedstas.study.tables import by_seed as by_seed
+from fedstas.study.tables import interval as interval
+from fedstas.study.tables import last_rounds as last_rounds
+from fedstas.study.tables import paired as paired
+from fedstas.study.tables import summary as summary
+
 WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
 GREY, BLACK, ORANGE, PINK, SKY = "#7F7F7F", "#000000", "#E69F00", "#CC79A7", "#56B4E9"
 
@@ -68,58 +74,31 @@ def style() -> None:
     }
 
 
-def interval(values) -> tuple[float, float, float]:
-    """Mean and 95 % t-interval of independent values (one per seed); no interval for one value."""
-    values = np.asarray(values, dtype=float)
-    mean = float(values.mean())
-    if len(values) < 2:
-        return mean, np.nan, np.nan
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return mean, mean - half, mean + half
-
-
-def last_rounds(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
-    """The mean of the last rounds of each run: one row per method and seed, in percent or nats."""
-    recent = frame[frame["round"] > frame["rounds"] - last]
-    means = recent.groupby(["method", "seed"], sort=False)[metric].mean() * METRICS[metric][1]
-    return means.rename("value").reset_index()
-
-
-def summary(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
-    """Mean, 95 % interval over seeds and number of seeds of each method's last rounds."""
-    values = last_rounds(frame, metric, last).groupby("method", sort=False)["value"]
-    rows = {m: (*interval(v), len(v)) for m, v in values}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
-
-
-def by_seed(frame: pd.DataFrame, metric: str, last: int = 10) -> pd.DataFrame:
-    """The mean of the last rounds, one row per seed and one column per method."""
-    values = last_rounds(frame, metric, last)
-    return values.pivot(index="seed", columns="method", values="value")
-
-
-def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = 10) -> pd.DataFrame:
-    """Differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
-    wide = by_seed(frame, metric, last)
-    rows = {}
-    for method in wide.columns.drop(baseline):
-        difference = (wide[method] - wide[baseline]).dropna()
-        p = stats.ttest_1samp(difference, 0).pvalue if len(difference) > 1 else np.nan
-        rows[method] = (*interval(difference), p, len(difference))
-    columns = ["difference", "low", "high", "p", "seeds"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-
 def label_ends(ax: Axes, ends: dict[str, tuple[float, float, str]], gap: float = 0.045) -> None:
     """Write each name at the right end of its curve; names that would touch are moved apart."""
     low, high = ax.get_ylim()
-    step, previous = gap * (high - low), -np.inf
-    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: item[1][1]):
-        previous = max(y, previous + step)
-        ax.text(
-            x + 0.015 * np.diff(ax.get_xlim())[0], previous, name, color=colour, va="center",
-            fontsize="small", clip_on=False,
-        )  # fmt: skip
+    step = gap * (high - low)
+    groups: list[list[str]] = []  # names that touch, each group about the mean of its curves' ends
+    for name in sorted(ends, key=lambda n: ends[n][1]):
+        groups.append([name])
+        while len(groups) > 1 and (
+            _first(groups[-1], ends, step) - _first(groups[-2], ends, step)
+            < step * len(groups[-2]) * (1 - 1e-9)
+        ):
+            last = groups.pop()
+            groups[-1] += last
+    for group in groups:
+        for place, name in enumerate(group):
+            x, _, colour = ends[name]
+            ax.text(
+                x + 0.015 * np.diff(ax.get_xlim())[0], _first(group, ends, step) + place * step,
+                name, color=colour, va="center", fontsize="small", clip_on=False,
+            )  # fmt: skip
+
+
+def _first(group: list[str], ends: dict, step: float) -> float:
+    """Where the lowest name of a group stands."""
+    return float(np.mean([ends[n][1] for n in group])) - step * (len(group) - 1) / 2
 
 
 def curves(
@@ -153,7 +132,7 @@ def curves(
             ax.fill_between(at, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
         if wide.shape[1] < FEW or seeds:
             ax.plot(at, wide.to_numpy(), color=colour, lw=0.6, alpha=0.3)
-        ax.plot(at, mean, color=colour, ls=dash, lw=2)
+        ax.plot(at, mean, color=colour, ls=dash, lw=2, gid=method)
         names[method] = (at[-1], mean[-1], colour)
     ax.set_xlabel(x)
     ax.set_ylabel(label)
@@ -163,20 +142,21 @@ def curves(
     return ax
 
 
-def legend(figure: Figure, methods: Sequence[str], names: Sequence[str] | None = None) -> None:
+def legend(
+    figure: Figure, methods: Sequence[str], names: Sequence[str] | None = None, columns: int = 4
+) -> None:
     """One legend of methods for all panels, above them; `names` instead of the methods' own."""
     looks = [METHODS.get(m, (BLACK, "-")) for m in methods]
     lines = [Line2D([], [], color=c, ls=d, lw=2) for c, d in looks]
-    place = {"loc": "outside upper center", "ncols": min(4, len(lines)), "frameon": False}
+    place = {"loc": "outside upper center", "ncols": min(columns, len(lines)), "frameon": False}
     figure.legend(lines, names or methods, **place)
 
 
 def same_range(axes: Sequence[Axes]) -> None:
     """The same y-range where figures are compared."""
-    low = min(a.get_ylim()[0] for a in axes)
-    high = max(a.get_ylim()[1] for a in axes)
+    limits = [a.get_ylim() for a in axes]
     for a in axes:
-        a.set_ylim(low, high)
+        a.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def partitions(counts: dict[str, np.ndarray], classes: str = "class") -> Figure:
@@ -200,22 +180,27 @@ def partitions(counts: dict[str, np.ndarray], classes: str = "class") -> Figure:
 
 
 def first_result(frame: pd.DataFrame) -> Figure:
-    """The start page's figure: MNIST 0.01, both partitions, three methods, global test set."""
+    """The start page's figure: MNIST 0.01, both partitions, what is recorded of four methods."""
     voices = {
         "md": "md: m draws, p = n_k/n",
         "fedstas": "fedstas: as written",
+        "fedstas-authors-dec": "fedstas-authors-dec: as coded",
         "fedstas-unbiased": "fedstas-unbiased: as it should be",
     }
     titles = {
         "dirichlet": "disjoint Dirichlet 0.01",
         "dirichlet_fixed_size": "equal sizes, overlapping",
     }
+    if "sweep" in frame:
+        frame = frame[frame["sweep"] == "preprint"]
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.8))
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         part = frame[frame["partition"] == name]
-        curves(part, "test_accuracy", ax=ax, methods=list(voices), ends=False)
+        shown = [m for m in voices if m in set(part["method"])]
+        curves(part, "test_accuracy", ax=ax, methods=shown, ends=False)
         ax.set_title(title)
     same_range(axes)
     axes[1].set_ylabel("")
-    legend(figure, list(voices), list(voices.values()))
+    there = [m for m in voices if m in set(frame["method"])]
+    legend(figure, there, [voices[m] for m in there], columns=2)
     return figure

@@ -1,0 +1,403 @@
+"""Students' and instructors' notebooks, slides, the project's template and the leaderboard."""
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedstas import methods
+from fedstas.errors import InputError
+from fedstas.sim import simulation
+from fedstas.study import chapters, check, leaderboard, parameters, plain, records, slides, teaching
+
+ROOT = Path(__file__).parents[1]
+STEMS = chapters.names()
+LIMIT = 120  # seconds of a teaching notebook
+RAW = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
+
+
+def tagged(nb, tag: str) -> list:
+    return [cell for cell in nb.cells if tag in cell.metadata.get("tags", [])]
+
+
+def code(nb) -> str:
+    return "\n".join(cell.source for cell in nb.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_student_gets_every_exercise_and_no_solution(stem):
+    mine, full, source = teaching.student(stem), teaching.instructor(stem), chapters.notebook(stem)
+    text = "\n".join(cell.source for cell in source.cells)
+    asked = len(re.findall(r"\{exercise-start\}", text))
+    assert len(tagged(mine, "answer")) >= asked
+    assert sum(c.source.count("### Exercise") for c in mine.cells) == asked
+    assert not tagged(mine, "solution") and "**Solution" not in str(mine.cells)
+    assert sum(c.source.count("**Solution") for c in full.cells) == asked
+    solved = [c.source for c in tagged(full, "solution") if c.cell_type == "code"]
+    for cell in solved:
+        assert cell in code(full) and cell not in code(mine)
+    assert set(teaching.ASKED.findall(code(mine))) >= set(teaching.ASKED.findall("\n".join(solved)))
+    for name in teaching.ASKED.findall(code(mine)):
+        assert check.exercise(name)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
+    for version in teaching.VERSIONS:
+        nb = getattr(teaching, version)(stem)
+        nbformat.validate(nb)
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                ast.parse(cell.source)
+                assert not cell.outputs
+            else:
+                assert not RAW.search(cell.source), cell.source
+        assert "parameters" in [t for cell in nb.cells[:3] for t in cell.metadata.get("tags", [])]
+        assert json.loads(nbformat.writes(nb))["metadata"]["fedstas"]["version"] == version
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A student's notebook, run as in a classroom: from another folder, with no data set."""
+    from nbclient import NotebookClient
+
+    folder = tmp_path_factory.mktemp("classroom")
+    path = teaching.make("04c", "student", folder / "mine.ipynb")
+    nb = nbformat.read(path, as_version=4)
+    environment = {
+        "JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "FEDSTAS_DATA": str(folder / "nothing"),
+        "OMP_NUM_THREADS": "1",
+    }
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        NotebookClient(
+            nb,
+            timeout=LIMIT,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+        ).execute()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return nb
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_students_notebook_runs_and_every_empty_answer_is_told_what_is_wrong(executed):
+    checks = tagged(executed, "check")
+    assert len(checks) == 3
+    for cell in checks:
+        assert cell.outputs[0]["data"]["text/plain"].startswith("Not yet: ")
+    pictures = [o for c in executed.cells for o in c.get("outputs", []) if "image/png" in str(o)]
+    assert len([o for o in pictures if "image/png" in o.get("data", {})]) == 2
+
+
+def test_every_teaching_notebook_runs_in_under_two_minutes():
+    """As the executed pages say. `make book` runs two chapters at a time, beside whatever else the
+    machine does, so that a page's wall time may be twice what a quiet classroom machine takes."""
+    seconds = {}
+    for page in sorted((ROOT / "book" / "chapters").glob("*.ipynb")):
+        block = chapters.provenance(page)
+        if block.get("profile") == "quick":
+            seconds[page.stem] = block["seconds"]
+    if not seconds:
+        pytest.skip("no chapter is executed here in profile quick: `make book` does it")
+    assert max(seconds.values()) < 2 * LIMIT, seconds
+    assert sorted(seconds.values())[len(seconds) // 2] < LIMIT, seconds
+
+
+def test_no_teaching_notebook_asks_for_a_download():
+    for stem in STEMS:
+        assert parameters.defaults("quick", stem).get("task", "digits") == "digits", stem
+
+
+def cells(*pairs):
+    import nbformat.v4 as v4
+
+    return v4.new_notebook(
+        cells=[
+            v4.new_markdown_cell(text, metadata={"tags": list(tags)})
+            if kind == "md"
+            else v4.new_code_cell(text, metadata={"tags": list(tags)})
+            for kind, text, *tags in pairs
+        ]
+    )
+
+
+def test_tags_of_the_source_count_as_well(monkeypatch):
+    nb = cells(
+        ("md", "# Title"),
+        ("code", "secret = 1", "instructor"),
+        ("code", "hint = 2", "student"),
+        (
+            "md",
+            "```{exercise} Sum\n:label: ex-a\nAdd.\n```\n\n```{solution} ex-a\nSo.\n```\n\nAfter.",
+        ),
+    )
+    monkeypatch.setattr(chapters, "notebook", lambda name: json_copy(nb))
+    monkeypatch.setattr(teaching, "values", lambda chapter: {})
+    mine, full = teaching.student("01"), teaching.instructor("01")
+    assert "secret" not in code(mine) and "hint" in code(mine)
+    assert "secret" in code(full) and "hint" not in code(full)
+    said = [cell.source for cell in mine.cells if cell.cell_type == "markdown"]
+    assert said == ["# Title", "### Exercise 1: Sum\n\nAdd.", "*Your answer:*", "After."]
+    assert "So." in str(full.cells) and "So." not in str(mine.cells)
+
+
+def json_copy(nb):
+    return nbformat.reads(nbformat.writes(nb), as_version=4)
+
+
+def test_a_solution_without_an_end_is_refused():
+    nb = cells(("md", "````{solution-start} ex-a\n````"), ("code", "1"))
+    with pytest.raises(InputError, match="solution-end"):
+        teaching.tag(nb)
+
+
+def test_a_stub_has_the_name_and_the_arguments_of_the_solution():
+    tree = ast.parse("def mean(sizes, *, cap=3):\n    return 1\n")
+    assert teaching._stub(tree, "mean") == ("def mean(sizes, *, cap=3):\n    ...", "mean")
+    assert teaching._stub(tree, None) == ("mine = ...", "mine")
+
+
+def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
+    with pytest.raises(InputError, match="unknown chapter"):
+        teaching.make("77", "student")
+    with pytest.raises(
+        InputError, match="unknown version 'teacher': use one of student, instructor"
+    ):
+        teaching.make("01", "teacher")
+    with pytest.raises(InputError, match="name ends in"):
+        teaching.make("01", "student", tmp_path / "a.txt")
+    with pytest.raises(InputError, match="page ends in"):
+        slides.make("01", tmp_path / "a.txt")
+
+
+def test_plain_text_of_directives_and_roles():
+    text = (
+        "See {glue:text}`x:.1f`, {cite:p}`a2020,b2021`, {numref}`fig-a`, {prf:ref}`lem-a`, {term}`stratum`, "
+        "{doc}`/ledger`, {ref}`words <fig-z>`, [as written]{.as-written}, [](02_b.ipynb).\n\n"
+        "```{glue:figure} plot\n:name: fig-a\n:alt: what\n\nA caption.\n```\n"
+        "::::{admonition} Verdict\n:class: verdict\nIt {glue:text}`word`.\n::::\n"
+        "```{prf:lemma} Short\n:label: lem-a\n$x$\n```\n```{provenance} Figure\n```"
+    )
+    labels = plain.numbers([text])
+    assert labels == {"fig-a": "Figure 1", "lem-a": "Lemma 1"}
+    found = plain.markdown(text, {"x": 1.25, "word": "holds"}, labels)
+    assert found == (
+        "See 1.2, [a2020, b2021], Figure 1, Lemma 1, stratum, `ledger`, words, as written, "
+        "[02_b](02_b.ipynb).\n\n*Figure 1. A caption.*\n\n> **Verdict**\n>\n> It holds.\n\n"
+        "> **Lemma 1 (Short)**\n>\n> $x$"
+    )
+    assert plain.roles("{glue:text}`gone:d`", {}, {}) == "…"
+
+
+PAGE = ROOT / "book" / "chapters" / "04b_variance.ipynb"
+needs_page = pytest.mark.skipif(
+    not PAGE.is_file(), reason="chapter 04b is not executed here: `fedstas chapter 04b`"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+
+@needs_page
+def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
+    made = slides.slides("04b")
+    source = "\n".join(c.source for c in chapters.notebook("04b").cells)
+    kinds = [slide.kind for slide in made]
+    assert kinds[0] == "title" and made[0].title == source.split("# ")[1].split("\n")[0]
+    assert kinds.count("figure") == source.count("{glue:figure} figure_")
+    assert kinds.count("exercise") == source.count("{exercise-start}")
+    for slide in made:
+        assert not RAW.search(slide.body) and "Solution" not in slide.body
+        assert slide.kind != "figure" or len(re.search(r'alt="([^"]*)"', slide.body)[1].split()) > 8
+    assert any(slide.notes for slide in made)
+    text = slides.make("04b", tmp_path / "s.html").read_text()
+    assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
+
+
+@needs_page
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
+def test_slides_turn_and_typeset_without_a_network(tmp_path):
+    page = slides.make("04b", tmp_path / "s.html")
+    drive = """<script>window.addEventListener("load", () => MathJax.startup.promise.then(() => {
+      const now = () => [...document.querySelectorAll("section")].findIndex((s) => s.classList.contains("now"));
+      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), seen = [now()];
+      for (const key of ["ArrowRight", "PageDown", "ArrowLeft", "End", "Home"]) { press(key); seen.push(now()); }
+      press("n");
+      document.body.dataset.seen = seen.join(" ") + " " + document.body.className;
+    }));</script>"""
+    page.write_text(page.read_text().replace("<footer>", drive + "<footer>", 1))
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
+        "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    last = len(slides.slides("04b")) - 1
+    assert re.search(r'data-seen="([^"]*)"', done.stdout)[1] == f"0 1 2 1 {last} 0 notes"
+    assert done.stdout.count("<mjx-container") > 20
+
+
+@pytest.fixture(scope="module")
+def template():
+    spec = importlib.util.spec_from_file_location(
+        "my_design", ROOT / "examples" / "design" / "my_design.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_design"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["my_design"]
+
+
+def test_the_template_is_accepted_by_the_simulation(template):
+    task, federation = leaderboard.arena(0)
+    method = leaderboard.entrant(template.NAME, template.MyDesign())
+    what = {"rounds": 2, "clients_per_round": 10, "seed": 0, "device": "cpu"}
+    first = simulation.run(task, federation, method, **what)
+    again = simulation.run(task, federation, method, **what)
+    pd.testing.assert_frame_equal(
+        first.frame.drop(columns="seconds"), again.frame.drop(columns="seconds")
+    )
+    assert np.isfinite(first.frame["train_loss"]).all() and len(first.cohorts) == 2
+
+
+def test_the_audit_tells_an_unbiased_design_from_a_biased_one(template):
+    fair = leaderboard.audit(template.MyDesign(), draws=1500)
+    assert "n_k/n" in fair and fair["errors"].max() < 5.5
+    assert fair["mean weight"].sum() == pytest.approx(1, abs=0.1)
+    biased = leaderboard.audit(methods.get("fedstas").clients, draws=1500)
+    assert biased["errors"].max() > 8
+    equal = leaderboard.audit(methods.get("strat").clients, draws=1500)
+    assert "1/N" in equal and equal["errors"].max() < 5.5
+
+
+def test_designs_that_cannot_enter_are_refused_with_a_reason(template):
+    with pytest.raises(InputError, match=r"put @dataclass\(frozen=True\) above class Bare"):
+        leaderboard.entrant("mine", type("Bare", (), {"draw": lambda *_: None})())
+    with pytest.raises(InputError, match="has no method draw"):
+        leaderboard.entrant("mine", object())
+    with pytest.raises(InputError, match="choose another"):
+        leaderboard.entrant("md", template.MyDesign())
+    with pytest.raises(InputError, match="power is 3"):
+        template.MyDesign(3)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, template):
+    folder = tmp_path_factory.mktemp("runs")
+    own = leaderboard.entrant(template.NAME, template.MyDesign())
+    for method, seeds in (
+        (own, 3),
+        (leaderboard.baseline("md"), 3),
+        (leaderboard.baseline("fedavg"), 1),
+    ):
+        leaderboard.enter(method, range(seeds), folder, rounds=2)
+    return folder
+
+
+def test_the_leaderboard_is_of_the_recorded_runs(recorded):
+    found = leaderboard.table([recorded]).set_index("method")
+    frame = records.load(recorded)
+    last = frame[frame["round"] == 2]
+    assert list(found["rank"]) == [1, 2, 3] and found["accuracy"].is_monotonic_decreasing
+    for method, own in last.groupby("method"):
+        row = found.loc[method]
+        assert row["seeds"] == len(own)
+        assert row["accuracy"] == pytest.approx(100 * own["test_accuracy"].mean())
+        assert row["MB"] == pytest.approx((own["bytes_down"] + own["bytes_up"]).mean() / 1e6)
+        assert row["examples"] == own["examples"].mean()
+    mine, md = (
+        100 * last[last["method"] == name].set_index("seed")["test_accuracy"]
+        for name in ("my-design", "md")
+    )
+    gains = mine - md
+    assert found.loc["my-design", "gain"] == pytest.approx(gains.mean())
+    half = 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom
+    assert found.loc["my-design", "gain_interval"] == pytest.approx(half, rel=1e-6)
+    assert np.isnan(found.loc["fedavg", "interval"]) and np.isnan(found.loc["md", "gain"])
+
+
+def test_the_leaderboard_as_markdown(recorded):
+    text = leaderboard.markdown(leaderboard.table([recorded]))
+    lines = text.split("\n")
+    assert lines[0] == "**digits, dirichlet, concentration 0.1: 50 clients, 10 a round, 2 rounds**"
+    assert lines[2] == "| rank | method | seeds | accuracy | against md | MB | examples |"
+    assert len({line.count("|") for line in lines[2:]}) == 1 and len(lines) == 7
+    assert "nan" not in text
+
+
+def test_ones_own_is_trained_again_and_a_baseline_is_not(recorded, template, monkeypatch):
+    monkeypatch.setattr(simulation, "run", lambda *a, **k: pytest.fail("trained"))
+    leaderboard.enter(leaderboard.baseline("md"), range(3), recorded, rounds=2)
+    with pytest.raises(pytest.fail.Exception, match="trained"):
+        leaderboard.enter(leaderboard.entrant(template.NAME, template.MyDesign()), [0], recorded, 2)
+
+
+def test_federations_that_differ_in_any_setting_are_not_compared():
+    who = {"task": "mnist", "clients": 9, "clients_per_round": 2, "rounds": 5}
+    words = {
+        leaderboard.title(
+            who | {"partition": {"name": "lognormal", "clients": 9, "sigma": s, "seed": k}}
+        )
+        for s in (0.0, 1.5)
+        for k in (0, 1)
+    }
+    assert len(words) == 2
+    sizes = who | {"partition": {"name": "dirichlet_fixed_size", "sizes": [6, 7], "seed": 0}}
+    assert "sizes 6 to 7" in leaderboard.title(sizes)
+
+
+def test_the_leaderboard_refuses_what_is_not_there(tmp_path, recorded):
+    with pytest.raises(InputError, match="there are no recorded runs below"):
+        leaderboard.table([tmp_path])
+    with pytest.raises(InputError, match="no run of task 'mnist'"):
+        leaderboard.table([recorded], task="mnist")
+    with pytest.raises(InputError, match="unknown metric 'loss'"):
+        leaderboard.table([recorded], metric="loss")
+
+
+def fedstas(*arguments, cwd):
+    command = [sys.executable, "-m", "fedstas.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_commands(tmp_path, recorded):
+    done = fedstas("teach", "04c", cwd=tmp_path)
+    assert (
+        done.returncode == 0 and done.stdout.strip() == "teaching/04c_size_estimator-student.ipynb"
+    )
+    done = fedstas("teach", "04c", "--instructor", "-o", "b.ipynb", cwd=tmp_path)
+    assert (
+        done.returncode == 0
+        and "estimate(total, m, size_cap, alpha)" in (tmp_path / "b.ipynb").read_text()
+    )
+    done = fedstas("leaderboard", recorded, "-o", "table.md", cwd=tmp_path)
+    assert done.returncode == 0 and "my-design" in (tmp_path / "table.md").read_text()
+    done = fedstas("teach", "04c", "--student", "--instructor", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "fedstas: --student and --instructor: choose one\n",
+    )
+
+
+def test_the_syllabus_has_six_sessions_and_names_chapters_that_exist():
+    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
+    assert re.findall(r"^### (\d)\.", text, re.MULTILINE) == list("123456")
+    for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", text):
+        assert stem in STEMS
+    assert text.count("At the end you can") == text.count("Exercises:") == 6
