@@ -295,6 +295,9 @@ table(
 # | [](04f_convergence.ipynb) | Where does a biased design lead? | Theorem 2 |
 # | [](04g_clustered.ipynb) | Do the theorems of clustered sampling hold? | its Sections 3 to 5 |
 #
+# ```{provenance} How this page was made
+# ```
+#
 # ## What we learned
 #
 # - Of {glue:text}`ch4_claims` statements {glue:text}`ch4_count_holds` hold as printed and {glue:text}`ch4_count_holds-if` under a

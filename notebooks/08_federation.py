@@ -108,7 +108,7 @@ measured = json.loads(Path("examples/flower/bytes.json").read_text())
 # | `hello` | the roll | every node, once | its number; whether it has data |
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
 # | `gradient` | strata | every client | levels and codes of its squeezed gradient |
-# | `report` | `fedstas-dp`, `fedsampling`, … | participants, or all | a {term}`randomised response` |
+# | `report` | `fedstas-dp`, `fedsampling`, … | participants, or all | a {term}`reported size` |
 # | `train` | every method | participants | a model for each of its places in the cohort |
 #
 # A question is asked only if the design asks it: `fedavg` never hears of a gradient, `fedstas-unbiased-dp` never of a size. Random numbers are
