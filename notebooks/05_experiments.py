@@ -553,7 +553,9 @@ middle = [
     for k, (_, e) in decided.items()
     if k.startswith("preprint-fig-3-middle-") and "own" not in k
 ]
-glue("ch5_middle", f"{middle.count('agrees')} of {len(middle)}", display=False)
+waiting = middle.count("pending")
+text = f"{middle.count('agrees')} of {len(middle) - waiting}"
+glue("ch5_middle", "(not recorded yet)" if waiting == len(middle) else text, display=False)
 
 # %% [markdown]
 # Of {glue:text}`ch5_claims` claims: {glue:text}`ch5_counts`.

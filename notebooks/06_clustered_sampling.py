@@ -462,7 +462,8 @@ table(
 # Line 3 starts with row $k = 1$, but the quotients $a_i$ count from 0, so a client that fills the first row at once loses
 # it. Line 11 writes $r'_{k,i}$ where the row is $l$. Line 13 writes the
 # cumulative remainder $b_i$ where only the client's own part, $b_i - b_{i-1}$, belongs if the row is not new. The
-# smallest case is $n = (1, 1, 1)$ with $m = 1$: the row adds up to {glue:text}`ch6_tiny` instead of 3.
+# third slip shows alone for $n = (1, 1, 1)$ with $m = 1$: the row adds up to {glue:text}`ch6_tiny` instead of 3; 4g has the smallest case for all
+# three together ([](04g_clustered.ipynb)).
 #
 # :::{admonition} Verdicts: Algorithm 1 as printed {glue:text}`ch6_verdict_alg1`, as drawn (Fig. 3, Theorem 3) {glue:text}`ch6_verdict_theorem3`
 # :class: verdict
