@@ -84,7 +84,9 @@ def test_an_unknown_benchmark_is_refused(tmp_path):
 
 def test_the_page_states_machine_threads_date_and_that_no_gpu_was_there():
     folder = ROOT / "benchmarks" / "results"
-    assert list(folder.glob("*.json")), "run python -m benchmarks --json benchmarks/results/NAME.json"
+    assert list(folder.glob("*.json")), (
+        "run python -m benchmarks --json benchmarks/results/NAME.json"
+    )
     made = page.text(folder)
     assert made == (ROOT / "book" / "speed.md").read_text(), "run python -m benchmarks.page"
     for word in ("Machine", "thread", "no GPU figure was taken"):

@@ -32,7 +32,9 @@ class Memory(Grid):
     run = None
 
     def create_message(self, *args, **kwargs):
-        raise AssertionError("the strategy makes its messages itself (the grid's maker is deprecated)")
+        raise AssertionError(
+            "the strategy makes its messages itself (the grid's maker is deprecated)"
+        )
 
     def get_node_ids(self):
         return sorted(self.there)
