@@ -3,6 +3,7 @@
 #   make book [PROFILE=quick|laptop|paper]   the site, in _build/html/index.html
 #   make test [ARGS="..."]                   all tests; ARGS go to pytest
 #   make test-flower [ARGS="..."]            the tests of fedstas.flower, in .venv-flower
+#   make notebooks                           write notebooks/ipynb/ anew, the chapters' copies to be run elsewhere
 #   make format                              ruff: format, and lint with fixes
 #   make figure                              draw the README's figure anew from results/
 #   make lock                                resolve requirements.lock anew (needs uv)
@@ -12,7 +13,7 @@ PROFILE ?= quick
 ARGS ?=
 export FEDSTAS_PROFILE := $(PROFILE)
 
-.PHONY: book test test-flower format figure lock clean
+.PHONY: book test test-flower notebooks format figure lock clean
 
 book: .venv/.ready
 	@.venv/bin/doit
@@ -23,6 +24,9 @@ test: .venv/.ready
 test-flower: .venv-flower/.ready
 	@.venv-flower/bin/python -m pytest tests/flower --numprocesses 2 --dist loadfile --durations 5 \
 	  -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
+
+notebooks: .venv/.ready
+	@.venv/bin/python -m fedstas.study.copies
 
 format: .venv/.ready
 	@.venv/bin/ruff format

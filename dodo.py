@@ -33,11 +33,12 @@ READS_CLAIMS = ("04_theory", "05_experiments")
 
 
 def files(folder: str, *patterns: str) -> list[str]:
-    return sorted(str(path) for each in patterns for path in Path(folder).rglob(each))
+    found = (path for each in patterns for path in Path(folder).rglob(each))
+    return sorted(str(path) for path in found if path.is_file())
 
 
 def package() -> list[str]:
-    apart = ("cli.py", "flower")  # what no chapter runs
+    apart = ("cli.py", "flower", "copies.py", "doctor.py", "page.py")  # what no chapter runs
     return [path for path in files("fedstas", "*.py") if not set(Path(path).parts) & set(apart)]
 
 
@@ -135,13 +136,23 @@ def task_book():
     """Build the site from the executed chapters and the prose."""
     executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
-    prose = [path for path in prose if Path(path).is_file() and "__pycache__" not in path]
-    prose += ["examples/design/my_design.py"]
+    prose = [path for path in prose if "__pycache__" not in path]
+    prose += ["examples/design/my_design.py", *files("notebooks", "*.py", "*.ipynb")]  # downloads
     return {
         "file_dep": ["_config.yml", "requirements.lock", str(START), LEDGER, *prose, *executed],
-        "task_dep": ["explorer", "leaderboard"],
+        "task_dep": ["explorer", "leaderboard", "speed"],
         "targets": [str(SITE / "index.html")],
         "actions": [build_site],
+    }
+
+
+def task_speed():
+    """The figure of the page on speed."""
+    target = "book/chapters/scale.png"
+    return {
+        "file_dep": [*files("benchmarks", "*.json"), "benchmarks/page.py"],
+        "targets": [target],
+        "actions": [[sys.executable, "-m", "benchmarks.page", target]],
     }
 
 

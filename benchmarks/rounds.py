@@ -41,7 +41,34 @@ def round_mnist(quick: bool) -> list[dict]:
 def round_cifar(quick: bool) -> list[dict]:
     """CIFAR CNN on random images of its shape."""
     p = problem("cifar10", m=2) if quick else problem("cifar10")
-    return one_round("round-cifar", p, 2 if quick else 5)
+    results = one_round("round-cifar", p, 2 if quick else 5)
+    return [r | {"profile": profile(p.ours)} for r in results]
+
+
+# What the operators of a convolutional network are for; all others are "the rest".
+KINDS = {
+    "convolution_backward": "convolutions, backward",
+    "mkldnn_convolution": "convolutions, forward",
+    "max_pool2d_with_indices": "pooling",
+    "max_pool2d_with_indices_backward": "pooling",
+    "fill_": "pooling",  # of zeros, for its backward
+    "threshold_backward": "ReLU",
+    "clamp_min": "ReLU",
+    "mm": "linear layers",
+    "addmm": "linear layers",
+}
+
+
+def profile(call) -> dict[str, float]:
+    """The share of each kind of operator in the processor time of a call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        call()
+    shares: dict[str, float] = {}
+    for event in found.key_averages():
+        kind = KINDS.get(event.key.removeprefix("aten::"), "the rest")
+        shares[kind] = shares.get(kind, 0.0) + event.self_cpu_time_total
+    total = sum(shares.values())
+    return {k: v / total for k, v in sorted(shares.items(), key=lambda pair: -pair[1])}
 
 
 def all_gradients(p: Problem, repeats: int, rows: int = 10**9) -> list[dict]:

@@ -1,10 +1,16 @@
-"""Cost and memory against the number of clients N, of parameters d and of participants m."""
+"""Cost and memory against the number of clients N, of parameters d and of participants m; 10,000 clients."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 
-from benchmarks.timing import interleaved, machine
+from benchmarks.large import bound
+from benchmarks.timing import interleaved, machine, seconds
 from benchmarks.workloads import problem
 from fedstas.client_sampling import strata_of
 from fedstas.sim.rng import stream
@@ -18,30 +24,22 @@ def restratified(p) -> None:
     strata_of(server, 10, stream(0, "scale"), strata=10, levels=9, every=1)
 
 
-def memory(clients: int, d: int, m: int) -> int:
-    """Bytes of a round beyond the data, counted from the code: N d codes of one byte, the restored Z in single and
-    in double precision (4 and 8 N d) and three Gram matrices (8 N^2 each) while the strata are made; or, if more,
-    3 m d floats of the cohort; and 64 d floats in work."""
-    strata = 12 * clients * d + 24 * clients**2
-    return clients * d + max(strata, 12 * m * d) + 256 * d
-
-
 def measured(axis: str, values, make, call, size, repeats: int) -> list[dict]:
-    """Seconds at each value, in turn, and the slope of their logarithms."""
+    """Seconds at each value, in turn (or once, cold, with 0 repeats), and the slope of their logarithms."""
     problems = {v: make(v) for v in values}
-    calls = {str(v): lambda p=p: call(p) for v, p in problems.items()}
-    taken = {
-        v: float(np.median(s))
-        for v, s in zip(values, interleaved(calls, repeats).values(), strict=True)
-    }
+    calls = {v: lambda p=p: call(p) for v, p in problems.items()}
+    if repeats:
+        taken = {v: float(np.median(s)) for v, s in interleaved(calls, repeats).items()}
+    else:
+        taken = {v: seconds(once) for v, once in calls.items()}
     sizes = [size(p) for p in problems.values()]
     slope = float(np.polyfit(np.log(sizes), np.log(list(taken.values())), 1)[0])
     return [
         {
             "name": f"scale-{axis}", "against": "itself", "ratio": taken[v] / taken[values[0]], "low": None,
-            "high": None, "repeats": repeats, "threads": 1, "machine": machine(), "device": "cpu",
+            "high": None, "repeats": max(1, repeats), "threads": 1, "machine": machine(), "device": "cpu",
             "seconds": taken[v], "exponent": slope, "N": len(p.data.sizes), "d": len(p.params), "m": len(p.idx),
-            "memory": memory(len(p.data.sizes), len(p.params), len(p.idx)), "workload": p.what,
+            "memory": None if axis == "m" else bound(len(p.data.sizes), len(p.params)), "workload": p.what,
         }
         for v, p in problems.items()
     ]  # fmt: skip
@@ -50,7 +48,7 @@ def measured(axis: str, values, make, call, size, repeats: int) -> list[dict]:
 def scale(quick: bool) -> list[dict]:
     """N at 6 examples each, gradients, squeeze and strata; d by wider hidden layers, likewise; m, local training."""
     repeats = 1 if quick else 3
-    clients = (20, 40) if quick else (100, 316, 1000, 3162)
+    clients = (20, 40) if quick else (100, 316, 1000, 3162, 10_000)
     hidden = (50, 100) if quick else (50, 157, 500, 1258)
     cohorts = (10, 20) if quick else (10, 32, 100)
     n = measured(
@@ -59,7 +57,7 @@ def scale(quick: bool) -> list[dict]:
         lambda n: problem("mnist", clients=n, size=6, m=1),
         restratified,
         lambda p: len(p.data.sizes),
-        1,
+        0,
     )
     d = measured(
         "d",
@@ -77,4 +75,17 @@ def scale(quick: bool) -> list[dict]:
         lambda p: len(p.idx),
         3 * repeats,
     )
-    return n + d + m  # fmt: skip
+    return n + d + m + many(200 if quick else 10_000)
+
+
+def many(clients: int) -> list[dict]:
+    """One stratification of that many clients of CIFAR-100's network, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.large", str(clients)],
+        cwd=Path(__file__).resolve().parents[1], capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{clients} clients were not stratified:\n{done.stderr[-3000:]}")
+    result = {"name": "large", "against": "itself", "ratio": 1.0, "low": None, "high": None}
+    result |= {"repeats": 1, "threads": 1, "machine": machine(), "device": "cpu"}
+    return [result | json.loads(done.stdout)]

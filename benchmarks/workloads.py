@@ -39,15 +39,16 @@ class Problem:
 
 
 def images(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Images of MNIST where they can be had without a download, else random ones of that shape."""
-    if name == "mnist" and (tasks.data_folder() / "mnist.npz").exists():
+    """Images of that data set where they can be had without a download, else random ones of its shape."""
+    if (tasks.data_folder() / f"{name}.npz").exists():
         try:
-            task = tasks.load("mnist")
+            task = tasks.load(name)
         except DataError:
             pass
         else:
             rows = np.random.default_rng(0).permutation(len(task.train_y))[:count]
-            return task.train_x[rows], task.train_y[rows], "MNIST"
+            said = {"mnist": "MNIST", "cifar100": "CIFAR-100"}.get(name, name)
+            return task.train_x[rows], task.train_y[rows], said
     draw = torch.Generator().manual_seed(0)
     shape = (1, 28, 28) if name == "mnist" else (3, 32, 32)
     x = torch.rand(count, *shape, generator=draw)

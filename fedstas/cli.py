@@ -74,6 +74,8 @@ def run(
     chosen = methods.get(method, **{k: v for k, v in settings.items() if v is not None})
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out {out}: the folder {out.parent} does not exist")
+    if out is not None and out.suffix != ".parquet" and not out.is_dir():
+        raise InputError(f"--out {out}: the history is written as parquet, so name it *.parquet")
     where = tasks.find_device(device)
     data = tasks.load(task)
     federation = partitions.make(
@@ -153,18 +155,42 @@ def chapter(
     ] = None,
     profile: Annotated[str | None, _option("quick, laptop or paper")] = None,
     output: Annotated[Path | None, _option("where to write the executed notebook")] = None,
+    opened: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
+    listed: Annotated[
+        bool, typer.Option("--parameters", help="list the parameters and stop")
+    ] = False,
 ) -> None:
-    """Re-execute a chapter of the book with your own parameters: `fedstas chapter 02 -p strata 5`."""
-    from fedstas.study import chapters
+    """Re-execute a chapter of the book with your own parameters: `fedstas chapter 02 -p strata 3`."""
+    from fedstas.study import chapters, page, parameters
 
     pairs = {}
     for text in parameter or []:
         key, _, value = text.partition("=")
         pairs[key] = chapters.parse(key, value)
+    if profile is not None:
+        pairs["profile"] = chapters.check("profile", profile)
+    if listed:
+        typer.echo(parameters.listing(name, pairs))
+        return
+    if opened and output is not None:
+        raise InputError(
+            f"--open shows the page in the book, --output {output} writes elsewhere: choose one"
+        )
     try:
-        typer.echo(chapters.run(name, pairs, profile=profile, output=output))
+        typer.echo(chapters.run(name, pairs, output=output))
     except chapters.ChapterError as error:
         raise Diverged(str(error)) from None
+    if opened:
+        typer.echo(page.show(page.render(name)))
+
+
+@app.command()
+def doctor() -> None:
+    """What is installed, which data and devices are here, what each profile costs; exit code 1 if
+    the profile quick cannot run."""
+    from fedstas.study import doctor as examination
+
+    raise typer.Exit(examination.main())
 
 
 @app.command()

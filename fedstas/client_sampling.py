@@ -14,7 +14,7 @@ import numpy as np
 from fedstas import aggregation, allocation
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError, integer, one_of, real
-from fedstas.stratification import spread, stratify
+from fedstas.stratification import features, spread, stratify
 
 
 class View(Protocol):
@@ -171,9 +171,9 @@ def strata_of(view: View, m: int, rng, *, strata: int, levels: int, every: int) 
 
     def make() -> Strata:
         squeezed = view.gradients(levels)
-        restored = squeezed.restore()
-        labels = stratify(restored, min(strata, m), int(rng.integers(2**31)))
-        return Strata(labels, squeezed.norms(), spread(restored, labels))
+        points = features(squeezed)
+        labels = stratify(points, min(strata, m), int(rng.integers(2**31)))
+        return Strata(labels, squeezed.norms(), spread(points, labels))
 
     return view.remember("strata", every, make)
 

@@ -43,7 +43,7 @@ from myst_nb import glue
 from fedstas import aggregation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, plots
+from fedstas.study import chapters, check, plots
 
 s = chapters.settings("01_aggregation", globals())
 plots.style()
@@ -57,6 +57,10 @@ glue("ch1_concentration", float(s.concentration), display=False)
 
 # %% [markdown]
 # ## What is minimised, and with which weights?
+#
+# ```{margin} The paper says: journal, eq. 2.1
+# The objective counts a client by its data, and so does the aggregate of all clients.
+# ```
 #
 # Client $k$ holds $n_k$ examples and the loss $F_k$, the mean over them. Federated learning minimises a weighted sum
 #
@@ -83,6 +87,11 @@ glue("ch1_concentration", float(s.concentration), display=False)
 # That is **the target**. A {term}`cohort` of $m$ clients estimates it, and everything in this book is about how well.
 #
 # ## Who holds what?
+#
+# ```{margin} The paper says: preprint, Sec. 3.1
+# The smaller the Dirichlet parameter, the more skewed are the clients' labels; at 0.01 they are highly
+# imbalanced.
+# ```
 #
 # The paper deals the data "to 100 clients" by a Dirichlet distribution and shows one picture of it. There are two ways
 # to read this, and they are not alike.
@@ -149,6 +158,10 @@ Markdown(pd.DataFrame(rows).to_markdown(index=False))
 # whole class of errors (weights by size, where sizes matter) cannot show.
 #
 # ## What does unbiased promise?
+#
+# ```{margin} The paper says: journal, Sec. 6.1
+# Although only a part of the clients trains, the expected aggregate remains representative of all.
+# ```
 #
 # ```{admonition} As written: journal, eq. 2.3 and 2.4
 # :class: as-written
@@ -274,6 +287,10 @@ for column in shown.columns[1:4]:
 Markdown(shown.to_markdown(index=False, disable_numparse=True))
 
 # %% [markdown]
+# ```{margin} The paper says: preprint, Sec. 1
+# FedAvg brings a bias into the global model.
+# ```
+#
 # All numbers are in units of the target's length $\lVert \sum_k \omega_k \boldsymbol{\Delta}_k \rVert$.
 #
 # **Read the first two columns against each other.** A round of `md` misses the target by
@@ -283,6 +300,10 @@ Markdown(shown.to_markdown(index=False, disable_numparse=True))
 # {glue:text}`ch1_fedavg_chance:.3f` (they are a ratio of two random sums). It vanishes where all sizes are equal.
 #
 # ## Why not on models?
+#
+# ```{margin} The paper says: journal, eq. 2.3
+# The new model is a weighted average of the participants' models.
+# ```
 #
 # Eq. 2.4 is true as printed for uniform draws: expectation is linear, so the last row of the table has no bias that
 # {glue:text}`ch1_R` cohorts could show. But its weights sum to one only on average. Write
@@ -434,11 +455,15 @@ glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), displ
 # ```{exercise-start} Unbiased or not, five designs
 # :label: ex-five-designs
 # ```
-# Three clients with $n = (1, 2, 3)$, $m = 2$ draws, target weights $\omega_k = n_k/n$. Which of these are unbiased?
+# Level 1. Three clients with $n = (1, 2, 3)$, $m = 2$ draws, target weights $\omega_k = n_k/n$. Which of these are unbiased?
 # (a) always clients 1 and 2, weights $n_k$ over the cohort; (b) two distinct clients uniformly, weights $n_k$ over the
 # cohort; (c) the same draw, weights $\frac{N}{m}\omega_k$; (d) two draws with replacement with $p_k = n_k/n$, weights
-# $1/m$; (e) two draws with replacement with $p = (\frac12, \frac14, \frac14)$, weights $\omega_k/(m p_k)$. Compute the
-# expected weight of each client.
+# $1/m$; (e) two draws with replacement with $p = (\frac12, \frac14, \frac14)$, weights $\omega_k/(m p_k)$.
+#
+# Write `expected(clients, outcomes)`, which returns the expected weight of each client; `outcomes` lists all that can happen as
+# `(cohort, weights, chance)`, such as `((0, 0), (1/2, 1/2), 1/4)` for a client that is drawn twice.
+# `check.answer("aggregation/expected", expected)`. Then name the unbiased designs by their letters:
+# `check.answer("aggregation/five-designs", "ab")`.
 # ```{exercise-end}
 # ```
 
@@ -452,6 +477,17 @@ glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), displ
 
 # %%
 from fractions import Fraction as Q
+
+
+def expected(clients, outcomes):
+    total = [Q(0)] * clients
+    for cohort, cohort_weights, chance in outcomes:
+        for k, a in zip(cohort, cohort_weights, strict=True):
+            total[k] += a * chance
+    return total
+
+
+print(check.answer("aggregation/expected", expected))
 
 n, total = [1, 2, 3], 6
 thirds, halves = [Q(1, 3)] * 3, [Q(1, 2), Q(1, 4), Q(1, 4)]
@@ -469,13 +505,9 @@ five = {
     "(e)": (theory.with_replacement(halves, 2), lambda k, cohort: Q(n[k], total) / (2 * halves[k])),
 }
 for name, (cohorts, weight_of) in five.items():
-    expected = [Q(0)] * 3
-    for cohort, chance in cohorts:
-        for k in cohort:
-            expected[k] += chance * weight_of(k, cohort)
-    print(
-        name, *map(str, expected), "unbiased" if expected == [Q(k, total) for k in n] else "biased"
-    )
+    found = expected(3, [(c, [weight_of(k, c) for k in c], chance) for c, chance in cohorts])
+    print(name, *map(str, found), "unbiased" if found == [Q(k, total) for k in n] else "biased")
+print(check.answer("aggregation/five-designs", "cde"))
 
 # %% [markdown]
 # ````{solution-end}
@@ -485,8 +517,8 @@ for name, (cohorts, weight_of) in five.items():
 # ```{exercise-start} The smallest counterexample
 # :label: ex-smallest
 # ```
-# Find the smallest federation (fewest clients, then fewest examples) in which FedAvg's weights, $n_k$ over a uniform
-# cohort of $m < N$ clients, are biased for $\omega_k = n_k/n$.
+# Level 2. Find the smallest federation (fewest clients, then fewest examples) in which FedAvg's weights, $n_k$ over a uniform
+# cohort of $m < N$ clients, are biased for $\omega_k = n_k/n$. `check.answer("aggregation/smallest", (sizes, m))`
 # ```{exercise-end}
 # ```
 
@@ -495,7 +527,8 @@ for name, (cohorts, weight_of) in five.items():
 # :label: sol-smallest
 # :class: dropdown
 # ````
-# Two clients of sizes 1 and 2, one drawn: each has the expected weight 1/2 instead of 1/3 and 2/3.
+# Two clients of sizes 1 and 2, one drawn: each has the expected weight 1/2 instead of 1/3 and 2/3. With equal sizes all shares are
+# $1/N$ by symmetry, so that nothing smaller will do.
 
 # %%
 from itertools import combinations, product
@@ -519,6 +552,7 @@ smallest = min(
     ),
 )
 print("sizes", smallest[2], "m =", smallest[3], "bias", *map(str, cohort_bias(*smallest[2:])))
+print(check.answer("aggregation/smallest", smallest[2:]))
 
 # %% [markdown]
 # ````{solution-end}
@@ -528,8 +562,9 @@ print("sizes", smallest[2], "m =", smallest[3], "bias", *map(str, cohort_bias(*s
 # ```{exercise-start} The random factor
 # :label: ex-factor
 # ```
-# Derive the variance of $\sum_{k \in S} \frac{N}{m}\omega_k$ for $m$ distinct clients drawn uniformly, and check it against the
-# cohorts above.
+# Level 2. Weights $\frac{N}{m}\omega_k$ on models multiply the common part by their sum. Derive the variance of
+# $\sum_{k \in S} \frac{N}{m}\omega_k$ for $m$ distinct clients drawn uniformly, write it as `factor(omega, m)`, and hold it against the
+# cohorts above. `check.answer("aggregation/random-factor", factor)`
 # ```{exercise-end}
 # ```
 
@@ -541,9 +576,46 @@ print("sizes", smallest[2], "m =", smallest[3], "bias", *map(str, cohort_bias(*s
 # It is $N$ times the sample mean of $\omega$ under simple random sampling, so its variance is
 # $\frac{N^2}{m}\big(1 - \frac{m}{N}\big) S^2$ with $S^2 = \frac{1}{N-1}\sum_k (\omega_k - \frac1N)^2$.
 
+
 # %%
-formula = N**2 / m * (1 - m / N) * omega.var(ddof=1)
-print(f"formula {formula:.5f}, {R} cohorts {weights.sum(1).var():.5f}")
+def factor(omega, m):
+    N = len(omega)
+    return N**2 / m * (1 - m / N) * sum((w - 1 / N) ** 2 for w in omega) / (N - 1)
+
+
+print(check.answer("aggregation/random-factor", factor))
+print(f"formula {factor(omega, m):.5f}, {R} cohorts {weights.sum(1).var():.5f}")
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} When models win
+# :label: ex-models-win
+# ```
+# Level 3. One client is drawn uniformly, its weight is $N \omega_k$, and models are single numbers $w + \Delta_k$. Find sizes (not all equal),
+# updates $\Delta_k$ and a common part $w$, at least as long as a target $\sum_k \omega_k \Delta_k$ that is not 0, for which the weights
+# are *less* noisy on models than on updates. `check.answer("aggregation/models-win", (sizes, updates, w))`. Why is this no advice?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-models-win
+# :label: sol-models-win
+# :class: dropdown
+# ````
+# On models the aggregate is $N\omega_k (w + \Delta_k)$: choose $w$ so that it is the same for all clients. With $n = (1, 2)$ and
+# $\Delta = (1, 1)$ this asks $w + 1 = 2(w + 1)$, so $w = -1$, where the updates lead to a model of 0 and the random factor has nothing left
+# to multiply. It is no advice since the variance is a parabola in $w$: it is lower on models only in an interval whose length is of the order of the
+# updates, and models are far longer than that ({numref}`fig-common`).
+
+# %%
+found = ([1, 2], [1, 1], -1)
+print(check.answer("aggregation/models-win", found))
+for w in (-3, -2, -1, 0, 1, 10):
+    ends = [Q(2 * size, 3) * (w + 1) for size in found[0]]
+    print(f"w = {w:2d}: variance on models {(ends[1] - ends[0]) ** 2 / 4}")
 
 # %% [markdown]
 # ````{solution-end}

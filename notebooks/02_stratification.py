@@ -54,7 +54,7 @@ from fedstas import allocation, methods, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
 from fedstas.sim import engine, models
 from fedstas.stratification import spread, stratify
-from fedstas.study import chapters, plots
+from fedstas.study import chapters, check, plots
 from fedstas.study.plots import BLACK, CODED, GREY, SHOULD, WRITTEN
 
 s = chapters.settings("02_stratification", globals())
@@ -111,6 +111,11 @@ say("concentration", f"{s.concentration:g}")
 # {glue:text}`ch2_concentration`. {glue:text}`ch2_N` of them hold data and count as clients.
 #
 # ## What is left of a gradient when it is squeezed?
+#
+# ```{margin} The paper says: preprint, Sec. 3.2
+# It is the compression of the gradients that makes FedSTaS better than its baseline.
+# Judged by runs: {doc}`/ledger`, `preprint-3.2-compression`.
+# ```
 #
 # The information squeeze is a k-means in one dimension. The $d$ entries of a gradient are grouped into $d'$ groups;
 # the client sends the $d'$ centres, here called levels, and for each entry the number of its level:
@@ -261,7 +266,7 @@ say("worst_ratio", float(max(ratios)))
 say("orders", orders)
 
 # %% [markdown]
-# ```{admonition} Verdict
+# ```{admonition} Result
 # :class: verdict
 # How well they compress: over the clients, our squared error is {glue:text}`ch2_best_ratio:.3f` to
 # {glue:text}`ch2_worst_ratio:.3f` times that of scikit-learn. (One start of k-means each, as newer versions of scikit-learn do by default; older ones, and
@@ -271,6 +276,11 @@ say("orders", orders)
 # ```
 #
 # ## Do strata know the labels?
+#
+# ```{margin} The paper says: journal, Sec. 3.3
+# Strata together with draws by importance reduce the variance of the model's updates.
+# Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-sec-3-3-variance`.
+# ```
 #
 # Stratifying pays when clients in a stratum are alike. When a few labels dominate each client, that should mean: a
 # stratum collects the clients of one label. There is a reason why a gradient could know. For a network that ends in
@@ -515,7 +525,8 @@ say("starts", STARTS)
 #
 # Label purity at $w_0$ for the three summaries. Bars are means, white points single federations (each a mean over
 # several seeds of k-means), vertical lines 95 % intervals; the dotted lines are what strata of the same sizes reach with shuffled clients. Left: every
-# example dealt to one client; right: all clients of the same size, their examples drawn with replacement.
+# example dealt to one client; right: all clients of the same size, their examples drawn with replacement. What counts is how far a bar stands
+# above its dotted line: at the default parameters that of restored gradients stands clear of it, those of the centres hardly or not.
 # ```
 #
 # ```{provenance} Figure
@@ -549,7 +560,7 @@ Markdown(frame.to_markdown(index=False, disable_numparse=True))
 # Strata are formed "according to the similarity of their Information Squeezed (IS) gradients".
 # ```
 #
-# ```{admonition} Verdict
+# ```{admonition} Result
 # :class: verdict
 # Strata of restored gradients are {glue:text}`ch2_word_restored`: adjusted Rand index
 # {glue:text}`ch2_rand_restored`, where clustering the class shares themselves gives {glue:text}`ch2_rand_oracle`. Sorted centres are {glue:text}`ch2_word_sorted`: {glue:text}`ch2_rand_sorted`; unsorted
@@ -645,7 +656,8 @@ say("moment", MOMENTS[len(MOMENTS) // 2])
 #
 # Left: label purity of strata that are made anew at $w_0$, at an early round and at the last one. Right: how much of the
 # gradients' variance lies within strata, for new strata and for strata kept since $w_0$; lower is better. Thin lines
-# are federations, bars 95 % intervals.
+# are federations, bars 95 % intervals. At the default parameters no curve moves much with training: which summary is clustered (blue or orange)
+# matters far more than whether strata are new or kept.
 # ```
 #
 # ```{provenance} Figure
@@ -656,7 +668,7 @@ say("moment", MOMENTS[len(MOMENTS) // 2])
 # {glue:text}`ch2_change` percentage points. Strata kept since $w_0$ leave {glue:text}`ch2_left_kept:.0f` % of the variance,
 # new ones {glue:text}`ch2_left_last:.0f` %.
 #
-# ```{admonition} Verdict
+# ```{admonition} Result
 # :class: verdict
 # Kept strata of restored gradients leave {glue:text}`ch2_keeping_word`: the difference is {glue:text}`ch2_keeping`
 # percentage points. The strata as coded, also kept, leave {glue:text}`ch2_left_kept_coded:.0f` %. Of what separates
@@ -668,6 +680,11 @@ say("moment", MOMENTS[len(MOMENTS) // 2])
 # that is every round, as coded once, and in our corrected method every {glue:text}`ch2_every` rounds.
 #
 # ## Who gets how many participants?
+#
+# ```{margin} The paper says: preprint, Sec. 1
+# Neyman allocation over strata of compressed gradients converges better than proportional allocation.
+# Judged by runs: {doc}`/ledger`, `preprint-intro-neyman`; as a formula below and in [chapter 4b](04b_variance.ipynb).
+# ```
 #
 # Given strata of $N_h$ clients with spread $S_h$, eq. 3.5 of the journal is the allocation of
 # {cite:t}`neyman1934two`,
@@ -886,7 +903,8 @@ say("ones", ", ".join(str(x) for x in ones))
 #
 # The same strata of restored gradients and the same $S_h$, shared out by different rules. Black lines, where they are in
 # range, are $N_h$. Upper panel: as many participants as strata. Marks at 0 are strata that nobody
-# represents.
+# represents. Look for those: with as many participants as strata only the integer optimum (green) is sure to seat every stratum; the other rules
+# may give a large stratum a second seat and a small one none.
 # ```
 #
 # ```{provenance} Figure
@@ -986,13 +1004,14 @@ show("reach", fig)
 #
 # Clients in strata with $m_h = 0$, over {glue:text}`ch2_federations` federations at $w_0$ with {glue:text}`ch2_starts` seeds of
 # k-means each, all as coded: unsorted centres, mean distance between pairs, $m = H$, quotas cut and filled in the
-# order of the labels.
+# order of the labels. Bars at 0 are stratifications that reach everyone; to the right of it some clients can never be drawn. At the
+# default parameters most reach everyone, and with fixed sizes the tail to the right is the heavier one.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# ```{admonition} Verdict
+# ```{admonition} Result
 # :class: verdict
 # As coded, with fixed sizes, {glue:text}`ch2_hit_fixed` of {glue:text}`ch2_of_fixed` stratifications leave clients that can
 # never be drawn: {glue:text}`ch2_gone_fixed:.1f` on average, {glue:text}`ch2_share_fixed:.1f` % of all, and
@@ -1003,6 +1022,11 @@ show("reach", fig)
 # ```
 #
 # ## What does $p$ say when one draws without replacement?
+#
+# ```{margin} The paper says: journal, Sec. 3.2
+# Drawing clients by the norm of their gradient improves the selection further.
+# Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
+# ```
 #
 # Within a stratum the clients are not drawn uniformly.
 #
@@ -1137,8 +1161,9 @@ say("biased", ("neither misses", "one of them misses", "both miss")[missed])
 # ```{exercise-start} Neyman by hand
 # :label: ex-neyman-hand
 # ```
-# (a) Compute eq. 3.5 for $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$. (b) Do the same for $N = (2, 48, 50)$,
-# $S = (100, 1, 1)$, $m = 10$. What is wrong with the answer, and what is the best one in whole numbers?
+# Level 1. Write eq. 3.5 as `seats(sizes, spreads, m)`, the exact quotas (use `Fraction`). `check.answer("stratification/neyman", seats)`.
+# By hand: (a) $N = (50, 30, 20)$, $S = (2, 4, 6)$, $m = 10$; (b) $N = (2, 48, 50)$, $S = (100, 1, 1)$, $m = 10$. What is wrong with
+# the answer to (b), and what is the best one in whole numbers?
 # ```{exercise-end}
 # ```
 
@@ -1150,13 +1175,83 @@ say("biased", ("neither misses", "one of them misses", "both miss")[missed])
 # (a) $N_h S_h$ is 100, 120, 120, in sum 340. (b) $N_h S_h$ is 200, 48, 50; the first stratum would need more clients than it
 # has. It gets both of them, and the others share the remaining eight seats.
 
+
 # %%
+def seats(sizes, spreads, m):
+    loads = [Fraction(n * sd) for n, sd in zip(sizes, spreads, strict=True)]
+    return [m * load / sum(loads) for load in loads]
+
+
+print(check.answer("stratification/neyman", seats))
 for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
-    quotas = [Fraction(10 * a * b, sum(x * y for x, y in zip(n, sd, strict=True)))
-              for a, b in zip(n, sd, strict=True)]  # fmt: skip
     best = allocation.neyman(n, sd, 10)
     value = objective([Fraction(x) for x in n], sd, [Fraction(int(x)) for x in best])
-    print("eq. 3.5:", *quotas, "| whole numbers:", *best, "| V =", value)
+    print("eq. 3.5:", *seats(n, sd, 10), "| whole numbers:", *best, "| V =", value)
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} Fewer bits for the same levels
+# :label: ex-entropy
+# ```
+# Level 1. {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
+# An ideal entropy coder needs $-\sum_j q_j \log_2 q_j$ bits per entry, $q_j$ the share of level $j$, at the same error. Write it as `bits(shares)`, for shares some of
+# which may be 0. `check.answer("stratification/bits", bits)`. How many is it for the client of that figure?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-entropy
+# :label: sol-entropy
+# :class: dropdown
+# ````
+# A level that nobody uses costs nothing. Here the most frequent level alone has {glue:text}`ch2_biggest_share:.0f` % of the entries.
+
+
+# %%
+def bits(shares):
+    q = np.asarray(shares, dtype=float)
+    q = q[q > 0]
+    return -(q * np.log2(q)).sum()
+
+
+print(check.answer("stratification/bits", bits))
+print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} When does Neyman pay?
+# :label: ex-pays
+# ```
+# Level 2. Use the lemma to write the part of $V$ that Neyman saves against proportional allocation with the mean and the variance of
+# $S_h$ over the clients, as `saved(sizes, spreads)` (seats need not be whole). `check.answer("stratification/saved", saved)`. When is it zero?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-pays
+# :label: sol-pays
+# :class: dropdown
+# ````
+# With $\bar S = \sum_h W_h S_h$, $V(0) - V(1) = \frac1m \left(\sum_h W_h S_h^2 - \bar S^2\right)
+# = \frac1m \sum_h W_h (S_h - \bar S)^2$, so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
+# all strata have the same spread, however large that is.
+
+
+# %%
+def saved(sizes, spreads):
+    W, S = np.array(sizes) / sum(sizes), np.array(spreads)
+    return W @ (S - W @ S) ** 2 / (W @ S**2)
+
+
+print(check.answer("stratification/saved", saved))
+for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
+    print(f"thirds with the spreads {sd}: Neyman saves {saved((1, 1, 1), sd):.0%}")
 
 # %% [markdown]
 # ````{solution-end}
@@ -1166,8 +1261,9 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # ```{exercise-start} Break largest remainder
 # :label: ex-remainder
 # ```
-# Rounding eq. 3.5 by largest remainder looks harmless. Find two strata for which it leaves one of them empty, and two for which
-# it respects $1 \le m_h \le N_h$ and is still not the minimum of $V$.
+# Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata for which it leaves one of them empty.
+# `check.answer("stratification/empty", (sizes, spreads, m))`. Level 3: find two for which it respects $1 \le m_h \le N_h$ and is still not the minimum of
+# $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers whole, and no ties.
 # ```{exercise-end}
 # ```
 
@@ -1199,57 +1295,17 @@ for m, a, b, x, y in np.ndindex(7, 8, 8, 6, 6):
             suboptimal = suboptimal or (n, sd, m, rounded, best)
 for title, (n, sd, m, rounded, best) in (("empty", empty), ("not optimal", suboptimal)):
     values = [
-        "infinite" if 0 in seats
-        else f"{objective(n, sd, [int(v) for v in seats]):.4f}"
-        for seats in (rounded, best)
+        "infinite" if 0 in counts
+        else f"{objective(n, sd, [int(v) for v in counts]):.4f}"
+        for counts in (rounded, best)
     ]  # fmt: skip
     print(f"{title}: N = {n}, S = {sd}, m = {m}")
     print(f"  largest remainder {rounded}, V {values[0]}; optimum {best}, V {values[1]}")
+print(check.answer("stratification/empty", empty[:3]))
+print(check.answer("stratification/not-optimal", suboptimal[:3]))
 
 # %% [markdown]
 # ````{solution-end}
-# ````
-
-# %% [markdown]
-# ```{exercise-start} Fewer bits for the same levels
-# :label: ex-entropy
-# ```
-# {eq}`eq-bits` gives each code the same number of bits. But the codes are not equally frequent ({numref}`fig-squeeze`).
-# How many bits per entry would an ideal entropy coder need for the client of that figure, at the same error?
-# ```{exercise-end}
-# ```
-
-# %% [markdown]
-# ````{solution-start} ex-entropy
-# :label: sol-entropy
-# :class: dropdown
-# ````
-# The entropy of the codes, $-\sum_j q_j \log_2 q_j$ with $q_j$ the share of level $j$. The most frequent level alone has
-# {glue:text}`ch2_biggest_share:.0f` % of the entries.
-
-# %%
-q = shares[shares > 0]
-print(f"fixed length: {code} bits; entropy: {-(q * np.log2(q)).sum():.2f} bits per entry")
-
-# %% [markdown]
-# ````{solution-end}
-# ````
-
-# %% [markdown]
-# ```{exercise-start} When does Neyman pay?
-# :label: ex-pays
-# ```
-# Use the lemma to write the part of $V$ that Neyman saves against proportional allocation with the mean and the variance of
-# $S_h$ over the clients. When is it zero?
-# ```{exercise-end}
-# ```
-#
-# ````{solution} ex-pays
-# :label: sol-pays
-# :class: dropdown
-# With $\bar S = \sum_h W_h S_h$, $V(0) - V(1) = \frac1m \left(\sum_h W_h S_h^2 - \bar S^2\right)
-# = \frac1m \sum_h W_h (S_h - \bar S)^2$, so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
-# all strata have the same spread, however large that is.
 # ````
 #
 # ## Further reading

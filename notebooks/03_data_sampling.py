@@ -67,7 +67,7 @@ from fedstas import (
 from fedstas.client_sampling import Cohort
 from fedstas.data_sampling import FixedSize, Requested
 from fedstas.sim.rng import stream
-from fedstas.study import chapters
+from fedstas.study import chapters, check
 
 s = chapters.settings("03_data_sampling", globals())
 plots.style()
@@ -114,6 +114,10 @@ say(
 # clients report their sizes under local differential privacy, and the server adds them up.
 #
 # ## What can "a sample of that size, taken with these probabilities" mean?
+#
+# ```{margin} The paper says: journal, Sec. 4.1
+# If each example is chosen with probability $n^*/n$, the sample has the size $n^*$ that is asked for.
+# ```
 #
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
@@ -254,6 +258,10 @@ say(
 # Only fixed size needs no knowledge of how much data there is.
 #
 # ### Do larger clients contribute more?
+#
+# ```{margin} The paper says: journal, Sec. 5.3
+# The examples of all participants are sampled uniformly.
+# ```
 #
 # Under the rule of the journal's Section 4.1 the sample $\xi_k$ of client $k$ has the expected size
 #
@@ -514,6 +522,10 @@ Markdown(supports_table.to_markdown(index=False, disable_numparse=True))
 #
 # ## What does the server learn from ten reports?
 #
+# ```{margin} The paper says: preprint, Sec. 2.4
+# The server gets a private version of the participants' total number of examples.
+# ```
+#
 # Now the paper's numbers: {glue:text}`ch3_paper_clients` clients of {glue:text}`ch3_paper_size` examples each,
 # {glue:text}`ch3_paper_m` participants, $M$ = {glue:text}`ch3_paper_cap`, $\alpha = 0.1616$.
 #
@@ -640,6 +652,10 @@ say(
 # stays away from zero, because ten times as many clients report.
 #
 # ### What becomes of p?
+#
+# ```{margin} The paper says: preprint, Sec. 3.1
+# A sampling ratio of 0.1 determines the requested size, which is 2048.
+# ```
 #
 # The estimate is there to be divided by: $\tilde p = n^*/\tilde n$ must be a probability. It is not one when
 # $\tilde n \le 0$ or $\tilde n < n^*$. The journal names no guard. Ours puts $\tilde n$ at $m$ at least and
@@ -870,6 +886,10 @@ say(
 # ```
 #
 # ## What do repeated reports cost?
+#
+# ```{margin} The paper says: journal, Sec. 6.4
+# The sizes of clients remain private: adversaries cannot infer them.
+# ```
 #
 # ```{admonition} As written: preprint, Section 3.1
 # :class: as-written
@@ -1303,12 +1323,12 @@ glue("ch3_no_gain", float(np.abs(equal_spread / n_k - 0.1).max()), display=False
 #
 # ## Exercises
 #
-# ```{exercise-start} Derive the truth probability
+# ```{exercise-start} A truth probability for empty clients
 # :label: ex-ch3-alpha
 # ```
-# Empty clients shall take part: sizes in $0, \dots, M-1$, clipped at $M-1$, and fakes uniform on
-# $0, \dots, M-1$. Derive the $\alpha$ that gives $\epsilon$, and check it at $M = 4$, $e^\epsilon = 3$. What has to change
-# in eq. {eq}`eq-ch3-estimator`?
+# Level 1. Empty clients shall take part: sizes in $0, \dots, M-1$, clipped at $M-1$, and fakes uniform on
+# $0, \dots, M-1$. Derive the $\alpha$ that gives $\epsilon$, as `truth(ratio, size_cap)` with the ratio $e^\epsilon$, and check it at $M = 4$, $e^\epsilon = 3$.
+# `check.answer("data_sampling/truth", truth)`. What has to change in eq. {eq}`eq-ch3-estimator`?
 # ```{exercise-end}
 # ```
 
@@ -1321,9 +1341,14 @@ glue("ch3_no_gain", float(np.abs(equal_spread / n_k - 0.1).max()), display=False
 # $\alpha = (e^\epsilon - 1)/(e^\epsilon + M - 1)$. The mean fake is $(M-1)/2$, which takes the place of $M/2$ in
 # eq. {eq}`eq-ch3-estimator`.
 
+
 # %%
-M, target = 4, 3
-a = Fraction(target - 1, target + M - 1)
+def truth(ratio, size_cap):
+    return (ratio - 1) / (ratio + size_cap - 1)
+
+
+print(check.answer("data_sampling/truth", truth))
+M, a = 4, truth(Fraction(3), 4)
 chances = [
     [(1 - a) / M + a * (report == size) for size in range(M)]
     for report in range(M)
@@ -1336,49 +1361,12 @@ print("alpha =", a, "  largest ratio =", worst)
 # ````
 
 # %% [markdown]
-# ```{exercise-start} Choose M for a budget
-# :label: ex-ch3-cap
-# ```
-# Each client may spend $\epsilon = 3$ once, and holds 600 examples. Which cap is best for 10, 100, 1,000 and 10,000
-# reports, and how large is the error then? From how many reports on is it best to clip nobody?
-# ```{exercise-end}
-# ```
-
-# %% [markdown]
-# ````{solution-start} ex-ch3-cap
-# :label: sol-ch3-cap
-# :class: dropdown
-# ````
-# Bias grows like $m$ and the standard deviation like $\sqrt m$, so many reports pay for a high cap. Minimise the rmse over $M$.
-
-
-# %%
-def best_cap(reports: int) -> tuple[int, float]:
-    options = [(math.hypot(*errors(M, reports)), M) for M in range(10, 802)]
-    error, M = min(options)
-    return M, 100 * error / (600 * reports)
-
-
-for count in (10, 100, 1_000, 10_000):
-    M, error = best_cap(count)
-    print(f"{count:6,} reports: M = {M}, rmse {error:.1f} % of the truth")
-
-low, high = 10, 1_000_000  # bisection: best cap below 601, and not below
-while high - low > 1:
-    middle = (low + high) // 2
-    low, high = (middle, high) if best_cap(middle)[0] < 601 else (low, middle)
-print(f"from {high:,} reports on: M = {best_cap(high)[0]}")
-
-# %% [markdown]
-# ````{solution-end}
-# ````
-
-# %% [markdown]
 # ```{exercise-start} Clip one too high
 # :label: ex-ch3-clip
 # ```
-# FedSampling's slides clip sizes at $M$ and draw the fakes from $1, \dots, M-1$. Show that no $\alpha > 0$ makes this
-# $\epsilon$-LDP for any finite $\epsilon$. Which clients are affected, and how often?
+# Level 2. FedSampling's slides clip sizes at $M$ and draw the fakes from $1, \dots, M-1$. Show that no $\alpha > 0$ makes this
+# $\epsilon$-LDP for any finite $\epsilon$: for $M = 100$ name two sizes and a report that the first can make and the second cannot.
+# `check.answer("data_sampling/clip", (size, other, report))`. Which clients are affected, and how often?
 # ```{exercise-end}
 # ```
 
@@ -1392,6 +1380,7 @@ print(f"from {high:,} reports on: M = {best_cap(high)[0]}")
 # away with probability $\alpha$ in each report.
 
 # %%
+print(check.answer("data_sampling/clip", (600, 50, 100)))
 fakes = range(1, cap)
 print("ratio with clip at M:  ", largest_ratio(fakes, range(1, cap + 1)))
 print("ratio with clip at M-1:", largest_ratio(fakes, range(1, cap)))
@@ -1407,10 +1396,10 @@ for j in (1, 10, 99):
 # ```{exercise-start} Whose mean?
 # :label: ex-ch3-centralised
 # ```
-# The journal adapts data sampling "to mimic centralized learning across the set of participating clients". Two clients
-# hold the numbers {0} and {1, 2, 3}; each number is kept with probability 1/2. What is the expectation of the mean of
-# the two clients' *full* means, and of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$? Which one mimics
-# the pooled mean 3/2?
+# Level 2. The journal adapts data sampling "to mimic centralized learning across the set of participating clients". Two clients
+# hold the numbers {0} and {1, 2, 3}; each number is kept with probability 1/2, so $n^* = 2$. What is the expectation of the mean of
+# the two clients' *full* means, and of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$? Write `both(shards)`, which returns the two for any clients and any
+# rate ($n^*$ is the rate times the number of examples). `check.answer("data_sampling/two-means", both)`. Which one mimics the pooled mean 3/2?
 # ```{exercise-end}
 # ```
 
@@ -1420,20 +1409,71 @@ for j in (1, 10, 99):
 # :class: dropdown
 # ````
 # Averaging clients gives each client the same weight; adding what was drawn gives each example the same. Data
-# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling.
+# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels.
+
 
 # %%
-shards = ((0,), (1, 2, 3))
-pool = [x for shard in shards for x in shard]
+def both(shards):
+    means = [Fraction(sum(shard), len(shard)) for shard in shards]
+    return sum(means) / len(means), Fraction(sum(map(sum, shards)), sum(map(len, shards)))
+
+
+print(check.answer("data_sampling/two-means", both))
+pool = [x for shard in ((0,), (1, 2, 3)) for x in shard]
 n_star_ = 2  # half of the four
 drawn_sums = [
     sum(x for i, x in enumerate(pool) if mask >> i & 1)  # bit i: kept or not
     for mask in range(16)
 ]
-equal = sum(Fraction(sum(shard), len(shard)) for shard in shards) / 2
-print("clients weighted equally: ", equal)
-print("examples weighted equally:", Fraction(sum(drawn_sums), 16 * n_star_))
-print("pooled mean:              ", Fraction(sum(pool), len(pool)))
+print("both:                      ", *both(((0,), (1, 2, 3))))
+print("the second, by enumeration:", Fraction(sum(drawn_sums), 16 * n_star_))
+print("pooled mean:               ", Fraction(sum(pool), len(pool)))
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} Choose M for a budget
+# :label: ex-ch3-cap
+# ```
+# Level 3. Each of $m$ clients holds the same number of examples and may spend $\epsilon$ once. Write `cap_for(reports, size, epsilon)`: the cap $M \ge 3$ with the
+# least root mean square error of eq. {eq}`eq-ch3-estimator`. `check.answer("data_sampling/cap", cap_for)`. Which cap is best for 10, 100, 1,000 and 10,000
+# reports of 600 examples at $\epsilon = 3$, and how large is the error then? From how many reports on is it best to clip nobody?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-ch3-cap
+# :label: sol-ch3-cap
+# :class: dropdown
+# ````
+# Bias grows like $m$ and the standard deviation like $\sqrt m$, so many reports pay for a high cap. Minimise the rmse over $M$; beyond
+# the size plus one there is only more noise.
+
+
+# %%
+def rmse_of(M, reports, size, epsilon):
+    a = privacy.truth_probability(epsilon, M)
+    variance = privacy.estimate_variance([size], size_cap=M, alpha=a)
+    return math.hypot(reports * (min(size, M - 1) - size), math.sqrt(reports * variance))
+
+
+def cap_for(reports, size, epsilon):
+    return min(range(3, size + 2), key=lambda M: rmse_of(M, reports, size, epsilon))
+
+
+print(check.answer("data_sampling/cap", cap_for))
+for count in (10, 100, 1_000, 10_000):
+    M = cap_for(count, 600, 3)
+    error = 100 * rmse_of(M, count, 600, 3) / (600 * count)
+    print(f"{count:6,} reports: M = {M}, rmse {error:.1f} % of the truth")
+
+low, high = 10, 1_000_000  # bisection: best cap below 601, and not below
+while high - low > 1:
+    middle = (low + high) // 2
+    low, high = (middle, high) if cap_for(middle, 600, 3) < 601 else (low, middle)
+print(f"from {high:,} reports on: M = {cap_for(high, 600, 3)}")
 
 # %% [markdown]
 # ````{solution-end}

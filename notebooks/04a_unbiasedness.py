@@ -37,6 +37,7 @@ concentration: float = None  # of the Dirichlet partition
 
 # %% tags=["hide-input"]
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement
 from math import sqrt
 
@@ -44,7 +45,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import allocation, methods, partition, simulation, tasks, theory
@@ -52,25 +52,13 @@ from fedstas.client_sampling import Stratified
 from fedstas.corrected import StratifiedHansenHurwitz, StratifiedHorvitzThompson
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import unbiasedness
+from fedstas.study.showing import table
 
 s = chapters.settings("04a_unbiasedness", globals())
 plots.style()
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def say(**values):
-    """Hand numbers and words to the prose."""
-    for key, value in values.items():
-        if isinstance(value, (np.generic, np.ndarray)):
-            value = value.item()
-        glue(f"ch4a_{key}", str(value) if isinstance(value, Fraction) else value, display=False)
-
+say = partial(showing.say, "ch4a")
 
 CLAIMS = (
     "lemma_1",
@@ -205,13 +193,17 @@ table(lemma1[lemma1["updates"] == "(1, 2, 6)"].drop(columns=["updates", "norms",
 # with replacement, and for nothing else. The bias depends on the design and the
 # updates and not on luck, so nothing makes it average out over rounds.
 #
-# Two clients are enough for a counterexample: updates 0 and 1, norms 1 and 2, one draw, and the mean is
-# {glue:text}`ch4a_ours_lemma_1`.
+# Two clients are enough for a counterexample, and it is the smallest, the one that the ledger names: updates 0 and 1, norms 1 and 2,
+# one draw, and the mean is {glue:text}`ch4a_ours_lemma_1`. The three clients above show the same with two draws, where it matters
+# whether a client can be drawn twice.
 #
 # :::{admonition} Verdict on Lemma 1: {glue:text}`ch4a_verdict_lemma_1`
 # :class: verdict
-# Target 3, expectation {glue:text}`ch4a_plain` or {glue:text}`ch4a_successive`. Equal norms within each stratum would
-# restore the lemma, but then Section 3.2, importance by norm, has nothing to do.
+# Smallest counterexample: two clients, one draw, mean {glue:text}`ch4a_ours_lemma_1`. Three clients, two draws: target 3,
+# expectation {glue:text}`ch4a_plain` with replacement or {glue:text}`ch4a_successive` without. Equal norms within each stratum would
+# restore the lemma, but then Section 3.2, importance by norm, has nothing to do. The corrected statement is {prf:ref}`wwi-lem-unbiased` in
+# [chapter 9](09_what_we_would_write.ipynb), with its proof; {doc}`/theorems` lists both, {doc}`/ledger` has the claim
+# (`journal-lemma-1`) and this evidence.
 # :::
 #
 # ## Which estimators are unbiased?

@@ -36,33 +36,24 @@ rounds: int = None  # rounds of training before the gradients are taken
 concentration: float = None  # of the Dirichlet partition
 
 # %% tags=["hide-input"]
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import allocation, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import seats, variance
+from fedstas.study.showing import table
 
 s = chapters.settings("04b_variance", globals())
 plots.style()
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def say(**values):
-    """Hand numbers and words to the prose."""
-    for key, value in values.items():
-        glue(f"ch4b_{key}", value, display=False)
-
+say = partial(showing.say, "ch4b")
 
 LINKS = {
     "theorem_1": variance.theorem_1,

@@ -34,37 +34,24 @@ n_star: int = None  # requested sample there
 
 # %% tags=["hide-input"]
 from fractions import Fraction
+from functools import partial
 from math import hypot, sqrt
-from numbers import Integral
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import privacy, theory
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import size_rates
 from fedstas.study.evidence import sizes as evidence
+from fedstas.study.showing import table
 
 s = chapters.settings("04c_size_estimator", globals())
 plots.style()
-
-
-def say(**values) -> None:
-    """Hand numbers and words to the prose."""
-    for key, value in values.items():
-        if not isinstance(value, str):
-            value = int(value) if isinstance(value, Integral) else float(value)
-        glue(f"ch4c_{key}", value, display=False)
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
+say = partial(showing.say, "ch4c")
 
 decided = {
     name: getattr(evidence if hasattr(evidence, name) else size_rates, name)(None)
@@ -192,13 +179,13 @@ away = max(
 )
 assert away < 5.5  # false alarm: 1e-7
 say(
-    mean=exact3.mean,
+    mean=float(exact3.mean),
     sd=sqrt(exact3.variance),
     negative=100 * negative,
     negative_rounds=99 * negative,
     away=away,
     missing=100 * (1 - 990 / 6000),
-    inverse=exact.inverse_mean * 990,
+    inverse=float(exact.inverse_mean * 990),
     supports_bias=float((1 - evidence.ALPHA) * m / (2 * evidence.ALPHA)),
     draws=f"{rounds_simulated:,}",
 )

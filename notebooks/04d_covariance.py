@@ -33,41 +33,26 @@ concentration: float = None  # of the Dirichlet partition
 
 # %% tags=["hide-input"]
 from fractions import Fraction
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import NullFormatter
 from myst_nb import glue
 
 from fedstas import partition, tasks
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import Claim, covariances, pooling
+from fedstas.study.showing import table
 from fedstas.theory import covariances as cov
 
 s = chapters.settings("04d_covariance", globals())
 plots.style()
 HERE = Claim("", "", "", "theory", "", None, "", "")
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def decide(key, function):
-    """The evidence for a claim; its verdict is the word on this page and in the ledger."""
-    found = function(HERE)
-    glue(f"ch4d_verdict_{key}", found.verdict, display=False)
-    return found
-
-
-def say(**values):
-    for key, value in values.items():
-        glue(f"ch4d_{key}", value, display=False)
-
+say = partial(showing.say, "ch4d")
+decide = partial(showing.decide, "ch4d", HERE)
 
 # %% [markdown]
 # A participant with the gradients $\boldsymbol g_1, \dots, \boldsymbol g_{n_k}$ of its examples draws a sample and takes one step

@@ -36,36 +36,23 @@ epsilon: float = None  # of one private size report
 # %% tags=["hide-input"]
 import math
 from fractions import Fraction
-from numbers import Integral
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import privacy, theory
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import privacy as evidence
 from fedstas.study.evidence import privacy_rounds
+from fedstas.study.showing import table
 
 s = chapters.settings("04e_privacy", globals())
 plots.style()
-
-
-def say(**values) -> None:
-    """Hand numbers and words to the prose."""
-    for key, value in values.items():
-        if not isinstance(value, str):
-            value = int(value) if isinstance(value, Integral) else float(value)
-        glue(f"ch4e_{key}", value, display=False)
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
+say = partial(showing.say, "ch4e")
 
 decided = {
     name: getattr(evidence if hasattr(evidence, name) else privacy_rounds, name)(None)

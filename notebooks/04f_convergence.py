@@ -35,41 +35,26 @@ concentration: float = None  # of the Dirichlet partition
 seeds: int = None  # runs of every design
 
 # %% tags=["hide-input"]
+from functools import partial
 from math import sqrt
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import clustered, partition, tasks
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import Claim, clustered_rates, clusters_bounds, convergence
+from fedstas.study.showing import table
 from fedstas.theory import convergence as cv
 
 s = chapters.settings("04f_convergence", globals())
 plots.style()
 HERE = Claim("", "", "", "theory", "", None, "", "")
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def decide(key, function):
-    """The evidence for a claim; its verdict is the word on this page and in the ledger."""
-    found = function(HERE)
-    glue(f"ch4f_verdict_{key}", found.verdict, display=False)
-    return found
-
-
-def say(**values):
-    for key, value in values.items():
-        glue(f"ch4f_{key}", value, display=False)
-
+say = partial(showing.say, "ch4f")
+decide = partial(showing.decide, "ch4f", HERE)
 
 # %% [markdown]
 # ## Can the printed bound hold?

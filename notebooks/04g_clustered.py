@@ -31,42 +31,26 @@ repeats: int = None  # random federations per number of clients in the first fig
 
 # %% tags=["hide-input"]
 from fractions import Fraction
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
 from myst_nb import glue
 
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
-from fedstas.study import chapters, check, plots
+from fedstas.study import chapters, check, plots, showing
 from fedstas.study.evidence import Claim, clusters, clusters_algorithms, clusters_bounds
 from fedstas.study.evidence import clusters_sentences, slides_sampling
+from fedstas.study.showing import table
 from fedstas.theory.clusters import REPAIRS_1
 
 s = chapters.settings("04g_clustered", globals())
 plots.style()
 ASKED = Claim("4g", "clustered", "", "theory", "", None, "", "")
-
-
-def say(**values):
-    """Hand numbers and words to the prose."""
-    for key, value in values.items():
-        glue(f"ch4g_{key}", value, display=False)
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def decide(name, function):
-    """The verdict of a claim, from the evidence that the ledger uses, under a name for the prose."""
-    found = function(ASKED)
-    say(**{f"verdict_{name}": found.verdict, f"ours_{name}": str(found.ours)})
-    return found
-
+say = partial(showing.say, "ch4g")
+decide = partial(showing.decide, "ch4g", ASKED)
 
 # %% [markdown]
 # Chapter 6 ([](06_clustered_sampling.ipynb)) shows how {cite:t}`fraboni2021clustered` give each of the $m$ draws of a round

@@ -204,7 +204,8 @@ glue("ch5_one_nine", one_nine, display=False)
 # :name: fig-paper-partition
 # :alt: Three stacked bar charts over 100 clients of MNIST. Disjoint Dirichlet: a few clients with thousands of examples of one class and many with none. Equal sizes: all 600, nearly all of one class. IID: all 600 of all classes.
 #
-# MNIST over 100 clients at concentration 0.01, seed 0: two readings of the paper's partition, and IID.
+# MNIST over 100 clients at concentration 0.01, seed 0: two readings of the paper's partition, and IID. Both readings give a client few
+# classes; only where the data are dealt disjointly do sizes differ, and then so much that some clients hold thousands of examples and others none.
 # ```
 #
 # ```{provenance} Figure
@@ -256,7 +257,8 @@ paste("figure_fig2", figure)
 # :alt: Nine panels over 99 rounds: training loss, accuracy under the clients' class shares and accuracy on the global test set, each as written in the disjoint partition, as written with equal sizes, and as coded with equal sizes; stars mark what the paper prints.
 #
 # Fig. 2 of the paper, three times. Thick: means over seeds, with 95 % bands; thin: single seeds. Stars: what the paper prints for its one
-# run. The training loss is eq. 2.1 with $\omega_k = n_k/n$.
+# run. The training loss is eq. 2.1 with $\omega_k = n_k/n$. Where the data are dealt disjointly the methods part; with equal sizes their means
+# lie close together, and single runs of one method scatter more widely than the means of different methods differ.
 # ```
 #
 # ```{provenance} Figure
@@ -487,16 +489,16 @@ glue("ch5_cifar_seeds", int(count), display=False)
 # :name: fig-cifar
 # :alt: Training loss and global test accuracy on CIFAR-100 over 199 rounds for five methods, with the local work that the paper states left and with more and larger steps right.
 #
-# CIFAR-100 0.001, disjoint, {glue:text}`ch5_cifar_seeds` seeds, strata made anew and evaluated every 20 rounds: the local work as stated, and one
+# CIFAR-100 0.001, disjoint; seeds recorded: {glue:text}`ch5_cifar_seeds`; strata made anew and evaluated every 20 rounds: the local work as stated, and one
 # that learns.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# As stated, our methods end at {glue:text}`ch5_cifar_stated`. In trials with `md` three steps of
-# rate 0.1 or 0.3 made the loss rise, and twenty of rate 0.1 were the first that brought it below that of a guess within 60 rounds; with these the
-# methods end at {glue:text}`ch5_cifar_learns`. The setting as described does not explain 18 to 23 %. With few seeds and few
+# Final accuracies of our methods as stated: {glue:text}`ch5_cifar_stated`. In trials with `md` three steps of
+# rate 0.1 or 0.3 made the loss rise, and twenty of rate 0.1 were the first that brought it below that of a guess within 60 rounds. Final
+# accuracies with these: {glue:text}`ch5_cifar_learns`. If the first range lies below 18 to 23 %, the setting as described does not explain what is printed. With few seeds and few
 # evaluations, look at levels here, not at orders.
 
 # %% tags=["remove-input"]
@@ -558,7 +560,8 @@ text = f"{middle.count('agrees')} of {len(middle) - waiting}"
 glue("ch5_middle", "(not recorded yet)" if waiting == len(middle) else text, display=False)
 
 # %% [markdown]
-# Of {glue:text}`ch5_claims` claims: {glue:text}`ch5_counts`.
+# Of the {glue:text}`ch5_claims` claims that this chapter decides (those of the preprint and the journal version that the {doc}`/ledger` links here: figures,
+# printed numbers, and the sentences drawn from them): {glue:text}`ch5_counts`.
 #
 # **Levels.** {glue:text}`ch5_levels` printed accuracies of Fig. 3 (top) lie where one run of ours, as written, may lie. Single runs of FedSTaS scatter with a
 # standard deviation of {glue:text}`ch5_sd_fixed` points; the printed gaps are 1.0 and 1.3.
@@ -690,7 +693,7 @@ for key in SETTINGS:
 # :name: fig-sensitivity
 # :alt: Eight panels: final accuracy on the global test set against the number of strata, levels, share of the data, requested sample, local steps, rounds between stratifications, clients a round and concentration, for md, FedSTaS as written and the corrected method, with intervals.
 #
-# Final accuracy against one setting at a time, {glue:text}`ch5_sensitivity_seeds` seeds, 95 % intervals; the dotted line is the default.
+# Final accuracy against one setting at a time, 95 % intervals (seeds recorded: {glue:text}`ch5_sensitivity_seeds`); the dotted line is the default.
 # ```
 #
 # ```{provenance} Figure
@@ -700,10 +703,11 @@ for key in SETTINGS:
 missing("sensitivity")
 
 # %% [markdown]
-# The corrected method moves within {glue:text}`ch5_range_strata` over H, {glue:text}`ch5_range_levels` over $d'$,
-# {glue:text}`ch5_range_rate` over the share $q$ of the data, {glue:text}`ch5_range_restratify_every` over the interval,
-# {glue:text}`ch5_range_clients_per_round` over $m$, {glue:text}`ch5_range_steps` over the local steps and {glue:text}`ch5_range_concentration` over the
-# concentration; FedSTaS as written within {glue:text}`ch5_range_n_star` over $n^*$.
+# The mean final accuracy of the corrected method has these ranges. Over H: {glue:text}`ch5_range_strata`; over $d'$:
+# {glue:text}`ch5_range_levels`; over the share $q$ of the data: {glue:text}`ch5_range_rate`; over the interval:
+# {glue:text}`ch5_range_restratify_every`; over $m$: {glue:text}`ch5_range_clients_per_round`; over the local steps:
+# {glue:text}`ch5_range_steps`; over the concentration: {glue:text}`ch5_range_concentration`. That of FedSTaS as written has this range over $n^*$:
+# {glue:text}`ch5_range_n_star`.
 #
 # ## What does privacy cost?
 #
@@ -754,7 +758,7 @@ for m in PRIVATE:
 missing("privacy")
 
 # %% [markdown]
-# Over all twelve pairs of $\epsilon$ and M `fedstas-dp` ends at {glue:text}`ch5_privacy_fedstas-dp`, `fedstas-unbiased-dp` at
+# Final accuracies over all twelve pairs of $\epsilon$ and M are these. `fedstas-dp`: {glue:text}`ch5_privacy_fedstas-dp`; `fedstas-unbiased-dp`:
 # {glue:text}`ch5_privacy_fedstas-unbiased-dp`. A curve that does not move with $\epsilon$ is no evidence that privacy is cheap: the noise only sets the
 # rate $p$, and [chapter 3](03_data_sampling.ipynb) shows that it is often 1 or far off; three steps of 128 hardly notice. What
 # `fedstas-unbiased-dp` gives up is weighing clients by their sizes.
@@ -832,10 +836,10 @@ if len(listed):
 missing("ablation")
 
 # %% [markdown]
-# Without strata (one stratum, the same weights): {glue:text}`ch5_part_one`. With $p$ uniform within strata {glue:text}`ch5_part_uniform`, by size alone
-# {glue:text}`ch5_part_size`, by norm alone {glue:text}`ch5_part_norm`. With the paper's weights on the same draws {glue:text}`ch5_part_plain`.
-# Strata made each round {glue:text}`ch5_part_each`, frozen at $w_0$ {glue:text}`ch5_part_frozen`; with a tenth of the data
-# {glue:text}`ch5_part_tenth`, and with both {glue:text}`ch5_part_cheap`.
+# The changes are these. Without strata (one stratum, the same weights): {glue:text}`ch5_part_one`. With $p$ uniform within strata:
+# {glue:text}`ch5_part_uniform`; by size alone: {glue:text}`ch5_part_size`; by norm alone: {glue:text}`ch5_part_norm`. With the paper's weights on the same
+# draws: {glue:text}`ch5_part_plain`. With strata made each round: {glue:text}`ch5_part_each`; frozen at $w_0$: {glue:text}`ch5_part_frozen`. With a tenth of the
+# data: {glue:text}`ch5_part_tenth`; with that and frozen strata: {glue:text}`ch5_part_cheap`.
 #
 # ## And on this machine?
 #

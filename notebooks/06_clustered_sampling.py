@@ -55,7 +55,7 @@ from fedstas.client_sampling import Cohort
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
 from fedstas.stratification import rounded, stratify
-from fedstas.study import chapters, experiments, plots
+from fedstas.study import chapters, check, experiments, plots
 
 s = chapters.settings("06_clustered_sampling", globals())
 plots.style()
@@ -205,6 +205,10 @@ assert row_entries <= N + m - 1
 # the claimed cost, $O(N \log N)$ for the sort, is right if only these entries are stored.
 #
 # ## What does it gain, exactly?
+#
+# ```{margin} The paper says: Sec. 3.2
+# Every client's weight varies less than under MD sampling, and every client is more likely to take part.
+# ```
 #
 # Five clients and three draws make $5^3$ cohorts, few enough to list with their probabilities as fractions. From the list
 # follow each client's expected weight, its variance, and the probability of taking part.
@@ -375,6 +379,10 @@ paste(pair_md=str(pair_md[2][0]), pair_c=str(pair_c[2][0]), b_md=str(b_md), b_cl
 #
 # ## What do the printed lines of Algorithm 1 do?
 #
+# ```{margin} The paper says: Sec. 4
+# Under Algorithm 1 client $i$ is drawn at most $\lfloor m p_i \rfloor + 2$ times.
+# ```
+#
 # Here are lines 7 to 14 of the printed algorithm as a function, each of the three places that need repair with a switch.
 
 # %%
@@ -475,9 +483,13 @@ table(
 # exceeded {glue:text}`ch6_most` times and attained {glue:text}`ch6_attained` times: it {glue:text}`ch6_verdict_twice`, and is sharp. There is
 # no such promise from below: {glue:text}`ch6_missed` clients have fewer *certain* draws than $\lfloor m p_i \rfloor$,
 # because a cut falls into them. The proof of Theorem 3 describes another allocation, which has that promise as well
-# ({ref}`the second exercise <ex-ch6-proof>`).
+# ({ref}`an exercise <ex-ch6-proof>`).
 #
 # ## Can the updates tell who belongs together?
+#
+# ```{margin} The paper says: Sec. 5
+# Clients that have not taken part yet are grouped together, since their representative gradient is 0.
+# ```
 #
 # By {prf:ref}`lem-ch6-loewner` the means of the rows should differ as much as possible: each row should hold clients that are alike.
 # Algorithm 2 measures likeness by the clients' *representative gradients*: the update that each sent when it last took part,
@@ -762,6 +774,10 @@ paste(
 # :::
 #
 # ## Does it help? One digit per client
+#
+# ```{margin} The paper says: Sec. 6
+# In none of the settings that were tried did clustered sampling do worse than MD sampling.
+# ```
 #
 # The paper's first experiment is built for the question: MNIST, 100 clients with 500 images of one digit each, ten clients per
 # digit, ten draws a round, 50 local steps of 50 images, learning rate 0.01. The ideal cohort has ten digits; "target" sampling is
@@ -1255,11 +1271,46 @@ table(pd.DataFrame(lines))
 #
 # ## Exercises
 #
+# ```{exercise-start} Who takes part?
+# :label: ex-ch6-included
+# ```
+# Level 1. Write `included(rows, client)`: the probability that the client is drawn at least once, when each row of $r$ makes one draw.
+# `check.answer("clustered_sampling/included", included)`
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-ch6-included
+# :label: sol-ch6-included
+# :class: dropdown
+# ````
+# The draws are independent, so the misses multiply: $1 - \prod_k (1 - r_{k,i})$. The sum of a column, $m p_i$, is how *often* client $i$ is drawn,
+# and is the same under every scheme that meets eq. 8.
+
+
+# %%
+def included(rows, client):
+    missed = 1
+    for row in rows:
+        missed *= 1 - row[client]
+    return 1 - missed
+
+
+print(check.answer("clustered_sampling/included", included))
+for name, rows in R.items():
+    print(f"{name:11}", *(included(rows, i) for i in range(len(SIZES))))
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
 # ```{exercise-start} One client's equality
 # :label: ex-ch6-one
 # ```
-# Eq. 17 is claimed "with equality if and only if" every row is $p$. Find three clients, two draws and a matrix $r$ that is not MD
-# sampling, in which one client has exactly the variance and the inclusion probability of MD.
+# Level 2. Eq. 17 is claimed "with equality if and only if" every row is $p$. Find three clients, two draws and a matrix $r$ that is not MD
+# sampling and satisfies Proposition 1, in which one client has exactly the variance and the inclusion probability of MD.
+# `check.answer("clustered_sampling/one-equality", (sizes, rows))`, shares as fractions or as text such as `"1/3"`.
 # ```{exercise-end}
 # ```
 
@@ -1273,6 +1324,7 @@ table(pd.DataFrame(lines))
 
 # %%
 r_one = [[half, half, Fraction(0)], [half, Fraction(0), half]]
+print(check.answer("clustered_sampling/one-equality", ([2, 1, 1], r_one)))
 for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
     mean, cov, sampled = enumerate_weights(r)
     print(f"{name:5} mean", *mean, " variance", *(cov[i][i] for i in range(3)), " P(in)", *sampled)
@@ -1285,7 +1337,9 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # ```{exercise-start} The proof's allocation
 # :label: ex-ch6-proof
 # ```
-# The proof of Theorem 3 first gives client $i$ $\lfloor m p_i\rfloor$ rows of its own and then packs the remainders. Compare
+# Level 2. The proof of Theorem 3 first gives client $i$ $\lfloor m p_i\rfloor$ rows of its own, clients in the order given, and then lays the remainders end to end
+# into the rows that are left. Write `own_rows(sizes, m)`, which returns these rows as whole numbers that sum to $n$ in each row.
+# `check.answer("clustered_sampling/own-rows", own_rows)`. Compare
 # the sum of the clients' variances for $n = (17, 15, 2, 1)$ and $m = 5$ under MD, under Fig. 3, and under the
 # proof. Which of the two promises more?
 # ```{exercise-end}
@@ -1298,18 +1352,26 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # ````
 # Own rows have no variance at all, so the proof's allocation is better here, and each client has its certain draws.
 
+
 # %%
+def own_rows(sizes, m):
+    total = sum(sizes)
+    own = [k for k, x in enumerate(sizes) for _ in range(m * x // total)]
+    rows = np.zeros((m, len(sizes)), dtype=int)
+    rows[range(len(own)), own] = total
+    row = len(own)
+    for k, amount in enumerate(m * x % total for x in sizes):
+        while amount:
+            part = min(amount, total - rows[row].sum())
+            rows[row, k] += part
+            amount -= part
+            row += int(rows[row].sum() == total)
+    return rows
+
+
+print(check.answer("clustered_sampling/own-rows", own_rows))
 n_, m_ = (17, 15, 2, 1), 5
-own = [k for k, x in enumerate(n_) for _ in range(m_ * x // sum(n_))]
-proof = np.zeros((m_, len(n_)), dtype=int)
-proof[range(len(own)), own] = sum(n_)
-line_, row_ = [m_ * x % sum(n_) for x in n_], len(own)
-for k, amount in enumerate(line_):
-    while amount:
-        part = min(amount, sum(n_) - proof[row_].sum())
-        proof[row_, k] += part
-        amount -= part
-        row_ += int(proof[row_].sum() == sum(n_))
+proof = own_rows(n_, m_)
 assert proposition_1(proof, n_, m_)
 for name, c_ in (
     ("MD", np.tile(n_, (m_, 1))),
@@ -1327,8 +1389,10 @@ for name, c_ in (
 # ```{exercise-start} Rows that gain nothing
 # :label: ex-ch6-nothing
 # ```
-# Draw the rows of the one-digit federation so badly that a cohort sees no more digits than under MD sampling, although no client can be
-# drawn twice. What is the expected number of digits, and the variance of the aggregate if all clients of a digit have the same update?
+# Level 3. Nine equal clients, three draws; clients 0, 1, 2 hold the first digit, 3, 4, 5 the second, 6, 7, 8 the third. Each row has three clients, each with
+# probability 1/3, and no client is in two rows. Find rows with which a cohort sees no more digits, on average, than under MD sampling.
+# `check.answer("clustered_sampling/nothing", rows)`, three lists of clients. In the one-digit federation of 100 clients: what is the expected number of digits, and the variance of the aggregate if
+# all clients of a digit have the same update? Can rows be worse than MD?
 # ```{exercise-end}
 # ```
 
@@ -1338,9 +1402,12 @@ for name, c_ in (
 # :class: dropdown
 # ````
 # Let each row hold one client of each digit. Every draw then shows a uniform digit, independently of the others: the digits are exactly
-# those of MD. All rows have the same mean update, so the variance is MD's as well, by {prf:ref}`lem-ch6-loewner`.
+# those of MD. All rows have the same mean update, so the variance is MD's as well, by {prf:ref}`lem-ch6-loewner`. Worse they cannot be: digit
+# $c$ is missed with probability $\prod_k (1 - q_{k,c})$, $q_{k,c}$ its share of row $k$, and with the sum of the $q_{k,c}$ given the product is largest when all are equal.
 
 # %%
+rows_of_nine = [[k, k + 3, k + 6] for k in range(3)]
+print(check.answer("clustered_sampling/nothing", rows_of_nine))
 digit_of = np.arange(100) // 10
 rows_bad = np.zeros((10, 100))
 rows_bad[np.arange(100) % 10, np.arange(100)] = 0.1

@@ -54,7 +54,7 @@ from fedstas import methods, partition, plots, privacy, records, simulation, tas
 from fedstas.client_sampling import PerExample
 from fedstas.data_sampling import FedSampling
 from fedstas.sim.rng import stream
-from fedstas.study import chapters
+from fedstas.study import chapters, check
 
 s = chapters.settings("07_fedsampling", globals())
 plots.style()
@@ -102,6 +102,10 @@ def listing(words) -> str:
 # what is "as written" below stands on the slides.
 #
 # ## Uniform over clients, or uniform over examples?
+#
+# ```{margin} The slides say: Challenges
+# Sampling clients does not use the examples of all clients uniformly.
+# ```
 #
 # A round cannot use all data. It can use all data of a few clients, or some data of all clients. Each needs weights such
 # that the round equals, in expectation, what full participation would give: client $i$ with
@@ -205,6 +209,11 @@ table(rows)
 # The third row with $1/|S|$ is `md`.
 #
 # ### And for examples?
+#
+# ```{margin} The slides say: Uniform Data Sampling
+# Kept with probability $K$ over the estimated total, examples are drawn independently, each as likely as any
+# other.
+# ```
 #
 # Keep each example of every client with probability $K/N$, where $N$ is now the number of all examples; let
 # client $k$ send its mean gradient over its sample $\xi_k$, and weigh it with $|\xi_k|/K$. Two clients that hold {0} and
@@ -770,6 +779,10 @@ table(rows)
 #
 # ### Is it the examples, or that everyone takes part?
 #
+# ```{margin} The slides say: Comparisons with weighted sampling
+# FedSampling is the best of its own variants, which sample clients uniformly or by size (on MIND).
+# ```
+#
 # FedSampling changes two things at once: what is drawn, and who is asked. The live run on {glue:text}`ch7_task` separates
 # them with a control: fedavg with *all* clients and all data, as many bytes a round as FedSampling. And it adds a partition in which sizes are equal and classes are
 # not: each client holds one class (the slides sort by class, too).
@@ -908,6 +921,10 @@ say(
 # {glue:text}`ch7_control_examples:.1f` times the examples, for {glue:text}`ch7_control_bytes:.1f` times the bytes.
 #
 # ## What does privacy cost?
+#
+# ```{margin} The slides say: Privacy-Preserving Ratio Estimation
+# Sampling at a fixed ratio, without any size, leaks sizes or biases the update.
+# ```
 #
 # The rate $K/N$ needs the number of all examples, and the clients shall not tell theirs. So each answers with a
 # randomised size, and the server adds up: [](03_data_sampling.ipynb) derives the estimate $\tilde N$ and its exact
@@ -1054,8 +1071,8 @@ for cap in CAPS:
     for count in COUNTS[1:]:
         rates = simulated_rates(count, cap)
         summary[count, cap] = *np.quantile(rates, LEVELS), rates.mean(), (rates >= 1).mean()
-check = simulated_rates(100, 601)
-check_z = (check.mean() - summary[100, 601][5]) / (check.std(ddof=1) / math.sqrt(len(check)))
+again = simulated_rates(100, 601)
+check_z = (again.mean() - summary[100, 601][5]) / (again.std(ddof=1) / math.sqrt(len(again)))
 
 # %% tags=["hide-input"]
 fig, axes = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True, sharex=True)
@@ -1378,8 +1395,10 @@ table(rows)
 # ```{exercise-start} Ask only some
 # :label: ex-ch7-fraction
 # ```
-# Only one of the two clients {0} and {1, 2, 3} is asked, each with probability 1/2; it keeps each example with
-# probability $K/N = 1/2$ and is weighted $|\xi_k|/K$. What is the expected aggregate, and which weight repairs it? What happens to the variance?
+# Level 1. Only one of the two clients {0} and {1, 2, 3} is asked, each with probability 1/2; it keeps each example with
+# probability $K/N = 1/2$ and is weighted $|\xi_k|/K$. What is the expected aggregate, and what happens to the variance when it is repaired? Write the weights that repair it, for any number
+# of clients that is asked uniformly: `repaired(drawn, K, clients)`, where `drawn` holds $|\xi_k|$ of those that are asked.
+# `check.answer("fedsampling/repaired", repaired)`
 # ```{exercise-end}
 # ```
 
@@ -1391,12 +1410,20 @@ table(rows)
 # Each example now has the chance (asked) × (kept) = $\frac{|S|}{M}\frac KN$: the factor $M/|S|$ of the first section again,
 # this time in the weights $\frac{M}{|S|}\frac{|\xi_k|}{K}$. Unbiased, but the examples of a client now come together or not at all.
 
+
 # %%
+def repaired(drawn, K, clients):
+    return [Fraction(clients, len(drawn)) * Fraction(k, K) for k in drawn]
+
+
+print(check.answer("fedsampling/repaired", repaired))
 outcomes = [(sample[k], chance / 2) for sample in samples for k in (0, 1)]
 plain = theory.moments((Fraction(sum(xi), K), p) for xi, p in outcomes)
-repaired = theory.moments((2 * Fraction(sum(xi), K), p) for xi, p in outcomes)
+mended = theory.moments(
+    (repaired([len(xi)], K, 2)[0] * Fraction(sum(xi), len(xi) or 1), p) for xi, p in outcomes
+)
 print("weights |xi|/K:     mean", plain[0])
-print("weights 2 |xi|/K:   mean", repaired[0], " variance", repaired[1])
+print("weights 2 |xi|/K:   mean", mended[0], " variance", mended[1])
 print("both asked:         mean", mean, " variance", variance)
 
 # %% [markdown]
@@ -1407,7 +1434,9 @@ print("both asked:         mean", mean, " variance", variance)
 # ```{exercise-start} How many clients for a smaller epsilon?
 # :label: ex-ch7-epsilon
 # ```
-# {glue:text}`ch7_needed:,d` clients of 600 examples make the estimate good to 10 % at $\epsilon = 3$. How many does it take at $\epsilon$ = 1, 2, 4 and 6?
+# Level 2. {glue:text}`ch7_needed:,d` clients of 600 examples make the estimate good to 10 % at $\epsilon = 3$. Write `needed(size, epsilon, error)`: the smallest number of
+# clients of equal size, none of them clipped (a cap of the size plus one), for which the standard deviation of $\tilde N$ is at most that part of $N$.
+# `check.answer("fedsampling/needed", needed)`. How many does it take at $\epsilon$ = 1, 2, 4 and 6?
 # Guess first: by which factor does each step of $\epsilon$ change it?
 # ```{exercise-end}
 # ```
@@ -1418,14 +1447,51 @@ print("both asked:         mean", mean, " variance", variance)
 # :class: dropdown
 # ````
 # While $\alpha$ is small it grows like $e^\epsilon - 1$, and the variance like $1/\alpha^2$: about $e^2 \approx 7$ fewer clients for
-# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1. We use the cap 601, which cuts off nobody.
+# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1.
+
 
 # %%
+def needed(size, epsilon, error):
+    a = privacy.truth_probability(epsilon, size + 1)
+    of_one = privacy.estimate_variance([size], size_cap=size + 1, alpha=a)
+    return math.ceil(of_one / (error * size) ** 2)
+
+
+print(check.answer("fedsampling/needed", needed))
 for eps in (1.0, 2.0, 3.0, 4.0, 6.0):
     a = privacy.truth_probability(eps, 601)
-    spread = privacy.estimate_variance([SIZE], size_cap=601, alpha=a)
-    count = math.ceil(spread / (0.1 * SIZE) ** 2)
-    print(f"epsilon = {eps:g}: alpha = {a:.4f}, {count:8,} clients")
+    print(f"epsilon = {eps:g}: alpha = {a:.4f}, {needed(SIZE, eps, 0.1):8,} clients")
+
+# %% [markdown]
+# ````{solution-end}
+# ````
+
+# %% [markdown]
+# ```{exercise-start} When one client is enough
+# :label: ex-ch7-one-client
+# ```
+# Level 3. Two clients hold two numbers each, four numbers whose mean is 0. FedSampling with $K = 2$ keeps each with probability 1/2; the alternative draws one
+# client, and takes its mean: two examples a round on average, either way, and both are unbiased. Find numbers for which the one client is *less* noisy, though the
+# two do not hold the same. `check.answer("fedsampling/one-client", (first, second))`. What kind of federation is this?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution-start} ex-ch7-one-client
+# :label: sol-ch7-one-client
+# :class: dropdown
+# ````
+# FedSampling's variance is $(1-p)/K$ times the mean square of all numbers (by {prf:ref}`lem-ch7-pooled`), whoever holds them. That of the one client is the spread of the
+# clients' *means*: zero here, where every client mirrors the whole. Uniform examples pay where clients differ; a client that is a small copy of
+# the federation is a better sample than as many scattered examples.
+
+# %%
+print(check.answer("fedsampling/one-client", ((1, -1), (2, -2))))
+for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
+    numbers = [x for shard_ in held for x in shard_]
+    by_example = Fraction(1, 4) * Fraction(sum(x * x for x in numbers), 4)
+    by_client = sum(Fraction(sum(shard_), 2) ** 2 for shard_ in held) / 2
+    print(held, "FedSampling", by_example, " one client", by_client)
 
 # %% [markdown]
 # ````{solution-end}
@@ -1435,7 +1501,7 @@ for eps in (1.0, 2.0, 3.0, 4.0, 6.0):
 # ```{exercise-start} One local step or three?
 # :label: ex-ch7-steps
 # ```
-# By {prf:ref}`lem-ch7-pooled`, FedSampling with one local step on the whole sample is centralised SGD with a batch of random size around
+# Level 2, by running. By {prf:ref}`lem-ch7-pooled`, FedSampling with one local step on the whole sample is centralised SGD with a batch of random size around
 # $K$. Check it: with one class per client, compare `fedsampling` with one step against `centralised` with one step on a batch of $K$, and
 # against three steps.
 # ```{exercise-end}

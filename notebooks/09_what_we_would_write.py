@@ -226,22 +226,36 @@ def compare(rows):
 #
 # ```{prf:lemma} Lemma 1′, unbiased client sampling
 # :label: wwi-lem-unbiased
-# Let the strata and the $p_t^k > 0$ be fixed before the draws, $m_h \ge 1$, and let the distribution of $\boldsymbol\Delta_t^k$ not depend
-# on who else is drawn. Then
+# Let the $N$ clients be divided into strata $\mathcal C_h$, with any weights $\omega_k$ and with probabilities $p_t^k > 0$ that sum to one
+# over $k \in \mathcal C_h$, strata and probabilities fixed before the draws. From each stratum draw $m_h \ge 1$ clients
+# independently and with replacement, with these probabilities; let draw $i$ from stratum $h$ be client $k_{hi}$, which returns its
+# update $\boldsymbol\Delta_t^{k_{hi}} = \boldsymbol w_{t+1}^{k_{hi}} - \boldsymbol w_t$, and let the distribution of a client's update given
+# $\boldsymbol w_t$ not depend on who else is drawn. Let the server set
 #
-# $$\mathbb E\big[\boldsymbol w_{t+1} \mid \boldsymbol w_t\big] = \boldsymbol w_t + \sum_{k=1}^N \omega_k\, \mathbb E\,\boldsymbol\Delta_t^k ,$$
+# $$\begin{aligned}
+# \boldsymbol w_{t+1} &= \boldsymbol w_t \\
+# &\quad + \sum_h \frac1{m_h} \sum_{i=1}^{m_h} \frac{\omega_{k_{hi}}}{p_t^{k_{hi}}}\, \boldsymbol\Delta_t^{k_{hi}} .
+# \end{aligned}$$
+#
+# Then
+#
+# $$\begin{aligned}
+# \mathbb E\big[\boldsymbol w_{t+1} \mid \boldsymbol w_t\big]
+# &= \boldsymbol w_t \\
+# &\quad + \sum_{k=1}^N \omega_k\, \mathbb E\big[\boldsymbol\Delta_t^k \mid \boldsymbol w_t\big] ,
+# \end{aligned}$$
 #
 # whatever the strata, the measure and the age of the norms are.
 # ```
 #
 # ```{prf:proof}
 # A draw from $\mathcal C_h$ is client $k$ with probability $p_t^k$, and then contributes
-# $\frac{\omega_k}{m_h p_t^k} \mathbb E\,\boldsymbol\Delta_t^k$ in expectation. Summed over $k \in \mathcal C_h$ the $p_t^k$ cancel; $m_h$ draws cancel $m_h$;
+# $\frac{\omega_k}{m_h p_t^k} \mathbb E[\boldsymbol\Delta_t^k \mid \boldsymbol w_t]$ in expectation. Summed over $k \in \mathcal C_h$ the $p_t^k$ cancel; $m_h$ draws cancel $m_h$;
 # the strata together hold every client.
 # ```
 #
-# The estimator is Hansen and Hurwitz's {cite:p}`hansen1943theory` in each stratum. The floor $f$ makes $p_t^k > 0$. The last
-# condition holds for a fixed rate $q$. It fails for $n^*/\tilde n$: who is drawn then decides $\tilde p$, and so how everybody trains.
+# The estimator is Hansen and Hurwitz's {cite:p}`hansen1943theory` in each stratum. The floor $f$ makes $p_t^k > 0$. That the
+# update of a client does not depend on who else is drawn holds for a fixed rate $q$. It fails for $n^*/\tilde n$: who is drawn then decides $\tilde p$, and so how everybody trains.
 # For distinct clients (`replace=False`) the weight is $\omega_k/\pi_k$ with the inclusion probability $\pi_k$
 # {cite:p}`horvitz1952generalization`; $m_h p_t^k$ would be wrong.
 #

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import frameworks, loops, page, rounds, timing, whole_rounds
+from benchmarks import frameworks, large, loops, page, rounds, timing, whole_rounds
 from benchmarks.workloads import problem
 from fedstas import engine
 
@@ -91,3 +91,23 @@ def test_the_page_states_machine_threads_date_and_that_no_gpu_was_there():
     assert made == (ROOT / "book" / "speed.md").read_text(), "run python -m benchmarks.page"
     for word in ("Machine", "thread", "no GPU figure was taken"):
         assert word in made
+
+
+def test_a_profile_is_of_shares_and_names_the_convolutions():
+    shares = rounds.profile(problem("cifar10", clients=2, size=16, m=1, batch=16).ours)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["convolutions, backward"] > shares["the rest"] >= 0
+
+
+def test_many_clients_stay_below_the_bound_on_memory(monkeypatch):
+    for limit in (large.stratification.LARGE, 0):  # as one matrix, and a block of columns at a time
+        monkeypatch.setattr(large.stratification, "LARGE", limit)
+        found = large.large(12)
+        assert found["N"] == 12 and found["d"] == 128_420
+        assert 0 <= found["measured"] <= found["memory"]
+        assert found["memory"] == large.bound(12, 128_420)
+
+
+def test_the_figure_of_the_page_is_drawn(tmp_path):
+    page.figure(ROOT / "benchmarks" / "results", tmp_path / "scale.png")
+    assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")

@@ -6,8 +6,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from fedstas import cli
 from fedstas.errors import InputError
-from fedstas.study import chapters, parameters
+from fedstas.study import chapters, page, parameters
 
 CHAPTER = """\
 # ---
@@ -130,6 +131,43 @@ def test_a_failing_chapter_is_named_and_leaves_nothing(house):
     assert not list(house.glob("book/chapters/*"))
 
 
+def test_the_parameters_are_listed_with_type_value_and_meaning(house):
+    lines = parameters.listing("01", {"seed": 4}).splitlines()
+    assert [line.split(maxsplit=3) for line in lines] == [
+        ["profile", "str", "quick", "quick, laptop or paper"],
+        ["seed", "int", "4", "of every random draw"],
+        ["device", "str", "cpu", "auto, cpu or cuda"],
+        ["clients", "int", "7", "number of clients"],
+    ]
+    with pytest.raises(InputError, match="unknown parameter 'client'"):
+        parameters.listing("01", {"client": 4})
+
+
+def test_every_parameter_says_what_it_is():
+    for stem in chapters.names():
+        said = parameters.helps(stem)
+        assert list(said) == list(parameters.declared(stem))
+        assert all(len(text) > 5 for text in said.values()), stem
+
+
+def test_the_page_is_opened_or_its_place_is_said(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(page.webbrowser, "open", lambda uri: opened.append(uri) or len(opened) == 1)
+    there = tmp_path / "a page.html"
+    assert page.show(there) == f"opened {there}"
+    assert page.show(there) == f"no browser was found here: open {there} in one"
+    assert opened == [there.as_uri()] * 2
+
+
+def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(house, capsys):
+    with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
+        page.render("01")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["chapter", "01", "--open", "--output", "mine.ipynb"])
+    assert stopped.value.code == 2
+    assert "--output mine.ipynb writes elsewhere: choose one" in capsys.readouterr().err
+
+
 def test_an_unknown_parameter_is_refused_before_anything_runs(house):
     with pytest.raises(InputError, match=r"'client' of chapter 01_small.*clients"):
         chapters.run("01", {"client": 3}, progress=False)
@@ -147,3 +185,21 @@ def test_every_declared_parameter_is_in_the_table():
         for name, default in parameters.declared(stem).items():
             assert name in parameters.PARAMETERS
             assert default is None or parameters.check(name, default) == default
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"strata": 1000}, "strata is 1000: it must not be above clients, here 30"),
+        ({"clients_per_round": 50}, "clients_per_round is 50: it must not be above clients"),
+        ({"task": "mnist"}, "mnist"),
+        ({"device": "cuda"}, "cuda"),
+    ],
+)
+def test_what_cannot_be_here_is_refused_before_a_kernel_starts(given, named, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    (tmp_path / "mnist.npz").write_bytes(b"not that")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(chapters, "_execute", lambda *a: pytest.fail("a kernel was started"))
+    with pytest.raises(InputError, match=named):
+        chapters.run("02", given, output=tmp_path / "x.ipynb")

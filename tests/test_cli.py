@@ -337,3 +337,11 @@ def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
 
     monkeypatch.setattr(ledger, "function", lambda claim: nothing)
     refused("claims journal-lemma-1", capsys, "claim journal-lemma-1", "the runs are gone", code=1)
+
+
+def test_a_history_is_not_written_into_a_file_of_another_kind(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["run", "--rounds", "1", "--out", str(tmp_path / "run.csv")])
+    assert stopped.value.code == 2
+    assert "name it *.parquet" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,11 +1,15 @@
 """Every exercise: its solution is accepted, each of its mistakes is rejected with the sentence or the input
 that says why, and answers that are no answers do no harm."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 
 from fedstas import check
 from fedstas.errors import InputError
+from fedstas.study import chapters, parameters
 
 NAMES = check.names()
 FUNCTIONS = [n for n in NAMES if isinstance(check.exercise(n), check.Function)]
@@ -67,14 +71,43 @@ def test_answers_that_are_no_answers_are_told_so(name):
     assert not result and "it raises KeyError: 'm'" in result.message
     result = check.answer(name, lambda: 0)
     assert not result and "it raises TypeError" in result.message
-    for shape in (None, "text", [], np.zeros((7, 5, 3)), {"a": 1}, [[1], [2, 3]]):
+    for shape in ("text", [], np.zeros((7, 5, 3)), {"a": 1}, [[1], [2, 3]]):
         result = check.answer(name, lambda *arguments, shape=shape: shape)
         assert not result and "it gives" in result.message
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_answer_is_told_what_to_put_there(name):
+    empty = [..., None, (..., ...)]
+    if name in FUNCTIONS:
+        empty += [lambda *arguments: None, lambda *arguments: ...]
+    for mine in empty:
+        said = check.answer(name, mine).message
+        assert said.startswith("Nothing answered yet: replace the ... by ") and "Error" not in said
+        assert said.endswith(".") and "None" not in said
+
+
+@pytest.mark.parametrize(
+    "mine", ["CDE", "c,d,e", "(c), (d), (e)", ["c", "d", "e"], {"C", "d", "e"}]
+)
+def test_letters_may_be_handed_in_as_one_likes(mine):
+    assert check.answer("aggregation/five-designs", mine)
+    assert not check.answer("aggregation/five-designs", list(mine)[:1])
+
+
+def test_a_misspelt_name_is_told_the_nearest_ones():
+    with pytest.raises(InputError, match="try aggregation/five-designs") as told:
+        check.answer("agregation/five-design", "cde")
+    assert "\n" not in str(told.value)
+
+
+def test_a_tuple_of_one_is_shown_as_such():
+    assert check._show(((0,), (1, 2), [3])) == "((0,), (1, 2), [3])"
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_that_are_no_examples_are_told_so(name):
-    for offered in (None, "text", [], -1, object(), lambda: 0, np.zeros((7, 5, 3)), {"a": 1}):
+    for offered in ("text", [], -1, object(), lambda: 0, np.zeros((7, 5, 3)), {"a": 1}):
         result = check.answer(name, offered)
         assert not result
         assert result.message.startswith("Not yet: ")
@@ -101,3 +134,30 @@ def test_numbers_are_compared_within_the_tolerance_and_kinds_exactly():
     assert equal(float("nan"), float("nan"), 1e-9)
     assert equal(None, None, 0) and not equal(0, None, 0) and not equal(1, True, 0)
     assert equal("a", "a", 0) and not equal("a", "b", 0)
+
+
+PAGES = sorted((parameters.ROOT / "book" / "chapters").glob("*.ipynb"))
+
+
+@pytest.mark.skipif(not PAGES, reason="no chapter is executed here: `make book` does it")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_solution_on_a_page_is_accepted(page):
+    """As the executed page says; a solution may show answers that are not accepted, too."""
+    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+        code = "".join(cell["source"])
+        asked = code.count("check.answer(") if cell["cell_type"] == "code" else 0
+        if asked:
+            told = [o.get("text") or o["data"]["text/plain"] for o in cell["outputs"]]
+            said = "".join("".join(text) for text in told)
+            assert said.count("Right") >= asked, f"{page.stem}: {said}"
+
+
+@pytest.mark.parametrize("stem", chapters.names())
+def test_chapters_check_exercises_that_exist_and_nobody_is_forgotten(stem):
+    text = (parameters.ROOT / "notebooks" / f"{stem}.py").read_text(encoding="utf-8")
+    if stem == "04_theory":
+        return  # an opening: the exercises stand in its parts
+    asked = dict.fromkeys(re.findall(r'check\.answer\("([^"]+)"', text))
+    assert set(asked) <= set(NAMES), stem
+    part = next(iter(asked)).partition("/")[0]
+    assert list(asked) and set(asked) == {name for name in NAMES if name.startswith(f"{part}/")}

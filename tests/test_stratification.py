@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 
+from fedstas import stratification
+from fedstas.compression import squeeze
 from fedstas.errors import InputError
-from fedstas.stratification import coordinates, spread, stratify
+from fedstas.stratification import coordinates, features, spread, stratify
 
 
 def inertia(features, labels) -> float:
@@ -110,3 +112,21 @@ def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
 def test_bad_features_and_strata_are_refused(features, strata, named):
     with pytest.raises(InputError, match=named):
         stratify(features, strata, seed=0)
+
+
+@pytest.mark.parametrize("count", [30, 3])
+def test_many_gradients_are_stratified_without_being_restored_at_once(count, monkeypatch):
+    rng = np.random.default_rng(6)
+    rows = rng.standard_normal((4, 300))[rng.integers(4, size=count)]
+    rows += 0.3 * rng.standard_normal((count, 300))
+    squeezed = squeeze(np.concatenate([rows, rows[:2]]).astype(np.float32), 9)  # two of them twice
+    whole = features(squeezed)
+    np.testing.assert_array_equal(whole, squeezed.restore())
+    monkeypatch.setattr(stratification, "LARGE", 100)
+    monkeypatch.setattr(stratification, "COLUMNS", 64)
+    points = features(squeezed)
+    assert points.shape == (count + 2, count - 1)
+    np.testing.assert_allclose(pdist(points), pdist(whole), rtol=1e-9, atol=1e-6)
+    labels = stratify(whole, 4, seed=0)
+    np.testing.assert_array_equal(stratify(points, 4, seed=0), labels)
+    np.testing.assert_allclose(spread(points, labels), spread(whole, labels), rtol=1e-6)

@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -18,7 +20,18 @@ import pytest
 from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.sim import simulation
-from fedstas.study import chapters, check, leaderboard, parameters, plain, records, slides, teaching
+from fedstas.study import (
+    chapters,
+    check,
+    copies,
+    leaderboard,
+    parameters,
+    plain,
+    records,
+    showing,
+    slides,
+    teaching,
+)
 
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
@@ -62,7 +75,12 @@ def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
                 assert not cell.outputs
             else:
                 assert not RAW.search(cell.source), cell.source
-        assert "parameters" in [t for cell in nb.cells[:3] for t in cell.metadata.get("tags", [])]
+        assert "parameters" in [t for cell in nb.cells[:4] for t in cell.metadata.get("tags", [])]
+        for cell in nb.cells:
+            hidden = "hide-input" in cell.metadata.get("tags", [])
+            assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == hidden
+        where = copies.address()
+        assert nb.cells[1].source == copies.INSTALL.format(clone=copies.CLONE, **where)
         assert json.loads(nbformat.writes(nb))["metadata"]["fedstas"]["version"] == version
 
 
@@ -100,7 +118,9 @@ def test_a_students_notebook_runs_and_every_empty_answer_is_told_what_is_wrong(e
     checks = tagged(executed, "check")
     assert len(checks) == 3
     for cell in checks:
-        assert cell.outputs[0]["data"]["text/plain"].startswith("Not yet: ")
+        assert cell.outputs[0]["data"]["text/plain"].startswith(
+            "Nothing answered yet: replace the ... by "
+        )
     pictures = [o for c in executed.cells for o in c.get("outputs", []) if "image/png" in str(o)]
     assert len([o for o in pictures if "image/png" in o.get("data", {})]) == 2
 
@@ -224,8 +244,29 @@ def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
         assert not RAW.search(slide.body) and "Solution" not in slide.body
         assert slide.kind != "figure" or len(re.search(r'alt="([^"]*)"', slide.body)[1].split()) > 8
     assert any(slide.notes for slide in made)
+    titles = [slide.title for slide in made]
+    asked = re.findall(r"\{exercise-start\} (.+)", source)
+    assert [t for t, k in zip(titles, kinds, strict=True) if k == "exercise"] == [
+        f"Exercise {place}: {title}" for place, title in enumerate(asked, 1)
+    ]
+    assert "Lemma" in str(titles) and len(set(titles)) > len(titles) / 2
+    assert kinds.count("table") >= 5  # what cells of the chapter show
+    for slide in made:
+        assert slide.kind != "table" or 2 <= slide.body.count("<tr") <= slides.ROWS + 1
     text = slides.make("04b", tmp_path / "s.html").read_text()
     assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
+
+
+def test_tables_become_slides_and_long_ones_are_cut():
+    maker = slides.Maker({}, {"t": {"text/html": "<table><tr><td>7</td></tr></table>"}}, {})
+    long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.ROWS + 3))
+    maker.output({"data": {"text/markdown": long}, "metadata": {}})
+    maker.output({"data": {"text/markdown": "Words."}, "metadata": {}})
+    maker.output({"data": {"text/markdown": long}, "metadata": {"scrapbook": {"name": "x"}}})
+    maker.show("glue:figure", "t", {}, "Seven. It is a number.")
+    cut, glued = maker.finish()
+    assert cut.body.count("<td") == slides.ROWS and "3 more rows" in cut.notes
+    assert glued.title == "Seven" and "<td>7</td>" in glued.body and "a number" in glued.body
 
 
 @needs_page
@@ -284,6 +325,24 @@ def test_the_audit_tells_an_unbiased_design_from_a_biased_one(template):
     assert biased["errors"].max() > 8
     equal = leaderboard.audit(methods.get("strat").clients, draws=1500)
     assert "1/N" in equal and equal["errors"].max() < 5.5
+
+
+def test_the_audit_of_the_template_ends_with_a_verdict(template):
+    said = template.audit(template.MyDesign(), draws=400)
+    assert "errors to n_k/n" in said and "errors to 1/N" in said
+    table = said.split("\n")[1:7]
+    assert table[0].split()[0] == "client" and all(line.split()[0].isdigit() for line in table[1:])
+    assert re.search(r"^Left out of 50 clients, since they hold no data .*: \d", said, re.MULTILINE)
+    last = "consistent with n_k/n (limit 4 standard errors, 400 cohorts)."
+    assert said.endswith(f"Verdict: {last}")
+    biased = template.audit(methods.get("fedstas").clients, draws=400)
+    assert "Verdict: biased for n_k/n and for 1/N" in biased
+
+
+def test_a_draw_that_returns_no_cohort_is_refused_in_a_sentence(template):
+    wrong = SimpleNamespace(draw=lambda view, m, rng: ([0], [1.0]))
+    with pytest.raises(InputError, match=r"draw must return Cohort\(clients, weights\)"):
+        template.audit(wrong, draws=1)
 
 
 def test_designs_that_cannot_enter_are_refused_with_a_reason(template):
@@ -400,4 +459,39 @@ def test_the_syllabus_has_six_sessions_and_names_chapters_that_exist():
     assert re.findall(r"^### (\d)\.", text, re.MULTILINE) == list("123456")
     for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", text):
         assert stem in STEMS
-    assert text.count("At the end you can") == text.count("Exercises:") == 6
+    assert text.count("At the end you can") == text.count("\nExercises:") == 6
+
+
+def test_every_exercise_of_the_syllabus_stands_in_a_chapter_of_its_session():
+    text = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
+    for session in re.split(r"^### (?=\d\.)", text, flags=re.MULTILINE)[1:]:
+        there = {}
+        for stem in re.findall(r"\.\./chapters/(\w+)\.ipynb", session):
+            source = "\n".join(cell.source for cell in chapters.notebook(stem).cells)
+            for part in source.split("{exercise-start} ")[1:]:
+                title = re.sub(r" \(level \d\)$", "", part.split("\n")[0].strip())
+                part = part.split("{exercise-end}")[0]
+                there.setdefault(title, set()).update(re.findall(r"[Ll]evel\s(\d)", part))
+        listed = re.search(r"^Exercises: (.*?)(?:\n\n|\Z)", session, re.MULTILINE | re.DOTALL)[1]
+        named = re.findall(r"\*([^*]+)\*\s\(([^)]+)\)", listed)
+        assert len(named) >= 3 and listed.count("*") == 2 * len(named)
+        for title, levels in named:
+            title = " ".join(title.split())
+            assert title in there, f"no exercise {title!r} in session {session[:2]}"
+            assert set(re.findall(r"\d", levels)) <= there[title], title
+
+
+def test_what_a_chapter_shows_are_plain_numbers_and_words(monkeypatch):
+    import myst_nb
+
+    glued = {}
+    monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: glued.update({name: value}))
+    showing.say("ch0", half=Fraction(1, 2), count=np.int64(3), mean=np.float64(0.5), word="so")
+    assert glued == {"ch0_half": "1/2", "ch0_count": 3, "ch0_mean": 0.5, "ch0_word": "so"}
+    assert [type(value) for value in glued.values()] == [str, int, float, str]
+    found = showing.decide(
+        "ch0", 7, "sum", lambda claim: SimpleNamespace(verdict="fails", ours=claim)
+    )
+    assert (found.ours, glued["ch0_verdict_sum"], glued["ch0_ours_sum"]) == (7, "fails", "7")
+    lines = showing.table(pd.DataFrame({"a": ["1/2", "1.50"]})).data.split("\n")
+    assert [line.split() for line in lines[2:]] == [["|", "1/2", "|"], ["|", "1.50", "|"]]

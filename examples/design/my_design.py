@@ -10,15 +10,20 @@ gradient: expensive), `view.last_updates()` (what participants sent last), and p
 """
 
 import argparse
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedstas import leaderboard
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
 
-NAME = "my-design"  # how it is called on the leaderboard
+NAME = "my-design"  # how it is called on the leaderboard: another one for each variant
+LIMIT = 4  # standard errors by which the mean weight of an unbiased design may be off
+DRAWS = 2000  # cohorts of an audit
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,54 @@ class MyDesign:
         return Cohort(chosen, omega[chosen] / (m * p[chosen]))
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A design whose cohorts are checked and kept."""
+
+    design: Any
+    seen: list[Cohort] = field(default_factory=list)
+
+    def draw(self, view, m: int, rng: np.random.Generator) -> Cohort:
+        found = self.design.draw(view, m, rng)
+        if not isinstance(found, Cohort):
+            kind = type(found).__name__
+            raise InputError(f"draw must return Cohort(clients, weights): it returned a {kind}")
+        self.seen.append(found)
+        return found
+
+
+def audit(design, draws: int = DRAWS) -> str:
+    """The mean weight of each client against both targets, the worst five rows, and a verdict."""
+    watched = Watched(design)
+    clients = leaderboard.audit(watched, draws)["client"].to_numpy()
+    federation = leaderboard.arena(0)[1]
+    sizes = np.array([len(federation.shards[k]) for k in clients])
+    weights = np.zeros((draws, len(clients)))
+    for row, cohort in zip(weights, watched.seen, strict=True):
+        np.add.at(row, cohort.clients, cohort.weights)  # a client that is chosen twice counts twice
+    mean, error = weights.mean(0), weights.std(0) / np.sqrt(draws)
+    targets = {"n_k/n": sizes / sizes.sum(), "1/N": np.full(len(sizes), 1 / len(sizes))}
+    found = pd.DataFrame({"client": clients, "n_k": sizes, "mean weight": mean})
+    for name, target in targets.items():
+        off = np.abs(mean - target)
+        away = np.divide(off, error, out=np.full(len(off), np.inf), where=error > 0)
+        found[name], found[f"errors to {name}"] = target, np.where(off < 1e-12, 0.0, away)
+    worst = {name: found[f"errors to {name}"].max() for name in targets}
+    near = min(worst, key=worst.get)
+    rows = found.sort_values(f"errors to {near}", ascending=False).head(5)
+    empty = sorted(set(range(len(federation.shards))) - set(clients.tolist()))
+    fits = [name for name, value in worst.items() if value <= LIMIT]
+    verdict = f"consistent with {' and '.join(fits)}" if fits else "biased for n_k/n and for 1/N"
+    distances = ", ".join(f"{value:.1f} from {name}" for name, value in worst.items())
+    return (
+        f"The five clients that are furthest from {near}; `errors` are distances in standard errors:\n"
+        + rows.to_string(index=False, float_format=lambda v: f"{v:.4f}")
+        + f"\nLeft out of {len(federation.shards)} clients, since they hold no data and no design can draw"
+        f" them: {', '.join(map(str, empty)) or 'none'}.\nLargest distances: {distances}."
+        + f"\nVerdict: {verdict} (limit {LIMIT} standard errors, {draws} cohorts)."
+    )
+
+
 def main() -> None:
     """Audit the design, or train it beside the baselines."""
     parser = argparse.ArgumentParser(description="Bring your own design.")
@@ -54,10 +107,9 @@ def main() -> None:
     given = parser.parse_args()
     design = MyDesign()
     if given.audit:
-        found = leaderboard.audit(design)
-        print(found.to_string(index=False, float_format=lambda v: f"{v:.4f}"))
-        print(f"largest distance: {found['errors'].max():.1f} standard errors")
+        print(audit(design))
         return
+    leaderboard.audit(Watched(design), draws=1)  # what cannot be trained is refused at once
     entries = [leaderboard.entrant(NAME, design)]
     if given.baselines:
         entries += [leaderboard.baseline(name) for name in leaderboard.BASELINES]
@@ -67,4 +119,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        print(f"my_design.py: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedstas.errors import InputError
+from fedstas.sim import tasks
 from fedstas.study import parameters as table
 from fedstas.study import records
 from fedstas.study.parameters import (
@@ -192,6 +193,11 @@ def run(
     refuse_unknown(chapter, set(given))
     given = {key: check(key, value) for key, value in given.items()}
     effective = vars(settings(chapter, given))
+    tasks.find_device(
+        effective.get("device", "cpu")
+    )  # what is not here is an error now, not in a minute
+    if effective.get("task", "digits") != "digits":
+        tasks.load(effective["task"])
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)

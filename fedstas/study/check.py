@@ -6,7 +6,9 @@ which must have a property. They stand in `fedstas.study.exercises`, beside the 
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedstas.errors import one_of
+from fedstas.errors import InputError
 from fedstas.study import exercises
 
 
@@ -67,7 +69,9 @@ def _part(part: str) -> dict:
 
 def exercise(name: str) -> Function | Example:
     """An exercise by its name; `InputError` for one that does not exist."""
-    one_of("exercise", name, names())
+    if name not in names():
+        near = difflib.get_close_matches(str(name), names(), 3) or ["check.names() for all of them"]
+        raise InputError(f"unknown exercise {name!r}: try {' or '.join(near)}")
     part, _, key = name.partition("/")
     return _part(part)[key]
 
@@ -75,11 +79,13 @@ def exercise(name: str) -> Function | Example:
 def answer(name: str, mine: Any) -> Result:
     """Check an answer: a function, or the example that was asked for."""
     asked = exercise(name)
+    if _empty(mine, asked):
+        return Result(False, f"Nothing answered yet: replace the ... by {_form(asked)}.")
     if isinstance(asked, Example):
         try:
             said = asked.fault(mine)
         except Exception as error:
-            said = f"it could not be read ({type(error).__name__}: {error})"
+            said = f"it could not be read as {_form(asked)}: {type(error).__name__}, {error}."
         return Result(not said, f"Not yet: {said}" if said else "Right.")
     if not callable(mine):
         return Result(False, f"Not yet: the answer must be a function, not {type(mine).__name__}.")
@@ -90,6 +96,49 @@ def answer(name: str, mine: Any) -> Result:
         if _same_function(mine, wrong, asked):
             return Result(False, f"Not yet: {broken} {said}")
     return Result(False, f"Not yet: {broken}")
+
+
+def _empty(mine: Any, asked: Function | Example) -> bool:
+    """Whether an answer is still the `...` or the None that a student's notebook begins with."""
+    if mine is None or mine is ...:
+        return True
+    if isinstance(mine, (list, tuple)):
+        return any(part is None or part is ... for part in mine)
+    if not callable(mine) or isinstance(asked, Example):
+        return False
+    try:
+        found = [mine(*arguments) for arguments in asked.inputs[:3]]
+        return all(each is None or each is ... for each in found)
+    except Exception:
+        return False
+
+
+def _form(asked: Function | Example) -> str:
+    """What kind of answer is expected, without giving one."""
+    if isinstance(asked, Function):
+        return f"{_kind(asked.solution)} that returns {_kind(asked.solution(*asked.inputs[0]))}"
+    return _kind(asked.solution)
+
+
+def _kind(value: Any) -> str:
+    if callable(value):
+        return f"a function of ({', '.join(inspect.signature(value).parameters)})"
+    if isinstance(value, bool):
+        return "True or False"
+    if isinstance(value, str):
+        return "text in quotes"
+    if isinstance(value, dict):
+        return "a dictionary"
+    if isinstance(value, tuple) and len({_kind(v) for v in value}) > 1:
+        return f"({', '.join(map(_kind, value))})"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        kinds = {_kind(v) for v in value}
+        plural = {"a number": "numbers", "a list of numbers": "lists of numbers"}
+        inside = plural.get(kinds.pop(), "values") if len(kinds) == 1 else "values"
+        if isinstance(value, tuple):  # of a fixed length, unlike a list
+            return f"a tuple of {len(value)} {inside}"
+        return f"a list of {inside}"
+    return "a number"
 
 
 def _first_difference(mine: Callable, asked: Function) -> str | None:
@@ -134,5 +183,7 @@ def _show(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         inside = ", ".join(_show(v) for v in value)
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
     return str(value)

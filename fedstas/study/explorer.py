@@ -20,7 +20,7 @@ from fedstas.study.files import write
 EPSILONS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 CAPS = (3, 5, 10, 20, 50, 100, 200, 700)
 REPORTS = 40  # of the attack; the composed epsilon is computed by the script
-SIZES, SPREADS, SEATS = (40, 30, 20, 10), (1.0, 2.0, 4.0, 0.2), 10
+SIZES, SPREADS, SEATS = (40, 30, 20, 10), (1.0, 2.0, 4.0, 3.5), 10
 SETTING = {"size": 600, "cap": 100, "epsilon": 3.0, "m": 10}
 DELTA = 1e-5
 ROUNDS = 99
@@ -71,6 +71,7 @@ def cases() -> dict:
     """Inputs with this package's answers: the script must give the same."""
     strata = [
         (list(SIZES), list(SPREADS), SEATS),
+        ([40, 30, 20, 10], [1.0, 2.0, 4.0, 0.2], 10),
         ([5, 5], [1.0, 1.0], 5),
         ([3, 50, 7], [9.0, 0.5, 2.0], 20),
         ([8, 8, 8], [0.0, 0.0, 0.0], 7),

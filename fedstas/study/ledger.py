@@ -264,7 +264,11 @@ def explain(claim: Claim, evidence: Evidence) -> str:
         table = evidence.table.map(show)
         text += "\n\n" + tabulate(table, headers="keys", showindex=False, disable_numparse=True)
     page, _, section = claim.link.partition("#")
-    return text + f"\n\nin the book: chapters/{page}.html" + (f"#{section}" if section else "")
+    return (
+        text
+        + f"\n\nin the book: _build/html/chapters/{page}.html"
+        + (f"#{section}" if section else "")
+    )
 
 
 def _wrapped(text: str) -> str:

@@ -113,6 +113,8 @@ def parse(name: str, text: str) -> Any:
             value = float(text)
         if value != text and not math.isfinite(value):
             value = text
+        elif value != text and value.is_integer():
+            value = int(value)
     return check(name, value)
 
 
@@ -144,6 +146,26 @@ def declared(chapter: str) -> dict[str, Any]:
         for node in body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
+
+
+def helps(chapter: str) -> dict[str, str]:
+    """What each parameter of a chapter is, in the words of its source."""
+    line = re.compile(r"^(\w+): \w+ = [^#\n]*(?:# *(.*))?$", re.MULTILINE)
+    return {name: said.strip() for name, said in line.findall(_cell(chapter, "parameters"))}
+
+
+def listing(chapter: str, given: dict[str, Any]) -> str:
+    """A chapter's parameters, a line each: name, type, the value that a run would take, what it is."""
+    chapter = find(chapter)
+    refuse_unknown(chapter, set(given))
+    values, said = vars(settings(chapter, given)), helps(chapter)
+    width = max(map(len, values))
+    worth = max(len(str(value)) for value in values.values())
+    lines = [
+        f"{name:{width}}  {PARAMETERS[name].type.__name__:5}  {value!s:{worth}}  {said[name]}"
+        for name, value in values.items()
+    ]
+    return "\n".join(lines)
 
 
 def refuse_unknown(chapter: str, given: set[str]) -> None:
@@ -188,4 +210,10 @@ def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
                 f"profile {profile!r} (params/{profile}.yaml)"
             )
     values["profile"] = profile
-    return types.SimpleNamespace(**{name: check(name, value) for name, value in values.items()})
+    checked = {name: check(name, value) for name, value in values.items()}
+    for name in ("clients_per_round", "strata"):
+        if checked.get(name, 0) > checked.get("clients", math.inf):
+            raise InputError(
+                f"{name} is {checked[name]}: it must not be above clients, here {checked['clients']}"
+            )
+    return types.SimpleNamespace(**checked)

@@ -1,4 +1,4 @@
-"""Slides of a chapter: its headings, figures, boxes and exercises as one HTML file that needs no network.
+"""Slides of a chapter: its headings, figures, tables, boxes and exercises as one HTML file that needs no network.
 
 What the chapter's prose says before a figure or a box becomes the speaker's notes (key n). A cell tagged
 `skip-slides` is left out, one tagged `slide` is shown as it is.
@@ -21,12 +21,15 @@ LONG = 900  # characters of a box that still fit a slide; the rest of it is in t
 BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algorithm", "math")
 KINDS = ("glue:figure", "exercise-start", "exercise", *BOXES)
 ENDING = ("What we learned",)  # sections whose text itself is shown
+ROWS = 12  # of a table that fit a slide; the notes say how many there are
+LINE = 90  # characters of a caption's first sentence that still fit a title
+HIDDEN = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
 STARTING = re.compile(r"know|learn", re.IGNORECASE)
 
 
 @dataclass
 class Slide:
-    """A heading, what is shown under it (HTML), and what the speaker says (HTML)."""
+    """A heading (Markdown), what is shown under it (HTML), and what the speaker says (HTML)."""
 
     title: str
     body: str
@@ -35,7 +38,7 @@ class Slide:
 
 
 def renderer():
-    """Markdown to HTML, with formulas as MathJax reads them."""
+    """Markdown to HTML (`.render`, `.renderInline`), with formulas as MathJax reads them."""
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
@@ -43,8 +46,8 @@ def renderer():
         text = html.escape(text)
         return f"\\[{text}\\]" if options["display_mode"] else f"\\({text}\\)"
 
-    md = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, renderer=formula)
-    return md.render
+    md = MarkdownIt("commonmark").enable("table")
+    return md.use(dollarmath_plugin, renderer=formula)
 
 
 def slides(chapter: str) -> list[Slide]:
@@ -61,6 +64,9 @@ def slides(chapter: str) -> list[Slide]:
     inside = False
     for cell in cells:
         tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "code" and not inside and not HIDDEN.intersection(tags):
+            for output in cell["outputs"]:
+                maker.output(output)
         if cell["cell_type"] != "markdown" or "skip-slides" in tags:
             continue
         inside = inside or bool(teaching.STARTS.search(cell["source"]))
@@ -75,7 +81,7 @@ class Maker:
 
     def __init__(self, values: dict, glued: dict, labels: dict):
         self.values, self.glued, self.labels = values, glued, labels
-        self.render, self.made = renderer(), []
+        self.render, self.made = renderer().render, []
         self.chapter, self.section, self.notes, self.asking = "", "", [], False
 
     def read(self, text: str, whole: bool = False) -> None:
@@ -113,32 +119,67 @@ class Maker:
             else:
                 self.notes.append(rest)
 
+    def output(self, output: dict) -> None:
+        """A table that a cell shows; a glued one stands where the text shows it."""
+        if "scrapbook" not in output.get("metadata", {}):
+            self.table(output.get("data", {}))
+
+    def table(self, data: dict, title: str = "", caption: str = "") -> bool:
+        """A slide of the first rows of a table, if there is one in a cell's or a figure's data."""
+        text, page = ("".join(data.get(kind, "")) for kind in ("text/markdown", "text/html"))
+        if re.match(r"\s*\|.*\n\s*\|[\s:|-]+\n", text):
+            lines = self.plain(text).strip().split("\n")
+            more, body = len(lines) - 2 - ROWS, self.render("\n".join(lines[: ROWS + 2]))
+        elif "<table" in page:
+            rows = re.findall(r"<tr.*?</tr>", page, flags=re.DOTALL)
+            head = [row for row in rows if "<td" not in row]
+            more, body = len(rows) - len(head) - ROWS, "".join(rows[: len(head) + ROWS])
+            body = f"<table>{body}</table>"
+        else:
+            return False
+        if more > 0:
+            self.notes.append(f"The table of the chapter has {more} more rows.")
+        self.add(
+            "", "table", body + (f"<div class='caption'>{caption}</div>" if caption else ""), title
+        )
+        return True
+
+    def headline(self, caption: str) -> str:
+        """The first sentence of a caption, where it is short enough to be a title."""
+        first = re.match(r"(?!Left|Right|Top|Bottom)(.+?)\.(?=\s+[A-Z(]|$)", caption)
+        fits = first and len(first[1]) <= LINE and first[1].count("$") % 2 == 0
+        return first[1] if fits else ""
+
     def show(self, name: str, title: str, options: dict, body: str) -> None:
         """A figure, a box, a formula, or an exercise."""
         label = self.labels.get(options.get("label", options.get("name", "")), "")
         if name == "glue:figure":
             image = self.glued.get(title, {}).get("image/png")
             caption = " ".join(self.plain(body).split())
-            if image:
+            heading = self.headline(caption)
+            if not image:
+                self.table(self.glued.get(title, {}), heading, self.render(caption))
+            else:
                 alt = html.escape(options.get("alt", caption), quote=True)
                 data = "".join(image).replace("\n", "")
                 shown = f'<img alt="{alt}" src="data:image/png;base64,{data}">'
-                self.add("", "figure", f"{shown}<div class='caption'>{self.render(caption)}</div>")
+                shown += f"<div class='caption'>{self.render(caption)}</div>"
+                self.add("", "figure", shown, heading)
         elif name.startswith("exercise"):
-            self.add(f"**{label}: {title}**\n\n{self.plain(body)}", "exercise")
+            self.add(self.plain(body), "exercise", title=f"{label}: {title}".removeprefix(": "))
         else:
             text, voice = self.plain(body if name != "math" else f"$$\n{body}\n$$"), "box"
             if options.get("class") in plain.VOICES:
                 voice = f"box {options['class']}"
             title = plain.roles(title, self.values, self.labels)
             head = title if name == "admonition" else f"{label} {f'({title})' if title else ''}"
-            head = f"**{head.strip()}**\n\n" if head.strip() and name != "math" else ""
+            head = head.strip() if name != "math" else ""
             if len(text) > LONG:
                 self.notes.append(text)
                 text = (
                     text[: text.rfind("\n\n", 0, LONG) + 1] or f"{text[:LONG].rpartition(' ')[0]} …"
                 )
-            self.add(head + text, voice)
+            self.add(text, voice, title=head)
 
     def plain(self, text: str) -> str:
         """The text without directives or roles; figures in it are dropped."""
@@ -147,10 +188,10 @@ class Maker:
             r"\[([^\]]+)\]\([^)]*\.ipynb\)", r"\1", text
         )  # there is no such file beside it
 
-    def add(self, text: str, kind: str, body: str = "") -> None:
-        """One more slide, with what was said since the last as its notes."""
+    def add(self, text: str, kind: str, body: str = "", title: str = "") -> None:
+        """One more slide, with what was said since the last as its notes; its title is the section's by default."""
         said = self.render("\n\n".join(self.notes))
-        self.made.append(Slide(self.section, body or self.render(text), kind, said))
+        self.made.append(Slide(title or self.section, body or self.render(text), kind, said))
         self.notes = []
 
     def flush(self) -> None:
@@ -225,9 +266,9 @@ def mathjax() -> str:
 
 def document(chapter: str) -> str:
     """The slides as one HTML page."""
-    made = slides(chapter)
+    made, md = slides(chapter), renderer()
     sections = "".join(
-        f'<section class="{slide.kind}"><h2>{html.escape(slide.title)}</h2><div>{slide.body}</div>'
+        f'<section class="{slide.kind}"><h2>{md.renderInline(slide.title)}</h2><div>{slide.body}</div>'
         + (f"<aside>{slide.notes}</aside>" if slide.notes else "")
         + "</section>\n"
         for slide in made

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedstas.errors import InputError, one_of
-from fedstas.study import chapters, parameters, plain
+from fedstas.study import chapters, copies, parameters, plain
 from fedstas.study.files import write
 
 VERSIONS = ("student", "instructor")
@@ -180,7 +180,7 @@ def glued(page: Path) -> dict[str, dict]:
 
 
 def _finish(nb, chapter: str, version: str):
-    """Plain text, figures in place, and a first cell that goes to the repository."""
+    """Plain text, figures in place, and first cells that install the package and go to the repository."""
     from nbformat.v4 import new_code_cell
 
     known = values(chapter)
@@ -189,10 +189,14 @@ def _finish(nb, chapter: str, version: str):
     for place, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
             cell.source = plain.markdown(cell.source, known, labels)
+        if "hide-input" in cell.metadata.get("tags", []):
+            cell.metadata["jupyter"] = {"source_hidden": True}  # JupyterLab's word for it
         cell["id"] = f"{version}-{place}"
     nb.cells = [cell for cell in nb.cells if cell.source.strip()]
     setup = new_code_cell(SETUP, metadata={"tags": ["setup"]}, id="setup")
-    nb.cells.insert(1, setup)
+    install = copies.INSTALL.format(clone=copies.CLONE, **copies.address())
+    install = new_code_cell(install, metadata={"tags": ["install"]}, id="install")
+    nb.cells[1:1] = [install, setup]
     nb.metadata["fedstas"] = {"chapter": chapters.find(chapter), "version": version}
     return nb
 

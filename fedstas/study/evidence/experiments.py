@@ -175,6 +175,15 @@ def readings(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFra
     return pd.DataFrame(table)
 
 
+def other_voice(find: Callable, better: str, worse: str) -> str:
+    """What `find` finds as coded, as a sentence of the note; empty where it is not recorded."""
+    try:
+        agrees, mean, low, high = find(*(method + VOICES["as coded"] for method in (better, worse)))
+    except Missing:
+        return ""
+    return f" As coded: {mean:.1f} ({low:.1f} to {high:.1f}), {compare(agrees)}."
+
+
 def level(setting: Setting, method: str, metric: str = METRICS[0]):
     """Does one more run of ours reach what is printed, in % (or nats)?"""
 
@@ -195,7 +204,8 @@ def level(setting: Setting, method: str, metric: str = METRICS[0]):
             f"Last ten rounds, {written['runs']} runs, {setting}; the interval is for one more run."
         )
         if len(table) > 1:
-            note += f" As coded: {coded['mean']:.1f} ({coded['low']:.1f} to {coded['high']:.1f})."
+            said = f"{coded['mean']:.1f} ({coded['low']:.1f} to {coded['high']:.1f})"
+            note += f" As coded: {said}, {coded[columns[-1]]}."
         verdict, ours, low, high = (written[c] for c in (*columns[-1:], "mean", "low", "high"))
         return Evidence(verdict, float(ours), float(low), float(high), note, table.round(2))
 
@@ -208,14 +218,19 @@ def order(setting: Setting, better: str, worse: str, metric: str = METRICS[0], a
 
     @decided
     def evidence(claim: Claim) -> Evidence:
-        values = sign * difference(setting.runs(better, worse), better, worse, metric)
-        mean, low, high = plots.interval(values)
+        def find(a: str, b: str) -> tuple[bool, float, float, float]:
+            values = sign * difference(setting.runs(a, b), a, b, metric)
+            mean, low, high = plots.interval(values)
+            return low > 0, mean, low, high
+
+        agrees, mean, low, high = find(better, worse)
+        pairs = len(difference(setting.runs(better, worse), better, worse, metric))
         unit = "nats less" if sign < 0 else "points more"
         return Evidence(
-            compare(low > 0),
+            compare(agrees),
             mean, low, high,
-            f"{unit.capitalize()} of {better} than of {worse}, {len(values)} paired runs, {setting}, "
-            f"{metric.replace('_', ' ')}.",
+            f"{unit.capitalize()} of {better} than of {worse}, {pairs} paired runs, {setting}, "
+            f"{metric.replace('_', ' ')}.{other_voice(find, better, worse)}",
             readings((setting, *also), better, worse),
         )  # fmt: skip
 
@@ -227,13 +242,18 @@ def relative(setting: Setting, better: str, worse: str):
 
     @decided
     def evidence(claim: Claim) -> Evidence:
-        wide = plots.by_seed(setting.runs(better, worse), METRICS[0]).dropna()
-        mean, low, high = one_more(100 * (wide[better] / wide[worse] - 1))
+        def find(a: str, b: str) -> tuple[bool, float, float, float]:
+            wide = plots.by_seed(setting.runs(a, b), METRICS[0]).dropna()
+            mean, low, high = one_more(100 * (wide[a] / wide[b] - 1))
+            return low <= number(claim.printed) <= high, mean, low, high
+
+        agrees, mean, low, high = find(better, worse)
+        pairs = len(plots.by_seed(setting.runs(better, worse), METRICS[0]).dropna())
         return Evidence(
-            compare(low <= number(claim.printed) <= high),
+            compare(agrees),
             mean, low, high,
-            f"Relative gain of {better} over {worse} in %, {len(wide)} paired runs, {setting}; the "
-            "interval is for one more pair.",
+            f"Relative gain of {better} over {worse} in %, {pairs} paired runs, {setting}; the "
+            f"interval is for one more pair.{other_voice(find, better, worse)}",
             readings((setting,), better, worse),
         )  # fmt: skip
 
@@ -261,37 +281,7 @@ def everywhere(settings: Iterable[Setting], better: str, rivals: tuple[str, ...]
         columns = ["setting", f"{better} against", "points", "low", "high", "above"]
         shown = pd.DataFrame(table, columns=columns).round(2)
         note = f"{better} is above in {won} of {len(table)} comparisons recorded so far."
-        return Evidence(
-            compare(won == len(table)), f"{won} of {len(table)}", note=note, table=shown
-        )
-
-    return evidence
-
-
-def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series:
-    """By seed: the first round with that accuracy; one more than there are where it is not reached."""
-    wide = frame[frame["method"] == method].pivot(
-        index="round", columns="seed", values="client_accuracy"
-    )
-    reached = wide >= threshold
-    return reached.idxmax().where(reached.any(), wide.index.max() + 1)
-
-
-def sooner(setting: Setting, better: str, worse: str, threshold: float = 0.5):
-    """Does one method reach an accuracy in fewer rounds than another?"""
-
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        frame = setting.runs(better, worse)
-        table = pd.DataFrame({m: first_round(frame, m, threshold) for m in (better, worse)})
-        table = table.dropna().astype(int)
-        mean, low, high = plots.interval(table[worse] - table[better])
-        return Evidence(
-            compare(low > 0),
-            mean, low, high,
-            f"Rounds that {better} reaches {threshold:.0%} earlier than {worse} (accuracy under the "
-            f"clients' shares; not reached counts as the last round and one), {len(table)} paired runs.",
-            table.reset_index(),
-        )  # fmt: skip
+        ours = f"{won} of {len(table)}" + (" so far" if missing else "")
+        return Evidence(compare(won == len(table)), ours, note=note, table=shown)
 
     return evidence

@@ -1,0 +1,178 @@
+"""The ledger of claims: a row for each, which has the claim's id, and all verdicts as one bar."""
+
+import json
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
+
+log = logging.getLogger(__name__)
+HERE = Path(__file__).parent
+# What the other voice finds, where a note says it: it is shown beside the value that decides.
+AS_CODED = re.compile(r"As coded: [^()]+\([^()]+\)(, (agrees|differs))?")
+
+
+def table_of(head: list[str], rows: list[list[list[nodes.Node]]], name: str) -> nodes.table:
+    """A docutils table of that class; a cell is a list of nodes."""
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    body = nodes.tbody()
+    texts = [[[nodes.paragraph("", text)] for text in head], *rows]
+    for place, cells in enumerate(texts):
+        row = nodes.row("", *(nodes.entry("", *cell) for cell in cells))
+        if place == 0:
+            group += nodes.thead("", row)
+        else:
+            body += row
+    group += body
+    return nodes.table("", group, classes=[name])
+
+
+def chip(word: str) -> nodes.inline:
+    """A verdict."""
+    return nodes.inline("", word, classes=["verdict-chip", f"verdict-{word}"])
+
+
+class ledger_answers(nodes.General, nodes.Element):
+    """Where a row names the statements of this book that answer it; `fedstas_theorems` fills it in."""
+
+
+class LedgerDirective(SphinxDirective):
+    """Knows the ledger that the pipeline computed."""
+
+    def ledger(self) -> dict:
+        path = Path(self.env.srcdir) / "chapters" / "ledger.json"
+        self.env.note_dependency(str(path))
+        if not path.is_file():
+            raise self.error("the ledger was not computed by the pipeline (make book)")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    @staticmethod
+    def counts(ledger: dict, claims: list[dict]) -> dict[str, int]:
+        words = [claim["verdict"] for claim in claims]
+        return {v: words.count(v) for v in ledger["verdicts"] if v in words}
+
+
+class LedgerBar(LedgerDirective):
+    """All verdicts as one bar, with its legend and, for those who do not see it, its text."""
+
+    def run(self):
+        ledger = self.ledger()
+        claims = ledger["claims"]
+        counts = self.counts(ledger, claims)
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        parts = "".join(
+            f'<span class="verdict-{verdict}" style="flex-grow: {count}"></span>'
+            for verdict, count in counts.items()
+        )
+        legend = "".join(
+            f'<li><span class="verdict-chip verdict-{verdict}">{count} {verdict}</span></li>'
+            for verdict, count in counts.items()
+        )
+        bar = (
+            f'<div class="ledger-bar" role="img" aria-label="Verdicts of {len(claims)} claims: '
+            f'{said}">{parts}</div><ul class="ledger-legend">{legend}</ul>'
+            f"<script>{(HERE / 'ledger.js').read_text(encoding='utf-8')}</script>"
+        )
+        self.env.note_dependency(str(HERE / "ledger.js"))
+        return [nodes.raw("", bar, format="html")]
+
+
+class Ledger(LedgerDirective):
+    """The claims of one paper with their verdicts; what lies behind a verdict is folded."""
+
+    required_arguments = 1
+
+    def run(self):
+        ledger, paper = self.ledger(), self.arguments[0]
+        if paper not in ledger["papers"]:
+            raise self.error(f"unknown paper {paper!r}: use one of {', '.join(ledger['papers'])}")
+        claims = [claim for claim in ledger["claims"] if claim["paper"] == paper]
+        said = ", ".join(f"{n} {v}" for v, n in self.counts(ledger, claims).items())
+        rows = [self.row(claim) for claim in claims]
+        head = ["claim", "printed", "ours", "verdict"]
+        summary = nodes.paragraph("", f"{len(claims)} claims: {said}.")
+        self.env.note_reread()  # the rows name statements of other pages, with their numbers
+        table = table_of(head, rows, "ledger")
+        for row, claim in zip(table[0][-1].children, claims, strict=True):
+            row["ids"], row["classes"] = [claim["id"]], [f"is-{claim['verdict']}"]
+        return [summary, table]
+
+    def text(self, text: str, *classes: str) -> nodes.paragraph:
+        """A paragraph; formulas and code are read where there are some."""
+        if not re.search(r"[$`]", text):
+            return nodes.paragraph("", "", nodes.Text(text), classes=list(classes))
+        inner, messages = self.state.inline_text(text, self.lineno)
+        return nodes.paragraph("", "", *inner, *messages, classes=list(classes))
+
+    def row(self, claim: dict) -> list[list[nodes.Node]]:
+        place = nodes.paragraph("", "", classes=["ledger-place"])
+        name = nodes.reference("", "", nodes.literal("", claim["id"]), refid=claim["id"])
+        place += [self.link(claim), nodes.Text(f" · {claim['kind']} · "), name]
+        answers = ledger_answers(claim=claim["id"], verdict=claim["verdict"])
+        ours = [self.text(claim["ours"])]
+        if coded := AS_CODED.search(claim["note"]):
+            ours.append(self.text(coded[0], "ledger-coded"))
+        return [
+            [place, self.text(claim["statement"]), answers, *self.folded(claim)],
+            [self.text(claim["printed"])],
+            ours,
+            [nodes.paragraph("", "", chip(claim["verdict"]))],
+        ]
+
+    def link(self, claim: dict) -> nodes.Node:
+        """To the section that shows the claim, found when all pages are read."""
+        stem, _, anchor = claim["link"].partition("#")
+        text = nodes.inline("", claim["place"])
+        return addnodes.pending_xref(
+            "", text, refdomain="", reftype="ledger", reftarget=f"chapters/{stem}", anchor=anchor,
+            claim=claim["id"], refexplicit=True, refwarn=True, refdoc=self.env.docname,
+        )  # fmt: skip
+
+    def folded(self, claim: dict) -> list[nodes.Node]:
+        """The note and the evidence, in a box that is closed."""
+        raw = "<details class='ledger-note'><summary>why</summary>"
+        parts = [nodes.raw("", raw, format="html")]
+        if claim["note"]:
+            parts.append(self.text(claim["note"]))
+        if claim["table"]:
+            rows = [[[nodes.paragraph("", cell)] for cell in row] for row in claim["table"]]
+            parts.append(table_of(claim["columns"], rows, "ledger-evidence"))
+        command = f"fedstas claims {claim['id']}"
+        parts.append(nodes.paragraph("", "Again: ", nodes.literal("", command)))
+        return [*parts, nodes.raw("", "</details>", format="html")]
+
+
+def find_section(app, env, node, content):
+    """Resolves the link of a claim to the section that is named by its title."""
+    if node.get("reftype") != "ledger":
+        return None
+    page, anchor = node["reftarget"], node["anchor"]
+    if page not in env.all_docs:
+        log.warning("claim %s links to a page that is not there: %s", node["claim"], page)
+        return content
+    if not anchor:
+        return make_refnode(app.builder, node["refdoc"], page, "", content)
+
+    def bare(text: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", text.lower())
+
+    for section in env.get_doctree(page).findall(nodes.section):
+        names = [*section["ids"], section[0].astext()]
+        if bare(anchor) in map(bare, names):
+            return make_refnode(app.builder, node["refdoc"], page, section["ids"][0], content)
+    log.warning("claim %s links to a section that is not there: %s#%s", node["claim"], page, anchor)
+    return content
+
+
+def setup(app):
+    """Sphinx's entry."""
+    app.add_node(ledger_answers)
+    app.add_directive("ledger", Ledger)
+    app.add_directive("ledger-bar", LedgerBar)
+    app.connect("missing-reference", find_section)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

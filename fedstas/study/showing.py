@@ -1,0 +1,33 @@
+"""What the cells of a chapter hand to its page: tables, numbers and words for the prose, verdicts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+
+def table(frame):
+    """A frame as a table of the page, cells as they are."""
+    from IPython.display import Markdown
+
+    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
+
+
+def say(chapter: str, /, **values: Any) -> None:
+    """Hand numbers and words to the prose, `purity=0.5` as `ch2_purity` where the chapter is `ch2`."""
+    import myst_nb  # the book's, not needed by the study; `glue` is another one in a classroom
+
+    for key, value in values.items():
+        if isinstance(value, (np.generic, np.ndarray)):
+            value = value.item()  # a number of numpy cannot be formatted by the page
+        value = str(value) if isinstance(value, Fraction) else value
+        myst_nb.glue(f"{chapter}_{key}", value, display=False)
+
+
+def decide(chapter: str, claim, key: str, function):
+    """The evidence for a claim; the prose gets the ledger's word (`verdict_*`) and number (`ours_*`)."""
+    found = function(claim)
+    say(chapter, **{f"verdict_{key}": found.verdict, f"ours_{key}": str(found.ours)})
+    return found

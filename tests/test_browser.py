@@ -1,0 +1,226 @@
+"""The built site in a real browser without a network: every page, on a screen, on a phone, in the dark, on paper."""
+
+import re
+import zlib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browser import build, needs_browser, start
+
+pytestmark = needs_browser
+
+AUDIT = (Path(__file__).parent / "page.js").read_text() + "; globalThis.audit = audit; true"
+PHONE, PAPER = 375, 680  # px; paper is A4 with the margins of book.css
+# What the theme says on every page, and on those with code, whatever a book holds.
+THEMES = (
+    "Got invalid theme mode: . Resetting to auto.",
+    "SyntaxError: Identifier 'THEBE_JS_URL' has already been declared",
+)
+LOCAL = ("file", "data", "blob", "about")
+
+
+def opened(page, url: str):
+    """Opens an address; its formulas are set and the audit is at hand when this returns."""
+    page.emulate()
+    page.open(url)
+    page.evaluate("window.MathJax?.startup?.promise?.then(() => true)")
+    page.evaluate(AUDIT)
+
+
+def ask(page, *names: str) -> list[str]:
+    return [fault for name in names for fault in page.evaluate(f"audit.{name}")]
+
+
+def elsewhere(page) -> list[str]:
+    """Requests that would leave the machine, and files that are not there."""
+    asked = [url for url in page.requests() if urlsplit(url).scheme not in LOCAL]
+    files = [urlsplit(url).path for url in page.requests() if url.startswith("file:")]
+    return asked + [path for path in files if not Path(unquote(path)).exists()]
+
+
+def examine(page, url: str) -> dict[str, list[str]]:
+    """All faults of a page, by what they are faults in."""
+    found = {}
+    opened(page, url)
+    words = page.evaluate("document.querySelector('main h1') ? document.body.innerText.length : 0")
+    found["rendered"] = [] if words > 200 else [f"{words} letters of text"]
+    found["formulas"] = ask(page, "raw()")
+    page.resize(PHONE)
+    found["phone"] = ask(page, "wide()")
+    page.evaluate("audit.unfold()")
+    found["phone"] += ask(page, "wide()", "clipped()")
+    page.resize(1280)
+    found["screen"] = ask(page, "wide()", "clipped()")
+    found["light"] = ask(page, "faint()")
+    page.emulate(theme="dark")
+    page.until("document.documentElement.dataset.theme === 'dark'")
+    found["dark"] = ask(page, "faint()")
+    page.emulate("print", "dark")
+    page.resize(PAPER)
+    found["paper"] = ask(page, "faint()", "wide()", "clipped(true)")
+    found["network"] = elsewhere(page) + ask(page, "fonts()")
+    found["console"] = [said for said in page.errors() if not said.startswith(THEMES)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with start() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    return build()
+
+
+@pytest.fixture(scope="module")
+def faults(chromium, site) -> dict[str, dict[str, list[str]]]:
+    """What is wrong with each page: every page is opened once."""
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        if "_static" in path.parts:
+            continue
+        with chromium.page() as page:
+            found[path.relative_to(site).as_posix()] = examine(page, path.as_uri())
+    assert len(found) > 30
+    return found
+
+
+KINDS = ["rendered", "formulas", "phone", "screen", "light", "dark", "paper", "network", "console"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_page_is_without_fault(faults, kind):
+    told = [f"{page}: {fault}" for page, found in faults.items() for fault in found[kind]]
+    assert not told, "\n".join(told)
+
+
+# One fault of each kind that `examine` looks for.
+BROKEN = """<!doctype html><html data-theme="light"><meta charset="utf-8">
+<style>body {margin: 0} html[data-theme="dark"] body {background: #111; color: #eee}
+@media print {html body {background: #fff; color: #222}} .FAULT</style>
+<main><h1>A page</h1><p>WORDS</p>BODY</main>
+<script>matchMedia("(prefers-color-scheme: dark)").onchange = (e) =>
+  { document.documentElement.dataset.theme = e.matches ? "dark" : "light"; }; SCRIPT</script></html>"""
+WRONG = {
+    "rendered": {"WORDS": ""},
+    "formulas": {"BODY": r"<p>the sum $\sum_k w_k$</p>"},
+    "phone": {"BODY": "<div style='width: 500px'>wide</div>"},
+    "screen": {"BODY": "<div style='width: 90px; overflow: hidden; white-space: nowrap'>a hidden end of this</div>"},
+    "light": {"BODY": "<p style='color: #888'>grey</p>"},
+    "dark": {"BODY": "<p style='color: #444'>dark grey</p>"},
+    "paper": {"BODY": "<pre style='overflow: auto'>" + "a long line " * 20 + "</pre>"},
+    "network": {"SCRIPT": "fetch('https://example.org/').catch(() => 0);"},
+    "console": {"SCRIPT": "undefined.value;"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [None, *WRONG])
+def test_a_fault_is_noticed(chromium, tmp_path, kind):
+    parts = {"WORDS": "Words of it. " * 20, "BODY": "", "SCRIPT": "", ".FAULT": ""}
+    text = BROKEN
+    for name, part in (parts | WRONG.get(kind, {})).items():
+        text = text.replace(name, part)
+    (tmp_path / "page.html").write_text(text)
+    with chromium.page() as page:
+        found = examine(page, (tmp_path / "page.html").as_uri())
+    assert bool(found.get(kind)) == (kind is not None), found
+    if kind is None:
+        assert not any(found.values()), found
+
+
+def test_formulas_are_there(chromium, site):
+    with chromium.page() as page:
+        opened(page, (site / "chapters" / "01_aggregation.html").as_uri())
+        count = "document.querySelectorAll('mjx-container').length"
+        assert page.evaluate(count) > 20
+        assert page.evaluate("document.querySelectorAll('.math').length") <= page.evaluate(count)
+
+
+def test_the_search_needs_no_network(chromium, site):
+    with chromium.page() as page:
+        opened(page, (site / "index.html").as_uri())
+        key = {"key": "k", "code": "KeyK", "windowsVirtualKeyCode": 75, "modifiers": 2}
+        page.call("Input.dispatchKeyEvent", type="rawKeyDown", **key)
+        page.until("document.activeElement.matches('input[type=search]')")
+        page.call("Input.insertText", text="Neyman")
+        enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        page.call("Input.dispatchKeyEvent", type="keyDown", **enter)
+        links = "[...document.querySelectorAll('#search-results li a')].map((a) => a.href)"
+        page.until(f"location.pathname.endsWith('search.html') && {links}.length > 4")
+        found = page.evaluate(links)
+        assert any("02_stratification" in link for link in found), found
+        assert all(Path(unquote(urlsplit(link).path)).is_file() for link in found)
+        assert elsewhere(page) == []
+        page.evaluate("document.querySelector('#search-results li a').click()")
+        page.until(
+            "!location.pathname.endsWith('search.html') && document.readyState === 'complete'"
+        )
+        assert "neyman" in page.evaluate("document.querySelector('main').innerText").lower()
+
+
+def test_the_explorer_stands_in_for_its_figures_and_they_for_it(chromium, site):
+    shown = """['.explorer', 'figure[id^=fig-explorer]'].map((each) =>
+      [...document.querySelectorAll(each)].filter((n) => n.checkVisibility()).length)"""
+    url = (site / "explorer.html").as_uri()
+    with chromium.page() as page:
+        opened(page, url)
+        assert page.evaluate(shown) == [3, 0]
+    with chromium.page() as page:
+        page.call("Emulation.setScriptExecutionDisabled", value=True)
+        page.open(url)
+        assert page.evaluate(shown) == [0, 3]
+
+
+def test_the_ledger_shows_one_verdict_alone_and_without_scripts_all(chromium, site):
+    url = (site / "ledger.html").as_uri()
+    rows = "[...document.querySelectorAll('table.ledger > tbody > tr')]"
+    seen = f"{rows}.filter((n) => n.checkVisibility()).length"
+    with chromium.page() as page:
+        opened(page, url)
+        everything = page.evaluate(f"{rows}.length")
+        fails = page.evaluate(f"{rows}.filter((n) => n.classList.contains('is-fails')).length")
+        assert page.evaluate(seen) == everything > fails > 0
+        press = "document.querySelector('.ledger-legend button.verdict-fails').click()"
+        for width in (1280, PHONE):
+            page.resize(width)
+            page.evaluate(press)
+            assert page.evaluate(seen) == fails
+            page.evaluate(press)
+            assert page.evaluate(seen) == everything
+    with chromium.page() as page:
+        page.call("Emulation.setScriptExecutionDisabled", value=True)
+        page.open(url)
+        assert page.evaluate(seen) == everything
+
+
+def words(pdf: bytes) -> int:
+    """How often text is set in a PDF."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, flags=re.DOTALL)
+    count = 0
+    for stream in streams:
+        try:
+            count += len(re.findall(rb"\bTJ\b|\bTj\b", zlib.decompress(stream)))
+        except zlib.error:  # a font or an image that is packed otherwise
+            continue
+    return count
+
+
+@pytest.mark.parametrize("name", ["chapters/02_stratification", "ledger", "teaching/syllabus"])
+def test_a_page_prints(chromium, site, name):
+    with chromium.page() as page:
+        opened(page, (site / f"{name}.html").as_uri())
+        pdf = page.pdf()
+        page.emulate("print")
+        page.resize(PAPER)
+        gone = page.evaluate(
+            "[...document.querySelectorAll('.bd-sidebar-primary, .bd-sidebar-secondary,"
+            " .bd-header-article, .copybtn, p.launch')].filter((n) => n.checkVisibility()).length"
+        )
+        button = page.evaluate("!!document.querySelector('.btn-download-pdf-button')")
+    pages = len(re.findall(rb"/Type ?/Page\b", pdf))
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000 and 1 < pages < 60
+    assert words(pdf) > 50 * pages
+    assert gone == 0 and button

@@ -1,0 +1,216 @@
+"""The copies of the chapters: equal to their sources, plain, and able to run where they were downloaded to."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import nbformat
+import papermill
+import pytest
+import yaml
+
+from fedstas.errors import InputError
+from fedstas.study import chapters, copies, parameters
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "notebooks" / "ipynb"
+STEMS = chapters.names()
+# Directives, roles, labels and classes of MyST, which no other reader of notebooks knows.
+MYST = re.compile(
+    r"^[`:]{3,}\{[\w:-]+\}|\{(?:glue|cite|numref|eq|term|doc|ref|prf)[\w:]*\}`|^\([\w-]+\)=|\]\{\.[\w-]+\}", re.M
+)  # fmt: skip
+
+
+def read(stem: str):
+    return nbformat.read(FOLDER / f"{stem}.ipynb", as_version=4)
+
+
+def code(stem: str) -> list:
+    return [cell for cell in read(stem).cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_copy_equals_its_source(stem):
+    path = FOLDER / f"{stem}.ipynb"
+    assert path.is_file(), "run `make notebooks`"
+    same = path.read_text(encoding="utf-8") == copies.text(stem)
+    assert same, f"{path.name} is not what its source gives: run `make notebooks`"
+
+
+def test_there_is_a_copy_of_every_chapter_and_nothing_else():
+    assert sorted(path.name for path in FOLDER.iterdir()) == [f"{stem}.ipynb" for stem in STEMS]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
+    nb = read(stem)
+    nbformat.validate(nb)
+    assert len({cell["id"] for cell in nb.cells}) == len(nb.cells)
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            assert not MYST.search(cell.source), MYST.search(cell.source)[0]
+        else:
+            assert cell.outputs == [] and cell.execution_count is None
+    assert f"_build/html/chapters/{stem}.html" in nb.cells[0].source
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_the_code_of_a_copy_is_that_of_its_source(stem):
+    source = [cell.source for cell in chapters.notebook(stem).cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code(stem)[2:]] == source
+
+
+def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
+    chapter = """# %% [markdown]
+# # A title
+#
+# ```{at-a-glance}
+# :needs: nothing
+# ```
+# It is {glue:text}`ch4a_gain:.2f` of {glue:text}`ch4a_name:s`, see {numref}`fig-a`.
+#
+# ```{admonition} As coded: a place
+# :class: as-coded
+# Some words.
+# ```
+# ```{glue:figure} figure_a
+# :name: fig-a
+# :alt: a
+#
+# What to see.
+# ```
+
+# %%
+1 + 1
+"""
+    (tmp_path / "notebooks" / "01_small.py").write_text(chapter)
+    monkeypatch.setattr(parameters, "ROOT", tmp_path)
+    (made,) = copies.make()
+    text = nbformat.read(made, as_version=4).cells[0].source
+    assert text.startswith("# A title\n\n> A copy of a chapter")
+    for part in (
+        "It is ⟨gain⟩ of ⟨name⟩, see Figure 1.",
+        "> **As coded: a place**\n>\n> Some words.",
+        "*Figure 1. What to see.*",
+        "*Needs: nothing*",
+    ):
+        assert part in text
+    assert not MYST.search(text)
+    before = made.read_bytes()
+    (made.parent / "02_gone.ipynb").write_text("{}")
+    copies.make()  # jupytext draws the cells' ids anew; the copy does not change
+    assert made.read_bytes() == before
+    assert [path.name for path in made.parent.iterdir()] == ["01_small.ipynb"]
+    (tmp_path / "notebooks" / "01_small.py").write_text("# %%\n1 + 1\n")
+    with pytest.raises(InputError, match=r"01_small\.py must begin with a markdown cell"):
+        copies.make()
+
+
+def test_without_the_repository_one_sentence_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(parameters, "ROOT", tmp_path)
+    with pytest.raises(InputError, match="clone the repository and install it with `pip install"):
+        chapters.settings("02_stratification", {})
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_first_cell_installs_the_package_where_it_is_not(there, tmp_path, monkeypatch, capfd):
+    called = []
+    find = importlib.util.find_spec
+    if not there:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **how: called.append((command, how)))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    first = code("03_data_sampling")[0]
+    assert "install" in first.metadata.tags
+    exec(compile(first.source, "install", "exec"), {})
+    assert capfd.readouterr() == ("", "")
+    assert find("fedstas") is not None
+    if there:
+        assert called == []
+        return
+    config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    (clone, how), (install, more) = called
+    folder = tmp_path / copies.CLONE
+    assert [*clone] == [
+        "git", "clone", "--quiet", "--depth", "1", "--branch", config["branch"], config["url"], folder,
+    ]  # fmt: skip
+    assert install[-2:] == ["--editable", f"{folder}[book]"]
+    assert how == more == {"check": True}
+    assert sys.path[0] == str(folder)
+
+
+def test_the_address_comes_from_the_configuration(monkeypatch):
+    where = {"title": "A book", "url": "https://example.org/us/book", "branch": "trunk"}
+    monkeypatch.setattr(copies, "address", lambda: where)
+    text = copies.text("01")
+    assert text.count(where["url"]) == 2 and "trunk" in text
+    assert yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"] not in text
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_papermill_knows_type_and_meaning_of_every_parameter(stem):
+    found = papermill.inspect_notebook(FOLDER / f"{stem}.ipynb")
+    assert set(found) == set(parameters.declared(stem))
+    for name, said in found.items():
+        assert said["inferred_type_name"] == parameters.PARAMETERS[name].type.__name__
+        assert len(said["help"]) > 5, name
+
+
+def call(*words, folder: Path) -> subprocess.CompletedProcess:
+    command = [Path(sys.executable).with_name("papermill"), *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_the_help_of_a_copy_can_be_read():
+    done = call("--help-notebook", "notebooks/ipynb/02_stratification.ipynb", folder=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "Unknown type" not in done.stdout
+    assert re.search(r"strata: int \(default None\)\s+number of strata", done.stdout)
+
+
+def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
+    (tmp_path / "mine.ipynb").write_bytes((FOLDER / "01_aggregation.ipynb").read_bytes())
+    given = ("-p", "clients", "10", "-p", "rounds", "2")
+    done = call("mine.ipynb", "out.ipynb", *given, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    assert any("image/png" in out.get("data", {}) for out in outputs)
+    assert any("⟨clients⟩ 10" in out.get("text", "") for out in outputs)
+    installed = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))
+    assert installed.outputs == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.ipynb", "out.ipynb"]
+
+
+def test_a_downloaded_copy_refuses_a_parameter_that_it_does_not_have(tmp_path):
+    copy = FOLDER / "01_aggregation.ipynb"
+    done = call(copy, "out.ipynb", "-p", "client", "10", folder=tmp_path)
+    assert done.returncode != 0
+    assert "unknown parameter 'client' of chapter 01_aggregation" in done.stderr
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_launch_links_are_well_formed_and_lead_to_what_is_there(stem, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
+    import fedstas_launch
+
+    config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+    host, owner, name = re.fullmatch(r"https://([\w.]+)/([\w-]+)/([\w.-]+)", config["url"]).groups()
+    assert host == "github.com"
+    found = fedstas_launch.addresses(config["url"], config["branch"], stem)
+    colab, binder = (urlsplit(uri) for uri in found.values())
+    prefix = f"/github/{owner}/{name}/blob/{config['branch']}/"
+    assert (colab.scheme, colab.netloc) == ("https", "colab.research.google.com")
+    assert colab.path.startswith(prefix)
+    assert (ROOT / colab.path.removeprefix(prefix)).is_file()
+    assert (binder.scheme, binder.netloc) == ("https", "mybinder.org")
+    assert binder.path == f"/v2/gh/{owner}/{name}/{config['branch']}"
+    (target,) = parse_qs(binder.query)["labpath"]
+    assert (ROOT / target).is_file()
+    assert (ROOT / "notebooks" / f"{stem}.py").is_file()

@@ -1,0 +1,144 @@
+"""The page `Re-run it`: every command in a box is run; those that need more than a test has are parsed."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedstas import cli
+from fedstas.study import chapters
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "book" / "rerun.md").read_text(encoding="utf-8")
+BOX = re.compile(r"^```(?P<head>bash|\{code-block\} bash)\n(?P<body>.*?)^```$", re.M | re.S)
+NEEDED = ("_config.yml", "CITATION.cff", "fedstas", "notebooks", "params", "examples", "book")
+
+
+def commands(elsewhere: bool) -> list[str]:
+    """The lines of the page's boxes: those that a test runs, or those marked `elsewhere`."""
+    found = []
+    for box in BOX.finditer(PAGE):
+        options, lines = [], box["body"].splitlines()
+        while lines and re.match(r":[\w-]+:", lines[0]):
+            options.append(lines.pop(0))
+        assert options in ([], [":class: elsewhere"]), options
+        assert bool(options) == (box["head"] != "bash"), box[0]
+        if bool(options) == elsewhere:
+            found += [line for line in lines if line.strip()]
+    return found
+
+
+HERE, ELSEWHERE = commands(False), commands(True)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A copy of the repository, so that an example may write into its book."""
+    there = tmp_path_factory.mktemp("rerun") / "clone"
+    there.mkdir()
+    leave = shutil.ignore_patterns("__pycache__", "*.ipynb")
+    for name in NEEDED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, there / name, ignore=leave)
+        else:
+            shutil.copy(source, there / name)
+    shutil.copytree(ROOT / "notebooks" / "ipynb", there / "notebooks" / "ipynb", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "results", there / "results")
+    return there
+
+
+def call(command: str, folder: Path) -> subprocess.CompletedProcess:
+    """The command as a reader types it, its environment active and the package that of `folder`."""
+    tools = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+        "TQDM_DISABLE": "1",
+    }
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+
+
+def test_every_chapter_has_an_example():
+    shown = {
+        chapters.find(shlex.split(line)[2]) for line in HERE if line.startswith("fedstas chapter")
+    }
+    assert shown == set(chapters.names())
+
+
+def test_no_command_of_the_page_is_overlooked():
+    """Every line of the page that begins like a command stands in a box of one of the two kinds."""
+    lines = re.findall(r"^\s*\$?\s*((?:fedstas|papermill|jupytext|make|git|pip) .*)$", PAGE, re.M)
+    assert len(lines) >= 25
+    assert set(lines) <= {*HERE, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("command", HERE)
+def test_the_example_runs(command, clone):
+    done = call(command, clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if command.startswith("fedstas chapter") and "--parameters" not in command:
+        words = shlex.split(command)
+        page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
+        asked = dict(zip(words[4::3], words[5::3], strict=True))
+        assert chapters.provenance(page)["given"] == {
+            key: chapters.parse(key, value) for key, value in asked.items()
+        }
+    if " out.ipynb" in command:
+        assert (clone / "out.ipynb").stat().st_size > 10_000
+        (clone / "out.ipynb").unlink()
+
+
+def code(command: str) -> int:
+    """The exit code of one of our commands, in this process: a new one takes seconds to begin."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(shlex.split(command)[1:])
+    return stopped.value.code
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_the_example_for_elsewhere_is_well_formed(command, clone, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if command.startswith("fedstas chapter "):
+        assert code(f"{command} --parameters") == 0
+    elif command.startswith("fedstas sweep "):
+        # a dry run of the same call where neither MNIST nor a GPU is needed
+        command = re.sub(r"--profile (laptop|paper)\b", "--profile quick", command)
+        command = re.sub(r"--device cuda\b", "--device cpu", command)
+        assert code(f"{command} --dry-run") == 0
+    elif command.startswith("make "):
+        (clone / ".ci").mkdir(exist_ok=True)
+        for name in ("Makefile", "pyproject.toml", "requirements.lock", ".ci/setup"):
+            shutil.copy(ROOT / name, clone / name)
+        done = call(f"{command} --dry-run", clone)
+        assert done.returncode == 0, done.stdout + done.stderr
+    else:
+        assert command in (". .venv/bin/activate", "fedstas compare mine results")
+
+
+def test_open_shows_the_page_that_was_made(clone):
+    page = clone / "book" / "chapters" / "01_aggregation.ipynb"
+    if not page.is_file():
+        assert call(f"fedstas chapter {page.stem} -p rounds 2", clone).returncode == 0
+    done = call("python -c 'from fedstas.study import page; print(page.render(\"01\"))'", clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = Path(done.stdout.strip())
+    assert clone in made.parents
+    text = made.read_text(encoding="utf-8")
+    assert "Aggregation: what are we estimating?" in text
+    assert "{glue:" not in text and text.count("<figure") >= 4
+
+
+def test_an_example_with_a_parameter_that_is_not_there_would_be_noticed(capsys):
+    assert code("fedstas chapter 05 --profile paper -p strat 5 --parameters") == 2
+    assert "unknown parameter 'strat'" in capsys.readouterr().err
