@@ -9,12 +9,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
-from fractions import Fraction
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from tqdm import tqdm
 
 from fedstas.errors import InputError
 from fedstas.study.evidence import VERDICTS, Claim, Evidence
+from fedstas.study.values import plain, show, show_ours
 
 CLAIMS = Path(__file__).resolve().parents[2] / "book" / "claims.yml"
 PAPERS = {
@@ -185,42 +183,6 @@ def frame(pairs: Iterable[tuple[Claim, Evidence]]) -> pd.DataFrame:
     for name in ("printed", "ours"):
         table[name] = [plain(value) for value in table[name]]
     return table.astype({"low": float, "high": float})
-
-
-def plain(value: Any) -> int | float | str | None:
-    """A value of the ledger as a number or a text: fractions and what numpy made are turned."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return "yes" if value else "no"
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real) and not isinstance(value, Fraction):
-        return float(value)
-    return str(value)
-
-
-def show(value: Any) -> str:
-    """A value for a reader: four digits, thousands apart, fractions and texts as they are."""
-    value = plain(value)
-    if value is None or (isinstance(value, float) and value != value):
-        return ""
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-    return value
-
-
-def show_ours(ours: Any, low: Any = None, high: Any = None) -> str:
-    """Our value, with its interval where it has one: both with two digits of the interval's width."""
-    if not (show(low) and show(high)):
-        return show(ours)
-    if isinstance(plain(ours), str):
-        return f"{ours} ({show(low)} to {show(high)})"
-    width = float(high) - float(low)
-    places = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 3
-    return f"{float(ours):.{places}f} ({low:.{places}f} to {high:.{places}f})"
 
 
 def counts(verdicts: Iterable[str]) -> dict[str, int]:
