@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from fedstas.errors import InputError, integer
 
-ROWS = 16  # gradients squeezed together, to share the cost of each call
+ROWS = 40  # gradients squeezed together, to share the cost of each call
 EDGES = 128  # candidate cuts of the dynamic programme
+CHUNK = 40960  # entries that are compared with all boundaries at once
+SLAB = 16  # ends of cells that it takes at once: half of all pairs of cuts are never formed
 BLOCK = 16  # entries of one step of the prefix sums
 BEFORE = np.tri(BLOCK, BLOCK, -1)  # row i keeps what stands before place i of a block
 SMALL = 8192  # entries up to which there are twice as many, and finer ones around the best cuts
@@ -64,24 +67,24 @@ def squeeze(gradients, levels: int) -> Squeezed:
         raise InputError("gradients must be [d] or [N, d] and not empty")
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
-    if not np.isfinite(rows).all():
-        raise InputError("a gradient holds a number that is not finite")
     count, d = rows.shape
     centres = np.empty((count, levels), dtype=rows.dtype)
     codes = np.empty(rows.shape, dtype=np.uint8)
     padded = np.zeros((min(ROWS, count), (d // BLOCK + 1) * BLOCK), dtype=rows.dtype)
-    for start in range(0, count, ROWS):
-        these = slice(start, min(start + ROWS, count))
-        x = padded[: these.stop - start]
-        x[:, :d] = rows[these]
-        x[:, :d].sort(axis=1)
+    for these in np.array_split(np.arange(count), -(-count // ROWS)):
+        x = padded[: len(these)]
+        for k, room in zip(these, x[:, :d], strict=True):
+            room[:] = rows[k]
+            room.sort()
+        if not np.isfinite(x[:, [0, d - 1]]).all():  # where sorting puts what is not
+            raise InputError("a gradient holds a number that is not finite")
         centres[these] = _centres(x, d, levels)
-    boundaries, above = _boundaries(centres), np.empty(d, dtype=bool)
+    boundaries, above = _boundaries(centres), np.empty((levels - 1, min(d, CHUNK)), dtype=bool)
     for row, cuts, code in zip(rows, boundaries, codes, strict=True):
-        np.greater(row, cuts[0], out=code.view(bool))  # on a tie, the lower level
-        for cut in cuts[1:]:
-            np.greater(row, cut, out=above)
-            code += above.view(np.uint8)
+        for start in range(0, d, CHUNK):
+            part = row[start : start + CHUNK]
+            np.greater(part, cuts[:, None], out=above[:, : len(part)])  # on a tie, the lower level
+            above.view(np.uint8)[:, : len(part)].sum(0, np.uint8, code[start : start + CHUNK])
     return Squeezed(centres, codes)
 
 
@@ -173,28 +176,45 @@ def _candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarr
 
 
 def _programme(edges: np.ndarray, prefix: Prefix, levels: int) -> np.ndarray:
-    """The best d' + 1 cuts among candidates [R, E + 1]: the dynamic programme of 1-D k-means.
-
-    A cell of n entries with sum s, from the mean of the row, lowers the objective by s^2 / n.
-    """
+    """The best d' + 1 cuts among candidates [R, E + 1]: the dynamic programme of 1-D k-means."""
     rows, e = np.arange(len(edges)), edges.shape[1] - 1
     sums = prefix(rows[:, None], edges)
     sums -= sums[:, -1:] / edges[:, -1:] * edges
-    s, n = sums, edges.astype(np.float64)
-    gain = s[:, :, None] - s[:, None, :]  # [R, to, from]
-    gain *= gain
-    work = n[:, :, None] - n[:, None, :]
-    gain /= np.maximum(work, 1, out=work)
-    gain += _forward(e)
-    best = [gain[:, :, 0]]
-    for _ in range(levels - 2):
-        best.append(np.add(gain, best[-1][:, None, :], out=work).max(axis=2))
+    s, n = sums.T.copy(), edges.T.astype(np.float64, order="C")
+    room = np.empty((2, e * len(edges) * SLAB))
+    best = np.full((levels - 1, e + 1, len(edges)), -np.inf)  # [cells - 1, to, R]
+    for start in range(1, e + 1, SLAB):
+        to = slice(start, min(start + SLAB, e + 1))
+        gain, total = _gains(s, n, to, room)
+        best[0, to] = gain[0]
+        for known, found in pairwise(best):
+            np.add(gain, known[: len(gain), None], out=total).max(axis=0, out=found[to])
     cuts = np.zeros((len(edges), levels + 1), dtype=np.intp)
     cuts[:, -1], place = edges[:, -1], np.full(len(edges), e)
     for level in range(levels - 1, 0, -1):
-        place = (gain[rows, place] + best[level - 1]).argmax(axis=1)
+        last = (s[place, rows] - s) ** 2 / np.maximum(n[place, rows] - n, 1)
+        last[np.arange(e + 1)[:, None] >= place] = -np.inf
+        place = (last + best[level - 1]).argmax(axis=0)
         cuts[:, level] = edges[rows, place]
     return cuts
+
+
+def _gains(s: np.ndarray, n: np.ndarray, to: slice, room: np.ndarray) -> tuple:
+    """What each cell lowers the objective by, [from, to, R], for the cells that end in a slab of `to`.
+
+    s^2 / n for a cell of n entries with sum s, from the mean of the row; -inf if it ends before it begins.
+    `s` and `n` [E + 1, R] are the sums and counts before each candidate; both results lie in `room`,
+    and the second is scratch.
+    """
+    shape = (to.stop - 1, to.stop - to.start, s.shape[1])
+    gain, size = room[:, : np.prod(shape)].reshape(2, *shape)
+    np.subtract(s[to], s[: len(gain), None], out=gain)
+    gain *= gain
+    np.subtract(n[to], n[: len(gain), None], out=size)
+    gain /= np.maximum(size, 1, out=size)
+    begin, end = np.ogrid[to.start : to.stop - 1, to]
+    gain[to.start :] += np.where(begin < end, 0, -np.inf)[:, :, None]
+    return gain, size
 
 
 def _refine(cuts: np.ndarray, step: int, prefix: Prefix) -> np.ndarray:
@@ -216,12 +236,6 @@ def _refine(cuts: np.ndarray, step: int, prefix: Prefix) -> np.ndarray:
     return after
 
 
-@lru_cache(maxsize=16)
-def _forward(e: int) -> np.ndarray:
-    """0 where a cell ends after it begins, else -inf."""
-    return np.where(np.tri(e + 1, k=-1), 0, -np.inf)
-
-
 def _lloyd(cuts: np.ndarray, prefix: Prefix, x: np.ndarray) -> np.ndarray:
     """Levels [R, d'] from cuts [R, d' + 1]: boundaries at midpoints, levels at means, until no cut moves.
 
@@ -233,8 +247,9 @@ def _lloyd(cuts: np.ndarray, prefix: Prefix, x: np.ndarray) -> np.ndarray:
     for step in range(LIMIT):
         inner = cuts[:, 1:-1]
         sums[:, 1:-1] = prefix(rows, inner)
-        sizes = np.diff(cuts)
-        means = np.divide(np.diff(sums), sizes, out=means.copy(), where=sizes > 0)
+        sizes = cuts[:, 1:] - cuts[:, :-1]
+        totals = sums[:, 1:] - sums[:, :-1]
+        means = np.divide(totals, sizes, out=means.copy(), where=sizes > 0)
         middle = (means[:, 1:] + means[:, :-1]) / 2
         if 0 < step < RELAXED:
             further = before + RELAXATION * (middle - before)
