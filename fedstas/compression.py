@@ -79,12 +79,12 @@ def squeeze(gradients, levels: int) -> Squeezed:
         if not np.isfinite(x[:, [0, d - 1]]).all():  # where sorting puts what is not
             raise InputError("a gradient holds a number that is not finite")
         centres[these] = _centres(x, d, levels)
-    boundaries, above = _boundaries(centres), np.empty((levels - 1, min(d, CHUNK)), dtype=bool)
+    boundaries, above = _boundaries(centres), np.empty(d, dtype=bool)
     for row, cuts, code in zip(rows, boundaries, codes, strict=True):
-        for start in range(0, d, CHUNK):
-            part = row[start : start + CHUNK]
-            np.greater(part, cuts[:, None], out=above[:, : len(part)])  # on a tie, the lower level
-            above.view(np.uint8)[:, : len(part)].sum(0, np.uint8, code[start : start + CHUNK])
+        np.greater(row, cuts[0], out=code.view(bool))  # on a tie, the lower level
+        for cut in cuts[1:]:
+            np.greater(row, cut, out=above)
+            code += above.view(np.uint8)
     return Squeezed(centres, codes)
 
 
