@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import random
 import re
 import signal
@@ -13,8 +14,18 @@ import warnings
 import pandas as pd
 import pytest
 
-from fedstas import checkpoints, cli, experiments, methods, plans, records, simulation, sweeps
-from fedstas.errors import InputError
+from fedstas import (
+    checkpoints,
+    cli,
+    experiments,
+    methods,
+    plans,
+    records,
+    simulation,
+    sweeps,
+    tables,
+)
+from fedstas.errors import Diverged, InputError
 
 CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
 RUNS = experiments.runs("preprint", "quick")
@@ -215,11 +226,33 @@ def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypa
     assert "not finite" in failed[0]
     assert records.load(tmp_path).method.unique().tolist() == [good.method]
     assert f"1 made, 0 there already, 1 failed, 0 s\n  {failed[0]}" in capsys.readouterr().out
-    assert len(files(tmp_path)) == 2
+    assert len(files(tmp_path)) == 4  # both are recorded, and neither is made again
+    monkeypatch.setattr(sweeps, "perform", None)
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
     assert caught.value.code == 1
     assert "fedstas: 1 of 2 runs of sweep preprint failed: md, lr 1e+30" in capsys.readouterr().err
+
+
+def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
+    whole = plans.Run("digits", "dirichlet", 0.1, "md", 0, **experiments.SMALL)
+    real = simulation.run
+
+    def late(*args, checkpoint=None, rounds, **how):
+        raise Diverged("not finite after round 3", real(*args, rounds=2, **how))
+
+    monkeypatch.setattr(simulation, "run", late)
+    failed = sweeps.make([whole], "trial", folder=tmp_path, device="cpu", progress=False)
+    assert failed == [f"{whole}: not finite after round 3"]
+    frame = records.load(tmp_path)
+    assert frame["round"].tolist() == [1, 2]
+    assert set(frame["rounds"]) == {3}
+    assert tables.last_rounds(frame.assign(rounds=99), "test_accuracy").empty
+    sidecar = records.sidecars(tmp_path)[0]
+    note = json.loads(sidecar.read_text())
+    sidecar.write_text(json.dumps(note | {"diverged": None}))
+    with pytest.raises(InputError, match="contradicts"):
+        records.load(tmp_path)
 
 
 def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):

@@ -92,10 +92,12 @@ def save(
     device,
     threads=1,
     majority=None,
+    diverged: str | None = None,
 ) -> Path:
     """Write a run: both files to temporary names, the sidecar renamed last.
 
-    With each client's `majority` label, both are kept, for `cohorts`; else only a hash.
+    With each client's `majority` label, both are kept, for `cohorts`; else only a hash. `diverged`
+    says how a run ended before its last round; its frame holds the evaluations until then.
     """
     data, sidecar = paths(who, sweep, folder)
     digest, chain = hashlib.sha256(), ""
@@ -108,7 +110,8 @@ def save(
         "settings": settings_id(who),
         "sweep": sweep,
         "identity": who,
-        "seconds": round(float(history.frame["seconds"].iloc[-1]), 1),
+        "seconds": round(float(history.frame["seconds"].max() if len(history.frame) else 0.0), 1),
+        "diverged": diverged,
         "values_sha256": values_hash(history.frame),
         "cohorts_sha256": digest.hexdigest(),
         "cohorts_chain": chain,
@@ -140,9 +143,9 @@ def read_frame(sidecar: Path, note: dict) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         remedy = f"delete {sidecar} and run again"
         raise InputError(f"{data} is missing or damaged: {remedy}") from error
-    fits = list(frame.columns) == list(COLUMNS) and frame["round"].tolist() == evaluated(
-        note["identity"]
-    )
+    rounds = evaluated(note["identity"])
+    rounds = rounds[: len(frame)] if note.get("diverged") else rounds
+    fits = list(frame.columns) == list(COLUMNS) and frame["round"].tolist() == rounds
     if not fits or note.get("values_sha256") not in (None, values_hash(frame)):
         raise InputError(f"{sidecar} contradicts {data.name}: delete both and run again")
     return frame

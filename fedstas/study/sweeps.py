@@ -82,21 +82,24 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             except InputError as error:
                 tqdm.write(f"{run} starts over: {error}", file=sys.stderr)
                 resume = None
+            ended = None
             try:
                 history = simulation.run(
                     task, federation, method, device=device, resume=resume,
                     checkpoint=lambda h: checkpoints.write(h, who, data, task.device), **how,
                 )  # fmt: skip
-            except Diverged:
-                checkpoints.discard(data)
-                raise
+            except Diverged as error:  # a result too, and the same again
+                history, ended = error.history, str(error)
             pure = run.partition == "by_class"  # there the cohorts say which classes were seen
             majority = federation.label_counts.argmax(1) if pure else None
-            records.save(history, who, sweep, folder, device=task.device, majority=majority)
+            kept = {"device": task.device, "majority": majority, "diverged": ended}
+            records.save(history, who, sweep, folder, **kept)
             checkpoints.discard(data)
+            if ended:
+                return f"{run}: {ended}"
     except Unwritable:
         raise
-    except (Diverged, InputError) as error:
+    except InputError as error:
         return f"{run}: {error}"
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -173,6 +176,8 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
             continue
         if not records.there(who, name, folder):
             missing.append(run)
+        elif said := records.read_sidecar(records.paths(who, name, folder)[1]).get("diverged"):
+            failed.append(f"{run}: {said}")
     return missing, failed
 
 
