@@ -498,7 +498,16 @@ glue("ch5_cifar_seeds", int(count), display=False)
 #
 # ```{provenance} Figure
 # ```
-#
+
+# %% tags=["remove-input"]
+ended = [text for text in grids["cifar100"].facts.get("ended", []) if text]
+Markdown(
+    f"Ended early, with its evaluations until then in the figure and no final accuracy: {'; '.join(ended)}. "
+    "The weights of the corrected method sum to one only on average (those of `md` are $1/m$), so that a round can be longer than "
+    "its local steps, and these are long."
+) if ended else None
+
+# %% [markdown]
 # Final accuracies of our methods as stated: {glue:text}`ch5_cifar_stated`. In trials with `md` three steps of
 # rate 0.1 or 0.3 made the loss rise, and twenty of rate 0.1 were the first that brought it below that of a guess within 60 rounds. Final
 # accuracies with these: {glue:text}`ch5_cifar_learns`. {glue:text}`ch5_cifar_explains` With few seeds and few

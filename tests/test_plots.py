@@ -220,7 +220,7 @@ def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
     assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper`"
 
 
-def record(folder, sweep, run, task, federation, **other):
+def record(folder, sweep, run, task, federation, diverged=None, **other):
     """One run of a sweep as it would be recorded; `other` changes its identity."""
     method = methods.get(run.method, **run.overrides)
     how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
@@ -229,7 +229,7 @@ def record(folder, sweep, run, task, federation, **other):
     columns = {c: np.arange(len(rounds)).astype(t) for c, t in simulation.COLUMNS.items()}
     columns["round"] = np.array(rounds)
     history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
-    records.save(history, who, sweep, folder, device="cpu")
+    records.save(history, who, sweep, folder, device="cpu", diverged=diverged)
 
 
 def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(tmp_path):
@@ -248,6 +248,10 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(t
     assert grid.note.startswith(f"1 of {len(todo)} runs are recorded: `fedstas sweep sensitivity")
     assert len(grid.where(method=run.method, seed=run.seed)) == len(grid.frame) == 11
     assert not len(grid.where(method="md"))
+    assert grid.facts["ended"].tolist() == [""]
+    record(tmp_path, "sensitivity", run, task, federation, "not finite after round 9: a hint")
+    ended = tables.recorded("sensitivity", tmp_path).facts["ended"].tolist()
+    assert ended == [f"`{run.method}`, strata 2, seed {run.seed}: not finite after round 9"]
     named = tables.by_arm(grid.frame, "test_accuracy")
     assert named[["arm", "method"]].to_numpy().tolist() == [["strata 2", run.method]]
 

@@ -27,7 +27,7 @@ class Grid:
     """What is recorded of a sweep's profile `paper`, by the current version of the algorithms.
 
     `frame` is that of `records.load` with `arm` (see there) and `megabytes`; `facts` has one row per run:
-    device, threads, torch, commit, minutes.
+    device, threads, torch, commit, minutes, and how it ended if it diverged.
     """
 
     sweep: str
@@ -65,6 +65,12 @@ def _arm(run: Run) -> str:
     return arm(**kept, **{k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v})
 
 
+def _ended(run: Run, diverged: str | None) -> str:
+    """Which run it was that diverged, and when; empty for a run that did not."""
+    said = (diverged or "").partition(":")[0]
+    return said and f"`{run.method}`, {_arm(run) or 'by default'}, seed {run.seed}: {said}"
+
+
 def _key(method: dict, algorithms: int, *rest) -> str:
     return json.dumps([method, algorithms, *rest], sort_keys=True)
 
@@ -100,6 +106,7 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
                 facts.append(
                     {k: made[k] for k in ("device", "threads", "commit")}
                     | {"torch": made["versions"]["torch"], "minutes": note["seconds"] / 60}
+                    | {"ended": _ended(run, note.get("diverged"))}
                 )
     if not arms:
         return Grid(sweep, pd.DataFrame(columns=COLUMNS), planned)
