@@ -249,11 +249,14 @@ def relative(setting: Setting, better: str, worse: str):
 
         agrees, mean, low, high = find(better, worse)
         pairs = len(plots.by_seed(setting.runs(better, worse), METRICS[0]).dropna())
+        empty = (
+            " It holds zero too: no gain at all would agree as well." if low <= 0 <= high else ""
+        )
         return Evidence(
             compare(agrees),
             mean, low, high,
             f"Relative gain of {better} over {worse} in %, {pairs} paired runs, {setting}; the "
-            f"interval is for one more pair.{other_voice(find, better, worse)}",
+            f"interval is for one more pair.{empty}{other_voice(find, better, worse)}",
             readings((setting,), better, worse),
         )  # fmt: skip
 
