@@ -478,7 +478,7 @@ for key, values in finals.items():
     glue(f"ch5_cifar_{key}", f"{low} to {high} %" if len(values) else NOT_YET, display=False)
 best = 100 * hundred.loc[~learns, "test_accuracy"].max() if len(hundred) else np.nan
 explains = f"As stated, no evaluation of any run is above {best:.1f} %: the setting as described does not explain what is printed."
-each = ", ".join(f"`{m}` {v:.1f} %" for m, v in finals["learns"].items())
+each = ", ".join(f"{m} {v:.1f} %" for m, v in finals["learns"].items())
 glue("ch5_cifar_each", each or NOT_YET, display=False)
 rising = [m for m, v in finals["learns"].items() if v >= 2.0]
 still = [m for m, v in finals["learns"].items() if v < 2.0]
