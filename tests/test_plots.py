@@ -136,6 +136,8 @@ def test_a_grid_of_groups_names_every_curve_at_its_end_and_keeps_one_range(seven
     for ax, names in zip(figure.axes, panels.GROUPS.values(), strict=True):
         assert {t.get_text() for t in ax.texts} == {"md", *names}
     assert len({ax.get_ylim() for ax in figure.axes}) == 1
+    assert [ax.get_title() for ax in figure.axes] == ["one", "", "", ""]
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "", "round"]
     plt.close(figure)
 
 

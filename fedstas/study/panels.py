@@ -105,14 +105,15 @@ def group_grid(frames: dict[str, pd.DataFrame], metric: str, baseline: str = "md
     shape = (len(GROUPS), len(frames))
     figure, axes = plt.subplots(*shape, figsize=(8.6, 2.5 * shape[0]), squeeze=False, sharex=True)
     for row, (group, names) in zip(axes, GROUPS.items(), strict=True):
-        for ax, (title, frame) in zip(row, frames.items(), strict=True):
+        for ax, frame in zip(row, frames.values(), strict=True):
             there = [m for m in dict.fromkeys((baseline, *names)) if m in set(frame["method"])]
             if there:
                 curves(frame, metric, ax=ax, methods=there, ends=False)
-            ax.set(xlabel="round" if row is axes[-1] else "", ylabel="")
-            if row is axes[0]:
-                ax.set_title(title)
+            ax.set(xlabel="", ylabel="")
         row[0].set_ylabel(f"{group}\n{SHORT[metric]}", color=VOICES[group])
+    for title, top, bottom in zip(frames, axes[0], axes[-1], strict=True):
+        top.set_title(title)
+        bottom.set_xlabel("round")
     same_range(list(axes.flat))
     for ax in axes.flat:  # now that the range is known
         ends = {}
