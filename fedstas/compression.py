@@ -16,7 +16,6 @@ from fedstas.errors import InputError, integer
 
 ROWS = 40  # gradients squeezed together, to share the cost of each call
 EDGES = 128  # candidate cuts of the dynamic programme
-CHUNK = 40960  # entries that are compared with all boundaries at once
 SLAB = 16  # ends of cells that it takes at once: half of all pairs of cuts are never formed
 BLOCK = 16  # entries of one step of the prefix sums
 BEFORE = np.tri(BLOCK, BLOCK, -1)  # row i keeps what stands before place i of a block
@@ -35,7 +34,10 @@ class Squeezed:
 
     def restore(self) -> np.ndarray:
         """Z [N, d], every entry replaced by its level."""
-        return np.stack([v[c] for v, c in zip(self.levels, self.codes, strict=True)])
+        result = np.empty(self.codes.shape, self.levels.dtype)
+        for row, v, c in zip(result, self.levels, self.codes, strict=True):
+            v.take(c, out=row)
+        return result
 
     def norms(self) -> np.ndarray:
         """The norms of Z_k, float64 [N], from the counts of the codes."""

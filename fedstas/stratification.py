@@ -92,10 +92,11 @@ def spread(features, labels) -> np.ndarray:
 
     The journal version prints "sample variance" (Sec. 3.1); eq. 3.5 needs the standard deviation.
     """
-    features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels)
+    features, labels = np.asarray(features), np.asarray(labels)
     result = np.zeros(labels.max() + 1)
     for h in range(len(result)):
-        group = features[labels == h]
+        group = features[labels == h].astype(np.float64)
         if len(group) > 1:
-            result[h] = np.sqrt(np.square(group - group.mean(axis=0)).sum() / len(group))
+            group -= group.mean(axis=0)
+            result[h] = np.sqrt(np.square(group, out=group).sum() / len(group))
     return result

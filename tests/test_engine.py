@@ -168,6 +168,30 @@ def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
     torch.testing.assert_close(chunks, whole, rtol=0, atol=1e-13)
 
 
+def test_a_perceptron_does_not_depend_on_the_chunks_at_all(monkeypatch):
+    """Bit for bit: how many clients a pass takes is the machine's affair, results are not."""
+    torch.manual_seed(0)
+    module, sizes = models.Perceptron(784, 10), (6,) * 9
+    x, y = torch.rand(sum(sizes), 1, 28, 28), torch.randint(10, (sum(sizes),))
+    data = engine.pool(x, y, np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
+    params = models.flatten(module)
+    idx, weight = batches(data, cohort=(8, 2, 0, 1, 3, 2, 5), empty=4)
+
+    def results():
+        trained = engine.local_updates(module, params, data, idx, weight, lr=0.3, prox=0.1)
+        return trained, torch.stack(list(engine.client_gradients(module, params, data)))
+
+    room = 2 * (BATCH * 784 + 3 * len(params)) * 4  # of two clients
+    found = []
+    for size, count in ((1, 2), (room, 2), (2 * room, 4), (3 * room + 1, 6), (2**25, 66)):
+        monkeypatch.setattr(engine, "_cache", lambda size=size: size)
+        assert engine._chunk(BATCH, params, 784) == count
+        found.append(results())
+    for trained, gradients in found[1:]:
+        assert torch.equal(trained, found[0][0])
+        assert torch.equal(gradients, found[0][1])
+
+
 @pytest.mark.parametrize("name", ["perceptron", "convolutional"])
 def test_evaluate_gives_the_mean_loss_and_the_predictions(name, monkeypatch):
     module, params, data = problem(name, torch.float64)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -137,20 +139,34 @@ def _by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
     dlogits = torch.softmax(logits, dim=2)
     dlogits.scatter_add_(2, y[..., None], dlogits.new_full((), -1.0).expand(*y.shape, 1))
     dlogits *= weight[..., None]
-    dhidden = torch.bmm(dlogits, p["output.weight"]).mul_(hidden > 0)
+    dhidden = torch.bmm(dlogits, p["output.weight"])
+    torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)  # of ReLU
     torch.bmm(dhidden.mT, x, out=out["hidden.weight"])
     torch.sum(dhidden, 1, out=out["hidden.bias"])
     torch.bmm(dlogits.mT, hidden, out=out["output.weight"])
     torch.sum(dlogits, 1, out=out["output.bias"])
 
 
-def _chunk(rows: int, device: torch.device) -> int:
-    """How many clients of that many rows a perceptron's pass takes: what stays in the cache.
+@cache
+def _cache() -> int:
+    """Bytes that a pass may fill: a quarter of the processor's last-level cache, which others share,
+    between 8 MiB (also where the system does not say) and 32 MiB."""
+    said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
+    size = int(said.read_text().strip().removesuffix("K")) * 1024 if said.exists() else 0
+    return min(max(size // 4, 2**23), 2**25)
+
+
+def _chunk(rows: int, params: Tensor, inputs: int) -> int:
+    """How many clients of that many rows a perceptron's pass takes: what stays in the cache, their
+    rows and three vectors of parameters each.
 
     An even number, so that a client's place modulo 16 bytes, and with it the last bit of its
     matrix products, does not depend on the chunks.
     """
-    return 2 * min(8, max(1, ROWS // rows)) if device.type == "cpu" else 256
+    if params.device.type != "cpu":
+        return 256
+    each = (rows * inputs + 3 * len(params)) * params.element_size()
+    return 2 * max(1, _cache() // (2 * each))
 
 
 def _memory(shape: tuple[int, int], like: Tensor) -> Tensor:
@@ -167,8 +183,8 @@ def _memory(shape: tuple[int, int], like: Tensor) -> Tensor:
 def _perceptrons(module, params: Tensor, data: Pool, rows, weights, lr: float, prox: float):
     """Local SGD of perceptrons, a chunk of clients at a time in memory that is used again."""
     m, steps, batch = rows.shape
-    count = min(m, _chunk(batch, params.device))
     x_all, start = data.x.flatten(1), unflatten(module, params)
+    count = min(m, _chunk(batch, params, x_all.shape[1]))
     x_held, y_held = x_all.new_empty(count * batch, x_all.shape[1]), data.y.new_empty(count * batch)
     held, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
     models = _memory((m, len(params)), params)
@@ -218,11 +234,11 @@ def client_gradients(
 
 def _perceptron_gradients(module, params: Tensor, data: Pool, row_weight) -> Iterator[Tensor]:
     """Neighbours of equal, even size in one pass."""
-    first = 0
+    first, inputs = 0, data.x[0].numel()
     for size, run in itertools.groupby(data.sizes.tolist()):
         left = len(list(run))
         while left:
-            c = 1 if size % 2 else min(left, _chunk(size, params.device))
+            c = 1 if size % 2 else min(left, _chunk(size, params, inputs))
             low = int(data.offsets[first])
             rows = slice(low, low + c * size)
             x, y = data.x[rows].unflatten(0, (c, size)), data.y[rows].view(c, size)
