@@ -56,7 +56,7 @@ def main() -> None:
     with threadpool_limits(1):
         for name in asked.names or BENCHMARKS:
             results += BENCHMARKS[name](asked.quick)
-            for other in ("pfl", "flower") if name in OTHERS else ():
+            for other in frameworks.SIDES if name in OTHERS else ():
                 results += frameworks.framework(
                     other, OTHERS[name], asked.bench_python, asked.quick
                 )

@@ -1,4 +1,4 @@
-"""Rounds of Flower's simulation: `python -m benchmarks.flower_side DATA FOLDER ROUNDS`.
+"""Rounds of Flower's simulation: `python -m benchmarks.flower_side DATA FOLDER ROUNDS CPUS`.
 
 Its workers import this module by name, so the arguments travel in the environment.
 """
@@ -26,7 +26,7 @@ ARGUMENTS = "FEDSTAS_BENCH"
 
 
 def arguments() -> list[str]:
-    """DATA, FOLDER, ROUNDS."""
+    """DATA, FOLDER, ROUNDS, CPUS of a client."""
     return os.environ[ARGUMENTS].split(os.pathsep)
 
 
@@ -47,6 +47,7 @@ class Client(NumPyClient):
 
     def fit(self, parameters, config):
         p = problem()
+        torch.set_num_threads(int(arguments()[3]))  # as Ray does where nobody has said otherwise
         put(p.module, parameters)
         optimizer = torch.optim.SGD(p.module.parameters(), lr=LR)
         for rows in torch.from_numpy(p.idx[config["slot"]]):
@@ -108,7 +109,7 @@ def main() -> None:
         server_app=ServerApp(server_fn=server),
         client_app=ClientApp(client_fn=client),
         num_supernodes=len(problem().data.sizes),
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+        backend_config={"client_resources": {"num_cpus": int(arguments()[3]), "num_gpus": 0.0}},
     )
 
 

@@ -20,6 +20,8 @@ from benchmarks.workloads import problem
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {"flower": ("flwr", "ray"), "pfl": ("pfl",)}
+# Each framework's module, and the CPUs that Flower gives a client: two by default.
+SIDES = {"pfl": ["pfl"], "flower": ["flower", "1"], "flower-default": ["flower", "2"]}
 
 
 def missing(python: str, framework: str) -> str:
@@ -33,8 +35,9 @@ def missing(python: str, framework: str) -> str:
 
 def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
     """Rounds of `flower` or `pfl` on MNIST or CIFAR shapes, ours in between."""
+    side, *cpus = SIDES[name]
     title = f"round-{'mnist' if data == 'mnist' else 'cifar'}"
-    lacking = missing(python, name)
+    lacking = missing(python, side)
     if lacking:
         print(
             f"{title} against {name}: skipped, {lacking} is not in {Path(python).name}'s environment "
@@ -43,7 +46,7 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
         return []
     p = problem(data)
     m, steps, batch = p.idx.shape
-    rounds = 4 if quick else 10
+    rounds = 4 if quick else 31 if data == "mnist" else 10
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
         np.save(where / "x.npy", p.data.x.numpy())
@@ -51,7 +54,7 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
         np.save(where / "idx.npy", p.idx)
         np.save(where / "offsets.npy", p.data.offsets)
         done = subprocess.run(
-            [python, "-m", f"benchmarks.{name}_side", data, str(where), str(rounds)],
+            [python, "-m", f"benchmarks.{side}_side", data, str(where), str(rounds), *cpus],
             cwd=ROOT, capture_output=True, text=True, timeout=900,
             env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
         )  # fmt: skip
@@ -59,5 +62,6 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
             raise RuntimeError(f"{name} did not finish its rounds:\n{done.stderr[-3000:]}")
         taken = json.loads((where / "seconds.json").read_text())
     what = f"{p.what}, cohort {m}, {steps} steps of {batch}; the first round left out"
+    what += f"; threads of a client: {cpus[0]}" if cpus else ""
     ours, theirs = taken["ours"][1:], taken["theirs"][1:]
     return [entry(title, name, ours, theirs, what, version=taken["version"])]

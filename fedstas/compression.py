@@ -14,7 +14,7 @@ import numpy as np
 
 from fedstas.errors import InputError, integer
 
-ROWS = 40  # gradients squeezed together, to share the cost of each call
+ROWS = 50  # gradients squeezed together, to share the cost of each call
 EDGES = 128  # candidate cuts of the dynamic programme
 SLAB = 16  # ends of cells that it takes at once: half of all pairs of cuts are never formed
 BLOCK = 16  # entries of one step of the prefix sums

@@ -168,10 +168,11 @@ def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
     torch.testing.assert_close(chunks, whole, rtol=0, atol=1e-13)
 
 
-def test_a_perceptron_does_not_depend_on_the_chunks_at_all(monkeypatch):
+@pytest.mark.parametrize(("size", "hidden"), [(6, 50), (600, 50), (6, 51)])
+def test_a_perceptron_does_not_depend_on_the_chunks_at_all(size, hidden, monkeypatch):
     """Bit for bit: how many clients a pass takes is the machine's affair, results are not."""
     torch.manual_seed(0)
-    module, sizes = models.Perceptron(784, 10), (6,) * 9
+    module, sizes = models.Perceptron(784, 10, hidden), (size,) * 9
     x, y = torch.rand(sum(sizes), 1, 28, 28), torch.randint(10, (sum(sizes),))
     data = engine.pool(x, y, np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
     params = models.flatten(module)
@@ -181,10 +182,10 @@ def test_a_perceptron_does_not_depend_on_the_chunks_at_all(monkeypatch):
         trained = engine.local_updates(module, params, data, idx, weight, lr=0.3, prox=0.1)
         return trained, torch.stack(list(engine.client_gradients(module, params, data)))
 
-    room = 2 * (BATCH * 784 + 3 * len(params)) * 4  # of two clients
+    pair = 2 * (BATCH * 784 + 3 * len(params)) * 4  # bytes of two clients
     found = []
-    for size, count in ((1, 2), (room, 2), (2 * room, 4), (3 * room + 1, 6), (2**25, 66)):
-        monkeypatch.setattr(engine, "_cache", lambda size=size: size)
+    for room, count in ((1, 2), (pair, 2), (2 * pair, 4), (3 * pair + 1, 6), (16 * pair, 32)):
+        monkeypatch.setattr(engine, "_cache", lambda room=room: room)
         assert engine._chunk(BATCH, params, 784) == count
         found.append(results())
     for trained, gradients in found[1:]:

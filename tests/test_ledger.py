@@ -240,7 +240,7 @@ def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFra
     return pd.DataFrame(
         head | {"sweep": sweep, "run": f"{m}{s}", "method": m, "seed": s, "rounds": 99, "round": r,
                 "client_accuracy": v, "test_accuracy": v, "train_loss": 1 - v} | more
-        for m, seeds in values.items() for s, v in enumerate(seeds) for r in (1, 40, 99)
+        for m, seeds in values.items() for s, v in enumerate(seeds) for r in (1, 20, 40, 60, 80, 99)
     )  # fmt: skip
 
 
@@ -276,6 +276,38 @@ def test_an_order_agrees_on_its_side_of_zero_only(recorded):
         assert evidence.ours == pytest.approx(100 * shift)
     recorded(runs({"fedstas": [0.6, 0.5, 0.55], "fedsts": other}))
     assert figures.mnist_order(LEVEL).verdict == "differs"  # no difference seen
+
+
+def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(recorded):
+    claim, other = Claim(**ROW | {"kind": "figure", "printed": "20 %"}), [0.50, 0.60, 0.55]
+    for gains, verdict in (
+        ([1.19, 1.20, 1.21], "agrees"),
+        ([1.09, 1.10, 1.11], "differs"),
+        ([0.8, 1.6, 0.9], "differs"),  # one more pair may show 20 %, but no gain is seen
+    ):
+        better = [v * g for v, g in zip(other, gains, strict=True)]
+        recorded(runs({"fedstas": better, "fedsts": other}))
+        evidence = figures.mnist_gain(claim)
+        assert evidence.verdict == verdict
+    assert evidence.low < 20 < evidence.high
+
+
+def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(recorded):
+    from fedstas.study.evidence import experiments_sentences as sentences
+
+    low, high = [0.50, 0.60, 0.55], [0.60, 0.71, 0.64]
+    deciding = (figures.mnist_order, figures.by_round_40, sentences.keeps_most, figures.mnist_gain)
+    written = {"fedsts": high, "fedstas": low, "fedstas-dp": low}
+    coded = {"fedsts": low, "fedstas": high, "fedstas-dp": high}
+    recorded(runs(written))
+    assert [f(LEVEL).coded for f in deciding] == [""] * 4
+    recorded(runs(written | {f"{m}-authors-dec": v for m, v in coded.items()}))
+    gain = Claim(**ROW | {"kind": "figure", "printed": "18 %"})
+    for found in (f(gain) for f in deciding):
+        assert (found.verdict, found.coded) == ("differs", "agrees")
+        assert "As coded: " in found.note
+    levels = (figures.mnist_fedstas(LEVEL), figures.begins_at(LEVEL))  # 56 %
+    assert {found.coded for found in levels} <= {"agrees", "differs"}
 
 
 def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(recorded):

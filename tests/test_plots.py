@@ -200,6 +200,17 @@ def test_a_comparison_in_words(frame):
     assert one == ("+2.0 points (one seed)", "not told apart from")
 
 
+def test_gaps_to_a_baseline_round_by_round(frame):
+    gaps = tables.above(frame, ("test_accuracy", "train_loss"))
+    assert set(gaps["method"]) == set(frame["method"]) - {"md"}
+    wide = frame.pivot(index=["seed", "round"], columns="method", values="train_loss")
+    for row in gaps.itertuples():
+        expected = wide.loc[(row.seed, row.round)]
+        assert row.train_loss == expected[row.method] - expected["md"]
+    fewer = frame[(frame["method"] != "md") | (frame["seed"] == 0)]
+    assert set(tables.above(fewer, ("test_accuracy",))["seed"]) == {0}  # pairs only
+
+
 def test_costs_until_an_accuracy(frame):
     spent = tables.cost_to_reach(frame, "test_accuracy", 0.45, "megabytes")
     curve = frame[frame["method"] == "fedstas"].groupby("round")["test_accuracy"].mean()

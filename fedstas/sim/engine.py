@@ -131,7 +131,7 @@ def _perceptron(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) ->
 
 
 def _by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
-    """Write the gradients of perceptrons p into out, both by parameter name [c, *shape]: three
+    """Write the gradients of perceptrons p into out, both by parameter name [c, *shape]: two
     large products, of x [c, b, ...] with the hidden layer and with its derivative."""
     x = x.flatten(2)  # [c, b, in]
     hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
@@ -152,16 +152,19 @@ def _cache() -> int:
     """Bytes that a pass may fill: a quarter of the processor's last-level cache, which others share,
     between 8 MiB (also where the system does not say) and 32 MiB."""
     said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
-    size = int(said.read_text().strip().removesuffix("K")) * 1024 if said.exists() else 0
+    try:
+        size = int(said.read_text().strip().removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        size = 0
     return min(max(size // 4, 2**23), 2**25)
 
 
 def _chunk(rows: int, params: Tensor, inputs: int) -> int:
-    """How many clients of that many rows a perceptron's pass takes: what stays in the cache, their
-    rows and three vectors of parameters each.
+    """How many clients of that many rows a perceptron's pass takes: two, or as many as keep their
+    rows and three vectors of parameters each in the cache.
 
     An even number, so that a client's place modulo 16 bytes, and with it the last bit of its
-    matrix products, does not depend on the chunks.
+    matrix products, does not depend on the chunks (if a model has an even number of parameters).
     """
     if params.device.type != "cpu":
         return 256

@@ -33,7 +33,8 @@ class Claim:
 class Evidence:
     """What was computed for a claim.
 
-    `ours` is a number or a short text, `low`..`high` its interval where it has one; `note` is the
+    `verdict` is that of the reading that decides; `coded` the one that the authors' code would have
+    got, where runs of it are recorded. `ours` is a number or a short text, `low`..`high` its interval where it has one; `note` is the
     condition of `holds-if`, the corrected statement of `fails`, or the reason of `no-data` and
     `pending`; `table` is small enough to be checked by hand.
     """
@@ -44,6 +45,7 @@ class Evidence:
     high: float | None = None
     note: str = ""
     table: pd.DataFrame | None = None
+    coded: str = ""
 
 
 def theory(printed: bool, condition: bool = False) -> str:

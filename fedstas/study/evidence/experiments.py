@@ -2,7 +2,7 @@
 
 A level agrees if the printed value lies in the 95 % prediction interval of one more run of ours, for the
 papers print single runs. An order agrees if the 95 % interval of the paired mean difference lies on the
-printed side of zero; "no difference seen" differs. The published curves are of the authors' partition
+printed side of zero; "no difference seen" differs. A relative gain agrees if both do. The published curves are of the authors' partition
 (equal sizes) and accuracy (under the clients' class shares), so that reading decides; the others are in
 the table of the evidence.
 """
@@ -175,13 +175,13 @@ def readings(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFra
     return pd.DataFrame(table)
 
 
-def other_voice(find: Callable, better: str, worse: str) -> str:
-    """What `find` finds as coded, as a sentence of the note; empty where it is not recorded."""
+def other_voice(find: Callable, *methods: str) -> tuple[str, str]:
+    """What `find` finds as coded: a sentence of the note and the verdict; empty where it is not recorded."""
     try:
-        agrees, mean, low, high = find(*(method + VOICES["as coded"] for method in (better, worse)))
+        agrees, mean, low, high = find(*(method + VOICES["as coded"] for method in methods))
     except Missing:
-        return ""
-    return f" As coded: {mean:.1f} ({low:.1f} to {high:.1f}), {compare(agrees)}."
+        return "", ""
+    return f" As coded: {mean:.1f} ({low:.1f} to {high:.1f}), {compare(agrees)}.", compare(agrees)
 
 
 def level(setting: Setting, method: str, metric: str = METRICS[0]):
@@ -203,11 +203,12 @@ def level(setting: Setting, method: str, metric: str = METRICS[0]):
         note = (
             f"Last ten rounds, {written['runs']} runs, {setting}; the interval is for one more run."
         )
-        if len(table) > 1:
+        other = coded[columns[-1]] if len(table) > 1 else ""
+        if other:
             said = f"{coded['mean']:.1f} ({coded['low']:.1f} to {coded['high']:.1f})"
-            note += f" As coded: {said}, {coded[columns[-1]]}."
+            note += f" As coded: {said}, {other}."
         verdict, ours, low, high = (written[c] for c in (*columns[-1:], "mean", "low", "high"))
-        return Evidence(verdict, float(ours), float(low), float(high), note, table.round(2))
+        return Evidence(verdict, float(ours), float(low), float(high), note, table.round(2), other)
 
     return evidence
 
@@ -226,38 +227,40 @@ def order(setting: Setting, better: str, worse: str, metric: str = METRICS[0], a
         agrees, mean, low, high = find(better, worse)
         pairs = len(difference(setting.runs(better, worse), better, worse, metric))
         unit = "nats less" if sign < 0 else "points more"
+        said, coded = other_voice(find, better, worse)
         return Evidence(
             compare(agrees),
             mean, low, high,
             f"{unit.capitalize()} of {better} than of {worse}, {pairs} paired runs, {setting}, "
-            f"{metric.replace('_', ' ')}.{other_voice(find, better, worse)}",
-            readings((setting, *also), better, worse),
+            f"{metric.replace('_', ' ')}.{said}",
+            readings((setting, *also), better, worse), coded,
         )  # fmt: skip
 
     return evidence
 
 
 def relative(setting: Setting, better: str, worse: str):
-    """Is the printed relative gain, in %, one that a single pair of runs shows?"""
+    """Is there a gain, and is the printed one, in %, one that a single pair of runs shows?"""
 
     @decided
     def evidence(claim: Claim) -> Evidence:
         def find(a: str, b: str) -> tuple[bool, float, float, float]:
             wide = plots.by_seed(setting.runs(a, b), METRICS[0]).dropna()
-            mean, low, high = one_more(100 * (wide[a] / wide[b] - 1))
-            return low <= number(claim.printed) <= high, mean, low, high
+            gains = 100 * (wide[a] / wide[b] - 1)
+            mean, low, high = one_more(gains)
+            there = plots.interval(gains)[1] > 0
+            return bool(there and low <= number(claim.printed) <= high), mean, low, high
 
         agrees, mean, low, high = find(better, worse)
-        pairs = len(plots.by_seed(setting.runs(better, worse), METRICS[0]).dropna())
-        empty = (
-            " It holds zero too: no gain at all would agree as well." if low <= 0 <= high else ""
-        )
+        wide = plots.by_seed(setting.runs(better, worse), METRICS[0]).dropna()
+        _, *mean_lies = plots.interval(100 * (wide[better] / wide[worse] - 1))
+        said, coded = other_voice(find, better, worse)
         return Evidence(
             compare(agrees),
             mean, low, high,
-            f"Relative gain of {better} over {worse} in %, {pairs} paired runs, {setting}; the "
-            f"interval is for one more pair.{empty}{other_voice(find, better, worse)}",
-            readings((setting,), better, worse),
+            f"Relative gain of {better} over {worse} in %, {len(wide)} paired runs, {setting}; the interval is "
+            "for one more pair, that of the mean is {:.1f} to {:.1f}.".format(*mean_lies) + said,
+            readings((setting,), better, worse), coded,
         )  # fmt: skip
 
     return evidence

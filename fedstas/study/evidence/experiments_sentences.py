@@ -19,6 +19,7 @@ from fedstas.study.evidence.experiments import (
     everywhere,
     identities,
     number,
+    other_voice,
 )
 from fedstas.study.evidence.experiments_figures import DISJOINT, FIXED, HUNDRED, IID, SKEWED, THREE
 
@@ -93,21 +94,29 @@ def data_sets(claim: Claim) -> Evidence:
 @decided
 def keeps_most(claim: Claim) -> Evidence:
     """Does the private variant keep most of FedSTaS's gain over FedSTS?"""
-    frame = FIXED.runs(*THREE)
-    gain = difference(frame, "fedstas", "fedsts", METRICS[0])
-    kept = difference(frame, "fedstas-dp", "fedsts", METRICS[0])
+
+    def both(baseline: str, *methods: str) -> list:
+        frame = FIXED.runs(baseline, *methods)
+        return [difference(frame, m, baseline, METRICS[0]) for m in methods]
+
+    def find(*methods: str) -> tuple[bool, float, float, float]:
+        gain, kept = both(*methods)
+        there = plots.interval(gain)[1] > 0
+        return bool(there and kept.mean() > gain.mean() / 2), *plots.interval(kept)
+
+    gain, kept = both(*THREE)
     table = pd.DataFrame(
-        [(n, *plots.interval(v)) for n, v in (("fedstas", gain), ("fedstas-dp", kept))],
+        [(n, *plots.interval(v)) for n, v in zip(THREE[1:], (gain, kept), strict=True)],
         columns=["method", "points above fedsts", "low", "high"],
     )
-    there = plots.interval(gain)[1] > 0
+    (agrees, mean, low, high), (said, coded) = find(*THREE), other_voice(find, *THREE)
+    shown = plots.interval(gain)[1] > 0
     return Evidence(
-        compare(bool(there and kept.mean() > gain.mean() / 2)), float(kept.mean()),
-        *plots.interval(kept)[1:],
+        compare(agrees), mean, low, high,
         "Points of fedstas-dp above fedsts; "
-        + ("" if there else "that FedSTaS itself gains is not shown, so there is nothing to keep: ")
-        + f"fedstas stands at {gain.mean():+.2f}.",
-        table.round(2),
+        + ("" if shown else "that FedSTaS itself gains is not shown, so there is nothing to keep: ")
+        + f"fedstas stands at {gain.mean():+.2f}.{said}",
+        table.round(2), coded,
     )  # fmt: skip
 
 

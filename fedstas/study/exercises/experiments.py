@@ -27,8 +27,8 @@ def _without_order(p):
 def power(seeds: int, gap: float, sd: float) -> float:
     """Of the paired t-test at the 5 % level, for a true gap and the sd of a paired difference."""
     critical, shift = stats.t.ppf(0.975, seeds - 1), gap / sd * np.sqrt(seeds)
-    beyond = stats.nct.sf(critical, seeds - 1, shift)
-    return float(beyond + stats.nct.cdf(-critical, seeds - 1, shift))
+    tails = stats.nct.sf(critical, seeds - 1, [shift, -shift])  # nct.cdf is NaN far in its tail
+    return float(tails.sum())
 
 
 def seeds_needed(gap: float, sd: float) -> int:
