@@ -145,7 +145,7 @@ def number(text) -> float:
     return float(next(w for w in cleaned.split() if any(c.isdigit() for c in w)))
 
 
-def difference(frame: pd.DataFrame, better: str, worse: str, metric: str) -> np.ndarray:
+def difference(frame: pd.DataFrame, better: str, worse: str, metric=METRICS[0]) -> np.ndarray:
     """Seed by seed: the last ten rounds of one method minus those of another."""
     wide = plots.by_seed(frame, metric)
     return (wide[better] - wide[worse]).dropna().to_numpy()
@@ -266,7 +266,9 @@ def relative(setting: Setting, better: str, worse: str):
     return evidence
 
 
-def everywhere(settings: Iterable[Setting], better: str, rivals: tuple[str, ...]):
+def everywhere(
+    settings: Iterable[Setting], better: str, rivals: tuple[str, ...], gap=difference, unit="points"
+):
     """Is one method above all rivals in all settings? One setting that differs is enough to differ."""
 
     @decided
@@ -279,14 +281,14 @@ def everywhere(settings: Iterable[Setting], better: str, rivals: tuple[str, ...]
                 except Missing as reason:
                     missing = missing or reason
                     continue
-                mean, low, high = plots.interval(difference(frame, better, rival, METRICS[0]))
+                mean, low, high = plots.interval(gap(frame, better, rival))
                 table.append((str(setting), rival, mean, low, high, low > 0))
         won = sum(row[-1] for row in table)
         if missing is not None and won == len(table):
             raise missing
-        columns = ["setting", f"{better} against", "points", "low", "high", "above"]
+        columns = ["setting", f"{better} against", unit, "low", "high", "above"]
         shown = pd.DataFrame(table, columns=columns).round(2)
-        note = f"{better} is above in {won} of {len(table)} comparisons recorded so far."
+        note = f"{better} is ahead ({unit}) in {won} of {len(table)} comparisons recorded."
         ours = f"{won} of {len(table)}" + (" so far" if missing else "")
         return Evidence(compare(won == len(table)), ours, note=note, table=shown)
 
