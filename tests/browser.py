@@ -34,6 +34,15 @@ FLAGS = (
 # Puts the two descriptors where the browser looks for them, then becomes the browser.
 LAUNCH = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
 WAIT = 90  # seconds, for any one answer: the machine may be busy
+LEFT = (  # what the browser answers while a tab goes to another page
+    "Inspected target navigated or closed",
+    "Cannot find context with specified id",
+    "Execution context was destroyed.",
+)
+
+
+class Left(AssertionError):
+    """The page that was asked is no longer there."""
 
 
 def build() -> Path:
@@ -81,7 +90,10 @@ class Browser:
         while True:
             answer = self.receive(until)
             if answer.get("id") == self.count:
-                assert "error" not in answer, f"{method}: {answer['error']['message']}"
+                told = answer.get("error", {}).get("message")
+                if told in LEFT:
+                    raise Left(f"{method}: {told}")
+                assert not told, f"{method}: {told}"
                 return answer["result"]
             self.events.append(answer)
 
@@ -148,9 +160,12 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, script: str):
-        """Waits until an expression is true."""
+        """Waits until an expression is true, on the page that the tab is going to if it is going."""
         end = time.monotonic() + WAIT
-        while not self.evaluate(script):
+        while True:
+            with contextlib.suppress(Left):
+                if self.evaluate(script):
+                    return
             assert time.monotonic() < end, f"never true in {WAIT} seconds: {script}"
             time.sleep(0.05)
 

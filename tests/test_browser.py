@@ -131,6 +131,17 @@ def test_a_fault_is_noticed(chromium, tmp_path, kind):
         assert not any(found.values()), found
 
 
+def test_waiting_outlives_a_tab_that_goes_to_another_page(chromium, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.html").write_text(f"<title>{name}</title>")
+    with chromium.page() as page:
+        page.open((tmp_path / "a.html").as_uri())
+        for turn in range(40):
+            name = "ba"[turn % 2]
+            page.evaluate(f"location.href = '{name}.html'; 1")
+            page.until(f"document.title === '{name}' && document.readyState === 'complete'")
+
+
 def test_formulas_are_there(chromium, site):
     with chromium.page() as page:
         opened(page, (site / "chapters" / "01_aggregation.html").as_uri())
