@@ -127,9 +127,11 @@ def test_a_run_goes_on_in_a_new_server_process(federation, tmp_path, expected):
 
 
 def test_everything_stops_on_ctrl_c(tmp_path):
+    # What a shell starts in the background ignores Ctrl-C, and hands that on.
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLE / "deploy.py"), "--nodes", "2", "--keep", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     for line in process.stdout:
         if "SuperNodes are connected" in line:
