@@ -7,6 +7,7 @@ file of `results/one-round` holds one setting; a seed is a partition, a model an
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,9 +81,11 @@ def _rows(data, setting: str, seed: int, designs: dict, clients: int, bar) -> pd
     how = {"clients": clients, "seed": seed, "concentration": concentration}
     federation = partition.make(kind, data.train_y, **how)
     work = methods.get("md", **local).local
-    found = []
+    found: list[dict] = []
+    answers: dict = {}  # all states are of one run: what w_0 was asked, each would ask again
     for rounds in ROUNDS:
         ten = one_round.at(data, federation, rounds=rounds, method="md", local=work, seed=seed)
+        ten = replace(ten, answers=answers)
         for m in PARTICIPANTS:
             state = ten.with_m(m)
             for label, (name, settings) in designs.items():
