@@ -80,6 +80,36 @@ def compare(
         raise Diverged(found.summary())
 
 
+@app.command()
+def arena(
+    design: Annotated[
+        str | None,
+        typer.Argument(help="of your own: my_design.py, or 'NAME KEY=VALUE'", metavar="DESIGN"),
+    ] = None,
+    setting: Annotated[str, option("of the protocol, e.g. mnist")] = "mnist",
+    seeds: Annotated[str | None, option("of the evaluation, e.g. 0-4")] = None,
+    jobs: Annotated[int, option("runs at a time")] = 1,
+    folder: Annotated[Path, option("where to record")] = Path("runs"),
+    file: Annotated[Path | None, option("another protocol than the book's")] = None,
+    device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
+) -> None:
+    """The comparison of chapter 10: tune, evaluate and show one setting, with a design of your own in it."""
+    from companion.runs import protocol, sweeps
+
+    known = protocol.read(file or protocol.FILE)
+    one_of("setting", setting, known)
+    arm = None
+    if design is not None:
+        known[setting] = protocol.entered(known[setting], design)
+        arm = known[setting].arms[-1].name
+    chosen = None if seeds is None else sweeps.parse_seeds(seeds)
+    how = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
+    for text in protocol.carry_out(known, setting, arm=arm, seeds=chosen, **how):
+        typer.echo(text, err=True)
+    typer.echo(protocol.report(known, setting, (protocol.RECORDED, folder)))
+
+
 @app.command(name="one-round")
 def one_round(
     setting: Annotated[

@@ -15,7 +15,7 @@ from companion.pages import chapters, markdown
 from companion.runs import cuts, experiments, made, packed, records
 
 ROOT = Path(__file__).parents[1]
-NAMES = {*experiments.SWEEPS, "partitions", "one-round"}
+NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
 FIXED = {  # functions that read these sweeps, whatever they are given
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from companion.runs import experiments, one_rounds, records
+from companion.runs import experiments, one_rounds, protocol, records
 from companion.runs.single import ONE_ROUND, PARTITIONS
 from fedstas.errors import one_of
 
@@ -63,10 +63,12 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
         what, seeds = "partitions", [n["identity"]["seed"] for n in notes]
         command = "fedstas one-round"
     else:
-        one_of("sweep", sweep, experiments.SWEEPS)
+        one_of("sweep", sweep, (*experiments.SWEEPS, protocol.SWEEP))
         notes = [run.note for run in records.recorded(Path(folder) / sweep)]
         what, seeds = "runs", [n["identity"]["seed"] for n in notes]
         command = f"fedstas sweep {sweep} --profile paper"
+        if sweep == protocol.SWEEP:
+            command = "fedstas arena"
     if not notes:
         return {"runs": "not recorded yet", "command": command}
     environments = [note["environment"] for note in notes]
@@ -80,7 +82,7 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """`python -m companion.runs.made FILE`: all sweeps for the pages, as JSON."""
-    told = {name: of(name) for name in (*experiments.SWEEPS, PARTITIONS, ONE_ROUND)}
+    told = {name: of(name) for name in (*experiments.SWEEPS, protocol.SWEEP, PARTITIONS, ONE_ROUND)}
     Path(arguments[0]).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return 0
 

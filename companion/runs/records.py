@@ -54,11 +54,13 @@ def save(
     threads=1,
     majority=None,
     diverged: str | None = None,
+    worst_decile: float | None = None,
 ) -> Path:
     """Write a run's own two files, the sidecar last.
 
     With each client's `majority` label, both are kept, for `cohorts`; else only a hash. `diverged`
     says how a run ended before its last round; its frame holds the evaluations until then.
+    `worst_decile` is the accuracy of the final model on the tenth of the clients that it serves worst.
     """
     data, sidecar = paths(who, sweep, folder)
     digest, chain = hashlib.sha256(), ""
@@ -73,6 +75,7 @@ def save(
         "identity": who,
         "seconds": round(float(history.frame["seconds"].max() if len(history.frame) else 0.0), 1),
         "diverged": diverged,
+        "worst_decile": worst_decile,
         "cohorts_sha256": digest.hexdigest(),
         "cohorts_chain": chain,
         "cohorts": None if majority is None else [c.tolist() for c in history.cohorts],

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+import torch
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
@@ -29,7 +31,7 @@ from companion.runs import checkpoints, records
 from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods
 from fedstas.errors import Diverged, InputError, integer, one_of, real
-from fedstas.sim import partition, simulation, tasks
+from fedstas.sim import engine, partition, simulation, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
 # stratification, per round.
@@ -215,6 +217,8 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             pure = run.partition == "by_class"  # there the cohorts say which classes were seen
             majority = federation.label_counts.argmax(1) if pure else None
             kept = {"device": task.device, "majority": majority, "diverged": ended}
+            if ended is None:
+                kept["worst_decile"] = worst_decile(task, federation, history.params)
             records.save(history, who, sweep, folder, **kept)
             checkpoints.discard(data)
             if ended:
@@ -228,6 +232,19 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             raise unwritable(Path(folder), error) from error
         return f"{run}: {type(error).__name__}: {error}"
     return "done"
+
+
+def worst_decile(task, federation, params) -> float:
+    """The mean accuracy, under their own class shares, of the tenth of the clients that a model [P]
+    serves worst (at least one of them)."""
+    module, flat = task.model(0), torch.from_numpy(params).to(task.device)
+    _, said = engine.evaluate(module, flat, task.test_x, task.test_y)
+    right = (said == task.test_y).double().cpu()
+    true = torch.nn.functional.one_hot(task.test_y.cpu(), task.classes).double()
+    recall = (right @ true / true.sum(0)).numpy()
+    counts = federation.label_counts[federation.with_data]
+    each = np.sort(counts / counts.sum(1, keepdims=True) @ recall[: counts.shape[1]])
+    return float(each[: max(1, len(each) // 10)].mean())
 
 
 def _end_with(parent: int) -> None:

@@ -79,14 +79,16 @@ def _key(method: dict, algorithms: int, *rest) -> str:
     return json.dumps([method, algorithms, *rest], sort_keys=True)
 
 
-def _planned(run: Run) -> str:
+def key_of_run(run: Run) -> str:
+    """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     who = (methods.to_dict(method), methods.version(method), run.task, run.partition)
     return _key(*who, *shape)
 
 
-def _identified(who: dict) -> str:
+def key_of_record(who: dict) -> str:
+    """The same of an identity."""
     shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     recipe = who["partition"]["name"]
     return _key(who["method"], who["algorithms"], who["task"], recipe, *(who[k] for k in shape))
@@ -96,14 +98,14 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
     """The runs of a sweep (profile `paper`) that are recorded below a folder."""
     todo: dict[str, list[Run]] = {}
     for run in experiments.runs(sweep, "paper"):
-        todo.setdefault(_planned(run), []).append(run)
+        todo.setdefault(key_of_run(run), []).append(run)
     planned = sum(map(len, todo.values()))
     arms, facts = {}, []
     for found in records.recorded(Path(folder) / sweep):
         note = found.note
         recipe = note["identity"]["partition"]
         own = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
-        for run in todo.get(_identified(note["identity"]), []):
+        for run in todo.get(key_of_record(note["identity"]), []):
             if all(getattr(run, k) == v for k, v in own.items()):
                 made = note["environment"]
                 arms[note["run"]] = _arm(run)

@@ -1,0 +1,374 @@
+"""The comparison of chapter 10: methods tuned alike, then held against each other at equal cost.
+
+`read` checks a protocol file (book/protocol.yml), `carry_out` makes the runs that it asks for, tuning first,
+and `outcomes` and `gains` say what came out. A setting is a federation and a number of participants, an arm
+a method with its settings; all else of a run is the same for all arms, and the learning rate is each arm's
+own: the one of the highest accuracy at the larger budget, on seeds that are used for nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+
+from companion.runs import records, sweeps, tables
+from companion.runs.sweeps import Run
+from fedstas import methods
+from fedstas.errors import InputError, integer, one_of, real
+from fedstas.sim import partition, tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "book" / "protocol.yml"
+RECORDED = ROOT / "results"
+SWEEP = "which-design"
+CLASSES = {name: shape[-1] for name, shape in tasks.SHAPES.items()} | {"digits": 10}
+TAIL = 0.1  # an accuracy at a budget is the mean of the curve over this last part of it
+WIDENED = 3  # at most so often is a grid of rates extended
+METRICS = ("large", "small", "rounds", "examples", "worst_decile")  # the primary outcome first
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method with its settings; `clients_per_round` and `tuning_rounds` only where it has its own."""
+
+    name: str
+    method: str
+    settings: tuple = ()
+    clients_per_round: int | None = None
+    tuning_rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation, the arms that meet in it, and how they are run and judged."""
+
+    name: str
+    says: str
+    task: str
+    partition: str
+    concentration: float
+    clients: int
+    clients_per_round: int
+    rounds: int
+    evaluate_every: int
+    megabytes: tuple[float, ...]
+    rates: tuple[float, ...]
+    tuning_seeds: tuple[int, ...]
+    evaluation_seeds: tuple[int, ...]
+    reference: str
+    matters: float
+    arms: tuple[Arm, ...]
+    rates_of: str | None = None
+
+    def run(self, arm: Arm, rate: float, seed: int) -> Run:
+        """One run of an arm at a learning rate."""
+        tuning = seed in self.tuning_seeds
+        return Run(
+            self.task, self.partition, self.concentration, arm.method, seed,
+            dict(arm.settings) | {"lr": rate}, self.clients,
+            arm.clients_per_round or self.clients_per_round,
+            (arm.tuning_rounds if tuning else None) or self.rounds, self.evaluate_every,
+        )  # fmt: skip
+
+
+_KEYS = ("rounds", "evaluate_every", "megabytes", "rates", "tuning_seeds", "evaluation_seeds")
+_KEYS += ("reference", "matters")
+_PLACE = ("says", "task", "partition", "concentration", "clients", "clients_per_round")
+
+
+def read(path: str | Path = FILE) -> dict[str, Setting]:
+    """The settings of a protocol file by name; `InputError` names what in it is wrong."""
+    try:
+        told = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as a protocol: {error}") from error
+    try:
+        known = {name: _arm(name, **said) for name, said in told["arms"].items()}
+        common = {key: told[key] for key in told.keys() - {"arms", "settings"}}
+        found = {
+            name: _setting(name, known, **common | said) for name, said in told["settings"].items()
+        }
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path} is no protocol: {error}") from error
+    for setting in found.values():
+        if setting.rates_of is not None:
+            one_of(f"rates_of in {path}, setting {setting.name}:", setting.rates_of, found)
+    return found
+
+
+def _arm(name: str, method: str, settings: dict | None = None, **own) -> Arm:
+    methods.get(method, **(settings or {}))  # an unknown method or setting is refused by name
+    for key in own:
+        one_of(f"key of arm {name}", key, ("clients_per_round", "tuning_rounds"))
+        integer(f"{key} of arm {name}", own[key], 1)
+    return Arm(name, method, tuple((settings or {}).items()), **own)
+
+
+def _setting(name: str, known: dict[str, Arm], *, arms=None, rates_of=None, **said) -> Setting:
+    for key in said:
+        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "rates_of"))
+    for key in (*_KEYS, *_PLACE):
+        if key not in said:
+            raise InputError(f"setting {name} lacks {key}")
+    for arm in arms or ():
+        one_of(f"arm of setting {name}", arm, known)
+    one_of("partition", said["partition"], partition.names())
+    one_of("task", said["task"], tasks.names())
+    chosen = tuple(known[arm] for arm in arms or known)
+    one_of(f"reference of setting {name}", said["reference"], [arm.name for arm in chosen])
+    for key in ("tuning_seeds", "evaluation_seeds"):
+        said[key] = tuple(integer(f"{key} of setting {name}", v, 0) for v in _several(said, key))
+    for key in ("rates", "megabytes"):
+        each = [real(f"{key} of setting {name}", v, 0) for v in _several(said, key)]
+        said[key] = tuple(sorted(each))
+    if both := set(said["tuning_seeds"]) & set(said["evaluation_seeds"]):
+        raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
+    if len(said["rates"]) < 3:
+        raise InputError(f"setting {name} has {len(said['rates'])} rates: an optimum needs three")
+    for key in ("rounds", "evaluate_every", "clients", "clients_per_round"):
+        integer(f"{key} of setting {name}", said[key], 1)
+    return Setting(name, arms=chosen, rates_of=rates_of, **said)
+
+
+def _several(said: dict, key: str) -> list:
+    if not isinstance(said[key], list) or not said[key]:
+        raise InputError(f"{key} is {said[key]!r}: it must be a list that is not empty")
+    return said[key]
+
+
+def entered(setting: Setting, spec: str) -> Setting:
+    """The setting with one's own arm beside the others: a design's file, or a method and settings, as in
+    `my_design.py power=0.5`."""
+    method, (name, *words) = methods.parse(spec), shlex.split(spec)
+    pairs = (word.split("=", 1) for word in words)
+    settings = tuple((key, yaml.safe_load(value)) for key, value in pairs)
+    called = " ".join([method.name, *words])
+    one = Arm(called, str(Path(name).resolve()) if Path(name).is_file() else name, settings)
+    if any((arm.method, arm.settings) == (one.method, settings) for arm in setting.arms):
+        raise InputError(f"{called} is in setting {setting.name} already")
+    return replace(setting, arms=(*setting.arms, one))
+
+
+# What is recorded
+
+
+def curves(setting: Setting, folders: Sequence[str | Path] = (RECORDED,)) -> pd.DataFrame:
+    """All recorded rows of a setting's arms at any rate: columns arm, rate, seed, run, ended (the run
+    diverged), worst_decile, megabytes, and those of `History.frame`."""
+    named: dict[str, list[Arm]] = {}
+    for arm in setting.arms:
+        named.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
+    found = {}
+    for folder in folders:
+        for run in records.recorded(Path(folder) / SWEEP) if Path(folder).is_dir() else ():
+            who = run.note["identity"]
+            rate, seed = who["method"]["local"]["lr"], who["seed"]
+            for arm in named.get(who["method"]["name"], []):
+                wanted = setting.run(arm, rate, seed)
+                here = who["partition"].get("concentration") in (None, setting.concentration)
+                if here and tables.key_of_run(wanted) == tables.key_of_record(who):
+                    own = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
+                    own |= {"ended": bool(run.note["diverged"])}
+                    own |= {"worst_decile": run.note.get("worst_decile")}
+                    found[run.note["run"]] = run.frame().assign(**own)
+    if not found:
+        return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
+    table = pd.concat(found.values(), ignore_index=True)
+    return table.assign(megabytes=(table["bytes_down"] + table["bytes_up"]) / 1e6)
+
+
+def spent(run: pd.DataFrame, of: str, budget: float, classes: int, metric="test_accuracy") -> float:
+    """A run's accuracy at a budget of `of` (a cumulative column): the mean of its curve, linear between
+    evaluations and a guess before round 1, over the last tenth of the budget. Past its end a run stands
+    still; one that diverged guesses."""
+    if run["ended"].iloc[0]:
+        return 1 / classes
+    x, y = np.append(0.0, run[of]), np.append(1 / classes, run[metric])
+    return float(np.interp(np.linspace((1 - TAIL) * budget, budget, 101), x, y).mean())
+
+
+def tried(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
+    """What each arm's rates came to: one row per arm, one column per rate, the mean accuracy at the larger
+    budget over the tuning seeds; NaN where a seed is missing."""
+    rows = rows[rows["seed"].isin(setting.tuning_seeds)]
+    count = len(setting.tuning_seeds)
+    budget, classes = setting.megabytes[-1], CLASSES[setting.task]
+    found: dict = {arm.name: {} for arm in setting.arms}
+    for (arm, rate), part in rows.groupby(["arm", "rate"]):
+        each = []
+        for _, run in part.groupby("seed"):
+            _far_enough(setting, run, budget)
+            each.append(spent(run, "megabytes", budget, classes))
+        found[arm][rate] = np.mean(each) if len(each) == count else np.nan
+    table = pd.DataFrame.from_dict(found, orient="index", dtype=float)
+    return table.reindex(columns=sorted({*table.columns, *setting.rates}))
+
+
+def _far_enough(setting: Setting, run: pd.DataFrame, budget: float) -> None:
+    """`InputError` for a run of tuning that was stopped before the budget, by `tuning_rounds`."""
+    last = run.iloc[-1]
+    if last["round"] < setting.rounds and last["megabytes"] < budget and not last["ended"]:
+        raise InputError(
+            f"{last['arm']} in setting {setting.name} sent {last['megabytes']:.0f} of {budget:g} MB in "
+            f"{last['round']} rounds of tuning: give it more tuning_rounds"
+        )
+
+
+def best(table: pd.DataFrame) -> pd.Series:
+    """By arm: the rate of the highest accuracy, the smaller of equal ones; NaN where none is known."""
+    return table.dropna(how="all").idxmax(axis=1).reindex(table.index)
+
+
+def next_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
+    """The rates that an arm must be tried at next: those of the grid that are not known; then the one past
+    an optimum at an end; none when the optimum lies inside."""
+    known = row.dropna()
+    if missing := [rate for rate in rates if rate not in known]:
+        return missing
+    there, top = sorted(known.index), known.idxmax()
+    ends = {there[0]: there[0] ** 2 / there[1], there[-1]: there[-1] ** 2 / there[-2]}
+    return [float(f"{ends[top]:.0e}")] if top in ends else []
+
+
+def carry_out(
+    protocol: dict[str, Setting], name: str, *, folder: str | Path = "runs", arm: str | None = None,
+    seeds: Sequence[int] | None = None, **how,
+) -> list[str]:  # fmt: skip
+    """Make what is missing of one setting: its rates, until no optimum lies at an end, then its evaluation.
+
+    `arm` alone, or all; of the evaluation these `seeds`, or all. `how` is that of `sweeps.make`, as is what
+    is returned."""
+    one_of("setting", name, protocol)
+    setting, folders = protocol[name], (RECORDED, folder)
+    if arm is not None:
+        one_of(f"arm of setting {name}", arm, [each.name for each in setting.arms])
+        setting = replace(setting, arms=tuple(a for a in setting.arms if a.name == arm))
+    tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
+
+    def make(place: Setting, wanted) -> list[str]:
+        rows = curves(place, folders)
+        there = set(zip(rows["arm"], rows["rate"], rows["seed"], strict=True))
+        todo = [place.run(a, rate, s) for s, a, rate in wanted if (a.name, rate, s) not in there]
+        return sweeps.make(todo, SWEEP, folder=folder, **how) if todo else []
+
+    failed: list[str] = []
+    for _ in range(WIDENED + 1):
+        table = tried(tuned, curves(tuned, folders))
+        next_ = {a: next_rates(table.loc[a.name], tuned.rates) for a in tuned.arms}
+        if not any(next_.values()):
+            break
+        failed += make(
+            tuned, [(s, a, r) for s in tuned.tuning_seeds for a in next_ for r in next_[a]]
+        )
+        if how.get("dry_run"):  # what is evaluated depends on what is tuned
+            return failed
+    rates = best(tried(tuned, curves(tuned, folders))).dropna()
+    arms = [a for a in setting.arms if a.name in rates]
+    one = setting.evaluation_seeds if seeds is None else seeds
+    return failed + make(setting, [(s, a, rates[a.name]) for s in one for a in arms])
+
+
+# What came out
+
+
+def outcomes(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> pd.DataFrame:
+    """One row per arm and evaluation seed: accuracies in per cent at the `large` and the `small` budget, at
+    the end of the `rounds`, and after the `examples` that the reference's run of that seed went through;
+    `loss` at the end, `worst_decile` of the clients; `megabytes` and `until` (rounds) to reach what the reference
+    has at the small budget, NaN where that is not reached."""
+    setting = protocol[name]
+    tuned = protocol[setting.rates_of or name]
+    rates = best(tried(tuned, curves(tuned, folders)))
+    rows, classes = curves(setting, folders), CLASSES[setting.task]
+    rows = rows[rows["seed"].isin(setting.evaluation_seeds)]
+    rows = rows[rows["rate"] == rows["arm"].map(rates)]
+    small, large = setting.megabytes[0], setting.megabytes[-1]
+    own = dict(iter(rows[rows["arm"] == setting.reference].groupby("seed")))
+    found = []
+    for (arm, seed), run in rows.groupby(["arm", "seed"], sort=False):
+        if seed not in own:
+            continue
+        last = run.iloc[-1]
+        goal = spent(own[seed], "megabytes", small, classes)
+        told = {"setting": name, "arm": arm, "seed": seed, "rate": last["rate"], "run": last["run"]}
+        told |= {"large": 100 * spent(run, "megabytes", large, classes)}
+        told |= {"small": 100 * spent(run, "megabytes", small, classes)}
+        told |= {"rounds": 100 * spent(run, "round", setting.rounds, classes)}
+        examples = float(own[seed]["examples"].iloc[-1])
+        told |= {"examples": 100 * spent(run, "examples", examples, classes)}
+        told |= {"loss": last["train_loss"], "worst_decile": 100 * last["worst_decile"]}
+        told |= {
+            "megabytes": _reached(run, "megabytes", goal),
+            "until": _reached(run, "round", goal),
+        }
+        found.append(told | {"sent": last["megabytes"], "went_through": last["examples"]})
+    return pd.DataFrame(found)
+
+
+def _reached(run: pd.DataFrame, of: str, goal: float) -> float:
+    """What was spent when the curve first reached the goal, linear between evaluations."""
+    y, x = np.append(0.0, run["test_accuracy"]), np.append(0.0, run[of])
+    if run["ended"].iloc[0] or not (y >= goal).any():
+        return np.nan
+    k = int((y >= goal).argmax())
+    return float(x[k] if k == 0 else np.interp(goal, y[k - 1 : k + 1], x[k - 1 : k + 1]))
+
+
+def gains(found: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS) -> pd.DataFrame:
+    """Paired differences to the reference over common seeds: columns arm, metric, seeds, mean (of the arm),
+    gain, low, high (95 %, t), p, and holm over all arms at both budgets (the primary outcome)."""
+    rows = []
+    for metric in metrics:
+        wide = found.pivot(index="seed", columns="arm", values=metric)
+        for arm in wide.columns.drop(reference):
+            pairs = wide[[arm, reference]].dropna()
+            gain = pairs[arm] - pairs[reference]
+            p = stats.ttest_1samp(gain, 0).pvalue if len(gain) > 1 else np.nan
+            told = {"arm": arm, "metric": metric, "seeds": len(gain), "mean": pairs[arm].mean()}
+            told |= dict(zip(("gain", "low", "high"), tables.interval(gain), strict=True))
+            rows.append(told | {"p": p})
+    table = pd.DataFrame(rows)
+    primary = table["metric"].isin(("large", "small"))
+    return table.assign(holm=tables.holm(table["p"].where(primary)))
+
+
+def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
+    """One setting as a table of text: each arm's rate, accuracy and gain at both budgets, best first."""
+    found = outcomes(protocol, name, folders)
+    if not len(found):
+        return (
+            f"{protocol[name].says}: nothing is recorded, `fedstas arena --setting {name}` makes it"
+        )
+    reference, (small, *_, large) = protocol[name].reference, protocol[name].megabytes
+    table = gains(found, reference).pivot(index="arm", columns="metric")
+    means = found.groupby("arm").agg(
+        rate=("rate", "first"),
+        seeds=("seed", "size"),
+        large=("large", "mean"),
+        small=("small", "mean"),
+    )
+    lines = [
+        f"{protocol[name].says}: accuracy in %, and points above {reference} with 95 % intervals"
+    ]
+    lines += [
+        f"{'':28s}{'rate':>6s} {'seeds':>5s}  {f'at {small:g} MB':>24s}  {f'at {large:g} MB':>24s}"
+    ]
+    for arm, row in means.sort_values("large", ascending=False).iterrows():
+        cells = []
+        for metric in ("small", "large"):
+            said = f"{row[metric]:.1f}"
+            if arm != reference:
+                gain, low, high = (table[key][metric][arm] for key in ("gain", "low", "high"))
+                said += f"  {gain:+.1f} ({low:+.1f} to {high:+.1f})"
+            cells.append(f"{said:>24s}")
+        lines.append(f"{arm:28s}{row['rate']:6g} {row['seeds']:5.0f}  {cells[0]}  {cells[1]}")
+    return "\n".join(lines)
