@@ -1,0 +1,275 @@
+"""The comparison's protocol: what is refused, how rates are chosen, what an accuracy at a budget is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from scipy import stats
+
+from companion.runs import protocol, records, sweeps, tables
+from fedstas import cli, partition
+from fedstas.errors import InputError
+
+TINY = {
+    "rounds": 6,
+    "evaluate_every": 2,
+    "megabytes": [0.2, 0.5],
+    "rates": [0.1, 0.3, 1.0],
+    "tuning_seeds": [100],
+    "evaluation_seeds": [0, 1],
+    "reference": "md",
+    "matters": 1.0,
+    "arms": {
+        "md": {"method": "md"},
+        "cut": {"method": "fedstas-least-variance"},
+        "everyone": {"method": "fedstas-least-variance", "clients_per_round": 100},
+    },
+    "settings": {
+        "small": {
+            "says": "digits",
+            "task": "digits",
+            "partition": "dirichlet",
+            "concentration": 0.1,
+            "clients": 12,
+            "clients_per_round": 4,
+        },
+    },
+}
+TINY["settings"]["smaller"] = TINY["settings"]["small"] | {
+    "clients_per_round": 3,
+    "rates_of": "small",
+    "arms": ["md", "cut"],
+}
+DESIGN = '''
+from dataclasses import dataclass
+
+from fedstas.client_sampling import Cohort
+
+
+@dataclass(frozen=True)
+class BySize:
+    """Draws with replacement, p as a power of the size, weights that keep it unbiased."""
+
+    power: float = 1.0
+
+    def draw(self, view, m, rng):
+        p = view.sizes**self.power / (view.sizes**self.power).sum()
+        chosen = rng.choice(view.clients, m, p=p)
+        return Cohort(chosen, (view.sizes / view.sizes.sum())[chosen] / (m * p[chosen]))
+'''
+
+
+def written(tmp_path, **changed):
+    path = tmp_path / "protocol.yml"
+    path.write_text(yaml.safe_dump(TINY | changed))
+    return path
+
+
+def setting_with(**changed):
+    return {"settings": {"small": TINY["settings"]["small"] | changed}}
+
+
+REFUSED = {
+    "unknown method 'mdd'": {"arms": {"md": {"method": "mdd"}}},
+    "no setting 'stratum'": {"arms": {"md": {"method": "md", "settings": {"stratum": 3}}}},
+    "rates is []": {"rates": []},
+    "has 2 rates": {"rates": [0.1, 0.3]},
+    "rates of setting small is -0.1": {"rates": [-0.1, 0.1, 1.0]},
+    "tunes and evaluates on seed 1": {"tuning_seeds": [100, 1]},
+    "evaluation_seeds is []": {"evaluation_seeds": []},
+    "unknown reference of setting small 'fedavg'": {"reference": "fedavg"},
+    "unknown task 'minst'": setting_with(task="minst"),
+    "unknown partition 'dirichlett'": setting_with(partition="dirichlett"),
+    "unknown arm of setting small 'mdd'": setting_with(arms=["mdd"]),
+    "unknown key of setting small 'cients'": setting_with(cients=3),
+    "clients_per_round of setting small is 0": setting_with(clients_per_round=0),
+    "unknown rates_of": setting_with(rates_of="smal"),
+    "lacks rounds": {"rounds": None},
+}
+
+
+@pytest.mark.parametrize("says", REFUSED)
+def test_a_protocol_that_is_wrong_is_refused_by_name(tmp_path, says):
+    changed = REFUSED[says]
+    path = written(tmp_path, **changed)
+    if changed == {"rounds": None}:
+        path.write_text(yaml.safe_dump({k: v for k, v in TINY.items() if k != "rounds"}))
+    with pytest.raises(InputError) as error:
+        protocol.read(path)
+    assert says in str(error.value)
+    assert "protocol.yml" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "rounds: {", "arms: 3"])
+def test_a_file_that_is_no_protocol_is_one_sentence(tmp_path, text):
+    path = tmp_path / "p.yml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"p\.yml"):
+        protocol.read(path)
+
+
+def test_the_book_s_protocol_compares_what_it_says():
+    known = protocol.read()
+    for setting in known.values():
+        assert not set(setting.tuning_seeds) & set(setting.evaluation_seeds)
+        assert len(setting.evaluation_seeds) >= 5
+        assert list(setting.rates) == sorted(setting.rates)
+    every = {"md", "fedavg", "fedavg-unbiased", "clustered-size", "clustered-similarity", "fedsts"}
+    every |= {"fedstas", "fedstas-unbiased", "optimal-client-sampling", "power-of-choice", "divfl"}
+    assert every < {arm.method for arm in known["mnist"].arms}
+    assert known["mnist-m5"].rates_of == "mnist"
+
+
+def line(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:
+    """A run whose accuracy is a guess at the start and rises by `slope` a megabyte, ten of them a round."""
+    x = np.array(rounds, dtype=float)
+    return pd.DataFrame(
+        {"round": x, "megabytes": 10 * x, "test_accuracy": 1 / classes + slope * 10 * x}
+    ).assign(ended=False, worst_decile=0.0)
+
+
+@pytest.mark.parametrize("budget", [50.0, 100.0, 155.0, 300.0])
+def test_accuracy_at_a_budget_is_the_mean_of_the_last_tenth_of_the_curve(budget):
+    # On a line that is its value in the middle of that tenth, whether or not it was evaluated there.
+    found = protocol.spent(line(0.001), "megabytes", budget, 10)
+    assert found == pytest.approx(0.1 + 0.001 * 0.95 * budget, abs=1e-12)
+
+
+def test_a_run_stands_still_past_its_end_and_guesses_if_it_diverged():
+    run = line(0.001)
+    assert protocol.spent(run, "megabytes", 1000.0, 10) == pytest.approx(0.4)
+    assert protocol.spent(run.assign(ended=True), "megabytes", 300.0, 10) == 0.1
+
+
+def test_what_was_spent_to_reach_a_goal():
+    run = line(0.001)
+    assert protocol._reached(run, "megabytes", 0.3) == pytest.approx(200)
+    assert protocol._reached(run, "round", 0.25) == pytest.approx(15)
+    assert np.isnan(protocol._reached(run, "round", 0.5))
+
+
+def test_a_grid_is_filled_and_then_grows_where_its_optimum_is_at_an_end():
+    rates = (0.01, 0.03, 0.1)
+    row = pd.Series({0.01: 0.5, 0.03: np.nan, 0.1: 0.7})
+    assert protocol.next_rates(row, rates) == [0.03]
+    assert protocol.next_rates(row.fillna(0.6), rates) == [0.3]
+    assert protocol.next_rates(row.fillna(0.8), rates) == []
+    assert protocol.next_rates(pd.Series({0.01: 0.9, 0.03: 0.8, 0.1: 0.7}), rates) == [0.003]
+    # Equal at the end and inside: the smaller is chosen.
+    table = pd.DataFrame({0.01: [0.7, np.nan], 0.03: [0.7, np.nan]}, index=["a", "b"])
+    best = protocol.best(table)
+    assert best["a"] == 0.01
+    assert np.isnan(best["b"])
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory):
+    """The tiny protocol, carried out once, with one's own design in it."""
+    folder = tmp_path_factory.mktemp("arena")
+    own = folder / "by_size.py"
+    own.write_text(DESIGN)
+    known = protocol.read(written(folder))
+    known["small"] = protocol.entered(known["small"], str(own))
+    for name in known:
+        assert protocol.carry_out(known, name, folder=folder, progress=False) == []
+    return known, folder
+
+
+def rows(carried, name):
+    known, folder = carried
+    return protocol.curves(known[name], [folder])
+
+
+def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried):
+    known, _ = carried
+    found = rows(carried, "small")
+    table = protocol.tried(known["small"], found)
+    assert not table[list(TINY["rates"])].isna().any(axis=None)
+    best = protocol.best(table)
+    evaluated = found[found["seed"].isin([0, 1])].groupby("arm")["rate"].unique()
+    for arm, rate in best.items():
+        assert evaluated[arm].tolist() == [rate]
+        inside = table.loc[arm].dropna().index.tolist()
+        ended = rate in (inside[0], inside[-1])
+        assert not ended or len(inside) == len(TINY["rates"]) + protocol.WIDENED
+    # With other participants the rates are those of `small`; what is tuned there is not tuned again.
+    other = rows(carried, "smaller")
+    assert set(other["seed"]) == {0, 1}
+    assert (other["rate"] == other["arm"].map(best)).all()
+
+
+def test_what_is_recorded_is_not_made_again(carried, monkeypatch):
+    known, folder = carried
+    monkeypatch.setattr(sweeps, "make", lambda *a, **k: pytest.fail("made again"))
+    for name in known:
+        assert protocol.carry_out(known, name, folder=folder) == []
+
+
+def test_one_s_own_design_meets_the_others_and_is_what_it_is(carried):
+    # BySize with power 1 is md: the same draws, weights and curve.
+    known, folder = carried
+    found = protocol.outcomes(known, "small", [folder])
+    own = found[found["arm"] == "by_size.py:BySize"].set_index("seed")
+    md = found[found["arm"] == "md"].set_index("seed")
+    columns = ["rate", "large", "small", "rounds", "examples", "loss", "megabytes"]
+    pd.testing.assert_frame_equal(own[columns], md[columns])
+    with pytest.raises(InputError, match="in setting small already"):
+        protocol.entered(known["small"], "md")
+
+
+def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
+    known, folder = carried
+    frame = records.load(folder)
+    one = frame[frame["clients_per_round"] == 100]
+    assert (one["participants"] == one["participants"].iloc[0]).all()
+    assert "everyone" in protocol.report(known, "small", [folder])
+
+
+def test_gains_are_paired_and_the_primary_outcome_is_corrected():
+    seeds = np.arange(5)
+    md, other = np.array([50.0, 60, 55, 58, 52]), np.array([53.0, 61, 60, 59, 57])
+    parts = [
+        pd.DataFrame({"arm": arm, "seed": seeds} | dict.fromkeys(protocol.METRICS, values))
+        for arm, values in (("md", md), ("other", other), ("same", md[::-1]))
+    ]
+    table = protocol.gains(pd.concat(parts), "md").set_index(["arm", "metric"])
+    row = table.loc["other", "large"]
+    assert row["gain"] == pytest.approx((other - md).mean())
+    assert row["p"] == pytest.approx(stats.ttest_rel(other, md).pvalue)
+    assert row["low"] == pytest.approx(stats.ttest_rel(other, md).confidence_interval().low)
+    p = table["p"][table.index.get_level_values("metric").isin(["large", "small"])]
+    np.testing.assert_allclose(table["holm"].dropna(), tables.holm(p))
+    assert np.isnan(table.loc["other", "rounds"]["holm"])
+
+
+def test_tuning_that_stops_before_the_budget_is_refused(tmp_path):
+    arms = TINY["arms"] | {"md": {"method": "md", "tuning_rounds": 2}}
+    known = protocol.read(written(tmp_path, arms=arms))
+    with pytest.raises(InputError, match=r"md in setting small sent .* give it more tuning_rounds"):
+        protocol.carry_out(known, "small", folder=tmp_path, arm="md", progress=False)
+
+
+def test_the_command_shows_a_setting_and_refuses_what_is_not_there(carried, capsys):
+    _, folder = carried
+    asked = ["arena", "--file", str(folder / "protocol.yml"), "--folder", str(folder), "--setting"]
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*asked, "small"])
+    assert "everyone" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*asked, "big"])
+    assert "unknown setting 'big': use one of small, smaller" in capsys.readouterr().err
+
+
+def test_the_worst_decile_of_clients(digits):
+    # A model that always says 0: clients without any 0 have accuracy 0; here all hold one class each.
+    federation = partition.by_class(digits.train_y, 2, 10, seed=0)
+    module = digits.model(0)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.zero_()
+        module.output.bias[0] = 1.0
+    flat = torch.cat([p.detach().flatten() for p in module.parameters()]).numpy()
+    assert sweeps.worst_decile(digits, federation, flat) == 0.0
+    only = partition.federation(digits.train_y, [np.flatnonzero(digits.train_y.numpy() == 0)])
+    assert sweeps.worst_decile(digits, only, flat) == 1.0
