@@ -372,3 +372,24 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
             cells.append(f"{said:>24s}")
         lines.append(f"{arm:28s}{row['rate']:6g} {row['seeds']:5.0f}  {cells[0]}  {cells[1]}")
     return "\n".join(lines)
+
+
+ONE_ROUND = {"least-variance": "", "least-variance, updates": ", from updates"}  # ways to cut there
+
+
+def beside_one_round(gains: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
+    """The gains of arms whose one-round error is recorded for their federation and m (`one_rounds.summary`),
+    with that `error`, MD's being 1; the arm `all clients` has none."""
+    errors = errors.assign(
+        place=[
+            s if m == 10 else f"{s}-m{m}"
+            for s, m in zip(errors["setting"], errors["m"], strict=True)
+        ]
+    )
+    known = errors.set_index(["place", "design"])["mean"]
+    cut = "fedstas-least-variance"
+    named = [
+        (s, cut + ONE_ROUND[a] if a in ONE_ROUND else a)
+        for s, a in zip(gains["setting"], gains["arm"], strict=True)
+    ]
+    return gains.assign(error=[known.get(key, np.nan) for key in named]).dropna(subset="error")
