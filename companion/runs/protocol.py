@@ -69,12 +69,14 @@ class Setting:
 
     def run(self, arm: Arm, rate: float, seed: int) -> Run:
         """One run of an arm at a learning rate."""
-        tuning = seed in self.tuning_seeds
+        rounds = self.rounds
+        if seed in self.tuning_seeds and arm.tuning_rounds:
+            rounds = min(rounds, arm.tuning_rounds)
         return Run(
             self.task, self.partition, self.concentration, arm.method, seed,
             dict(arm.settings) | {"lr": rate}, self.clients,
             arm.clients_per_round or self.clients_per_round,
-            (arm.tuning_rounds if tuning else None) or self.rounds, self.evaluate_every,
+            rounds, self.evaluate_every,
         )  # fmt: skip
 
 
