@@ -76,18 +76,13 @@ class Cohort:
         clients, weights = np.asarray(self.clients), np.asarray(self.weights)
         if clients.ndim != 1 or (len(clients) and clients.dtype.kind not in "iu"):
             raise InputError("the clients of a cohort must be an array of whole numbers")
+        says = f"a cohort of {len(clients)} clients has"
         if self.strata is not None and np.shape(self.strata) != clients.shape:
-            raise InputError(
-                f"a cohort of {len(clients)} clients has strata of shape {np.shape(self.strata)}: one each, or None"
-            )
+            raise InputError(f"{says} strata of shape {np.shape(self.strata)}: one each, or None")
         if weights.shape != clients.shape:
-            raise InputError(
-                f"a cohort of {len(clients)} clients has weights of shape {weights.shape}: one each is needed"
-            )
+            raise InputError(f"{says} weights of shape {weights.shape}: one each is needed")
         if weights.dtype.kind not in "fiu" or not np.isfinite(weights).all():
-            raise InputError(
-                "a weight of the cohort is not finite: the design divides by zero somewhere"
-            )
+            raise InputError("a weight of the cohort is not finite: its design divides by zero")
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
 
@@ -123,9 +118,7 @@ def trait(design, name: str) -> bool:
 def enough(design, m: int, clients: int) -> None:
     """`InputError` if a design that draws distinct clients is asked for more than there are."""
     if m > clients and not (trait(design, "replaces") or trait(design, "pooled")):
-        raise InputError(
-            f"{m} clients per round are more than the {clients} clients that have data"
-        )
+        raise InputError(f"{m} clients per round are more than the {clients} clients with data")
 
 
 def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -261,6 +254,13 @@ def strata_of(design, view: View, m: int, rng) -> Strata:
     return view.remember("strata", design.restratify_every, make)
 
 
+def from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
+    """Clients [m] and the stratum of each [m]: of stratum h those that `pick(members, seats[h])` names."""
+    members = [np.flatnonzero(labels == h) for h in range(len(seats))]
+    chosen = [pick(those, int(seat)) for those, seat in zip(members, seats, strict=True)]
+    return np.concatenate(chosen), np.repeat(np.arange(len(seats)), seats)
+
+
 @part
 class Stratified:
     """Strata of squeezed gradients, m_h by allocation, weights N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
@@ -290,15 +290,13 @@ class Stratified:
         if self.spread == "variance":
             spreads = spreads**2
         seats = allocation.neyman(sizes, spreads, m)
-        chosen = []
-        for h, seat in enumerate(seats):
-            members = np.flatnonzero(s.labels == h)
+
+        def pick(members, seat: int) -> np.ndarray:
             p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
-            if self.replace:
-                p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
-                chosen.append(rng.choice(members, seat, p=p))
-            else:
-                chosen.append(members[successive(p, seat, rng)])
-        strata = np.repeat(np.arange(len(seats)), seats)
-        weights = aggregation.stratum_weights(sizes, seats)[strata]
-        return Cohort(np.concatenate(chosen), weights, strata)
+            if not self.replace:
+                return members[successive(p, seat, rng)]
+            p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+            return rng.choice(members, seat, p=p)
+
+        chosen, strata = from_strata(s.labels, seats, pick)
+        return Cohort(chosen, aggregation.stratum_weights(sizes, seats)[strata], strata)

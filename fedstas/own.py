@@ -105,8 +105,8 @@ def to_dict(value) -> dict:
     if not is_own(value):
         return parts.to_dict(value)
     kind = frozen(type(value))
-    told = parts.to_dict(value)
     try:
+        told = parts.to_dict(value)
         whole = bool(parts.from_dict(json.loads(json.dumps(told)), kind) == value)
     except (TypeError, ValueError):
         whole = False
@@ -120,16 +120,15 @@ def to_dict(value) -> dict:
 def from_dict(data: dict):
     """The part that `to_dict` wrote down; `InputError` if its file is gone, or holds another text."""
     given = dict(data)
-    if "from" not in given:
+    where = given.pop("from", None)
+    if where is None:
         return parts.from_dict(given)
-    where = given.pop("from")
     name, file, sha = given["is"], where["file"], where["sha256"]
-    gone = "is not here: run this in its folder"
-    for path in (Path(folder) / file for folder in ("", *sys.path)):
-        if (name, sha) not in _KNOWN and path.is_file():
-            gone = "has changed since"
-            if hashlib.sha256(path.read_bytes()).hexdigest() == sha:
-                _KNOWN[name, sha] = getattr(_module(path), name)
     if (name, sha) not in _KNOWN:
-        raise InputError(f"the run is of {name} in {file} (SHA-256 {sha[:8]}...), which {gone}")
+        there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
+        same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
+        if not same:
+            gone = "has changed since" if there else "is not here: run this in its folder"
+            raise InputError(f"the run is of {name} in {file} (SHA-256 {sha[:8]}...), which {gone}")
+        _KNOWN[name, sha] = getattr(_module(same[0]), name)
     return parts.from_dict(given, _KNOWN[name, sha])
