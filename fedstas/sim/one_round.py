@@ -19,7 +19,7 @@ from fedstas.client_sampling import Cohort, drawn
 from fedstas.data_sampling import AllData
 from fedstas.errors import InputError, integer, real
 from fedstas.methods import LocalSGD, Method, get
-from fedstas.sim import engine, models, simulation
+from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
 
@@ -92,11 +92,8 @@ def at(
     rounds, repeats = integer("rounds", rounds, 0), integer("repeats", repeats, 2)
     made = method if isinstance(method, Method) else get(method)
     made = Method(made.name, made.clients, made.data, local or made.local, made.server)
-    m = integer("the number of participants (clients per round)", clients_per_round, 1)
-    setup = simulation.prepare(task, federation, made, m, seed)
-    module = setup.task.model(seed)
-    server = Server(setup.data, module, seed, setup.class_shares.argmax(1))
-    params = models.flatten(module)
+    setup = simulation.prepare(task, federation, made, clients_per_round, seed)
+    server, params = setup.start()
     start = params.clone()
     server.begin(0, params)
     server.last_updates()  # from now on they are kept, for the designs that look at them
@@ -107,7 +104,7 @@ def at(
                 f"round {rounds + 1} of {made.name} is not reached: the model is not finite after round {t}, "
                 f"try a smaller lr than {made.local.lr:g}"
             )
-    updates = all_updates(setup, module, rounds + 1, params, repeats)
+    updates = all_updates(setup, server.module, rounds + 1, params, repeats)
     mean = updates.mean(0)
     noise = np.square(updates - mean).sum((0, 2)) / (repeats - 1)
     gram = mean @ mean.T
