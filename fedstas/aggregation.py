@@ -5,8 +5,6 @@ where they do not (unbiased designs) averaging models would scale the model itse
 Works on numpy arrays and on torch tensors alike.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 `sizes` are numbers of clients per stratum, N_h; `spreads` are standard deviations S_h.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedstas.arrays import LARGEST, alike, moderate, reals, wholes

@@ -1,7 +1,5 @@
 """Arrays that callers give: checked, and kept within what floats can square and sum."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

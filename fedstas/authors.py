@@ -7,8 +7,6 @@ There the last bit of a sum decides which wins, with it the order of the centres
 stratum left with m_h = 0 is never drawn, as there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar

@@ -5,8 +5,6 @@ omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem on
 (chapter 9) does not cover them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import ClassVar
 

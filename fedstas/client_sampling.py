@@ -4,10 +4,8 @@ A design sees the federation through a view of the server and draws a cohort. Wh
 view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -86,7 +84,7 @@ class Cohort:
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
 
-    def among(self, clients: int) -> Cohort:
+    def among(self, clients: int) -> Self:
         """This cohort; `InputError` if it names a client that is not in 0..clients - 1."""
         if len(self.clients) and not 0 <= self.clients.min() <= self.clients.max() < clients:
             wrong = next(k for k in self.clients if not 0 <= k < clients)

@@ -8,8 +8,6 @@ The printed pseudocode of both slips (`theory.printed_algorithm_1` and `_2` say 
 and 4 draw them.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -4,8 +4,6 @@ What the paper sets out to do, with the estimator that does it: draws by importa
 probability (Hansen and Hurwitz; Horvitz and Thompson), on updates.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

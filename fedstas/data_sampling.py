@@ -4,8 +4,6 @@ The server sets a rate for each participant (`rates`); the participant draws its
 (`sample`). Rates are all that travels.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

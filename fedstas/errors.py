@@ -1,7 +1,5 @@
 """The three ways in which a call can go wrong, each with one plain sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from numbers import Real

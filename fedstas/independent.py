@@ -4,8 +4,6 @@ Horvitz-Thompson weights omega_k / pi_k make the update unbiased, whatever pi > 
 sum_k (1 / pi_k - 1) |omega_k u_k|^2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedstas.arrays import moderate, reals

@@ -8,8 +8,6 @@ u_k and a_k = omega_k u_k / q_k the variance of the sum is that of the pairs lef
 so that the best strata are a maximum m-cut of a graph. No paper of the four has it; chapter 9 proves it.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

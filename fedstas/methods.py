@@ -1,7 +1,5 @@
 """The named methods: compositions of a client design, a data design, local SGD and a server."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from contextlib import suppress

@@ -4,8 +4,6 @@ A file is named as FILE.py, or as FILE.py:CLASS where it holds several designs. 
 from files beside it is found, but is no part of a run's identity.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

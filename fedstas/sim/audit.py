@@ -5,8 +5,6 @@ a first and in a third round, given what the server remembers, with one particip
 gradient zero, whose weight does not matter. An unbiased design is called biased once in a million audits.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from dataclasses import dataclass

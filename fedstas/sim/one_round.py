@@ -5,11 +5,10 @@ sum of the updates that are already there. Against accuracy after many rounds th
 and a hundred times cheaper.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -51,7 +50,7 @@ class State:
         spread = self.omega @ self.gram.diagonal() - self.omega @ self.gram @ self.omega
         return float(spread + self.omega @ self.noise) / self.setup.m
 
-    def with_m(self, clients_per_round: int) -> State:
+    def with_m(self, clients_per_round: int) -> Self:
         """The same state, looked at with another number of participants."""
         m = integer("the number of participants (clients per round)", clients_per_round, 1)
         return replace(self, setup=replace(self.setup, m=m))

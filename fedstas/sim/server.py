@@ -1,7 +1,5 @@
 """The server of a simulated federation: what designs can ask for, and what asking costs."""
 
-from __future__ import annotations
-
 import copy
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """The round loop (FedSTaS, Algorithm 3), for every method."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib
