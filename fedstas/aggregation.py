@@ -36,9 +36,7 @@ def stratum_weights(sizes, allocation) -> np.ndarray:
     sizes, seats = reals("stratum sizes", sizes, 0), wholes("the allocation", allocation)
     alike("sizes and allocation", sizes, seats)
     if (seats[sizes > 0] == 0).any() or not sizes.any():
-        raise InputError(
-            "every stratum that has clients needs a participant, and one must have some"
-        )
+        raise InputError("every stratum with clients needs a participant, and one must have some")
     return sizes / (sizes.sum() * np.maximum(seats, sizes == 0))
 
 
@@ -48,9 +46,7 @@ def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
     draws = reals("draws", draws, 0, ndim=None)
     alike("omega, selection and draws", omega, p, *([draws] if draws.ndim else []))
     if not (draws * p).all():
-        raise InputError(
-            "every client that was drawn needs a selection probability and draws above 0"
-        )
+        raise InputError("each client drawn needs a selection probability and draws above 0")
     return omega / (draws * p)
 
 
@@ -114,6 +110,7 @@ class Remembering:
     remembers: ClassVar[bool] = True
     kind: str = choice("fedvarp", "mifa")
     rate: float = number(1.0, 0)
+    step = Average.step
 
     def combine(self, clients, weights, updates, omega, state: dict):
         """The aggregated update [P] of the cohort's `updates` [m, P]; `state` keeps y [N, P]."""
@@ -124,7 +121,3 @@ class Remembering:
         for k, own in zip(clients, updates, strict=True):  # in order: one that is there twice, too
             last[k] = own
         return omega @ last if self.kind == "mifa" else update
-
-    def step(self, params, update, state: dict):
-        """The next parameters [P]."""
-        return params + self.rate * update

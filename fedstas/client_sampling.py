@@ -5,7 +5,7 @@ view for is what the method pays for. Clients are numbered 0..N-1 among those wi
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -84,13 +84,6 @@ class Cohort:
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
 
-    def among(self, clients: int) -> Self:
-        """This cohort; `InputError` if it names a client that is not in 0..clients - 1."""
-        if len(self.clients) and not 0 <= self.clients.min() <= self.clients.max() < clients:
-            wrong = next(k for k in self.clients if not 0 <= k < clients)
-            raise InputError(f"the cohort names client {wrong}: there are 0 to {clients - 1}")
-        return self
-
     def on_updates(self, drawn) -> np.ndarray:
         """The weight of each participant's update, from how many examples each drew, int [m]."""
         return self.weights * drawn if self.per_example else self.weights
@@ -128,7 +121,11 @@ def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) ->
             f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
             "Cohort(clients, weights)"
         )
-    return cohort.among(view.clients)
+    last = view.clients - 1
+    strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
+    if len(strange):
+        raise InputError(f"the cohort names client {strange[0]}: there are 0 to {last}")
+    return cohort
 
 
 def successive(selection, m: int, rng: np.random.Generator) -> np.ndarray:
@@ -163,8 +160,6 @@ def sizes_of(view: View) -> np.ndarray:
 
 def at_most(m: int, clients: int) -> int:
     """m in 1..N, for a design that draws distinct clients."""
-    if integer("the number of clients", clients, 0) < 1:
-        raise InputError("the federation is empty: there is no client to draw")
     return integer("the number of participants (clients per round)", m, 1, clients)
 
 
@@ -179,8 +174,8 @@ class Uniform:
     weights: str = choice("cohort", "expansion")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
         sizes = sizes_of(view)
+        chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
         omega = sizes / sizes.sum()

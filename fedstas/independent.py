@@ -37,9 +37,7 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     measure = moderate(reals("measure", measure, 0))[0]
     m, rounds = integer("m", m, 0, len(measure)), integer("rounds", rounds, 0)
     if not measure.any():
-        raise InputError(
-            "the measure is zero for every client: there is nothing to be proportional to"
-        )
+        raise InputError("the measure is zero for every client: pi is proportional to nothing")
     pi = np.minimum(1.0, m * measure / measure.sum())
     for _ in range(rounds):
         below = pi < 1

@@ -36,9 +36,7 @@ def load(spec: str) -> tuple[str, type]:
     """The name FILE.py:CLASS, without folders, and the class of the design that `spec` asks for."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
     if not Path(file).is_file():
-        raise InputError(
-            f"there is no file {file}: a design of one's own is FILE.py or FILE.py:CLASS"
-        )
+        raise InputError(f"there is no file {file}: name a design as FILE.py or FILE.py:CLASS")
     made = _module(Path(file))
     here = [k for k in vars(made).values() if isinstance(k, type) and k.__module__ == made.__name__]
     there = {k.__name__: k for k in here if callable(getattr(k, "draw", None))}
@@ -46,9 +44,8 @@ def load(spec: str) -> tuple[str, type]:
         name = next(iter(there))
     if name not in there:
         has = ", ".join(there) or "no class with a method draw(view, m, rng)"
-        raise InputError(
-            f"{spec} names no design: {file} has {has}" + "; name one" * (len(there) > 1)
-        )
+        has += "; name one" * (len(there) > 1)
+        raise InputError(f"{spec} names no design: {file} has {has}")
     return f"{Path(file).name}:{name}", frozen(there[name])
 
 

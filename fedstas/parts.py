@@ -87,9 +87,8 @@ def to_dict(value) -> dict:
 def from_dict(data: dict, kind=None):
     """The part that `to_dict` wrote down, of a `kind` or of the one that is registered by its name;
     `InputError` if none is."""
-    given = dict(data)
-    named = KINDS.get(given.pop("is"))
-    kind = kind or named
+    given = {name: value for name, value in data.items() if name != "is"}
+    kind = kind or KINDS.get(data["is"])
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
     for f in fields(kind):
