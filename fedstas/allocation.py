@@ -97,5 +97,5 @@ def neyman(sizes, spreads, m: int) -> np.ndarray:
     lower = (sizes > 0).astype(np.int64)
     least, most = lower.sum(), sizes.sum()
     if not least <= m <= most:
-        raise InputError(f"m is {m}: 1 to N_h clients of each stratum are from {least} to {most}")
+        raise InputError(f"m is {m}: with 1 to N_h of a stratum it must be from {least} to {most}")
     return by_priority(sizes * spreads, m, lower=lower, upper=sizes, quotas=m * sizes / most)

@@ -23,7 +23,6 @@ from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
 MOST = 10**6  # distributions
-GROUPS = ("size", "similarity", "label")
 
 
 def _laid(amounts, room) -> np.ndarray:
@@ -130,7 +129,7 @@ class Clustered:
     """
 
     replaces: ClassVar[bool] = True
-    groups: str = choice("similarity", *GROUPS)
+    groups: str = choice("similarity", "size", "label")
     measure: str = choice("arccos", *MEASURES)
 
     def distributions(self, view: View, m: int) -> np.ndarray:

@@ -255,9 +255,9 @@ def run(
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)
-        left = range(so_far.round + 1, rounds + 1)
-        shown = {"unit": "round", "disable": not progress, "total": rounds, "initial": so_far.round}
-        bar = tqdm(left, desc=method.name, **shown)
+        done = so_far.round
+        left = range(done + 1, rounds + 1)
+        bar = tqdm(left, method.name, rounds, unit="round", disable=not progress, initial=done)
         try:
             for t in bar:
                 so_far.after(t, *train_round(setup, so_far.server, t, so_far.params))
