@@ -110,7 +110,6 @@ class Remembering:
     remembers: ClassVar[bool] = True
     kind: str = choice("fedvarp", "mifa")
     rate: float = number(1.0, 0)
-    step = Average.step
 
     def combine(self, clients, weights, updates, omega, state: dict):
         """The aggregated update [P] of the cohort's `updates` [m, P]; `state` keeps y [N, P]."""
@@ -121,3 +120,7 @@ class Remembering:
         for k, own in zip(clients, updates, strict=True):  # in order: one that is there twice, too
             last[k] = own
         return omega @ last if self.kind == "mifa" else update
+
+    def step(self, params, update, state: dict):
+        """The next parameters [P]."""
+        return params + self.rate * update

@@ -117,8 +117,10 @@ def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) ->
     enough(design, m, view.clients)
     cohort = design.draw(view, m, rng)
     if not isinstance(cohort, Cohort):
-        wrong = f"{type(design).__name__}.draw returned a {type(cohort).__name__}"
-        raise InputError(f"{wrong}: it must return a Cohort(clients, weights)")
+        raise InputError(
+            f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
+            "Cohort(clients, weights)"
+        )
     last = view.clients - 1
     strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
     if len(strange):
