@@ -3,8 +3,6 @@
 In a clone of the repository it has the companion's commands too.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import os

@@ -8,8 +8,6 @@ The printed pseudocode of both slips (`theory.printed_algorithm_1` and `_2` say 
 and 4 draw them.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
@@ -25,34 +23,27 @@ from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
 MOST = 10**6  # distributions
-GROUPS = ("size", "similarity", "label")
 
 
-def _pour(rows: np.ndarray, room: np.ndarray, row: int, client: int, amount: int) -> int:
-    """Pour a client into the rows from `row` on; returns the row where the next one goes."""
-    while amount:
-        part = min(amount, int(room[row]))
-        rows[row, client] += part
-        room[row] -= part
-        amount -= part
-        row += not room[row]
-    return row
+def _laid(amounts, room) -> np.ndarray:
+    """Amounts [n] laid end to end over rows with this room [m], int [m, n]: where intervals overlap."""
+    ends, stops = np.cumsum(amounts), np.cumsum(room)[:, None]
+    shared = np.minimum(ends, stops) - np.maximum(ends - amounts, stops - np.reshape(room, (-1, 1)))
+    return np.maximum(shared, 0)
 
 
 def counts_by_size(sizes, m: int) -> np.ndarray:
     """r' int [m, N] of Algorithm 1: clients by descending size, ties by index, laid end to end."""
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
-    total = int(sizes.sum())
-    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
-    for client in np.argsort(-sizes, kind="stable"):
-        row = _pour(rows, room, row, client, m * int(sizes[client]))
+    order = np.argsort(-sizes, kind="stable")
+    rows = np.zeros((m, len(sizes)), dtype=np.int64)
+    rows[:, order] = _laid(m * sizes[order], np.full(m, sizes.sum()))
     return rows
 
 
 def by_size(sizes, m: int) -> np.ndarray:
     """r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m fills rows on its way."""
-    counts = counts_by_size(sizes, m)
-    return counts / _sizes(sizes).sum()
+    return counts_by_size(sizes, m) / _sizes(sizes).sum()
 
 
 def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
@@ -64,32 +55,23 @@ def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
     the first on.
     """
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
+    groups = [list(group) for group in groups]
     listed = wholes("the groups", [k for group in groups for k in group])
     if sorted(listed) != list(range(len(sizes))):
         raise InputError("the groups must hold every client exactly once")
     total = int(sizes.sum())
     left = m * sizes  # u_i, what is still to be placed
-    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
-    for client in listed:
-        while left[client] > total:
-            rows[row, client], room[row] = total, 0
-            left[client] -= total
+    rows, row = np.zeros((m, len(sizes)), dtype=np.int64), 0
+    for members in [*([k] for k in listed), *groups]:
+        while left[members].sum() > total:
+            rows[row, members] = _laid(left[members], [total])
+            left -= rows[row]
             row += 1
-    for group in groups:
-        while left[list(group)].sum() > total:
-            for client in group:
-                part = min(int(left[client]), int(room[row]))
-                _pour(rows, room, row, client, part)
-                left[client] -= part
-            row += 1
-    first = row
-    ranked = sorted(groups, key=lambda group: -int(left[list(group)].sum()))  # stable
-    for group in ranked[: m - first]:
-        for client in group:
-            _pour(rows, room, row, client, int(left[client]))
-        row += 1
-    for client in [k for group in ranked[m - first :] for k in group]:
-        _pour(rows, room, int(np.argmax(room > 0)), client, int(left[client]))
+    ranked = sorted(groups, key=lambda group: -int(left[group].sum()))  # stable
+    for own, group in enumerate(ranked[: m - row], row):
+        rows[own, group] = left[group]
+    rest = [k for group in ranked[m - row :] for k in group]
+    rows[:, rest] += _laid(left[rest], total - rows.sum(1))
     return rows
 
 
@@ -147,7 +129,7 @@ class Clustered:
     """
 
     replaces: ClassVar[bool] = True
-    groups: str = choice("similarity", *GROUPS)
+    groups: str = choice("similarity", "size", "label")
     measure: str = choice("arccos", *MEASURES)
 
     def distributions(self, view: View, m: int) -> np.ndarray:

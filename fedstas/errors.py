@@ -1,7 +1,5 @@
 """The three ways in which a call can go wrong, each with one plain sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from numbers import Real
@@ -33,9 +31,8 @@ def one_of(name: str, value, allowed) -> None:
     """Refuse a value that is not among the allowed ones."""
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
-        raise InputError(
-            f"unknown {name} {_shown(value)}: use one of {', '.join(map(str, allowed))}"
-        )
+        words = ", ".join(map(str, allowed))
+        raise InputError(f"unknown {name} {_shown(value)}: use one of {words}")
 
 
 def integer(name: str, value, low: int, high: float = math.inf) -> int:
@@ -45,10 +42,8 @@ def integer(name: str, value, low: int, high: float = math.inf) -> int:
         with contextlib.suppress(TypeError):  # an array of several has it too
             value, whole = value.__index__(), True
     if not whole or not low <= value <= high:
-        upper = "" if high == math.inf else f" and at most {high}"
-        raise InputError(
-            f"{name} is {_shown(value)}: it must be a whole number of at least {low}{upper}"
-        )
+        allowed = f"at least {low}" + ("" if high == math.inf else f" and at most {high}")
+        raise InputError(f"{name} is {_shown(value)}: it must be a whole number of {allowed}")
     return int(value)
 
 

@@ -1,7 +1,5 @@
 """The named methods: compositions of a client design, a data design, local SGD and a server."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from contextlib import suppress
@@ -240,11 +238,10 @@ def get(name: str, **overrides) -> Method:
     and for values out of range.
     """
     known = parameters(name)
+    has = [*known, *PARTS]
     for key in overrides:
-        if key not in known and key not in PARTS:
-            raise InputError(
-                f"method {name} has no setting {key!r}: it has {', '.join([*known, *PARTS])}"
-            )
+        if key not in has:
+            raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(has)}")
     method = _named(name)
     switch, usual, other = _SWITCHES.get(name, ("", None, {}))
     if isinstance(usual, bool):  # no part has it, and checks it

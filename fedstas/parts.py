@@ -4,10 +4,8 @@ A part is a frozen dataclass; each setting declares its default and what is allo
 registers its kind by its class name, which is what recorded runs say.
 """
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, dataclass_transform
 
 from fedstas import errors
@@ -18,23 +16,21 @@ OWN = "fedstas-own-"  # how the modules of files of one's own begin: two may hav
 T = TypeVar("T")
 
 
-def whole(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
+def whole(default: int, low: int = 1, high: float = math.inf) -> Any:
     """A setting that is a whole number in low..high."""
-    return _setting(default, lambda name, value: integer(name, value, low, high), later)
+    return _setting(default, lambda name, value: integer(name, value, low, high))
 
 
-def number(
-    default, low: float, high: float = math.inf, *, optional=False, later=False, **ends
-) -> Any:
+def number(default, low: float, high: float = math.inf, *, optional=False, **ends) -> Any:
     """A setting that is a number in (low, high], or with other `ends` (see `errors.real`), or None."""
 
     def check(name: str, value) -> float | None:
         return None if optional and value is None else real(name, value, low, high, **ends)
 
-    return _setting(default, check, later)
+    return _setting(default, check)
 
 
-def choice(default: str, *others: str, later=False) -> Any:
+def choice(default: str, *others: str) -> Any:
     """A setting that is one of these words; the first is the default."""
     allowed = dict.fromkeys((default, *others))
 
@@ -42,19 +38,18 @@ def choice(default: str, *others: str, later=False) -> Any:
         one_of(name, value, allowed)
         return str(value)
 
-    return _setting(default, check, later)
+    return _setting(default, check)
 
 
-def flag(default: bool, *, later=False) -> Any:
+def flag(default: bool) -> Any:
     """A setting that is True or False."""
-    return _setting(default, errors.flag, later)
+    return _setting(default, errors.flag)
 
 
-def _setting(default, check, later: bool) -> Any:
+def _setting(default, check) -> Any:
     """`check(name, value)` returns the value as a plain bool, int, float or str: equal settings are
-    one run. `later`: it came after runs were recorded, and enters an identity only where it differs from
-    its default, so that those keep theirs."""
-    return field(default=default, metadata={"check": check, "later": later})
+    one run."""
+    return field(default=default, metadata={"check": check})
 
 
 @dataclass_transform(frozen_default=True)
@@ -86,24 +81,14 @@ def part(kind: type[T]) -> type[T]:
 
 def to_dict(value) -> dict:
     """A part with all its settings, as plain data."""
-    return {"is": type(value).__name__} | _plain(value)
-
-
-def _plain(value) -> dict:
-    told = {}
-    for f in fields(value):
-        setting = getattr(value, f.name)
-        if not (f.metadata.get("later") and setting == f.default):
-            told[f.name] = _plain(setting) if is_dataclass(setting) else setting
-    return told
+    return {"is": type(value).__name__} | asdict(value)
 
 
 def from_dict(data: dict, kind=None):
     """The part that `to_dict` wrote down, of a `kind` or of the one that is registered by its name;
     `InputError` if none is."""
-    given = dict(data)
-    named = KINDS.get(given.pop("is"))
-    kind = kind or named
+    given = {name: value for name, value in data.items() if name != "is"}
+    kind = kind or KINDS.get(data["is"])
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
     for f in fields(kind):

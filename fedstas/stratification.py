@@ -1,7 +1,5 @@
 """Strata of clients from their restored gradients (FedSTaS, Alg. 2)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

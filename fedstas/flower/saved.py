@@ -1,7 +1,5 @@
 """A run on disk after each round, from which it goes on: arrays and plain settings only."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import fields

@@ -4,8 +4,6 @@ FedSTaS Sec. 5.2, Definition 1 and Lemma 5; FedSampling's slides, Lemma 2. A rep
 size with probability alpha, else uniform on a support of fake sizes, by default 1..M-1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

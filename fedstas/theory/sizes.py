@@ -1,7 +1,5 @@
 """The participants' total, estimated from private reports, exactly (FedSTaS eq. 5.7, Lemma 2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
