@@ -5,7 +5,7 @@ registers its kind by its class name, which is what recorded runs say.
 """
 
 import math
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, dataclass_transform
 
 from fedstas import errors
@@ -16,21 +16,23 @@ OWN = "fedstas-own-"  # how the modules of files of one's own begin: two may hav
 T = TypeVar("T")
 
 
-def whole(default: int, low: int = 1, high: float = math.inf) -> Any:
+def whole(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
     """A setting that is a whole number in low..high."""
-    return _setting(default, lambda name, value: integer(name, value, low, high))
+    return _setting(default, lambda name, value: integer(name, value, low, high), later)
 
 
-def number(default, low: float, high: float = math.inf, *, optional=False, **ends) -> Any:
+def number(
+    default, low: float, high: float = math.inf, *, optional=False, later=False, **ends
+) -> Any:
     """A setting that is a number in (low, high], or with other `ends` (see `errors.real`), or None."""
 
     def check(name: str, value) -> float | None:
         return None if optional and value is None else real(name, value, low, high, **ends)
 
-    return _setting(default, check)
+    return _setting(default, check, later)
 
 
-def choice(default: str, *others: str) -> Any:
+def choice(default: str, *others: str, later=False) -> Any:
     """A setting that is one of these words; the first is the default."""
     allowed = dict.fromkeys((default, *others))
 
@@ -38,18 +40,19 @@ def choice(default: str, *others: str) -> Any:
         one_of(name, value, allowed)
         return str(value)
 
-    return _setting(default, check)
+    return _setting(default, check, later)
 
 
-def flag(default: bool) -> Any:
+def flag(default: bool, *, later=False) -> Any:
     """A setting that is True or False."""
-    return _setting(default, errors.flag)
+    return _setting(default, errors.flag, later)
 
 
-def _setting(default, check) -> Any:
+def _setting(default, check, later: bool) -> Any:
     """`check(name, value)` returns the value as a plain bool, int, float or str: equal settings are
-    one run."""
-    return field(default=default, metadata={"check": check})
+    one run. `later`: it came after runs were recorded, and enters an identity only where it differs from
+    its default, so that those keep theirs."""
+    return field(default=default, metadata={"check": check, "later": later})
 
 
 @dataclass_transform(frozen_default=True)
@@ -81,14 +84,24 @@ def part(kind: type[T]) -> type[T]:
 
 def to_dict(value) -> dict:
     """A part with all its settings, as plain data."""
-    return {"is": type(value).__name__} | asdict(value)
+    return {"is": type(value).__name__} | _plain(value)
+
+
+def _plain(value) -> dict:
+    told = {}
+    for f in fields(value):
+        setting = getattr(value, f.name)
+        if not (f.metadata.get("later") and setting == f.default):
+            told[f.name] = _plain(setting) if is_dataclass(setting) else setting
+    return told
 
 
 def from_dict(data: dict, kind=None):
     """The part that `to_dict` wrote down, of a `kind` or of the one that is registered by its name;
     `InputError` if none is."""
-    given = {name: value for name, value in data.items() if name != "is"}
-    kind = kind or KINDS.get(data["is"])
+    given = dict(data)
+    named = KINDS.get(given.pop("is"))
+    kind = kind or named
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
     for f in fields(kind):

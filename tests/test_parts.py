@@ -113,6 +113,23 @@ def test_settings_are_found_and_changed_in_a_part_inside(kinds):
     assert changed == outer(inner(seats=7), scale=3.0)
 
 
+def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_default(kinds):
+    @parts.part
+    class Inner:  # the same kind, a version later
+        """With one more setting."""
+
+        seats: int = parts.whole(3, 1, 9)
+        share: float | None = parts.number(None, 0, 1, optional=True)
+        voice: str = parts.choice("low", "high")
+        loud: bool = parts.flag(False)
+        speed: float = parts.number(1.0, 0, later=True)
+
+    before = parts.to_dict(kinds[0](seats=4))
+    assert parts.to_dict(Inner(seats=4)) == before
+    assert parts.from_dict(before) == Inner(seats=4)
+    assert parts.to_dict(Inner(speed=2.0))["speed"] == 2.0
+
+
 def test_a_check_of_ones_own_is_made_too():
     @parts.part
     class Even:

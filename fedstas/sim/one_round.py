@@ -21,6 +21,7 @@ from fedstas.methods import LocalSGD, Method, get
 from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
+from fedstas.sim.tasks import find_device
 
 TRAINED = 20  # cohorts of which the cost of training is the mean
 
@@ -91,6 +92,7 @@ def at(
     rounds, repeats = integer("rounds", rounds, 0), integer("repeats", repeats, 2)
     made = method if isinstance(method, Method) else get(method)
     made = Method(made.name, made.clients, made.data, local or made.local, made.server)
+    task = task.to(find_device(device))
     setup = simulation.prepare(task, federation, made, clients_per_round, seed)
     server, params = setup.start()
     start = params.clone()
