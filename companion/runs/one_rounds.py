@@ -237,6 +237,7 @@ def sentence(frame: pd.DataFrame, setting: str) -> str:
         for each in ahead(frame, setting, m):
             better.setdefault(NAMES.get(each, each), []).append(str(m))
     parts = rows["seed"].nunique()
+    where = f"in each of the {parts} partitions" if parts > 1 else "in the one partition"
     leads = "; ".join(f"{name}, m = {' and '.join(at)}" for name, at in better.items())
     above, count, top = above_md(rows, CUT)
     same = (rows[["seed", "m", "round"]] == top[["seed", "m", "round"]]).all(axis=1)
@@ -244,6 +245,6 @@ def sentence(frame: pd.DataFrame, setting: str) -> str:
     largest = f"the largest is {top['exact']:.2f} (m = {top['m']}, round {top['round'] + 1})"
     largest += f", where a cut of the true updates has {oracle:.2f}" * (above > 0)
     return (
-        f"**{PLACES[setting]}.** The cut leaves {told} of MD's error. Below it in each of the {parts} "
-        f"partitions: {leads or 'nothing'}. Of its {count} cells {above} are above MD; {largest}."
+        f"**{PLACES[setting]}.** The cut leaves {told} of MD's error. Below it {where}: "
+        f"{leads or 'nothing'}. Of its {count} cells {above} are above MD; {largest}."
     )
