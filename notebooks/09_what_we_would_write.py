@@ -478,7 +478,7 @@ say(
 # %% [markdown]
 # ```{glue:figure} ch9_map
 # :name: fig-wwi-map
-# :alt: Four panels with the same clients as discs at the same places of a map, their areas their weights, and grey lines from each disc to the middle of its draw. Under MD every disc has slices of all colours, and all lines meet in one point. Under Algorithm 2 a few discs have two colours and lines cross the map. Under k-means strata and strata of least variance every disc has one colour; k-means keeps most of the crowd at the bottom in one stratum, the cut divides it among several.
+# :alt: Four panels with the same clients as discs at the same places of a map, their areas their weights, and grey lines from each disc to the middle of its draw. Under MD every disc has slices of all colours, and all lines meet in one point. Under clustered sampling by similarity a few discs have two colours and lines cross the map. Under k-means strata and strata of least variance every disc has one colour; k-means gives three clients on the right a stratum of their own, the cut adds some of the crowd at the bottom to them.
 #
 # {glue:text}`ch9_on_map` clients of {glue:text}`ch9_task` after {glue:text}`ch9_rounds` rounds. Place: the two principal coordinates of the true
 # updates, {glue:text}`ch9_shown:.0f` % of their spread. Area: weight. Colour: the draw that a slice belongs to. Above each
@@ -798,13 +798,14 @@ say(
     **dict(zip(("vib_early", "vib_late", "vib_coins"), seen["all answer"].iloc[-3:], strict=True)),
 )
 shown = seen[["all answer", "error", "bias", "remedied"]].map("{:.2f}".format)
+shown = shown.rename(columns={"error": "one in ten silent", "bias": "its bias"})
 shown["remedied, exact"] = shown.index.map(lambda k: f"{remedied[k]:.2f}" if k in remedied else "–")
 table(shown.rename_axis("design").reset_index())
 
 # %% [markdown]
-# From 1,000 cohorts a design; errors relative to MD with all answers, the bias to its root. Every bias is {glue:text}`ch9_silent_bias:.3f`, up to what the draws
-# leave open. With the remedy MD errs by {glue:text}`ch9_silent_md_more:.2f` more, strata of least variance by {glue:text}`ch9_silent_cut_more:.2f`: about the same, which
-# weighs more where the error was less.
+# Mean squared errors, MD's being 1 where all answer; a bias is relative to the root of that. From 1,000 cohorts a design, but for the last column. Every bias is
+# {glue:text}`ch9_silent_bias:.3f` but for the luck of the draws. With the remedy MD errs by {glue:text}`ch9_silent_md_more:.2f` more and strata of least variance by
+# {glue:text}`ch9_silent_cut_more:.2f`, which weighs more where the error was less.
 #
 # K-Vib flips a coin for each client and learns the coins' chances from the lengths of the updates that come back. So it is looked at in runs of its own:
 # {glue:text}`ch9_vib_early:.2f` after {glue:text}`ch9_rounds` rounds, {glue:text}`ch9_vib_late:.2f` after {glue:text}`ch9_vib_later`. There coins by size, which learn
@@ -821,9 +822,10 @@ SHOWN = ("clustered-similarity", "fedstas-unbiased", "optimal-client-sampling", 
 rounds_of = one_rounds.load()
 means = one_rounds.summary(rounds_of)
 fig = plots.one_round(means[means["design"].isin(SHOWN)], one_rounds.PLACES)
+plots.in_words(fig, one_rounds.NAMES)
 glue("ch9_one_round", fig, display=False)
 plt.close(fig)
-left = means.set_index(["setting", "m", "design"])["mean"]
+left = means.set_index(["setting", "m", "design"])["mean"].sort_index()
 five, ten, equal_five, equal_ten = (left[x, m] for x in ("mnist", "mnist-equal") for m in (5, 10))
 # What the sentences below say.
 assert abs(five[one_rounds.ORACLE] / five[CUT] - 1) < 0.02 < 0.4 < five[CUT]
@@ -839,7 +841,6 @@ assert five["fedstas-unbiased"] > 1
 cut_above, cut_cells, _ = one_rounds.above_md(rounds_of, CUT)
 from_above, from_cells, top = one_rounds.above_md(rounds_of, FROM)
 partitions_of = sorted(set(rounds_of.groupby("setting")["seed"].nunique()))
-lacking = ", ".join(f"`{x}`" for x in one_rounds.PLACES if x not in set(rounds_of["setting"]))
 say(
     parts={5: "five"}.get(partitions_of[0], str(partitions_of[0])) if len(partitions_of) == 1 else f"{partitions_of[0]} to {partitions_of[-1]}",
     cut_above=cut_above, cut_cells=cut_cells, from_above=from_above, from_cells=from_cells,
@@ -850,7 +851,6 @@ say(
     equal_kmeans=equal_ten["fedstas-unbiased"], equal_cut=equal_ten[CUT], equal_norm=equal_ten[NORM],
     equal_divfl=equal_ten["divfl"], equal_divfl_five=equal_five["divfl"], equal_cut_five=equal_five[CUT],
     noise_most=100 * float((rounds_of["noise"] / rounds_of["exact"]).max()),
-    to_come=f"Not recorded yet: {lacking}; `fedstas one-round --setting NAME` makes one." if lacking else "All settings are recorded.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -886,11 +886,14 @@ say(
 # Is the cut never worse than MD? {glue:text}`ch9_cut_above` of {glue:text}`ch9_cut_cells` cells are above 1. {prf:ref}`wwi-thm-md` alone does not say so: here squeezed
 # gradients stand for updates, strata are up to 60 rounds old, and training is noisy (up to {glue:text}`ch9_noise_most:.0f` % of what a cell leaves).
 #
-# Setting by setting, with what is ahead of the cut in *every* partition. {glue:text}`ch9_to_come`
+# Setting by setting, with what is ahead of the cut in *every* partition.
 
 # %% tags=["remove-input"]
 there = [x for x in one_rounds.PLACES if x in set(rounds_of["setting"])]
-Markdown("\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there))
+lacking = ", ".join(f"`{x}`" for x in one_rounds.PLACES if x not in there)
+waits = f"\n\nNot recorded yet: {lacking}. `fedstas one-round --setting NAME` makes one."
+listed = "\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there)
+Markdown(listed + waits * bool(lacking))
 
 # %% [markdown]
 # MNIST at 0.01, disjoint, in numbers. For strata of least variance and the cut of the true updates, which no server knows, they are exact. For the others they
@@ -1580,13 +1583,14 @@ table(pd.DataFrame(lines, columns=columns))
 # %% tags=["remove-input"]
 races = cuts.frames()
 duels = cuts.against(races)
-Markdown("\n".join(f"- **Against {one_rounds.NAMES[x]}.** {cuts.told(duels, x)}." for x in reversed(cuts.RIVALS)))  # fmt: skip
+listed = (f"- **Against {one_rounds.NAMES[x]}.** {cuts.told(duels, x)}." for x in reversed(cuts.RIVALS))  # fmt: skip
+Markdown("\n".join(listed) + f"\n\n{tables.recorded(cuts.SWEEP).note}")
 
 # %% [markdown]
 # So beside the corrected method the cut has the same accuracy for fewer examples with ten participants, and more of it with five on MNIST, disjoint. There, with
 # ten, it differs by {glue:text}`ch9_ten_corrected` points, sends {glue:text}`ch9_ten_bytes` of the bytes and visits {glue:text}`ch9_ten_examples` of the examples. Its
 # {glue:text}`ch9_ten_md` points over MD cost {glue:text}`ch9_md_bytes` times MD's bytes and {glue:text}`ch9_md_examples` times its examples. Of all comparisons
-# {glue:text}`ch9_better` are told above and {glue:text}`ch9_worse` below. {glue:text}`ch9_race_note`
+# {glue:text}`ch9_better` are told above and {glue:text}`ch9_worse` below.
 
 # %% tags=["hide-input"]
 said = []
@@ -1615,6 +1619,8 @@ few, usual = (
     plots.cost_grid({p: f for (p, n_), f in races.items() if n_ == m_}, "test_accuracy", LINES)
     for m_ in (5, 10)
 )
+for fig in (few, usual):
+    plots.in_words(fig, one_rounds.NAMES)
 glue("ch9_cost_10", usual, display=False)
 glue("ch9_cost_5", few, display=False)
 plt.close("all")
@@ -1650,7 +1656,6 @@ say(
     ten_examples=cost("fedstas-unbiased", "examples"),
     md_bytes=cost("md", "bytes"),
     md_examples=cost("md", "examples"),
-    race_note=tables.recorded(cuts.SWEEP).note,
 )
 
 # %% [markdown]

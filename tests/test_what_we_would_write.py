@@ -640,13 +640,14 @@ def test_every_comparison_of_a_rival_is_told_as_what_it_is():
         ("A", 5, cuts.METHOD, "md", 2.0, 0.1, 3.9, 0.2),  # its own interval is above 0
         ("B", 10, cuts.METHOD, "md", -2.0, -3.0, -1.0, 0.01),
         ("B", 5, cuts.METHOD + ", from updates", "md", 9.0, 8.0, 10.0, 0.01),
+        ("A", 20, cuts.METHOD, "md", -1.0, -3.0, 1.0, 1.0),
         ("B", 5, cuts.METHOD, "fedstas-unbiased", 0.0, -1.0, 1.0, 1.0),
     ]
     duels = pd.DataFrame(
         rows, columns=["place", "m", "way", "rival", "difference", "low", "high", "holm"]
     )
     assert cuts.told(duels, "md") == (
-        "Not told apart: A, m = 5. Worse: B, m = 10, -2.0 (-3.0 to -1.0). "
+        "Not told apart: A, m = 5 and 20. Worse: B, m = 10, -2.0 (-3.0 to -1.0). "
         "Better: A, m = 10, +2.0 (+1.0 to +3.0)"
     )
     assert cuts.told(duels, "fedstas-unbiased") == "Not told apart: B, m = 5"

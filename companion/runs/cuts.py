@@ -75,10 +75,11 @@ def told(duels: pd.DataFrame, rival: str) -> str:
     parts = []
     for word, these in kinds.items():
         places = [
-            f"{x.place}, m = {x.m}"
-            + f", {tables.span(x.difference, x.low, x.high, '+.1f')}"
-            * (word in ("better", "worse"))
+            f"{x.place}, m = {x.m}, {tables.span(x.difference, x.low, x.high, '+.1f')}"
             for x in these.itertuples()
         ]
+        if word == "not told apart":
+            at = these.groupby("place", sort=False)["m"].agg(lambda m: " and ".join(map(str, m)))
+            places = [f"{place}, m = {m}" for place, m in at.items()]
         parts += [f"{word}: {'; '.join(places)}"] if places else []
     return ". ".join(x[0].upper() + x[1:] for x in parts) or f"({tables.NOT_YET})"
