@@ -122,9 +122,9 @@ def compare(rows):
 # | $a_k$, $A_h = \sum_{k \in \mathcal C_h} a_k$ | measure that draws follow, and its total; new here |
 # | $p_t^k = a_k/A_h$ | probability of client $k$ in one draw from its stratum |
 # | $d_{kl}$ | what two clients in one stratum add to the variance; new here |
-# | $V$, $V_{\mathrm{MD}}$ | total variance (trace) of a round's update, and MD sampling's |
+# | $V$, $V_{\mathrm{MD}}$ | total variance (trace) of a round's update, and that of MD (multinomial) sampling: $m$ draws with replacement, $p = \omega_k$, each of weight $\frac1m$ |
 # | $\tau_k^2$ | variance of client $k$'s update about its mean: the noise of its batches |
-# | $H$, $m_h$ | strata, and draws from each, where these may be several |
+# | $H$, $m_h$ | strata, and draws (seats) of each, where these may be several |
 # | $q$ | share of its examples that a participant trains on; new here |
 # | $M$, $\alpha$, $\epsilon$, $r_k$, $\tilde n$ | size cap, truth probability, privacy loss, report, estimated total |
 # | $\eta_t$, $E$, $B$ | learning rate, local steps, largest batch |
@@ -207,9 +207,9 @@ def compare(rows):
 # :label: wwi-lem-unbiased
 # Let the $N$ clients be divided into strata $\mathcal C_h$, with any weights $\omega_k$ and with probabilities $p_t^k > 0$ that sum to one
 # over $k \in \mathcal C_h$, strata and probabilities fixed before the draws. From each stratum draw $m_h \ge 1$ clients
-# independently and with replacement, with these probabilities; let draw $i$ from stratum $h$ be client $k_{hi}$, which returns its
-# update $\boldsymbol\Delta_t^{k_{hi}} = \boldsymbol w_{t+1}^{k_{hi}} - \boldsymbol w_t$, and let the distribution of a client's update given
-# $\boldsymbol w_t$ not depend on who else is drawn. Let the server set
+# independently and with replacement, with these probabilities. Draw $i$ from stratum $h$ is client $k_{hi}$, which returns its
+# update $\boldsymbol\Delta_t^{k_{hi}} = \boldsymbol w_{t+1}^{k_{hi}} - \boldsymbol w_t$. Given $\boldsymbol w_t$, let the distribution of a client's update
+# not depend on who else is drawn. Let the server set
 #
 # $$\begin{aligned}
 # \boldsymbol w_{t+1} &= \boldsymbol w_t \\
@@ -413,8 +413,9 @@ compare(found)
 #
 # ## What do the designs do to the same clients?
 #
-# We train on {glue:text}`ch9_task` for {glue:text}`ch9_rounds` rounds and let every client train once more. Each slice of a client is the
-# part of it that one of {glue:text}`ch9_seats_shown` draws stands for. MD splits every client over all draws; strata split none.
+# We train on {glue:text}`ch9_task` for {glue:text}`ch9_rounds` rounds by MD sampling and let every client train once more. Each slice of a client is the
+# part of it that one of {glue:text}`ch9_seats_shown` draws stands for. MD splits every client over all draws, strata split none. Between the two is clustered sampling by
+# similarity, Algorithm 2 of {cite:t}`fraboni2021clustered`. The strata of least variance are those of $\boldsymbol w_0$.
 
 # %% tags=["hide-input"]
 data_set, SEATS = tasks.load(s.task, device="cpu"), s.clients_per_round
@@ -488,8 +489,8 @@ say(
 # ```{provenance} Figure
 # ```
 #
-# In this state k-means strata have {glue:text}`ch9_rel_corrected:.2f` of MD's variance, Algorithm 2 has
-# {glue:text}`ch9_rel_similarity:.2f`, strata of least variance {glue:text}`ch9_rel_cut:.2f`. The heaviest cluster of k-means holds {glue:text}`ch9_heaviest:.0f` %
+# In this state clustered sampling by similarity has {glue:text}`ch9_rel_similarity:.2f` of MD's variance, k-means strata have
+# {glue:text}`ch9_rel_corrected:.2f`, strata of least variance {glue:text}`ch9_rel_cut:.2f`. The heaviest cluster of k-means holds {glue:text}`ch9_heaviest:.0f` %
 # of the weight and has {glue:text}`ch9_its_seats` of the {glue:text}`ch9_seats_shown` draws.
 #
 # ## Could anything do better?
@@ -524,8 +525,8 @@ say(
 #
 # - **No Neyman allocation.** $m_h$ draws with replacement from a stratum are such draws. Split it into $m_h$ strata instead: by
 #   {prf:ref}`wwi-thm-md` (1), for the same measure, that is never worse.
-# - **Clustered sampling and MD are the same objective with split clients**: $x_{jk} = r_{jk}/m$, and $\omega_k/m$. Rounding client by
-#   client makes strata of any such rows, and never raises the variance on the updates that it sees.
+# - **Clustered sampling and MD are the same objective with split clients**: $x_{jk} = r_{jk}/m$, where $r_{jk}$ is the chance of client $k$ in draw $j$, and
+#   $\omega_k/m$. Rounding client by client makes strata of any such draws, and never raises the variance on the updates that it sees.
 
 # %% tags=["hide-input"]
 exact4, u4, lengths4 = (
@@ -563,8 +564,11 @@ d_ = np.array(lv.pairs(omega_.tolist(), u_.tolist()), dtype=float)
 lines = []
 for name, r in (
     ("MD", np.tile(omega_, (3, 1))),
-    ("Algorithm 1", clustered.by_size(sizes_, 3)),
-    ("Algorithm 2", clustered.by_groups(sizes_, clustered.similarity_groups(u_, sizes_, 3), 3)),
+    ("clustered by size", clustered.by_size(sizes_, 3)),
+    (
+        "clustered by similarity",
+        clustered.by_groups(sizes_, clustered.similarity_groups(u_, sizes_, 3), 3),
+    ),
 ):
     before, after = lv.variance_of(r / 3, r, gram_), lv.inside(d_, lv.rounded(r / 3, gram_))
     agreed.append(bool(after <= before + 1e-12))
@@ -574,7 +578,7 @@ say(tried=tried_, below=int(below), raised=int(raised))
 compare(found)
 
 # %% tags=["hide-input"]
-table(pd.DataFrame(lines, columns=["rows of", "variance", "rounded to strata", "best strata"]))
+table(pd.DataFrame(lines, columns=["draws of", "variance", "rounded to strata", "best strata"]))
 
 # %% [markdown]
 # Of {glue:text}`ch9_tried` random sums of draws, some with negative weights, {glue:text}`ch9_below` are below the best angular cut of all partitions, and rounding raised
@@ -834,12 +838,17 @@ assert "fedstas-unbiased" in one_rounds.ahead(rounds_of, "mnist-equal", 10)
 assert all(NORM in one_rounds.ahead(rounds_of, x, 10) for x in ("mnist", "mnist-equal"))
 assert all(left[x, 20][NORM] > left[x, 20][CUT] for x in ("mnist", "mnist-equal"))
 assert equal_five["divfl"] < equal_five[CUT] and equal_ten["divfl"] < equal_ten[CUT]
-assert 2 * max(ten[CUT], ten["fedstas-unbiased"]) < min(ten["cube"], ten["clustered-similarity"])
+unbiased = [
+    x for x in one_rounds.DESIGNS if "biased" not in one_rounds.NAMES[x] and "fedstas" not in x
+]
+assert all(2 * max(x[CUT], x["fedstas-unbiased"]) < x[unbiased].min() for x in (ten, equal_ten))
+assert abs(ten[f"{CUT}, noise"] / ten[CUT] - 1) < 0.05
 assert five["fedstas-unbiased"] > 1
 
 # %% tags=["remove-cell"]
 cut_above, cut_cells, _ = one_rounds.above_md(rounds_of, CUT)
 from_above, from_cells, top = one_rounds.above_md(rounds_of, FROM)
+of_cut = rounds_of[rounds_of["design"] == CUT]
 partitions_of = sorted(set(rounds_of.groupby("setting")["seed"].nunique()))
 say(
     parts={5: "five"}.get(partitions_of[0], str(partitions_of[0])) if len(partitions_of) == 1 else f"{partitions_of[0]} to {partitions_of[-1]}",
@@ -850,7 +859,9 @@ say(
     ten_cube=ten["cube"], ten_similarity=ten["clustered-similarity"],
     equal_kmeans=equal_ten["fedstas-unbiased"], equal_cut=equal_ten[CUT], equal_norm=equal_ten[NORM],
     equal_divfl=equal_ten["divfl"], equal_divfl_five=equal_five["divfl"], equal_cut_five=equal_five[CUT],
-    noise_most=100 * float((rounds_of["noise"] / rounds_of["exact"]).max()),
+    ten_noise=ten[f"{CUT}, noise"],
+    cube_ahead="; ".join(x for k, x in one_rounds.PLACES.items() if any("cube" in one_rounds.ahead(rounds_of, k, m) for m in one_rounds.PARTICIPANTS)) or "none",
+    noise_most=100 * float((of_cut["noise"] / of_cut["exact"]).max()),
 )  # fmt: skip
 
 # %% [markdown]
@@ -865,28 +876,7 @@ say(
 # :recorded: one-round
 # ```
 #
-# What was not better comes first.
-#
-# - Five draws cannot stand for ten classes: on MNIST the cut leaves {glue:text}`ch9_five_cut:.2f` of MD's error with $m = 5$, and a cut of the true updates
-#   {glue:text}`ch9_five_oracle:.2f`.
-# - New strata every ten rounds change nothing to speak of: {glue:text}`ch9_ten_old:.3f` against {glue:text}`ch9_ten_cut:.3f` ($m = 10$).
-# - Draws by norm err less with ten participants ({glue:text}`ch9_ten_norm:.3f`) and more with twenty.
-# - With equal sizes and $m = 10$ k-means strata are ahead, {glue:text}`ch9_equal_kmeans:.3f` against {glue:text}`ch9_equal_cut:.3f`. They draw by norm; the cut by
-#   norm has {glue:text}`ch9_equal_norm:.3f`.
-# - There DivFL errs less, too: {glue:text}`ch9_equal_divfl:.3f`, and with $m = 5$ {glue:text}`ch9_equal_divfl_five:.2f` against {glue:text}`ch9_equal_cut_five:.2f`. It
-#   asks those clients whose gradients stand best for all others. So its error is a bias, the same in every draw, and rounds do not average it away.
-# - Strata from last updates know nobody at first. Their largest cell is {glue:text}`ch9_from_top:.2f` ({glue:text}`ch9_from_where`, $m$ =
-#   {glue:text}`ch9_from_m`, round {glue:text}`ch9_from_round`); {glue:text}`ch9_from_above` of {glue:text}`ch9_from_cells` cells are above MD.
-#
-# With as many draws as classes, strata of gradients are far below the other unbiased designs, cut or $k$-means. On MNIST with $m = 10$ the cut leaves
-# {glue:text}`ch9_ten_cut:.3f` of MD's error, k-means strata {glue:text}`ch9_ten_kmeans:.3f`. The cube method, which draws distinct clients whose mean gradient is
-# that of all, leaves {glue:text}`ch9_ten_cube:.3f`; clustered sampling by similarity {glue:text}`ch9_ten_similarity:.3f`. With $m = 5$ k-means strata are worse than MD:
-# {glue:text}`ch9_five_kmeans:.2f`.
-#
-# Is the cut never worse than MD? {glue:text}`ch9_cut_above` of {glue:text}`ch9_cut_cells` cells are above 1. {prf:ref}`wwi-thm-md` alone does not say so: here squeezed
-# gradients stand for updates, strata are up to 60 rounds old, and training is noisy (up to {glue:text}`ch9_noise_most:.0f` % of what a cell leaves).
-#
-# Setting by setting, with what is ahead of the cut in *every* partition.
+# What was not better comes first: setting by setting, what errs less than the cut in *every* partition.
 
 # %% tags=["remove-input"]
 there = [x for x in one_rounds.PLACES if x in set(rounds_of["setting"])]
@@ -896,6 +886,24 @@ listed = "\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there)
 Markdown(listed + waits * bool(lacking))
 
 # %% [markdown]
+# Five draws cannot stand for ten classes: a cut of the true updates leaves {glue:text}`ch9_five_oracle:.2f` on MNIST, 0.01, disjoint, as does the cut. New strata
+# every ten rounds change nothing to speak of there, {glue:text}`ch9_ten_old:.3f` against {glue:text}`ch9_ten_cut:.3f` with $m = 10$. Draws by norm err less with ten participants
+# ({glue:text}`ch9_ten_norm:.3f`) and more with twenty. Strata from last updates know nobody at first: their largest cell is {glue:text}`ch9_from_top:.2f`
+# ({glue:text}`ch9_from_where`, $m$ = {glue:text}`ch9_from_m`, round {glue:text}`ch9_from_round`), and {glue:text}`ch9_from_above` of
+# {glue:text}`ch9_from_cells` are above MD.
+#
+# With equal sizes and $m = 10$ k-means strata are ahead, since they draw by norm: {glue:text}`ch9_equal_kmeans:.3f` against {glue:text}`ch9_equal_cut:.3f`, the cut by norm
+# {glue:text}`ch9_equal_norm:.3f`. DivFL errs less there, too, {glue:text}`ch9_equal_divfl:.3f`. It asks those clients whose gradients together are nearest to all others'.
+# So its error is a bias, the same in every draw, and rounds do not average it away.
+#
+# On MNIST at 0.01 with as many draws as classes, strata of gradients are far below the other unbiased designs. Disjoint, $m = 10$: the cut leaves
+# {glue:text}`ch9_ten_cut:.3f` of MD's error, k-means strata {glue:text}`ch9_ten_kmeans:.3f`. The cube method draws distinct clients whose weighted features add up to those
+# of all, as nearly as can be; it leaves {glue:text}`ch9_ten_cube:.3f`, and clustered sampling by similarity {glue:text}`ch9_ten_similarity:.3f`. But with $m = 5$ k-means
+# strata are worse than MD: {glue:text}`ch9_five_kmeans:.2f`.
+#
+# Is the cut never worse than MD? {glue:text}`ch9_cut_above` of {glue:text}`ch9_cut_cells` cells are above 1. {prf:ref}`wwi-thm-md` alone does not promise it here. Squeezed
+# gradients stand for updates, strata are up to 60 rounds old, and training is noisy (up to {glue:text}`ch9_noise_most:.0f` % of what a cell leaves).
+#
 # MNIST at 0.01, disjoint, in numbers. For strata of least variance and the cut of the true updates, which no server knows, they are exact. For the others they
 # are means of 200 cohorts a cell (60 of the cube; DivFL draws nothing). Megabytes are of one round: the smaller number where the design asks nothing new.
 
@@ -985,8 +993,8 @@ table(
 #    $A_h/\sqrt{m_h (m_h + 1)}$ ({ref}`by_priority <wwi-code-priority>`).
 # 4. From each $\mathcal C_h$ draw $m_h$ clients independently, **with replacement**, with probabilities $p_t^k$
 #    ({ref}`draw <wwi-code-draw>`).
-# 5. Each draw $i$, of client $k_i$: keep each of its examples with probability $q$ ({ref}`sample <wwi-code-rate>`), take $E$ steps of
-#    eq. 2.2 from $\boldsymbol w_t$ on batches of at most $B$ drawn afresh from those; return $\boldsymbol w_t$ if none was kept. A client drawn
+# 5. In each draw $i$, client $k_i$ keeps each of its examples with probability $q$ ({ref}`sample <wwi-code-rate>`). It takes $E$ steps of
+#    eq. 2.2 from $\boldsymbol w_t$ on batches of at most $B$ drawn afresh from those, or returns $\boldsymbol w_t$ if it kept none. A client drawn
 #    twice does this twice, with two samples ({ref}`draw_batches <wwi-code-batches>`).
 # 6. The server steps ({ref}`hansen_hurwitz <wwi-code-hh>`, {ref}`aggregate <wwi-code-aggregate>`, {ref}`step <wwi-code-step>`):
 #
@@ -1000,8 +1008,8 @@ table(
 #
 # - $\omega_k = 1/N$, and in line 2 $a_k = \max\big(\|Z^k\|, f \bar z\big)$ ({ref}`measure <wwi-code-measure>`);
 # - in line 5 the rate is a fixed $q$, and nobody reports a size. Or, if a sample of $n^*$ is wanted: at its first participation
-#   client $k$ reports $r_k$ (eq. 5.6, size clipped to $1, \dots, M-1$, fake uniform on $1, \dots, M-1$) and repeats
-#   that report ever after ({ref}`reports <wwi-code-reports>`); from the $m$ draws the server forms $\tilde n$ (eq. 5.7) and
+#   client $k$ reports $r_k$ (eq. 5.6, size clipped to $1, \dots, M-1$, fake uniform on $1, \dots, M-1$). The report is *memoised*: repeated
+#   ever after ({ref}`reports <wwi-code-reports>`). From the $m$ draws the server forms $\tilde n$ (eq. 5.7) and
 #   sets $\tilde p = \min\big(1, n^*/\max(\tilde n, m)\big)$ ({ref}`rates <wwi-code-requested>`).
 # ```
 #
@@ -1066,7 +1074,7 @@ table(
 # 3. Over real $m_h > 0$ with sum $m$, $V \ge (\sum_h \sqrt{V_h})^2/m$, with equality for $m_h \propto \sqrt{V_h}$ if all
 #    $V_h > 0$. If $a_k = c\,\omega_k r_k$ with *one* constant $c$ for all clients, line 3 of {prf:ref}`wwi-alg` minimises the bound
 #    $\sum_h T_h^2/m_h \ge V$ over integers $m_h \ge 1$. With a constant $c_h$ for each stratum $p$ is still that of part 2, but the
-#    seats are not: real $m_h \propto A_h$ then reach a bound of at most $\frac{(\kappa + 1)^2}{4\kappa} (\sum_h T_h)^2/m$, where
+#    seats are no longer best. Real $m_h \propto A_h$ then reach a bound of at most $\frac{(\kappa + 1)^2}{4\kappa} (\sum_h T_h)^2/m$, where
 #    $\kappa$ is the ratio of the largest $c_h$ to the smallest.
 # 4. Against MD sampling ($m$ draws with $p = \omega_k$ and no strata), with parts 2 and 3 in force:
 #
@@ -1079,9 +1087,9 @@ table(
 # ```{prf:proof}
 # (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 r_k^2/(p_t^k)^2$; draws are independent.
 # (2) Cauchy–Schwarz: $\sum_k \omega_k^2 r_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k r_k$.
-# (3) The same with $\sqrt{V_h/m_h}$ and $\sqrt{m_h}$; seats given one by one to the largest decrease
-# $T_h^2\big(\frac1{m_h} - \frac1{m_h + 1}\big)$ are optimal since the bound is separable and convex {cite:p}`wright2012equivalence`,
-# and with $A_h = cT_h$ the largest $A_h/\sqrt{m_h(m_h+1)}$ is the largest decrease. For $A_h = c_h T_h$ and $m_h = mA_h/\sum_j A_j$ the
+# (3) The same with $\sqrt{V_h/m_h}$ and $\sqrt{m_h}$. Seats given one by one to the largest decrease
+# $T_h^2\big(\frac1{m_h} - \frac1{m_h + 1}\big)$ are optimal, since the bound is separable and convex {cite:p}`wright2012equivalence`.
+# With $A_h = cT_h$ the largest $A_h/\sqrt{m_h(m_h+1)}$ is the largest decrease. For $A_h = c_h T_h$ and $m_h = mA_h/\sum_j A_j$ the
 # bound is $\frac1m \sum_h \frac{T_h}{c_h} \sum_h c_h T_h$: Kantorovich's inequality.
 # (4) $mV_{\mathrm{MD}} = \sum_k \omega_k r_k^2 - \|\boldsymbol D\|^2$. Here
 # $\sum_{k\in\mathcal C_h} \omega_k r_k^2$ is $W_h \mathrm{Var}_h(r) + T_h^2/W_h$, and
@@ -1092,8 +1100,8 @@ table(
 # Strata remove the variance between their mean *updates*, norms what lengths vary within strata; no part is negative. If
 # $a_k/(\omega_k r_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$ (Kantorovich again).
 #
-# The first inequality of eq. 6.9 is true of these weights with the $p$ of part 2, for the same $m_h$, against uniform draws *with
-# replacement* from the same strata: that is part 2. It is not true of plain stratum means, and not against *distinct* uniform draws
+# The first inequality of eq. 6.9 is part 2: these weights and this $p$ are at least as good as uniform draws *with replacement* from the same strata, for
+# the same $m_h$. It is not true of plain stratum means, and not against *distinct* uniform draws
 # in a stratum of few clients. If updates are not random, these have $\frac{N_h - m_h}{N_h - 1}$ of the variance with replacement. Two
 # clients with $\omega_k\Delta_k = \frac12, -\frac12$, both drawn, leave {glue:text}`ch9_distinct`; drawn by norm with replacement they leave {glue:text}`ch9_again`. The factor goes
 # to one, and the inequality becomes true, as $m_h/N_h$ goes to zero.
@@ -1199,8 +1207,8 @@ compare(
 #
 # Draws with replacement repeat clients, so repetition is the rule unless $m_h = 1$ for all strata: then $t_k \le 1$, and fresh and repeated reports are as noisy. With
 # $M = 4$, $\alpha = \frac25$ and a client of one example, one report has variance {glue:text}`ch9_once`, two fresh ones {glue:text}`ch9_fresh_pair`, and one that counts
-# twice {glue:text}`ch9_twice`. A repeated report also errs in the same direction in every round. That draws do not depend on the reports is so while strata
-# and norms come from $\boldsymbol w_0$, the first ten rounds; later the model has been shaped by rates that the reports have set.
+# twice {glue:text}`ch9_twice`. A repeated report also errs in the same direction in every round. Draws do not depend on the reports while strata
+# and norms come from $\boldsymbol w_0$, in the first ten rounds. Later they do: the model has been shaped by rates that the reports have set.
 #
 # Clipped clients leave the bias $\sum_i (c_i - n_i)$, which no $m$ removes. The bound is on the *relative* error: without it the journal's limit
 # also holds where $p$ itself tends to 0.
@@ -1325,10 +1333,10 @@ table(pd.DataFrame(bounds, columns=["case", "E(p̃/p − 1)², exact", "Var ñ /
 #
 # ```{prf:theorem} Theorem 3′, the comparison
 # :label: wwi-thm-data
-# Let $\succeq$ be the Loewner order.
+# Write $\boldsymbol A \succeq \boldsymbol B$ if $\boldsymbol A - \boldsymbol B$ has no negative eigenvalue (the Loewner order).
 #
 # 1. (Sum, same expected size.) Lemma 4′ (3) minus Lemma 3′ with $\bar n = q n_k$ is
-#    $\eta_t^2\frac{1-q}{q n_k}\big(\bar{\boldsymbol g}\bar{\boldsymbol g}^\top - \boldsymbol S/n_k\big)$: neither order holds in general.
+#    $\eta_t^2\frac{1-q}{q n_k}\big(\bar{\boldsymbol g}\bar{\boldsymbol g}^\top - \boldsymbol S/n_k\big)$: neither is above the other in general.
 # 2. (Mean, same expected size.) If $b = s$, Lemma 4′ (1) $\succeq \eta_t^2 \big(\frac1{\mathbb E[s \mid s \ge 1]} - \frac1{n_k}\big)\boldsymbol S$, Lemma 3′
 #    at $\bar n = \mathbb E[s \mid s \ge 1]$.
 # 3. No design that draws $\bar n$ distinct examples, each with probability $\bar n/n_k$, has a smaller trace than Lemma 3′ for all numberings of the same gradients.
@@ -1423,7 +1431,7 @@ compare(
 # :label: wwi-lem-privacy
 # Let sizes be clipped to $1, \dots, M-1$ and fakes uniform on $1, \dots, M-1$, $M \ge 3$.
 #
-# 1. The largest likelihood ratio of a report is $1 + (M-1)\alpha/(1-\alpha)$. So a report is $\epsilon$-LDP if and only if
+# 1. The largest likelihood ratio of a report is $1 + (M-1)\alpha/(1-\alpha)$. So a report is $\epsilon$-locally differentially private ($\epsilon$-LDP) if and only if
 #    $\alpha \le (e^\epsilon - 1)/(e^\epsilon + M - 2)$; with equality (eq. 6.13) no smaller $\epsilon$ is true.
 # 2. $j$ fresh reports of one client are $j\epsilon$-LDP, and no less.
 # 3. One report, repeated $j$ times, is $\epsilon$-LDP for every $j$.
@@ -1437,8 +1445,8 @@ compare(
 #
 # ```{admonition} The privacy statement
 # :class: as-it-should-be
-# The size reports of {prf:ref}`wwi-alg-dp`, memoised, are together $\epsilon$-locally differentially private in each client's **size**, over
-# all rounds of a run and towards a server that sees who participates, if every client draws its report from randomness that it alone knows. With a
+# The memoised size reports of {prf:ref}`wwi-alg-dp` are together $\epsilon$-LDP in each client's **size**, over
+# all rounds of a run and towards a server that sees who participates. Every client must draw its report from randomness that it alone knows. With a
 # fixed $q$ no report exists. Nothing else is protected:
 #
 # - Gradients, norms, models and participation are released in clear.
@@ -1560,7 +1568,8 @@ tube = tube + 2 * steps_c[0] * promise.variance / world.convexity
 agreed.append(abs(promise.variance - V_star) < 1e-9)
 agreed.append(bool((found_c <= promise.distance * (1 + 1e-9)).all()))
 agreed.append(bool((held_c <= tube * (1 + 1e-9)).all()))
-columns = ["round", "decreasing: strata", "bound (1)", "MD", "constant: strata", "bound (2)", "MD "]
+steps_of = ("decreasing", "constant")
+columns = ["round", *(f"{x}: {y}" for x in steps_of for y in ("strata", "bound", "MD"))]
 marks = (0, 10, 100, 1_000, 10_000)
 series = (found_c, promise.distance, md_c, held_c, tube, md_held)
 lines = [(f"{t:,}", *(f"{x[t]:.3g}" for x in series)) for t in marks]
@@ -1717,15 +1726,15 @@ say(
 # | weights $\omega_k$ | $n_k/n$ if the test set counts examples; $1/N$ if sizes are private | with the corrected method, {glue:text}`ch9_gain_weights` points ᵃ for $n_k/n$ |
 # | estimator | weights $\omega_k/p_t^k$ on updates | {prf:ref}`wwi-lem-unbiased`; the corrected method against FedSTaS as written: {glue:text}`ch9_gain_written` points ᵃ |
 # | strata | $m$, one seat each | {prf:ref}`wwi-thm-best` |
-# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`); measured ones leave {glue:text}`ch9_ten_norm:.3f` of MD's error against {glue:text}`ch9_ten_cut:.3f` ᵇ |
+# | draws | by size | draws by wrong norms have no bound ({prf:ref}`wwi-prp-features`). Norms told anew every ten rounds err less with $m = 10$, {glue:text}`ch9_ten_norm:.3f` against {glue:text}`ch9_ten_cut:.3f` ᵇ, at the price of asking all clients |
 # | strata renewed | never; each renewal asks all clients for a gradient | made anew every ten rounds they leave {glue:text}`ch9_ten_old:.3f` ᵇ |
 # | features | gradients at $\boldsymbol w_0$; last updates where no extra message can be had | from updates: {glue:text}`ch9_ten_from:.3f` ᵇ, and the same accuracy (table above) |
-# | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST noise is little |
+# | noise in the pairs | on, where one training varies much | without it {prf:ref}`wwi-prp-noise` promises nothing; on MNIST it changes little: {glue:text}`ch9_ten_noise:.3f` ᵇ |
 # | data rate $q$ | 1; less only to save computation | at $q = 0.1$, {glue:text}`ch9_empty_one:.0f` % of the clients' updates are expected to be lost, by weight {glue:text}`ch9_empty_weighted:.2f` % ᵃ ({prf:ref}`wwi-lem-bernoulli`) |
 # | private sizes | $\omega_k = 1/N$ and a fixed $q$; else one memoised report, $M$ above the largest size | a client that reports afresh in all of 99 rounds spends $\epsilon$ = {glue:text}`ch9_fresh:.0f`; at $\epsilon = 3$, $M = 601$ leaves $\alpha$ = {glue:text}`ch9_alpha_large:.3f` |
 #
-# ᵃ MNIST, disjoint Dirichlet 0.01, 100 clients, $m = 10$, 99 rounds. Final accuracy on the global test set
-# (mean of what was evaluated in the last ten rounds), paired difference with 95 % interval, from the recorded runs in `results/preprint`; more in
+# ᵃ MNIST, disjoint Dirichlet 0.01, 100 clients, $m = 10$, 99 rounds: final accuracy on the global test set
+# (mean of what was evaluated in the last ten rounds). Paired differences with 95 % intervals, from the recorded runs in `results/preprint`; more in
 # [](05_experiments.ipynb). ᵇ Error of one round on MNIST, $m = 10$ ({numref}`fig-wwi-one-round`).
 #
 # With $\omega_k = 1/N$ every theorem of this page holds, with uniform draws in the place of MD and the plain mean of the updates as the target. Against
@@ -1806,10 +1815,11 @@ say(
 #
 # - **The guarantee is about what is cut.** {prf:ref}`wwi-thm-md` holds for the features; for the updates there is the bound of
 #   {prf:ref}`wwi-prp-features`, which can be above 1.
-# - **Few clients.** With $N$ not far above $m$ and clients that are all unlike, distinct clients can be better ({prf:ref}`wwi-prp-distinct`).
+# - **Dependent draws.** With $N$ not far above $m$ and clients that are all unlike, distinct clients can be better ({prf:ref}`wwi-prp-distinct`). The cube
+#   method, unbiased too, errs less than the cut in every partition of these recorded settings: {glue:text}`ch9_cube_ahead`.
 # - **Noise.** Where trainings of one client differ as much as clients do, MD that trains a client anew can be better ({prf:ref}`wwi-prp-noise`).
-# - **Availability.** One seat a stratum: if the drawn client does not answer, its whole stratum is missing. Dividing the weights of those who
-#   answer by a known probability of answering repairs the bias, not the variance.
+# - **Availability.** One seat a stratum: a client that does not answer leaves its whole stratum out. With the remedy of {prf:ref}`wwi-prp-silent` the bias
+#   goes, and heavy strata can be worse than MD. A server that does not know $\delta$ divides by the share of the weight that answered; so does our Flower server.
 # - **Cost.** The stratification asks all $N$ clients for a gradient over all their data. A client that is offline then has no stratum.
 # - **Privacy.** Squeezed gradients go to the server in clear, from every client. With $\omega_k = 1/N$ no size is sent; what a gradient tells about a size is
 #   not protected.

@@ -530,7 +530,12 @@ def test_the_page_says_what_its_statements_do_not_cover():
     limits, _, _ = limits.partition("# ## How to cite")
     assert "CIFAR-100" in limits and "Fashion-MNIST" in limits
     assert all(name in corrected for name in ("ch9_hundred_corrected", "ch9_gain_few"))
-    for label in ("wwi-prp-features", "wwi-prp-distinct", "wwi-prp-noise"):  # where MD can win
+    for label in (
+        "wwi-prp-features",
+        "wwi-prp-distinct",
+        "wwi-prp-noise",
+        "wwi-prp-silent",
+    ):  # where MD can win
         assert label in limits, label
 
 
@@ -606,11 +611,11 @@ def test_what_is_ahead_of_the_cut_is_so_in_every_partition():
     )
     assert one_rounds.ahead(frame, "mnist", 5) == ["fedstas-unbiased"]
     told = one_rounds.sentence(frame, "mnist")
-    assert "leaves 0.5 (m = 5), 0.5 (m = 10) of MD's error" in told
-    assert "each of the 3 partitions: k-means strata (corrected), m = 5 and 10; DivFL (biased), m = 10." in told  # fmt: skip
-    assert "Of its 12 cells 0 are above MD; the largest is 0.50 (m = 5, round 1)." in told
+    assert "leaves 0.5 and 0.5 of MD's error with 5 and 10 participants" in told
+    assert "each of the 3 partitions: k-means strata (corrected), m = 5 and 10; DivFL (biased), m = 10. 0 of" in told  # fmt: skip
+    assert "0 of its 12 cells are above MD; the largest is 0.50 (m = 5, round 1)." in told
     alone = one_rounds_of("cifar100", [4])
-    assert "in the one partition: nothing" in one_rounds.sentence(alone, "cifar100")
+    assert "in the one partition: no other design. 0 of" in one_rounds.sentence(alone, "cifar100")
 
 
 def test_a_cell_above_md_is_told_with_what_the_true_updates_allow():
@@ -619,7 +624,7 @@ def test_a_cell_above_md_is_told_with_what_the_true_updates_allow():
     frame.loc[worst & (frame["design"] == one_rounds.CUT), "exact"] = 1.04
     frame.loc[worst & (frame["design"] == one_rounds.ORACLE), "exact"] = 1.01
     told = one_rounds.sentence(frame, "mnist-0.1")
-    assert "1 are above MD; the largest is 1.04 (m = 10, round 11), where a cut of the true updates has 1.01." in told  # fmt: skip
+    assert "1 of its 8 cells are above MD; the largest is 1.04 (m = 10, round 11), where a cut of the true updates has 1.01." in told  # fmt: skip
     above, cells, top = one_rounds.above_md(frame, one_rounds.CUT)
     assert (above, cells, top["seed"]) == (1, 8, 1)
 

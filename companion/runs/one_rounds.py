@@ -227,24 +227,34 @@ def ahead(frame: pd.DataFrame, setting: str, m: int) -> list[str]:
     return [each for each in seeds.mean(axis=1).sort_values().index if each != ORACLE]
 
 
+def _listed(words) -> str:
+    """5, 10 and 20."""
+    *first, last = map(str, words)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def sentence(frame: pd.DataFrame, setting: str) -> str:
-    """What the cut leaves of MD's error in a setting, what is ahead of it, and whether it is above MD."""
+    """What the cut leaves of MD's error in a setting, what is below it there, and whether it is above MD."""
     rows, means = frame[frame["setting"] == setting], summary(frame)
     left = means[(means["setting"] == setting) & (means["design"] == CUT)].set_index("m")["mean"]
-    told = ", ".join(f"{x:.2g} (m = {m})" for m, x in left.items())
-    better: dict[str, list[str]] = {}
-    for m in left.index:
-        for each in ahead(frame, setting, m):
-            better.setdefault(NAMES.get(each, each), []).append(str(m))
+    at = {m: ahead(frame, setting, m) for m in left.index}
+    found = [each for each in DESIGNS if any(each in better for better in at.values())]
+    own, others = (
+        "; ".join(f"{NAMES[d]}, m = {_listed(m for m in at if d in at[m])}" for d in these)
+        for these in ([d for d in found if d.startswith(CUT)], [d for d in found if CUT not in d])
+    )
     parts = rows["seed"].nunique()
-    where = f"in each of the {parts} partitions" if parts > 1 else "in the one partition"
-    leads = "; ".join(f"{name}, m = {' and '.join(at)}" for name, at in better.items())
     above, count, top = above_md(rows, CUT)
     same = (rows[["seed", "m", "round"]] == top[["seed", "m", "round"]]).all(axis=1)
     oracle = rows[same & (rows["design"] == ORACLE)]["exact"].sum()
-    largest = f"the largest is {top['exact']:.2f} (m = {top['m']}, round {top['round'] + 1})"
-    largest += f", where a cut of the true updates has {oracle:.2f}" * (above > 0)
     return (
-        f"**{PLACES[setting]}.** The cut leaves {told} of MD's error. Below it {where}: "
-        f"{leads or 'nothing'}. Of its {count} cells {above} are above MD; {largest}."
+        f"**{PLACES[setting]}.** The cut leaves {_listed(f'{x:.2g}' for x in left)} of MD's error with "
+        f"{_listed(left.index)} participants. Below it "
+        + (f"in each of the {parts} partitions: " if parts > 1 else "in the one partition: ")
+        + (f"{others}. " if others else "no other design. ")
+        + (f"Of its own kind: {own}. " if own else "")
+        + f"{above} of its {count} cells are above MD; the largest is {top['exact']:.2f} "
+        f"(m = {top['m']}, round {top['round'] + 1})"
+        + f", where a cut of the true updates has {oracle:.2f}" * (above > 0)
+        + "."
     )
