@@ -726,8 +726,8 @@ table(pd.DataFrame(rows9, columns=heads))
 # ```{prf:proposition} Silence is noise
 # :label: wwi-prp-silent
 # An unbiased sum of independent draws stays unbiased with this remedy. Let $r_k^2 = \mathbb E\|\boldsymbol u_k\|^2$. Then $V$ is what it is without silence if every
-# $\tau_k^2$ is larger by $\frac\delta{1-\delta} r_k^2$, and every draw trains anew. Strata with $a_k = \omega_k$ gain
-# $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k r_k^2$, MD gains $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k r_k^2$.
+# $\tau_k^2$ is larger by $\frac\delta{1-\delta} r_k^2$, and every draw trains anew. For strata with $a_k = \omega_k$
+# this adds $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k r_k^2$, for MD $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k r_k^2$.
 # ```
 #
 # ```{prf:proof}
@@ -824,15 +824,16 @@ table(shown.rename_axis("design").reset_index())
 OLD, NORM, FROM = (CUT + x for x in (", every 10 rounds", ", draws by norm", ", from updates"))
 SHOWN = ("clustered-similarity", "fedstas-unbiased", "optimal-client-sampling", "cube", CUT, FROM)
 rounds_of = one_rounds.load()
+there = [x for x in one_rounds.PLACES if x in set(rounds_of["setting"])]
 means = one_rounds.summary(rounds_of)
 fig = plots.one_round(means[means["design"].isin(SHOWN)], one_rounds.PLACES)
 plots.in_words(fig, one_rounds.NAMES)
 glue("ch9_one_round", fig, display=False)
 plt.close(fig)
 left = means.set_index(["setting", "m", "design"])["mean"].sort_index()
-five, ten, equal_five, equal_ten = (left[x, m] for x in ("mnist", "mnist-equal") for m in (5, 10))
+five_, ten, equal_five, equal_ten = (left[x, m] for x in ("mnist", "mnist-equal") for m in (5, 10))
 # What the sentences below say.
-assert abs(five[one_rounds.ORACLE] / five[CUT] - 1) < 0.02 < 0.4 < five[CUT]
+assert abs(five_[one_rounds.ORACLE] / five_[CUT] - 1) < 0.02 < 0.4 < five_[CUT]
 assert max(abs(left[x, m][OLD] / left[x, m][CUT] - 1) for x in ("mnist", "mnist-equal") for m in (5, 10)) < 0.02  # fmt: skip
 assert "fedstas-unbiased" in one_rounds.ahead(rounds_of, "mnist-equal", 10)
 assert all(NORM in one_rounds.ahead(rounds_of, x, 10) for x in ("mnist", "mnist-equal"))
@@ -843,7 +844,7 @@ unbiased = [
 ]
 assert all(2 * max(x[CUT], x["fedstas-unbiased"]) < x[unbiased].min() for x in (ten, equal_ten))
 assert abs(ten[f"{CUT}, noise"] / ten[CUT] - 1) < 0.05
-assert five["fedstas-unbiased"] > 1
+assert five_["fedstas-unbiased"] > 1
 
 # %% tags=["remove-cell"]
 cut_above, cut_cells, _ = one_rounds.above_md(rounds_of, CUT)
@@ -854,13 +855,13 @@ say(
     parts={5: "five"}.get(partitions_of[0], str(partitions_of[0])) if len(partitions_of) == 1 else f"{partitions_of[0]} to {partitions_of[-1]}",
     cut_above=cut_above, cut_cells=cut_cells, from_above=from_above, from_cells=from_cells,
     from_top=top["exact"], from_m=int(top["m"]), from_round=int(top["round"]) + 1, from_where=one_rounds.PLACES[top["setting"]],
-    five_cut=five[CUT], five_kmeans=five["fedstas-unbiased"], five_oracle=five[one_rounds.ORACLE],
+    five_cut=five_[CUT], five_kmeans=five_["fedstas-unbiased"], five_oracle=five_[one_rounds.ORACLE],
     ten_cut=ten[CUT], ten_kmeans=ten["fedstas-unbiased"], ten_old=ten[OLD], ten_from=ten[FROM], ten_norm=ten[NORM],
     ten_cube=ten["cube"], ten_similarity=ten["clustered-similarity"],
     equal_kmeans=equal_ten["fedstas-unbiased"], equal_cut=equal_ten[CUT], equal_norm=equal_ten[NORM],
     equal_divfl=equal_ten["divfl"], equal_divfl_five=equal_five["divfl"], equal_cut_five=equal_five[CUT],
     ten_noise=ten[f"{CUT}, noise"],
-    cube_ahead="; ".join(x for k, x in one_rounds.PLACES.items() if any("cube" in one_rounds.ahead(rounds_of, k, m) for m in one_rounds.PARTICIPANTS)) or "none",
+    cube_ahead="; ".join(one_rounds.PLACES[x] for x in there if any("cube" in one_rounds.ahead(rounds_of, x, m) for m in one_rounds.PARTICIPANTS)) or "none",
     noise_most=100 * float((of_cut["noise"] / of_cut["exact"]).max()),
 )  # fmt: skip
 
@@ -879,7 +880,6 @@ say(
 # What was not better comes first: setting by setting, what errs less than the cut in *every* partition.
 
 # %% tags=["remove-input"]
-there = [x for x in one_rounds.PLACES if x in set(rounds_of["setting"])]
 lacking = ", ".join(f"`{x}`" for x in one_rounds.PLACES if x not in there)
 waits = f"\n\nNot recorded yet: {lacking}. `fedstas one-round --setting NAME` makes one."
 listed = "\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there)
