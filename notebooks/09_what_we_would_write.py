@@ -886,7 +886,7 @@ listed = "\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there)
 Markdown(listed + waits * bool(lacking))
 
 # %% [markdown]
-# Five draws cannot stand for ten classes: a cut of the true updates leaves {glue:text}`ch9_five_oracle:.2f` on MNIST, 0.01, disjoint, as does the cut. New strata
+# Five draws cannot stand for ten classes: on MNIST, 0.01, disjoint, the cut leaves {glue:text}`ch9_five_cut:.2f`, a cut of the true updates {glue:text}`ch9_five_oracle:.2f`. New strata
 # every ten rounds change nothing to speak of there, {glue:text}`ch9_ten_old:.3f` against {glue:text}`ch9_ten_cut:.3f` with $m = 10$. Draws by norm err less with ten participants
 # ({glue:text}`ch9_ten_norm:.3f`) and more with twenty. Strata from last updates know nobody at first: their largest cell is {glue:text}`ch9_from_top:.2f`
 # ({glue:text}`ch9_from_where`, $m$ = {glue:text}`ch9_from_m`, round {glue:text}`ch9_from_round`), and {glue:text}`ch9_from_above` of
