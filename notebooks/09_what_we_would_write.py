@@ -811,7 +811,7 @@ table(shown.rename_axis("design").reset_index())
 # {glue:text}`ch9_silent_bias:.3f` but for the luck of the draws. With the remedy MD errs by {glue:text}`ch9_silent_md_more:.2f` more and strata of least variance by
 # {glue:text}`ch9_silent_cut_more:.2f`, which weighs more where the error was less.
 #
-# K-Vib flips a coin for each client and learns the coins' chances from the lengths of the updates that come back. So it is looked at in runs of its own:
+# K-Vib (Zeng et al., 2023) flips a coin for each client and learns the coins' chances from the lengths of the updates that come back. So it is looked at in runs of its own:
 # {glue:text}`ch9_vib_early:.2f` after {glue:text}`ch9_rounds` rounds, {glue:text}`ch9_vib_late:.2f` after {glue:text}`ch9_vib_later`. There coins by size, which learn
 # nothing, have {glue:text}`ch9_vib_coins:.2f`.
 #
@@ -1586,7 +1586,7 @@ table(pd.DataFrame(lines, columns=columns))
 #
 # ## Is the model better for it?
 #
-# Final accuracy after 99 rounds, at the preprint's learning rate, in points; "told" means by Holm's p, which is corrected for all
+# Final accuracy after 99 rounds, at the preprint's learning rate, in points. What is told apart is so by Holm's p, which is corrected for all
 # {glue:text}`ch9_duels` comparisons of the table below. What is not better comes first.
 
 # %% tags=["remove-input"]
@@ -1599,7 +1599,7 @@ Markdown("\n".join(listed) + f"\n\n{tables.recorded(cuts.SWEEP).note}")
 # So beside the corrected method the cut has the same accuracy for fewer examples with ten participants, and more of it with five on MNIST, disjoint. There, with
 # ten, it differs by {glue:text}`ch9_ten_corrected` points, sends {glue:text}`ch9_ten_bytes` of the bytes and visits {glue:text}`ch9_ten_examples` of the examples. Its
 # {glue:text}`ch9_ten_md` points over MD cost {glue:text}`ch9_md_bytes` times MD's bytes and {glue:text}`ch9_md_examples` times its examples. Of all comparisons
-# {glue:text}`ch9_better` are told above and {glue:text}`ch9_worse` below.
+# {glue:text}`ch9_better` are better and {glue:text}`ch9_worse` worse.
 
 # %% tags=["hide-input"]
 said = []

@@ -253,7 +253,7 @@ def sentence(frame: pd.DataFrame, setting: str) -> str:
         + (f"in each of the {parts} partitions: " if parts > 1 else "in the one partition: ")
         + (f"{others}. " if others else "no other design. ")
         + (f"Of its own kind: {own}. " if own else "")
-        + f"{above} of its {count} cells are above MD; the largest is {top['exact']:.2f} "
+        + f"{above or 'None'} of its {count} cells are above MD; the largest is {top['exact']:.2f} "
         f"(m = {top['m']}, round {top['round'] + 1})"
         + f", where a cut of the true updates has {oracle:.2f}" * (above > 0)
         + "."
