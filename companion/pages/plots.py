@@ -177,6 +177,12 @@ def legend(
     figure.legend(lines, names or methods, **place)
 
 
+def in_words(figure: Figure, names: dict[str, str]) -> None:
+    """Legend entries as a reader knows them."""
+    for text in (t for each in figure.legends for t in each.get_texts()):
+        text.set_text(names.get(text.get_text(), text.get_text()))
+
+
 def same_range(axes: Sequence[Axes]) -> None:
     """The same y-range where figures are compared."""
     limits = [a.get_ylim() for a in axes]
