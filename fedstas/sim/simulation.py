@@ -111,7 +111,7 @@ class Setup:
         """What a history must agree in to be gone on from."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = own.texts(self.method.clients, self.method.data, self.method.server)
-        return hashlib.sha256(repr((*what, *files)).encode()).hexdigest()
+        return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
 
 
 def prepare(task: Task, federation: Federation, method: Method, m: int, seed: int) -> Setup:
