@@ -38,11 +38,9 @@ def _option(text: str):
 DATA = Annotated[
     str, _option("digits, mnist, fashion-mnist, cifar10, cifar100, emnist, topics or newsgroups")
 ]
-NETWORK = Annotated[
-    str, _option("perceptron, convolutional, text-cnn or transformer: one that fits the task")
-]
+NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
 DEALT = Annotated[
-    str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal or natural (by user)")
+    str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural")
 ]
 CONCENTRATION = Annotated[float, _option("of the Dirichlet partitions")]
 SIGMA = Annotated[float, _option("of the log-normal partition")]

@@ -300,7 +300,7 @@ def _documents(name: str, root: Path) -> dict[str, np.ndarray]:
     if name == "topics":
         return text.topics()
     try:
-        posts = text.fetch(root)
+        posts = text.fetch(str(root))
     except Exception as error:  # scikit-learn and the system raise many kinds
         raise _absent(name, root / text.NEWSGROUPS, "topics", error) from error
     return text.tokenised(*posts)

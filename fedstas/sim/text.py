@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
@@ -59,14 +58,14 @@ def topics() -> dict[str, np.ndarray]:
     return arrays | {"users": users["train"]}
 
 
-def fetch(root: Path) -> tuple:
+def fetch(root: str) -> tuple:
     """The 20 newsgroups from root, or downloaded into it by scikit-learn: texts, labels and authors of
     train and test. Headers, footers and quotes are no part of a text; the From line is its author."""
     from sklearn.datasets import fetch_20newsgroups
 
     found: list = []
     for split in ("train", "test"):
-        how = {"data_home": str(root), "subset": split, "shuffle": False, "n_retries": 1}
+        how = {"data_home": root, "subset": split, "shuffle": False, "n_retries": 1}
         plain = fetch_20newsgroups(**how, remove=("headers", "footers", "quotes"))
         whole = fetch_20newsgroups(**how)
         found.append((plain.data, plain.target, [_author(post) for post in whole.data]))
