@@ -48,7 +48,8 @@ def topics() -> dict[str, np.ndarray]:
     rng = stream(0, "topics")
     shares = np.cumsum(np.exp(SPREAD * rng.standard_normal(USERS)))
     mixes = rng.dirichlet(np.full(TOPICS, MIX), USERS)
-    words, arrays, users = word_distributions(), {}, {}
+    words, users = word_distributions(), {}
+    arrays: dict[str, np.ndarray] = {}
     for split, n in (("train", TRAIN), ("test", TEST)):
         users[split] = np.searchsorted(shares / shares[-1], (np.arange(n) + 0.5) / n)
         y = _pick(mixes[users[split]], rng)[:, 0]
