@@ -116,20 +116,23 @@ def packages() -> list[Line]:
 
 def data() -> list[Line]:
     """The data sets: where each is, or how it comes here."""
-    from fedstas.sim import tasks
+    from fedstas.sim import tasks, text
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
-        path = folder / f"{name}.npz"
-        if path.is_file():
+        path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
+        if name == "topics":
+            lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
+        elif path.is_file():
             lines.append(Line(OK, name, f"{path}, {path.stat().st_size / 1e6:.0f} MB"))
         else:
             absent.append(name)
     if absent:
         named = "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
-        said = f"{', '.join(absent)}: not in {folder} ({named}); the first use downloads by torchvision"
-        lines.append(Line(MISSING, "the others", f"{said}, given a network, or put NAME.npz there"))
+        said = f"{', '.join(absent)}: not in {folder} ({named}); the first use downloads them"
+        said += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
+        lines.append(Line(MISSING, "the others", said))
     return lines
 
 

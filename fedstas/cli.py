@@ -33,8 +33,13 @@ def _option(text: str):
     return typer.Option(help=text)
 
 
-DATA = Annotated[str, _option("digits, mnist, fashion-mnist, cifar10 or cifar100")]
-DEALT = Annotated[str, _option("iid, dirichlet, dirichlet_fixed_size, by_class or lognormal")]
+DATA = Annotated[
+    str, _option("digits, mnist, fashion-mnist, cifar10, cifar100, emnist, topics or newsgroups")
+]
+NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
+DEALT = Annotated[
+    str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural")
+]
 CONCENTRATION = Annotated[float, _option("of the Dirichlet partitions")]
 SIGMA = Annotated[float, _option("of the log-normal partition")]
 CLIENTS = Annotated[int, _option("number of clients")]
@@ -45,6 +50,7 @@ DEVICE = Annotated[str, _option("where to train: auto, cpu or cuda")]
 @app.command()
 def run(
     task: DATA = "digits",
+    network: NETWORK = "",
     method: Annotated[str, _option(f"one of: {', '.join(methods.names())}; or {OWN}")] = "fedstas",
     partition: DEALT = "dirichlet",
     concentration: CONCENTRATION = 0.01,
@@ -80,9 +86,9 @@ def run(
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
     where = tasks.find_device(device)
-    data = tasks.load(task)
+    data = tasks.load(task, network=network)
     dealt: dict[str, Any] = {"concentration": concentration, "sigma": sigma, "clients": clients}
-    federation = partitions.make(partition, data.train_y, seed=seed, **dealt)
+    federation = partitions.make(partition, data.train_y, seed=seed, users=data.users, **dealt)
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     failure = None
@@ -125,6 +131,7 @@ def _write(frame, out: Path) -> None:
 def variance(
     designs: Annotated[str, _option(f"methods, with commas between them; or {OWN}")] = COMPARED,
     task: DATA = "digits",
+    network: NETWORK = "",
     partition: DEALT = "dirichlet",
     concentration: CONCENTRATION = 0.01,
     sigma: SIGMA = 1.0,
@@ -148,13 +155,13 @@ def variance(
     chosen = {name.strip(): methods.parse(name) for name in designs.split(",")}
     trained = methods.parse(method)
     _in_a_folder(out)
-    data = tasks.load(task).to(tasks.find_device(device))
+    data = tasks.load(task, network=network).to(tasks.find_device(device))
     dealt: dict[str, Any] = {"concentration": concentration, "sigma": sigma, "clients": clients}
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     how |= {"method": trained, "device": device}
     found = []
     for seed in tqdm(range(integer("seeds", seeds, 1)), "variance", unit="seed"):
-        federation = partitions.make(partition, data.train_y, seed=seed, **dealt)
+        federation = partitions.make(partition, data.train_y, seed=seed, users=data.users, **dealt)
         state = one_round.at(data, federation, seed=seed, **how)
         rows = one_round.table(state, chosen, draws=draws, seed=seed, drop=drop)
         found.append(rows.assign(seed=seed))

@@ -167,15 +167,17 @@ def at_most(m: int, clients: int) -> int:
 class Uniform:
     """m distinct clients with equal probabilities.
 
-    `weights`: "cohort" (n_k over the cohort: McMahan et al.) or "expansion" (N/m omega_k on
-    updates: eq. 2.3, unbiased).
+    `weights`: "cohort" (n_k over the cohort: McMahan et al.), "expansion" (N/m omega_k on
+    updates: eq. 2.3, unbiased) or "plain" (1/m: Algorithm 1 of FedSampling's slides, FedOpt).
     """
 
-    weights: str = choice("cohort", "expansion")
+    weights: str = choice("cohort", "expansion", "plain")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        sizes = sizes_of(view)
         chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
+        if self.weights == "plain":
+            return Cohort(chosen, np.full(len(chosen), 1 / len(chosen)))
+        sizes = sizes_of(view)
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
         omega = sizes / sizes.sum()

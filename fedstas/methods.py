@@ -119,7 +119,7 @@ _SETTINGS = {
     "power-of-choice": ("candidates",),
     "divfl": ("levels",),
     "fedsampling": ("share", "fraction", "epsilon", "size_cap"),
-}
+} | dict.fromkeys(("fedadam", "fedyogi", "fedadagrad"), ("weights",))
 # A setting that exchanges a part, its usual value, and the part that it is with any other value.
 _SWITCHES: dict[str, tuple[str, Any, dict]] = {
     "fedstas-unbiased": ("replace", True, {"clients": StratifiedHorvitzThompson()}),

@@ -104,7 +104,14 @@ def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes
 
 
 BAD = {
-    "unknown task": ("--task emnist", ["'emnist'", "digits, mnist"]),
+    "unknown task": ("--task femnist", ["'femnist'", "digits, mnist"]),
+    "a network that does not fit": ("--network text-cnn", ["'text-cnn'", "digits", "perceptron"]),
+    "an unknown network": ("--network lstm", ["'lstm'", "transformer"]),
+    "users of data without": ("--partition natural", ["natural", "whose", "topics"]),
+    "more clients than users": (
+        "--task topics --partition natural --clients 101",
+        ["101", "at most 100"],
+    ),
     "unknown method": ("--method fedfoo", ["'fedfoo'", "fedavg", "centralised"]),
     "a file that is not there": ("--method away.py", ["there is no file away.py", "FILE.py:CLASS"]),
     "a file without a design": (
@@ -282,7 +289,8 @@ def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
         ("-p rounds 0", ["rounds", "0", "at least 1"]),
         ("-p rounds true", ["rounds", "number"]),
         ("-p concentration nan", ["concentration", "nan"]),
-        ("-p task emnist", ["'emnist'", "digits"]),
+        ("-p task femnist", ["'femnist'", "digits"]),
+        ("-p task topics", ["'topics'", "digits"]),
         ("-p device tpu", ["'tpu'", "auto, cpu, cuda"]),
         ("--profile huge", ["'huge'", "quick"]),
     ],

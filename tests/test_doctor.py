@@ -132,11 +132,13 @@ def test_a_missing_package_is_said_to_be_optional_where_it_is(monkeypatch):
 def test_the_data_folder_is_the_one_that_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "mnist.npz").write_bytes(b"0" * 3_000_000)
-    digits, mnist, others = doctor.data()
-    assert digits.mark == mnist.mark == doctor.OK
+    (tmp_path / "20news-bydate_py3.pkz").write_bytes(b"0" * 2_000_000)
+    digits, mnist, topics, newsgroups, others = doctor.data()
+    assert newsgroups.said == f"{tmp_path / '20news-bydate_py3.pkz'}, 2 MB"
+    assert digits.mark == topics.mark == mnist.mark == doctor.OK
     assert mnist.said == f"{tmp_path / 'mnist.npz'}, 3 MB"
     assert others.mark == doctor.MISSING
-    assert others.said.startswith("fashion-mnist, cifar10, cifar100: not in")
+    assert others.said.startswith("fashion-mnist, cifar10, cifar100, emnist: not in")
     assert str(tmp_path) in others.said and "FEDSTAS_DATA" in others.said
 
 

@@ -202,13 +202,15 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
         assert run.clients_per_round <= run.clients
         assert methods.from_dict(methods.to_dict(method)) == method
         assert sweeps.estimate(run) > 0
-    assert {r.task for r in runs} == {"digits"} or profile != "quick"
+    embedded = {"topics"} if name == "fedsampling-topics" else {"digits"}
+    assert {r.task for r in runs} == embedded or profile != "quick"
     if profile == "quick":
         assert sum(map(sweeps.estimate, runs)) < 60
 
 
 @pytest.mark.parametrize(
-    "name", ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy"]
+    "name",
+    ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy", "fedsampling-topics"],
 )
 def test_the_laptops_runs_are_among_the_papers(name):
     paper = {repr(run) for run in experiments.runs(name, "paper")}

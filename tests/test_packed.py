@@ -462,7 +462,8 @@ def test_the_command_packs_and_unpacks(mine, loose, tmp_path, capsys):
 
 def test_the_recorded_sweeps_are_packed():
     """What is committed: two tables a sweep, none large."""
-    for name in experiments.names():
+    declared = {"fedsampling-topics"}  # and not recorded yet
+    for name in {*experiments.names()} - declared:
         folder = ROOT / "results" / name
         assert {p.name for p in folder.iterdir() if p.suffix in (".json", ".parquet")} == {
             packed.ROWS,

@@ -73,7 +73,7 @@ def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(made):
     assert [c.tolist() for c in again.cohorts] == [c.tolist() for c in history.cohorts]
 
 
-@pytest.mark.parametrize("name", partition.names())
+@pytest.mark.parametrize("name", partition.names()[:-1])  # natural needs users: see test_text
 def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, name):
     federation = partition.make(name, digits.train_y, clients=20, concentration=1.0)
     history, who, _ = record(digits, federation, methods.get("md"), tmp_path, rounds=1)

@@ -49,8 +49,8 @@ PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*tasks.names()),
-    "partition": _choice(*partition.names()),
+    "task": _choice(*(name for name in tasks.names() if name not in tasks.TEXT)),  # pixels
+    "partition": _choice(*(name for name in partition.names() if name != "natural")),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
     "strata": _integer(1),

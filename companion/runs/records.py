@@ -207,12 +207,12 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
             f"run {run} was made by version {who['algorithms']} of the algorithms, "
             f"this is {methods.version(method)}"
         )
-    task = tasks.load(who["task"])
+    task = tasks.load(who["task"], network=who.get("network", ""))
     if task.digest != who["digest"]:
         raise InputError(f"run {run} was made from other data than the {task.name} found here")
     return simulation.run(
         task,
-        partition.from_recipe(task.train_y, who["partition"]),
+        partition.from_recipe(task.train_y, who["partition"], task.users),
         method,
         rounds=who["rounds"],
         clients_per_round=who["clients_per_round"],

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,13 +34,16 @@ from fedstas.errors import Diverged, InputError, integer, one_of, real
 from fedstas.sim import engine, partition, simulation, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
-# stratification, per round.
+# stratification, per round; and the training examples.
 COSTS = {
-    "digits": (2e-6, 0.004, 0.04, 0.01),
-    "mnist": (6e-6, 0.13, 0.45, 0.01),
-    "fashion-mnist": (6e-6, 0.13, 0.45, 0.01),
-    "cifar10": (4.5e-4, 14.0, 25.0, 0.05),
-    "cifar100": (4.5e-4, 14.0, 25.0, 0.05),
+    "digits": (2e-6, 0.004, 0.04, 0.01, 1438),
+    "mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
+    "fashion-mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
+    "cifar10": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "emnist": (6e-6, 0.25, 0.85, 0.01, 112_800),
+    "topics": (1.6e-4, 0.2, 1.5, 0.02, 6000),
+    "newsgroups": (6e-4, 3.1, 5.5, 0.05, 11_314),
 }
 
 
@@ -63,6 +66,7 @@ class Run:
     eval_every: int = 1
     sigma: float = 1.0
     size: int | None = None
+    network: str = ""  # the task's usual one
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():
@@ -79,15 +83,14 @@ class Run:
 
 def estimate(run: Run) -> float:
     """About how many seconds a run takes on one core."""
-    example, evaluation, stratification, round_ = COSTS[run.task]
+    example, evaluation, stratification, round_, held = COSTS[run.task]
     known = methods.parameters(run.method) | run.overrides
     times = 0
     if "strata" in known:
         times = -(-run.rounds // known.get("restratify_every", 10**9))
-    m = run.clients_per_round
-    if run.method == "fedsampling":
-        m = run.clients
-    each = example * m * known["steps"] * known["batch"] + round_
+    m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
+    drawn = known.get("share", 1.0) * held * (m if m > 1 else run.clients) / run.clients
+    each = example * known["steps"] * min(m * known["batch"], drawn) + round_
     if "authors" in run.method:  # 100 times k-means with ten starts, once
         times = 60
     if run.method == "clustered-similarity":
@@ -167,7 +170,8 @@ def load_task(name: str, device: str):
 
 @lru_cache(maxsize=4)
 def _federation(task: str, device: str, kind: str, settings: tuple):
-    return partition.make(kind, load_task(task, device).train_y, **dict(settings))
+    data = load_task(task, device)
+    return partition.make(kind, data.train_y, users=data.users, **dict(settings))
 
 
 def _prepare(run: Run, device: str):
@@ -181,7 +185,7 @@ def _prepare(run: Run, device: str):
         "seed": run.seed,
         "eval_every": run.eval_every,
     }
-    task = load_task(run.task, device)
+    task = replace(load_task(run.task, device), network=run.network)
     return task, federation, method, how, records.identity(task, federation, method, **how)
 
 

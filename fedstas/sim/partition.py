@@ -145,7 +145,21 @@ def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
     return federation(labels, shards, name="lognormal", clients=clients, sigma=sigma, seed=seed)
 
 
-_ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal)
+def natural(labels, users, clients: int, seed: int) -> Federation:
+    """A client for each user, or for that many of them drawn at random; users int [n]: whose an example is."""
+    labels, seed = _labels(labels), _seed(seed)
+    if users is None:
+        raise InputError(
+            "partition natural needs data that say whose each example is: tasks topics and newsgroups do"
+        )
+    known = np.unique(users)
+    clients = integer("the number of clients, each a user of the data,", clients, 1, len(known))
+    chosen = np.sort(stream(seed, "partition").choice(known, clients, replace=False))
+    shards = [np.flatnonzero(users == user) for user in chosen]
+    return federation(labels, shards, name="natural", clients=clients, seed=seed)
+
+
+_ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural)
 _PARTITIONS = {function.__name__: function for function in _ALL}
 
 
@@ -163,8 +177,9 @@ def make(
     concentration: float = 0.01,
     sigma: float = 1.0,
     size: int | None = None,
+    users=None,
 ) -> Federation:
-    """The partition of that name with `clients` clients: what the command line offers.
+    """The partition of that name with `clients` clients: what the command line offers; `users` for `natural`.
 
     `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
     many as the smallest class has for each of its clients) unless it is said.
@@ -175,6 +190,8 @@ def make(
     each = len(labels) // clients if size is None else integer("size", size, 1)
     if name == "dirichlet_fixed_size":
         return dirichlet_fixed_size(labels, np.full(clients, each), concentration, seed)
+    if name == "natural":
+        return natural(labels, users, clients, seed)
     if name != "by_class":
         own = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
         return _PARTITIONS[name](labels, clients, *own, seed)
@@ -187,9 +204,10 @@ def make(
     return by_class(labels, clients // classes, size or min(each, smallest), seed)
 
 
-def from_recipe(labels, recipe: dict) -> Federation:
-    """The federation that a recorded recipe describes."""
+def from_recipe(labels, recipe: dict, users=None) -> Federation:
+    """The federation that a recorded recipe describes; `users` for `natural`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
     one_of("partition", name, _PARTITIONS)
+    settings |= {"users": users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

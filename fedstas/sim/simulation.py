@@ -109,7 +109,7 @@ class Setup:
         """What a history must agree in to be gone on from."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = own.texts(self.method.clients, self.method.data, self.method.server)
-        return hashlib.sha256(repr((*what, *files)).encode()).hexdigest()
+        return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:
         """A server before the first round, and w_0 [P]."""
