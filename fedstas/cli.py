@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from tqdm import tqdm
 
 from fedstas import methods
 from fedstas.errors import Diverged, InputError
@@ -142,6 +141,7 @@ def variance(
 ) -> None:
     """How far one round of each design is from all clients taking part, relative to MD sampling."""
     import pandas as pd
+    from tqdm import tqdm
 
     from fedstas.errors import integer
     from fedstas.sim import one_round, tasks
@@ -195,13 +195,10 @@ def audit(
 def list_methods() -> None:
     """The methods: the weights that each is unbiased for, whether it works under secure aggregation, what
     it does, and its settings."""
-    from fedstas.sim import audit as audits
-
     typer.echo(f"{'method':24} {'unbiased for':13} {'secure':13} what it does, and its settings")
     for name in methods.names():
-        told = audits.secure(methods.get(name))
-        says = methods.describe(name).splitlines()[0]
-        typer.echo(f"{name:24} {methods.unbiased_for(name):13} {told:13} {says}")
+        says, secure = methods.describe(name).splitlines()[0], methods.secure(name)
+        typer.echo(f"{name:24} {methods.unbiased_for(name):13} {secure:13} {says}")
         typer.echo(" " * 53 + ", ".join(f"{k}={v}" for k, v in methods.parameters(name).items()))
 
 

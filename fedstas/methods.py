@@ -171,6 +171,12 @@ _MEAN_WEIGHTS = {
     "fedstas-dp-authors-dec fedsampling fedadam fedyogi fedadagrad power-of-choice divfl cyclic mifa",
     "-": "centralised",
 }
+# Whether it works under secure aggregation, as `sim.audit.secure` finds; "no" if it is not named here.
+_SECURE = {
+    "yes": "fedavg fedavg-unbiased fedadam fedyogi fedadagrad cyclic",
+    "with scalars": "md fedprox clustered-size target fedsampling optimal-client-sampling poisson power-of-choice",
+    "-": "centralised",
+}
 _PACKAGE = frozenset(_METHODS)
 
 
@@ -217,6 +223,14 @@ def unbiased_for(name: str) -> str:
     client holds all data, "?" for a method that is not of the package."""
     one_of("method", name, _METHODS)
     return next((w for w, those in _MEAN_WEIGHTS.items() if name in those.split()), "?")
+
+
+def secure(name: str) -> str:
+    """Whether a named method of the package works under secure aggregation, in the words of
+    `sim.audit.secure`; "?" for one that is not of the package."""
+    one_of("method", name, _METHODS)
+    other = "no" if name in _PACKAGE else "?"
+    return next((word for word, those in _SECURE.items() if name in those.split()), other)
 
 
 def parameters(name: str) -> dict:

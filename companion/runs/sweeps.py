@@ -7,6 +7,8 @@ through joblib; its workers must see the folder and the data under the same path
     dask scheduler                                             # on one computer
     dask worker tcp://HOST:8786 --nworkers 8 --nthreads 1      # on each
     fedstas sweep preprint --profile paper --backend dask --address tcp://HOST:8786
+
+What trains or records is imported where it is used: `fedstas doctor` only counts.
 """
 
 from __future__ import annotations
@@ -23,15 +25,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
-from companion.runs import checkpoints, records
 from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods
 from fedstas.errors import Diverged, InputError, integer, one_of, real
-from fedstas.sim import engine, partition, simulation, tasks
+from fedstas.sim import partition, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
 # stratification, per round.
@@ -171,6 +171,8 @@ def _federation(task: str, device: str, kind: str, settings: tuple):
 
 
 def _prepare(run: Run, device: str):
+    from companion.runs import records
+
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
     settings |= {"sigma": run.sigma, "size": run.size}
     federation = _federation(run.task, device, run.partition, tuple(settings.items()))
@@ -191,6 +193,9 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
     `Unwritable` if nothing can be recorded.
     """
+    from companion.runs import checkpoints, records
+    from fedstas.sim import simulation
+
     try:
         task, federation, method, how, who = _prepare(run, device)
         data, _ = records.paths(who, sweep, folder)
@@ -237,6 +242,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
 def worst_decile(task, federation, params) -> float:
     """The mean accuracy, under their own class shares, of the tenth of the clients that a model [P]
     serves worst (at least one of them)."""
+    import torch
+
+    from fedstas.sim import engine
+
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
     _, said = engine.evaluate(module, flat, task.test_x, task.test_y)
     right = (said == task.test_y).double().cpu()
@@ -317,6 +326,8 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
     of the files of those that are.
 
     `InputError` for a record that is damaged, newer, or contradicts itself."""
+    from companion.runs import records
+
     missing, failed, there = [], [], []
     for task in dict.fromkeys(run.task for run in todo):
         load_task(task, device)  # data that are missing are one error here, not one per run
@@ -353,6 +364,8 @@ def make(
     `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
     missing and what it would cost.
     """
+    from companion.runs import checkpoints
+
     if jobs is not None:
         integer("jobs", jobs, 1)
     folder = Path(folder).absolute()  # workers may stand elsewhere

@@ -11,14 +11,16 @@ import zipfile
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from fedstas.errors import DataError, InputError, integer, one_of
-from fedstas.sim.models import Convolutional, Perceptron
 from fedstas.sim.rng import LARGEST_SEED
+
+if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
+    import torch
+    from torch import Tensor, nn
 
 # SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10
 # the MD5 of each official file, as torchvision has them.
@@ -54,6 +56,10 @@ class Task:
 
     def model(self, seed: int) -> nn.Module:
         """The network at w_0, which depends on the seed alone, on the task's device."""
+        import torch
+
+        from fedstas.sim.models import Convolutional, Perceptron
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
             if self.name.startswith("cifar"):
@@ -72,6 +78,8 @@ def names() -> list[str]:
 
 def find_device(name: str) -> torch.device:
     """The device of that name: `auto` is CUDA where there is one, else the CPU."""
+    import torch
+
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
@@ -94,6 +102,8 @@ def load(name: str, *, root: str | Path | None = None, device: str = "cpu") -> T
     unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
     read where they are in root, and verified; alone it is taken with a warning.
     """
+    import torch
+
     one_of("task", name, names())
     where = find_device(device)
     arrays = _digits() if name == "digits" else _arrays(name, data_folder(root))
