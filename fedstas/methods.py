@@ -270,6 +270,10 @@ def get(name: str, **overrides) -> Method:
     clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
+    there = parts.settings(clients) | parts.settings(data) | {switch: None}
+    if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
+        why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
+        raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
     if trait(method.clients, "hides_sizes") and not trait(clients, "hides_sizes"):
         wrong = given["selection"]
         raise InputError(f"{name} asks for no size, selection {wrong!r} would: use norm or uniform")

@@ -809,7 +809,7 @@ say(
 # noise of training, at most {glue:text}`ch9_noise_most:.0f` % of a cell. From updates it is {glue:text}`ch9_from_above` of {glue:text}`ch9_from_cells`: before clients have
 # been seen, their strata are a guess.
 #
-# Settings that are not recorded yet: {glue:text}`ch9_to_come`. `fedstas one-round --setting NAME` makes one. MNIST's took half an hour beside other work; of
+# Settings that are not recorded yet: {glue:text}`ch9_to_come`. `fedstas one-round --setting NAME --folder results` makes one. MNIST's took half an hour beside other work; of
 # CIFAR-100's 1,020 cells eight took seven minutes, and we gave it up.
 #
 # MNIST at 0.01, disjoint. For strata of least variance and the cut of the true updates, which no server knows, the values are exact; for the others they are of

@@ -102,7 +102,8 @@ class Provenance(ChapterDirective):
         return summary, [
             self.fields(rows),
             nodes.paragraph(
-                "", "To record them again (what is there is skipped; --folder names another place):"
+                "",
+                "To record them again, in the folder runs (what is there is skipped; --folder names another):",
             ),
             nodes.literal_block(commands, commands, language="bash"),
         ]

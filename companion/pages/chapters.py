@@ -26,7 +26,6 @@ from companion.pages.parameters import (
     names,
     parse,
     refuse_unknown,
-    settings,
     sources,
 )
 from companion.runs import records
@@ -50,6 +49,19 @@ __all__ = [
 ]
 
 VERSIONS = ("fedstas", "numpy", "scipy", "scikit-learn", "torch")
+
+
+def settings(chapter: str, given: dict[str, Any]):
+    """A chapter's effective parameters (see `parameters.settings`), for its first cell: from here on this
+    kernel computes with one thread, in Jupyter and papermill as by `fedstas chapter`. So equal parameters
+    give equal numbers, and matrices as small as here are multiplied faster."""
+    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+    return table.settings(chapter, given)
 
 
 class ChapterError(Exception):
@@ -195,7 +207,7 @@ def run(
         given["profile"] = profile
     refuse_unknown(chapter, set(given))
     given = {key: check(key, value) for key, value in given.items()}
-    effective = vars(settings(chapter, given))
+    effective = vars(table.settings(chapter, given))
     tasks.find_device(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute

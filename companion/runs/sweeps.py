@@ -369,19 +369,19 @@ def make(
     if jobs is not None:
         integer("jobs", jobs, 1)
     folder = Path(folder).absolute()  # workers may stand elsewhere
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     began = time.perf_counter()
     missing, failed, recorded = _missing(todo, name, folder, device)
     clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
     tqdm.write(
         f"sweep {name}: {len(todo)} runs, {there} there already, {len(missing)} to make, "
-        f"about {duration(clock.seconds())} of one core"
+        f"about {duration(clock.seconds())} of one core, in {folder}"
     )
     if dry_run:
         return failed
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     checkpoints.tidy(folder / name, recorded)
     bar = tqdm(
         total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import socket
 import warnings
 import zipfile
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ FILES: dict = DIGESTS.pop("cifar10")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100")}
+PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 # What the digests do not cover: examples of train and test, one image's shape, classes.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
@@ -214,7 +216,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
     import torchvision
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
-    arrays = {}
+    arrays, patience = {}, socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)  # where nothing answers, say so soon
     try:
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
@@ -234,4 +237,6 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
             f"({reason[0] if reason else type(error).__name__}): connect to a network, put the "
             f"file there, or set FEDSTAS_DATA to the folder that holds it; task digits needs none"
         ) from error
+    finally:
+        socket.setdefaulttimeout(patience)
     return arrays
