@@ -129,7 +129,7 @@ def run(
         )
         raise Interrupted(there + ("" if out else " without --out")) from None
     frame = history.frame
-    if kept:
+    if kept and out:
         _write(frame, out)
         kept.unlink(missing_ok=True)
     if len(frame):

@@ -91,7 +91,7 @@ def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
     ]
     made = 0
     for process in pair:
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=3600)
         assert process.returncode == 0, errors
         made += int(re.search(r"(\d+) made", out)[1])
     assert made == len(RUNS)  # each run once, by one of them
@@ -423,7 +423,7 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
             time.sleep(0.05)
     finally:
         parent.kill()
-    parent.communicate(timeout=100)
+    parent.communicate(timeout=3600)
     assert sweep(tmp_path, jobs=2) == []
     assert [p for p in files(tmp_path) if p.name.startswith(".")] == []
 

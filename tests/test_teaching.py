@@ -32,7 +32,7 @@ from fedstas.sim import simulation
 
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
-LIMIT = 120  # seconds of a teaching notebook
+LIMIT = 3600  # seconds of one cell: against a hang alone
 RAW = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
@@ -126,12 +126,14 @@ def test_a_students_notebook_runs_and_every_empty_answer_is_told_what_is_wrong(e
 
 
 def test_every_executed_page_says_how_long_it_took():
-    """So that a teacher can tell what a classroom needs; how long that is, is the machine's affair."""
+    """So that a teacher can tell what a classroom needs; how long that is, is the machine's affair: the
+    page *Execution status* shows it, beside the time of the processors."""
     pages = [*(ROOT / "book" / "chapters").glob("*.ipynb")]
     said = [chapters.provenance(page) for page in sorted(pages)]
     if not said:
         pytest.skip("no chapter is executed here: `make book` does it")
     assert all(block["seconds"] > 0 and block["device"] for block in said)
+    assert all(block["cpu"] is None or block["cpu"] >= 0 for block in said if "cpu" in block)
 
 
 def test_no_teaching_notebook_asks_for_a_download():
@@ -283,7 +285,7 @@ def test_slides_turn_and_typeset_without_a_network(tmp_path):
         "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
         "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     last = len(slides.slides("04b")) - 1
     assert re.search(r'data-seen="([^"]*)"', done.stdout)[1] == f"0 1 2 1 {last} 0 notes"
     assert done.stdout.count("<mjx-container") > 20

@@ -91,6 +91,17 @@ def _device(asked: str) -> str:
     return f"cuda ({torch.cuda.get_device_name()})"
 
 
+def _used() -> float | None:
+    """Seconds of processors that the kernels of this process took until they ended; None where the system
+    does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def notebook(chapter: str):
     """The chapter's source as a notebook without outputs."""
     import jupytext
@@ -223,7 +234,7 @@ def run(
         bar.total = total
         bar.update(done - bar.n)
 
-    began = time.monotonic()
+    began, used = time.monotonic(), _used()
     try:
         nb = _execute(notebook(chapter), given, show)
     except PapermillExecutionError as error:
@@ -243,6 +254,7 @@ def run(
         "seed": effective.get("seed"),
         "device": _device(effective.get("device", "cpu")),
         "seconds": round(time.monotonic() - began, 1),
+        "cpu": None if used is None else round(_used() - used, 1),  # whatever else the machine does
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": records.commit(),
         "python": platform.python_version(),
