@@ -571,7 +571,9 @@ def test_a_network_that_does_not_answer_is_left_after_seconds(capsys, monkeypatc
 
     def silent(*_, **__):
         asked.append(socket.getdefaulttimeout())
-        raise TimeoutError("timed out")
+        raise RuntimeError(
+            "Error downloading a.gz:\nTried a mirror, got:\ntimed out\n"
+        )  # torchvision's
 
     monkeypatch.setattr("torchvision.datasets.MNIST", silent)
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))

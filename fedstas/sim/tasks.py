@@ -234,7 +234,7 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
         reason = str(error).strip().splitlines()
         raise DataError(
             f"task {name} is not at {root / f'{name}.npz'} and could not be downloaded "
-            f"({reason[0] if reason else type(error).__name__}): connect to a network, put the "
+            f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
             f"file there, or set FEDSTAS_DATA to the folder that holds it; task digits needs none"
         ) from error
     finally:
