@@ -474,7 +474,7 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(swept, tmp_path, damage
 def dask():
     """Local clusters: `dask(workers, threads)` gives the address of one."""
     distributed = pytest.importorskip(
-        "distributed", reason="needs Dask: pip install 'fedstas[dask]' runs this"
+        "distributed", reason="needs Dask: `pip install -e .[dask]` in the clone runs this"
     )
     with contextlib.ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own

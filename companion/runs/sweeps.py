@@ -301,7 +301,7 @@ def _workers(backend: str, address: str | None, jobs: int | None):
         from distributed import Client, KilledWorker
     except ImportError as error:
         raise InputError(
-            "the backend dask needs the package distributed: pip install 'fedstas[dask]'"
+            "the backend dask needs the package distributed: `pip install -e .[dask]` in the clone"
         ) from error
     if address is None:
         raise InputError(

@@ -50,7 +50,7 @@ def told(value, arrays: dict[str, np.ndarray]):
         arrays[name] = value
         return {"array": name}
     if kind is torch.Tensor:
-        return {"tensor": told(value.numpy(), arrays)}
+        return {"tensor": told(value.detach().cpu().numpy(), arrays)}
     if kind is list or kind is tuple:
         return {kind.__name__: [told(v, arrays) for v in value]}
     if kind is dict:
@@ -95,11 +95,11 @@ def _written(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
 
 def keep(file: Path, asked: dict, history: History) -> None:
     """Replace the file of a run of the simulator, of which `asked` tells all but the number of rounds. Where its
-    design or server remembers what a file cannot hold, none is kept."""
+    design or server remembers what a file cannot hold, or the disk is full, none is kept."""
     arrays: dict[str, np.ndarray] = {}
     state, cohorts = history.state, history.cohorts
     plain = {"asked": asked} | {k: state[k] for k in ("key", "round", "seconds")}
-    with contextlib.suppress(InputError):
+    with contextlib.suppress(InputError, OSError):
         plain["server"] = told(state["server"], arrays)
         arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
         arrays |= {
