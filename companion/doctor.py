@@ -5,6 +5,7 @@ Nothing but the standard library is imported until it is known to be there, so t
 """
 
 import contextlib
+import ctypes
 import importlib.metadata
 import importlib.util
 import json
@@ -136,16 +137,27 @@ def data() -> list[Line]:
     return lines
 
 
+def driver() -> bool:
+    """Whether a GPU's driver is here. Without one torch finds no device; to ask torch takes seconds."""
+    for name in ("libcuda.so.1", "nvcuda.dll", "libamdhip64.so"):
+        with contextlib.suppress(OSError):
+            return bool(ctypes.CDLL(name))
+    return False
+
+
 def devices() -> list[Line]:
     """The processors and the GPU."""
-    import torch
-
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     said = f"{platform.machine()}, {usable} cores; a run uses one thread, `--jobs {usable}` makes"
     lines = [Line(OK, "cpu", f"{said} {usable} runs of a sweep at a time")]
-    if torch.cuda.is_available():
-        return [*lines, Line(OK, "cuda", f"{torch.cuda.get_device_name()}: `-p device cuda`")]
-    why = "torch finds no device" if torch.version.cuda else "this torch is built for the CPU only"
+    version = importlib.metadata.version("torch")
+    why = "this torch is built for the CPU only" if "+cpu" in version else "no driver of a GPU"
+    if "+cpu" not in version and driver():
+        import torch
+
+        if torch.cuda.is_available():
+            return [*lines, Line(OK, "cuda", f"{torch.cuda.get_device_name()}: `-p device cuda`")]
+        why = "torch finds no device"
     return [*lines, Line(MISSING, "cuda", f"{why}; everything runs on the CPU, the profile paper")]
 
 

@@ -12,13 +12,11 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
 
 from fedstas.client_sampling import Cohort, View, at_most, from_strata, sizes_of
 from fedstas.data_sampling import bernoulli, private_total
 from fedstas.parts import choice, number, part, whole
-from fedstas.stratification import rounded, stratify
+from fedstas.stratification import kmeans, rounded, stratify
 
 CAP = 10.0  # of a weight, before it is divided by p
 
@@ -29,13 +27,15 @@ def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
     Ten starts, each to a fixed point, on values rounded to 2^-16 of the largest; of those within a
     hundredth of the least inertia the first: so the last bit of a sum does not decide the order.
     """
+    from sklearn.utils import check_random_state
+
     values, counts = np.unique(rounded(gradient), return_counts=True)
     state = check_random_state(0)  # one for all ten, as in scikit-learn
-    kmeans = KMeans(min(levels, len(values)), n_init=1, tol=0.0, random_state=state)
+    start = kmeans(min(levels, len(values)), n_init=1, tol=0.0, random_state=state)
     fits = []
     for _ in range(10):
-        kmeans.fit(values[:, None], sample_weight=counts)
-        fits.append((kmeans.inertia_, kmeans.cluster_centers_[:, 0]))
+        start.fit(values[:, None], sample_weight=counts)
+        fits.append((start.inertia_, start.cluster_centers_[:, 0]))
     least = min(inertia for inertia, _ in fits)
     centres = next(found for inertia, found in fits if inertia <= 1.01 * least)
     return np.pad(centres, (0, levels - len(centres)), mode="edge")
@@ -46,8 +46,8 @@ def raw_centres(gradient: np.ndarray, levels: int, processor: int) -> np.ndarray
     the order: each entry is moved by 2^-24 of the largest, up or down, as another processor may."""
     signs = np.random.default_rng(processor).choice([-1, 1], len(gradient))
     moved = (gradient + signs * 2.0**-24 * np.abs(gradient).max()).astype(np.float32)
-    kmeans = KMeans(min(levels, len(np.unique(moved))), n_init=10, random_state=0)
-    centres = kmeans.fit(moved[:, None]).cluster_centers_[:, 0]
+    starts = kmeans(min(levels, len(np.unique(moved))), n_init=10, random_state=0)
+    centres = starts.fit(moved[:, None]).cluster_centers_[:, 0]
     return np.pad(centres, (0, levels - len(centres)), mode="edge")
 
 
@@ -102,7 +102,7 @@ class AuthorsStratified:
         centres = view.centres(make, self.batch, self.levels)
         strata, seed = min(self.strata, len(np.unique(centres, axis=0))), int(rng.integers(2**31))
         if self.processor:
-            labels = KMeans(strata, n_init=10, random_state=seed).fit_predict(centres)
+            labels = kmeans(strata, n_init=10, random_state=seed).fit_predict(centres)
         else:
             labels = stratify(centres, strata, seed)
         sizes = np.bincount(labels)

@@ -11,8 +11,6 @@ and 4 draw them.
 from typing import ClassVar
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
-from scipy.spatial.distance import pdist, squareform
 
 from fedstas.arrays import moderate, reals, wholes
 from fedstas.client_sampling import Cohort, View
@@ -82,6 +80,8 @@ def by_groups(sizes, groups, m: int) -> np.ndarray:
 
 def dissimilarity(updates, measure: str) -> np.ndarray:
     """Distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
+    from scipy.spatial.distance import pdist, squareform
+
     one_of("measure", measure, MEASURES)
     updates, e = moderate(reals("representative gradients", updates, ndim=2))
     if measure != "arccos":
@@ -101,6 +101,9 @@ def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[l
     The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
     its own. Groups in the tree's order, clients ascending.
     """
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
+
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
     distances = dissimilarity(updates, measure)
     clients, total = len(sizes), int(sizes.sum())

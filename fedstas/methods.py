@@ -169,6 +169,12 @@ _MEAN_WEIGHTS = {
     "fedstas-dp-authors-dec fedsampling fedadam fedyogi fedadagrad power-of-choice divfl cyclic mifa",
     "-": "centralised",
 }
+# Whether it works under secure aggregation, as `sim.audit.secure` finds; "no" if it is not named here.
+_SECURE = {
+    "yes": "fedavg fedavg-unbiased fedadam fedyogi fedadagrad cyclic",
+    "with scalars": "md fedprox clustered-size target fedsampling optimal-client-sampling poisson power-of-choice",
+    "-": "centralised",
+}
 _PACKAGE = frozenset(_METHODS)
 
 
@@ -217,6 +223,14 @@ def unbiased_for(name: str) -> str:
     return next((w for w, those in _MEAN_WEIGHTS.items() if name in those.split()), "?")
 
 
+def secure(name: str) -> str:
+    """Whether a named method of the package works under secure aggregation, in the words of
+    `sim.audit.secure`; "?" for one that is not of the package."""
+    one_of("method", name, _METHODS)
+    other = "no" if name in _PACKAGE else "?"
+    return next((word for word, those in _SECURE.items() if name in those.split()), other)
+
+
 def parameters(name: str) -> dict:
     """The settings that `get(name, ...)` takes, with their defaults."""
     method = _named(name)
@@ -253,6 +267,10 @@ def get(name: str, **overrides) -> Method:
     clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
+    there = parts.settings(clients) | parts.settings(data) | {switch: None}
+    if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
+        why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
+        raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
     if trait(method.clients, "hides_sizes") and not trait(clients, "hides_sizes"):
         wrong = given["selection"]
         raise InputError(f"{name} asks for no size, selection {wrong!r} would: use norm or uniform")

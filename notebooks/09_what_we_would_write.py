@@ -881,7 +881,7 @@ say(
 
 # %% tags=["remove-input"]
 lacking = ", ".join(f"`{x}`" for x in one_rounds.PLACES if x not in there)
-waits = f"\n\nNot recorded yet: {lacking}. `fedstas one-round --setting NAME` makes one."
+waits = f"\n\nNot recorded yet: {lacking}. `fedstas one-round --setting NAME --folder results` makes one."
 listed = "\n".join(f"- {one_rounds.sentence(rounds_of, x)}" for x in there)
 Markdown(listed + waits * bool(lacking))
 

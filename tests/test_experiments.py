@@ -91,7 +91,7 @@ def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
     ]
     made = 0
     for process in pair:
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=3600)
         assert process.returncode == 0, errors
         made += int(re.search(r"(\d+) made", out)[1])
     assert made == len(RUNS)  # each run once, by one of them
@@ -425,7 +425,7 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
             time.sleep(0.05)
     finally:
         parent.kill()
-    parent.communicate(timeout=100)
+    parent.communicate(timeout=3600)
     assert sweep(tmp_path, jobs=2) == []
     assert [p for p in files(tmp_path) if p.name.startswith(".")] == []
 
@@ -476,7 +476,7 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(swept, tmp_path, damage
 def dask():
     """Local clusters: `dask(workers, threads)` gives the address of one."""
     distributed = pytest.importorskip(
-        "distributed", reason="needs Dask: pip install 'fedstas[dask]' runs this"
+        "distributed", reason="needs Dask: `pip install -e .[dask]` in the clone runs this"
     )
     with contextlib.ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own

@@ -385,7 +385,7 @@ def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(recorded):
     recorded(None)
     evidence = figures.skewed_fedstas(LEVEL)
     assert evidence.verdict == "pending"
-    assert "fedstas sweep mnist-0.001 --profile paper" in evidence.note
+    assert "fedstas sweep mnist-0.001 --profile paper --folder results" in evidence.note
     recorded(runs({"fedstas": [0.5]}))
     assert figures.mnist_fedstas(LEVEL).verdict == "pending"
 

@@ -237,7 +237,7 @@ def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
     grid = tables.recorded("privacy", tmp_path)
     assert grid.found == 0 and not len(grid.frame)
     assert grid.planned == len(experiments.runs("privacy", "paper"))
-    assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper`"
+    assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper --folder results`"
 
 
 def record(folder, sweep, run, task, federation, diverged=None, **other):

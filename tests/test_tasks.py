@@ -323,7 +323,10 @@ def test_labels_of_another_type_are_refused(tmp_path, mnist):
 
 
 def test_unknown_tasks_and_devices_are_refused():
-    with pytest.raises(InputError, match=r"unknown task 'femnist': use one of digits, mnist"):
+    with pytest.raises(
+        InputError,
+        match=r"unknown task 'femnist'( \(did you mean emnist\?\))?: use one of digits, mnist",
+    ):
         tasks.load("femnist")
     with pytest.raises(InputError, match=r"unknown device 'tpu': use one of auto, cpu, cuda"):
         tasks.load("digits", device="tpu")

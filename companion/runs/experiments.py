@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import records, sweeps
+from companion.runs import sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -306,6 +306,8 @@ def runs(name: str, profile: str) -> list[Run]:
 def figure_1(folder: str | Path = "results") -> None:
     """Record who holds what in Fig. 1: MNIST over 100 clients, seed 0, both readings of
     Dirichlet(0.01) and the uniform split."""
+    from companion.runs import records
+
     task = sweeps.load_task("mnist", "cpu")
     for name in ("dirichlet", "dirichlet_fixed_size", "iid"):
         federation = partition.make(name, task.train_y, clients=100, seed=0, concentration=0.01)

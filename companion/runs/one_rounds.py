@@ -169,7 +169,9 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     """All recorded rows, with the `setting`; `InputError` where there is none."""
     paths = sorted((Path(folder) / ONE_ROUND).glob("*.parquet"))
     if not paths:
-        raise InputError(f"{Path(folder) / ONE_ROUND} holds no table: `fedstas one-round` makes it")
+        raise InputError(
+            f"{Path(folder) / ONE_ROUND} holds no table: `fedstas one-round --folder {folder}` makes it"
+        )
     return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
 
 

@@ -7,6 +7,8 @@ through joblib; its workers must see the folder and the data under the same path
     dask scheduler                                             # on one computer
     dask worker tcp://HOST:8786 --nworkers 8 --nthreads 1      # on each
     fedstas sweep preprint --profile paper --backend dask --address tcp://HOST:8786
+
+What trains or records is imported where it is used: `fedstas doctor` only counts.
 """
 
 from __future__ import annotations
@@ -23,15 +25,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
-from companion.runs import checkpoints, records
 from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods
 from fedstas.errors import Diverged, InputError, integer, one_of, real
-from fedstas.sim import engine, partition, simulation, tasks
+from fedstas.sim import partition, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
 # stratification, per round; and the training examples.
@@ -175,6 +175,8 @@ def _federation(task: str, device: str, kind: str, settings: tuple):
 
 
 def _prepare(run: Run, device: str):
+    from companion.runs import records
+
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
     settings |= {"sigma": run.sigma, "size": run.size}
     federation = _federation(run.task, device, run.partition, tuple(settings.items()))
@@ -195,6 +197,9 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
     `Unwritable` if nothing can be recorded.
     """
+    from companion.runs import checkpoints, records
+    from fedstas.sim import simulation
+
     try:
         task, federation, method, how, who = _prepare(run, device)
         data, _ = records.paths(who, sweep, folder)
@@ -241,6 +246,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
 def worst_decile(task, federation, params) -> float:
     """The mean accuracy, under their own class shares, of the tenth of the clients that a model [P]
     serves worst (at least one of them)."""
+    import torch
+
+    from fedstas.sim import engine
+
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
     _, said = engine.evaluate(module, flat, task.test_x, task.test_y)
     right = (said == task.test_y).double().cpu()
@@ -296,7 +305,7 @@ def _workers(backend: str, address: str | None, jobs: int | None):
         from distributed import Client, KilledWorker
     except ImportError as error:
         raise InputError(
-            "the backend dask needs the package distributed: pip install 'fedstas[dask]'"
+            "the backend dask needs the package distributed: `pip install -e .[dask]` in the clone"
         ) from error
     if address is None:
         raise InputError(
@@ -321,6 +330,8 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
     of the files of those that are.
 
     `InputError` for a record that is damaged, newer, or contradicts itself."""
+    from companion.runs import records
+
     missing, failed, there = [], [], []
     for task in dict.fromkeys(run.task for run in todo):
         load_task(task, device)  # data that are missing are one error here, not one per run
@@ -357,22 +368,24 @@ def make(
     `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
     missing and what it would cost.
     """
+    from companion.runs import checkpoints
+
     if jobs is not None:
         integer("jobs", jobs, 1)
     folder = Path(folder).absolute()  # workers may stand elsewhere
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     began = time.perf_counter()
     missing, failed, recorded = _missing(todo, name, folder, device)
     clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
     tqdm.write(
         f"sweep {name}: {len(todo)} runs, {there} there already, {len(missing)} to make, "
-        f"about {duration(clock.seconds())} of one core"
+        f"about {duration(clock.seconds())} of one core, in {folder}"
     )
     if dry_run:
         return failed
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     checkpoints.tidy(folder / name, recorded)
     bar = tqdm(
         total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,

@@ -48,7 +48,7 @@ class Grid:
         if self.found == self.planned:
             return ""
         part = f"{self.found} of {self.planned} runs are recorded" if self.found else NOT_YET
-        return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper`"
+        return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper --folder results`"
 
     def where(self, **wanted) -> pd.DataFrame:
         """The rows with these values in these columns."""

@@ -274,6 +274,8 @@ def run(
 @contextlib.contextmanager
 def limited_threads(threads: int):
     """So many threads of the arithmetic, and as many as before afterwards."""
+    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -6,20 +6,22 @@ import hashlib
 import json
 import os
 import pickle
+import socket
 import warnings
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from fedstas.errors import DataError, InputError, integer, one_of
-from fedstas.sim.models import Convolutional, Perceptron, TextCNN, Transformer
 from fedstas.sim.rng import LARGEST_SEED
+
+if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
+    import torch
+    from torch import Tensor, nn
 
 # SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10
 # the MD5 of each official file, as torchvision has them.
@@ -29,6 +31,8 @@ BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
 TEXT = ("topics", "newsgroups")
+NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
+PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 # What the digests do not cover: examples of train and test, one image's shape, classes.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
@@ -101,21 +105,24 @@ class Task:
 
     def model(self, seed: int) -> nn.Module:
         """The network at w_0, which depends on the seed alone, on the task's device."""
+        import torch
+
+        from fedstas.sim import models
+
+        classes, pixels = self.classes, self.train_x[0].numel()
+        make = {
+            "perceptron": lambda: models.Perceptron(pixels, classes),
+            "convolutional": lambda: models.Convolutional(classes),
+            "text-cnn": lambda: models.TextCNN(self.tokens, classes),
+            "transformer": lambda: models.Transformer(self.tokens, classes),
+        }[self.network]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
-            return NETWORKS[self.network](self).to(self.device)
+            return make().to(self.device)
 
     def to(self, device: str | torch.device) -> Task:
         """The same task on another device."""
         return replace(self, **{k: getattr(self, k).to(device) for k in KEYS})
-
-
-NETWORKS: dict[str, Callable[[Task], nn.Module]] = {
-    "perceptron": lambda task: Perceptron(task.train_x[0].numel(), task.classes),
-    "convolutional": lambda task: Convolutional(task.classes),
-    "text-cnn": lambda task: TextCNN(task.tokens, task.classes),
-    "transformer": lambda task: Transformer(task.tokens, task.classes),
-}
 
 
 def names() -> list[str]:
@@ -125,6 +132,8 @@ def names() -> list[str]:
 
 def find_device(name: str) -> torch.device:
     """The device of that name: `auto` is CUDA where there is one, else the CPU."""
+    import torch
+
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
@@ -150,6 +159,8 @@ def load(
     read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
     Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`.
     """
+    import torch
+
     one_of("task", name, names())
     where, folder = find_device(device), data_folder(root)
     if name in TEXT:
@@ -267,7 +278,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
     part = {"split": "balanced"} if name == "emnist" else {}
-    arrays = {}
+    arrays, patience = {}, socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)  # where nothing answers, say so soon
     try:
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
@@ -282,6 +294,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # torchvision raises many kinds, all with the same remedy
         raise _absent(name, root / f"{name}.npz", "digits", error) from error
+    finally:
+        socket.setdefaulttimeout(patience)
     return arrays
 
 
@@ -289,7 +303,7 @@ def _absent(name: str, path: Path, instead: str, error: Exception) -> DataError:
     reason = str(error).strip().splitlines()
     return DataError(
         f"task {name} is not at {path} and could not be downloaded "
-        f"({reason[0] if reason else type(error).__name__}): connect to a network, put the "
+        f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
         f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
     )
 

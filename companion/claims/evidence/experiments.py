@@ -83,7 +83,7 @@ class Setting:
         raise Missing(
             "pending",
             f"sweep {self.sweep!r} ({self}) does not hold {SHOWN} seeds of {', '.join(few)} yet: "
-            f"`fedstas sweep {self.sweep} --profile paper` records them",
+            f"`fedstas sweep {self.sweep} --profile paper --folder results` records them",
         )
 
 
