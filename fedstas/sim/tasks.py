@@ -110,7 +110,7 @@ class Task:
         from fedstas.sim import models
 
         classes, pixels = self.classes, self.train_x[0].numel()
-        make = {
+        make: Callable[[], nn.Module] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
