@@ -9,6 +9,7 @@ import pickle
 import socket
 import warnings
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
