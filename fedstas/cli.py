@@ -52,6 +52,7 @@ def run(
     concentration: CONCENTRATION = 0.01,
     sigma: SIGMA = 1.0,
     clients: CLIENTS = 100,
+    sizes: Annotated[str, _option("of dirichlet_fixed_size, SIZExCLIENTS: 100x10,250x90")] = "",
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("rounds of training")] = 99,
     seed: Annotated[int, _option("fixes the partition, w_0 and every draw")] = 0,
@@ -84,7 +85,7 @@ def run(
     where = tasks.find_device(device)
     data = tasks.load(task)
     dealt: dict[str, Any] = {"concentration": concentration, "sigma": sigma, "clients": clients}
-    federation = partitions.make(partition, data.train_y, seed=seed, **dealt)
+    federation = partitions.make(partition, data.train_y, seed=seed, sizes=sizes, **dealt)
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     failure = None

@@ -63,6 +63,7 @@ class Run:
     eval_every: int = 1
     sigma: float = 1.0
     size: int | None = None
+    sizes: str = ""  # of the clients, as in `partition.listed`
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():
@@ -172,7 +173,7 @@ def _federation(task: str, device: str, kind: str, settings: tuple):
 
 def _prepare(run: Run, device: str):
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
-    settings |= {"sigma": run.sigma, "size": run.size}
+    settings |= {"sigma": run.sigma, "size": run.size, "sizes": run.sizes}
     federation = _federation(run.task, device, run.partition, tuple(settings.items()))
     method = methods.get(run.method, **run.overrides)
     how = {

@@ -15,7 +15,7 @@ from scipy import stats
 from companion.runs import experiments, records
 from companion.runs.sweeps import Run
 from fedstas import methods
-from fedstas.sim import simulation
+from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_YET = "not recorded yet"
@@ -106,7 +106,8 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         recipe = note["identity"]["partition"]
         own = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):
-            if all(getattr(run, k) == v for k, v in own.items()):
+            sizes = partition.listed(run.sizes) if run.sizes else recipe.get("sizes")
+            if sizes == recipe.get("sizes") and all(getattr(run, k) == v for k, v in own.items()):
                 made = note["environment"]
                 arms[note["run"]] = _arm(run)
                 facts.append(
