@@ -120,7 +120,7 @@ def data() -> list[Line]:
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
-    for name in tasks.names()[1:]:
+    for name in tasks.TORCHVISION:
         path = folder / f"{name}.npz"
         if path.is_file():
             lines.append(Line(OK, name, f"{path}, {path.stat().st_size / 1e6:.0f} MB"))

@@ -35,7 +35,7 @@ def _option(text: str):
     return typer.Option(help=text)
 
 
-DATA = Annotated[str, _option("digits, mnist, fashion-mnist, cifar10 or cifar100")]
+DATA = Annotated[str, _option("digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]]")]
 DEALT = Annotated[str, _option("iid, dirichlet, dirichlet_fixed_size, by_class or lognormal")]
 CONCENTRATION = Annotated[float, _option("of the Dirichlet partitions")]
 SIGMA = Annotated[float, _option("of the log-normal partition")]

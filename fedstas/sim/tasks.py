@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedstas.errors import DataError, InputError, integer, one_of
+from fedstas.sim import coarse
 from fedstas.sim.models import Convolutional, Perceptron
 from fedstas.sim.rng import LARGEST_SEED
 
@@ -67,7 +68,7 @@ class Task:
 
 def names() -> list[str]:
     """All task names; `digits` needs no download."""
-    return ["digits", *TORCHVISION]
+    return ["digits", *TORCHVISION, *coarse.CLASSES]
 
 
 def find_device(name: str) -> torch.device:
@@ -92,11 +93,14 @@ def load(name: str, *, root: str | Path | None = None, device: str = "cpu") -> T
     From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
     unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
-    read where they are in root, and verified; alone it is taken with a warning.
+    read where they are in root, and verified; alone it is taken with a warning. The tasks of `coarse`
+    are made of `cifar100`.
     """
     one_of("task", name, names())
     where = find_device(device)
-    arrays = _digits() if name == "digits" else _arrays(name, data_folder(root))
+    made = "cifar100" if name in coarse.CLASSES else name
+    arrays = _digits() if name == "digits" else _arrays(made, data_folder(root))
+    arrays = coarse.regrouped(name, arrays) if name in coarse.CLASSES else arrays
     tensors = {}
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
