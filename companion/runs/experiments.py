@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import records, sweeps
+from companion.runs import clustered_grid, records, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -266,6 +266,7 @@ SWEEPS = {
     "sensitivity": sensitivity,
     "privacy": privacy,
     "ablation": ablation,
+    **clustered_grid.SWEEPS,
 }
 
 

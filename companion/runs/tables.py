@@ -143,6 +143,18 @@ def final_rounds(frame: pd.DataFrame, last: int = LAST) -> pd.DataFrame:
     return frame[frame["round"] > frame["rounds"] - last]
 
 
+def rolling(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
+    """The frame with the mean of a metric over the evaluations of so many rounds up to each one, as the papers
+    smooth their curves; without the first rounds, which have fewer (of a shorter run, one mean)."""
+    parts = []
+    for _, part in frame.groupby("run", sort=False):
+        part = part.sort_values("round")
+        every = part["round"].diff().median() if len(part) > 1 else 1
+        means = part[metric].rolling(min(len(part), max(1, round(rounds / every)))).mean()
+        parts.append(part.assign(**{metric: means}).dropna(subset=metric))
+    return pd.concat(parts, ignore_index=True) if parts else frame
+
+
 def last_rounds(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
     """The mean of the last rounds of each run: one row per method and seed, in percent or nats."""
     recent = final_rounds(frame, last)
