@@ -27,7 +27,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
-from companion.runs import checkpoints, records
+from companion.runs import checkpoints, local_tests, records
 from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods
 from fedstas.errors import Diverged, InputError, integer, one_of, real
@@ -222,6 +222,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             kept = {"device": task.device, "majority": majority, "diverged": ended}
             if ended is None:
                 kept["worst_decile"] = worst_decile(task, federation, history.params)
+                if run.sizes:  # as the paper of these sizes measures it, beside the global test set
+                    kept["local_accuracy"] = local_tests.accuracy(
+                        task, federation, history.params, run.seed
+                    )
             records.save(history, who, sweep, folder, **kept)
             checkpoints.discard(data)
             if ended:
