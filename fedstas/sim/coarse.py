@@ -20,7 +20,7 @@ CLASSES = {"cifar100-coarse10": 10, "cifar100-coarse": 20}
 
 def regrouped(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of CIFAR-100 (`train_x`, `train_y`, ...) as those of the task of that name, in their order."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for split in ("train", "test"):
         labels = COARSE[arrays[f"{split}_y"]]
         here = labels < CLASSES[name]
