@@ -1,5 +1,7 @@
 """The sweeps of clustered sampling: their settings are the paper's, and their runs are found again."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,10 @@ import pytest
 from companion.claims.evidence import experiments as evidence
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.runs import clustered_grid as grid
-from companion.runs import experiments, sweeps, tables
+from companion.runs import experiments, records, sweeps, tables
 from fedstas import partition
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_sizes_are_those_of_the_paper_whatever_the_number_of_clients():
@@ -98,6 +102,34 @@ def test_recorded_runs_are_found_by_what_was_changed(tmp_path, monkeypatch):
         found("md", clients=100)
     here = tables.recorded("clustered-mnist", tmp_path)
     assert (here.found, here.planned) == (0, 235)  # those of digits are none of the profile paper
+
+
+def test_the_rate_with_the_least_loss_is_chosen(tmp_path):
+    runs = [grid.DIGITS.run({}, "md", 0, lr=lr) for lr in (0.001, 0.1, 1e30)]
+    runs += [grid.DIGITS.run({"prox": 0.1}, "md", 0, lr=0.01)]
+    failed = sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False)
+    assert len(failed) == 1 and "lr 1e+30" in failed[0]
+    found = grid.chosen("trial", tmp_path)
+    assert found[["prox", "lr"]].to_numpy().tolist() == [[0.0, 0.1], [0.1, 0.01]]
+    frame = records.load(tmp_path).merge(records.details(tmp_path), on="run")
+    losses = frame[frame["local.lr"] == 0.1].groupby("run")["train_loss"].mean()
+    assert found["train_loss"][0] == pytest.approx(losses.item())  # of its three rounds
+
+
+TRIALS = {"clustered-mnist-rates": grid.MNIST, "clustered-coarse10-rates": grid.COARSE}
+
+
+@pytest.mark.parametrize("sweep", TRIALS)
+def test_the_rates_are_those_that_the_recorded_trials_chose(sweep):
+    if not (ROOT / "results" / sweep).exists():
+        pytest.skip(
+            f"`fedstas sweep {sweep} --profile paper` records what this holds rates against"
+        )
+    place, usual = TRIALS[sweep], grid.CENTRE | TRIALS[sweep].centre
+    for row in grid.chosen(sweep, ROOT / "results").to_dict("records"):
+        changed = {k: row[k] for k in usual if row[k] != usual[k]}
+        changed = {"clients": changed["clients"]} if "clients" in changed else changed
+        assert place.run(changed, "md", 0).overrides["lr"] == row["lr"], changed
 
 
 def test_a_rolling_mean_is_that_of_the_evaluations_of_so_many_rounds():

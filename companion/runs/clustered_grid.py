@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import pandas as pd
+
+from companion.runs import records
 from companion.runs.sweeps import Run
 
 SCHEMES = ("md", "clustered-size", "clustered-similarity")
@@ -73,7 +77,8 @@ def sizes(clients: int, total: int) -> str:
 CIFAR10 = Place(
     "cifar10", 48_500, 1000, 5, 0.05, {("concentration", 10.0): 0.1, ("steps", 10): 0.1}
 )
-# Those of CIFAR-10 for the time being: `clustered-mnist-rates` and `clustered-coarse10-rates` are to choose them.
+# Those of CIFAR-10 for the time being: `clustered-mnist-rates` and `clustered-coarse10-rates` are to choose them
+# (`chosen` reads what they recorded; a test holds the two together).
 MNIST = Place("mnist", 48_500, 100, 2, 0.05)
 # Half the examples, as there are: the same share of the data as of CIFAR-10.
 COARSE = Place("cifar100-coarse10", 24_250, 100, 5, 0.05, centre={"steps": 20})
@@ -138,6 +143,20 @@ def rates(place: Place, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
         return [here.run(each, "md", 0, lr=lr) for each in changes(known) for lr in tried]
 
     return grid
+
+
+def chosen(sweep: str, folder: str | Path = "results") -> pd.DataFrame:
+    """The recorded trials' choice: a row per setting (columns as `CENTRE`, lr and train_loss) with the rate that
+    leaves MD sampling the least training loss, mean of the last ten rounds; a run that diverged is none."""
+    frame = records.load(Path(folder) / sweep)
+    known = records.identities(Path(folder) / sweep)
+    for key in ("steps", "prox", "lr"):
+        own = {run: who["method"]["local"][key] for run, who in known.items()}
+        frame[key] = frame["run"].map(own)
+    ended = frame.groupby("run")["round"].transform("max") == frame["rounds"]
+    last = frame[ended & (frame["round"] > frame["rounds"] - 10)]
+    means = last.groupby([*CENTRE, "lr"])["train_loss"].mean().reset_index()
+    return means.loc[means.groupby([*CENTRE])["train_loss"].idxmin()].reset_index(drop=True)
 
 
 SWEEPS = {
