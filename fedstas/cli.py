@@ -55,7 +55,10 @@ def _begun(start: str) -> list[str]:
 
 
 DATA = Annotated[
-    str, _option("digits, mnist, fashion-mnist, cifar10, cifar100, emnist, topics or newsgroups")
+    str,
+    _option(
+        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics or newsgroups"
+    ),
 ]
 NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
 DEALT = Annotated[
@@ -81,6 +84,7 @@ def run(
     concentration: CONCENTRATION = None,
     sigma: SIGMA = None,
     clients: CLIENTS = 100,
+    sizes: Annotated[str, _option("of dirichlet_fixed_size, SIZExCLIENTS: 100x10,250x90")] = "",
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("rounds of training")] = 99,
     seed: Annotated[int, _option("fixes the partition, w_0 and every draw")] = 0,
@@ -116,7 +120,7 @@ def run(
     where = tasks.find_device(device)
     deal = _dealer(partition, concentration, sigma)
     data = tasks.load(task, network=network)
-    federation = deal(data.train_y, clients=clients, seed=seed, users=data.users)
+    federation = deal(data.train_y, clients=clients, seed=seed, users=data.users, sizes=sizes)
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None

@@ -20,6 +20,7 @@ from fedstas.parts import choice, part
 from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
+LINKAGES = ("ward", "single", "complete", "average", "weighted", "centroid", "median")
 MOST = 10**6  # distributions
 
 
@@ -95,17 +96,20 @@ def dissimilarity(updates, measure: str) -> np.ndarray:
     return angles
 
 
-def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[list[int]]:
-    """Ward's tree of the representative gradients, cut into the largest subtrees of mass <= n.
+def similarity_groups(
+    updates, sizes, m: int, measure: str = "arccos", linkage: str = "ward"
+) -> list[list[int]]:
+    """The tree of the representative gradients, cut into the largest subtrees of mass <= n.
 
-    The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
+    `linkage` is any of scipy's; the paper's is Ward's. The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
     its own. Groups in the tree's order, clients ascending.
     """
-    from scipy.cluster.hierarchy import linkage
+    from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
     distances = dissimilarity(updates, measure)
+    one_of("linkage", linkage, LINKAGES)
     clients, total = len(sizes), int(sizes.sum())
     if len(distances) != clients:
         raise InputError("there must be one representative gradient per client")
@@ -113,7 +117,8 @@ def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[l
         return [[0]]
     members: dict[int, list[int]] = {k: [k] for k in range(clients)}
     whole = set(members)
-    for step, (a, b, *_) in enumerate(linkage(squareform(distances, checks=False), "ward")):
+    tree = hierarchy.linkage(squareform(distances, checks=False), linkage)
+    for step, (a, b, *_) in enumerate(tree):
         a, b, node = int(a), int(b), clients + step
         members[node] = sorted(members[a] + members[b])
         if a in whole and b in whole and m * int(sizes[members[node]].sum()) <= total:
@@ -126,7 +131,7 @@ def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[l
 class Clustered:
     """One draw from each of m distributions, weights 1/m.
 
-    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: Ward's tree of the clients' last
+    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: the tree of the clients' last
     updates, zero before their first) or "label" (the target of their Fig. 1: groups by majority
     label, which no server knows).
     """
@@ -134,6 +139,7 @@ class Clustered:
     replaces: ClassVar[bool] = True
     groups: str = choice("similarity", "size", "label")
     measure: str = choice("arccos", *MEASURES)
+    linkage: str = choice("ward", *LINKAGES, later=True)
 
     def distributions(self, view: View, m: int) -> np.ndarray:
         """r [m, N] of this round."""
@@ -144,7 +150,7 @@ class Clustered:
             groups = [np.flatnonzero(labels == c).tolist() for c in np.unique(labels)]
         else:
             updates = rounded(view.last_updates())
-            groups = similarity_groups(updates, view.sizes, m, self.measure)
+            groups = similarity_groups(updates, view.sizes, m, self.measure, self.linkage)
         return by_groups(view.sizes, groups, m)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

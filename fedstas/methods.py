@@ -111,7 +111,7 @@ _SETTINGS = {
     "fedsts-authors-dec": _AS_CODED,
     "fedstas-authors-dec": _AS_CODED,
     "fedstas-dp-authors-dec": (*_AS_CODED, "epsilon", "size_cap"),
-    "clustered-similarity": ("measure",),
+    "clustered-similarity": ("measure", "linkage"),
     "optimal-client-sampling": ("approximate",),
     "k-vib": ("mix",),
     "cube": ("measure", "levels", "restratify_every"),

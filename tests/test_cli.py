@@ -1,6 +1,7 @@
 """The command: what it prints, and one sentence for everything that goes wrong."""
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -145,6 +146,20 @@ BAD = {
         "--partition by_class --clients 25",
         ["25", "multiple of 10"],
     ),
+    "sizes that are no sizes": ("--sizes 10,20", ["'10,20'", "100x10,250x30"]),
+    "sizes of other clients": (
+        "--partition dirichlet_fixed_size --sizes 10x5,20x5",
+        ["sizes 10x5,20x5 are of 10 clients", "must be of 20 clients"],
+    ),
+    "sizes beyond the data": (
+        "--partition dirichlet_fixed_size --sizes 100x20",
+        ["with 2000 examples", "at most the 1438"],
+    ),
+    "sizes of a partition that has its own": ("--sizes 10x20", ["not dirichlet"]),
+    "a linkage that is none": (
+        "--method 'clustered-similarity linkage=wards'",
+        ["unknown linkage 'wards'", "ward, single"],
+    ),
     "rate zero": ("--method fedstas-unbiased --rate 0", ["rate", "0", "at most 1"]),
     "rate above one": ("--method fedstas-unbiased --rate 1.5", ["rate", "1.5", "at most 1"]),
     "rounds zero": ("--rounds 0", ["rounds is 0", "at least 1"]),
@@ -180,7 +195,23 @@ BAD = {
 def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
     options, words = BAD[case]
     small = SMALL.replace("--concentration 0.1", "") if "partition" in options else SMALL
-    refused(f"{small} --rounds 1 {options}", capsys, *words)
+    refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
+
+
+def test_clients_have_the_sizes_of_the_command_line(capsys, monkeypatch):
+    seen, real = [], simulation.run
+
+    def spy(task, federation, chosen, **how):
+        seen.append((federation, chosen))
+        return real(task, federation, chosen, **how)
+
+    monkeypatch.setattr(simulation, "run", spy)
+    line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
+    method = ["--method", "clustered-similarity linkage=average measure=L1"]
+    assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
+    ((federation, chosen),) = seen
+    assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
+    assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
 
 
 @pytest.mark.parametrize(

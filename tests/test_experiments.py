@@ -22,6 +22,7 @@ from fedstas import (
     experiments,
     methods,
     packed,
+    partition,
     records,
     simulation,
     sweeps,
@@ -276,6 +277,22 @@ def test_numpys_numbers_are_those_of_the_same_run(tmp_path):
     assert len(records.sidecars(tmp_path)) == 1 and made == plain
     with pytest.raises(InputError, match="seed is '0'"):
         sweeps.Run("digits", "iid", 0.1, "md", "0")
+
+
+def test_a_run_has_the_sizes_that_it_says_and_without_them_the_identity_that_it_had(digits):
+    small = experiments.SMALL | {"clients": 6}
+    where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    sized = sweeps.Run(*where, **small, sizes="10x3,40x1,60x2")
+    _, federation, *_, who = sweeps._prepare(sized, "cpu")
+    assert federation.sizes.tolist() == who["partition"]["sizes"] == [10, 10, 10, 40, 60, 60]
+    *_, plain = sweeps._prepare(sweeps.Run(*where, **small), "cpu")
+    old = partition.dirichlet_fixed_size(digits.train_y, [len(digits.train_y) // 6] * 6, 0.1, 0)
+    assert plain["partition"] == old.recipe and plain.keys() == who.keys()
+    wrong = sweeps.Run(*where, **small, sizes="10x7")
+    assert sweeps.perform(wrong, "trial", "/nonexistent") == f"{wrong}: " + (
+        "sizes 10x7 are of 7 clients with 70 examples in all: they must be of 6 clients, with at "
+        "most the 1438 examples of the data"
+    )
 
 
 def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):

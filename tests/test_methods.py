@@ -100,7 +100,7 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "weights": "plain", "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
         "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.7,
         "measure": "L1", "share": 0.3, "fraction": 0.4, "approximate": 2, "mix": 0.3, "candidates": 30,
-        "draws": "norm", "features": "updates", "noise": True, "equal_clients": True,
+        "draws": "norm", "features": "updates", "noise": True, "equal_clients": True, "linkage": "average",
     }  # fmt: skip
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")

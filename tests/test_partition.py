@@ -153,6 +153,23 @@ def test_make_gives_each_client_its_share_of_the_examples():
         assert partition.make(name, LABELS, clients=20).sizes.tolist() == [30] * 20
 
 
+def test_clients_have_the_sizes_that_are_listed_in_their_order():
+    made = partition.make("dirichlet_fixed_size", LABELS, clients=6, sizes="10x3,40x1,60x2")
+    assert made.sizes.tolist() == [10, 10, 10, 40, 60, 60]
+    again = partition.dirichlet_fixed_size(LABELS, [10, 10, 10, 40, 60, 60], 0.01, 0)
+    assert made.recipe == again.recipe
+    equal = partition.make("dirichlet_fixed_size", LABELS, clients=20, sizes="30x20")
+    assert equal.recipe == partition.make("dirichlet_fixed_size", LABELS, clients=20).recipe
+    full = partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x2")  # all there are
+    assert full.sizes.sum() == len(LABELS)
+
+
+@pytest.mark.parametrize("sizes", ["", "100", "100x", "x3", "100x10,", "0x3", "3x0", "-1x3", "1.5x2", "1 x2", "1e2x3"])  # fmt: skip
+def test_sizes_that_are_not_size_times_clients_are_refused(sizes):
+    with pytest.raises(InputError, match=f"sizes '{sizes}' are none: write SIZExCLIENTS"):
+        partition.listed(sizes)
+
+
 def test_labels_may_be_a_tensor():
     a, b = partition.iid(torch.from_numpy(LABELS), 7, 0), partition.iid(LABELS, 7, 0)
     np.testing.assert_array_equal(np.concatenate(a.shards), np.concatenate(b.shards))
@@ -183,6 +200,18 @@ def test_any_shards_make_a_federation():
         (lambda: partition.lognormal(LABELS, 5, -1, 0), "sigma is -1"),
         (lambda: partition.make("circles", LABELS), "unknown partition 'circles'.*dirichlet"),
         (lambda: partition.make("by_class", LABELS, clients=25), "multiple of 10.*not 25"),
+        (
+            lambda: partition.make("dirichlet_fixed_size", LABELS, clients=5, sizes="20x6"),
+            "sizes 20x6 are of 6 clients with 120 .* must be of 5 clients, with at most the 600",
+        ),
+        (
+            lambda: partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x1,301x1"),
+            "of 2 clients with 601 examples .* at most the 600 examples of the data",
+        ),
+        (
+            lambda: partition.make("dirichlet", LABELS, clients=5, sizes="20x5"),
+            "of use only with partition dirichlet_fixed_size, not dirichlet",
+        ),
         (lambda: partition.from_recipe(LABELS, {"name": "squares"}), "unknown partition"),
         (lambda: partition.make("natural", LABELS), "needs data that say whose.*topics"),
         (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import sweeps
+from companion.runs import clustered_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -288,6 +288,7 @@ SWEEPS = {
     "sensitivity": sensitivity,
     "privacy": privacy,
     "ablation": ablation,
+    **clustered_grid.SWEEPS,
 }
 
 

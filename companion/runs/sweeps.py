@@ -41,6 +41,8 @@ COSTS = {
     "fashion-mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
     "cifar10": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
     "cifar100": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100-coarse": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100-coarse10": (4.5e-4, 7.0, 12.5, 0.05, 25_000),
     "emnist": (6e-6, 0.25, 0.85, 0.01, 112_800),
     "topics": (1.6e-4, 0.2, 1.5, 0.02, 6000),
     "newsgroups": (6e-4, 3.1, 5.5, 0.05, 11_314),
@@ -67,6 +69,7 @@ class Run:
     sigma: float = 1.0
     size: int | None = None
     network: str = ""  # the task's usual one
+    sizes: str = ""  # of the clients, as in `partition.listed`
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():
@@ -178,7 +181,7 @@ def _prepare(run: Run, device: str):
     from companion.runs import records
 
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
-    settings |= {"sigma": run.sigma, "size": run.size}
+    settings |= {"sigma": run.sigma, "size": run.size, "sizes": run.sizes}
     federation = _federation(run.task, device, run.partition, tuple(settings.items()))
     method = methods.get(run.method, **run.overrides)
     how = {
@@ -197,7 +200,7 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
     `Unwritable` if nothing can be recorded.
     """
-    from companion.runs import checkpoints, records
+    from companion.runs import checkpoints, local_tests, records
     from fedstas.sim import simulation
 
     try:
@@ -228,6 +231,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             kept = {"device": task.device, "majority": majority, "diverged": ended}
             if ended is None:
                 kept["worst_decile"] = worst_decile(task, federation, history.params)
+                if run.sizes:  # as the paper of these sizes measures it, beside the global test set
+                    kept["local_accuracy"] = local_tests.accuracy(
+                        task, federation, history.params, run.seed
+                    )
             records.save(history, who, sweep, folder, **kept)
             checkpoints.discard(data)
             if ended:

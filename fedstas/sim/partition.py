@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -163,6 +164,27 @@ _ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natura
 _PARTITIONS = {function.__name__: function for function in _ALL}
 
 
+def listed(sizes: str) -> list[int]:
+    """Client sizes [N] as they are written on a command line: `100x10,250x30` is ten of 100, thirty of 250."""
+    if not re.fullmatch(r"[1-9]\d{0,8}x[1-9]\d{0,5}(,[1-9]\d{0,8}x[1-9]\d{0,5})*", str(sizes)):
+        raise InputError(f"sizes {sizes!r} are none: write SIZExCLIENTS,... as in 100x10,250x30")
+    pairs = (map(int, pair.split("x")) for pair in sizes.split(","))
+    return [size for size, clients in pairs for _ in range(clients)]
+
+
+def _sized(sizes: str, name: str, clients: int, held: int) -> list[int]:
+    """The same, of a partition that can have them, of so many clients and no more examples than there are."""
+    each = listed(sizes)
+    if name != "dirichlet_fixed_size":
+        raise InputError(f"sizes are of use only with partition dirichlet_fixed_size, not {name}")
+    if len(each) != clients or sum(each) > held:
+        raise InputError(
+            f"sizes {sizes} are of {len(each)} clients with {sum(each)} examples in all: they must be of "
+            f"{clients} clients, with at most the {held} examples of the data"
+        )
+    return each
+
+
 def names() -> list[str]:
     """All partition names."""
     return list(_PARTITIONS)
@@ -178,18 +200,21 @@ def make(
     sigma: float = 1.0,
     size: int | None = None,
     users=None,
+    sizes: str = "",
 ) -> Federation:
     """The partition of that name with `clients` clients: what the command line offers; `users` for `natural`.
 
     `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
-    many as the smallest class has for each of its clients) unless it is said.
+    many as the smallest class has for each of its clients) unless it is said; `dirichlet_fixed_size`
+    takes unequal `sizes` too, see `listed`.
     """
     one_of("partition", name, _PARTITIONS)
     labels = _labels(labels)
     clients = _clients(clients, labels)
     each = len(labels) // clients if size is None else integer("size", size, 1)
+    own_sizes = _sized(sizes, name, clients, len(labels)) if sizes else [each] * clients
     if name == "dirichlet_fixed_size":
-        return dirichlet_fixed_size(labels, np.full(clients, each), concentration, seed)
+        return dirichlet_fixed_size(labels, own_sizes, concentration, seed)
     if name == "natural":
         return natural(labels, users, clients, seed)
     if name != "by_class":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedstas.errors import DataError, InputError, integer, one_of
+from fedstas.sim import coarse
 from fedstas.sim.rng import LARGEST_SEED
 
 if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
@@ -128,7 +129,7 @@ class Task:
 
 def names() -> list[str]:
     """All task names; `digits` and `topics` need no download."""
-    return ["digits", *TORCHVISION, *TEXT]
+    return ["digits", *TORCHVISION, *coarse.CLASSES, *TEXT]
 
 
 def find_device(name: str) -> torch.device:
@@ -158,7 +159,8 @@ def load(
     as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
     unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
     read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
-    Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`.
+    Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`, and those
+    of `coarse` are made of `cifar100`.
     """
     import torch
 
@@ -166,6 +168,8 @@ def load(
     where, folder = find_device(device), data_folder(root)
     if name in TEXT:
         arrays = _documents(name, folder)
+    elif name in coarse.CLASSES:
+        arrays = coarse.regrouped(name, _arrays("cifar100", folder))
     else:
         arrays = _digits() if name == "digits" else _arrays(name, folder)
     digest = hashlib.sha256("".join(_digests(arrays).values()).encode()).hexdigest()
