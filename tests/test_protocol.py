@@ -1,5 +1,7 @@
 """The comparison's protocol: what is refused, how rates are chosen, what an accuracy at a budget is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -228,7 +230,8 @@ def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
 
 def test_a_design_is_shown_where_the_rates_are_those_of_another_setting(carried):
     known, folder = carried
-    known = known | {"smaller": protocol.entered(known["smaller"], str(folder / "by_size.py"))}
+    known = known | {"small": replace(known["small"], arms=known["small"].arms[:-1])}  # not in it
+    known |= {"smaller": protocol.entered(known["smaller"], str(folder / "by_size.py"))}
     assert protocol.carry_out(known, "smaller", folder=folder, progress=False) == []
     found = protocol.outcomes(known, "smaller", [folder])
     assert set(found["arm"]) == {"md", "cut", "by_size.py:BySize"}
