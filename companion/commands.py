@@ -6,19 +6,41 @@ it is called.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedstas.errors import Diverged, InputError, one_of
+from companion import ROOT
+from fedstas.errors import Diverged, InputError, Interrupted, one_of
 
 app = typer.Typer()
+RUNS = ROOT / "runs"  # what readers record; results/ is the book's own, and is tracked
 
 
 def option(text: str):
     """An option with this help."""
     return typer.Option(help=text)
+
+
+@contextlib.contextmanager
+def kept(what: str):
+    """What an interruption leaves, told by who is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(what) from None
+
+
+def recording(folder: Path):
+    """The same, of runs that are recorded there."""
+    return kept(f"what is made is in {shown(folder)}, and the same call goes on from there")
+
+
+def shown(path: Path) -> Path:
+    """A path as one that stands here would write it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def join_pairs(arguments: list[str]) -> list[str]:
@@ -44,7 +66,7 @@ def sweep(
     methods: Annotated[str | None, option("only these, e.g. md,fedstas")] = None,
     seeds: Annotated[str | None, option("only these, e.g. 0-4 or 0,3")] = None,
     device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
-    folder: Annotated[Path, option("where to record")] = Path("results"),
+    folder: Annotated[Path, option("where to record; the book's own runs are in results")] = RUNS,
     backend: Annotated[str, option("of joblib: loky, dask or ray")] = "loky",
     address: Annotated[str | None, option("of the cluster, e.g. tcp://HOST:8786")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
@@ -52,11 +74,12 @@ def sweep(
     """Record what is missing of a sweep; a run that was cut off goes on where it was."""
     from companion.runs import experiments, sweeps
 
-    failed = experiments.sweep(
-        name, profile, jobs=jobs, folder=folder, device=device, backend=backend, address=address,
-        methods=None if methods is None else [m.strip() for m in methods.split(",")],
-        seeds=None if seeds is None else sweeps.parse_seeds(seeds), dry_run=dry_run,
-    )  # fmt: skip
+    with recording(folder):
+        failed = experiments.sweep(
+            name, profile, jobs=jobs, folder=folder, device=device, backend=backend, address=address,
+            methods=None if methods is None else [m.strip() for m in methods.split(",")],
+            seeds=None if seeds is None else sweeps.parse_seeds(seeds), dry_run=dry_run,
+        )  # fmt: skip
     if failed:
         more = f" (and {len(failed) - 1} more, listed above)" if len(failed) > 1 else ""
         total = len(experiments.runs(name, profile))
@@ -89,7 +112,7 @@ def arena(
     setting: Annotated[str, option("of the protocol, e.g. mnist")] = "mnist",
     seeds: Annotated[str | None, option("of the evaluation, e.g. 0-4")] = None,
     jobs: Annotated[int, option("runs at a time")] = 1,
-    folder: Annotated[Path, option("where to record")] = Path("runs"),
+    folder: Annotated[Path, option("where to record")] = RUNS,
     file: Annotated[Path | None, option("another protocol than the book's")] = None,
     device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
@@ -105,7 +128,9 @@ def arena(
         arm = known[setting].arms[-1].name
     chosen = None if seeds is None else sweeps.parse_seeds(seeds)
     how = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
-    for text in protocol.carry_out(known, setting, arm=arm, seeds=chosen, **how):
+    with recording(folder):
+        failed = protocol.carry_out(known, setting, arm=arm, seeds=chosen, **how)
+    for text in failed:
         typer.echo(text, err=True)
     typer.echo(protocol.report(known, setting, (protocol.RECORDED, folder)))
 
@@ -116,13 +141,15 @@ def one_round(
         list[str] | None,
         typer.Option("--setting", help="mnist, mnist-equal, ...; all if not given"),
     ] = None,
-    folder: Annotated[Path, option("where the table stands")] = Path("results"),
+    folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
 ) -> None:
     """Record the table of one-round errors: five partitions of each setting, designs against md."""
     from companion.runs import one_rounds
 
-    for path in one_rounds.record(setting, folder=folder):
-        typer.echo(path)
+    with recording(folder):
+        paths = one_rounds.record(setting, folder=folder)
+    for path in paths:
+        typer.echo(shown(path))
 
 
 @app.command()
@@ -172,7 +199,8 @@ def chapter(
             f"--open shows the page in the book, --output {output} writes elsewhere: choose one"
         )
     try:
-        typer.echo(chapters.run(name, pairs, output=output))
+        with kept("the page is as it was before"):
+            typer.echo(chapters.run(name, pairs, output=output))
     except chapters.ChapterError as error:
         raise Diverged(str(error)) from None
     if opened:
@@ -222,7 +250,7 @@ def teach(
 
     if student and instructor:
         raise InputError("--student and --instructor: choose one")
-    typer.echo(teaching.make(name, "instructor" if instructor else "student", output))
+    typer.echo(shown(teaching.make(name, "instructor" if instructor else "student", output)))
 
 
 @app.command()
@@ -233,12 +261,14 @@ def slides(
     """Write slides of an executed chapter: one HTML file that needs no network."""
     from companion.teach import slides as made
 
-    typer.echo(made.make(name, output))
+    typer.echo(shown(made.make(name, output)))
 
 
 @app.command()
 def leaderboard(
-    folders: Annotated[list[Path] | None, typer.Argument(help="of recorded runs: results")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="of recorded runs  [default: the book's own]")
+    ] = None,
     task: Annotated[str | None, option("only this task, e.g. digits")] = None,
     metric: Annotated[str, option("test_accuracy, client_accuracy or macro_f1")] = "test_accuracy",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="a .md file")] = None,
@@ -247,7 +277,7 @@ def leaderboard(
     from companion.runs import leaderboard as board
     from companion.runs.atomic import write
 
-    text = board.markdown(board.table(folders or [Path("results")], metric, task))
+    text = board.markdown(board.table(folders or [ROOT / "results"], metric, task))
     if output is None:
         typer.echo(text)
     else:

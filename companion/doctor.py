@@ -5,6 +5,7 @@ Nothing but the standard library is imported until it is known to be there, so t
 """
 
 import contextlib
+import ctypes
 import importlib.metadata
 import importlib.util
 import json
@@ -116,33 +117,47 @@ def packages() -> list[Line]:
 
 def data() -> list[Line]:
     """The data sets: where each is, or how it comes here."""
-    from fedstas.sim import tasks
+    from fedstas.sim import tasks, text
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
-        path = folder / f"{name}.npz"
-        if path.is_file():
+        path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
+        if name == "topics":
+            lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
+        elif path.is_file():
             lines.append(Line(OK, name, f"{path}, {path.stat().st_size / 1e6:.0f} MB"))
         else:
             absent.append(name)
     if absent:
         named = "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
-        said = f"{', '.join(absent)}: not in {folder} ({named}); the first use downloads by torchvision"
-        lines.append(Line(MISSING, "the others", f"{said}, given a network, or put NAME.npz there"))
+        said = f"{', '.join(absent)}: not in {folder} ({named}); the first use downloads them"
+        said += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
+        lines.append(Line(MISSING, "the others", said))
     return lines
+
+
+def driver() -> bool:
+    """Whether a GPU's driver is here. Without one torch finds no device; to ask torch takes seconds."""
+    for name in ("libcuda.so.1", "nvcuda.dll", "libamdhip64.so"):
+        with contextlib.suppress(OSError):
+            return bool(ctypes.CDLL(name))
+    return False
 
 
 def devices() -> list[Line]:
     """The processors and the GPU."""
-    import torch
-
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     said = f"{platform.machine()}, {usable} cores; a run uses one thread, `--jobs {usable}` makes"
     lines = [Line(OK, "cpu", f"{said} {usable} runs of a sweep at a time")]
-    if torch.cuda.is_available():
-        return [*lines, Line(OK, "cuda", f"{torch.cuda.get_device_name()}: `-p device cuda`")]
-    why = "torch finds no device" if torch.version.cuda else "this torch is built for the CPU only"
+    version = importlib.metadata.version("torch")
+    why = "this torch is built for the CPU only" if "+cpu" in version else "no driver of a GPU"
+    if "+cpu" not in version and driver():
+        import torch
+
+        if torch.cuda.is_available():
+            return [*lines, Line(OK, "cuda", f"{torch.cuda.get_device_name()}: `-p device cuda`")]
+        why = "torch finds no device"
     return [*lines, Line(MISSING, "cuda", f"{why}; everything runs on the CPU, the profile paper")]
 
 

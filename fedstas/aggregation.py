@@ -5,8 +5,6 @@ where they do not (unbiased designs) averaging models would scale the model itse
 Works on numpy arrays and on torch tensors alike.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
@@ -38,9 +36,7 @@ def stratum_weights(sizes, allocation) -> np.ndarray:
     sizes, seats = reals("stratum sizes", sizes, 0), wholes("the allocation", allocation)
     alike("sizes and allocation", sizes, seats)
     if (seats[sizes > 0] == 0).any() or not sizes.any():
-        raise InputError(
-            "every stratum that has clients needs a participant, and one must have some"
-        )
+        raise InputError("every stratum with clients needs a participant, and one must have some")
     return sizes / (sizes.sum() * np.maximum(seats, sizes == 0))
 
 
@@ -50,9 +46,7 @@ def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
     draws = reals("draws", draws, 0, ndim=None)
     alike("omega, selection and draws", omega, p, *([draws] if draws.ndim else []))
     if not (draws * p).all():
-        raise InputError(
-            "every client that was drawn needs a selection probability and draws above 0"
-        )
+        raise InputError("each client drawn needs a selection probability and draws above 0")
     return omega / (draws * p)
 
 

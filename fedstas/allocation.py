@@ -3,11 +3,9 @@
 `sizes` are numbers of clients per stratum, N_h; `spreads` are standard deviations S_h.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from fedstas.arrays import LARGEST, alike, moderate, reals, wholes
+from fedstas.arrays import LARGEST, alike, moderate, reals, told, wholes
 from fedstas.errors import InputError, integer
 
 MOST = 10**6  # seats that are given one by one
@@ -75,9 +73,7 @@ def by_priority(totals, m: int, *, lower, upper, quotas=None) -> np.ndarray:
     quotas = np.zeros_like(totals) if quotas is None else reals("quotas", quotas)
     alike("totals, bounds and quotas", totals, seats, upper, quotas)
     if (seats > upper).any() or not seats.sum() <= m <= upper.sum():
-        raise InputError(
-            f"m is {m}: the bounds {seats.tolist()} and {upper.tolist()} do not allow it"
-        )
+        raise InputError(f"m is {m}: the bounds {told(seats)} and {told(upper)} do not allow it")
     if totals.max() < 1:  # so that no priority is lost below the least float
         totals = moderate(totals)[0]
     for _ in range(m - seats.sum()):
@@ -99,9 +95,7 @@ def neyman(sizes, spreads, m: int) -> np.ndarray:
     sizes, m = _counts(sizes), integer("m", m, 0, MOST)
     spreads = _spreads(spreads, sizes)
     lower = (sizes > 0).astype(np.int64)
-    if not lower.sum() <= m <= sizes.sum():
-        raise InputError(
-            f"m is {m}: with one client per stratum at least and N_h at most, "
-            f"it must be from {lower.sum()} to {sizes.sum()}"
-        )
-    return by_priority(sizes * spreads, m, lower=lower, upper=sizes, quotas=m * sizes / sizes.sum())
+    least, most = lower.sum(), sizes.sum()
+    if not least <= m <= most:
+        raise InputError(f"m is {m}: with 1 to N_h of a stratum it must be from {least} to {most}")
+    return by_priority(sizes * spreads, m, lower=lower, upper=sizes, quotas=m * sizes / most)

@@ -1,7 +1,5 @@
 """Arrays that callers give: checked, and kept within what floats can square and sum."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -35,9 +33,8 @@ def wholes(name: str, values, low: int = 0, high: int = LARGEST, *, ndim: int | 
     """The values as int64 in low..high, or an `InputError`; `ndim` as in `reals`."""
     found = reals(name, values, ndim=ndim)
     if (found != np.floor(found)).any() or (found < low).any() or (found > high).any():
-        raise InputError(
-            f"{name} are {told(values)}: they must be whole numbers >= {low} and at most {high}"
-        )
+        allowed = f">= {low} and at most {high}"
+        raise InputError(f"{name} are {told(values)}: they must be whole numbers {allowed}")
     return found.astype(np.int64)
 
 

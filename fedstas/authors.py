@@ -7,26 +7,18 @@ There the last bit of a sum decides which wins, with it the order of the centres
 stratum left with m_h = 0 is never drawn, as there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.utils import check_random_state
 
-from fedstas.client_sampling import Cohort, View, at_most, sizes_of
+from fedstas.client_sampling import Cohort, View, at_most, from_strata, sizes_of
 from fedstas.data_sampling import bernoulli, private_total
 from fedstas.parts import choice, number, part, whole
-from fedstas.stratification import rounded, stratify
+from fedstas.stratification import kmeans, rounded, stratify
 
 CAP = 10.0  # of a weight, before it is divided by p
-
-
-def _padded(centres: np.ndarray, levels: int) -> np.ndarray:
-    return np.concatenate([centres, np.repeat(centres[-1:], levels - len(centres))])
 
 
 def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
@@ -35,15 +27,18 @@ def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
     Ten starts, each to a fixed point, on values rounded to 2^-16 of the largest; of those within a
     hundredth of the least inertia the first: so the last bit of a sum does not decide the order.
     """
+    from sklearn.utils import check_random_state
+
     values, counts = np.unique(rounded(gradient), return_counts=True)
     state = check_random_state(0)  # one for all ten, as in scikit-learn
-    kmeans = KMeans(min(levels, len(values)), n_init=1, tol=0.0, random_state=state)
+    start = kmeans(min(levels, len(values)), n_init=1, tol=0.0, random_state=state)
     fits = []
     for _ in range(10):
-        kmeans.fit(values[:, None], sample_weight=counts)
-        fits.append((kmeans.inertia_, kmeans.cluster_centers_[:, 0]))
+        start.fit(values[:, None], sample_weight=counts)
+        fits.append((start.inertia_, start.cluster_centers_[:, 0]))
     least = min(inertia for inertia, _ in fits)
-    return _padded(next(found for inertia, found in fits if inertia <= 1.01 * least), levels)
+    centres = next(found for inertia, found in fits if inertia <= 1.01 * least)
+    return np.pad(centres, (0, levels - len(centres)), mode="edge")
 
 
 def raw_centres(gradient: np.ndarray, levels: int, processor: int) -> np.ndarray:
@@ -51,8 +46,9 @@ def raw_centres(gradient: np.ndarray, levels: int, processor: int) -> np.ndarray
     the order: each entry is moved by 2^-24 of the largest, up or down, as another processor may."""
     signs = np.random.default_rng(processor).choice([-1, 1], len(gradient))
     moved = (gradient + signs * 2.0**-24 * np.abs(gradient).max()).astype(np.float32)
-    kmeans = KMeans(min(levels, len(np.unique(moved))), n_init=10, random_state=0)
-    return _padded(kmeans.fit(moved[:, None]).cluster_centers_[:, 0], levels)
+    starts = kmeans(min(levels, len(np.unique(moved))), n_init=10, random_state=0)
+    centres = starts.fit(moved[:, None]).cluster_centers_[:, 0]
+    return np.pad(centres, (0, levels - len(centres)), mode="edge")
 
 
 def pairwise_spread(centres: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -106,7 +102,7 @@ class AuthorsStratified:
         centres = view.centres(make, self.batch, self.levels)
         strata, seed = min(self.strata, len(np.unique(centres, axis=0))), int(rng.integers(2**31))
         if self.processor:
-            labels = KMeans(strata, n_init=10, random_state=seed).fit_predict(centres)
+            labels = kmeans(strata, n_init=10, random_state=seed).fit_predict(centres)
         else:
             labels = stratify(centres, strata, seed)
         sizes = np.bincount(labels)
@@ -116,14 +112,13 @@ class AuthorsStratified:
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = at_most(m, view.clients)
         frozen = view.remember("authors", 10**9, lambda: self._freeze(view, m, rng))
-        chosen = []
-        for h, seat in enumerate(frozen.seats):
-            members = np.flatnonzero(frozen.labels == h)
+
+        def pick(members, seat: int) -> np.ndarray:
             p = frozen.norms[members]
             p = p / p.sum() if 0 < seat <= np.count_nonzero(p) else None
-            chosen.append(rng.choice(members, seat, replace=False, p=p))
-        clients = np.concatenate(chosen)
-        strata = np.repeat(np.arange(len(frozen.seats)), frozen.seats)
+            return rng.choice(members, seat, replace=False, p=p)
+
+        clients, strata = from_strata(frozen.labels, frozen.seats, pick)
         if self.weights == "uniform":
             return Cohort(clients, np.full(len(clients), 1 / len(clients)), strata)
         sizes = np.bincount(frozen.labels, minlength=len(frozen.seats))

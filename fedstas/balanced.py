@@ -5,8 +5,6 @@ omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem on
 (chapter 9) does not cover them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import ClassVar
 
@@ -122,24 +120,21 @@ class Balanced:
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = at_most(m, view.clients), sizes_of(view)
         omega = sizes / sizes.sum()
-        features, norms = view.remember(
-            "balanced", self.restratify_every, lambda: self._asked(view, omega, m)
-        )
+
+        def make():
+            squeezed = view.gradients(self.levels)
+            z = points(sketch(squeezed))
+            if self.how == "cube":
+                left, size, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
+                z = rounded((left * size)[:, : m - 1])
+            return z, squeezed.norms()
+
+        features, norms = view.remember("balanced", self.restratify_every, make)
         norms = np.maximum(norms, 1e-3 * norms.mean()) if norms.any() else np.ones(len(norms))
         pi = inclusion(omega if self.measure == "size" else omega * norms, m)
         if self.how == "pivotal":
-            sample = local_pivotal(features, pi, rng)
+            chosen = np.flatnonzero(local_pivotal(features, pi, rng))
         else:
-            order, sample = rng.permutation(len(pi)), np.zeros(len(pi), dtype=bool)
-            balance = np.column_stack([pi, features])
-            sample[order] = cube(balance[order], pi[order], rng)
-        chosen = np.flatnonzero(sample)
+            order, balance = rng.permutation(len(pi)), np.column_stack([pi, features])
+            chosen = np.sort(order[cube(balance[order], pi[order], rng)])
         return Cohort(chosen, omega[chosen] / pi[chosen])
-
-    def _asked(self, view: View, omega: np.ndarray, m: int):
-        squeezed = view.gradients(self.levels)
-        z = points(sketch(squeezed))
-        if self.how == "cube":
-            left, size, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
-            z = rounded((left * size)[:, : m - 1])
-        return z, squeezed.norms()

@@ -3,8 +3,6 @@
 Their weights sum to one, so that they are unbiased only where the clients' updates are equal.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedstas.aggregation import cohort_weights

@@ -3,27 +3,27 @@
 In a clone of the repository it has the companion's commands too.
 """
 
-from __future__ import annotations
-
+import difflib
+import functools
 import importlib
+import inspect
 import itertools
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from tqdm import tqdm
 
-from fedstas import methods
-from fedstas.errors import Diverged, InputError
+from fedstas import __version__, methods
+from fedstas.errors import Diverged, InputError, Interrupted, one_of
 
 COMPARED = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased"
 COMPARED += ",fedstas-least-variance"
 OWN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'md lr=0.1'"
+OWN_COMMANDS = ("run", "methods", "variance", "audit")
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -31,27 +31,60 @@ app = typer.Typer(
 )
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedstas {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _first(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="say it and stop"),
+    ] = False,
+) -> None: ...
+
+
 def _option(text: str):
     return typer.Option(help=text)
 
 
-DATA = Annotated[str, _option("digits, mnist, fashion-mnist, cifar10 or cifar100")]
-DEALT = Annotated[str, _option("iid, dirichlet, dirichlet_fixed_size, by_class or lognormal")]
-CONCENTRATION = Annotated[float, _option("of the Dirichlet partitions")]
-SIGMA = Annotated[float, _option("of the log-normal partition")]
+def _begun(start: str) -> list[str]:
+    return [name for name in methods.names() if name.startswith(start)]
+
+
+DATA = Annotated[
+    str,
+    _option(
+        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics or newsgroups"
+    ),
+]
+NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
+DEALT = Annotated[
+    str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural")
+]
+CONCENTRATION = Annotated[float | None, _option("of the Dirichlet partitions  [default: 0.01]")]
+SIGMA = Annotated[float | None, _option("of the log-normal partition  [default: 1.0]")]
 CLIENTS = Annotated[int, _option("number of clients")]
 PARTICIPANTS = Annotated[int, _option("participants of a round, m")]
+METHOD = Annotated[
+    str,
+    typer.Option(help=f"one of: {', '.join(methods.names())}; or {OWN}", autocompletion=_begun),
+]
 DEVICE = Annotated[str, _option("where to train: auto, cpu or cuda")]
 
 
 @app.command()
 def run(
     task: DATA = "digits",
-    method: Annotated[str, _option(f"one of: {', '.join(methods.names())}; or {OWN}")] = "fedstas",
+    network: NETWORK = "",
+    method: METHOD = "fedstas",
     partition: DEALT = "dirichlet",
-    concentration: CONCENTRATION = 0.01,
-    sigma: SIGMA = 1.0,
+    concentration: CONCENTRATION = None,
+    sigma: SIGMA = None,
     clients: CLIENTS = 100,
+    sizes: Annotated[str, _option("of dirichlet_fixed_size, SIZExCLIENTS: 100x10,250x90")] = "",
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("rounds of training")] = 99,
     seed: Annotated[int, _option("fixes the partition, w_0 and every draw")] = 0,
@@ -71,30 +104,42 @@ def run(
     threads: Annotated[int, _option("threads of the arithmetic")] = 1,
     out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
 ) -> None:
-    """Train one federation and print its last rounds."""
+    """Train one federation and print its last rounds; with --out the same call goes on where it was cut off."""
+    asked = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     given = {k: v for k, v in locals().items() if k in settings and v is not None}
-    from fedstas.sim import partition as partitions
+    from fedstas.flower import saved
     from fedstas.sim import simulation, tasks
 
     chosen = methods.parse(method, **given)
+    if strata is not None and strata > clients:
+        raise InputError(f"strata is {strata}: it must not be above clients, here {clients}")
     _in_a_folder(out)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
     where = tasks.find_device(device)
-    data = tasks.load(task)
-    dealt: dict[str, Any] = {"concentration": concentration, "sigma": sigma, "clients": clients}
-    federation = partitions.make(partition, data.train_y, seed=seed, **dealt)
+    deal = _dealer(partition, concentration, sigma)
+    data = tasks.load(task, network=network)
+    federation = deal(data.train_y, clients=clients, seed=seed, users=data.users, sizes=sizes)
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
-    failure = None
+    kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
+    if kept:
+        how["resume"] = saved.history(kept, asked)
+        how["checkpoint"] = functools.partial(saved.keep, kept, asked)
     try:
         history = simulation.run(data, federation, chosen, **how)
     except Diverged as error:
         history, failure = error.history, error
+    except KeyboardInterrupt:
+        there = (
+            f"the same call goes on from {kept}" if kept and kept.exists() else "nothing is kept"
+        )
+        raise Interrupted(there + ("" if out else " without --out")) from None
     frame = history.frame
-    if out is not None:
+    if kept and out:
         _write(frame, out)
+        kept.unlink(missing_ok=True)
     if len(frame):
         typer.echo(frame.tail(5).to_string(index=False, float_format=lambda v: f"{v:.4f}"))
         last = frame.iloc[-1]
@@ -107,6 +152,20 @@ def run(
         raise failure
 
 
+def _dealer(partition: str, *given):
+    """`partition.make` for that partition; a setting that is given must be one of its own."""
+    from fedstas.sim import partition as partitions
+
+    one_of("partition", partition, partitions.names())
+    has = inspect.signature(getattr(partitions, partition)).parameters
+    settings = zip(("concentration", "sigma"), given, strict=True)
+    dealt = {key: value for key, value in settings if value is not None}
+    for key in dealt:
+        if key not in has:
+            raise InputError(f"--{key} is of no use: partition {partition} has no {key}")
+    return functools.partial(partitions.make, partition, **dealt)
+
+
 def _in_a_folder(out: Path | None) -> None:
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out {out}: the folder {out.parent} does not exist")
@@ -114,22 +173,24 @@ def _in_a_folder(out: Path | None) -> None:
 
 def _write(frame, out: Path) -> None:
     """The history as parquet: whole, or not at all."""
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    partial = out.with_name(f".{out.name}.partial")
     try:
         frame.to_parquet(partial, index=False)
         partial.replace(out)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"{out} could not be written: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @app.command()
 def variance(
     designs: Annotated[str, _option(f"methods, with commas between them; or {OWN}")] = COMPARED,
     task: DATA = "digits",
+    network: NETWORK = "",
     partition: DEALT = "dirichlet",
-    concentration: CONCENTRATION = 0.01,
-    sigma: SIGMA = 1.0,
+    concentration: CONCENTRATION = None,
+    sigma: SIGMA = None,
     clients: CLIENTS = 100,
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("of training before the round that is looked at")] = 0,
@@ -142,21 +203,21 @@ def variance(
 ) -> None:
     """How far one round of each design is from all clients taking part, relative to MD sampling."""
     import pandas as pd
+    from tqdm import tqdm
 
     from fedstas.errors import integer
     from fedstas.sim import one_round, tasks
-    from fedstas.sim import partition as partitions
 
     chosen = {name.strip(): methods.parse(name) for name in designs.split(",")}
     trained = methods.parse(method)
     _in_a_folder(out)
-    data = tasks.load(task).to(tasks.find_device(device))
-    dealt: dict[str, Any] = {"concentration": concentration, "sigma": sigma, "clients": clients}
+    deal = _dealer(partition, concentration, sigma)
+    data = tasks.load(task, network=network).to(tasks.find_device(device))
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     how |= {"method": trained, "device": device}
     found = []
     for seed in tqdm(range(integer("seeds", seeds, 1)), "variance", unit="seed"):
-        federation = partitions.make(partition, data.train_y, seed=seed, **dealt)
+        federation = deal(data.train_y, clients=clients, seed=seed, users=data.users)
         state = one_round.at(data, federation, seed=seed, **how)
         rows = one_round.table(state, chosen, draws=draws, seed=seed, drop=drop)
         found.append(rows.assign(seed=seed))
@@ -195,13 +256,10 @@ def audit(
 def list_methods() -> None:
     """The methods: the weights that each is unbiased for, whether it works under secure aggregation, what
     it does, and its settings."""
-    from fedstas.sim import audit as audits
-
     typer.echo(f"{'method':24} {'unbiased for':13} {'secure':13} what it does, and its settings")
     for name in methods.names():
-        told = audits.secure(methods.get(name))
-        says = methods.describe(name).splitlines()[0]
-        typer.echo(f"{name:24} {methods.unbiased_for(name):13} {told:13} {says}")
+        says, secure = methods.describe(name).splitlines()[0], methods.secure(name)
+        typer.echo(f"{name:24} {methods.unbiased_for(name):13} {secure:13} {says}")
         typer.echo(" " * 53 + ", ".join(f"{k}={v}" for k, v in methods.parameters(name).items()))
 
 
@@ -209,13 +267,14 @@ def _companion(arguments: list[str]) -> list[str]:
     """The arguments, and the companion's commands added, unless one of the package's own is called;
     `InputError` if one of the companion's is called where it is not."""
     word = next((a for a in arguments if not a.startswith("-")), "")
-    own = word in ("run", "methods", "variance", "audit")
+    own = word in OWN_COMMANDS
     if not own and find_spec("companion") and find_spec("companion.commands"):
         commands = importlib.import_module("companion.commands")
         there = app.registered_commands
         there += [c for c in commands.app.registered_commands if c not in there]
         return commands.join_pairs(arguments)
-    if word and not own:
+    near = difflib.get_close_matches(word, OWN_COMMANDS, 1)  # which the parser then suggests
+    if word and not own and not near:
         raise InputError(
             f"there is no command {word!r} here, only run, methods, variance and audit: those of the book (sweep, "
             "compare, chapter, claims, ...) need a clone of its repository, and there `pip install -e .[book]`"
@@ -248,8 +307,10 @@ def main(arguments: list[str] | None = None) -> None:
         said, code = str(error), 2 if isinstance(error, InputError) else 1
     except ModuleNotFoundError as error:
         said, code = f"{error}: in the clone, `pip install -e .[book]`", 2
-    except (KeyboardInterrupt, typer.Abort):
-        said, code = "interrupted", 130
+    except Interrupted as error:
+        said, code = f"interrupted: {error}", 130
+    if code == 130 and not said:  # typer's, of a command that keeps nothing
+        said = "interrupted: nothing is kept"
     if said:
         typer.echo(f"fedstas: {said}", err=True)
     sys.exit(code)

@@ -4,8 +4,6 @@ A design sees the federation through a view of the server and draws a cohort. Wh
 view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -76,27 +74,15 @@ class Cohort:
         clients, weights = np.asarray(self.clients), np.asarray(self.weights)
         if clients.ndim != 1 or (len(clients) and clients.dtype.kind not in "iu"):
             raise InputError("the clients of a cohort must be an array of whole numbers")
+        says = f"a cohort of {len(clients)} clients has"
         if self.strata is not None and np.shape(self.strata) != clients.shape:
-            raise InputError(
-                f"a cohort of {len(clients)} clients has strata of shape {np.shape(self.strata)}: one each, or None"
-            )
+            raise InputError(f"{says} strata of shape {np.shape(self.strata)}: one each, or None")
         if weights.shape != clients.shape:
-            raise InputError(
-                f"a cohort of {len(clients)} clients has weights of shape {weights.shape}: one each is needed"
-            )
+            raise InputError(f"{says} weights of shape {weights.shape}: one each is needed")
         if weights.dtype.kind not in "fiu" or not np.isfinite(weights).all():
-            raise InputError(
-                "a weight of the cohort is not finite: the design divides by zero somewhere"
-            )
+            raise InputError("a weight of the cohort is not finite: its design divides by zero")
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
-
-    def among(self, clients: int) -> Cohort:
-        """This cohort; `InputError` if it names a client that is not in 0..clients - 1."""
-        if len(self.clients) and not 0 <= self.clients.min() <= self.clients.max() < clients:
-            wrong = next(k for k in self.clients if not 0 <= k < clients)
-            raise InputError(f"the cohort names client {wrong}: there are 0 to {clients - 1}")
-        return self
 
     def on_updates(self, drawn) -> np.ndarray:
         """The weight of each participant's update, from how many examples each drew, int [m]."""
@@ -123,9 +109,7 @@ def trait(design, name: str) -> bool:
 def enough(design, m: int, clients: int) -> None:
     """`InputError` if a design that draws distinct clients is asked for more than there are."""
     if m > clients and not (trait(design, "replaces") or trait(design, "pooled")):
-        raise InputError(
-            f"{m} clients per round are more than the {clients} clients that have data"
-        )
+        raise InputError(f"{m} clients per round are more than the {clients} clients with data")
 
 
 def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -137,7 +121,11 @@ def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) ->
             f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
             "Cohort(clients, weights)"
         )
-    return cohort.among(view.clients)
+    last = view.clients - 1
+    strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
+    if len(strange):
+        raise InputError(f"the cohort names client {strange[0]}: there are 0 to {last}")
+    return cohort
 
 
 def successive(selection, m: int, rng: np.random.Generator) -> np.ndarray:
@@ -172,8 +160,6 @@ def sizes_of(view: View) -> np.ndarray:
 
 def at_most(m: int, clients: int) -> int:
     """m in 1..N, for a design that draws distinct clients."""
-    if integer("the number of clients", clients, 0) < 1:
-        raise InputError("the federation is empty: there is no client to draw")
     return integer("the number of participants (clients per round)", m, 1, clients)
 
 
@@ -181,14 +167,16 @@ def at_most(m: int, clients: int) -> int:
 class Uniform:
     """m distinct clients with equal probabilities.
 
-    `weights`: "cohort" (n_k over the cohort: McMahan et al.) or "expansion" (N/m omega_k on
-    updates: eq. 2.3, unbiased).
+    `weights`: "cohort" (n_k over the cohort: McMahan et al.), "expansion" (N/m omega_k on
+    updates: eq. 2.3, unbiased) or "plain" (1/m: Algorithm 1 of FedSampling's slides, FedOpt).
     """
 
-    weights: str = choice("cohort", "expansion")
+    weights: str = choice("cohort", "expansion", "plain")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
+        if self.weights == "plain":
+            return Cohort(chosen, np.full(len(chosen), 1 / len(chosen)))
         sizes = sizes_of(view)
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
@@ -261,6 +249,13 @@ def strata_of(design, view: View, m: int, rng) -> Strata:
     return view.remember("strata", design.restratify_every, make)
 
 
+def from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
+    """Clients [m] and the stratum of each [m]: of stratum h those that `pick(members, seats[h])` names."""
+    members = [np.flatnonzero(labels == h) for h in range(len(seats))]
+    chosen = [pick(those, int(seat)) for those, seat in zip(members, seats, strict=True)]
+    return np.concatenate(chosen), np.repeat(np.arange(len(seats)), seats)
+
+
 @part
 class Stratified:
     """Strata of squeezed gradients, m_h by allocation, weights N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
@@ -290,15 +285,13 @@ class Stratified:
         if self.spread == "variance":
             spreads = spreads**2
         seats = allocation.neyman(sizes, spreads, m)
-        chosen = []
-        for h, seat in enumerate(seats):
-            members = np.flatnonzero(s.labels == h)
+
+        def pick(members, seat: int) -> np.ndarray:
             p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
-            if self.replace:
-                p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
-                chosen.append(rng.choice(members, seat, p=p))
-            else:
-                chosen.append(members[successive(p, seat, rng)])
-        strata = np.repeat(np.arange(len(seats)), seats)
-        weights = aggregation.stratum_weights(sizes, seats)[strata]
-        return Cohort(np.concatenate(chosen), weights, strata)
+            if not self.replace:
+                return members[successive(p, seat, rng)]
+            p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+            return rng.choice(members, seat, p=p)
+
+        chosen, strata = from_strata(s.labels, seats, pick)
+        return Cohort(chosen, aggregation.stratum_weights(sizes, seats)[strata], strata)

@@ -8,13 +8,9 @@ The printed pseudocode of both slips (`theory.printed_algorithm_1` and `_2` say 
 and 4 draw them.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
-from scipy.spatial.distance import pdist, squareform
 
 from fedstas.arrays import moderate, reals, wholes
 from fedstas.client_sampling import Cohort, View
@@ -24,35 +20,29 @@ from fedstas.parts import choice, part
 from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
+LINKAGES = ("ward", "single", "complete", "average", "weighted", "centroid", "median")
 MOST = 10**6  # distributions
-GROUPS = ("size", "similarity", "label")
 
 
-def _pour(rows: np.ndarray, room: np.ndarray, row: int, client: int, amount: int) -> int:
-    """Pour a client into the rows from `row` on; returns the row where the next one goes."""
-    while amount:
-        part = min(amount, int(room[row]))
-        rows[row, client] += part
-        room[row] -= part
-        amount -= part
-        row += not room[row]
-    return row
+def _laid(amounts, room) -> np.ndarray:
+    """Amounts [n] laid end to end over rows with this room [m], int [m, n]: where intervals overlap."""
+    ends, stops = np.cumsum(amounts), np.cumsum(room)[:, None]
+    shared = np.minimum(ends, stops) - np.maximum(ends - amounts, stops - np.reshape(room, (-1, 1)))
+    return np.maximum(shared, 0)
 
 
 def counts_by_size(sizes, m: int) -> np.ndarray:
     """r' int [m, N] of Algorithm 1: clients by descending size, ties by index, laid end to end."""
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
-    total = int(sizes.sum())
-    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
-    for client in np.argsort(-sizes, kind="stable"):
-        row = _pour(rows, room, row, client, m * int(sizes[client]))
+    order = np.argsort(-sizes, kind="stable")
+    rows = np.zeros((m, len(sizes)), dtype=np.int64)
+    rows[:, order] = _laid(m * sizes[order], np.full(m, sizes.sum()))
     return rows
 
 
 def by_size(sizes, m: int) -> np.ndarray:
     """r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m fills rows on its way."""
-    counts = counts_by_size(sizes, m)
-    return counts / _sizes(sizes).sum()
+    return counts_by_size(sizes, m) / _sizes(sizes).sum()
 
 
 def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
@@ -64,32 +54,23 @@ def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
     the first on.
     """
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
+    groups = [list(group) for group in groups]
     listed = wholes("the groups", [k for group in groups for k in group])
     if sorted(listed) != list(range(len(sizes))):
         raise InputError("the groups must hold every client exactly once")
     total = int(sizes.sum())
     left = m * sizes  # u_i, what is still to be placed
-    rows, room, row = np.zeros((m, len(sizes)), dtype=np.int64), np.full(m, total), 0
-    for client in listed:
-        while left[client] > total:
-            rows[row, client], room[row] = total, 0
-            left[client] -= total
+    rows, row = np.zeros((m, len(sizes)), dtype=np.int64), 0
+    for members in [*([k] for k in listed), *groups]:
+        while left[members].sum() > total:
+            rows[row, members] = _laid(left[members], [total])
+            left -= rows[row]
             row += 1
-    for group in groups:
-        while left[list(group)].sum() > total:
-            for client in group:
-                part = min(int(left[client]), int(room[row]))
-                _pour(rows, room, row, client, part)
-                left[client] -= part
-            row += 1
-    first = row
-    ranked = sorted(groups, key=lambda group: -int(left[list(group)].sum()))  # stable
-    for group in ranked[: m - first]:
-        for client in group:
-            _pour(rows, room, row, client, int(left[client]))
-        row += 1
-    for client in [k for group in ranked[m - first :] for k in group]:
-        _pour(rows, room, int(np.argmax(room > 0)), client, int(left[client]))
+    ranked = sorted(groups, key=lambda group: -int(left[group].sum()))  # stable
+    for own, group in enumerate(ranked[: m - row], row):
+        rows[own, group] = left[group]
+    rest = [k for group in ranked[m - row :] for k in group]
+    rows[:, rest] += _laid(left[rest], total - rows.sum(1))
     return rows
 
 
@@ -100,6 +81,8 @@ def by_groups(sizes, groups, m: int) -> np.ndarray:
 
 def dissimilarity(updates, measure: str) -> np.ndarray:
     """Distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
+    from scipy.spatial.distance import pdist, squareform
+
     one_of("measure", measure, MEASURES)
     updates, e = moderate(reals("representative gradients", updates, ndim=2))
     if measure != "arccos":
@@ -113,14 +96,20 @@ def dissimilarity(updates, measure: str) -> np.ndarray:
     return angles
 
 
-def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[list[int]]:
-    """Ward's tree of the representative gradients, cut into the largest subtrees of mass <= n.
+def similarity_groups(
+    updates, sizes, m: int, measure: str = "arccos", linkage: str = "ward"
+) -> list[list[int]]:
+    """The tree of the representative gradients, cut into the largest subtrees of mass <= n.
 
-    The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
+    `linkage` is any of scipy's; the paper's is Ward's. The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
     its own. Groups in the tree's order, clients ascending.
     """
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import squareform
+
     sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
     distances = dissimilarity(updates, measure)
+    one_of("linkage", linkage, LINKAGES)
     clients, total = len(sizes), int(sizes.sum())
     if len(distances) != clients:
         raise InputError("there must be one representative gradient per client")
@@ -128,7 +117,8 @@ def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[l
         return [[0]]
     members: dict[int, list[int]] = {k: [k] for k in range(clients)}
     whole = set(members)
-    for step, (a, b, *_) in enumerate(linkage(squareform(distances, checks=False), "ward")):
+    tree = hierarchy.linkage(squareform(distances, checks=False), linkage)
+    for step, (a, b, *_) in enumerate(tree):
         a, b, node = int(a), int(b), clients + step
         members[node] = sorted(members[a] + members[b])
         if a in whole and b in whole and m * int(sizes[members[node]].sum()) <= total:
@@ -141,14 +131,15 @@ def similarity_groups(updates, sizes, m: int, measure: str = "arccos") -> list[l
 class Clustered:
     """One draw from each of m distributions, weights 1/m.
 
-    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: Ward's tree of the clients' last
+    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: the tree of the clients' last
     updates, zero before their first) or "label" (the target of their Fig. 1: groups by majority
     label, which no server knows).
     """
 
     replaces: ClassVar[bool] = True
-    groups: str = choice("similarity", *GROUPS)
+    groups: str = choice("similarity", "size", "label")
     measure: str = choice("arccos", *MEASURES)
+    linkage: str = choice("ward", *LINKAGES, later=True)
 
     def distributions(self, view: View, m: int) -> np.ndarray:
         """r [m, N] of this round."""
@@ -159,7 +150,7 @@ class Clustered:
             groups = [np.flatnonzero(labels == c).tolist() for c in np.unique(labels)]
         else:
             updates = rounded(view.last_updates())
-            groups = similarity_groups(updates, view.sizes, m, self.measure)
+            groups = similarity_groups(updates, view.sizes, m, self.measure, self.linkage)
         return by_groups(view.sizes, groups, m)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

@@ -4,8 +4,6 @@ A gradient of d floats becomes d' levels and one code per entry. The paper resto
 both; the authors' code clusters the d' levels alone, and in arbitrary order.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise

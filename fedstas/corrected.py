@@ -4,15 +4,13 @@ What the paper sets out to do, with the estimator that does it: draws by importa
 probability (Hansen and Hurwitz; Horvitz and Thompson), on updates.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
 
 from fedstas import aggregation, allocation
 from fedstas.arrays import moderate, reals
-from fedstas.client_sampling import Cohort, View, at_most, sizes_of, strata_of
+from fedstas.client_sampling import Cohort, View, at_most, from_strata, sizes_of, strata_of
 from fedstas.errors import InputError, integer
 from fedstas.parts import choice, flag, number, part, whole
 
@@ -95,10 +93,7 @@ class StratifiedHansenHurwitz:
         totals = np.bincount(labels, measure)
         ones, p = np.ones(len(totals)), measure / totals[labels]
         seats = allocation.by_priority(totals, m, lower=ones, upper=m * ones)
-        members = [np.flatnonzero(labels == h) for h in range(len(totals))]
-        pairs = zip(members, seats, strict=True)
-        chosen = np.concatenate([rng.choice(k, seat, p=p[k]) for k, seat in pairs])
-        strata = np.repeat(np.arange(len(seats)), seats)
+        chosen, strata = from_strata(labels, seats, lambda k, seat: rng.choice(k, seat, p=p[k]))
         weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], seats[strata])
         return Cohort(chosen, weights, strata)
 
@@ -121,10 +116,11 @@ class StratifiedHorvitzThompson:
         sizes = np.bincount(labels)
         totals = np.bincount(labels, measure)
         seats = allocation.by_priority(totals, m, lower=np.ones(len(sizes)), upper=sizes)
-        drawn, pi = [], np.zeros(view.clients)
-        for h, seat in enumerate(seats):
-            members = np.flatnonzero(labels == h)
-            pi[members] = inclusion(measure[members], int(seat))
-            drawn.append(members[systematic(pi[members], rng)])
-        chosen = np.concatenate(drawn)
-        return Cohort(chosen, omega[chosen] / pi[chosen], labels[chosen])
+        pi = np.zeros(view.clients)
+
+        def pick(members, seat: int) -> np.ndarray:
+            pi[members] = inclusion(measure[members], seat)
+            return members[systematic(pi[members], rng)]
+
+        chosen, strata = from_strata(labels, seats, pick)
+        return Cohort(chosen, omega[chosen] / pi[chosen], strata)

@@ -4,8 +4,6 @@ The server sets a rate for each participant (`rates`); the participant draws its
 (`sample`). Rates are all that travels.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +26,7 @@ class DataDesign(Protocol):
         """Positions 0..size-1 that a client of this size trains on; may be empty."""
 
 
-def private_total(view: View, clients, epsilon, size_cap, *, memoised=False) -> float:
+def private_total(view: View, clients, epsilon, size_cap, memoised=False) -> float:
     """The estimate of eq. 5.7 from the randomised responses of these clients."""
     alpha = privacy.truth_probability(epsilon, size_cap)
     reports = view.reports(clients, size_cap=size_cap, alpha=alpha, memoised=memoised)
@@ -92,9 +90,7 @@ class Requested:
         if self.epsilon is None:
             total = view.sizes[cohort.clients].sum()
         else:
-            total = private_total(
-                view, cohort.clients, self.epsilon, self.size_cap, memoised=self.memoised
-            )
+            total = private_total(view, cohort.clients, self.epsilon, self.size_cap, self.memoised)
         return np.full(m, min(1.0, self.n_star / max(total, m)))
 
 

@@ -1,8 +1,7 @@
-"""The three ways in which a call can go wrong, each with one plain sentence."""
-
-from __future__ import annotations
+"""The ways in which a call can end early, each with one plain sentence."""
 
 import contextlib
+import difflib
 import math
 from numbers import Real
 
@@ -15,6 +14,10 @@ class InputError(ValueError):
 
 class DataError(InputError):
     """A data set is missing or damaged; the message says which file and what to do."""
+
+
+class Interrupted(RuntimeError):
+    """Somebody stopped it; the message says what is kept."""
 
 
 class Diverged(RuntimeError):
@@ -33,9 +36,9 @@ def one_of(name: str, value, allowed) -> None:
     """Refuse a value that is not among the allowed ones."""
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
-        raise InputError(
-            f"unknown {name} {_shown(value)}: use one of {', '.join(map(str, allowed))}"
-        )
+        near = difflib.get_close_matches(str(value), listed := [*map(str, allowed)], 1, 0.7)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise InputError(f"unknown {name} {_shown(value)}{hint}: use one of {', '.join(listed)}")
 
 
 def integer(name: str, value, low: int, high: float = math.inf) -> int:
@@ -45,10 +48,8 @@ def integer(name: str, value, low: int, high: float = math.inf) -> int:
         with contextlib.suppress(TypeError):  # an array of several has it too
             value, whole = value.__index__(), True
     if not whole or not low <= value <= high:
-        upper = "" if high == math.inf else f" and at most {high}"
-        raise InputError(
-            f"{name} is {_shown(value)}: it must be a whole number of at least {low}{upper}"
-        )
+        allowed = f"at least {low}" + ("" if high == math.inf else f" and at most {high}")
+        raise InputError(f"{name} is {_shown(value)}: it must be a whole number of {allowed}")
     return int(value)
 
 

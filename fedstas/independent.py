@@ -4,8 +4,6 @@ Horvitz-Thompson weights omega_k / pi_k make the update unbiased, whatever pi > 
 sum_k (1 / pi_k - 1) |omega_k u_k|^2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedstas.arrays import moderate, reals
@@ -39,9 +37,7 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     measure = moderate(reals("measure", measure, 0))[0]
     m, rounds = integer("m", m, 0, len(measure)), integer("rounds", rounds, 0)
     if not measure.any():
-        raise InputError(
-            "the measure is zero for every client: there is nothing to be proportional to"
-        )
+        raise InputError("the measure is zero for every client: pi is proportional to nothing")
     pi = np.minimum(1.0, m * measure / measure.sum())
     for _ in range(rounds):
         below = pi < 1

@@ -8,8 +8,6 @@ u_k and a_k = omega_k u_k / q_k the variance of the sum is that of the pairs lef
 so that the best strata are a maximum m-cut of a graph. No paper of the four has it; chapter 9 proves it.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
@@ -23,9 +21,7 @@ from fedstas.stratification import COLUMNS
 DENSE = 1024  # clients; of more, the gradients are sketched
 SKETCH = 128  # coordinates of a sketch
 STARTS = 4  # orders in which the clients are placed; the best of them is kept
-GAIN = (
-    8  # units that a change must gain: more than their rounding, or the search could go in circles
-)
+GAIN = 8  # units that a change must gain: more than their rounding, or the search goes in circles
 
 
 def points(features) -> np.ndarray:
@@ -179,9 +175,7 @@ class LeastVariance:
     def __post_init__(self):
         if self.features == "updates" and (self.noise or self.draws == "norm"):
             wrong = "noise" if self.noise else "draws by norm"
-            raise InputError(
-                f"features are updates: {wrong} must be told from gradients and updates"
-            )
+            raise InputError(f"features are updates: {wrong} must be told from gradients, too")
 
     def strata(self, view: View, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Labels [N] of this round's strata, the measure q [N] that draws follow, and omega [N]."""

@@ -1,7 +1,5 @@
 """The named methods: compositions of a client design, a data design, local SGD and a server."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from contextlib import suppress
@@ -113,7 +111,7 @@ _SETTINGS = {
     "fedsts-authors-dec": _AS_CODED,
     "fedstas-authors-dec": _AS_CODED,
     "fedstas-dp-authors-dec": (*_AS_CODED, "epsilon", "size_cap"),
-    "clustered-similarity": ("measure",),
+    "clustered-similarity": ("measure", "linkage"),
     "optimal-client-sampling": ("approximate",),
     "k-vib": ("mix",),
     "cube": ("measure", "levels", "restratify_every"),
@@ -121,7 +119,7 @@ _SETTINGS = {
     "power-of-choice": ("candidates",),
     "divfl": ("levels",),
     "fedsampling": ("share", "fraction", "epsilon", "size_cap"),
-}
+} | dict.fromkeys(("fedadam", "fedyogi", "fedadagrad"), ("weights",))
 # A setting that exchanges a part, its usual value, and the part that it is with any other value.
 _SWITCHES: dict[str, tuple[str, Any, dict]] = {
     "fedstas-unbiased": ("replace", True, {"clients": StratifiedHorvitzThompson()}),
@@ -169,6 +167,12 @@ _MEAN_WEIGHTS = {
     "1/N": "strat strat-neyman fedstas-unbiased-dp",
     "none": "fedavg fedsts fedstas fedstas-dp fedsts-authors-dec fedstas-authors-dec "
     "fedstas-dp-authors-dec fedsampling fedadam fedyogi fedadagrad power-of-choice divfl cyclic mifa",
+    "-": "centralised",
+}
+# Whether it works under secure aggregation, as `sim.audit.secure` finds; "no" if it is not named here.
+_SECURE = {
+    "yes": "fedavg fedavg-unbiased fedadam fedyogi fedadagrad cyclic",
+    "with scalars": "md fedprox clustered-size target fedsampling optimal-client-sampling poisson power-of-choice",
     "-": "centralised",
 }
 _PACKAGE = frozenset(_METHODS)
@@ -219,6 +223,14 @@ def unbiased_for(name: str) -> str:
     return next((w for w, those in _MEAN_WEIGHTS.items() if name in those.split()), "?")
 
 
+def secure(name: str) -> str:
+    """Whether a named method of the package works under secure aggregation, in the words of
+    `sim.audit.secure`; "?" for one that is not of the package."""
+    one_of("method", name, _METHODS)
+    other = "no" if name in _PACKAGE else "?"
+    return next((word for word, those in _SECURE.items() if name in those.split()), other)
+
+
 def parameters(name: str) -> dict:
     """The settings that `get(name, ...)` takes, with their defaults."""
     method = _named(name)
@@ -240,11 +252,10 @@ def get(name: str, **overrides) -> Method:
     and for values out of range.
     """
     known = parameters(name)
+    has = [*known, *PARTS]
     for key in overrides:
-        if key not in known and key not in PARTS:
-            raise InputError(
-                f"method {name} has no setting {key!r}: it has {', '.join([*known, *PARTS])}"
-            )
+        if key not in has:
+            raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(has)}")
     method = _named(name)
     switch, usual, other = _SWITCHES.get(name, ("", None, {}))
     if isinstance(usual, bool):  # no part has it, and checks it
@@ -256,6 +267,10 @@ def get(name: str, **overrides) -> Method:
     clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
+    there = parts.settings(clients) | parts.settings(data) | {switch: None}
+    if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
+        why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
+        raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
     if trait(method.clients, "hides_sizes") and not trait(clients, "hides_sizes"):
         wrong = given["selection"]
         raise InputError(f"{name} asks for no size, selection {wrong!r} would: use norm or uniform")

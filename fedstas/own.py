@@ -4,8 +4,6 @@ A file is named as FILE.py, or as FILE.py:CLASS where it holds several designs. 
 from files beside it is found, but is no part of a run's identity.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -38,9 +36,7 @@ def load(spec: str) -> tuple[str, type]:
     """The name FILE.py:CLASS, without folders, and the class of the design that `spec` asks for."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
     if not Path(file).is_file():
-        raise InputError(
-            f"there is no file {file}: a design of one's own is FILE.py or FILE.py:CLASS"
-        )
+        raise InputError(f"there is no file {file}: name a design as FILE.py or FILE.py:CLASS")
     made = _module(Path(file))
     here = [k for k in vars(made).values() if isinstance(k, type) and k.__module__ == made.__name__]
     there = {k.__name__: k for k in here if callable(getattr(k, "draw", None))}
@@ -48,9 +44,8 @@ def load(spec: str) -> tuple[str, type]:
         name = next(iter(there))
     if name not in there:
         has = ", ".join(there) or "no class with a method draw(view, m, rng)"
-        raise InputError(
-            f"{spec} names no design: {file} has {has}" + "; name one" * (len(there) > 1)
-        )
+        has += "; name one" * (len(there) > 1)
+        raise InputError(f"{spec} names no design: {file} has {has}")
     return f"{Path(file).name}:{name}", frozen(there[name])
 
 
@@ -105,8 +100,8 @@ def to_dict(value) -> dict:
     if not is_own(value):
         return parts.to_dict(value)
     kind = frozen(type(value))
-    told = parts.to_dict(value)
     try:
+        told = parts.to_dict(value)
         whole = bool(parts.from_dict(json.loads(json.dumps(told)), kind) == value)
     except (TypeError, ValueError):
         whole = False
@@ -120,16 +115,15 @@ def to_dict(value) -> dict:
 def from_dict(data: dict):
     """The part that `to_dict` wrote down; `InputError` if its file is gone, or holds another text."""
     given = dict(data)
-    if "from" not in given:
+    where = given.pop("from", None)
+    if where is None:
         return parts.from_dict(given)
-    where = given.pop("from")
     name, file, sha = given["is"], where["file"], where["sha256"]
-    gone = "is not here: run this in its folder"
-    for path in (Path(folder) / file for folder in ("", *sys.path)):
-        if (name, sha) not in _KNOWN and path.is_file():
-            gone = "has changed since"
-            if hashlib.sha256(path.read_bytes()).hexdigest() == sha:
-                _KNOWN[name, sha] = getattr(_module(path), name)
     if (name, sha) not in _KNOWN:
-        raise InputError(f"the run is of {name} in {file} (SHA-256 {sha[:8]}...), which {gone}")
+        there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
+        same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
+        if not same:
+            gone = "has changed since" if there else "is not here: run this in its folder"
+            raise InputError(f"the run is of {name} in {file} (SHA-256 {sha[:8]}...), which {gone}")
+        _KNOWN[name, sha] = getattr(_module(same[0]), name)
     return parts.from_dict(given, _KNOWN[name, sha])

@@ -4,8 +4,6 @@ A part is a frozen dataclass; each setting declares its default and what is allo
 registers its kind by its class name, which is what recorded runs say.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, dataclass_transform

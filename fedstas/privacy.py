@@ -5,8 +5,6 @@ uniform number of 1..M-1 otherwise; the support 1..M-1 is the only one that agre
 eq. 5.7 and Lemma 5.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,13 +1,8 @@
 """Strata of clients from their restored gradients (FedSTaS, Alg. 2)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from fedstas.arrays import array, moderate, reals, wholes
 from fedstas.compression import Squeezed
@@ -45,6 +40,8 @@ def features(squeezed: Squeezed) -> np.ndarray:
     count, d = squeezed.codes.shape
     if count * d <= LARGE:
         return squeezed.restore()
+    from scipy.linalg.lapack import dpstrf
+
     gram = np.zeros((count, count))
     for start in range(0, d, COLUMNS):
         codes = squeezed.codes[:, start : start + COLUMNS]
@@ -69,6 +66,13 @@ def rounded(points) -> np.ndarray:
     return np.ldexp(np.round(points / grid) * grid + 0.0, e)  # no negative zeros
 
 
+def kmeans(clusters: int, **how):
+    """scikit-learn's KMeans, loaded when it is used: that takes seconds, and most commands cluster nothing."""
+    from sklearn.cluster import KMeans
+
+    return KMeans(clusters, **how)
+
+
 def stratify(features, strata: int, seed: int) -> np.ndarray:
     """Labels [N] of at most `strata` strata of features [N, d], by k-means (Alg. 2).
 
@@ -80,9 +84,11 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
     strata = min(strata, len(np.unique(points, axis=0)))
     if strata == 1:
         return np.zeros(len(points), dtype=np.int64)
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        raw = KMeans(strata, n_init=10, random_state=seed).fit(points).labels_
+        raw = kmeans(strata, n_init=10, random_state=seed).fit(points).labels_
     _, first, labels = np.unique(raw, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels].astype(np.int64)
 

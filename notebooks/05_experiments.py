@@ -177,7 +177,7 @@ show(pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"]))
 # :recorded: preprint, last-bit, mnist-0.001, mnist-iid, fashion-mnist, cifar100, sensitivity, privacy, ablation
 # ```
 #
-# `fedstas sweep NAME --profile paper` makes what is missing of one, and `records.rerun(run)` any single run again.
+# `fedstas sweep NAME --profile paper --folder results` makes what is missing of one, and `records.rerun(run)` any single run again.
 
 # %% tags=["remove-input"]
 facts = [g.facts for g in grids.values() if g.found]

@@ -33,7 +33,7 @@ FLAGS = (
 )  # fmt: skip
 # Puts the two descriptors where the browser looks for them, then becomes the browser.
 LAUNCH = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
-WAIT = 90  # seconds, for any one answer: the machine may be busy
+WAIT = 900  # seconds, for any one answer: against a hang alone
 LEFT = (  # what the browser answers while a tab goes to another page
     "Inspected target navigated or closed",
     "Cannot find context with specified id",

@@ -79,8 +79,8 @@ def real_data():
         path = tasks.data_folder() / f"{name}.npz"
         if not path.exists():
             pytest.skip(
-                f"{path} is not there: unpack the real data (python ../shared/tools/unpack_data.py) "
-                "and set FEDSTAS_DATA to its folder to run this"
+                f"{path} is not there: `fedstas run --task {name} --rounds 1` downloads it, given a network; "
+                "or set FEDSTAS_DATA to a folder that holds it"
             )
         return tasks.load(name)
 

@@ -153,7 +153,7 @@ def test_no_cohort_stops_a_run_and_a_table_in_the_same_words(digits, federation)
 
 def test_lists_are_cohorts_and_so_is_nobody():
     cohort = Cohort([2, 1], [0.5, -0.5])  # a negative weight takes away, and is allowed
-    assert cohort.among(3).clients.tolist() == [2, 1] and cohort.weights.dtype == float
+    assert cohort.clients.tolist() == [2, 1] and cohort.weights.dtype == float
     assert Cohort([], []).clients.dtype == np.int64
 
 

@@ -140,6 +140,7 @@ def test_waiting_outlives_a_tab_that_goes_to_another_page(chromium, tmp_path):
             name = "ba"[turn % 2]
             page.evaluate(f"location.href = '{name}.html'; 1")
             page.until(f"document.title === '{name}' && document.readyState === 'complete'")
+        assert page.evaluate("document.title") == "a"  # where the last of 40 turns ends
 
 
 def test_formulas_are_there(chromium, site):

@@ -1,6 +1,9 @@
 """The pipeline: names, parameters, profiles, execution, failure."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -115,6 +118,7 @@ def test_a_run_writes_the_page_with_its_provenance(house):
     assert page == house / "book" / "chapters" / "01_small.ipynb"
     assert printed(page) == "8\n"
     block = chapters.provenance(page)
+    assert block["cpu"] > 0 or sys.platform == "win32"
     assert block["parameters"]["clients"] == 8
     assert block["command"] == "fedstas chapter 01 -p clients 8"
     assert str(house) not in page.read_text()
@@ -207,3 +211,28 @@ def test_what_cannot_be_here_is_refused_before_a_kernel_starts(given, named, tmp
     monkeypatch.setattr(chapters, "_execute", lambda *a: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=named):
         chapters.run("02", given, output=tmp_path / "x.ipynb")
+
+
+def test_a_chapter_computes_with_one_thread_wherever_it_is_run():
+    """In Jupyter and papermill nobody sets OMP_NUM_THREADS, and k-means brings threads of its own."""
+    code = """
+import numpy as np
+import torch
+from threadpoolctl import threadpool_info
+from companion import chapters
+from fedstas.stratification import stratify
+chapters.settings("02_stratification", globals())
+stratify(np.random.default_rng(0).normal(size=(30, 4)), 3, 0)
+print(torch.get_num_threads(), sorted({pool["num_threads"] for pool in threadpool_info()}))
+"""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    two = os.environ | dict.fromkeys(names, "2")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=two)
+    assert done.stdout.strip() == "1 [1]", done.stderr
+
+
+def test_every_chapter_asks_for_its_settings_before_it_computes():
+    """Which is what limits its threads."""
+    for stem in chapters.names():
+        cells = [c.source for c in chapters.notebook(stem).cells if c.cell_type == "code"]
+        assert f'chapters.settings("{stem}", globals())' in "\n".join(cells[:2]), stem

@@ -1,6 +1,7 @@
 """The command: what it prints, and one sentence for everything that goes wrong."""
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+import companion
+import fedstas
 from companion import commands
 from fedstas import biased, cli, engine, errors, methods, simulation
 
@@ -24,7 +27,7 @@ def call(arguments, capsys):
     return (
         caught.value.code,
         out,
-        [line for line in lines if not re.search(r"round/s|s/round|\?", line)],
+        [line for line in lines if not re.search(r"round/s|s/round|<\?|0/1 runs", line)],
     )
 
 
@@ -74,7 +77,8 @@ def test_every_method_runs_from_the_command_line(capsys, method):
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet_fixed_size", "by_class", "lognormal"])
 def test_every_partition_runs_from_the_command_line(capsys, partition):
-    arguments = SMALL.replace("0.1", "1.0") + f" --partition {partition} --rounds 1"
+    own = "--concentration 1.0" if partition == "dirichlet_fixed_size" else ""
+    arguments = SMALL.replace("--concentration 0.1", own) + f" --partition {partition} --rounds 1"
     assert call(arguments, capsys)[0] == 0
 
 
@@ -104,7 +108,14 @@ def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes
 
 
 BAD = {
-    "unknown task": ("--task emnist", ["'emnist'", "digits, mnist"]),
+    "unknown task": ("--task femnist", ["'femnist'", "digits, mnist"]),
+    "a network that does not fit": ("--network text-cnn", ["'text-cnn'", "digits", "perceptron"]),
+    "an unknown network": ("--network lstm", ["'lstm'", "transformer"]),
+    "users of data without": ("--partition natural", ["natural", "whose", "topics"]),
+    "more clients than users": (
+        "--task topics --partition natural --clients 101",
+        ["101", "at most 100"],
+    ),
     "unknown method": ("--method fedfoo", ["'fedfoo'", "fedavg", "centralised"]),
     "a file that is not there": ("--method away.py", ["there is no file away.py", "FILE.py:CLASS"]),
     "a file without a design": (
@@ -134,6 +145,20 @@ BAD = {
     "clients that do not fit the classes": (
         "--partition by_class --clients 25",
         ["25", "multiple of 10"],
+    ),
+    "sizes that are no sizes": ("--sizes 10,20", ["'10,20'", "100x10,250x30"]),
+    "sizes of other clients": (
+        "--partition dirichlet_fixed_size --sizes 10x5,20x5",
+        ["sizes 10x5,20x5 are of 10 clients", "must be of 20 clients"],
+    ),
+    "sizes beyond the data": (
+        "--partition dirichlet_fixed_size --sizes 100x20",
+        ["with 2000 examples", "at most the 1438"],
+    ),
+    "sizes of a partition that has its own": ("--sizes 10x20", ["not dirichlet"]),
+    "a linkage that is none": (
+        "--method 'clustered-similarity linkage=wards'",
+        ["unknown linkage 'wards'", "ward, single"],
     ),
     "rate zero": ("--method fedstas-unbiased --rate 0", ["rate", "0", "at most 1"]),
     "rate above one": ("--method fedstas-unbiased --rate 1.5", ["rate", "1.5", "at most 1"]),
@@ -169,7 +194,24 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
     options, words = BAD[case]
-    refused(f"{SMALL} --rounds 1 {options}", capsys, *words)
+    small = SMALL.replace("--concentration 0.1", "") if "partition" in options else SMALL
+    refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
+
+
+def test_clients_have_the_sizes_of_the_command_line(capsys, monkeypatch):
+    seen, real = [], simulation.run
+
+    def spy(task, federation, chosen, **how):
+        seen.append((federation, chosen))
+        return real(task, federation, chosen, **how)
+
+    monkeypatch.setattr(simulation, "run", spy)
+    line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
+    method = ["--method", "clustered-similarity linkage=average measure=L1"]
+    assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
+    ((federation, chosen),) = seen
+    assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
+    assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +324,8 @@ def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
         ("-p rounds 0", ["rounds", "0", "at least 1"]),
         ("-p rounds true", ["rounds", "number"]),
         ("-p concentration nan", ["concentration", "nan"]),
-        ("-p task emnist", ["'emnist'", "digits"]),
+        ("-p task femnist", ["'femnist'", "digits"]),
+        ("-p task topics", ["'topics'", "digits"]),
         ("-p device tpu", ["'tpu'", "auto, cpu, cuda"]),
         ("--profile huge", ["'huge'", "quick"]),
     ],
@@ -432,3 +475,146 @@ def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monke
     (tmp_path / "mine.py").write_text(MINE.replace("return Cohort(", "return list([1]) or ("))
     said = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
     refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, said)
+
+
+@pytest.mark.parametrize("line", ["-h", "run -h", "sweep -h"])
+def test_h_is_help(line, capsys):
+    code, out, err = call(line, capsys)
+    assert (code, err) == (0, []) and out.startswith("Usage: fedstas")
+
+
+def test_the_version_is_said(capsys):
+    assert call("--version", capsys) == (0, f"fedstas {fedstas.__version__}\n", [])
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("swep preprint", "sweep"),
+        ("run --method fedstas-unbised", "(did you mean fedstas-unbiased?)"),
+        ("run --task mnits", "(did you mean mnist?)"),
+        ("run --partition dirichlett", "(did you mean dirichlet?)"),
+        ("sweep preprnt", "(did you mean preprint?)"),
+        ("run --method nothing-like-it", "unknown method 'nothing-like-it': use one of"),
+    ],
+)
+def test_what_is_misspelt_is_told_what_was_meant(line, meant, capsys):
+    refused(line, capsys, meant)
+
+
+def test_a_wheel_alone_suggests_its_own_commands(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    refused("audti mine.py", capsys, "audti", "Did you mean 'audit'?")
+    refused("sweep preprint", capsys, "no command 'sweep' here, only run, methods")
+
+
+def test_methods_are_completed(monkeypatch, capsys):
+    words = {"_FEDSTAS_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    words["COMP_WORDS"] = "fedstas run --method fedstas-un"
+    for key, value in words.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert capsys.readouterr().out.split() == ["fedstas-unbiased", "fedstas-unbiased-dp"]
+
+
+IDLE = {
+    "--sigma 2": ["--sigma is of no use", "partition dirichlet has no sigma"],
+    "--partition iid": ["--concentration is of no use", "partition iid has no concentration"],
+    "--strata 200": ["strata is 200", "not be above clients, here 20"],
+    "--method fedstas-unbiased-dp --epsilon 1": ["does not use epsilon 1.0", "with n_star alone"],
+    "--method fedstas-unbiased-dp --n-star 9 --rate 0.5": ["not use rate 0.5", "without n_star"],
+}
+
+
+@pytest.mark.parametrize("options", IDLE)
+def test_a_setting_that_nothing_uses_is_refused(options, capsys):
+    refused(f"{SMALL} --rounds 1 {options}", capsys, *IDLE[options])
+
+
+def test_variance_refuses_what_the_partition_does_not_use(capsys):
+    refused([*VARIANCE, "--sigma", "2"], capsys, "partition dirichlet has no sigma")
+
+
+@pytest.mark.parametrize("method", ["fedstas-unbiased", "clustered-similarity", "fedadam"])
+def test_an_interrupted_run_goes_on_to_the_same_history(method, capsys, tmp_path, monkeypatch):
+    """What the server remembers goes through the file: strata, last updates, an optimiser's moments."""
+    whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
+    line = f"{SMALL} --method {method} --rounds 5 --eval-every 2 --out"
+    assert call(f"{line} {whole}", capsys)[0] == 0
+    real = simulation.train_round
+
+    def stop(setup, server, t, params):
+        if t == 5:
+            raise KeyboardInterrupt
+        return real(setup, server, t, params)
+
+    monkeypatch.setattr(simulation, "train_round", stop)
+    code, out, err = call(f"{line} {cut}", capsys)
+    kept = tmp_path / ".cut.parquet.checkpoint"
+    assert (code, out) == (130, "")
+    assert err == [f"fedstas: interrupted: the same call goes on from {kept}"]
+    assert {p.name for p in tmp_path.iterdir()} == {"whole.parquet", kept.name}
+    refused(f"{line} {cut} --seed 1", capsys, str(kept), "other settings: delete it")
+    rounds = []
+    monkeypatch.setattr(
+        simulation, "train_round", lambda s, v, t, p: rounds.append(t) or real(s, v, t, p)
+    )
+    assert call(f"{line} {cut}", capsys)[0] == 0
+    assert rounds == [5]
+    frames = [pd.read_parquet(path).drop(columns="seconds") for path in (whole, cut)]
+    pd.testing.assert_frame_equal(*frames, check_exact=True)
+    assert {p.name for p in tmp_path.iterdir()} == {"whole.parquet", "cut.parquet"}
+
+
+def test_an_interrupted_run_without_out_says_what_would_have_kept_it(capsys, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "train_round", stop)
+    code, _, err = call(f"{SMALL} --rounds 2", capsys)
+    assert (code, err) == (130, ["fedstas: interrupted: nothing is kept without --out"])
+
+
+def test_a_damaged_checkpoint_of_a_run_is_one_sentence(capsys, tmp_path):
+    (tmp_path / ".h.parquet.checkpoint").write_bytes(b"PK")
+    refused(f"{SMALL} --rounds 2 --out {tmp_path}/h.parquet", capsys, "damaged", "delete it")
+
+
+def test_an_interrupted_sweep_says_what_is_kept(capsys, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "train_round", stop)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call("sweep preprint --methods md --seeds 0 --folder mine", capsys)
+    said = "what is made is in mine, and the same call goes on from there"
+    assert (code, err[-1]) == (130, f"fedstas: interrupted: {said}")
+
+
+def test_nothing_is_made_where_one_happens_to_stand(capsys, tmp_path, monkeypatch):
+    """Sweeps are recorded in the clone's `runs`, which is not tracked; a dry run makes no folder."""
+    assert commands.RUNS == companion.ROOT / "runs"
+    there = commands.RUNS.exists()
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call("sweep preprint --methods md --seeds 0 --dry-run", capsys)
+    assert code == 0 and f"in {commands.RUNS}" in out
+    assert call("sweep preprint --methods md --seeds 0 --dry-run --folder mine", capsys)[0] == 0
+    assert list(tmp_path.iterdir()) == [] and commands.RUNS.exists() == there
+
+
+def test_a_network_that_does_not_answer_is_left_after_seconds(capsys, monkeypatch, tmp_path):
+    import socket
+
+    asked = []
+
+    def silent(*_, **__):
+        asked.append(socket.getdefaulttimeout())
+        raise RuntimeError(
+            "Error downloading a.gz:\nTried a mirror, got:\ntimed out\n"
+        )  # torchvision's
+
+    monkeypatch.setattr("torchvision.datasets.MNIST", silent)
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    refused("run --task mnist --rounds 1", capsys, "mnist.npz", "timed out", "connect to a network")
+    assert asked == [10.0] and socket.getdefaulttimeout() is None

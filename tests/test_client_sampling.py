@@ -111,6 +111,18 @@ def test_expansion_weights_are_unbiased_for_every_cohort_of_a_small_federation(v
     assert expectation(design, view(SIZES, gradients()), 3) == pytest.approx(FULL, abs=1e-12)
 
 
+def test_the_plain_mean_is_unbiased_for_the_clients_and_not_for_their_examples(view):
+    assert expectation(Uniform("plain"), view(SIZES, gradients()), 3) == pytest.approx(
+        VALUES.mean(), abs=1e-12
+    )
+    assert abs(VALUES.mean() - FULL) > 0.05
+
+
+def test_the_plain_mean_asks_for_no_size(blind):
+    cohort = Uniform("plain").draw(blind(SIZES, gradients()), 3, np.random.default_rng(0))
+    np.testing.assert_array_equal(cohort.weights, np.full(3, 1 / 3))
+
+
 def test_cohort_weights_are_biased_for_unequal_sizes_and_not_for_equal_ones(view):
     biased = expectation(Uniform("cohort"), view(SIZES, gradients()), 2)
     assert abs(biased - FULL) > 0.05

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.cluster import hierarchy
 
-from fedstas import clustered
+from fedstas import clustered, methods
 from fedstas.errors import InputError
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
@@ -111,6 +112,28 @@ def test_clients_of_one_direction_share_a_group(measure):
     assert sorted(map(sorted, groups)) == [list(range(c, 20, 4)) for c in range(4)]
 
 
+def test_linkages_make_different_groups():
+    """Five points on a line: the nearest first, a chain under single linkage, two pairs under complete."""
+    points, sizes = (
+        [[0.0], [1.0], [2.1], [3.3], [9.0]],
+        [1, 1, 1, 1, 2],
+    )  # a row holds three of the small
+    found = {k: clustered.similarity_groups(points, sizes, 2, "L2", k) for k in clustered.LINKAGES}
+    assert found["single"] == [[3], [4], [0, 1, 2]]
+    assert found["complete"] == [[4], [0, 1], [2, 3]]
+    assert clustered.similarity_groups(points, sizes, 2, "L2") == found["ward"]
+
+
+def test_every_linkage_is_one_of_scipys_and_the_usual_one_is_in_no_identity():
+    assert set(clustered.LINKAGES) == set(hierarchy._LINKAGE_METHODS)
+    usual = methods.to_dict(methods.get("clustered-similarity"))
+    assert usual["clients"] == {"is": "Clustered", "groups": "similarity", "measure": "arccos"}
+    other = methods.get("clustered-similarity", linkage="average")
+    assert methods.to_dict(other)["clients"]["linkage"] == "average"
+    assert methods.from_dict(methods.to_dict(other)) == other
+    assert methods.from_dict(usual) == methods.get("clustered-similarity", linkage="ward")
+
+
 def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
     angles = clustered.dissimilarity([[0, 0], [1, 0], [0, 2]], "arccos")
     np.testing.assert_allclose(angles, [[0, 0, 0], [0, 0, np.pi / 2], [0, np.pi / 2, 0]])
@@ -128,6 +151,14 @@ def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
         (lambda: clustered.similarity_groups([[1.0], [np.nan]], [1, 2], 2), "finite"),
         (lambda: clustered.similarity_groups([[1.0]], [1, 2], 2), "one representative gradient"),
         (lambda: clustered.similarity_groups([[1.0], [2.0]], [1, 2], 2, "cosine"), "'cosine'"),
+        (
+            lambda: methods.get("clustered-similarity", linkage="wards"),
+            "unknown linkage 'wards': use one of ward, single, complete, average",
+        ),
+        (
+            lambda: clustered.similarity_groups([[1.0], [2.0]], [1, 2], 2, "L1", "Ward"),
+            "unknown linkage 'Ward'",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(call, named):

@@ -196,3 +196,16 @@ def test_the_root_of_the_file_system_is_a_folder_like_any_other(monkeypatch):
     monkeypatch.setattr(records, "recorded", lambda place: [])
     with pytest.raises(InputError, match="there are no recorded runs below /"):
         compare._read("/")
+
+
+def test_ones_own_runs_come_first_and_much_besides_is_one_line():
+    head = {"task": "digits", "partition": "iid", "concentration": np.nan, "seed": 0, "run": "r"}
+    mine = head | {"method": "md", "verdict": "differs", "first": 3.0, "what": "x", "points": 2.0}
+    others = [head | {"method": f"m{k}", "seed": s} for k in range(5) for s in range(2)]
+    for count, last in ((4, "digits iid m3, 2 runs (seeds 0, 1)"), (5, "10 runs of 5 methods and")):
+        unmatched = pd.DataFrame(others[: 2 * count])
+        lines = compare.Comparison(pd.DataFrame([mine]), unmatched, 0.5).report().splitlines()
+        assert lines[0].startswith("1 runs: 0 identical, 0 close, 1 differs")
+        assert lines[1].startswith("  differs: md on digits iid, seed 0")
+        assert lines[-1].startswith(f"  only in the second: {last}")
+        assert len(lines) == 2 + (count if count < 5 else 1)

@@ -14,6 +14,7 @@ from fedstas.errors import InputError
 
 plain_updates = engine.local_updates
 SIZES = (7, 1, 12, 5)
+NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
 STEPS, BATCH = 3, 6
 
 
@@ -22,10 +23,16 @@ def problem(name: str, dtype):
     torch.manual_seed(0)
     if name == "perceptron":
         module, shape = models.Perceptron(20, 4, hidden=8), (sum(SIZES), 1, 4, 5)
-    else:
+    elif name == "convolutional":
         module, shape = models.Convolutional(4), (sum(SIZES), 3, 32, 32)
+    else:
+        kind = models.TextCNN if name == "text-cnn" else models.Transformer
+        module, shape = kind(9, 4), (sum(SIZES), 6)
     module = module.to(dtype)
     x, y = torch.randn(shape, dtype=dtype), torch.randint(4, (sum(SIZES),))
+    if name in NETWORKS[2:]:  # documents of 1 to 6 words
+        x = 1 + (x.abs() * 3).long().clamp(max=7)
+        x[torch.arange(6) > torch.randint(6, (sum(SIZES), 1))] = 0
     cuts = np.cumsum((0, *SIZES))
     shards = [np.arange(a, b) for a, b in itertools.pairwise(cuts)]
     return module, models.flatten(module), engine.pool(x, y, shards)
@@ -66,7 +73,7 @@ def plain(module, data, idx, weight, lr, prox):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prox", [0.0, 0.1])
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("backend", ["loop", "batched", "auto"])
 def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
     module, params, data = problem(name, torch.float64)
@@ -79,7 +86,7 @@ def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_backends_agree_in_single_precision_over_one_round(name):
     module, params, data = problem(name, torch.float32)
     idx, weight = batches(data)
@@ -102,7 +109,7 @@ def test_an_empty_sample_returns_w_t_bit_for_bit(backend):
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_padding_changes_nothing(name, backend):
     module, params, data = problem(name, torch.float64)
     idx, weight = batches(data)
@@ -117,7 +124,7 @@ def test_padding_changes_nothing(name, backend):
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_client_does_not_depend_on_its_place_or_company(name, backend):
     module, params, data = problem(name, torch.float64)
     idx, weight = batches(data)
@@ -148,7 +155,7 @@ def test_w_t_is_left_alone():
     assert torch.equal(params, before)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_client_gradients_are_those_of_the_mean_loss(name):
     module, params, data = problem(name, torch.float64)
     gradients = list(engine.client_gradients(module, params, data))
@@ -159,6 +166,20 @@ def test_client_gradients_are_those_of_the_mean_loss(name):
         F.cross_entropy(module(data.x[rows]), data.y[rows]).backward()
         expected = torch.cat([p.grad.flatten() for p in module.parameters()])
         torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NETWORKS[1:])
+def test_all_at_once_does_not_depend_on_who_stands_in_a_group(name, monkeypatch):
+    module, params, data = problem(name, torch.float64)
+    idx, weight = batches(data)
+    found = []
+    for size in (1, 2, 16):
+        monkeypatch.setattr(autograd, "GROUP", size)
+        how = {"lr": 0.3, "backend": "batched"}
+        found.append(engine.local_updates(module, params, data, idx, weight, **how))
+    assert (found[0] - params).abs().max() > 1e-3
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=1e-13)
 
 
 def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
@@ -194,7 +215,7 @@ def test_a_perceptron_does_not_depend_on_the_chunks_at_all(size, hidden, monkeyp
         assert torch.equal(gradients, found[0][1])
 
 
-@pytest.mark.parametrize("name", ["perceptron", "convolutional"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_evaluate_gives_the_mean_loss_and_the_predictions(name, monkeypatch):
     module, params, data = problem(name, torch.float64)
     monkeypatch.setattr(autograd, "ROWS", 4)

@@ -22,6 +22,7 @@ from fedstas import (
     experiments,
     methods,
     packed,
+    partition,
     records,
     simulation,
     sweeps,
@@ -91,7 +92,7 @@ def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
     ]
     made = 0
     for process in pair:
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=3600)
         assert process.returncode == 0, errors
         made += int(re.search(r"(\d+) made", out)[1])
     assert made == len(RUNS)  # each run once, by one of them
@@ -202,13 +203,15 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
         assert run.clients_per_round <= run.clients
         assert methods.from_dict(methods.to_dict(method)) == method
         assert sweeps.estimate(run) > 0
-    assert {r.task for r in runs} == {"digits"} or profile != "quick"
+    embedded = {"topics"} if name == "fedsampling-topics" else {"digits"}
+    assert {r.task for r in runs} == embedded or profile != "quick"
     if profile == "quick":
         assert sum(map(sweeps.estimate, runs)) < 60
 
 
 @pytest.mark.parametrize(
-    "name", ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy"]
+    "name",
+    ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy", "fedsampling-topics"],
 )
 def test_the_laptops_runs_are_among_the_papers(name):
     paper = {repr(run) for run in experiments.runs(name, "paper")}
@@ -274,6 +277,22 @@ def test_numpys_numbers_are_those_of_the_same_run(tmp_path):
     assert len(records.sidecars(tmp_path)) == 1 and made == plain
     with pytest.raises(InputError, match="seed is '0'"):
         sweeps.Run("digits", "iid", 0.1, "md", "0")
+
+
+def test_a_run_has_the_sizes_that_it_says_and_without_them_the_identity_that_it_had(digits):
+    small = experiments.SMALL | {"clients": 6}
+    where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    sized = sweeps.Run(*where, **small, sizes="10x3,40x1,60x2")
+    _, federation, *_, who = sweeps._prepare(sized, "cpu")
+    assert federation.sizes.tolist() == who["partition"]["sizes"] == [10, 10, 10, 40, 60, 60]
+    *_, plain = sweeps._prepare(sweeps.Run(*where, **small), "cpu")
+    old = partition.dirichlet_fixed_size(digits.train_y, [len(digits.train_y) // 6] * 6, 0.1, 0)
+    assert plain["partition"] == old.recipe and plain.keys() == who.keys()
+    wrong = sweeps.Run(*where, **small, sizes="10x7")
+    assert sweeps.perform(wrong, "trial", "/nonexistent") == f"{wrong}: " + (
+        "sizes 10x7 are of 7 clients with 70 examples in all: they must be of 6 clients, with at "
+        "most the 1438 examples of the data"
+    )
 
 
 def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):
@@ -423,7 +442,7 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
             time.sleep(0.05)
     finally:
         parent.kill()
-    parent.communicate(timeout=100)
+    parent.communicate(timeout=3600)
     assert sweep(tmp_path, jobs=2) == []
     assert [p for p in files(tmp_path) if p.name.startswith(".")] == []
 
@@ -474,7 +493,7 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(swept, tmp_path, damage
 def dask():
     """Local clusters: `dask(workers, threads)` gives the address of one."""
     distributed = pytest.importorskip(
-        "distributed", reason="needs Dask: pip install 'fedstas[dask]' runs this"
+        "distributed", reason="needs Dask: `pip install -e .[dask]` in the clone runs this"
     )
     with contextlib.ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own

@@ -385,7 +385,7 @@ def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(recorded):
     recorded(None)
     evidence = figures.skewed_fedstas(LEVEL)
     assert evidence.verdict == "pending"
-    assert "fedstas sweep mnist-0.001 --profile paper" in evidence.note
+    assert "fedstas sweep mnist-0.001 --profile paper --folder results" in evidence.note
     recorded(runs({"fedstas": [0.5]}))
     assert figures.mnist_fedstas(LEVEL).verdict == "pending"
 
@@ -401,12 +401,31 @@ def test_data_that_cannot_be_had_say_so_and_their_runs_decide_where_they_are(
     (tmp_path / "cifar10.npz").touch()
     assert clustered.on_prox(LEVEL).verdict == "pending"
     schemes = {"md": [0.3, 0.31, 0.32, 0.3, 0.3], "clustered-size": [0.4, 0.41, 0.42, 0.4, 0.4]}
-    schemes["clustered-similarity"] = [0.5, 0.52, 0.54, 0.5, 0.5]
-    recorded(runs(schemes, task="cifar10", steps=100))
-    assert clustered.on_prox(LEVEL).verdict == "agrees"
-    schemes["clustered-similarity"] = [0.2, 0.2, 0.25, 0.2, 0.2]
-    recorded(runs(schemes, task="cifar10", steps=100))
-    assert clustered.on_prox(LEVEL).verdict == "differs"
+    better = schemes | {"clustered-similarity": [0.5, 0.52, 0.54, 0.5, 0.5]}
+    worse = schemes | {"clustered-similarity": [0.2, 0.2, 0.25, 0.2, 0.2]}
+    where = {"task": "cifar10", "steps": 100, "clients": 100, "clients_per_round": 10}
+    where |= {"measure": ""}
+    for regular, other, verdict in ((better, worse, "agrees"), (worse, better, "differs")):
+        frames = runs(regular, prox=0.1, **where), runs(other, prox=1.0, **where)
+        recorded(pd.concat(frames))  # those of another mu decide nothing here
+        assert clustered.on_prox(LEVEL).verdict == verdict
+
+
+def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
+    from companion.runs import experiments as declared
+
+    rows = [row for row in ledger.rows() if row.decides.startswith("experiments_clustered.")]
+    notes = dict(zip(claims["id"], claims["note"], strict=True))
+    cifar = [row for row in rows if claims.set_index("id")["verdict"][row.id] == "no-data"]
+    assert len(cifar) == 8
+    for row in cifar:
+        assert "`fedstas sweep clustered-cifar10 --profile paper`" in notes[row.id]
+    monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
+    (tmp_path / "cifar10.npz").touch()
+    there = [ledger.function(row)(row) for row in cifar]
+    assert {each.verdict for each in there} == {"pending"}
+    said = " ".join([*notes.values(), *(each.note for each in there)])
+    assert set(re.findall(r"fedstas sweep (\S+)", said)) <= set(declared.names())
 
 
 def test_the_smallest_number_that_is_printed_is_read():

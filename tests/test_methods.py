@@ -97,10 +97,10 @@ def test_a_method_is_read_back_from_plain_data(name):
 def test_each_setting_changes_the_method_and_its_plain_data(name):
     other = {
         "strata": 3, "levels": 5, "restratify_every": 7, "n_star": 99, "epsilon": 1.5, "processor": 4,
-        "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
+        "weights": "plain", "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
         "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.7,
         "measure": "L1", "share": 0.3, "fraction": 0.4, "approximate": 2, "mix": 0.3, "candidates": 30,
-        "draws": "norm", "features": "updates", "noise": True, "equal_clients": True,
+        "draws": "norm", "features": "updates", "noise": True, "equal_clients": True, "linkage": "average",
     }  # fmt: skip
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")

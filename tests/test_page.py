@@ -226,7 +226,7 @@ def test_it_runs_by_itself_and_learns(tmp_path):
         env=os.environ | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=3600,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     accuracy = [float(a) for a in re.findall(r"accuracy +([\d.]+)%", done.stdout)]

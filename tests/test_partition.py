@@ -12,6 +12,7 @@ from fedstas import partition
 from fedstas.errors import InputError
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
+USERS = np.random.default_rng(1).permutation(np.repeat(np.arange(40), 15))
 
 labels_ = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
 disjoint = {
@@ -117,8 +118,11 @@ def test_lognormal_without_spread_is_equal_and_with_spread_is_not():
 
 @pytest.mark.parametrize("name", partition.names())
 def test_a_partition_depends_on_its_seed_alone(name):
-    same = [partition.make(name, LABELS, clients=20, seed=5, concentration=0.5) for _ in range(2)]
-    other = partition.make(name, LABELS, clients=20, seed=6, concentration=0.5)
+    same = [
+        partition.make(name, LABELS, clients=20, seed=5, concentration=0.5, users=USERS)
+        for _ in range(2)
+    ]
+    other = partition.make(name, LABELS, clients=20, seed=6, concentration=0.5, users=USERS)
     for a, b in zip(same[0].shards, same[1].shards, strict=True):
         np.testing.assert_array_equal(a, b)
     assert any(a.tolist() != b.tolist() for a, b in zip(same[0].shards, other.shards, strict=True))
@@ -126,17 +130,44 @@ def test_a_partition_depends_on_its_seed_alone(name):
 
 @pytest.mark.parametrize("name", partition.names())
 def test_a_federation_is_made_again_from_its_recipe(name):
-    made = partition.make(name, LABELS, clients=20, seed=5, concentration=0.5)
+    made = partition.make(name, LABELS, clients=20, seed=5, concentration=0.5, users=USERS)
     assert made.recipe["name"] == name
-    again = partition.from_recipe(LABELS, json.loads(json.dumps(made.recipe)))
+    again = partition.from_recipe(LABELS, json.loads(json.dumps(made.recipe)), USERS)
     assert again.recipe == made.recipe
     for a, b in zip(made.shards, again.shards, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
+def test_natural_is_a_client_for_each_user_or_for_some_of_them():
+    users = np.array([7, 2, 7, 5, 2, 7])
+    labels = np.array([0, 1, 1, 0, 1, 0])
+    whole = partition.natural(labels, users, 3, seed=0)
+    assert [s.tolist() for s in whole.shards] == [[1, 4], [3], [0, 2, 5]]
+    assert whole.label_counts.tolist() == [[0, 2], [1, 0], [2, 1]]
+    some = {tuple(map(len, partition.natural(labels, users, 2, s).shards)) for s in range(30)}
+    assert some == {(2, 1), (2, 3), (1, 3)}
+
+
 def test_make_gives_each_client_its_share_of_the_examples():
     for name in ("iid", "dirichlet_fixed_size", "by_class"):
         assert partition.make(name, LABELS, clients=20).sizes.tolist() == [30] * 20
+
+
+def test_clients_have_the_sizes_that_are_listed_in_their_order():
+    made = partition.make("dirichlet_fixed_size", LABELS, clients=6, sizes="10x3,40x1,60x2")
+    assert made.sizes.tolist() == [10, 10, 10, 40, 60, 60]
+    again = partition.dirichlet_fixed_size(LABELS, [10, 10, 10, 40, 60, 60], 0.01, 0)
+    assert made.recipe == again.recipe
+    equal = partition.make("dirichlet_fixed_size", LABELS, clients=20, sizes="30x20")
+    assert equal.recipe == partition.make("dirichlet_fixed_size", LABELS, clients=20).recipe
+    full = partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x2")  # all there are
+    assert full.sizes.sum() == len(LABELS)
+
+
+@pytest.mark.parametrize("sizes", ["", "100", "100x", "x3", "100x10,", "0x3", "3x0", "-1x3", "1.5x2", "1 x2", "1e2x3"])  # fmt: skip
+def test_sizes_that_are_not_size_times_clients_are_refused(sizes):
+    with pytest.raises(InputError, match=f"sizes '{sizes}' are none: write SIZExCLIENTS"):
+        partition.listed(sizes)
 
 
 def test_labels_may_be_a_tensor():
@@ -169,7 +200,24 @@ def test_any_shards_make_a_federation():
         (lambda: partition.lognormal(LABELS, 5, -1, 0), "sigma is -1"),
         (lambda: partition.make("circles", LABELS), "unknown partition 'circles'.*dirichlet"),
         (lambda: partition.make("by_class", LABELS, clients=25), "multiple of 10.*not 25"),
+        (
+            lambda: partition.make("dirichlet_fixed_size", LABELS, clients=5, sizes="20x6"),
+            "sizes 20x6 are of 6 clients with 120 .* must be of 5 clients, with at most the 600",
+        ),
+        (
+            lambda: partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x1,301x1"),
+            "of 2 clients with 601 examples .* at most the 600 examples of the data",
+        ),
+        (
+            lambda: partition.make("dirichlet", LABELS, clients=5, sizes="20x5"),
+            "of use only with partition dirichlet_fixed_size, not dirichlet",
+        ),
         (lambda: partition.from_recipe(LABELS, {"name": "squares"}), "unknown partition"),
+        (lambda: partition.make("natural", LABELS), "needs data that say whose.*topics"),
+        (
+            lambda: partition.natural(LABELS, USERS, 41, 0),
+            "each a user of the data, is 41.*at most 40",
+        ),
         (lambda: partition.iid([], 1, 0), "labels are"),
         (lambda: partition.iid([0.5], 1, 0), "labels are"),
         (lambda: partition.iid([-1], 1, 0), "labels are"),
@@ -185,7 +233,9 @@ def test_equal_partitions_have_equal_recipes_whatever_numbers_they_were_given_as
     plain = {"clients": 20, "seed": 5, "concentration": 1.0, "sigma": 1.0, "size": 9}
     numpy = {"clients": np.int32(20), "seed": np.int64(5), "size": 9.0}
     numpy |= {"concentration": 1, "sigma": np.float32(1)}
-    one, two = (partition.make(name, LABELS, **given).recipe for given in (plain, numpy))
+    one, two = (
+        partition.make(name, LABELS, users=USERS, **given).recipe for given in (plain, numpy)
+    )
     assert json.dumps(one) == json.dumps(two)
     with pytest.raises(InputError, match="seed is '5'"):
-        partition.make(name, LABELS, clients=20, seed="5")
+        partition.make(name, LABELS, clients=20, seed="5", users=USERS)

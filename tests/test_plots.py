@@ -54,6 +54,17 @@ def test_paired_differences_remove_what_seeds_share(frame):
     assert row["p"] < 1e-6
 
 
+def test_a_rolling_mean_is_drawn_of_losses_alone(frame):
+    frame = frame.assign(run=frame["method"] + frame["seed"].astype(str))
+    ax = plots.curves(frame, "train_loss", ax=plt.figure().gca(), ends=False, rolling=4)
+    (line,) = [line for line in ax.lines if line.get_gid() == "md"]
+    raw = frame[frame["method"] == "md"].groupby("round")["train_loss"].mean().to_numpy()
+    assert line.get_xdata().tolist() == list(range(4, 21))
+    np.testing.assert_allclose(line.get_ydata(), np.convolve(raw, np.full(4, 0.25), "valid"))
+    figure = plots.curve_grid({"": (frame, ["md"])}, ("train_loss", "test_accuracy"), rolling=4)
+    assert [len(ax.lines[-1].get_xdata()) for ax in figure.axes] == [17, 20]
+
+
 def test_curves_draw_the_mean_and_a_band_from_five_seeds_on(frame):
     for seeds, bands in ((6, 2), (3, 0)):
         ax = plots.curves(frame[frame["seed"] < seeds], "test_accuracy", ax=plt.figure().gca())
@@ -237,7 +248,7 @@ def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
     grid = tables.recorded("privacy", tmp_path)
     assert grid.found == 0 and not len(grid.frame)
     assert grid.planned == len(experiments.runs("privacy", "paper"))
-    assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper`"
+    assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper --folder results`"
 
 
 def record(folder, sweep, run, task, federation, diverged=None, **other):

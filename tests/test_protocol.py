@@ -1,5 +1,7 @@
 """The comparison's protocol: what is refused, how rates are chosen, what an accuracy at a budget is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -224,6 +226,28 @@ def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
     one = frame[frame["clients_per_round"] == 100]
     assert (one["participants"] == one["participants"].iloc[0]).all()
     assert "everyone" in protocol.report(known, "small", [folder])
+
+
+def test_a_design_is_shown_where_the_rates_are_those_of_another_setting(carried):
+    known, folder = carried
+    known = known | {"small": replace(known["small"], arms=known["small"].arms[:-1])}  # not in it
+    known |= {"smaller": protocol.entered(known["smaller"], str(folder / "by_size.py"))}
+    assert protocol.carry_out(known, "smaller", folder=folder, progress=False) == []
+    found = protocol.outcomes(known, "smaller", [folder])
+    assert set(found["arm"]) == {"md", "cut", "by_size.py:BySize"}
+
+
+def test_a_run_that_diverges_before_its_first_evaluation_is_a_guess(tmp_path):
+    # At 10^30 the model is not finite after a round; at the others it learns, or not: both are known.
+    known = protocol.read(written(tmp_path, rates=[0.1, 0.3, 1e30], evaluation_seeds=[0]))
+    told = protocol.carry_out(known, "small", folder=tmp_path, arm="md", progress=False)
+    assert any("not finite" in text for text in told)
+    table = protocol.tried(known["small"], protocol.curves(known["small"], [tmp_path]))
+    assert table.loc["md", 1e30] == pytest.approx(0.1)
+    found = protocol.curves(known["small"], [tmp_path])
+    worst = found[found["ended"]].assign(seed=0)
+    assert protocol.spent(worst, "megabytes", 0.5, 10) == 0.1
+    assert np.isnan(worst["worst_decile"].iloc[0])
 
 
 def test_gains_are_paired_and_the_primary_outcome_is_corrected():

@@ -73,7 +73,7 @@ def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(made):
     assert [c.tolist() for c in again.cohorts] == [c.tolist() for c in history.cohorts]
 
 
-@pytest.mark.parametrize("name", partition.names())
+@pytest.mark.parametrize("name", partition.names()[:-1])  # natural needs users: see test_text
 def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, name):
     federation = partition.make(name, digits.train_y, clients=20, concentration=1.0)
     history, who, _ = record(digits, federation, methods.get("md"), tmp_path, rounds=1)
@@ -292,7 +292,7 @@ def test_a_run_of_other_data_is_not_made_again(copy):
 def test_every_recorded_run_is_what_its_name_says():
     """A change of `methods` or of how identities are written would orphan what is recorded."""
     found = records.recorded(Path(__file__).resolve().parents[1] / "results")
-    assert len(found) == 1831
+    assert len(found) == 2011
     for run in found:
         who = run.note["identity"]
         assert records.run_id(who) == run.note["run"]

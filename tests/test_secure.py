@@ -15,20 +15,11 @@ from fedstas.methods import Method
 from fedstas.sim import audit
 from fedstas.sim.rng import stream
 
-EXPECTED = {
-    "yes": {"fedavg", "fedavg-unbiased", "fedadam", "fedyogi", "fedadagrad", "cyclic"},
-    "with scalars": {
-        "md", "fedprox", "clustered-size", "target", "fedsampling", "optimal-client-sampling", "poisson",
-        "power-of-choice",
-    },
-    "-": {"centralised"},
-}  # fmt: skip
-
 
 @pytest.mark.parametrize("name", methods.names())
 def test_what_a_method_asks_decides_whether_sums_are_enough(name):
-    expected = next((word for word, there in EXPECTED.items() if name in there), "no")
-    assert audit.secure(methods.get(name)) == expected
+    """The list that `fedstas methods` prints, since to find it out takes half a minute."""
+    assert audit.secure(methods.get(name)) == methods.secure(name)
 
 
 def test_the_answer_follows_the_settings_and_parts():

@@ -1,5 +1,8 @@
 """The round loop: reproducible, resumable, priced by hand, and what everyone writes."""
 
+import os
+import subprocess
+import sys
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -580,6 +583,21 @@ def test_empty_clients_take_no_part_in_anything(digits, federation):
     pd.testing.assert_frame_equal(
         one.frame.drop(columns="seconds"), two.frame.drop(columns="seconds"), check_exact=True
     )
+
+
+def test_what_is_loaded_later_is_limited_too():
+    """k-means has threads of its own, and is imported where it is first used."""
+    code = """
+import numpy as np
+from threadpoolctl import threadpool_info
+from fedstas import simulation, stratification
+with simulation.limited_threads(1):
+    stratification.stratify(np.random.default_rng(0).normal(size=(30, 4)), 3, 0)
+    print(sorted({pool["num_threads"] for pool in threadpool_info()}))
+"""
+    two = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=two)
+    assert done.stdout.strip() == "[1]", done.stderr
 
 
 def test_threads_are_given_back(digits, federation):

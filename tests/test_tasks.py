@@ -44,6 +44,7 @@ def mnist(monkeypatch):
     monkeypatch.setitem(tasks.SHAPES, "mnist", (40, 20, (1, 28, 28), 10))
     monkeypatch.setattr("torchvision.datasets.MNIST", unreachable)
     monkeypatch.setattr("torchvision.datasets.CIFAR10", unreachable)
+    monkeypatch.setattr("torchvision.datasets.EMNIST", unreachable)
 
 
 def files(folder):
@@ -106,6 +107,22 @@ def test_a_download_is_kept_as_npz_and_read_from_there_the_next_time(tmp_path, m
     assert first.digest == second.digest
     for key in tasks.KEYS:
         assert torch.equal(getattr(first, key), getattr(second, key))
+
+
+def test_emnist_is_its_balanced_split_and_its_copy_says_that_it_cannot_be_verified(
+    tmp_path, mnist, monkeypatch
+):
+    def balanced(root, split, **how):
+        assert split == "balanced"
+        return Official(root, **how)
+
+    assert tasks.SHAPES["emnist"] == (112_800, 18_800, (1, 28, 28), 47)
+    monkeypatch.setitem(tasks.SHAPES, "emnist", (40, 20, (1, 28, 28), 10))
+    monkeypatch.setattr("torchvision.datasets.EMNIST", balanced)
+    first = tasks.load("emnist", root=tmp_path)
+    with pytest.warns(UserWarning, match="emnist.npz cannot be verified: its digest is not known"):
+        assert tasks.load("emnist", root=tmp_path).digest == first.digest
+    assert type(first.model(0)).__name__ == "Perceptron"
 
 
 PIXELS = RNG.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
@@ -207,7 +224,7 @@ def test_a_wrong_download_is_refused_and_not_kept(tmp_path, mnist, monkeypatch):
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "emnist"])
 def test_a_data_set_that_cannot_be_had_is_one_sentence_with_the_remedy(tmp_path, mnist, name):
     with pytest.raises(DataError) as caught:
         tasks.load(name, root=tmp_path / "new")
@@ -306,8 +323,11 @@ def test_labels_of_another_type_are_refused(tmp_path, mnist):
 
 
 def test_unknown_tasks_and_devices_are_refused():
-    with pytest.raises(InputError, match=r"unknown task 'emnist': use one of digits, mnist"):
-        tasks.load("emnist")
+    with pytest.raises(
+        InputError,
+        match=r"unknown task 'femnist'( \(did you mean emnist\?\))?: use one of digits, mnist",
+    ):
+        tasks.load("femnist")
     with pytest.raises(InputError, match=r"unknown device 'tpu': use one of auto, cpu, cuda"):
         tasks.load("digits", device="tpu")
 

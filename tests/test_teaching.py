@@ -32,7 +32,7 @@ from fedstas.sim import simulation
 
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
-LIMIT = 120  # seconds of a teaching notebook
+LIMIT = 3600  # seconds of one cell: against a hang alone
 RAW = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
@@ -126,12 +126,14 @@ def test_a_students_notebook_runs_and_every_empty_answer_is_told_what_is_wrong(e
 
 
 def test_every_executed_page_says_how_long_it_took():
-    """So that a teacher can tell what a classroom needs; how long that is, is the machine's affair."""
+    """So that a teacher can tell what a classroom needs; how long that is, is the machine's affair: the
+    page *Execution status* shows it, beside the time of the processors."""
     pages = [*(ROOT / "book" / "chapters").glob("*.ipynb")]
     said = [chapters.provenance(page) for page in sorted(pages)]
     if not said:
         pytest.skip("no chapter is executed here: `make book` does it")
     assert all(block["seconds"] > 0 and block["device"] for block in said)
+    assert all(block["cpu"] is None or block["cpu"] >= 0 for block in said if "cpu" in block)
 
 
 def test_no_teaching_notebook_asks_for_a_download():
@@ -283,7 +285,7 @@ def test_slides_turn_and_typeset_without_a_network(tmp_path):
         "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
         "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     last = len(slides.slides("04b")) - 1
     assert re.search(r'data-seen="([^"]*)"', done.stdout)[1] == f"0 1 2 1 {last} 0 notes"
     assert done.stdout.count("<mjx-container") > 20
@@ -329,7 +331,9 @@ def test_the_audit_of_the_template_ends_with_a_verdict(template):
     assert "errors to n_k/n" in said and "errors to 1/N" in said
     table = said.split("\n")[1:7]
     assert table[0].split()[0] == "client" and all(line.split()[0].isdigit() for line in table[1:])
-    assert re.search(r"^Left out of 50 clients, since they hold no data .*: \d", said, re.MULTILINE)
+    assert re.search(
+        r"^Left out of 50 clients, since they hold no data .*: client 48\.$", said, re.MULTILINE
+    )
     last = "consistent with n_k/n (limit 4 standard errors, 400 cohorts)."
     assert said.endswith(f"Verdict: {last}")
     biased = template.audit(methods.get("fedstas").clients, draws=400)
@@ -559,6 +563,8 @@ def test_the_commands(tmp_path, recorded, monkeypatch, capsys):
         return stopped.value.code, *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
+    assert teaching.FOLDER == ROOT / "teaching"  # wherever one stands
+    monkeypatch.setattr(teaching, "FOLDER", tmp_path / "teaching")
     assert fedstas("teach 04c")[:2] == (0, "teaching/04c_size_estimator-student.ipynb\n")
     assert fedstas("teach 04c --instructor -o b.ipynb")[0] == 0
     assert "estimate(total, m, size_cap, alpha)" in (tmp_path / "b.ipynb").read_text()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from companion.runs import features
-from fedstas import clustered, partition, theory
+from fedstas import clustered, methods, partition, theory
 from fedstas.errors import InputError
 from fedstas.least_variance import LeastVariance
 from fedstas.methods import LocalSGD
@@ -360,6 +360,60 @@ def test_the_plain_pairs_can_lose_to_md_even_where_repeated_draws_share_a_run():
     assert noisy(omega, [0] * 3, tau, *md(omega, 3), False) == Q(5, 9)
     d = lv.pairs(omega, [[0]] * 3, None, [1] * 3)
     assert lv.inside(d, (0, 1, 2)) == 0 < lv.inside(d, (0, 0, 1))
+
+
+# Clients that do not answer
+
+
+def with_nobody(x, p, drop, factor):
+    """Rows of draws of which each is nobody, a client more, with probability `drop`."""
+    more = [[factor * (1 - drop) * v for v in row] + [Q(0)] for row in x]
+    return more, [[(1 - drop) * v for v in row] + [drop] for row in p]
+
+
+@few
+@given(WORLDS, st.sampled_from([Q(1, 10), Q(1, 2)]))
+def test_silence_is_noise_of_the_length_of_the_updates(world, drop):
+    """Over all cohorts and silences: without the remedy a bias of `drop` times the full update; with it
+    none, and the variance of clients whose noise is drop / (1 - drop) of their squared length."""
+    sizes, u, measure = world
+    omega, nobody = shares(sizes), [*u, (0, 0)]
+    full = [sum(o * v[i] for o, v in zip(omega, u, strict=True)) for i in (0, 1)]
+    lengths = [Q(v[0] ** 2 + v[1] ** 2) for v in u]
+    noise = [drop / (1 - drop) * r for r in lengths]
+    gram, spread = np.array(u) @ np.array(u).T, np.array(noise, dtype=float)
+    ways = [md(omega, 2), *(lv.rows_of_strata(omega, each, measure) for each in lv.partitions(len(u), 2))]  # fmt: skip
+    for x, p in ways:
+        lost, _ = lv.enumerated(*with_nobody(x, p, drop, 1), nobody)
+        assert lost == [(1 - drop) * v for v in full]
+        mean, variance = lv.enumerated(*with_nobody(x, p, drop, 1 / (1 - drop)), nobody)
+        assert mean == full
+        terms = ((a * a / b, r) for i, j in zip(x, p, strict=True) for a, b, r in zip(i, j, noise, strict=True) if b)  # fmt: skip
+        assert variance == lv.enumerated(x, p, u)[1] + sum(w * r for w, r in terms)
+        assert lv.variance_of(x, p, gram, spread) == pytest.approx(float(variance))
+
+
+def test_silence_costs_a_heavy_stratum_more_than_md():
+    omega, nobody = [Q(2, 3), Q(1, 3)], [[1], [1], [0]]
+    for (x, p), exact in ((lv.rows_of_strata(omega, (0, 1)), Q(5, 9)), (md(omega, 2), Q(1, 2))):
+        assert lv.enumerated(*with_nobody(x, p, Q(1, 2), 2), nobody) == ([1], exact)
+
+
+def test_the_instrument_drops_clients_as_the_theory_says(digits):
+    """Four clients, all drawn with weights omega: only silence is left to chance, and each client's
+    noise. With weights divided by 1 - drop the error is that of the proposition."""
+    held = partition.dirichlet(digits.train_y, 4, 1.0, 0)
+    state = one_round.at(digits, held, clients_per_round=4, local=LocalSGD(lr=0.1))
+    drop, everyone = 0.25, methods.get("fedstas-least-variance")
+    found = one_round.errors(state, everyone, draws=4000, drop=drop)
+    square = state.omega**2 @ (state.gram.diagonal() + state.noise)
+    full = state.omega @ state.gram @ state.omega
+    added = drop / (1 - drop) * square + state.omega**2 @ state.noise
+    assert found["remedied"] == pytest.approx(added / state.of_md, rel=0.05)
+    unremedied = (1 - drop) ** 2 * added + drop**2 * full
+    assert abs(found["error"] - unremedied / state.of_md) < 4 * found["se"]
+    assert found["bias"] == pytest.approx(drop * np.sqrt(full / state.of_md), rel=0.05)
+    assert "remedied" not in one_round.errors(state, everyone, draws=2)
 
 
 # Features that are not the updates

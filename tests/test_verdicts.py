@@ -43,8 +43,12 @@ class World:
     bytes: dict = field(default_factory=dict)
     rounds: int = 99
     where: dict = field(default_factory=dict)  # partition and concentration -> another world
+    at: dict = field(default_factory=dict)  # the same by name and value of one thing of a setting
 
     def frame(self, setting, methods) -> pd.DataFrame:
+        for (key, value), there in self.at.items():
+            if getattr(setting, key) == value:
+                return there.frame(setting, methods)
         if here := self.where.get((setting.partition, setting.concentration)):
             return here.frame(setting, methods)
         t, parts = np.arange(1, self.rounds + 1), []
@@ -240,6 +244,40 @@ SMOOTH = {
     "differs": World(jump=dict.fromkeys(BOTH, 0.2)),
     "undecided": World(jump={"md": 0.2, "clustered-size": 0.2}, wide=0.05, shared=0),
 }
+
+
+def less(nats: float, **more) -> World:
+    """Both algorithms end so many nats below MD sampling."""
+    return World(loss={"md": 1.5} | dict.fromkeys(BOTH, 1.5 - nats), **more)
+
+
+def varied(key: str, **by_word) -> dict:
+    """Worlds of nats less than MD sampling at each value of a setting; by verdict, {value: nats}."""
+    return {
+        word.replace("_", " "): less(0, at={(key, v): less(nats) for v, nats in gains.items()})
+        for word, gains in by_word.items()
+    }
+
+
+def faster(**by_word) -> dict:
+    """Worlds in which both algorithms reach their end after so many rounds, MD sampling after 90."""
+    ends = {"md": 90}
+    return {
+        word.replace("_", " "): World(
+            at={("steps", n): World(reach=ends | dict.fromkeys(BOTH, t)) for n, t in reach.items()}
+        )
+        for word, reach in by_word.items()
+    }
+
+
+SCATTERED = World(wide=0.1)
+
+
+def scattered(key: str, low: float, high: float, wide: float = 0.1) -> dict:
+    """A trend that is one for some seeds and the other for others."""
+    return {"undecided": World(at={(key, low): World(wide=wide), (key, high): World(wide=-wide)})}
+
+
 SKEWED = (figures.SKEWED.partition, figures.SKEWED.concentration)
 ON_CIFAR = below(*BOTH)
 FEDSAMPLING = above("fedsampling")
@@ -388,12 +426,52 @@ CASES = {
         "differs": counts(False),
         "undecided": counts(False, scatter=True),
     },
-    "experiments_clustered.on_all_skews": ON_CIFAR,
-    "experiments_clustered.on_heavy_skew": ON_CIFAR,
-    "experiments_clustered.on_measures": ON_CIFAR,
-    "experiments_clustered.on_local_work": ON_CIFAR,
-    "experiments_clustered.on_cohorts": ON_CIFAR,
-    "experiments_clustered.on_prox": ON_CIFAR,
+    "experiments_clustered.on_all_settings": {
+        "agrees": less(0),
+        "agrees ": less(0.2),
+        "differs": less(0.2, at={("measure", "L1"): less(-0.1)}),
+        "differs ": less(0.2, at={("steps", 500): less(-0.1)}),
+        "undecided": SCATTERED,
+    },
+    "experiments_clustered.on_heavy_skew": ON_CIFAR
+    | {"differs ": less(0.2, at={("concentration", 0.001): less(0)})},
+    "experiments_clustered.grows_with_skew": varied(
+        "concentration",
+        agrees={10.0: 0, 0.1: 0.1, 0.01: 0.2, 0.001: 0.3},
+        differs={10.0: 0.3, 0.1: 0.2, 0.01: 0.1, 0.001: 0},
+        differs_=dict.fromkeys((10.0, 0.1, 0.01, 0.001), 0.3),
+    )
+    | scattered("concentration", 10.0, 0.001),
+    "experiments_clustered.on_measures": {
+        "agrees": less(0.2),
+        "differs": less(0.2, at={("measure", "L2"): less(-0.1)}),
+        "differs ": less(0.2, at={("measure", "L2"): less(0.5)}),  # better than MD, but not alike
+        "undecided": SCATTERED,
+    },
+    "experiments_clustered.on_local_work": faster(
+        agrees={10: 90, 100: 70, 500: 50},
+        differs={10: 50, 100: 70, 500: 90},
+        differs_={10: 50, 100: 50, 500: 50},
+    )
+    | scattered("steps", 10, 500, wide=0.5),
+    "experiments_clustered.on_cohorts": varied(
+        "clients_per_round",
+        agrees={5: 0.3, 10: 0.2, 20: 0.1},
+        differs={5: 0.1, 10: 0.2, 20: 0.3},
+        differs_={5: 0.3, 10: 0.2, 20: 0},  # the trend, but no gain with twenty
+        differs__=dict.fromkeys((5, 10, 20), 0.2),  # a gain, but no trend
+    )
+    | {
+        "undecided": World(
+            at={
+                ("clients_per_round", 5): less(0.3, wide=0.1),
+                ("clients_per_round", 10): less(0.2),
+                ("clients_per_round", 20): less(0.1, wide=-0.1),
+            }
+        )
+    },
+    "experiments_clustered.on_prox": ON_CIFAR
+    | {"differs ": less(0.2, at={("prox", 0.1): less(0)})},
     "experiments_fedsampling.on_mind": FEDSAMPLING,
     "experiments_fedsampling.on_toys": FEDSAMPLING,
     "experiments_fedsampling.on_beauty": FEDSAMPLING,
@@ -454,13 +532,50 @@ def test_a_claim_has_its_verdict_in_its_world(name, word, monkeypatch):
 )
 def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
     word, true = next(iter(CASES[name].items()))
-    few = replace(true, seeds=4, where={k: replace(w, seeds=4) for k, w in true.where.items()})
+    worlds = {
+        part: {k: replace(w, seeds=4) for k, w in getattr(true, part).items()}
+        for part in ("where", "at")
+    }
+    few = replace(true, seeds=4, **worlds)
     found = decide(name, few, monkeypatch)
     assert (found.verdict, found.substitute) == (
         ("no-data", "undecided")
         if word.startswith("no-data") and name not in CIFAR_TOO
         else ("undecided", "")
     )
+
+
+CIFAR = [n for n in CASES if n.partition(".")[2] in (
+    "on_all_settings", "on_heavy_skew", "grows_with_skew", "on_measures", "on_local_work", "on_cohorts", "on_prox",
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CIFAR)
+@pytest.mark.parametrize("recorded", [(), ("mnist",), ("mnist", "cifar100-coarse10")])
+def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
+    name, recorded, monkeypatch
+):
+    for word, world in CASES[name].items():
+
+        def runs(setting, *methods, world=world):
+            if setting.task not in recorded:
+                experiments.obtainable(setting.task, setting.sweep)
+                raise experiments.Missing("pending", f"`fedstas sweep {setting.sweep}` records it")
+            return world.frame(setting, methods)
+
+        monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
+        monkeypatch.setattr(experiments.Setting, "runs", runs)
+        claim = BY_FUNCTION[name]
+        found = ledger.function(claim)(claim)
+        assert found.verdict == "no-data"
+        assert found.substitute == (word.strip() if recorded else "")
+        assert "`fedstas sweep clustered-cifar10 --profile paper`" in found.note
+        first = name.endswith("skew") and len(recorded) > 1
+        if recorded:
+            assert f"On {recorded[first]} instead: " in found.note
+        else:
+            assert "on mnist instead: `fedstas sweep clustered-mnist`" in found.note
+            assert found.ours is None
 
 
 def test_no_function_that_decides_on_runs_is_left_out():

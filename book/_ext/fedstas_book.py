@@ -102,7 +102,8 @@ class Provenance(ChapterDirective):
         return summary, [
             self.fields(rows),
             nodes.paragraph(
-                "", "To record them again (what is there is skipped; --folder names another place):"
+                "",
+                "To record them again, in the folder runs (what is there is skipped; --folder names another):",
             ),
             nodes.literal_block(commands, commands, language="bash"),
         ]
@@ -189,13 +190,14 @@ class ExecutionStatus(SphinxDirective):
             told = [
                 block["profile"],
                 f"{block['seconds']:.0f}",
+                "–" if block.get("cpu") is None else f"{block['cpu']:.0f}",
                 block["device"],
                 block["date"],
                 block["commit"],
             ]
             cells = [[nodes.paragraph("", text)] for text in told]
             rows.append([[nodes.paragraph("", "", link)], *cells])
-        head = ["chapter", "profile", "seconds", "device", "date", "commit"]
+        head = ["chapter", "profile", "seconds", "of processors", "device", "date", "commit"]
         return [table_of(head, rows, "status")]
 
 

@@ -26,7 +26,6 @@ from companion.pages.parameters import (
     names,
     parse,
     refuse_unknown,
-    settings,
     sources,
 )
 from companion.runs import records
@@ -50,6 +49,19 @@ __all__ = [
 ]
 
 VERSIONS = ("fedstas", "numpy", "scipy", "scikit-learn", "torch")
+
+
+def settings(chapter: str, given: dict[str, Any]):
+    """A chapter's effective parameters (see `parameters.settings`), for its first cell: from here on this
+    kernel computes with one thread, in Jupyter and papermill as by `fedstas chapter`. So equal parameters
+    give equal numbers, and matrices as small as here are multiplied faster."""
+    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+    return table.settings(chapter, given)
 
 
 class ChapterError(Exception):
@@ -77,6 +89,17 @@ def _device(asked: str) -> str:
     if asked == "cpu" or not torch.cuda.is_available():
         return f"cpu ({platform.machine()}, {os.cpu_count()} cores)"
     return f"cuda ({torch.cuda.get_device_name()})"
+
+
+def _used() -> float | None:
+    """Seconds of processors that the kernels of this process took until they ended; None where the system
+    does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def notebook(chapter: str):
@@ -195,7 +218,7 @@ def run(
         given["profile"] = profile
     refuse_unknown(chapter, set(given))
     given = {key: check(key, value) for key, value in given.items()}
-    effective = vars(settings(chapter, given))
+    effective = vars(table.settings(chapter, given))
     tasks.find_device(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute
@@ -211,7 +234,7 @@ def run(
         bar.total = total
         bar.update(done - bar.n)
 
-    began = time.monotonic()
+    began, used = time.monotonic(), _used()
     try:
         nb = _execute(notebook(chapter), given, show)
     except PapermillExecutionError as error:
@@ -231,6 +254,7 @@ def run(
         "seed": effective.get("seed"),
         "device": _device(effective.get("device", "cpu")),
         "seconds": round(time.monotonic() - began, 1),
+        "cpu": None if used is None else round(_used() - used, 1),  # whatever else the machine does
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": records.commit(),
         "python": platform.python_version(),

@@ -8,6 +8,7 @@ import math
 import re
 import types
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +50,8 @@ PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*tasks.names()),
-    "partition": _choice(*partition.names()),
+    "task": _choice(*(name for name in tasks.names() if name not in tasks.TEXT)),  # pixels
+    "partition": _choice(*(name for name in partition.names() if name != "natural")),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
     "strata": _integer(1),
@@ -124,8 +125,13 @@ def defaults(profile: str, chapter: str) -> dict[str, Any]:
     path = ROOT / "params" / f"{profile}.yaml"
     if not path.is_file():
         raise InputError(f"the profile {profile!r} has no file params/{profile}.yaml")
-    table = yaml.safe_load(path.read_text()) or {}
-    return dict(table.get(find(chapter)) or {})
+    return dict(_profile(path.read_text()).get(find(chapter)) or {})
+
+
+@lru_cache(maxsize=8)
+def _profile(text: str) -> dict:
+    """A profile's file, read once for all chapters."""
+    return yaml.safe_load(text) or {}
 
 
 def _cell(chapter: str, tag: str) -> str:

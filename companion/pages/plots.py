@@ -18,6 +18,7 @@ from matplotlib.patches import Wedge
 from matplotlib.ticker import LogLocator, NullFormatter
 from scipy import stats
 
+from companion.runs import tables
 from companion.runs.tables import NOT_YET
 from companion.runs.tables import by_seed as by_seed
 from companion.runs.tables import interval as interval
@@ -135,13 +136,16 @@ def curves(
     seeds: bool = False,
     ends: bool = True,
     x: str = "round",
+    rolling: int = 0,
 ) -> Axes:
     """Mean curve of each method with a 95 % band over seeds, from FEW seeds on; thin single seeds
     behind it, always where there are fewer.
 
-    `ends` writes the names at the ends of the curves; `x` is "round" or a column of costs.
+    `ends` writes the names at the ends of the curves; `x` is "round" or a column of costs; `rolling`: the
+    mean over so many rounds up to each (`tables.rolling`).
     """
     ax = ax or plt.gca()
+    frame = tables.rolling(frame, metric, rolling) if rolling else frame
     label, scale = METRICS[metric]
     names = {}
     for method in methods or list(frame["method"].unique()):
@@ -175,6 +179,12 @@ def legend(
     lines = [Line2D([], [], color=c, ls=d, lw=2) for c, d in looks]
     place = {"loc": "outside upper center", "ncols": min(columns, len(lines)), "frameon": False}
     figure.legend(lines, names or methods, **place)
+
+
+def in_words(figure: Figure, names: dict[str, str]) -> None:
+    """Legend entries as a reader knows them."""
+    for text in (t for each in figure.legends for t in each.get_texts()):
+        text.set_text(names.get(text.get_text(), text.get_text()))
 
 
 def same_range(axes: Sequence[Axes]) -> None:
@@ -312,10 +322,12 @@ def curve_grid(
     marks: dict[str, dict[str, float]] | None = None,
     seeds: bool = False,
     height: float = 2.7,
+    rolling: int = 0,
 ) -> Figure:
     """A row of panels per metric, a column per (frame, methods); the same y-range along a row.
 
-    `marks` are printed end values by metric and method: a star at the end of the first column.
+    `marks` are printed end values by metric and method: a star at the end of the first column. `rolling` is
+    that of `curves`, of losses alone, as the papers draw them.
     """
     shape = (len(metrics), len(columns))
     figure, axes = plt.subplots(*shape, figsize=(8.4, 0.7 + height * shape[0]), squeeze=False)
@@ -328,7 +340,8 @@ def curve_grid(
             if not there:
                 blank(ax, note)
                 continue
-            curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False)
+            smooth = rolling if metric == "train_loss" else 0
+            curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False, rolling=smooth)
             ax.set(ylabel=SHORT[metric] if j == 0 else "", xlabel="")
             for m, value in (marks or {}).get(metric, {}).items():
                 if m in there:

@@ -18,6 +18,9 @@ ACCURACIES = ["test_accuracy", "client_accuracy"]
 IDENTICAL, CLOSE, DIFFERS, MISSING = "identical", "close", "differs", "not recorded"
 
 
+FEW = 4  # of what the first results lack, that is told one by one
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One row per run of the first results: run, sweep, task, partition, concentration, method,
@@ -49,7 +52,11 @@ class Comparison:
                 text += f": {row.what} from round {row.first:.0f} on, accuracy at the end {row.points:.2f} points apart"
             lines.append(text)
         by = ["task", "partition", "concentration", "method"]
-        for key, group in self.unmatched.groupby(by, dropna=False, sort=False):
+        groups = [*self.unmatched.groupby(by, dropna=False, sort=False)]
+        if len(groups) > FEW:  # a part held against all of ours
+            others = f"{len(self.unmatched):,} runs of {len(groups)} methods and settings"
+            return "\n".join([*lines, f"  only in the second: {others}"])
+        for key, group in groups:
             where = " ".join(str(k) for k in key if not pd.isna(k))
             seeds = ", ".join(map(str, sorted(group["seed"].unique())))
             lines.append(f"  only in the second: {where}, {len(group)} runs (seeds {seeds})")

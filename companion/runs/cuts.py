@@ -61,3 +61,25 @@ def against(found: dict, metric: str = "test_accuracy") -> pd.DataFrame:
                     rows.append(row | told.to_dict() | {"bytes": sent, "examples": seen})
     table = pd.DataFrame(rows)
     return table.assign(holm=tables.holm(table["p"])) if len(table) else table
+
+
+def told(duels: pd.DataFrame, rival: str) -> str:
+    """Where strata made once are better than a rival, worse, or not told apart, by Holm's p, in points."""
+    rows = duels[(duels["rival"] == rival) & (duels["way"] == METHOD)]
+    sure = rows["holm"] < 0.05
+    kinds = {
+        "not told apart": rows[~sure],
+        "worse": rows[sure & (rows["difference"] < 0)],
+        "better": rows[sure & (rows["difference"] > 0)],
+    }
+    parts = []
+    for word, these in kinds.items():
+        places = [
+            f"{x.place}, m = {x.m}, {tables.span(x.difference, x.low, x.high, '+.1f')}"
+            for x in these.itertuples()
+        ]
+        if word == "not told apart":
+            at = these.groupby("place", sort=False)["m"].agg(lambda m: " and ".join(map(str, m)))
+            places = [f"{place}, m = {m}" for place, m in at.items()]
+        parts += [f"{word}: {'; '.join(places)}"] if places else []
+    return ". ".join(x[0].upper() + x[1:] for x in parts) or f"({tables.NOT_YET})"

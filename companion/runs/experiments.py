@@ -1,7 +1,7 @@
 """The papers' settings, and grids around them (FedSTaS Sec. 3 of the preprint, Sec. 7 of the journal).
 
 A sweep is a function from a profile to runs: `paper` what `results/` holds, `laptop` a part of the
-same runs that takes minutes, `quick` the same shape on digits.
+same runs that takes minutes, `quick` the same shape on digits, or on topics where it is of text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import records, sweeps
+from companion.runs import clustered_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -82,6 +82,27 @@ def imbalance(profile: str) -> list[Run]:
         task, shape, sigmas = "digits", SMALL, SIGMAS[:2]
     grid = product(seeds, sigmas, arms)
     return [Run(task, "lognormal", 0.01, m, s, o, sigma=g, **shape) for s, g, (m, o) in grid]
+
+
+def fedsampling_topics(profile: str) -> list[Run]:
+    """The table of FedSampling's slides on `topics`, a client for each of its 100 users, both networks, five
+    seeds: FedOpt with weights n_k over the cohort and with their Algorithm 1's plain mean, FedSampling with
+    private sizes and with true ones."""
+    arms = [
+        ("centralised", {}),
+        ("fedavg", {}),
+        ("fedsampling", {}),
+        ("fedsampling", {"epsilon": None}),
+    ]
+    adaptive = product(("fedadam", "fedyogi", "fedadagrad"), ("cohort", "plain"))
+    arms += [(m, {"weights": w}) for m, w in adaptive]
+    shape = SMALL if profile == "quick" else {"rounds": 100, "eval_every": 10}
+    grid = product(range(5 if profile == "paper" else 1), ("text-cnn", "transformer"), arms)
+    local = {"steps": 5, "lr": 0.5}
+    return [
+        Run("topics", "natural", 0.01, m, s, o | local, network=network, **shape)
+        for s, network, (m, o) in grid
+    ]
 
 
 def _seven(task: str, kind: str, concentration: float):
@@ -258,6 +279,7 @@ SWEEPS = {
     "methods": every_method,
     "one-digit": one_digit,
     "imbalance": imbalance,
+    "fedsampling-topics": fedsampling_topics,
     # As the authors draw it: dealt disjointly, 17 to 24 of 100 clients would hold all data.
     "mnist-0.001": _seven("mnist", "dirichlet_fixed_size", 0.001),
     "mnist-iid": _seven("mnist", "iid", 0.01),
@@ -266,6 +288,7 @@ SWEEPS = {
     "sensitivity": sensitivity,
     "privacy": privacy,
     "ablation": ablation,
+    **clustered_grid.SWEEPS,
 }
 
 
@@ -284,6 +307,8 @@ def runs(name: str, profile: str) -> list[Run]:
 def figure_1(folder: str | Path = "results") -> None:
     """Record who holds what in Fig. 1: MNIST over 100 clients, seed 0, both readings of
     Dirichlet(0.01) and the uniform split."""
+    from companion.runs import records
+
     task = sweeps.load_task("mnist", "cpu")
     for name in ("dirichlet", "dirichlet_fixed_size", "iid"):
         federation = partition.make(name, task.train_y, clients=100, seed=0, concentration=0.01)

@@ -56,6 +56,33 @@ DESIGNS = {
     "divfl": ("divfl", {}),
 }
 ORACLE = "cut of the true updates"
+# By setting, and by design, as a reader is told.
+PLACES = {
+    "mnist": "MNIST 0.01, disjoint",
+    "mnist-equal": "MNIST 0.01, equal sizes",
+    "mnist-0.1": "MNIST 0.1, disjoint",
+    "fashion-mnist": "Fashion-MNIST 0.01, disjoint",
+    "cifar100": "CIFAR-100 0.001, disjoint",
+}
+NAMES = {
+    "md": "MD sampling",
+    "fedavg-unbiased": "distinct clients at random",
+    "clustered-size": "clustered sampling by size",
+    "clustered-similarity": "clustered sampling by similarity",
+    "fedstas-unbiased": "k-means strata (corrected)",
+    CUT: "the cut (recommended)",
+    f"{CUT}, every 10 rounds": "the cut, every ten rounds",
+    f"{CUT}, draws by norm": "the cut, draws by norm",
+    f"{CUT}, noise": "the cut, noise in the pairs",
+    f"{CUT}, from updates": "the cut, from last updates",
+    "poisson": "coins by size",
+    "optimal-client-sampling": "coins by norm",
+    "cube": "cube method",
+    "local-pivotal": "local pivotal method",
+    "fedsts": "FedSTS (biased)",
+    "power-of-choice": "Power-of-Choice (biased)",
+    "divfl": "DivFL (biased)",
+}
 
 
 def _exact(state: one_round.State, name: str, settings: dict) -> dict:
@@ -99,6 +126,17 @@ def _rows(data, setting: str, seed: int, designs: dict, clients: int, bar) -> pd
     return pd.DataFrame(found)
 
 
+def silent(looked_at: dict, drop: float, *, seed: int = 0, draws: int = 1000) -> pd.DataFrame:
+    """`one_round.errors` with clients that do not answer, and the error if `all answer`; by the name
+    of a row: state, method and its settings."""
+    found = {}
+    for label, (state, name, settings) in looked_at.items():
+        how = {"method": methods.get(name, **settings), "draws": draws, "seed": seed}
+        told = one_round.errors(state, **how, drop=drop)
+        found[label] = {"all answer": one_round.errors(state, **how)["error"], **told}
+    return pd.DataFrame(found).T
+
+
 def record(
     settings: list[str] | None = None, *, seeds=SEEDS, folder: str | Path = "results",
     designs: dict | None = None, clients: int = 100,
@@ -131,7 +169,9 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     """All recorded rows, with the `setting`; `InputError` where there is none."""
     paths = sorted((Path(folder) / ONE_ROUND).glob("*.parquet"))
     if not paths:
-        raise InputError(f"{Path(folder) / ONE_ROUND} holds no table: `fedstas one-round` makes it")
+        raise InputError(
+            f"{Path(folder) / ONE_ROUND} holds no table: `fedstas one-round --folder {folder}` makes it"
+        )
     return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
 
 
@@ -145,10 +185,15 @@ def notes(folder: str | Path = "results") -> list[dict]:
     ]
 
 
+def _value(frame: pd.DataFrame) -> pd.Series:
+    """The error of each row: exact where it is known."""
+    return frame["exact"].fillna(frame["error"])
+
+
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean relative error of each design in each setting at each m, over rounds and partitions, its
     standard error over partitions, and the largest of its cells; exact where it is known."""
-    frame = frame.assign(value=frame["exact"].fillna(frame["error"]))
+    frame = frame.assign(value=_value(frame))
     keys = ["setting", "m", "design"]
     seeds = frame.groupby([*keys, "seed"], sort=False)["value"].mean()
     found = seeds.groupby(keys, sort=False).agg(mean="mean", se="sem")
@@ -160,11 +205,61 @@ def cells(frame: pd.DataFrame, setting: str) -> pd.DataFrame:
     """The table of one setting as text: mean ± standard error at each m, and megabytes of a round with
     ten participants, where the design asks nothing and where it asks all that it does."""
     rows = summary(frame[frame["setting"] == setting])
-    rows["cell"] = [f"{a:.3g} ± {b:.1g}" for a, b in zip(rows["mean"], rows["se"], strict=True)]
+    rows["cell"] = [
+        f"{a:.3g}" + f" ± {b:.1g}" * (not np.isnan(b))
+        for a, b in zip(rows["mean"], rows["se"], strict=True)
+    ]
     table = rows.pivot(index="design", columns="m", values="cell").loc[rows["design"].unique()]
     ten = frame[(frame["setting"] == setting) & (frame["m"] == 10)].groupby("design")["megabytes"]
     low, high = ten.min().round(1), ten.max().round(1)
     cost = [f"{a:g}" if a == b else f"{a:g} to {b:g}" for a, b in zip(low, high, strict=True)]
     table.columns = [f"m = {m}" for m in table.columns]
     table["MB, m = 10"] = pd.Series(cost, index=low.index).replace("nan to nan", "–")
-    return table.reset_index()
+    return table.rename(index=NAMES).reset_index()
+
+
+def above_md(frame: pd.DataFrame, design: str) -> tuple[int, int, pd.Series]:
+    """How many cells of a design are above MD, of how many with an exact error, and the largest."""
+    found = frame[(frame["design"] == design) & frame["exact"].notna()]
+    return int((found["exact"] > 1).sum()), len(found), found.loc[found["exact"].idxmax()]
+
+
+def ahead(frame: pd.DataFrame, setting: str, m: int) -> list[str]:
+    """The designs that err less than the cut in every partition of a setting, the best first."""
+    rows = frame[(frame["setting"] == setting) & (frame["m"] == m)]
+    seeds = rows.assign(value=_value(rows)).groupby(["design", "seed"])["value"].mean().unstack()
+    seeds = seeds[(seeds < seeds.loc[CUT]).all(axis=1)]
+    return [each for each in seeds.mean(axis=1).sort_values().index if each != ORACLE]
+
+
+def _listed(words) -> str:
+    """5, 10 and 20."""
+    *first, last = map(str, words)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def sentence(frame: pd.DataFrame, setting: str) -> str:
+    """What the cut leaves of MD's error in a setting, what is below it there, and whether it is above MD."""
+    rows, means = frame[frame["setting"] == setting], summary(frame)
+    left = means[(means["setting"] == setting) & (means["design"] == CUT)].set_index("m")["mean"]
+    at = {m: ahead(frame, setting, m) for m in left.index}
+    found = [each for each in DESIGNS if any(each in better for better in at.values())]
+    own, others = (
+        "; ".join(f"{NAMES[d]}, m = {_listed(m for m in at if d in at[m])}" for d in these)
+        for these in ([d for d in found if d.startswith(CUT)], [d for d in found if CUT not in d])
+    )
+    parts = rows["seed"].nunique()
+    above, count, top = above_md(rows, CUT)
+    same = (rows[["seed", "m", "round"]] == top[["seed", "m", "round"]]).all(axis=1)
+    oracle = rows[same & (rows["design"] == ORACLE)]["exact"].sum()
+    return (
+        f"**{PLACES[setting]}.** The cut leaves {_listed(f'{x:.2g}' for x in left)} of MD's error with "
+        f"{_listed(left.index)} participants. Below it "
+        + (f"in each of the {parts} partitions: " if parts > 1 else "in the one partition: ")
+        + (f"{others}. " if others else "no other design. ")
+        + (f"Of its own kind: {own}. " if own else "")
+        + f"{above or 'None'} of its {count} cells are above MD; the largest is {top['exact']:.2f} "
+        f"(m = {top['m']}, round {top['round'] + 1})"
+        + f", where a cut of the true updates has {oracle:.2f}" * (above > 0)
+        + "."
+    )

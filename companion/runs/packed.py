@@ -27,18 +27,18 @@ from fedstas.sim.simulation import COLUMNS
 
 FORMAT = 1
 ROWS, RUNS = "rows.parquet", "runs.parquet"
+_NEW = ("worst_decile", "local_accuracy")  # columns that older tables lack, the last ones
 _TEXT = ("run", "sweep", "settings", "task", "partition", "method", "diverged", "device", "commit")
 _TEXT += ("values_sha256", "rows_sha256", "cohorts_sha256", "cohorts_chain", "identity")
 _TYPES = dict.fromkeys((*_TEXT, "environment"), pa.string())
-_TYPES |= dict.fromkeys(("concentration", "seconds", "worst_decile"), pa.float64())
+_TYPES |= dict.fromkeys(("concentration", "seconds", *_NEW), pa.float64())
 _TYPES |= {"cohorts": pa.list_(pa.list_(pa.int64())), "majority": pa.list_(pa.int64())}
 _ORDER = (
     "run", "sweep", "settings", "task", "partition", "concentration", "clients",
     "clients_per_round", "method", "seed", "rounds", "seconds", "diverged", "device", "threads",
     "commit", "format", "identity", "environment", "values_sha256", "rows_sha256",
-    "cohorts_sha256", "cohorts_chain", "cohorts", "majority", "worst_decile",
+    "cohorts_sha256", "cohorts_chain", "cohorts", "majority", *_NEW,
 )  # fmt: skip
-_NEW = "worst_decile"  # a column that older tables lack
 RUNS_SCHEMA = pa.schema([(name, _TYPES.get(name, pa.int64())) for name in _ORDER])
 ROWS_SCHEMA = pa.schema(
     [("run", pa.string()), *((k, pa.type_for_alias(v)) for k, v in COLUMNS.items())]
@@ -108,13 +108,13 @@ def row_of(note: dict, rows_sha256: str) -> dict:
 def note_of(row: dict) -> dict:
     """What the sidecar of a run said: `row_of`, the other way. What it lacked is None."""
     keys = ("format", "run", "settings", "sweep", "identity", "seconds", "diverged")
-    keys += ("values_sha256", "cohorts_sha256", "cohorts_chain", "cohorts", "majority", _NEW)
+    keys += ("values_sha256", "cohorts_sha256", "cohorts_chain", "cohorts", "majority", *_NEW)
     parsed = {key: json.loads(row[key]) for key in ("identity", "environment")}
     return {key: row[key] for key in keys} | parsed
 
 
 def _digest(rows: list[dict]) -> str:
-    rows = [{k: v for k, v in row.items() if k != _NEW or v is not None} for row in rows]
+    rows = [{k: v for k, v in row.items() if k not in _NEW or v is not None} for row in rows]
     return hashlib.sha256(json.dumps([FORMAT, rows]).encode()).hexdigest()
 
 
@@ -162,8 +162,9 @@ def _load(path: Path, schema: pa.Schema) -> tuple[pa.Table, dict]:
         raise InputError(f"{said}: {_remedy(path.parent)}") from error
     if newer:
         raise InputError(f"{path} was written by a newer version of fedstas: update it")
-    if _NEW in schema.names and _NEW not in table.schema.names:
-        table = table.append_column(schema.field(_NEW), pa.nulls(len(table), pa.float64()))
+    for name in _NEW:
+        if name in schema.names and name not in table.schema.names:
+            table = table.append_column(schema.field(name), pa.nulls(len(table), pa.float64()))
     if not table.schema.equals(schema):
         raise InputError(f"{path} has other columns than it should: {_remedy(path.parent)}")
     return table, about

@@ -180,8 +180,11 @@ def curves(setting: Setting, folders: Sequence[str | Path] = (RECORDED,)) -> pd.
                 if here and tables.key_of_run(wanted) == tables.key_of_record(who):
                     own = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
                     own |= {"ended": bool(run.note["diverged"])}
-                    own |= {"worst_decile": run.note.get("worst_decile")}
-                    found[run.note["run"]] = run.frame().assign(**own)
+                    decile, frame = run.note.get("worst_decile"), run.frame()
+                    own |= {"worst_decile": np.nan if decile is None else decile}
+                    if not len(frame):  # it diverged before it was evaluated, and counts
+                        frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
+                    found[run.note["run"]] = frame.assign(**own)
     if not found:
         return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
     table = pd.concat(found.values(), ignore_index=True)
@@ -288,7 +291,7 @@ def outcomes(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> pd
     `loss` at the end, `worst_decile` of the clients; `megabytes` and `until` (rounds) to reach what the reference
     has at the small budget, NaN where that is not reached."""
     setting = protocol[name]
-    tuned = protocol[setting.rates_of or name]
+    tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
     rates = best(tried(tuned, curves(tuned, folders)))
     rows, classes = curves(setting, folders), CLASSES[setting.task]
     rows = rows[rows["seed"].isin(setting.evaluation_seeds)]

@@ -55,12 +55,14 @@ def save(
     majority=None,
     diverged: str | None = None,
     worst_decile: float | None = None,
+    local_accuracy: float | None = None,
 ) -> Path:
     """Write a run's own two files, the sidecar last.
 
     With each client's `majority` label, both are kept, for `cohorts`; else only a hash. `diverged`
     says how a run ended before its last round; its frame holds the evaluations until then.
-    `worst_decile` is the accuracy of the final model on the tenth of the clients that it serves worst.
+    `worst_decile` is the accuracy of the final model on the tenth of the clients that it serves worst,
+    `local_accuracy` that on test sets of the clients' own (see `local_tests`).
     """
     data, sidecar = paths(who, sweep, folder)
     digest, chain = hashlib.sha256(), ""
@@ -76,6 +78,7 @@ def save(
         "seconds": round(float(history.frame["seconds"].max() if len(history.frame) else 0.0), 1),
         "diverged": diverged,
         "worst_decile": worst_decile,
+        "local_accuracy": local_accuracy,
         "cohorts_sha256": digest.hexdigest(),
         "cohorts_chain": chain,
         "cohorts": None if majority is None else [c.tolist() for c in history.cohorts],
@@ -207,12 +210,12 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
             f"run {run} was made by version {who['algorithms']} of the algorithms, "
             f"this is {methods.version(method)}"
         )
-    task = tasks.load(who["task"])
+    task = tasks.load(who["task"], network=who.get("network", ""))
     if task.digest != who["digest"]:
         raise InputError(f"run {run} was made from other data than the {task.name} found here")
     return simulation.run(
         task,
-        partition.from_recipe(task.train_y, who["partition"]),
+        partition.from_recipe(task.train_y, who["partition"], task.users),
         method,
         rounds=who["rounds"],
         clients_per_round=who["clients_per_round"],

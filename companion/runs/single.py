@@ -49,7 +49,7 @@ def identity(
         "clients_per_round": integer("clients_per_round", clients_per_round, 1),
         "eval_every": integer("eval_every", eval_every, 1),
         "seed": integer("seed", seed, 0),
-    }
+    } | task.other
 
 
 def _hash(data: dict) -> str:

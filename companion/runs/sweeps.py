@@ -7,6 +7,8 @@ through joblib; its workers must see the folder and the data under the same path
     dask scheduler                                             # on one computer
     dask worker tcp://HOST:8786 --nworkers 8 --nthreads 1      # on each
     fedstas sweep preprint --profile paper --backend dask --address tcp://HOST:8786
+
+What trains or records is imported where it is used: `fedstas doctor` only counts.
 """
 
 from __future__ import annotations
@@ -18,29 +20,32 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
-from companion.runs import checkpoints, records
 from companion.runs.atomic import Unwritable, unwritable
 from fedstas import methods
 from fedstas.errors import Diverged, InputError, integer, one_of, real
-from fedstas.sim import engine, partition, simulation, tasks
+from fedstas.sim import partition, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
-# stratification, per round.
+# stratification, per round; and the training examples.
 COSTS = {
-    "digits": (2e-6, 0.004, 0.04, 0.01),
-    "mnist": (6e-6, 0.13, 0.45, 0.01),
-    "fashion-mnist": (6e-6, 0.13, 0.45, 0.01),
-    "cifar10": (4.5e-4, 14.0, 25.0, 0.05),
-    "cifar100": (4.5e-4, 14.0, 25.0, 0.05),
+    "digits": (2e-6, 0.004, 0.04, 0.01, 1438),
+    "mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
+    "fashion-mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
+    "cifar10": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100-coarse": (4.5e-4, 14.0, 25.0, 0.05, 50_000),
+    "cifar100-coarse10": (4.5e-4, 7.0, 12.5, 0.05, 25_000),
+    "emnist": (6e-6, 0.25, 0.85, 0.01, 112_800),
+    "topics": (1.6e-4, 0.2, 1.5, 0.02, 6000),
+    "newsgroups": (6e-4, 3.1, 5.5, 0.05, 11_314),
 }
 
 
@@ -63,6 +68,8 @@ class Run:
     eval_every: int = 1
     sigma: float = 1.0
     size: int | None = None
+    network: str = ""  # the task's usual one
+    sizes: str = ""  # of the clients, as in `partition.listed`
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():
@@ -79,15 +86,14 @@ class Run:
 
 def estimate(run: Run) -> float:
     """About how many seconds a run takes on one core."""
-    example, evaluation, stratification, round_ = COSTS[run.task]
+    example, evaluation, stratification, round_, held = COSTS[run.task]
     known = methods.parameters(run.method) | run.overrides
     times = 0
     if "strata" in known:
         times = -(-run.rounds // known.get("restratify_every", 10**9))
-    m = run.clients_per_round
-    if run.method == "fedsampling":
-        m = run.clients
-    each = example * m * known["steps"] * known["batch"] + round_
+    m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
+    drawn = known.get("share", 1.0) * held * (m if m > 1 else run.clients) / run.clients
+    each = example * known["steps"] * min(m * known["batch"], drawn) + round_
     if "authors" in run.method:  # 100 times k-means with ten starts, once
         times = 60
     if run.method == "clustered-similarity":
@@ -167,12 +173,15 @@ def load_task(name: str, device: str):
 
 @lru_cache(maxsize=4)
 def _federation(task: str, device: str, kind: str, settings: tuple):
-    return partition.make(kind, load_task(task, device).train_y, **dict(settings))
+    data = load_task(task, device)
+    return partition.make(kind, data.train_y, users=data.users, **dict(settings))
 
 
 def _prepare(run: Run, device: str):
+    from companion.runs import records
+
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
-    settings |= {"sigma": run.sigma, "size": run.size}
+    settings |= {"sigma": run.sigma, "size": run.size, "sizes": run.sizes}
     federation = _federation(run.task, device, run.partition, tuple(settings.items()))
     method = methods.get(run.method, **run.overrides)
     how = {
@@ -181,7 +190,7 @@ def _prepare(run: Run, device: str):
         "seed": run.seed,
         "eval_every": run.eval_every,
     }
-    task = load_task(run.task, device)
+    task = replace(load_task(run.task, device), network=run.network)
     return task, federation, method, how, records.identity(task, federation, method, **how)
 
 
@@ -191,6 +200,9 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
     `Unwritable` if nothing can be recorded.
     """
+    from companion.runs import checkpoints, local_tests, records
+    from fedstas.sim import simulation
+
     try:
         task, federation, method, how, who = _prepare(run, device)
         data, _ = records.paths(who, sweep, folder)
@@ -219,6 +231,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             kept = {"device": task.device, "majority": majority, "diverged": ended}
             if ended is None:
                 kept["worst_decile"] = worst_decile(task, federation, history.params)
+                if run.sizes:  # as the paper of these sizes measures it, beside the global test set
+                    kept["local_accuracy"] = local_tests.accuracy(
+                        task, federation, history.params, run.seed
+                    )
             records.save(history, who, sweep, folder, **kept)
             checkpoints.discard(data)
             if ended:
@@ -237,6 +253,10 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
 def worst_decile(task, federation, params) -> float:
     """The mean accuracy, under their own class shares, of the tenth of the clients that a model [P]
     serves worst (at least one of them)."""
+    import torch
+
+    from fedstas.sim import engine
+
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
     _, said = engine.evaluate(module, flat, task.test_x, task.test_y)
     right = (said == task.test_y).double().cpu()
@@ -292,7 +312,7 @@ def _workers(backend: str, address: str | None, jobs: int | None):
         from distributed import Client, KilledWorker
     except ImportError as error:
         raise InputError(
-            "the backend dask needs the package distributed: pip install 'fedstas[dask]'"
+            "the backend dask needs the package distributed: `pip install -e .[dask]` in the clone"
         ) from error
     if address is None:
         raise InputError(
@@ -317,6 +337,8 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
     of the files of those that are.
 
     `InputError` for a record that is damaged, newer, or contradicts itself."""
+    from companion.runs import records
+
     missing, failed, there = [], [], []
     for task in dict.fromkeys(run.task for run in todo):
         load_task(task, device)  # data that are missing are one error here, not one per run
@@ -353,22 +375,24 @@ def make(
     `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
     missing and what it would cost.
     """
+    from companion.runs import checkpoints
+
     if jobs is not None:
         integer("jobs", jobs, 1)
     folder = Path(folder).absolute()  # workers may stand elsewhere
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     began = time.perf_counter()
     missing, failed, recorded = _missing(todo, name, folder, device)
     clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
     tqdm.write(
         f"sweep {name}: {len(todo)} runs, {there} there already, {len(missing)} to make, "
-        f"about {duration(clock.seconds())} of one core"
+        f"about {duration(clock.seconds())} of one core, in {folder}"
     )
     if dry_run:
         return failed
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     checkpoints.tidy(folder / name, recorded)
     bar = tqdm(
         total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,

@@ -15,7 +15,7 @@ from scipy import stats
 from companion.runs import experiments, records
 from companion.runs.sweeps import Run
 from fedstas import methods
-from fedstas.sim import simulation
+from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_YET = "not recorded yet"
@@ -48,7 +48,7 @@ class Grid:
         if self.found == self.planned:
             return ""
         part = f"{self.found} of {self.planned} runs are recorded" if self.found else NOT_YET
-        return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper`"
+        return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper --folder results`"
 
     def where(self, **wanted) -> pd.DataFrame:
         """The rows with these values in these columns."""
@@ -106,7 +106,8 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         recipe = note["identity"]["partition"]
         own = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):
-            if all(getattr(run, k) == v for k, v in own.items()):
+            sizes = partition.listed(run.sizes) if run.sizes else recipe.get("sizes")
+            if sizes == recipe.get("sizes") and all(getattr(run, k) == v for k, v in own.items()):
                 made = note["environment"]
                 arms[note["run"]] = _arm(run)
                 facts.append(
@@ -140,6 +141,18 @@ def interval(values) -> tuple[float, float, float]:
 def final_rounds(frame: pd.DataFrame, last: int = LAST) -> pd.DataFrame:
     """The rows of the last rounds that were asked for; none of a run that ended before them."""
     return frame[frame["round"] > frame["rounds"] - last]
+
+
+def rolling(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
+    """The frame with the mean of a metric over the evaluations of so many rounds up to each one, as the papers
+    smooth their curves; without the first rounds, which have fewer (of a shorter run, one mean)."""
+    parts = []
+    for _, part in frame.groupby("run", sort=False):
+        part = part.sort_values("round")
+        every = part["round"].diff().median() if len(part) > 1 else 1
+        means = part[metric].rolling(min(len(part), max(1, round(rounds / every)))).mean()
+        parts.append(part.assign(**{metric: means}).dropna(subset=metric))
+    return pd.concat(parts, ignore_index=True) if parts else frame
 
 
 def last_rounds(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:

@@ -286,8 +286,8 @@ def document(chapter: str) -> str:
 
 
 def make(chapter: str, output: str | Path | None = None) -> Path:
-    """Write the slides, `teaching/<stem>-slides.html` by default."""
-    output = Path(output or Path("teaching") / f"{chapters.find(chapter)}-slides.html")
+    """Write the slides, `teaching/<stem>-slides.html` of the clone by default."""
+    output = Path(output or teaching.FOLDER / f"{chapters.find(chapter)}-slides.html")
     if output.suffix != ".html":
         raise InputError(f"--output {output}: the name of a page ends in .html")
     text = document(chapter)

@@ -17,6 +17,7 @@ from companion.pages import chapters, copies, markdown, parameters
 from companion.runs.atomic import write
 from fedstas.errors import InputError, one_of
 
+FOLDER = parameters.ROOT / "teaching"
 VERSIONS = ("student", "instructor")
 STARTS = re.compile(r"^(?P<fence>`{3,})\{solution-start\}\s*(?P<of>\S+)", re.MULTILINE)
 ENDS = re.compile(r"^`{3,}\{solution-end\}", re.MULTILINE)
@@ -202,12 +203,12 @@ def _finish(nb, chapter: str, version: str):
 
 
 def make(chapter: str, version: str, output: str | Path | None = None) -> Path:
-    """Write a version of a chapter, `teaching/<stem>-<version>.ipynb` by default."""
+    """Write a version of a chapter, `teaching/<stem>-<version>.ipynb` of the clone by default."""
     import nbformat
 
     one_of("version", version, VERSIONS)
     nb = {"student": student, "instructor": instructor}[version](chapter)
-    output = Path(output or Path("teaching") / f"{chapters.find(chapter)}-{version}.ipynb")
+    output = Path(output or FOLDER / f"{chapters.find(chapter)}-{version}.ipynb")
     if output.suffix != ".ipynb":
         raise InputError(f"--output {output}: a notebook's name ends in .ipynb")
     write(output, lambda path: path.write_text(nbformat.writes(nb) + "\n", encoding="utf-8"))

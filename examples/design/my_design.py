@@ -86,12 +86,13 @@ def audit(design, draws: int = DRAWS) -> str:
     empty = sorted(set(range(len(federation.shards))) - set(clients.tolist()))
     fits = [name for name, value in worst.items() if value <= LIMIT]
     verdict = f"consistent with {' and '.join(fits)}" if fits else "biased for n_k/n and for 1/N"
+    gone = f"client{'s' * (len(empty) > 1)} {', '.join(map(str, empty))}" if empty else "none"
     distances = ", ".join(f"{value:.1f} from {name}" for name, value in worst.items())
     return (
         f"The five clients that are furthest from {near}; `errors` are distances in standard errors:\n"
         + rows.to_string(index=False, float_format=lambda v: f"{v:.4f}")
         + f"\nLeft out of {len(federation.shards)} clients, since they hold no data and no design can draw"
-        f" them: {', '.join(map(str, empty)) or 'none'}.\nLargest distances: {distances}."
+        f" them: {gone}.\nLargest distances: {distances}."
         + f"\nVerdict: {verdict} (limit {LIMIT} standard errors, {draws} cohorts)."
     )
 

@@ -1,7 +1,5 @@
 """The client: answers what a design asks, trains with the package's engine, and refuses the rest."""
 
-from __future__ import annotations
-
 import functools
 import math
 import secrets

@@ -1,7 +1,5 @@
 """What travels: arrays and small settings as Flower records, and the one place where replies are judged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

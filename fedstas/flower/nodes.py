@@ -1,7 +1,5 @@
 """The server's view of real nodes: what a design asks for is asked in messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ The survey statistician's adjustment for unit nonresponse: within a stratum the 
 the silent.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedstas.client_sampling import Cohort

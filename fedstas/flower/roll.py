@@ -4,8 +4,6 @@ A client that does not answer a question is not in the federation of this round:
 roll, and the design draws again over those who are there.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from logging import WARNING

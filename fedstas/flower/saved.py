@@ -1,7 +1,6 @@
 """A run on disk after each round, from which it goes on: arrays and plain settings only."""
 
-from __future__ import annotations
-
+import contextlib
 import hashlib
 import json
 from dataclasses import fields
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fedstas import own
@@ -16,6 +16,7 @@ from fedstas.authors import Frozen
 from fedstas.client_sampling import Strata
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError
+from fedstas.sim.simulation import COLUMNS, History
 
 VERSION = 2  # of the file
 REMEMBERED: dict[str, type[Any]] = {k.__name__: k for k in (Strata, Frozen, Squeezed)}
@@ -47,7 +48,7 @@ def told(value, arrays: dict[str, np.ndarray]):
         arrays[name] = value
         return {"array": name}
     if kind is torch.Tensor:
-        return {"tensor": told(value.numpy(), arrays)}
+        return {"tensor": told(value.detach().cpu().numpy(), arrays)}
     if kind is list or kind is tuple:
         return {kind.__name__: [told(v, arrays) for v in value]}
     if kind is dict:
@@ -78,6 +79,58 @@ def made(plain, arrays: dict[str, np.ndarray]):
     return REMEMBERED[kind](**made(inside, arrays))
 
 
+def _written(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Replace the file, whole or not at all."""
+    partial = file.with_name(f".{file.name.lstrip('.')}.partial")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with partial.open("wb") as stream:
+            np.savez(stream, plain=np.array(json.dumps(plain)), **arrays)  # type: ignore[arg-type]
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def keep(file: Path, asked: dict, history: History) -> None:
+    """Replace the file of a run of the simulator, of which `asked` tells all but the number of rounds. Where its
+    design or server remembers what a file cannot hold, or the disk is full, none is kept."""
+    arrays: dict[str, np.ndarray] = {}
+    state, cohorts = history.state, history.cohorts
+    plain = {"asked": asked} | {k: state[k] for k in ("key", "round", "seconds")}
+    with contextlib.suppress(InputError, OSError):
+        plain["server"] = told(state["server"], arrays)
+        arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
+        arrays |= {
+            "params": history.params,
+            "cohorts": np.concatenate([*cohorts, np.zeros(0, np.int64)]),
+        }
+        arrays["ends"] = np.cumsum([len(cohort) for cohort in cohorts])
+        _written(file, plain, arrays)
+
+
+def history(file: Path, asked: dict) -> History | None:
+    """What `keep` wrote, to go on from, or None where there is no file; `InputError` if that is damaged, or
+    if something else was asked."""
+    if not file.exists():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            arrays = {k: data[k] for k in data.files}
+        plain = json.loads(str(arrays["plain"]))
+        same = plain["asked"] == asked
+        frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
+        state = {k: plain[k] for k in ("key", "round", "seconds")}
+        state |= {"rows": frame.to_dict("records"), "server": made(plain["server"], arrays)}
+        cohorts = np.split(arrays["cohorts"], arrays["ends"])[:-1]
+    except Exception as error:  # whatever numpy and zipfile raise
+        raise InputError(f"{file} is damaged ({type(error).__name__}): delete it") from None
+    if not same:
+        raise InputError(
+            f"{file} is of a run with other settings: delete it, or name another --out"
+        )
+    return History(frame, arrays["params"], cohorts, state)
+
+
 def write(strategy, params: np.ndarray) -> None:
     """Replace the file: the model, what the view and the server remember, the cohorts."""
     view, file = strategy.view, strategy.file
@@ -85,11 +138,7 @@ def write(strategy, params: np.ndarray) -> None:
     plain = {"key": key(strategy), "round": strategy.done, "roll": list(view.roll)}
     plain["cohorts"] = [c.tolist() for c in strategy.cohorts]
     plain["memory"] = [told(view.memory, arrays), told(view.optimizer, arrays)]
-    partial = file.with_name(f".{file.name}.partial")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("wb") as stream:
-        np.savez(stream, plain=np.array(json.dumps(plain)), params=params, **arrays)  # type: ignore[arg-type]
-    partial.replace(file)
+    _written(file, plain, arrays | {"params": params})
 
 
 def read(strategy) -> np.ndarray:

@@ -1,7 +1,5 @@
 """The strategy: one round of any method, over messages (FedSTaS, Algorithm 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from logging import INFO
 from pathlib import Path

@@ -5,8 +5,6 @@ a first and in a third round, given what the server remembers, with one particip
 gradient zero, whose weight does not matter. An unbiased design is called biased once in a million audits.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from dataclasses import dataclass
@@ -177,15 +175,11 @@ def determinism(method: Method, seed: int) -> list[Finding]:
         return repr((random.getstate(), old, torch.get_rng_state().tolist()))
 
     before, one = generators(), told(False)
-    alone = generators() == before
+    alone, again, asked = generators() == before, told(False) == one, told(True) == one
     return [
         _checked("own generator", alone, "uses a global random state: draw from rng"),
-        _checked(
-            "same seed", told(False) == one, "other cohorts: it remembers, or draws elsewhere"
-        ),
-        _checked(
-            "order of asking", told(True) == one, "other cohorts once the view was asked before"
-        ),
+        _checked("same seed", again, "other cohorts: it remembers, or draws elsewhere"),
+        _checked("order of asking", asked, "other cohorts once the view was asked before"),
     ]
 
 

@@ -44,6 +44,69 @@ class Convolutional(nn.Module):
         return self.output(F.relu(self.hidden(x)))
 
 
+def _positions(length: int, like: Tensor) -> Tensor:
+    """The sines and cosines of Vaswani et al. for positions 0..length-1, [length, width] as `like` [..., width]."""
+    half = torch.arange(like.shape[-1] // 2, dtype=like.dtype, device=like.device)
+    place = torch.arange(length, dtype=like.dtype, device=like.device)
+    angles = place[:, None] * 1e4 ** (-half / len(half))
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+class TextCNN(nn.Module):
+    """Filters over 2, 3 and 4 words, the largest value of each over the document, a linear layer (Kim 2014).
+
+    The slides of FedSampling name the network and give no sizes; here vectors of 32 numbers and 32
+    filters of each length: 42,314 parameters for 1,000 words and 10 classes. A window counts if it
+    begins at a word, so that padding changes nothing.
+    """
+
+    def __init__(self, tokens: int, classes: int, width: int = 32, lengths=(2, 3, 4)):
+        super().__init__()
+        self.words = nn.Embedding(tokens, width)
+        self.filters = nn.ModuleList(nn.Conv1d(width, width, k) for k in lengths)
+        self.output = nn.Linear(width * len(lengths), classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, classes] of documents [n, length], tokens with 0 for padding."""
+        there = (x > 0)[:, None]  # [n, 1, length]
+        words = self.words(x).mT * there  # [n, width, length]
+        found = [F.relu(f(F.pad(words, (0, f.kernel_size[0] - 1)))) * there for f in self.filters]
+        return self.output(torch.cat([f.amax(2) for f in found], dim=1))
+
+
+class Transformer(nn.Module):
+    """One encoder block (Vaswani et al. 2017) without dropout, the mean over the words, a linear layer.
+
+    The slides of FedSampling name the network and give no sizes; here vectors of 32 numbers, two
+    heads, 64 hidden units: 40,906 parameters for 1,000 words and 10 classes. No word attends to
+    padding, and the mean leaves it out.
+    """
+
+    def __init__(self, tokens: int, classes: int, width: int = 32, heads: int = 2):
+        super().__init__()
+        self.heads = heads
+        self.words = nn.Embedding(tokens, width)
+        self.attend, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.hidden, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.output = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, classes] of documents [n, length], tokens with 0 for padding."""
+        there = x > 0
+        words = self.words(x)
+        words = words + _positions(x.shape[1], words)  # [n, length, width]
+        split = self.attend(words).unflatten(2, (3, self.heads, -1))
+        query, key, value = split.permute(2, 0, 3, 1, 4)  # each [n, heads, length, width / heads]
+        scores = query @ key.mT / key.shape[-1] ** 0.5
+        scores = scores.masked_fill(~there[:, None, None], -torch.inf)
+        told = (scores.softmax(3) @ value).transpose(1, 2).flatten(2)
+        words = self.norm1(words + self.joined(told))
+        words = self.norm2(words + self.back(F.relu(self.hidden(words))))
+        mean = (words * there[..., None]).sum(1) / there.sum(1)[:, None]
+        return self.output(mean)
+
+
 def flatten(module: nn.Module) -> Tensor:
     """The parameters of a network as one vector [P]."""
     return torch.cat([p.detach().flatten() for p in module.parameters()])

@@ -5,11 +5,10 @@ sum of the updates that are already there. Against accuracy after many rounds th
 and a hundred times cheaper.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,10 @@ from fedstas.client_sampling import Cohort, drawn
 from fedstas.data_sampling import AllData
 from fedstas.errors import InputError, integer, real
 from fedstas.methods import LocalSGD, Method, get
-from fedstas.sim import engine, models, simulation
+from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
+from fedstas.sim.tasks import find_device
 
 TRAINED = 20  # cohorts of which the cost of training is the mean
 
@@ -51,7 +51,7 @@ class State:
         spread = self.omega @ self.gram.diagonal() - self.omega @ self.gram @ self.omega
         return float(spread + self.omega @ self.noise) / self.setup.m
 
-    def with_m(self, clients_per_round: int) -> State:
+    def with_m(self, clients_per_round: int) -> Self:
         """The same state, looked at with another number of participants."""
         m = integer("the number of participants (clients per round)", clients_per_round, 1)
         return replace(self, setup=replace(self.setup, m=m))
@@ -92,11 +92,9 @@ def at(
     rounds, repeats = integer("rounds", rounds, 0), integer("repeats", repeats, 2)
     made = method if isinstance(method, Method) else get(method)
     made = Method(made.name, made.clients, made.data, local or made.local, made.server)
-    m = integer("the number of participants (clients per round)", clients_per_round, 1)
-    setup = simulation.prepare(task, federation, made, m, seed)
-    module = setup.task.model(seed)
-    server = Server(setup.data, module, seed, setup.class_shares.argmax(1))
-    params = models.flatten(module)
+    task = task.to(find_device(device))
+    setup = simulation.prepare(task, federation, made, clients_per_round, seed)
+    server, params = setup.start()
     start = params.clone()
     server.begin(0, params)
     server.last_updates()  # from now on they are kept, for the designs that look at them
@@ -107,7 +105,7 @@ def at(
                 f"round {rounds + 1} of {made.name} is not reached: the model is not finite after round {t}, "
                 f"try a smaller lr than {made.local.lr:g}"
             )
-    updates = all_updates(setup, module, rounds + 1, params, repeats)
+    updates = all_updates(setup, server.module, rounds + 1, params, repeats)
     mean = updates.mean(0)
     noise = np.square(updates - mean).sum((0, 2)) / (repeats - 1)
     gram = mean @ mean.T

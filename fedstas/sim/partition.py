@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,8 +146,43 @@ def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
     return federation(labels, shards, name="lognormal", clients=clients, sigma=sigma, seed=seed)
 
 
-_ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal)
+def natural(labels, users, clients: int, seed: int) -> Federation:
+    """A client for each user, or for that many of them drawn at random; users int [n]: whose an example is."""
+    labels, seed = _labels(labels), _seed(seed)
+    if users is None:
+        raise InputError(
+            "partition natural needs data that say whose each example is: tasks topics and newsgroups do"
+        )
+    known = np.unique(users)
+    clients = integer("the number of clients, each a user of the data,", clients, 1, len(known))
+    chosen = np.sort(stream(seed, "partition").choice(known, clients, replace=False))
+    shards = [np.flatnonzero(users == user) for user in chosen]
+    return federation(labels, shards, name="natural", clients=clients, seed=seed)
+
+
+_ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural)
 _PARTITIONS = {function.__name__: function for function in _ALL}
+
+
+def listed(sizes: str) -> list[int]:
+    """Client sizes [N] as they are written on a command line: `100x10,250x30` is ten of 100, thirty of 250."""
+    if not re.fullmatch(r"[1-9]\d{0,8}x[1-9]\d{0,5}(,[1-9]\d{0,8}x[1-9]\d{0,5})*", str(sizes)):
+        raise InputError(f"sizes {sizes!r} are none: write SIZExCLIENTS,... as in 100x10,250x30")
+    pairs = (map(int, pair.split("x")) for pair in sizes.split(","))
+    return [size for size, clients in pairs for _ in range(clients)]
+
+
+def _sized(sizes: str, name: str, clients: int, held: int) -> list[int]:
+    """The same, of a partition that can have them, of so many clients and no more examples than there are."""
+    each = listed(sizes)
+    if name != "dirichlet_fixed_size":
+        raise InputError(f"sizes are of use only with partition dirichlet_fixed_size, not {name}")
+    if len(each) != clients or sum(each) > held:
+        raise InputError(
+            f"sizes {sizes} are of {len(each)} clients with {sum(each)} examples in all: they must be of "
+            f"{clients} clients, with at most the {held} examples of the data"
+        )
+    return each
 
 
 def names() -> list[str]:
@@ -163,18 +199,24 @@ def make(
     concentration: float = 0.01,
     sigma: float = 1.0,
     size: int | None = None,
+    users=None,
+    sizes: str = "",
 ) -> Federation:
-    """The partition of that name with `clients` clients: what the command line offers.
+    """The partition of that name with `clients` clients: what the command line offers; `users` for `natural`.
 
     `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
-    many as the smallest class has for each of its clients) unless it is said.
+    many as the smallest class has for each of its clients) unless it is said; `dirichlet_fixed_size`
+    takes unequal `sizes` too, see `listed`.
     """
     one_of("partition", name, _PARTITIONS)
     labels = _labels(labels)
     clients = _clients(clients, labels)
     each = len(labels) // clients if size is None else integer("size", size, 1)
+    own_sizes = _sized(sizes, name, clients, len(labels)) if sizes else [each] * clients
     if name == "dirichlet_fixed_size":
-        return dirichlet_fixed_size(labels, np.full(clients, each), concentration, seed)
+        return dirichlet_fixed_size(labels, own_sizes, concentration, seed)
+    if name == "natural":
+        return natural(labels, users, clients, seed)
     if name != "by_class":
         own = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
         return _PARTITIONS[name](labels, clients, *own, seed)
@@ -187,9 +229,10 @@ def make(
     return by_class(labels, clients // classes, size or min(each, smallest), seed)
 
 
-def from_recipe(labels, recipe: dict) -> Federation:
-    """The federation that a recorded recipe describes."""
+def from_recipe(labels, recipe: dict, users=None) -> Federation:
+    """The federation that a recorded recipe describes; `users` for `natural`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
     one_of("partition", name, _PARTITIONS)
+    settings |= {"users": users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

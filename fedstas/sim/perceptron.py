@@ -4,8 +4,6 @@ For the perceptron on a CPU this is several times as fast as torch's own derivat
 whose functions these are the counterparts).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Random streams: each draw has its own generator, so that no draw depends on what came before."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server of a simulated federation: what designs can ask for, and what asking costs."""
 
-from __future__ import annotations
-
 import copy
 from itertools import islice
 
@@ -65,7 +63,18 @@ class Server:
         return self._data.sizes
 
     def gradients(self, levels: int) -> Squeezed:
-        return self._pass(levels, lambda gradients: self._squeezed(gradients, levels))
+        def make(gradients) -> tuple[Squeezed, int]:
+            parts = []
+            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS)]:
+                try:
+                    parts.append(squeeze(np.stack(chunk), levels))
+                except InputError as error:  # not finite
+                    raise Diverged(f"round {self._t}: {error}") from None
+            rows, codes = zip(*((p.levels, p.codes) for p in parts), strict=True)
+            result = Squeezed(np.concatenate(rows), np.concatenate(codes))
+            return result, -(-result.bits // 8)
+
+        return self._pass(levels, make)
 
     def norms(self) -> np.ndarray:
         def make(gradients):
@@ -83,17 +92,6 @@ class Server:
             self.charge(examples=0 if self._passed else self.total, bytes_up=self.clients * size)
             self._passed[what] = found
         return self._passed[what]
-
-    def _squeezed(self, gradients, levels: int) -> tuple[Squeezed, int]:
-        parts = []
-        while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS)]:
-            try:
-                parts.append(squeeze(np.stack(chunk), levels))
-            except InputError as error:  # not finite
-                raise Diverged(f"round {self._t}: {error}") from None
-        rows, codes = zip(*((p.levels, p.codes) for p in parts), strict=True)
-        result = Squeezed(np.concatenate(rows), np.concatenate(codes))
-        return result, -(-result.bits // 8)
 
     def losses(self, clients) -> np.ndarray:
         self._ask(clients)

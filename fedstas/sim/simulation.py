@@ -1,7 +1,5 @@
 """The round loop (FedSTaS, Algorithm 3), for every method."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib
@@ -111,11 +109,18 @@ class Setup:
         """What a history must agree in to be gone on from."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = own.texts(self.method.clients, self.method.data, self.method.server)
-        return hashlib.sha256(repr((*what, *files)).encode()).hexdigest()
+        return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
+
+    def start(self) -> tuple[Server, torch.Tensor]:
+        """A server before the first round, and w_0 [P]."""
+        module, majority = self.task.model(self.seed), self.class_shares.argmax(1)
+        return Server(self.data, module, self.seed, majority), models.flatten(module)
 
 
 def prepare(task: Task, federation: Federation, method: Method, m: int, seed: int) -> Setup:
     """The setup of a run; `InputError` if the federation cannot be trained so."""
+    m = integer("the number of participants (clients per round)", m, 1)
+    seed = integer("seed", seed, 0)
     clients = federation.with_data
     if not len(clients):
         raise InputError("the federation is empty: no client has data")
@@ -135,18 +140,18 @@ def prepare(task: Task, federation: Federation, method: Method, m: int, seed: in
 class Progress:
     """How far a run has come: its model, cohorts and measurements after round `round`."""
 
-    def __init__(self, setup: Setup, server: Server, params: torch.Tensor):
-        self.setup, self.server, self.params = setup, server, params
-        self.round, self.participants = 0, 0
+    def __init__(self, setup: Setup):
+        self.setup, self.round, self.participants = setup, 0, 0
+        self.server, self.params = setup.start()
         self.rows: list[dict] = []
         self.cohorts: list[np.ndarray] = []
-        self._earlier, self._began = 0.0, time.perf_counter()
+        self._began = time.perf_counter()
         self._advice = f"try a smaller lr than {setup.method.local.lr:g}"
 
     @property
     def seconds(self) -> float:
         """Of training and measuring, those before a resumption included."""
-        return self._earlier + time.perf_counter() - self._began
+        return time.perf_counter() - self._began
 
     def resume(self, history: History, rounds: int) -> None:
         """Go on from a history of fewer rounds; `InputError` if it is not one of the same run."""
@@ -154,12 +159,11 @@ class Progress:
         if state["key"] != self.setup.key:
             raise InputError("resume: the history is of another task, federation, method or seed")
         if state["round"] >= rounds:
-            raise InputError(
-                f"resume: the history has {state['round']} rounds already, not {rounds}"
-            )
+            said = f"resume: the history has {state['round']} rounds already, not {rounds}"
+            raise InputError(said)
         self.server.restore(state["server"])
         self.params = torch.from_numpy(history.params).to(self.params)
-        self.round, self._earlier = state["round"], state["seconds"]
+        self.round, self._began = state["round"], self._began - state["seconds"]
         self.rows, self.cohorts = list(state["rows"]), list(history.cohorts)
 
     def after(self, t: int, params: torch.Tensor, cohort: Cohort) -> None:
@@ -244,23 +248,19 @@ def run(
     last; it must not keep it, for the next rounds write into it. `InputError` for what is not
     allowed; `Diverged`, with the history so far, when the model or the loss stops being finite.
     """
-    rounds = integer("rounds", rounds, 1)
-    m = integer("the number of participants (clients per round)", clients_per_round, 1)
-    eval_every, seed = integer("eval_every", eval_every, 1), integer("seed", seed, 0)
+    rounds, eval_every = integer("rounds", rounds, 1), integer("eval_every", eval_every, 1)
     task = task.to(find_device(device))
     with limited_threads(integer("threads", threads, 1)):
-        setup = prepare(task, federation, method, m, seed)
-        module = task.model(seed)
-        server = Server(setup.data, module, seed, setup.class_shares.argmax(1))
-        so_far = Progress(setup, server, models.flatten(module))
+        setup = prepare(task, federation, method, clients_per_round, seed)
+        so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)
-        left = range(so_far.round + 1, rounds + 1)
-        shown = {"unit": "round", "disable": not progress, "total": rounds, "initial": so_far.round}
-        bar = tqdm(left, desc=method.name, **shown)
+        done = so_far.round
+        left = range(done + 1, rounds + 1)
+        bar = tqdm(left, method.name, rounds, unit="round", disable=not progress, initial=done)
         try:
             for t in bar:
-                so_far.after(t, *train_round(setup, server, t, so_far.params))
+                so_far.after(t, *train_round(setup, so_far.server, t, so_far.params))
                 if t % eval_every == 0 or t == rounds:
                     row = so_far.measure()
                     bar.set_postfix({k: f"{row[k]:.3f}" for k in METRICS[:2]})
@@ -274,6 +274,8 @@ def run(
 @contextlib.contextmanager
 def limited_threads(threads: int):
     """So many threads of the arithmetic, and as many as before afterwards."""
+    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -6,19 +6,24 @@ import hashlib
 import json
 import os
 import pickle
+import socket
 import warnings
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from fedstas.errors import DataError, InputError, integer, one_of
-from fedstas.sim.models import Convolutional, Perceptron
+from fedstas.sim import coarse
 from fedstas.sim.rng import LARGEST_SEED
+
+if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
+    import torch
+    from torch import Tensor, nn
 
 # SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10
 # the MD5 of each official file, as torchvision has them.
@@ -26,18 +31,25 @@ DIGESTS: dict = json.loads(files(__package__).joinpath("digests.json").read_text
 FILES: dict = DIGESTS.pop("cifar10")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
-TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100")}
+TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
+TEXT = ("topics", "newsgroups")
+NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
+PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 # What the digests do not cover: examples of train and test, one image's shape, classes.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
+SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)  # its balanced split
 SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
 
 
 @dataclass(frozen=True)
 class Task:
-    """Images x float32 [n, c, h, w], labels y int64 [n], on one device; `digest` identifies them.
+    """Images x float32 [n, c, h, w] or documents x int64 [n, length] (tokens; 0 is padding), labels y
+    int64 [n], on one device; `digest` identifies them.
 
-    MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1].
+    MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1]. `network` is the name of
+    what is trained, the usual one if it is empty. `users` int [n], where they are known: whose each
+    training example is. `InputError` for a network that does not fit, and for an empty document.
     """
 
     name: str
@@ -47,6 +59,47 @@ class Task:
     test_y: Tensor
     classes: int
     digest: str
+    network: str = ""
+    users: np.ndarray | None = None
+
+    def __post_init__(self):
+        one_of("network", self.network, ["", *NETWORKS])
+        if self.network and self.network not in self.networks:
+            raise InputError(
+                f"network {self.network!r} does not fit task {self.name}, of {self.kind}: "
+                f"use {' or '.join(self.networks)}"
+            )
+        object.__setattr__(self, "network", self.network or self.networks[0])
+        for key in KEYS[::2] if self.kind == "documents" else ():
+            x = getattr(self, key)
+            if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
+                raise InputError(
+                    f"{key} of task {self.name} has an empty document or an unknown token: each needs a "
+                    f"token of 1..{self.tokens - 1}, and 0 is padding"
+                )
+
+    @property
+    def kind(self) -> str:
+        """What the examples are."""
+        return "images" if self.train_x.is_floating_point() else "documents"
+
+    @property
+    def tokens(self) -> int:
+        """How many there are in the training documents, padding included."""
+        return int(self.train_x.max()) + 1
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks that fit, the usual one first."""
+        if self.kind == "documents":
+            return "text-cnn", "transformer"
+        fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
+        return ("convolutional", "perceptron") if fits else ("perceptron",)
+
+    @property
+    def other(self) -> dict:
+        """What a run's identity says besides the task's name: the network, where it is not the usual one."""
+        return {} if self.network == self.networks[0] else {"network": self.network}
 
     @property
     def device(self) -> torch.device:
@@ -54,11 +107,20 @@ class Task:
 
     def model(self, seed: int) -> nn.Module:
         """The network at w_0, which depends on the seed alone, on the task's device."""
+        import torch
+
+        from fedstas.sim import models
+
+        classes, pixels = self.classes, self.train_x[0].numel()
+        make: Callable[[], nn.Module] = {
+            "perceptron": lambda: models.Perceptron(pixels, classes),
+            "convolutional": lambda: models.Convolutional(classes),
+            "text-cnn": lambda: models.TextCNN(self.tokens, classes),
+            "transformer": lambda: models.Transformer(self.tokens, classes),
+        }[self.network]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
-            if self.name.startswith("cifar"):
-                return Convolutional(self.classes).to(self.device)
-            return Perceptron(self.train_x[0].numel(), self.classes).to(self.device)
+            return make().to(self.device)
 
     def to(self, device: str | torch.device) -> Task:
         """The same task on another device."""
@@ -66,12 +128,14 @@ class Task:
 
 
 def names() -> list[str]:
-    """All task names; `digits` needs no download."""
-    return ["digits", *TORCHVISION]
+    """All task names; `digits` and `topics` need no download."""
+    return ["digits", *TORCHVISION, *coarse.CLASSES, *TEXT]
 
 
 def find_device(name: str) -> torch.device:
     """The device of that name: `auto` is CUDA where there is one, else the CPU."""
+    import torch
+
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
@@ -86,31 +150,44 @@ def data_folder(root: str | Path | None = None) -> Path:
     return Path(root).expanduser()
 
 
-def load(name: str, *, root: str | Path | None = None, device: str = "cpu") -> Task:
-    """The task of that name, verified bit by bit.
+def load(
+    name: str, *, root: str | Path | None = None, device: str = "cpu", network: str = ""
+) -> Task:
+    """The task of that name, verified bit by bit, and the network that it is to train.
 
     From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
     unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
-    read where they are in root, and verified; alone it is taken with a warning.
+    read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
+    Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`, and those
+    of `coarse` are made of `cifar100`.
     """
+    import torch
+
     one_of("task", name, names())
-    where = find_device(device)
-    arrays = _digits() if name == "digits" else _arrays(name, data_folder(root))
-    tensors = {}
+    where, folder = find_device(device), data_folder(root)
+    if name in TEXT:
+        arrays = _documents(name, folder)
+    elif name in coarse.CLASSES:
+        arrays = coarse.regrouped(name, _arrays("cifar100", folder))
+    else:
+        arrays = _digits() if name == "digits" else _arrays(name, folder)
+    digest = hashlib.sha256("".join(_digests(arrays).values()).encode()).hexdigest()
+    users, tensors = arrays.pop("users", None), {}
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
-        if key.endswith("_x"):
+        if key.endswith("_x") and name not in TEXT:
             value = value.to(torch.float32).div_(16.0 if name == "digits" else 255.0)
             if name.startswith("cifar"):
                 value.sub_(0.5).div_(0.5)
         tensors[key] = value.to(where)
-    digest = hashlib.sha256("".join(_digests(arrays).values()).encode()).hexdigest()
-    return Task(name, **tensors, classes=int(arrays["train_y"].max()) + 1, digest=digest)
+    classes = int(arrays["train_y"].max()) + 1
+    return Task(name, **tensors, classes=classes, digest=digest, network=network, users=users)
 
 
 def _digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
-    return {k: hashlib.sha256(np.ascontiguousarray(arrays[k]).data).hexdigest() for k in KEYS}
+    keys = [k for k in (*KEYS, "users") if k in arrays]
+    return {k: hashlib.sha256(np.ascontiguousarray(arrays[k]).data).hexdigest() for k in keys}
 
 
 def _digits() -> dict[str, np.ndarray]:
@@ -132,8 +209,6 @@ def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
         arrays, source = _download(name, root), root / TORCHVISION[name]
     else:
         arrays = _read(path)
-        if name == "cifar10":
-            warnings.warn(f"{path} cannot be verified: {folder} is not there", stacklevel=3)
     wrong = [told for k in KEYS if (told := _unlike(name, k, arrays[k]))]
     if not wrong and name in DIGESTS:
         found = _digests(arrays)
@@ -143,6 +218,9 @@ def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
             f"{source} does not hold the official {name} data ({', '.join(wrong)}): "
             "delete it and load again"
         )
+    if source == path and name not in DIGESTS:
+        why = f"{folder} is not there" if name == "cifar10" else "its digest is not known"
+        warnings.warn(f"{path} cannot be verified: {why}", stacklevel=3)
     if fresh:
         _write(path, arrays)
     return arrays
@@ -204,11 +282,13 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
     import torchvision
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
-    arrays = {}
+    part = {"split": "balanced"} if name == "emnist" else {}
+    arrays, patience = {}, socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)  # where nothing answers, say so soon
     try:
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
-            data = dataset(str(root), train=split == "train", download=True)
+            data = dataset(str(root), train=split == "train", download=True, **part)
             x = np.asarray(data.data)
             x = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
             arrays[f"{split}_x"] = np.ascontiguousarray(x, dtype=np.uint8)
@@ -218,10 +298,28 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
     except DataError:
         raise
     except Exception as error:  # torchvision raises many kinds, all with the same remedy
-        reason = str(error).strip().splitlines()
-        raise DataError(
-            f"task {name} is not at {root / f'{name}.npz'} and could not be downloaded "
-            f"({reason[0] if reason else type(error).__name__}): connect to a network, put the "
-            f"file there, or set FEDSTAS_DATA to the folder that holds it; task digits needs none"
-        ) from error
+        raise _absent(name, root / f"{name}.npz", "digits", error) from error
+    finally:
+        socket.setdefaulttimeout(patience)
     return arrays
+
+
+def _absent(name: str, path: Path, instead: str, error: Exception) -> DataError:
+    reason = str(error).strip().splitlines()
+    return DataError(
+        f"task {name} is not at {path} and could not be downloaded "
+        f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
+        f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
+    )
+
+
+def _documents(name: str, root: Path) -> dict[str, np.ndarray]:
+    from fedstas.sim import text
+
+    if name == "topics":
+        return text.topics()
+    try:
+        posts = text.fetch(str(root))
+    except Exception as error:  # scikit-learn and the system raise many kinds
+        raise _absent(name, root / text.NEWSGROUPS, "topics", error) from error
+    return text.tokenised(*posts)

@@ -5,8 +5,6 @@ returned is a Fraction. The variance is that of the stratified mean with indepen
 sum_h W_h^2 S_h^2 / m_h with W_h = N_h / N; a finite population correction subtracts a constant from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise

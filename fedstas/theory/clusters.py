@@ -4,8 +4,6 @@ A scheme is a matrix r [m, n], one row per draw. `rows` below are lists of lists
 `Fraction`s; `counts` are the same in whole numbers r'_{k,i} with row capacity M = sum(sizes), the paper's M.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product

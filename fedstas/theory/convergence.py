@@ -5,8 +5,6 @@ after local steps of gradient descent and c random, independent of W. The round 
 E c and E cc' alone give the expected model and its second moment, round by round, exactly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -4,13 +4,11 @@ A client with gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i, c
 treats all examples alike has the covariance `each` sum gg' + `total` (sum g)(sum g)': a `Form`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -59,7 +57,7 @@ class Form(NamedTuple):
         """Positive semidefinite whatever the n >= 2 gradients are?"""
         return min(self.eigenvalues(n)) >= 0
 
-    def above(self, other: Form, n: int) -> bool:
+    def above(self, other: Self, n: int) -> bool:
         """At least the other one, in the Loewner order, whatever the n >= 2 gradients are?"""
         return Form(self.each - other.each, self.total - other.total).is_covariance(n)
 

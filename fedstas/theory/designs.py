@@ -3,8 +3,6 @@
 `successive_inclusion` alone is in floating point: it goes where an enumeration cannot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations, product

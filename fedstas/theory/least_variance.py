@@ -6,8 +6,6 @@ x_jk = omega_k / m, clustered sampling x = r / m, a partition x_jk = omega_k in 
 What is asked of `Fraction`s is exact, the rest is in floating point. Chapter 9 has the proofs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache

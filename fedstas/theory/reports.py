@@ -4,16 +4,12 @@ FedSTaS Sec. 5.2, Definition 1 and Lemma 5; FedSampling's slides, Lemma 2. A rep
 size with probability alpha, else uniform on a support of fake sizes, by default 1..M-1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
-from scipy import stats
-from scipy.special import gammaln, logsumexp
 
 from fedstas.arrays import LARGEST, told
 from fedstas.errors import InputError, integer, real
@@ -153,9 +149,11 @@ def busiest_bounds(rounds: int, m: int, clients: int) -> tuple[float, float]:
     Each client's count is binomial(rounds, m/clients), and the counts of all are negatively associated (Joag-Dev and
     Proschan, 1983), so P(all <= c) is at most the product; and at least 1 less the sum of P(one > c).
     """
+    from scipy.stats import binom
+
     rounds, clients = integer("rounds", rounds, 1, LARGEST), integer("clients", clients, 1, LARGEST)
     m = integer("m", m, 0, clients)
-    above = stats.binom.sf(np.arange(rounds), rounds, m / clients)  # P(count > c), c = 0..rounds-1
+    above = binom.sf(np.arange(rounds), rounds, m / clients)  # P(count > c), c = 0..rounds-1
     low = 1 - (1 - above) ** clients
     return float(low.sum()), float(np.minimum(1, clients * above).sum())
 
@@ -167,6 +165,8 @@ def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0
     E[(1 - exp(e - L))_+] <= delta, where the privacy loss L of two sizes is epsilon times (reports
     equal to the one less reports equal to the other), a trinomial difference.
     """
+    from scipy.special import gammaln, logsumexp
+
     alpha = real("alpha", alpha, 0, 1, open_low=False)
     size_cap = integer("size_cap", size_cap, 3, LARGEST)
     delta = real("delta", delta, 0, 1, open_low=False)

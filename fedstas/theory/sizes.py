@@ -1,14 +1,11 @@
 """The participants' total, estimated from private reports, exactly (FedSTaS eq. 5.7, Lemma 2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import next_fast_len
 
 from fedstas.arrays import wholes
 from fedstas.errors import InputError, integer, real
@@ -108,6 +105,8 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
 
     Clips `sizes` to 1..M-1. Clients of one size are convolved at once (FFT) where they are many.
     """
+    from scipy.fft import next_fast_len
+
     size_cap, alpha = integer("size_cap", size_cap, 3, MOST), float(_positive(alpha))
     sizes = np.clip(wholes("client sizes", sizes), 1, size_cap - 1)
     m, one = len(sizes), np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))

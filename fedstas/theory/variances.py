@@ -5,8 +5,6 @@ estimator of the mean of vectors d_k [N, P] has the total variance (trace) sum_h
 of one draw. With one stratum it is exact for draws with replacement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple

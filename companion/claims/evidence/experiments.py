@@ -61,6 +61,10 @@ class Setting:
     partition: str = "dirichlet_fixed_size"
     concentration: float | None = 0.01
     steps: int | None = 3  # local ones, as printed; None: all runs of the sweep
+    clients: int | None = None  # and so of these: None is all
+    clients_per_round: int | None = None
+    prox: float | None = None
+    measure: str | None = None  # of similarity, of the methods that have one
 
     def __str__(self) -> str:
         skew = "" if self.concentration is None else f" {self.concentration:g}"
@@ -73,17 +77,21 @@ class Setting:
             skew = self.concentration is None or np.isclose(
                 found["concentration"], self.concentration
             )
-            steps = self.steps is None or found["steps"] == self.steps
             where = (found["task"] == self.task) & (found["partition"] == self.partition)
-            found = found[where & skew & steps]
+            for key in ("steps", "clients", "clients_per_round", "prox"):
+                if (value := getattr(self, key)) is not None:
+                    where &= found[key] == value
+            if self.measure is not None:
+                where &= found["measure"].isin([self.measure, ""])
+            found = found[where & skew]
         few = [m for m in methods if seeds(found, m) < SHOWN]
         if not few:
             return found[found["method"].isin(methods)]
-        obtainable(self.task)
+        obtainable(self.task, self.sweep)
         raise Missing(
             "pending",
             f"sweep {self.sweep!r} ({self}) does not hold {SHOWN} seeds of {', '.join(few)} yet: "
-            f"`fedstas sweep {self.sweep} --profile paper` records them",
+            f"`fedstas sweep {self.sweep} --profile paper --folder results` records them",
         )
 
 
@@ -92,7 +100,7 @@ def seeds(frame: pd.DataFrame | None, method: str) -> int:
     return 0 if frame is None else frame.loc[frame["method"] == method, "seed"].nunique()
 
 
-def obtainable(task: str) -> None:
+def obtainable(task: str, sweep: str = "NAME") -> None:
     """`Missing` with `no-data` for a data set that the project cannot load, or that is not here."""
     if task not in tasks.names():
         known = ", ".join(tasks.names())
@@ -100,7 +108,8 @@ def obtainable(task: str) -> None:
     if task == "cifar10" and not (tasks.data_folder() / f"{task}.npz").exists():
         raise Missing(
             "no-data",
-            f"{task}.npz is not in the data folder; where it is, recorded runs decide this claim",
+            f"{task}.npz is not in the data folder; where it is, `fedstas sweep {sweep} --profile paper` records "
+            "the runs that decide this claim",
         )
 
 
@@ -115,8 +124,14 @@ def recorded(sweep: str) -> pd.DataFrame | None:
 @lru_cache(maxsize=16)
 def _load(folder: str, _stamps: tuple) -> pd.DataFrame:
     frame = records.load(folder)
-    steps = {r: who["method"]["local"]["steps"] for r, who in records.identities(folder).items()}
-    return frame.assign(steps=frame["run"].map(steps))
+    own = {run: who["method"] for run, who in records.identities(folder).items()}
+    for key in ("steps", "prox"):
+        frame[key] = frame["run"].map({run: each["local"][key] for run, each in own.items()})
+    measures = {run: each["clients"].get("measure", "") for run, each in own.items()}
+    similar = (
+        frame["method"] == "clustered-similarity"
+    )  # of other methods it is none, or means nothing
+    return frame.assign(measure=frame["run"].map(measures).where(similar, ""))
 
 
 def decided(function: Callable[[Claim], Evidence]) -> Callable[[Claim], Evidence]:
@@ -201,6 +216,17 @@ def higher(values, unit: str, matters: float | None = None) -> Found:
     return _found(
         values, word, (mean, low, high), f"the interval holds both no gain and {some}", none
     )
+
+
+def not_lower(values, unit: str) -> Found:
+    """Are these differences, one per seed, not below zero? A loss that cannot matter is none."""
+    room = MATTERS[unit]
+    mean, low, high = tables.interval(values)
+    word = "agrees" if low > -room else "differs" if high < 0 else "undecided"
+    loss = (
+        f"the interval holds both no loss and one of more than {amount(room, unit)}, which matters"
+    )
+    return _found(values, word, (mean, low, high), loss)
 
 
 def same(values, printed: float, unit: str, room: float = 0.0, interval=tables.interval) -> Found:

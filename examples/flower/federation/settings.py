@@ -11,7 +11,7 @@ def data(name: str, kind: str, clients: int, concentration: float, seed: int):
     """The task, and who holds which of its examples."""
     task = tasks.load(name)
     settings = {"clients": clients, "seed": seed, "concentration": concentration}
-    return task, partition.make(kind, task.train_y, **settings)
+    return task, partition.make(kind, task.train_y, users=task.users, **settings)
 
 
 def data_of(config):

@@ -1,0 +1,54 @@
+"""Test sets of the clients' own: their sizes, their classes, and what is noted of a run."""
+
+import json
+
+import numpy as np
+import torch
+
+from companion.runs import experiments, local_tests, packed, records, sweeps
+from fedstas import partition
+
+LABELS, TEST = np.repeat(np.arange(4), 100), np.repeat(np.arange(4), 7)
+
+
+def test_a_client_is_tested_on_a_fifth_of_its_size_under_its_own_class_shares():
+    federation = partition.federation(LABELS, [range(100), range(75, 125), [], [0, 1, 2, 100]])
+    own = local_tests.dealt(federation, TEST, seed=3)
+    assert [len(each) for each in own] == [20, 10, 0, 0]
+    assert np.bincount(TEST[own[0]]).tolist() == [20]  # more than there are: with replacement
+    assert np.bincount(TEST[own[1]]).tolist() == [5, 5]
+    assert all((np.diff(each) >= 0).all() for each in own)
+    again, other = (local_tests.dealt(federation, TEST, seed) for seed in (3, 4))
+    assert [a.tolist() for a in again] == [a.tolist() for a in own] != [a.tolist() for a in other]
+
+
+def test_the_accuracy_counts_clients_by_their_sizes(digits):
+    """Of a model that always says 3: the share of threes among the local test examples."""
+    y = digits.train_y.numpy()
+    federation = partition.federation(
+        y, [np.flatnonzero(y == 3)[:100], np.flatnonzero(y == 5)[:50]]
+    )
+    named = digits.model(0).named_parameters()
+    parts = [torch.zeros_like(p) for _, p in named]
+    parts[-1][3] = 1.0
+    flat = torch.cat([p.flatten() for p in parts]).detach().numpy()
+    assert local_tests.accuracy(digits, federation, flat, seed=0) == 20 / 30
+
+
+def test_runs_of_unequal_sizes_note_it_and_others_do_not(digits, tmp_path):
+    where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    small = experiments.SMALL | {"clients": 6, "rounds": 1}
+    runs = [sweeps.Run(*where, **small, sizes="20x3,60x3"), sweeps.Run(*where, **small)]
+    assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
+    notes = [run.note for run in records.recorded(tmp_path)]
+    by_sizes = {len(set(note["identity"]["partition"]["sizes"])): note for note in notes}
+    assert by_sizes[1]["local_accuracy"] is None
+    again = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
+    federation = partition.from_recipe(digits.train_y, by_sizes[2]["identity"]["partition"])
+    said = by_sizes[2]["local_accuracy"]
+    assert said == local_tests.accuracy(digits, federation, again.params, 0)
+    assert np.isclose(48 * said, round(48 * said))  # of 3 x 4 + 3 x 12 examples
+    packed.pack(tmp_path / "trial")
+    table = {run.note["run"]: run.note for run in records.recorded(tmp_path)}
+    assert json.dumps(table[by_sizes[2]["run"]]["local_accuracy"]) == json.dumps(said)
+    assert table[by_sizes[1]["run"]]["local_accuracy"] is None
