@@ -1,16 +1,27 @@
-"""The figures of chapter 10: points over the reference at equal cost, and whether one round explains them."""
+"""Chapter 10: what is recorded of the comparison, its tables, figures and sentences.
+
+A sentence that depends on what was found is made here from the verdicts, and links to the row of the table
+(`anchor`) that it rests on; what is not recorded is left out and named by `missing`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy import stats
 
 from companion.pages import plots
+from companion.runs import cuts, made, protocol, tables
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
 ARMS = {
@@ -39,8 +50,33 @@ SHOWN = (
     "least-variance, updates",
     "fedstas-unbiased",
     "clustered-similarity",
+    "fedvarp",
     "fedstas",
 )
+BUDGETS = ("small", "large")  # the primary outcome's metrics
+SECOND = {
+    "rounds": "gain, equal rounds",
+    "examples": "gain, equal examples",
+    "worst_decile": "gain, worst decile",
+}
+VERDICTS = ("better", "no worse", "worse", "we do not know")
+TRIAL = (
+    "digits"  # the setting for readers' own designs: it decides nothing where another is recorded
+)
+# By setting: the sweep and rows that chapters 5 and 9 show of it at the preprint's rate.
+UNTUNED = {
+    "mnist": ("preprint", {"partition": "dirichlet"}),
+    "mnist-equal": ("preprint", {"partition": "dirichlet_fixed_size"}),
+    "fashion-mnist": ("fashion-mnist", {"partition": "dirichlet"}),
+    "mnist-0.1": ("sensitivity", {"arm": "concentration 0.1"}),
+    "mnist-m5": ("sensitivity", {"arm": "clients_per_round 5"}),
+    "mnist-m20": ("sensitivity", {"arm": "clients_per_round 20"}),
+}
+CUT_PLACES = {
+    "MNIST, disjoint": "mnist",
+    "MNIST, equal sizes": "mnist-equal",
+    "Fashion-MNIST, disjoint": "fashion-mnist",
+}
 
 
 def called(arm: str) -> str:
@@ -48,71 +84,553 @@ def called(arm: str) -> str:
     return ARMS.get(arm, (arm, ""))[0]
 
 
+def look(arm: str) -> tuple[str, str]:
+    """Colour and dash of its method; that of all clients is nobody else's here."""
+    return (plots.GREY, "-.") if arm == "all clients" else plots.look(ARMS.get(arm, ("", ""))[1])
+
+
 def colour(arm: str) -> str:
     """The colour of its method."""
-    return plots.look(ARMS.get(arm, ("", ""))[1])[0]
+    return look(arm)[0]
 
 
-def remembered(table: pd.DataFrame, settings: dict[str, str], matters: float = 1.0) -> Figure:
+# What is recorded
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is recorded of a setting: `outcomes` and `gains` of the protocol, accuracy by arm and rate `tried`,
+    and the curves of evaluation (`rows`)."""
+
+    setting: protocol.Setting
+    outcomes: pd.DataFrame
+    gains: pd.DataFrame
+    tried: pd.DataFrame
+    rows: pd.DataFrame
+
+    @property
+    def name(self) -> str:
+        """Of the setting."""
+        return self.setting.name
+
+    @property
+    def says(self) -> str:
+        """The setting, as a reader is told."""
+        return self.setting.says
+
+    @property
+    def arms(self) -> list[str]:
+        """Those that can be held against the reference."""
+        return list(self.gains["arm"].unique())
+
+    @property
+    def lacking(self) -> list[str]:
+        """Arms of the protocol that are not there yet."""
+        return [a.name for a in self.setting.arms if a.name not in set(self.outcomes["arm"])]
+
+    def verdict(self, arm: str, metric: str) -> str:
+        """On an arm's gain, in the protocol's words."""
+        row = self.gains[(self.gains["arm"] == arm) & (self.gains["metric"] == metric)].iloc[0]
+        return protocol.verdict(row["low"], row["high"], self.setting.matters)
+
+    def gain(self, arm: str, metric: str) -> pd.Series:
+        """An arm's row of `gains`."""
+        return self.gains[(self.gains["arm"] == arm) & (self.gains["metric"] == metric)].iloc[0]
+
+    def edge(self, arm: str) -> str:
+        """`†` where an arm's best rate lies at an end of those that were tried, `‡` where some of the grid are not
+        tried yet."""
+        ahead = protocol.next_rates(self.tried.loc[arm], self.setting.rates)
+        return "" if not ahead else "‡" if set(ahead) & set(self.setting.rates) else "†"
+
+
+def read(known: dict[str, protocol.Setting], folders=(protocol.RECORDED,)) -> dict[str, Place]:
+    """The settings where the reference and another arm were evaluated on two seeds in common, or more."""
+    runs, found = protocol.runs(folders), {}
+    for name, setting in known.items():
+        outcomes = protocol.outcomes(known, name, folders, runs)
+        if not len(outcomes):
+            continue
+        seeds = outcomes.groupby("arm")["seed"].transform("nunique")
+        outcomes = outcomes[seeds > 1]
+        if outcomes["arm"].nunique() < 2:
+            continue
+        tried, rows = protocol.evaluated(known, name, folders, runs)
+        rows = rows[rows["run"].isin(outcomes["run"])]
+        gains = protocol.gains(outcomes, setting.reference).assign(setting=name)
+        found[name] = Place(setting, outcomes, gains, tried, rows)
+    return found
+
+
+def state(known: dict[str, protocol.Setting], places: dict[str, Place]) -> pd.DataFrame:
+    """Which settings are recorded, with which seeds and how many of their methods."""
+    rows = []
+    for name, setting in known.items():
+        place = places.get(name)
+        seeds = made.span(place.outcomes["seed"]) if place else "not recorded yet"
+        many = len(setting.arms) - len(place.lacking) if place else 0
+        budgets = " and ".join(f"{b:g}" for b in (setting.megabytes[0], setting.megabytes[-1]))
+        rows.append([setting.says, f"{budgets} MB", f"{many} of {len(setting.arms)}", seeds])
+    return pd.DataFrame(rows, columns=["setting", "budgets", "methods recorded", "on"])
+
+
+def missing(known: dict[str, protocol.Setting], places: dict[str, Place]) -> str:
+    """One line on what is not recorded yet; empty if all is."""
+    whole = [s.says for name, s in known.items() if name not in places]
+    parts = [
+        f"of {place.says} {', '.join(map(called, place.lacking))}"
+        for place in places.values()
+        if place.lacking
+    ]
+    listed = "; ".join([*whole, *parts])
+    return f"Not recorded yet: {listed}." if listed else ""
+
+
+# The tables
+
+
+def anchor(setting: str, arm: str) -> str:
+    """Where a row of the table is."""
+    return re.sub(r"[^a-z0-9.]+", "-", f"cell {setting} {arm}".lower())
+
+
+def link(place: Place, arm: str, text: str = "") -> str:
+    """A link to a row of the table."""
+    return f'<a href="#{anchor(place.name, arm)}">{text or called(arm)}</a>'
+
+
+def _order(place: Place) -> list[str]:
+    """The arms, the best at the larger budget first."""
+    return list(place.outcomes.groupby("arm")["large"].mean().sort_values(ascending=False).index)
+
+
+def table_of(place: Place) -> pd.DataFrame:
+    """The primary outcome as text, one row per arm with an anchor: tuned rate, accuracy at both budgets, gain,
+    Holm's p, seeds, verdict."""
+    small, large = place.setting.megabytes[0], place.setting.megabytes[-1]
+    means, rows = place.outcomes.groupby("arm"), []
+    for arm in _order(place):
+        row = {"method": f'<a id="{anchor(place.name, arm)}"></a>{called(arm)}'}
+        row["rate"] = f"{means.get_group(arm)['rate'].iloc[0]:g}{place.edge(arm)}"
+        for metric, budget in (("small", small), ("large", large)):
+            row[f"at {budget:g} MB, %"] = f"{means.get_group(arm)[metric].mean():.1f}"
+            if arm != place.setting.reference:
+                one = place.gain(arm, metric)
+                said = tables.span(one["gain"], one["low"], one["high"], "+.1f")
+                cells = [said, tables.chance(one["holm"]), place.verdict(arm, metric)]
+            else:
+                cells = ["–"] * 3
+            row |= dict(
+                zip((f"gain {budget:g}", f"p {budget:g}", f"says {budget:g}"), cells, strict=True)
+            )
+        rows.append(row | {"seeds": str(means.get_group(arm)["seed"].nunique())})
+    return pd.DataFrame(rows)
+
+
+def second_table(place: Place) -> pd.DataFrame:
+    """The secondary outcomes as text: gains after equal rounds, for equal examples and on the worst decile; the
+    loss; what a round costs, and what was spent to reach the reference's accuracy at the smaller budget."""
+    rows = []
+    for arm in _order(place):
+        own = place.outcomes[place.outcomes["arm"] == arm]
+        row = {"method": called(arm)}
+        for metric, head in SECOND.items():
+            row[head] = "–"
+            if arm != place.setting.reference:
+                one = place.gain(arm, metric)
+                row[head] = tables.span(one["gain"], one["low"], one["high"], "+.1f")
+        row["training loss"] = f"{own['loss'].mean():.3f}"
+        reached = own["until"].notna()
+        row["MB to the goal"] = f"{own['megabytes'].mean():.0f}" if reached.any() else "–"
+        row["rounds to it"] = f"{own['until'].mean():.0f}" if reached.any() else "–"
+        row["reached by"] = f"{reached.sum()} of {len(own)}"
+        row["rounds in the larger budget"] = f"{own['round_at'].mean():.0f}"
+        row["examples in it"] = f"{own['examples_at'].mean():,.0f}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+# What it says
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(places: Sequence[Place], metric: str, arms: Sequence[str] | None = None) -> pd.Series:
+    """How many cells (an arm in a setting) have each verdict."""
+    words = [
+        place.verdict(arm, metric)
+        for place in places
+        for arm in place.arms
+        if arms is None or arm in arms
+    ]
+    return pd.Series(words, dtype=str).value_counts().reindex(VERDICTS, fill_value=0)
+
+
+def surest(places: Sequence[Place]) -> tuple[Place, str, str] | None:
+    """The gain whose interval lies highest above what matters, as (place, arm, metric); None if there is none."""
+    cells = [(p, row) for p in places for _, row in p.gains.iterrows() if row["metric"] in BUDGETS]
+    cells = [(p, row) for p, row in cells if row["low"] > p.setting.matters]
+    if not cells:
+        return None
+    place, row = max(cells, key=lambda cell: cell[1]["low"])
+    return place, row["arm"], row["metric"]
+
+
+def one_name(places: Sequence[Place]) -> tuple[str, pd.Series]:
+    """The arm with the most cells better than the reference less those worse, at both budgets, the larger mean gain
+    among equal ones, and its verdicts' counts."""
+    arms = dict.fromkeys(arm for place in places for arm in place.arms)
+
+    def rank(arm: str) -> tuple[float, float]:
+        words = sum(counted(places, metric, [arm]) for metric in BUDGETS)
+        rows = [p.gains[(p.gains["arm"] == arm) & p.gains["metric"].isin(BUDGETS)] for p in places]
+        return words["better"] - words["worse"], pd.concat(rows)["gain"].mean()
+
+    best = max(arms, key=rank)
+    return best, sum(counted(places, metric, [best]) for metric in BUDGETS)
+
+
+def cost(place: Place, arm: str) -> tuple[float, float, float]:
+    """What the larger budget pays for: rounds of the arm and of the reference, and examples in multiples of the
+    reference's."""
+    means = place.outcomes.groupby("arm")[["round_at", "examples_at"]].mean()
+    own, other = means.loc[arm], means.loc[place.setting.reference]
+    return own["round_at"], other["round_at"], own["examples_at"] / other["examples_at"]
+
+
+def answer(places: Sequence[Place]) -> str:
+    """The chapter's answer in one paragraph, the cost beside the gain; of the given settings."""
+    if not places:
+        return "No setting is recorded yet, so there is no answer yet."
+    several = f"the {len(places)} settings that count here"
+    small, large = (counted(places, metric) for metric in BUDGETS)
+    said = (
+        f"In {several if len(places) > 1 else places[0].says}, with every learning rate tuned and equal megabytes, "
+        f"{small['better']} of {small.sum()} gains are above one point at the smaller budget and {large['better']} of "
+        f"{large.sum()} at the larger one. {small['worse']} and {large['worse']} are below minus one point. "
+    )
+    top = surest(places)
+    if top is None:
+        return said + "So plain MD sampling will do."
+    best, words = one_name(places)
+    place, arm, metric = top
+    one, (own, other, times) = place.gain(arm, metric), cost(place, arm)
+    budget = place.setting.megabytes[0 if metric == "small" else -1]
+    return said + (
+        f"If you want one name, it is **{called(best)}**: better in {words['better']} of its {words.sum()} comparisons, "
+        f"worse in {words['worse']}. The surest gain is {tables.span(one['gain'], one['low'], one['high'], '+.1f')} "
+        f"points (Holm's p {tables.chance(one['holm'])}), of {link(place, arm)} on {place.says} at {budget:g} MB. Its "
+        f"megabytes go through {times:.2f} times MD's examples, and the larger budget pays for {own:.0f} rounds where "
+        f"MD has {other:.0f}."
+    )
+
+
+def sentence(place: Place) -> str:
+    """Which designs are better, no worse or worse in a setting, budget by budget, each a link to its row."""
+    parts = []
+    for metric in BUDGETS:
+        budget = place.setting.megabytes[0 if metric == "small" else -1]
+        words = {arm: place.verdict(arm, metric) for arm in _order(place) if arm in place.arms}
+        told = []
+        for word in VERDICTS[:3]:
+            these = [
+                f"{link(place, arm)} ({place.gain(arm, metric)['gain']:+.1f})"
+                for arm, said in words.items()
+                if said == word
+            ]
+            told += [f"{word}: {listed(these)}"] if these else []
+        unknown = list(words.values()).count(VERDICTS[3])
+        told += [f"of {unknown} we do not know"] if unknown else []
+        parts.append(f"at {budget:g} MB {'; '.join(told)}")
+    return f"**{place.says}**, {'. '.join(x if k == 0 else x[0].upper() + x[1:] for k, x in enumerate(parts))}."
+
+
+GROUPS = {  # the decision rule's cases, and who belongs there
+    "Clients are few and unlike": lambda s: (
+        s.concentration <= 0.01 and s.clients <= 100 and not s.rates_of
+    ),
+    "Clients are few, and less unlike": lambda s: (
+        s.concentration > 0.01 and s.clients <= 100 and not s.rates_of and s.name != TRIAL
+    ),
+    "Clients are many": lambda s: s.clients > 100,
+    "You ask five of a hundred": lambda s: s.rates_of and s.clients_per_round == 5,
+    "You ask twenty of a hundred": lambda s: s.rates_of and s.clients_per_round == 20,
+    "The digits, for trying out": lambda s: s.name == TRIAL,
+}
+
+
+def rule(places: Sequence[Place], case: str) -> str:
+    """What to do in a case, and the cells that it rests on; empty where none of its settings is recorded."""
+    here = [place for place in places if GROUPS[case](place.setting)]
+    if not here:
+        return ""
+    common = [arm for arm in here[0].arms if all(arm in place.arms for place in here)]
+    sure = {
+        metric: [a for a in common if all(p.verdict(a, metric) == "better" for p in here)]
+        for metric in BUDGETS
+    }
+    sure = {
+        metric: sorted(arms, key=lambda a: -min(p.gain(a, metric)["gain"] for p in here))
+        for metric, arms in sure.items()
+    }
+    most = max(common, key=lambda a: max(p.gain(a, "large")["gain"] for p in here))
+    arm, at = most, "large"
+    if sure["large"]:
+        arm = next((a for a in sure["large"] if a in sure["small"]), sure["large"][0])
+        advice = f"take {called(arm)}" + ", whatever the budget" * (arm in sure["small"])
+    elif sure["small"]:
+        arm, at = sure["small"][0], "small"
+        advice = f"take {called(arm)} where megabytes are short; with more of them no gain is sure"
+    elif max(p.gain(most, "large")["gain"] for p in here) <= here[0].setting.matters:
+        advice = "sampling hardly matters, no design gains a point: take MD"
+    else:
+        advice = "no gain is sure: take MD"
+    cells = [
+        link(p, arm, f"{p.says}, {p.gain(arm, metric)['gain']:+.1f} at {budget:g} MB")
+        for p in here
+        for metric, budget in zip(
+            BUDGETS, p.setting.megabytes[:: len(p.setting.megabytes) - 1], strict=True
+        )
+        if metric == at or arm in sure[metric]
+    ]
+    others = [a for a in sure[at] if a != arm]
+    return (
+        f"**{case}:** {advice}. {called(arm).capitalize() if arm not in sure[at] else 'This'} "
+        f"{'has the largest gain' if arm not in sure[at] else 'rests on'}: {'; '.join(cells)}."
+        + f" Better there, too: {listed([called(a) for a in others])}."
+        * bool(others)
+    )
+
+
+# Beside the preprint's rate
+
+
+def untuned(folder: str | Path = "results") -> pd.DataFrame:
+    """Gains after 99 rounds at the preprint's rate, from the sweeps of chapters 5 and 9: columns setting, arm, gain,
+    low, high, seeds."""
+    ways = {
+        cuts.METHOD: "least-variance",
+        f"{cuts.METHOD}, from updates": "least-variance, updates",
+    }
+    frames = {
+        name: tables.recorded(sweep, folder).where(**wanted)
+        for name, (sweep, wanted) in UNTUNED.items()
+    }
+    found = {}
+    for name, frame in frames.items():
+        for arm, row in (
+            tables.paired(frame, "test_accuracy", "md").iterrows() if len(frame) else ()
+        ):
+            found[name, arm] = row
+    for (place, m), frame in cuts.frames(folder).items():
+        name = CUT_PLACES[place] + ("" if m == 10 else f"-m{m}")
+        for arm, row in tables.paired(frame, "test_accuracy", "md").iterrows():
+            found.setdefault((name, ways.get(arm, arm)), row)
+    rows = [
+        {"setting": name, "arm": arm, "gain": row["difference"]}
+        | dict(row[["low", "high", "seeds"]])
+        for (name, arm), row in found.items()
+        if arm in ARMS
+    ]
+    return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high", "seeds"])
+
+
+def tuned_at(places: Sequence[Place], rounds: float) -> pd.DataFrame:
+    """Gains of the tuned arms after so many rounds: columns as of `protocol.gains`, and setting."""
+    parts = []
+    for place in places:
+        classes = protocol.CLASSES[place.setting.task]
+        rows = [
+            {"arm": arm, "seed": seed, "value": 100 * protocol.spent(run, "round", rounds, classes)}
+            for (arm, seed), run in place.rows.groupby(["arm", "seed"])
+        ]
+        table = protocol.gains(pd.DataFrame(rows), place.setting.reference, ("value",))
+        parts.append(table.assign(setting=place.name))
+    return (
+        pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["setting", "arm"])
+    )
+
+
+def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str, float]:
+    """Whether less error in one round goes with more gain: `rho`, Spearman's between -error and gain over all cells;
+    the `pairs` of arms within a setting and how many of them `agree`; and `p`, how often arms exchanged at random
+    within their settings agree in as many pairs."""
+
+    cells = cells.reset_index(drop=True)
+    errors, gain = cells["error"].to_numpy(), cells["gain"].to_numpy()
+    groups = [g.to_numpy() for g in cells.groupby("setting").groups.values()]
+    pairs = np.array([pair for g in groups for pair in combinations(g, 2)], dtype=int).reshape(
+        -1, 2
+    )
+    less = np.sign(errors[pairs[:, 0]] - errors[pairs[:, 1]])
+
+    def agreeing(gain: np.ndarray) -> int:
+        return int((np.sign(gain[pairs[:, 1]] - gain[pairs[:, 0]]) == less).sum())
+
+    found, rng, as_many = agreeing(gain), np.random.default_rng(seed), 0
+    for _ in range(times):
+        other = gain.copy()
+        for g in groups:
+            other[g] = rng.permutation(gain[g])
+        as_many += agreeing(other) >= found
+    rho = stats.spearmanr(-errors, gain).statistic if len(cells) > 2 else np.nan
+    told = {"cells": len(cells), "settings": len(groups), "rho": float(rho)}
+    return told | {"pairs": len(pairs), "agree": found, "p": (as_many + 1) / (times + 1)}
+
+
+# The figures
+
+
+def remembered(places: Sequence[Place]) -> Figure:
     """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger budget,
-    hollow at the smaller. Grey: differences that do not matter."""
-    columns = min(2, len(settings))
-    rows = -(-len(settings) // columns)
-    shape = {"figsize": (8.4, 0.9 + 2.3 * rows), "sharex": True, "sharey": True, "squeeze": False}
-    figure, axes = plt.subplots(rows, columns, **shape)
-    looks = [colour(arm) for arm in SHOWN]
-    for ax, (name, says) in zip(axes.flat, settings.items(), strict=False):
+    hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge."""
+    gains = pd.concat([p.gains[p.gains["arm"].isin(SHOWN)] for p in places])
+    gains = gains[gains["metric"].isin(BUDGETS)]
+    shown = [arm for arm in SHOWN if arm in set(gains["arm"])]
+    inside = gains[gains["arm"] != "all clients"]
+    inside = gains if inside.empty else inside
+    room = 0.05 * (max(inside["high"].max(), 2) - min(inside["low"].min(), -2))
+    limits = min(inside["low"].min(), -2) - room, max(inside["high"].max(), 2) + room
+    columns = min(2, len(places))
+    rows = -(-len(places) // columns)
+    shape = {"figsize": (7.6, 1.1 + 0.34 * len(shown) * rows + 0.5 * rows), "squeeze": False}
+    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, **shape)
+    looks = [colour(arm) for arm in shown]
+    for ax, place in zip(axes.flat, places, strict=False):
+        matters = place.setting.matters
         ax.axvspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
         for metric, shift in (("large", 0.17), ("small", -0.17)):
-            part = table[(table["setting"] == name) & (table["metric"] == metric)]
-            found = part.set_index("arm").rename(columns={"gain": "difference"}).reindex(SHOWN)
-            found.index = [called(arm) for arm in SHOWN]
+            part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
+            found = part.set_index("arm").rename(columns={"gain": "difference"}).reindex(shown)
+            out = (found["difference"] < limits[0]) | (found["difference"] > limits[1])
+            for arm, value in found.loc[out, "difference"].items():
+                low, at = value < limits[0], len(shown) - 1 - shown.index(arm) + shift
+                words = f"◂ {value:+.0f}" if low else f"{value:+.0f} ▸"
+                where = {"ha": "left" if low else "right", "va": "center", "fontsize": "x-small"}
+                ax.text(limits[0 if low else 1], at, words, color=colour(arm), **where)
+            found.loc[out, "difference"] = np.nan
+            found.index = [called(arm) for arm in shown]
             plots.forest(ax, found, looks, shift=shift, hollow=shift < 0)
-        ax.set(title=says)
-    for ax in list(axes.flat)[len(settings) :]:
+        ax.set(title=place.says, xlim=limits)
+    for ax in list(axes.flat)[len(places) :]:
         ax.axis("off")
-    for ax in axes[-1]:
+    for ax in list(axes.flat)[: len(places)][-columns:]:  # the lowest of each column
+        ax.tick_params(labelbottom=True)
         ax.set_xlabel("points above MD")
+    dots = [
+        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=f"{name} budget")
+        for name, face in (("larger", plots.GREY), ("smaller", "white"))
+    ]
+    figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 
-def learning(ax: Axes, rows: pd.DataFrame, of: str, arms: Sequence[str]) -> None:
-    """Mean learning curves over a cumulative cost, with 95 % bands over seeds, names at their ends."""
-    ends = {}
-    for arm in arms:
-        part = rows[rows["arm"] == arm]
-        if not len(part):
-            continue
-        top = part.groupby("seed")[of].max().min()
-        at = np.linspace(0.02 * top, top, 60)
-        each = np.array(
-            [np.interp(at, run[of], 100 * run["test_accuracy"]) for _, run in part.groupby("seed")]
+def learning(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> Figure:
+    """Mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel a
+    setting; dotted, the budgets."""
+    columns = min(2, len(places))
+    rows = -(-len(places) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(7.6, 0.9 + 2.6 * rows), squeeze=False)
+    for ax, place in zip(axes.flat, places, strict=False):
+        budgets = place.setting.megabytes
+        for budget in budgets:
+            ax.axvline(budget, color=plots.GREY, lw=0.8, ls=":")
+        for arm in arms:
+            part = place.rows[place.rows["arm"] == arm]
+            if len(part):
+                _curve(ax, part, budgets[-1], look(arm))
+        half = place.rows["megabytes"].between(budgets[0] / 4, budgets[0] / 2)
+        low = (
+            100
+            * place.rows[half & (place.rows["arm"] == place.setting.reference)][
+                "test_accuracy"
+            ].mean()
         )
-        mean, look = each.mean(0), plots.look(ARMS[arm][1])
-        if len(each) >= plots.FEW:
-            half = [plots.interval(column)[2] for column in each.T] - mean
-            ax.fill_between(at, mean - half, mean + half, color=look[0], alpha=0.15, lw=0)
-        ax.plot(at, mean, color=look[0], ls=look[1], lw=2)
-        ends[called(arm)] = (at[-1], mean[-1], look[0])
-    ax.margins(x=0)
-    plots.label_ends(ax, ends)
+        ax.set(title=place.says, xlabel="megabytes, sent and received", ylabel="accuracy, %")
+        ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, None))
+    for ax in list(axes.flat)[len(places) :]:
+        ax.axis("off")
+    there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
+    looks = [look(arm) for arm in there]
+    lines = [
+        Line2D([], [], color=c, ls=d, lw=2, label=called(a))
+        for a, (c, d) in zip(there, looks, strict=True)
+    ]
+    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
+    return figure
 
 
-def explained(ax: Axes, cells: pd.DataFrame, settings: dict[str, str]) -> None:
-    """What a design leaves of MD's error in one round against its points over MD, a mark a setting."""
-    marks = iter("osD^vPX*<>hpd")
-    for name, says in settings.items():
-        part = cells[cells["setting"] == name]
-        if not len(part):
-            continue
-        mark = next(marks)
-        ax.plot([], [], mark, color=plots.GREY, ls="", label=says)
-        for row in part.itertuples():
-            ax.plot([row.error] * 2, [row.low, row.high], color=colour(row.arm), lw=0.8, alpha=0.5)
-            ax.plot(row.error, row.gain, mark, color=colour(row.arm), ms=5)
-    ax.axhline(0, color=plots.BLACK, lw=0.8)
-    ax.axvline(1, color=plots.BLACK, lw=0.8)
-    ax.set(
-        xscale="log", xlabel="error of one round (MD = 1)", ylabel="points above MD, equal rounds"
+def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -> None:
+    """One arm's mean over seeds, with its band where seeds are enough."""
+    top = min(budget, part.groupby("seed")["megabytes"].max().min())
+    at = np.linspace(0.02 * top, top, 100)
+    each = np.array(
+        [
+            np.interp(at, run["megabytes"], 100 * run["test_accuracy"])
+            for _, run in part.groupby("seed")
+        ]
     )
-    ax.legend(frameon=False, fontsize="small")
+    mean = each.mean(0)
+    if len(each) >= plots.FEW:
+        half = [tables.interval(column)[2] for column in each.T] - mean
+        ax.fill_between(at, mean - half, mean + half, color=look[0], alpha=0.15, lw=0)
+    ax.plot(at, mean, color=look[0], ls=look[1], lw=2)
+
+
+def rates(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> Figure:
+    """Accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
+    columns = min(2, len(places))
+    rows = -(-len(places) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(7.6, 0.9 + 2.4 * rows), squeeze=False)
+    for ax, place in zip(axes.flat, places, strict=False):
+        for arm in arms:
+            known = 100 * place.tried.loc[arm].dropna() if arm in place.tried.index else ()
+            if len(known):
+                shade, dash = look(arm)
+                ax.plot(known.index, known, color=shade, ls=dash, lw=1.5)
+                ax.plot(known.idxmax(), known.max(), "o", ms=5, color=shade)
+        ax.set(xscale="log", title=place.says, xlabel="learning rate", ylabel="accuracy, %")
+    for ax in list(axes.flat)[len(places) :]:
+        ax.axis("off")
+    there = [arm for arm in arms if any(arm in p.tried.index for p in places)]
+    looks = [look(arm) for arm in there]
+    lines = [
+        Line2D([], [], color=c, ls=d, lw=2, label=called(a))
+        for a, (c, d) in zip(there, looks, strict=True)
+    ]
+    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figure:
+    """Gain over error of one round, a panel a kind of gain, a mark a setting, a colour an arm; an empty one
+    says that nothing is recorded."""
+    marks = dict(zip(settings, "osD^vPX*<>hpd", strict=False))
+    figure, axes = plt.subplots(1, len(panels), figsize=(7.6, 5.2), sharey=True, sharex=True)
+    for ax, (title, cells) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        ax.set(title=title, xscale="log", xlabel="error of one round (MD = 1)")
+        ax.axhline(0, color=plots.BLACK, lw=0.8)
+        ax.axvline(1, color=plots.BLACK, lw=0.8)
+        for row in cells.itertuples():
+            ax.plot([row.error] * 2, [row.low, row.high], color=colour(row.arm), lw=0.8, alpha=0.5)
+            face = "white" if row.arm.endswith("updates") else colour(row.arm)
+            ax.plot(row.error, row.gain, marks[row.setting], color=colour(row.arm), ms=5, mfc=face)
+        if not len(cells):
+            ax.text(
+                0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
+            )
+    np.atleast_1d(axes)[0].set_ylabel("points above MD")
+    there = [n for n in settings if any(n in set(cells["setting"]) for cells in panels.values())]
+    arms = [a for a in ARMS if any(a in set(cells["arm"]) for cells in panels.values())]
+    handles = [
+        Line2D([], [], marker=marks[n], ls="", color=plots.GREY, label=settings[n]) for n in there
+    ]
+    handles += [Line2D([], [], marker="s", ls="", color=colour(a), label=called(a)) for a in arms]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
+    )
+    return figure

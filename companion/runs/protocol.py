@@ -18,7 +18,7 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from companion.runs import records, sweeps, tables
+from companion.runs import packed, records, sweeps, tables
 from companion.runs.sweeps import Run
 from fedstas import methods
 from fedstas.errors import InputError, integer, one_of, real
@@ -163,28 +163,47 @@ def entered(setting: Setting, spec: str) -> Setting:
 # What is recorded
 
 
-def curves(setting: Setting, folders: Sequence[str | Path] = (RECORDED,)) -> pd.DataFrame:
+def runs(folders: Sequence[str | Path] = (RECORDED,)) -> list[packed.Found]:
+    """All recorded runs of the comparison: read once, handed to `outcomes` of every setting."""
+    there = (Path(folder) for folder in folders if Path(folder).is_dir())
+    return [run for folder in there for run in records.recorded(folder / SWEEP)]
+
+
+def curves(
+    setting: Setting, folders: Sequence[str | Path] = (RECORDED,), among: list | None = None
+) -> pd.DataFrame:
     """All recorded rows of a setting's arms at any rate: columns arm, rate, seed, run, ended (the run
-    diverged), worst_decile, megabytes, and those of `History.frame`."""
+    diverged), worst_decile, megabytes, and those of `History.frame`. Of `among` (see `runs`) if given."""
     named: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         named.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
-    found = {}
-    for folder in folders:
-        for run in records.recorded(Path(folder) / SWEEP) if Path(folder).is_dir() else ():
-            who = run.note["identity"]
-            rate, seed = who["method"]["local"]["lr"], who["seed"]
-            for arm in named.get(who["method"]["name"], []):
-                wanted = setting.run(arm, rate, seed)
-                here = who["partition"].get("concentration") in (None, setting.concentration)
-                if here and tables.key_of_run(wanted) == tables.key_of_record(who):
-                    own = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
-                    own |= {"ended": bool(run.note["diverged"])}
-                    decile, frame = run.note.get("worst_decile"), run.frame()
-                    own |= {"worst_decile": np.nan if decile is None else decile}
-                    if not len(frame):  # it diverged before it was evaluated, and counts
-                        frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
-                    found[run.note["run"]] = frame.assign(**own)
+    place, found, keys = (setting.task, setting.partition, setting.clients), {}, {}
+    for run in runs(folders) if among is None else among:
+        who = run.note["identity"]
+        dealt = who["partition"]
+        here = dealt.get("concentration") in (None, setting.concentration)
+        if not here or (who["task"], dealt["name"], who["clients"]) != place:
+            continue
+        rate, seed = who["method"]["local"]["lr"], who["seed"]
+        for arm in named.get(who["method"]["name"], []):
+            wanted = setting.run(arm, rate, seed)
+            shape = (wanted.clients_per_round, wanted.rounds)
+            if shape != (who["clients_per_round"], who["rounds"]):
+                continue
+            if (
+                arm,
+                rate,
+                *shape,
+            ) not in keys:  # a key takes a millisecond, and seeds differ in no more
+                keys[arm, rate, *shape] = tables.key_of_run(replace(wanted, seed=0))
+            if keys[arm, rate, *shape] == tables.key_of_record(who | {"seed": 0}):
+                own = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
+                own |= {"ended": bool(run.note["diverged"])}
+                decile, frame = run.note.get("worst_decile"), run.frame()
+                own |= {"worst_decile": np.nan if decile is None else decile}
+                if not len(frame):  # it diverged before it was evaluated, and counts
+                    frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
+                found[run.note["run"]] = frame.assign(**own)
     if not found:
         return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
     table = pd.concat(found.values(), ignore_index=True)
@@ -285,17 +304,30 @@ def carry_out(
 # What came out
 
 
-def outcomes(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> pd.DataFrame:
+def evaluated(
+    protocol: dict[str, Setting], name: str, folders=(RECORDED,), among: list | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What the rates of a setting's arms came to (`tried`), and the curves of evaluation at each arm's best
+    rate. `folders` and `among` as in `curves`."""
+    setting = protocol[name]
+    tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
+    seen = curves(tuned, folders, among)
+    table = tried(tuned, seen)
+    rows = curves(setting, folders, among) if setting.rates_of else seen
+    rows = rows[rows["seed"].isin(setting.evaluation_seeds)]
+    return table, rows[rows["rate"] == rows["arm"].map(best(table))]
+
+
+def outcomes(
+    protocol: dict[str, Setting], name: str, folders=(RECORDED,), among: list | None = None
+) -> pd.DataFrame:
     """One row per arm and evaluation seed: accuracies in per cent at the `large` and the `small` budget, at
     the end of the `rounds`, and after the `examples` that the reference's run of that seed went through;
     `loss` at the end, `worst_decile` of the clients; `megabytes` and `until` (rounds) to reach what the reference
-    has at the small budget, NaN where that is not reached."""
-    setting = protocol[name]
-    tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
-    rates = best(tried(tuned, curves(tuned, folders)))
-    rows, classes = curves(setting, folders), CLASSES[setting.task]
-    rows = rows[rows["seed"].isin(setting.evaluation_seeds)]
-    rows = rows[rows["rate"] == rows["arm"].map(rates)]
+    has at the small budget, NaN where that is not reached; `sent` and `went_through` at the end, and `round_at`
+    and `examples_at`, what the larger budget paid for. `folders` and `among` as in `curves`."""
+    setting, classes = protocol[name], CLASSES[protocol[name].task]
+    _, rows = evaluated(protocol, name, folders, among)
     small, large = setting.megabytes[0], setting.megabytes[-1]
     own = dict(iter(rows[rows["arm"] == setting.reference].groupby("seed")))
     found = []
@@ -315,6 +347,8 @@ def outcomes(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> pd
             "megabytes": _reached(run, "megabytes", goal),
             "until": _reached(run, "round", goal),
         }
+        for key in ("round", "examples"):
+            told[f"{key}_at"] = float(np.interp(large, run["megabytes"], run[key], left=0))
         found.append(told | {"sent": last["megabytes"], "went_through": last["examples"]})
     return pd.DataFrame(found)
 
@@ -344,6 +378,15 @@ def gains(found: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS)
     table = pd.DataFrame(rows)
     primary = table["metric"].isin(("large", "small"))
     return table.assign(holm=tables.holm(table["p"].where(primary)))
+
+
+def verdict(low: float, high: float, matters: float) -> str:
+    """What a 95 % interval of a gain says beside the difference that matters, in the protocol's words."""
+    if low > matters:
+        return "better"
+    if high < -matters:
+        return "worse"
+    return "no worse" if low > -matters else "we do not know"
 
 
 def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
