@@ -23,6 +23,7 @@ READS_RESULTS = (
     "06_clustered_sampling",
     "07_fedsampling",
     "09_what_we_would_write",
+    "10_which_design",
 )
 MEASURED = {"08_federation": ["examples/flower/bytes.json"]}
 PROGRESS = Path(".cache/progress")

@@ -832,7 +832,8 @@ show(pd.DataFrame(costs)) if costs else missing("preprint")
 # ```
 #
 # After 99 rounds, means over seeds; the seconds include the evaluation of every round. `to 60%`: spent when the mean curve first
-# reaches that accuracy on the global test set.
+# reaches that accuracy on the global test set. All this is at the preprint's learning rate. What is left when each method has its own rate, and at equal megabytes, is told in
+# [chapter 10](10_which_design.ipynb).
 #
 # ## What does it depend on?
 #

@@ -1586,7 +1586,7 @@ table(pd.DataFrame(lines, columns=columns))
 #
 # ## Is the model better for it?
 #
-# Final accuracy after 99 rounds, at the preprint's learning rate, in points. What is told apart is so by Holm's p, which is corrected for all
+# Final accuracy after 99 rounds, at the preprint's learning rate, in points; what is left when each has its own rate is told in [](10_which_design.ipynb). What is told apart is so by Holm's p, which is corrected for all
 # {glue:text}`ch9_duels` comparisons of the table below. What is not better comes first.
 
 # %% tags=["remove-input"]
@@ -1836,7 +1836,7 @@ say(
 #   convexity.
 # - **Weights** are $W_h$ and sum to one; with draws by norm they do so in expectation only.
 # - **Evidence.** What is recorded is in the tables above: perceptrons of 50 hidden units on MNIST and Fashion-MNIST, at one learning rate. On CIFAR-100
-#   the method that we recommend was not trained.
+#   the method that we recommend was not trained. With every rate tuned and at equal megabytes gains are others: [](10_which_design.ipynb).
 #
 # ## How to cite
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import jupytext
 import pytest
 
-from companion.pages import chapters, markdown
+from companion.pages import chapters, markdown, which
 from companion.runs import cuts, experiments, made, packed, records
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +19,12 @@ NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
 FIXED = {  # functions that read these sweeps, whatever they are given
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
+    ("which", "read"): {"which-design"},
+    ("which", "untuned"): {
+        "least-variance",
+        *(sweep for sweep, _ in which.UNTUNED.values()),
+        *(sweep for sweep, _, _ in cuts.PLACES.values()),
+    },
     ("cuts", "frames"): {"least-variance", *(sweep for sweep, _, _ in cuts.PLACES.values())},
 }
 READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded"}
@@ -158,6 +164,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
         "06_clustered_sampling": 3,
         "07_fedsampling": 6,
         "09_what_we_would_write": 7,
+        "10_which_design": 10,
     }
     figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}
     assert figures["figure_elsewhere"] == {"mnist-0.001", "mnist-iid", "fashion-mnist"}

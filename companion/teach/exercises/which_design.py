@@ -1,0 +1,101 @@
+"""Exercises of the page `Which design should you use?`: verdicts, budgets, and orders that turn round."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from companion.teach.check import Example, Function
+
+
+def verdict(low, high):
+    """What an interval of a gain says where one point matters."""
+    if low > 1:
+        return "better"
+    if high < -1:
+        return "worse"
+    return "no worse" if low > -1 else "we do not know"
+
+
+def _against_zero(low, high):
+    return "better" if low > 0 else "worse" if high < 0 else "we do not know"
+
+
+def _by_the_middle(low, high):
+    middle = (low + high) / 2
+    return "better" if middle > 1 else "worse" if middle < -1 else "no worse"
+
+
+def _never_no_worse(low, high):
+    return "better" if low > 1 else "worse" if high < -1 else "we do not know"
+
+
+def at_budget(megabytes, accuracy, budget):
+    """Accuracy where a budget is spent: linear between evaluations, a guess of ten classes at 0 MB, still at the end."""
+    return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
+
+
+def _last_before(megabytes, accuracy, budget):
+    there = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
+    return there[-1] if there else 0.1
+
+
+def _from_the_first(megabytes, accuracy, budget):
+    return float(np.interp(budget, megabytes, accuracy))
+
+
+def _not_turned(example) -> str:
+    curves, price, budget = example
+    a, b = ([float(x) for x in curve] for curve in curves)
+    cost_a, cost_b = (float(x) for x in price)
+    if len(a) != len(b) or len(a) < 2:
+        return "give two curves of equal length, of at least two rounds."
+    if not all(0 <= x <= 1 for x in (*a, *b)):
+        return "accuracies lie between 0 and 1."
+    if min(cost_a, cost_b) <= 0:
+        return "a round costs more than 0 MB."
+    if not 0 < budget <= len(a) * min(cost_a, cost_b):
+        return f"a budget of {budget:g} MB is more than one of them sends, or nothing."
+    if a[-1] <= b[-1]:
+        return f"after equal rounds the first has {a[-1]:g} and the second {b[-1]:g}: the first must lead."
+    rounds = np.arange(1, len(a) + 1)
+    at_a, at_b = (
+        at_budget(rounds * cost, curve, budget) for cost, curve in ((cost_a, a), (cost_b, b))
+    )
+    if at_b > at_a:
+        return ""
+    return f"at {budget:g} MB the first has {at_a:.3f} and the second {at_b:.3f}: the second must lead."
+
+
+_RUN = ([10, 20, 40], [0.3, 0.5, 0.9])
+
+EXERCISES = {
+    "verdict": Function(
+        level=1,
+        solution=verdict,
+        inputs=((2.0, 3.0), (0.5, 3.0), (-0.5, 0.5), (-3.0, 0.5), (-3.0, -2.0), (-3.0, 9.0)),
+        mistakes={
+            "This holds the interval against 0. What matters is one point.": _against_zero,
+            "This looks at the middle alone; the interval must lie beyond the point as a whole.": _by_the_middle,
+            "An interval above minus one point says more than nothing: no worse.": _never_no_worse,
+        },
+    ),
+    "at-budget": Function(
+        level=2,
+        solution=at_budget,
+        inputs=((*_RUN, 20), (*_RUN, 30), (*_RUN, 5), (*_RUN, 50)),
+        mistakes={
+            "This takes the last evaluation before the budget: lines join the evaluations.": _last_before,
+            "Before its first evaluation a run has the accuracy of a guess at 0 MB, 0.1.": _from_the_first,
+        },
+    ),
+    "turned": Example(
+        level=3,
+        solution=(([0.5, 0.9], [0.4, 0.8]), (20, 10), 20),
+        fault=_not_turned,
+        mistakes=(
+            (([0.5, 0.9], [0.4, 0.8]), (10, 10), 20),  # equal costs: no reason to turn
+            (([0.5, 0.8], [0.4, 0.9]), (20, 10), 20),  # the second leads after equal rounds, too
+            (([0.5, 0.9], [0.4, 0.8]), (20, 10), 40),  # more than the second sends
+        ),
+    ),
+}

@@ -1,0 +1,392 @@
+"""Chapter 10's tables, figures and sentences, on small made-up records whose answers are known."""
+
+import re
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.pages import which
+from companion.runs import protocol
+from fedstas import methods
+from fedstas.sim.simulation import COLUMNS
+
+matplotlib.use("Agg")
+KNOWN = protocol.read()
+DIGITS = KNOWN["digits"]
+# By arm: its runs less MD's, in points, on three seeds, at the larger budget and at the smaller one.
+GAINS = {
+    "fedstas-unbiased": ([5.0, 5.1, 4.9], [9.0, 9.1, 8.9]),  # better
+    "clustered-size": ([0.1, -0.1, 0.0], [2.0, 2.1, 1.9]),  # no worse; better
+    "divfl": ([-5.0, -5.1, -4.9], [-30.0, -30.1, -29.9]),  # worse
+    "fedavg": ([9.0, -9.3, 0.0], [9.0, -9.3, 0.0]),  # we do not know
+}
+MD = np.array([50.0, 60.0, 70.0])
+
+
+def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds=(0, 1, 2)):
+    """A setting in which the gains are those above; MD runs 40 rounds for the budget, the others 20."""
+    rows = []
+    for arm in ("md", *arms):
+        for k, seed in enumerate(seeds):
+            large, small = (g[k] for g in GAINS[arm]) if arm != "md" else (0.0, 0.0)
+            row = {
+                "setting": setting.name,
+                "arm": arm,
+                "seed": seed,
+                "rate": rate,
+                "run": f"{arm}{k}",
+            }
+            row |= dict.fromkeys(("large", "rounds", "examples", "worst_decile"), MD[k] + large)
+            row |= {"small": MD[k] - 10 + small, "loss": 0.5, "megabytes": 4.0, "until": 10.0}
+            row |= {"round_at": 40.0 if arm == "md" else 20.0}
+            row |= {"examples_at": 100.0 if arm == "md" else 150.0}
+            rows.append(row)
+    found = pd.DataFrame(rows)
+    gains = protocol.gains(found, "md").assign(setting=setting.name)
+    tried = pd.DataFrame(0.5, index=["md", *arms], columns=list(setting.rates))
+    tried[0.3] = 0.9
+    curve = [
+        {"arm": r["arm"], "seed": r["seed"], "run": r["run"], "ended": False, "round": t}
+        | {"megabytes": t * setting.megabytes[-1] / 10, "test_accuracy": r["large"] / 100}
+        for r in rows
+        for t in range(1, 11)
+    ]
+    return which.Place(setting, found, gains, tried, pd.DataFrame(curve))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (1.1, 2.0, "better"),
+        (1.0, 2.0, "no worse"),
+        (-0.9, 5.0, "no worse"),
+        (-1.0, 5.0, "we do not know"),
+        (-3.0, -0.9, "we do not know"),
+        (-3.0, -1.1, "worse"),
+        (np.nan, np.nan, "we do not know"),
+    ],
+)
+def test_a_verdict_holds_the_interval_against_what_matters(low, high, word):
+    assert protocol.verdict(low, high, 1.0) == word
+
+
+def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_participants():
+    cut = "fedstas-least-variance"
+    errors = pd.DataFrame(
+        [("mnist", 10, cut, 0.1), ("mnist", 5, cut, 0.5), ("mnist", 10, f"{cut}, from updates", 0.2),
+         ("mnist", 10, "md", 1.0), ("mnist", 20, "divfl", 0.7)],
+        columns=["setting", "m", "design", "mean"],
+    )  # fmt: skip
+    arms = [
+        ("mnist", "least-variance"), ("mnist-m5", "least-variance"), ("mnist", "least-variance, updates"),
+        ("mnist", "all clients"), ("mnist", "divfl"), ("mnist-m20", "divfl"), ("digits", "least-variance"),
+    ]  # fmt: skip
+    gains = pd.DataFrame(arms, columns=["setting", "arm"]).assign(gain=range(7))
+    found = protocol.beside_one_round(gains, errors)
+    assert found["gain"].tolist() == [0, 1, 2, 5]
+    assert found["error"].tolist() == [0.1, 0.5, 0.2, 0.7]
+
+
+def test_verdicts_are_counted_cell_by_cell():
+    both = [place(), place(KNOWN["mnist"])]
+    assert both[0].arms == sorted(GAINS)
+    assert which.counted(both, "large").tolist() == [2, 2, 2, 2]
+    assert which.counted(both, "small").tolist() == [4, 0, 2, 2]
+    assert which.counted(both, "small", ["divfl", "fedstas"]).tolist() == [0, 0, 2, 0]
+    decided, strict = which.strict(both)
+    assert decided == 10
+    # Of eight p-values: those of +9, -30 and +-5 points are below 0.05/8, that of +2 points too.
+    assert strict == 10
+    found, arm, metric = which.surest(both)
+    assert (found.name, arm, metric) == ("digits", "fedstas-unbiased", "small")
+    best, words = which.one_name(both)
+    assert best == "fedstas-unbiased" and words.tolist() == [4, 0, 0, 0]
+    assert which.cost(both[0], "divfl") == (20.0, 40.0, 1.5)
+
+
+def test_the_answer_tells_the_gain_and_its_price():
+    said = which.answer([place()])
+    assert (
+        "2 of 4 gains are surely above one point at the smaller budget and 1 of 4 at the larger"
+        in said
+    )
+    assert "1 and 1 are surely below minus one point" in said
+    assert "**corrected**: better in 2 of its 2 comparisons, worse in 0" in said
+    assert "+9.0 (+8.8 to +9.2) points" in said and "at 4.5 MB" in said
+    assert (
+        "1.50 times MD's examples, and the larger budget pays for 20 rounds where MD has 40" in said
+    )
+    without = which.answer([place(arms=("divfl", "fedavg"))])
+    assert without.endswith("So plain MD sampling will do.")
+    assert which.answer([]) == "No setting is recorded yet, so there is no answer yet."
+
+
+def test_kinds_of_designs_are_counted_over_both_budgets():
+    said = which.kinds([place()]).split("\n")
+    assert len(said) == 2  # nothing as written is there
+    assert "of 2 comparisons 0 are better than MD, 2 worse, 0 no worse, and of 0" in said[0]
+    assert "of 2 comparisons 2 are better than MD, 0 worse" in said[1]
+
+
+def test_a_rule_names_what_is_better_in_every_setting_of_its_case_and_links_to_it():
+    names = ("mnist", "fashion-mnist", "mnist-equal")
+    here = [place(KNOWN[name]) for name in names]
+    said = which.rule(here, "Clients are few and unlike")
+    assert "take *corrected*, whatever the budget" in said
+    assert said.count('href="#cell-mnist-fedstas-unbiased"') == 2  # at each budget
+    assert "MNIST, disjoint 0.01, +9.0 at 240 MB" in said
+    assert "Better there, too" not in said
+    short = [place(KNOWN[name], ("clustered-size", "divfl")) for name in names]
+    assert "take *clustered by size* where megabytes are short" in which.rule(
+        short, "Clients are few and unlike"
+    )
+    assert "sampling hardly matters" in which.rule(
+        [place(arms=("divfl",))], "The digits, for trying out"
+    )
+    assert which.rule(here, "Clients are many") == ""
+    apart = [place(KNOWN["mnist"], ("divfl",)), place(KNOWN["mnist-equal"], ("fedavg",))]
+    assert which.rule(apart, "Clients are few and unlike") == ""  # nothing in common yet
+    # Better in two of three settings is not better in the case.
+    mixed = [*here[:2], place(KNOWN["mnist-equal"], ("divfl", "clustered-size"))]
+    assert "corrected" not in which.rule(mixed, "Clients are few and unlike")
+
+
+def test_every_setting_of_the_protocol_belongs_to_one_case():
+    for setting in KNOWN.values():
+        cases = [case for case, belongs in which.GROUPS.items() if belongs(setting)]
+        assert len(cases) == 1, (setting.name, cases)
+
+
+def test_every_link_leads_to_a_row_of_the_table():
+    here = [place(KNOWN[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [place()]
+    rows = [row for each in here for row in which.table_of(each)["method"]]
+    anchors = [re.search(r'id="([^"]+)"', row)[1] for row in rows]
+    assert len(set(anchors)) == len(anchors) == 20
+    text = which.answer(here) + "".join(which.rule(here, case) for case in which.GROUPS)
+    links = re.findall(r'href="#([^"]+)"', text)
+    assert len(links) > 4 and set(links) <= set(anchors)
+    every = [which.anchor(n, a.name) for n, setting in KNOWN.items() for a in setting.arms]
+    assert len(set(every)) == len(every)
+
+
+def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
+    table = which.table_of(place())
+    assert [re.sub("<.*>", "", name) for name in table["method"]] == [
+        "corrected", "clustered by size", "MD", "FedAvg", "DivFL",
+    ]  # fmt: skip
+    first = table.iloc[0]
+    assert first["rate"] == "0.3" and first["seeds"] == "3"
+    assert first["at 4.5 MB, %"] == "59.0" and first["at 18 MB, %"] == "65.0"
+    assert first["gain 18"] == "+5.0 (+4.8 to +5.2)"
+    assert table["says 18"].tolist() == ["better", "no worse", "–", "we do not know", "worse"]
+    second = which.second_table(place()).set_index("method")
+    assert second.loc["corrected", "gain, equal rounds"] == "+5.0 (+4.8 to +5.2)"
+    assert second.loc["DivFL", "reached by"] == "3 of 3"
+    assert second.loc["MD", "gain, worst decile"] == "–"
+
+
+def test_a_gain_is_told_at_both_budgets_on_pages_without_the_table():
+    there = {"digits": place()}
+    assert which.told(there, "digits", "divfl") == (
+        "-30.0 (-30.2 to -29.8) at 4.5 MB and -5.0 (-5.2 to -4.8) at 18 MB"
+    )
+    assert which.told(there, "digits", "fedvarp") == "(not recorded yet)"
+    assert which.told(there, "mnist", "divfl") == "(not recorded yet)"
+    assert which.plain('take *a*, <a href="#b">c</a> **d**') == "take a, c d"
+
+
+def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
+    here = place()
+    assert here.edge("md") == ""
+    here.tried.loc["md", 1.0] = 0.95
+    here.tried.loc["divfl", 0.03] = np.nan
+    assert (here.edge("md"), here.edge("divfl")) == ("†", "‡")
+    table = which.table_of(here)
+    assert sorted(table["rate"]) == ["0.3", "0.3", "0.3", "0.3†", "0.3‡"]
+    said = which.departures({"digits": DIGITS}, {"digits": here})
+    assert (
+        "**Seeds.** Evaluated on 3 seeds (0 to 2) only: digits, disjoint 0.1, 50 clients." in said
+    )
+    assert any("at an end of those that were tried: MD (digits" in each for each in said)
+    assert any("not tried yet: DivFL (digits" in each for each in said)
+    assert any(each.startswith("**Runs.** Not recorded yet: of digits") for each in said)
+
+
+def test_a_run_of_the_table_has_a_command_that_makes_it_again():
+    assert which.command(place(KNOWN["mnist"]), "divfl", 2) == (
+        "fedstas run --task mnist --partition dirichlet --concentration 0.01 --clients 100 "
+        "--clients-per-round 10 --method divfl --lr 0.3 --rounds 300 --eval-every 10 --seed 2"
+    )
+    GAINS["least-variance, updates"] = GAINS["divfl"]
+    try:
+        said = which.command(
+            place(KNOWN["mnist"], ("least-variance, updates",)), "least-variance, updates", 0
+        )
+    finally:
+        del GAINS["least-variance, updates"]
+    assert "--method 'fedstas-least-variance features=updates'" in said
+
+
+def cells(gains, errors=(0.1, 0.2, 0.5, 1.2)):
+    both = [("a", e, g) for e, g in zip(errors, gains, strict=True)]
+    both += [("b", e, g) for e, g in zip(errors, gains, strict=True)]
+    return pd.DataFrame(both, columns=["setting", "error", "gain"])
+
+
+def test_agreement_of_orders_is_counted_in_pairs_of_one_setting():
+    found = which.agreement(cells([4.0, 3, 2, 1]), times=500)
+    assert (found["cells"], found["settings"], found["pairs"], found["agree"]) == (8, 2, 12, 12)
+    assert found["rho"] == pytest.approx(1) and found["p"] < 0.02
+    found = which.agreement(cells([1.0, 2, 3, 4]), times=100)
+    assert (found["agree"], found["p"]) == (0, 1) and found["rho"] == pytest.approx(-1)
+    assert which.agreement(cells([4.0, 3, 1, 2]), times=1)["agree"] == 10
+    said = which.told_agreement(cells([4.0, 3, 2, 1]), "Tuned")
+    assert said.startswith("Tuned: over 8 cells of 2 settings the rank correlation is 1.00.")
+    assert "in 12 of 12 pairs" in said
+    assert which.told_agreement(cells([4.0, 3, 2, 1])[:0], "Tuned") == "Tuned: not recorded yet."
+
+
+@pytest.fixture
+def before():
+    rows = [
+        ("digits", "fedstas-unbiased", 7.0, 6.0, 8.0),
+        ("digits", "clustered-size", 3.0, 2.0, 4.0),
+    ]
+    rows += [("digits", "divfl", 0.5, -1.0, 2.0), ("mnist", "fedavg", 9.0, 8.0, 10.0)]
+    return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high"])
+
+
+def test_what_is_left_is_of_what_both_have(before):
+    after = which.tuned_at([place()], 10)
+    assert after.set_index("arm")["gain"].to_dict() == pytest.approx(
+        {"fedstas-unbiased": 5, "clustered-size": 0, "divfl": -5, "fedavg": -0.1}, abs=1e-9
+    )
+    both = which.left(before, after)
+    assert len(both) == 3
+    said = which.told_left(both)
+    assert "2 of these 3 gains are surely above one point" in said
+    assert "1 of them still are, and 1 are surely below it" in said
+    assert "from +5.0 to +2.5 points" in said
+    table = which.left_table(both, {"digits": place()}).set_index("rate 0.01, 99 rounds")
+    assert table.loc["+7.0 (+6.0 to +8.0)", "smaller budget"] == "+9.0 (+8.8 to +9.2)"
+    nothing = which.left(before, which.tuned_at([place()], DIGITS.rounds + 1))  # no run is as long
+    assert which.told_left(nothing) == "None of these settings is recorded yet with tuned rates."
+    assert not len(which.left_table(nothing, {}))
+
+
+def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
+    found = which.untuned().set_index(["setting", "arm"])
+    assert found.index.is_unique
+    assert set(found.index.get_level_values("setting")) <= set(KNOWN)
+    row = found.loc["mnist", "fedstas-unbiased"]  # as the start page tells it
+    assert row[["gain", "low", "high"]].round(1).tolist() == [7.1, 5.6, 8.5]
+    assert row["seeds"] == 20
+    assert {"least-variance", "least-variance, updates"} <= set(found.loc["mnist-m5"].index)
+
+
+def recorded(setting, arm, rate, seed, accuracy):
+    """What `protocol.runs` would find: a run whose accuracy is the same at every evaluation, half a megabyte a round."""
+    run = setting.run(next(a for a in setting.arms if a.name == arm), rate, seed)
+    method = methods.get(run.method, **run.overrides)
+    who = {
+        k: getattr(run, k)
+        for k in ("task", "clients", "clients_per_round", "rounds", "eval_every", "seed")
+    }
+    who |= {"partition": {"name": run.partition, "concentration": run.concentration}}
+    who |= {"method": methods.to_dict(method), "algorithms": methods.version(method)}
+    at = np.arange(run.eval_every, run.rounds + 1, run.eval_every)
+    frame = pd.DataFrame(dict.fromkeys(COLUMNS, np.zeros(len(at)))).assign(
+        round=at,
+        test_accuracy=accuracy,
+        bytes_down=250_000 * at,
+        bytes_up=250_000 * at,
+        examples=at,
+    )
+    note = {"run": f"{arm}{rate}{seed}", "identity": who, "diverged": None, "worst_decile": 0.25}
+    return SimpleNamespace(note=note, frame=lambda: frame)
+
+
+def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
+    runs = []
+    for arm, gain in (("md", 0.0), ("divfl", 0.02), ("fedavg", 0.1)):
+        seeds = (0, 1) if arm != "fedavg" else (0,)
+        for rate in DIGITS.rates:
+            runs += [recorded(DIGITS, arm, rate, s, 0.5 + 0.1 * (rate == 0.1)) for s in (100, 101)]
+        for rate in (0.1, 0.3):  # only the tuned rate counts
+            runs += [
+                recorded(DIGITS, arm, rate, s, 0.6 + gain + 0.1 * s + (rate > 0.2)) for s in seeds
+            ]
+    monkeypatch.setattr(protocol, "runs", lambda folders: runs)
+    found = which.read(KNOWN)
+    assert list(found) == ["digits"]
+    here = found["digits"]
+    assert here.arms == ["divfl"]  # one seed of FedAvg tells nothing
+    assert set(here.outcomes["rate"]) == {0.1}
+    assert here.gain("divfl", "large")["gain"] == pytest.approx(2)
+    assert here.outcomes[here.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx([60, 70])
+    assert here.outcomes["round_at"].tolist() == [36] * 4  # of 18 MB, half a megabyte a round
+    assert len(here.rows) == 4 * 30
+    told = which.state(KNOWN, found).set_index("setting")
+    assert told.loc[DIGITS.says, ["methods recorded", "on"]].tolist() == [
+        "2 of 15",
+        "2 seeds (0 to 1)",
+    ]
+    assert told.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
+    said = which.missing(KNOWN, found)
+    assert "MNIST, disjoint 0.01;" in said and "of digits, disjoint 0.1, 50 clients FedAvg" in said
+    figure = which.rates([here])
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in dots] == [0.1]  # MD alone is among those shown
+
+
+def test_without_any_record_nothing_is_claimed(monkeypatch):
+    monkeypatch.setattr(protocol, "runs", lambda folders: [])
+    found = which.read(KNOWN)
+    assert found == {} and which.kinds([]) == "" and which.strict([]) == (0, 0)
+    assert set(which.state(KNOWN, found)["on"]) == {"not recorded yet"}
+    assert not any(which.rule([], case) for case in which.GROUPS)
+
+
+def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside():
+    GAINS["all clients"] = ([-4.0, -4.1, -3.9], [-40.0, -40.1, -39.9])
+    try:
+        shown = ("fedstas-unbiased", "all clients")
+        figure = which.remembered(
+            [place(KNOWN[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
+        )
+    finally:
+        del GAINS["all clients"]
+    panels = [ax for ax in figure.axes if ax.axison]
+    assert [ax.get_title() for ax in panels] == [
+        KNOWN[n].says for n in ("mnist", "mnist-equal", "mnist-0.1")
+    ]
+    for ax in panels:
+        low, high = ax.get_xlim()
+        assert -10 < low < -1 and 9 < high < 12
+        assert "◂ -40" in [text.get_text() for text in ax.texts]
+        dots = sorted(
+            round(line.get_xdata()[0], 6) for line in ax.lines if line.get_marker() == "o"
+        )
+        assert dots[-2:] == [5, 9] and -40 not in dots
+
+
+def test_learning_curves_end_at_the_larger_budget():
+    figure = which.learning([place(arms=("fedstas-unbiased",))])
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 100]
+    assert len(curves) == 2  # and MD
+    assert all(line.get_xdata()[-1] == 18 for line in curves)
+    assert [line.get_ydata()[-1] for line in curves] == pytest.approx([65, 60])
+
+
+def test_an_empty_panel_says_that_nothing_is_recorded():
+    full = pd.DataFrame(
+        [("digits", "divfl", 0.5, 1.0, 0.0, 2.0)],
+        columns=["setting", "arm", "error", "gain", "low", "high"],
+    )
+    figure = which.explained({"a": full, "b": full[:0]}, {"digits": "digits"})
+    left, right = figure.axes
+    assert [text.get_text() for text in right.texts] == ["not recorded yet"] and not left.texts
+    assert any(list(line.get_ydata()) == [1.0] for line in left.lines)
