@@ -165,7 +165,8 @@ Markdown(which.kinds(main) or nothing)
 # %% tags=["remove-input"]
 for place in ten:
     display(Markdown(f"**{place.says}**"), table(which.table_of(place)))
-Markdown("" if ten else nothing)
+if not ten:
+    display(Markdown(nothing))
 
 # %% [markdown]
 # ```{provenance} Table

@@ -320,7 +320,7 @@ def answer(places: Sequence[Place]) -> str:
     """The chapter's answer in one paragraph, the cost beside the gain; of the given settings."""
     if not places:
         return "No setting is recorded yet, so there is no answer yet."
-    several = f"the {len(places)} settings that count here"
+    several = f"the {len(places)} recorded settings (the digits, for trying out, left aside)"
     small, large = (counted(places, metric) for metric in BUDGETS)
     said = (
         f"In {several if len(places) > 1 else places[0].says}, with every learning rate tuned and equal megabytes, "
