@@ -12,6 +12,7 @@ from scipy import stats
 from companion.runs import protocol, records, sweeps, tables
 from fedstas import cli, partition
 from fedstas.errors import InputError
+from fedstas.sim import tasks
 
 TINY = {
     "rounds": 6,
@@ -109,6 +110,11 @@ def test_a_file_that_is_no_protocol_is_one_sentence(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError, match=r"p\.yml"):
         protocol.read(path)
+
+
+def test_a_guess_is_known_for_each_task():
+    assert protocol.CLASSES.keys() == set(tasks.names())
+    assert protocol.CLASSES["cifar100-coarse"] == 20
 
 
 def test_the_book_s_protocol_compares_what_it_says():

@@ -22,13 +22,14 @@ from companion.runs import packed, records, sweeps, tables
 from companion.runs.sweeps import Run
 from fedstas import methods
 from fedstas.errors import InputError, integer, one_of, real
-from fedstas.sim import partition, tasks
+from fedstas.sim import coarse, partition, tasks, text
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "book" / "protocol.yml"
 RECORDED = ROOT / "results"
 SWEEP = "which-design"
-CLASSES = {name: shape[-1] for name, shape in tasks.SHAPES.items()} | {"digits": 10}
+CLASSES = {name: shape[-1] for name, shape in tasks.SHAPES.items()} | coarse.CLASSES
+CLASSES |= {"digits": 10, "topics": text.TOPICS, "newsgroups": 20}
 TAIL = 0.1  # an accuracy at a budget is the mean of the curve over this last part of it
 WIDENED = 3  # at most so often is a grid of rates extended
 METRICS = ("large", "small", "rounds", "examples", "worst_decile")  # the primary outcome first
