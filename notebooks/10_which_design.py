@@ -334,7 +334,7 @@ Markdown("\n".join(f"- {rule}" for rule in rules if rule) or nothing)
 #
 # What the rule does not cover:
 #
-# - **Small networks, easy images.** A perceptron with 50 hidden units on digits and garments. Larger networks send more in a round, and asking for gradients costs as much as a model.
+# - **Small networks, small images.** A perceptron with 50 hidden units on digits and garments, a small convolutional network on colour images. Larger networks send more in a round, and asking for gradients costs as much as a model.
 # - **Everybody answers.** No client is ever offline. A design with one seat a stratum loses a whole stratum when its client is silent (chapter 9).
 # - **Bytes, not minutes.** A round that asks all clients beforehand also waits for the slowest of them.
 # - **Nobody's privacy.** Strata of gradients show the server a gradient of each client. Strata from updates do not ask for one.
@@ -374,7 +374,7 @@ Markdown(said)
 # %% [markdown]
 # ## What was done otherwise?
 #
-# - **The digits** were added to the protocol after its first commit, before their own runs (commit e1c73a6).
+# - **The digits** (commit e1c73a6) and **the colour images** (commit 3f35af3) were added to the protocol after its first commit, each before its own runs.
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
 # %% tags=["remove-input"]

@@ -164,7 +164,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
         "06_clustered_sampling": 3,
         "07_fedsampling": 6,
         "09_what_we_would_write": 7,
-        "10_which_design": 10,
+        "10_which_design": 11,
     }
     figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}
     assert figures["figure_elsewhere"] == {"mnist-0.001", "mnist-iid", "fashion-mnist"}

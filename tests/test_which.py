@@ -108,19 +108,26 @@ def test_verdicts_are_counted_cell_by_cell():
 
 
 def test_the_answer_tells_the_gain_and_its_price():
-    said = which.answer([place()])
+    said = which.answer([place(KNOWN["mnist"])])
+    assert said.startswith("In MNIST, disjoint 0.01, with every")
     assert (
         "2 of 4 gains are surely above one point at the smaller budget and 1 of 4 at the larger"
         in said
     )
     assert "1 and 1 are surely below minus one point" in said
     assert "**corrected**: better in 2 of its 2 comparisons, worse in 0" in said
-    assert "+9.0 (+8.8 to +9.2) points" in said and "at 4.5 MB" in said
+    assert "+9.0 (+8.8 to +9.2) points" in said and "at 240 MB" in said
     assert (
         "1.50 times MD's examples, and the larger budget pays for 20 rounds where MD has 40" in said
     )
     without = which.answer([place(arms=("divfl", "fedavg"))])
     assert without.endswith("So plain MD sampling will do.")
+    trial = which.answer([place()])
+    assert trial.startswith(
+        "No setting that decides is recorded yet. On the digits, for trying out, with"
+    )
+    assert "one name" not in trial and "The surest gain is +9.0" in trial
+    assert which.answer([place()] * 2).startswith("In the 2 recorded settings")
     assert which.answer([]) == "No setting is recorded yet, so there is no answer yet."
 
 

@@ -23,6 +23,7 @@ from scipy import stats
 
 from companion.pages import plots
 from companion.runs import cuts, made, protocol, tables
+from fedstas.sim.rng import stream
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
 ARMS = {
@@ -320,10 +321,15 @@ def answer(places: Sequence[Place]) -> str:
     """The chapter's answer in one paragraph, the cost beside the gain; of the given settings."""
     if not places:
         return "No setting is recorded yet, so there is no answer yet."
-    several = f"the {len(places)} recorded settings (the digits, for trying out, left aside)"
+    trial = [place.name for place in places] == [TRIAL]
+    where = f"In the {len(places)} recorded settings (the digits, for trying out, left aside)"
+    where = f"In {places[0].says}" if len(places) == 1 else where
+    where = (
+        "No setting that decides is recorded yet. On the digits, for trying out" if trial else where
+    )
     small, large = (counted(places, metric) for metric in BUDGETS)
     said = (
-        f"In {several if len(places) > 1 else places[0].says}, with every learning rate tuned and equal megabytes, "
+        f"{where}, with every learning rate tuned and equal megabytes, "
         f"{small['better']} of {small.sum()} gains are surely above one point at the smaller budget and {large['better']} of "
         f"{large.sum()} at the larger one. {small['worse']} and {large['worse']} are surely below minus one point. "
     )
@@ -334,9 +340,13 @@ def answer(places: Sequence[Place]) -> str:
     place, arm, metric = top
     one, (own, other, times) = place.gain(arm, metric), cost(place, arm)
     budget = place.setting.megabytes[0 if metric == "small" else -1]
+    if not trial:
+        said += (
+            f"If you want one name, it is **{called(best)}**: better in {words['better']} of its {words.sum()} "
+            f"comparisons, worse in {words['worse']}. "
+        )
     return said + (
-        f"If you want one name, it is **{called(best)}**: better in {words['better']} of its {words.sum()} comparisons, "
-        f"worse in {words['worse']}. The surest gain is {tables.span(one['gain'], one['low'], one['high'], '+.1f')} "
+        f"The surest gain is {tables.span(one['gain'], one['low'], one['high'], '+.1f')} "
         f"points (Holm's p {tables.chance(one['holm'])}), of {link(place, arm)} on {place.says} at {budget:g} MB. Its "
         f"megabytes go through {times:.2f} times MD's examples, and the larger budget pays for {own:.0f} rounds where "
         f"MD has {other:.0f}."
@@ -571,8 +581,6 @@ def departures(known: dict[str, protocol.Setting], places: dict[str, Place]) -> 
     said += [f"**Rates.** {EDGES[sign]}: {'; '.join(each)}." for sign, each in edges.items()]
     if lacking := missing(known, places):
         said.append(f"**Runs.** {lacking}")
-    if not any(setting.task.startswith("cifar") for setting in known.values()):
-        said.append("**CIFAR.** The colour-image setting is not in the protocol's file yet.")
     return said
 
 
@@ -592,7 +600,7 @@ def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str
     def agreeing(gain: np.ndarray) -> int:
         return int((np.sign(gain[pairs[:, 1]] - gain[pairs[:, 0]]) == less).sum())
 
-    found, rng, as_many = agreeing(gain), np.random.default_rng(seed), 0
+    found, rng, as_many = agreeing(gain), stream(seed, "exchanged gains"), 0
     for _ in range(times):
         other = gain.copy()
         for g in groups:
@@ -672,7 +680,7 @@ def learning(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> F
             ].mean()
         )
         ax.set(title=place.says, xlabel="megabytes, sent and received", ylabel="accuracy, %")
-        ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, None))
+        ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
     for ax in list(axes.flat)[len(places) :]:
         ax.axis("off")
     there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
