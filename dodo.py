@@ -15,7 +15,7 @@ from pathlib import Path
 from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
-from companion.pages import chapters
+from companion.pages import chapters, warm
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
 READS_RESULTS = (
@@ -31,6 +31,8 @@ START = Path("book/chapters/start.png")
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
+WARM = ["warm"]
+held: list[warm.Warm] = []
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -50,9 +52,34 @@ def package() -> list[str]:
         "doctor.py",
         "commands.py",
         "preview.py",
+        "warm.py",
     )  # what no chapter runs
     code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
     return [path for path in code if not set(Path(path).parts) & set(apart)]
+
+
+def module(name: str, *words: str) -> list[str]:
+    """The command that runs a module; its task asks for `WARM`."""
+    return [sys.executable, "-m", "companion.pages.warm", name, *words]
+
+
+def start_warm():
+    """Begin the process, where it can be had, and tell the commands its address."""
+    if sys.platform == "linux":
+        held.append(warm.Warm(Path.cwd()))
+        os.environ[warm.ADDRESS] = held[0].address
+
+
+def stop_warm():
+    os.environ.pop(warm.ADDRESS, None)
+    for process in held:
+        process.close()
+
+
+def task_warm():
+    """The process whose forks are the chapters, their kernels and the other modules: what all of them
+    import is imported once. It runs while a build has something to do."""
+    return {"actions": [start_warm], "teardown": [stop_warm]}
 
 
 def task_chapter():
@@ -68,9 +95,8 @@ def task_chapter():
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
             "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
             "targets": [f"book/chapters/{stem}.ipynb"],
-            "actions": [
-                [sys.executable, "-m", "companion.pages.chapters", stem, PROFILE, str(told)]
-            ],
+            "actions": [module("companion.pages.chapters", stem, PROFILE, str(told))],
+            "setup": WARM,
         }
 
 
@@ -79,7 +105,8 @@ def task_ledger():
     return {
         "file_dep": [CLAIMS, "requirements.lock", *package(), *recorded()],
         "targets": [LEDGER],
-        "actions": [[sys.executable, "-m", "companion.claims.ledger", LEDGER]],
+        "actions": [module("companion.claims.ledger", LEDGER)],
+        "setup": WARM,
     }
 
 
@@ -88,7 +115,8 @@ def task_recorded():
     return {
         "file_dep": ["requirements.lock", *package(), *recorded()],
         "targets": [RECORDED],
-        "actions": [[sys.executable, "-m", "companion.runs.made", RECORDED]],
+        "actions": [module("companion.runs.made", RECORDED)],
+        "setup": WARM,
     }
 
 
@@ -98,7 +126,8 @@ def task_explorer():
     return {
         "file_dep": ["requirements.lock", *package()],
         "targets": [f"book/chapters/{name}" for name in made],
-        "actions": [[sys.executable, "-m", "companion.pages.explorer", "book/chapters"]],
+        "actions": [module("companion.pages.explorer", "book/chapters")],
+        "setup": WARM,
     }
 
 
@@ -108,7 +137,8 @@ def task_leaderboard():
     return {
         "file_dep": ["requirements.lock", "companion/commands.py", *package(), *recorded()],
         "targets": [board],
-        "actions": [[sys.executable, "-m", "fedstas.cli", "leaderboard", "-o", board]],
+        "actions": [module("fedstas.cli", "leaderboard", "-o", board)],
+        "setup": WARM,
     }
 
 
@@ -187,7 +217,8 @@ def task_speed():
     return {
         "file_dep": [*files("benchmarks", "*.json"), "benchmarks/page.py"],
         "targets": [target],
-        "actions": [[sys.executable, "-m", "benchmarks.page", target]],
+        "actions": [module("benchmarks.page", target)],
+        "setup": WARM,
     }
 
 
@@ -229,7 +260,7 @@ class Report(ConsoleReporter):
         return task.name.removeprefix("chapter:")
 
     def execute_task(self, task):
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.running[self.label(task)] = task
 
     def finish(self, task):
@@ -238,7 +269,7 @@ class Report(ConsoleReporter):
 
     def add_success(self, task):
         self.finish(task)
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.say(f"{self.label(task)} done")
         if task.name == "book":
             self.say(f"The book is in {SITE / 'index.html'}")

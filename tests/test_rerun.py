@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from warm import Warm
 
 from companion.pages import chapters
+from companion.pages.warm import Warm
 from fedstas import cli
 
 pytestmark = pytest.mark.slow
