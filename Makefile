@@ -50,10 +50,10 @@ notebooks: .venv/.ready
 	.venv/bin/python -m companion.pages.copies
 
 gpu: .venv/.ready
-	@.venv/bin/python -m benchmarks.gpu --json benchmarks/gpu.json $(ARGS)
+	.venv/bin/python -m benchmarks.gpu --json benchmarks/gpu.json $(ARGS)
 
 times: .venv/.ready
-	@.venv/bin/python -m benchmarks.notebooks --json benchmarks/notebooks.json $(ARGS)
+	.venv/bin/python -m benchmarks.notebooks --json benchmarks/notebooks.json $(ARGS)
 
 chaos: .venv/.ready
 	.venv/bin/python tests/chaos tests/chaos/figures.json $(ARGS)

@@ -108,7 +108,12 @@ def cifar100():
         return tasks.load("cifar100")
     x, y, said = images("cifar100", 60_000)
     blank = tasks.load("digits")
-    parts = {"train_x": x[:50_000], "train_y": y[:50_000], "test_x": x[50_000:], "test_y": y[50_000:]}
+    parts = {
+        "train_x": x[:50_000],
+        "train_y": y[:50_000],
+        "test_x": x[50_000:],
+        "test_y": y[50_000:],
+    }
     return replace(blank, name=said, classes=100, digest=said, network="convolutional", **parts)
 
 

@@ -60,7 +60,9 @@ def computed(func, args, kwargs: dict):
             return value
         if id(value) in found:  # written in place
             return found[id(value)]
-        return Away(value.clone() if away and id(value) in map(id, host) else value) if away else value
+        return (
+            Away(value.clone() if away and id(value) in map(id, host) else value) if away else value
+        )
 
     return tree_map(outer, result)
 

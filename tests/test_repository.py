@@ -1,5 +1,6 @@
 """What the repository must and must not hold."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -43,6 +44,18 @@ def test_environment_installs_the_lock():
     python, pip, inside = environment["dependencies"]
     assert re.fullmatch(r"python =3\.1[123]", python) and pip == "pip"
     assert inside == {"pip": ["--require-hashes", "-r requirements.lock"]}
+
+
+def test_the_container_sets_itself_up_by_the_makefile():
+    told = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    tool, target = told["postCreateCommand"].split()
+    assert tool == "make" and re.search(
+        rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.M
+    )
+    version = re.fullmatch(r"python:(3\.\d+)", told["image"])[1]
+    assert f"python ={version}" in (ROOT / "environment.yml").read_text()
+    settings = told["customizations"]["vscode"]["settings"]
+    assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +139,8 @@ def test_repository_address_stands_in_one_place():
     url = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
     holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
     copies = {name for name in holders if name.startswith("notebooks/ipynb/")}  # made from it
-    assert holders - copies == {"_config.yml"}
+    assert holders - copies == {"_config.yml", "README.md"}
+    assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text()
 
 
 def test_readme_names_both_commands():

@@ -1,5 +1,6 @@
 """The page `Re-run it`: every command in a box is run; those that need more than a test has are parsed."""
 
+import json
 import os
 import re
 import shlex
@@ -107,6 +108,12 @@ def test_a_chapter_and_a_pipe_are_run_as_they_are_typed():
     ]  # fmt: skip
 
 
+def outputs(page: Path) -> list[dict]:
+    """All outputs of an executed page."""
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    return [out for cell in cells for out in cell.get("outputs", [])]
+
+
 @pytest.mark.parametrize("command", HERE)
 def test_the_example_runs(command, clone, warm):
     done = call(command, clone) if cold(command) else warm.run(shlex.split(command))
@@ -115,6 +122,8 @@ def test_the_example_runs(command, clone, warm):
     if command.startswith("fedstas chapter") and "--parameters" not in command:
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
+        shown = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
+        assert shown and all(any("image/png" in kind for kind in data) for data in shown)
         asked = dict(zip(words[4::3], words[5::3], strict=True))
         assert chapters.provenance(page)["given"] == {
             key: chapters.parse(key, value) for key, value in asked.items()

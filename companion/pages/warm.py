@@ -21,7 +21,11 @@ import traceback
 from pathlib import Path
 
 ADDRESS = "FEDSTAS_WARM"  # where a command finds the process
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read when a library is imported
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)  # read when a library is imported
 PRELOADED = (
     "torch", "pandas", "scipy.stats", "sklearn.cluster", "seaborn", "matplotlib.pyplot", "myst_nb",
     "tabulate", "nbformat", "jupytext", "papermill", "jupyter_client", "ipykernel.kernelapp",
@@ -116,13 +120,16 @@ def launch(cmd, env=None, cwd=None, **_) -> Child:
 
 
 def kernel(arguments: list[str]) -> None:
-    """What `python -m ipykernel_launcher` does; pyplot was imported before and learns its backend here."""
+    """What `python -m ipykernel_launcher` does; pyplot, which was imported before, learns here where it draws,
+    and the shell how it shows a figure."""
     import matplotlib
     from ipykernel.kernelapp import IPKernelApp
+    from matplotlib_inline.backend_inline import configure_inline_support
 
     app = IPKernelApp.instance()
     app.initialize(arguments)
     matplotlib.use(os.environ["MPLBACKEND"])
+    configure_inline_support(app.shell, os.environ["MPLBACKEND"])
     app.start()
 
 
