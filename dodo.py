@@ -4,6 +4,7 @@ A chapter runs again when its source, its parameters, the package, the pinned ve
 them) the recorded results changed; the site is built again when a chapter or a page changed.
 """
 
+import atexit
 import os
 import re
 import shutil
@@ -32,7 +33,6 @@ CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
 WARM = ["warm"]
-held: list[warm.Warm] = []
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -66,20 +66,15 @@ def module(name: str, *words: str) -> list[str]:
 def start_warm():
     """Begin the process, where it can be had, and tell the commands its address."""
     if sys.platform == "linux":
-        held.append(warm.Warm(Path.cwd()))
-        os.environ[warm.ADDRESS] = held[0].address
-
-
-def stop_warm():
-    os.environ.pop(warm.ADDRESS, None)
-    for process in held:
-        process.close()
+        process = warm.Warm(Path.cwd())
+        os.environ[warm.ADDRESS] = process.address
+        atexit.register(process.close)  # doit's teardown comes while others still run
 
 
 def task_warm():
     """The process whose forks are the chapters, their kernels and the other modules: what all of them
-    import is imported once. It runs while a build has something to do."""
-    return {"actions": [start_warm], "teardown": [stop_warm]}
+    import is imported once. It begins when something is to be done, and ends with the build."""
+    return {"actions": [start_warm]}
 
 
 def task_chapter():

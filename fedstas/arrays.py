@@ -20,7 +20,8 @@ def reals(name: str, values, low: float = -math.inf, *, ndim: int | None = 1) ->
         if found.dtype.kind in "biufO":
             found = found.astype(np.float64)
             right = (found.ndim == ndim and found.size) if ndim is not None else True
-            if right and np.isfinite(found).all() and (found.min(initial=math.inf) >= low):
+            above = low == -math.inf or found.min(initial=math.inf) >= low
+            if right and above and np.isfinite(found).all():
                 return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -64,6 +65,6 @@ def moderate(x: np.ndarray) -> tuple[np.ndarray, int]:
 
     Exact but for entries that are nothing beside the largest.
     """
-    largest = np.abs(x).max(initial=0.0)
+    largest = max(x.max(initial=0.0), -x.min(initial=0.0))  # of |x|, which needs no room
     e = int(np.frexp(largest)[1])
     return (np.ldexp(x, -e), e) if largest and abs(e) > ORDINARY else (x, 0)

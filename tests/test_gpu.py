@@ -77,14 +77,19 @@ def test_one_round_is_measured_where_the_data_are(digits, federation, away):
         assert one_round.errors(state, methods.get(name), draws=10)["error"] > 0
 
 
-@pytest.mark.parametrize("backend", ["loop", "batched"])
-def test_convolutions_and_documents_train_where_the_data_are(backend, away):
-    topics = tasks.load("topics")
+@pytest.fixture(scope="module")
+def others(digits):
+    """Images for convolutions, and documents."""
     x, y = torch.rand(12, 3, 32, 32), torch.arange(12) % 10
-    images = replace(tasks.load("digits"), train_x=x, train_y=y, network="convolutional")
-    for task in (images, replace(topics, train_x=topics.train_x[:12], train_y=topics.train_y[:12])):
+    return replace(digits, train_x=x, train_y=y, network="convolutional"), tasks.load("topics")
+
+
+@pytest.mark.parametrize("backend", ["loop", "batched"])
+def test_convolutions_and_documents_train_where_the_data_are(backend, others, away):
+    for task in others:
         found = []
         for one in (task, task.to(standin.AWAY)):
+            assert one.device == (standin.AWAY if found else torch.device("cpu"))
             module = one.model(0)
             data = engine.pool(one.train_x, one.train_y, [np.arange(5), np.arange(5, 12)])
             params = torch.cat([p.detach().flatten() for p in module.parameters()])

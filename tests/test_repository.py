@@ -46,6 +46,19 @@ def test_environment_installs_the_lock():
     assert inside == {"pip": ["--require-hashes", "-r requirements.lock"]}
 
 
+def test_what_a_build_runs_as_a_fork_asks_for_the_process_that_forks(tmp_path, monkeypatch):
+    import dodo
+
+    monkeypatch.chdir(tmp_path)
+    made = [getattr(dodo, name)() for name in vars(dodo) if name.startswith("task_")]
+    tasks = [task for each in made for task in ([each] if isinstance(each, dict) else each)]
+    forks = [task for task in tasks if "companion.pages.warm" in str(task["actions"])]
+    assert len(forks) == len(NOTEBOOKS) + 5
+    assert all(task["setup"] == ["warm"] for task in forks)
+    others = [task for task in tasks if task not in forks]
+    assert not any("python" in str(action) for task in others for action in task["actions"])
+
+
 def test_the_container_sets_itself_up_by_the_makefile():
     told = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     tool, target = told["postCreateCommand"].split()

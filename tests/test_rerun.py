@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from companion.pages import chapters
-from companion.pages.warm import Warm
+from companion.pages.warm import ADDRESS, Warm
 from fedstas import cli
 
 pytestmark = pytest.mark.slow
@@ -64,6 +64,27 @@ def warm(clone):
     process = Warm(clone)
     yield process
     process.close()
+
+
+FORKED = """import sys
+print("torch" in sys.modules, __name__, sys.argv[1:])
+print("told", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_module_is_a_fork_where_the_process_is_there_and_else_a_new_interpreter(
+    there, clone, warm
+):
+    (clone / "forked.py").write_text(FORKED)
+    where = {ADDRESS: warm.address} if there else {}
+    command = [sys.executable, "-m", "companion.pages.warm", "forked", "a b"]
+    environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | where
+    environment["PYTHONPATH"] = str(clone)
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{there} __main__ ['a b']\n"
+    assert (done.stderr, done.returncode) == ("told\n", 3)
 
 
 def call(command: str, folder: Path) -> subprocess.CompletedProcess:
@@ -124,6 +145,7 @@ def test_the_example_runs(command, clone, warm):
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
         shown = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
         assert shown and all(any("image/png" in kind for kind in data) for data in shown)
+        assert chapters.provenance(page)["cpu"] > 0  # the kernel's, whoever began it
         asked = dict(zip(words[4::3], words[5::3], strict=True))
         assert chapters.provenance(page)["given"] == {
             key: chapters.parse(key, value) for key, value in asked.items()
