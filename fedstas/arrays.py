@@ -20,8 +20,7 @@ def reals(name: str, values, low: float = -math.inf, *, ndim: int | None = 1) ->
         if found.dtype.kind in "biufO":
             found = found.astype(np.float64)
             right = (found.ndim == ndim and found.size) if ndim is not None else True
-            above = low == -math.inf or found.min(initial=math.inf) >= low
-            if right and above and np.isfinite(found).all():
+            if right and np.isfinite(found).all() and (found.min(initial=math.inf) >= low):
                 return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -65,6 +64,6 @@ def moderate(x: np.ndarray) -> tuple[np.ndarray, int]:
 
     Exact but for entries that are nothing beside the largest.
     """
-    largest = max(x.max(initial=0.0), -x.min(initial=0.0))  # of |x|, which needs no room
+    largest = max(x.max(initial=0.0), -x.min(initial=0.0))  # of |x|, which takes no room
     e = int(np.frexp(largest)[1])
     return (np.ldexp(x, -e), e) if largest and abs(e) > ORDINARY else (x, 0)

@@ -46,7 +46,8 @@ class Squeezed:
         norms = []
         for levels, c in zip(self.levels, self.codes, strict=True):
             v, e = moderate(levels.astype(np.float64))
-            norms.append(np.ldexp(np.sqrt(np.bincount(c, minlength=len(v)) @ v**2), e))
+            counts = np.array([np.count_nonzero(c == j) for j in range(len(v))])
+            norms.append(np.ldexp(np.sqrt(counts @ v**2), e))
         return np.array(norms)
 
     @property

@@ -139,11 +139,9 @@ def find_device(name: str) -> torch.device:
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
     # A GPU's convolutions are to round as the CPU's do (not to 10 bits), and alike each time.
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
-    return torch.device("cuda")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def data_folder(root: str | Path | None = None) -> Path:
