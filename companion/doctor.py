@@ -117,11 +117,13 @@ def packages() -> list[Line]:
 
 def data() -> list[Line]:
     """The data sets: where each is, or how it comes here."""
-    from fedstas.sim import tasks, text
+    from fedstas.sim import coarse, tasks, text
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
+        if name in coarse.CLASSES:  # by other labels of CIFAR-100
+            continue
         path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
         if name == "topics":
             lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
