@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from importlib.metadata import entry_points
 from pathlib import Path
 
 ADDRESS = "FEDSTAS_WARM"  # where a command finds the process
@@ -141,14 +142,9 @@ def command(words: list[str]) -> None:
 
     local_provisioner.launch_kernel = warm.launch
     sys.argv = words
-    if words[0] == "papermill":
-        from papermill.cli import papermill
-
-        papermill()
-    elif words[0] == "fedstas":
-        from fedstas.cli import main
-
-        main()
+    scripts = entry_points(group="console_scripts", name=words[0])
+    if scripts:
+        next(iter(scripts)).load()()
     else:
         sys.modules.pop(words[0], None)
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
