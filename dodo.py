@@ -4,6 +4,7 @@ A chapter runs again when its source, its parameters, the package, the pinned ve
 them) the recorded results changed; the site is built again when a chapter or a page changed.
 """
 
+import atexit
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
-from companion.pages import chapters
+from companion.pages import chapters, warm
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
 READS_RESULTS = (
@@ -31,6 +32,7 @@ START = Path("book/chapters/start.png")
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
+WARM = ["warm"]
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -50,9 +52,29 @@ def package() -> list[str]:
         "doctor.py",
         "commands.py",
         "preview.py",
+        "warm.py",
     )  # what no chapter runs
     code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
     return [path for path in code if not set(Path(path).parts) & set(apart)]
+
+
+def module(name: str, *words: str) -> list[str]:
+    """The command that runs a module; its task asks for `WARM`."""
+    return [sys.executable, "-m", "companion.pages.warm", name, *words]
+
+
+def start_warm():
+    """Begin the process, where it can be had, and tell the commands its address."""
+    if sys.platform == "linux":
+        process = warm.Warm(Path.cwd())
+        os.environ[warm.ADDRESS] = process.address
+        atexit.register(process.close)  # doit's teardown comes while others still run
+
+
+def task_warm():
+    """The process whose forks are the chapters, their kernels and the other modules: what all of them
+    import is imported once. It begins when something is to be done, and ends with the build."""
+    return {"actions": [start_warm]}
 
 
 def task_chapter():
@@ -68,9 +90,8 @@ def task_chapter():
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
             "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
             "targets": [f"book/chapters/{stem}.ipynb"],
-            "actions": [
-                [sys.executable, "-m", "companion.pages.chapters", stem, PROFILE, str(told)]
-            ],
+            "actions": [module("companion.pages.chapters", stem, PROFILE, str(told))],
+            "setup": WARM,
         }
 
 
@@ -79,7 +100,8 @@ def task_ledger():
     return {
         "file_dep": [CLAIMS, "requirements.lock", *package(), *recorded()],
         "targets": [LEDGER],
-        "actions": [[sys.executable, "-m", "companion.claims.ledger", LEDGER]],
+        "actions": [module("companion.claims.ledger", LEDGER)],
+        "setup": WARM,
     }
 
 
@@ -88,7 +110,8 @@ def task_recorded():
     return {
         "file_dep": ["requirements.lock", *package(), *recorded()],
         "targets": [RECORDED],
-        "actions": [[sys.executable, "-m", "companion.runs.made", RECORDED]],
+        "actions": [module("companion.runs.made", RECORDED)],
+        "setup": WARM,
     }
 
 
@@ -98,7 +121,8 @@ def task_explorer():
     return {
         "file_dep": ["requirements.lock", *package()],
         "targets": [f"book/chapters/{name}" for name in made],
-        "actions": [[sys.executable, "-m", "companion.pages.explorer", "book/chapters"]],
+        "actions": [module("companion.pages.explorer", "book/chapters")],
+        "setup": WARM,
     }
 
 
@@ -108,7 +132,8 @@ def task_leaderboard():
     return {
         "file_dep": ["requirements.lock", "companion/commands.py", *package(), *recorded()],
         "targets": [board],
-        "actions": [[sys.executable, "-m", "fedstas.cli", "leaderboard", "-o", board]],
+        "actions": [module("fedstas.cli", "leaderboard", "-o", board)],
+        "setup": WARM,
     }
 
 
@@ -187,7 +212,8 @@ def task_speed():
     return {
         "file_dep": [*files("benchmarks", "*.json"), "benchmarks/page.py"],
         "targets": [target],
-        "actions": [[sys.executable, "-m", "benchmarks.page", target]],
+        "actions": [module("benchmarks.page", target)],
+        "setup": WARM,
     }
 
 
@@ -229,7 +255,7 @@ class Report(ConsoleReporter):
         return task.name.removeprefix("chapter:")
 
     def execute_task(self, task):
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.running[self.label(task)] = task
 
     def finish(self, task):
@@ -238,7 +264,7 @@ class Report(ConsoleReporter):
 
     def add_success(self, task):
         self.finish(task)
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.say(f"{self.label(task)} done")
         if task.name == "book":
             self.say(f"The book is in {SITE / 'index.html'}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from companion.pages import parameters as table
+from companion.pages import warm
 from companion.pages.parameters import (
     PROFILES,
     check,
@@ -28,7 +29,7 @@ from companion.pages.parameters import (
     refuse_unknown,
     sources,
 )
-from companion.runs import records
+from companion.runs import provenance as made
 from companion.runs.atomic import write
 from fedstas.errors import InputError
 from fedstas.sim import tasks
@@ -99,7 +100,7 @@ def _used() -> float | None:
     except ImportError:  # Windows
         return None
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime + warm.used
 
 
 def notebook(chapter: str):
@@ -256,7 +257,7 @@ def run(
         "seconds": round(time.monotonic() - began, 1),
         "cpu": None if used is None else round(_used() - used, 1),  # whatever else the machine does
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": records.commit(),
+        "commit": made.commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in VERSIONS},
         "command": command(chapter, given),

@@ -75,16 +75,13 @@ def local_updates(
     `prox` adds mu (w - w_t) to each gradient (FedProx).
     """
     one_of("backend", backend, BACKENDS)
-    device = params.device
-    rows = torch.from_numpy(idx).to(device)
-    weights = torch.from_numpy(weight).to(device=device, dtype=params.dtype)
+    rows = torch.from_numpy(idx).to(params.device)
+    weights = torch.from_numpy(weight).to(params)
     how = arithmetic(module)
-    if (
-        backend == "auto"
-    ):  # of documents a step is small: all at once takes a quarter to all of the time
-        small = how.TOGETHER or device.type == "cuda" or not data.x.is_floating_point()
-        backend = "batched" if small else "loop"
-    train = autograd.one_by_one if backend == "loop" else how.all_at_once
+    # Of documents a step is small: all at once takes a quarter to all of the time.
+    together = how.TOGETHER or params.device.type != "cpu" or not data.x.is_floating_point()
+    loop = backend == "loop" or (backend == "auto" and not together)
+    train = autograd.one_by_one if loop else how.all_at_once
     return train(module, params, data, rows, weights, lr, prox)
 
 

@@ -139,6 +139,8 @@ def find_device(name: str) -> torch.device:
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
+    # A GPU's convolutions are to round as the CPU's do (not to 10 bits), and alike each time.
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
