@@ -74,17 +74,17 @@ def from_csv(path, label: str, test=None, *, client: str | None = None, network:
     their order), `client` that of whose each row is, and all other columns are numbers, scaled so that the
     training rows go from -1 to 1. `test` is a table alike; without it, see `from_arrays`."""
     tables = [_read(path, label, client), *([] if test is None else [_read(test, label, client)])]
-    head, x, labels, users = tables[0]
+    head, x, labels, users, _ = tables[0]
     names = np.unique(labels)
     places = [Path(path), Path(test or path)]
-    for place, (other, _, given, _) in zip(places, tables, strict=False):
+    for place, (other, _, given, _, lines) in zip(places, tables, strict=False):
         if other != head:
             raise InputError(f"{place} has the columns {', '.join(other)}, not {', '.join(head)}")
         strange = np.flatnonzero(~np.isin(given, names))
         if len(strange):
-            row = strange[0]
-            raise InputError(f"{place} line {row + 2}: no training row has the class {given[row]}")
-    y = [np.searchsorted(names, given) for _, _, given, _ in tables]
+            said = f"no training row has the class {given[strange[0]]}"
+            raise InputError(f"{place} line {lines[strange[0]]}: {said}")
+    y = [np.searchsorted(names, given) for _, _, given, *_ in tables]
     made = from_arrays(x, y[0], *((tables[1][1], y[1]) if test else ()), users=users)
     low, high = made.train_x.amin(0), made.train_x.amax(0)
     width = torch.where(high > low, high - low, 1.0)
@@ -94,7 +94,7 @@ def from_csv(path, label: str, test=None, *, client: str | None = None, network:
 
 
 def _read(path, label: str, client: str | None):
-    """A table's columns of numbers, their values float64 [n, d], its labels and clients as words [n]."""
+    """A table's columns of numbers, their values float64 [n, d], its labels, clients and lines [n]."""
     rows = _rows(path, label, *([client] if client else []))
     head = [name for name in rows[0][1] if name not in (label, client)]
     values = np.empty((len(rows), len(head)))
@@ -108,7 +108,8 @@ def _read(path, label: str, client: str | None):
                 said = f"column {name} is {row[name]!r}: it must be a number"
                 raise InputError(f"{path} line {line}: {said}")
     users = _numbered([row[client] for _, row in rows]) if client else None
-    return head, values, _numbered([row[label] for _, row in rows]), users
+    lines, labels = [line for line, _ in rows], _numbered([row[label] for _, row in rows])
+    return head, values, labels, users, lines
 
 
 def _rows(path, *needed: str) -> list[tuple[int, dict]]:
@@ -279,5 +280,5 @@ def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> par
     if sizes:
         raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
     shards = [np.flatnonzero(whose == k) for k in range(len(known))]
-    recipe = {"name": Path(spec).name, "sha256": own.sha256(spec)}
+    recipe = {"name": f"{path.name}:{column}" if table else path.name, "sha256": own.sha256(spec)}
     return partition.federation(labels, shards, **recipe)

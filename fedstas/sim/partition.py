@@ -227,8 +227,8 @@ def make(
     if name == "natural":
         return natural(labels, users, clients, seed)
     if name != "by_class":
-        own = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
-        return _PARTITIONS[name](labels, clients, *own, seed)
+        given = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
+        return _PARTITIONS[name](labels, clients, *given, seed)
     classes = int(labels.max()) + 1
     if clients % classes:
         raise InputError(
