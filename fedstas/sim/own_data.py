@@ -227,14 +227,14 @@ def try_network(task: Task) -> None:
     [n, classes], the same each time, each of its own example alone."""
     made = task.network
     assert isinstance(made, own.Function)
-    module, x = task.model(0), task.train_x[:3]
-    name = made.call.__name__
-    with own.told(made.module, made.place), torch.no_grad():
+    name, x = made.call.__name__, task.train_x[:32]
+    with own.told(made.module, made.place), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        module = made.call(task)
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
             said = f"returns a {type(module).__name__}"
             raise InputError(f"{name}(task) {said}: it must return a torch module with parameters")
-        with torch.random.fork_rng(devices=[]):
-            logits, again, fewer = module(x), module(x), module(x[:2])
+        module.to(task.device)
+        logits, again, fewer = module(x), module(x), module(x[:2])
         fits = (len(x), task.classes)
         if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != fits:
             shape = tuple(getattr(logits, "shape", ())) or type(logits).__name__
