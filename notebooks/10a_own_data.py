@@ -53,7 +53,7 @@ from myst_nb import glue
 
 from fedstas import methods, partition as partitions, tasks
 from fedstas.errors import InputError
-from companion import chapters, leaderboard, plots, records, sweeps
+from companion import chapters, leaderboard, plots, records, sweeps, tables
 
 s = chapters.settings("10a_own_data", globals())
 plots.style()
@@ -88,15 +88,14 @@ print(
 
 # %% [markdown]
 # A table needs only the name of the column that is to be told, and images only their folder, `FOLDER/CLASS/IMAGE`:
-#
-# ```{literalinclude} ../../examples/own/my_table.py
-# :language: python
-# ```
-#
-# ```{literalinclude} ../../examples/own/my_images.py
-# :language: python
-# ```
-#
+
+# %% tags=["hide-input"]
+show("examples/own/my_table.py")
+
+# %% tags=["hide-input"]
+show("examples/own/my_images.py")
+
+# %% [markdown]
 # ## Your clients
 #
 # An array in a file says whose each training example is. `clients.csv:clinic` reads a column of a table instead; a task that was made with
@@ -171,16 +170,15 @@ assert not failed, failed
 # %% tags=["hide-input"]
 frame = records.load("runs/own-data")
 known = records.identities("runs/own-data")
-here = [
-    run
-    for run, who in known.items()
-    if (who["digest"], who["rounds"], who["clients_per_round"])
-    == (data.digest, s.rounds, s.clients_per_round)
-    and who.get("files") == data.other.get("files")
-]
+asked = {tables.key_of_run(run) for run in todo}  # the folder may hold runs of other files, too
+here = [run for run, who in known.items() if tables.key_of_record(who) in asked]
 mine = frame[frame["run"].isin(here)]
 board = leaderboard.table(["runs/own-data"])
-Markdown(leaderboard.markdown(board[board["federation"].str.startswith(data.name)]))
+Markdown(
+    leaderboard.markdown(
+        board[board["federation"].str.startswith(leaderboard.title(known[here[0]]))]
+    )
+)
 
 # %%
 figure, ax = plt.subplots(figsize=(7, 3.6))
@@ -236,5 +234,5 @@ for attempt in (
         print(f"- {error}")
 
 # %% [markdown]
-# Designs, tuned and at equal cost, are {doc}`the protocol <../protocol>`'s business: in a copy of `book/protocol.yml`, `task`, `partition` and
+# Designs are tuned and compared at equal cost by the protocol ({doc}`/protocol`). In a copy of `book/protocol.yml`, `task`, `partition` and
 # `network` of a setting may name your files, and `fedstas arena my_design.py --file my_protocol.yml --setting mine` carries it out.

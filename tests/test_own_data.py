@@ -367,12 +367,14 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
 def test_a_changed_partition_or_task_is_another_run(here):
     task = tasks.load("my_data.py")
     whos = []
+    how = {"rounds": 1, "clients_per_round": 2, "seed": 0}
     for _ in range(2):
         federation = partition.make("my_clients.npy", task.train_y)
-        how = {"rounds": 1, "clients_per_round": 2, "seed": 0}
         whos.append(records.identity(task, federation, methods.get("md"), **how))
         np.save("my_clients.npy", np.load("my_clients.npy") // 2)
     assert records.run_id(whos[0]) != records.run_id(whos[1])
+    by_hand = simulation.run(task, federation, methods.get("strat"), device="cpu", **how)
+    assert np.isfinite(by_hand.frame["train_loss"]).all()  # rows of a table, by the perceptron
     with pytest.raises(InputError, match=r"the clients of my_clients.npy .* has changed since"):
         partition.from_recipe(task.train_y, whos[0]["partition"])
     one = sweeps.load_task("my_data.py", "cpu")
