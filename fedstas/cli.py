@@ -165,9 +165,9 @@ def _dealer(partition: str, *given):
     """`partition.make` for that partition; a setting that is given must be one of its own."""
     from fedstas.sim import partition as partitions
 
-    own_file = own.TABLE.fullmatch(partition)
-    one_of("partition", partition, [*partitions.names(), *([partition] if own_file else [])])
-    has = {} if own_file else inspect.signature(getattr(partitions, partition)).parameters
+    if not (mine := own.TABLE.fullmatch(partition)):
+        one_of("partition", partition, partitions.names())
+    has = {} if mine else inspect.signature(getattr(partitions, partition)).parameters
     settings = zip(("concentration", "sigma"), given, strict=True)
     dealt = {key: value for key, value in settings if value is not None}
     for key in dealt:

@@ -98,17 +98,22 @@ def _file(file: str, what: str, kind: str) -> ModuleType:
     return _module(Path(file))
 
 
+def file_of(spec) -> str:
+    """The file of one's own that `spec` names, FILE.py, FILE.npy or FILE.csv; "" where it names none."""
+    asked = FILE.fullmatch(str(spec)) or TABLE.fullmatch(str(spec))
+    return next(filter(None, asked.groups())) if asked else ""
+
+
 def sha256(spec) -> str:
-    """The SHA-256 of the file of one's own that `spec` names; "" where it names none."""
-    asked = isinstance(spec, str) and (FILE.fullmatch(spec) or TABLE.fullmatch(spec))
-    path = Path(next(filter(None, asked.groups()))) if asked else None
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path and path.is_file() else ""
+    """The SHA-256 of that file; "" where there is none."""
+    path = Path(file_of(spec))
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def place(spec: str, sha: str, what: str) -> str:
     """`spec` of a record, FILE or FILE:NAME, with the folder where a file of this SHA-256 is: this one or one
     of `sys.path`; `InputError` if it is gone, or holds another text."""
-    file = next(filter(None, (FILE.fullmatch(spec) or TABLE.fullmatch(spec)).groups()))  # type: ignore[union-attr]
+    file = file_of(spec)
     there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
     same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
     if not same:

@@ -45,6 +45,8 @@ rounds: int = 30  # rounds of a run
 seeds: int = 3  # runs of each design
 
 # %% tags=["hide-input"]
+import re
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -61,11 +63,7 @@ plots.style()
 
 def show(spec: str) -> Markdown:
     """The text of the file that a parameter names."""
-    file = Path(
-        spec.removesuffix(".npy") + ".py"
-        if spec.endswith(".npy")
-        else spec.rpartition(".py")[0] + ".py"
-    )
+    file = Path(re.sub(r"\.(py|npy)(:.*)?$", ".py", spec))  # an array's is the file that wrote it
     text = file.read_text() if file.is_file() else f"# {spec}: no file of one's own"
     return Markdown(f"```python\n{text.strip()}\n```")
 
@@ -205,8 +203,6 @@ plt.close(figure)
 # changed, it is another run.
 
 # %%
-import sys
-
 sys.path += [
     str(Path(spec).parent) for spec in (s.task, s.network, s.partition, s.method)
 ]  # where the files are

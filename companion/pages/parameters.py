@@ -34,12 +34,8 @@ def _choice(*allowed: str, file: re.Pattern | None = None) -> Parameter:
     """One of these words, or a file of one's own of this form, which must be there."""
 
     def check(name: str, value: Any) -> str:
-        if file is not None and (asked := file.fullmatch(str(value))):
-            path = Path(next(filter(None, asked.groups())))
-            if (
-                not path.is_absolute()
-            ):  # a chapter stands in the repository's root, wherever it is called
-                path = ROOT / path
+        if file is not None and file.fullmatch(str(value)):
+            path = ROOT / own.file_of(value)  # a chapter stands in the root, wherever it is called
             if not path.is_file():
                 raise InputError(f"{name} is {value!r}: there is no file {path}")
         else:
@@ -129,7 +125,7 @@ def parse(name: str, text: str) -> Any:
             value = text
         elif value != text and value.is_integer():
             value = int(value)
-    elif (own.FILE.fullmatch(text) or own.TABLE.fullmatch(text)) and not Path(text).is_absolute():
+    elif own.file_of(text):
         value = str(Path.cwd() / text)
     return check(name, value)
 

@@ -272,7 +272,8 @@ def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> par
     if len(names) != len(labels):
         raise InputError(
             f"{path} names the clients of {len(names)} examples, and there are {len(labels)} training "
-            "examples: name the client of each, in their order"
+            "examples: name the client of each, in their order (if the table is the data, too: from_csv with "
+            "client=, and partition natural)"
         )
     known, whose = np.unique(names, return_inverse=True)
     if clients not in (None, len(known)):
