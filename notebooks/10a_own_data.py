@@ -63,9 +63,10 @@ plots.style()
 
 def show(spec: str) -> Markdown:
     """The text of the file that a parameter names."""
-    file = Path(re.sub(r"\.(py|npy)(:.*)?$", ".py", spec))  # an array's is the file that wrote it
-    text = file.read_text() if file.is_file() else f"# {spec}: no file of one's own"
-    return Markdown(f"```python\n{text.strip()}\n```")
+    file = Path(re.sub(r"\.npy$", ".py", re.sub(r":\w+$", "", spec)))  # what wrote the array
+    lines = file.read_text().strip().split("\n") if file.is_file() else [f"# {spec}"]
+    text = "\n".join([*lines[:40], "..."] if len(lines) > 40 else lines)
+    return Markdown(f"```python\n{text}\n```")
 
 
 # %% [markdown]

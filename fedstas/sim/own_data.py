@@ -182,7 +182,7 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
         if x.dtype != train_x.dtype or x.shape[1:] != train_x.shape[1:]:
             said = f"{tuple(x.shape[1:])}, one of train_x {tuple(train_x.shape[1:])}"
             raise InputError(f"an example of {split}_x is {x.dtype} {said}: they must be alike")
-        wrong = (~x.isfinite().flatten(1).all(1)).nonzero() if x.is_floating_point() else ()
+        wrong = (~x.isfinite().flatten(1).all(1)).nonzero()
         if len(wrong):
             raise InputError(f"{split}_x has a value that is not finite in row {int(wrong[0])}")
         wrong = ((y < 0) | (y >= classes)).nonzero()
