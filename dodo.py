@@ -25,7 +25,10 @@ READS_RESULTS = (
     "07_fedsampling",
     "09_what_we_would_write",
 )
-MEASURED = {"08_federation": ["examples/flower/bytes.json"]}
+MEASURED = {
+    "08_federation": ["examples/flower/bytes.json"],
+    "10a_own_data": sorted(str(path) for path in Path("examples/own").glob("my_*")),
+}
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
@@ -188,7 +191,11 @@ def task_book():
     executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if "__pycache__" not in path]
-    prose += ["examples/design/my_design.py", *files("notebooks", "*.py", "*.ipynb")]  # downloads
+    prose += [
+        "examples/design/my_design.py",
+        *files("examples/own", "*.py"),
+        *files("notebooks", "*.py", "*.ipynb"),
+    ]  # downloads
     prose += files("fedstas", "*.py")  # docstrings, for the API reference
     return {
         "file_dep": [

@@ -470,7 +470,7 @@ def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monke
     (tmp_path / "mine.py").write_text(MINE.replace("self.scale *", "float('nan') *"))
     code, out, err = call("audit mine.py", capsys)
     assert (code, err) == (1, []) and re.search(
-        r"^FAILS +draw +a weight of the cohort is not", out, re.M
+        r"^FAILS +draw +mine.py line 10: a weight of the cohort is not", out, re.M
     )
     (tmp_path / "mine.py").write_text(MINE.replace("return Cohort(", "return list([1]) or ("))
     said = "Mine.draw returned a list: it must return a Cohort(clients, weights)"

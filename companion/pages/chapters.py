@@ -4,6 +4,7 @@ A chapter is a jupytext source `notebooks/NN_name.py`. Its parameters are typed,
 line or from a profile (`params/<profile>.yaml`), and are refused when unknown or out of range.
 """
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -224,7 +225,8 @@ def run(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute
     if effective.get("task", "digits") != "digits":
-        tasks.load(effective["task"])
+        with contextlib.chdir(table.ROOT):  # where the chapter will stand
+            tasks.load(effective["task"])
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)

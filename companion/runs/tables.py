@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from companion.runs import experiments, records
+from companion.runs import experiments, records, sweeps
 from companion.runs.sweeps import Run
-from fedstas import methods
+from fedstas import methods, own
 from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
@@ -83,15 +83,23 @@ def key_of_run(run: Run) -> str:
     """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    who = (methods.to_dict(method), methods.version(method), run.task, run.partition)
-    return _key(*who, *shape)
+    who = (methods.to_dict(method), methods.version(method), own.named(run.task, "task"))
+    told = {key: own.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
+    told["name"] = own.named(run.network, "network") if told["network"] else ""
+    told |= {"digest": sweeps.load_task(run.task, "cpu").digest if told["task"] else ""}
+    return _key(*who, Path(run.partition).name, *shape, told)
 
 
 def key_of_record(who: dict) -> str:
     """The same of an identity."""
     shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
-    recipe = who["partition"]["name"]
-    return _key(who["method"], who["algorithms"], who["task"], recipe, *(who[k] for k in shape))
+    recipe, files = who["partition"], who.get("files", {})
+    told = {"task": files.get("task", ""), "partition": recipe.get("sha256", "")}
+    told["network"] = files.get("network", "")
+    told["name"] = who["network"] if told["network"] else ""
+    told |= {"digest": who["digest"] if told["task"] else ""}
+    kind = (who["method"], who["algorithms"], who["task"], recipe["name"])
+    return _key(*kind, *(who[k] for k in shape), told)
 
 
 def recorded(sweep: str, folder: str | Path = "results") -> Grid:

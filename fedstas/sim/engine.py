@@ -26,7 +26,7 @@ BACKENDS = ("auto", "loop", "batched")
 
 def arithmetic(module: nn.Module):
     """What computes a network's gradients: `perceptron` (by hand), or `autograd` for any other."""
-    return perceptron if isinstance(module, Perceptron) else autograd
+    return perceptron if type(module) is Perceptron else autograd
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedstas import own
 from fedstas.errors import DataError, InputError, integer, one_of
 from fedstas.sim import coarse
 from fedstas.sim.rng import LARGEST_SEED
@@ -48,8 +49,9 @@ class Task:
     int64 [n], on one device; `digest` identifies them.
 
     MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1]. `network` is the name of
-    what is trained, the usual one if it is empty. `users` int [n], where they are known: whose each
-    training example is. `InputError` for a network that does not fit, and for an empty document.
+    what is trained, the usual one if it is empty, or FILE.py:FUNCTION, which makes one of the task.
+    `users` int [n], where they are known: whose each training example is. `source` made it, if it is one's
+    own. `InputError` for a network that does not fit, and for an empty document.
     """
 
     name: str
@@ -59,10 +61,18 @@ class Task:
     test_y: Tensor
     classes: int
     digest: str
-    network: str = ""
+    network: str | own.Function = ""
     users: np.ndarray | None = None
+    source: own.Function | None = None
 
     def __post_init__(self):
+        if isinstance(self.network, str) and own.FILE.fullmatch(self.network):
+            from fedstas.sim import own_data
+
+            object.__setattr__(self, "network", own.function(self.network, "network"))
+            own_data.try_network(self)
+        if isinstance(self.network, own.Function):
+            return
         one_of("network", self.network, ["", *NETWORKS])
         if self.network and self.network not in self.networks:
             raise InputError(
@@ -98,8 +108,12 @@ class Task:
 
     @property
     def other(self) -> dict:
-        """What a run's identity says besides the task's name: the network, where it is not the usual one."""
-        return {} if self.network == self.networks[0] else {"network": self.network}
+        """What a run's identity says besides the task's name: the network, where it is not the usual one, and
+        the SHA-256 of files of one's own."""
+        files = {"task": self.source, "network": self.network}
+        shas = {k: f.sha256 for k, f in files.items() if isinstance(f, own.Function)}
+        usual = self.network == self.networks[0]
+        return ({} if usual else {"network": str(self.network)}) | ({"files": shas} if shas else {})
 
     @property
     def device(self) -> torch.device:
@@ -111,13 +125,14 @@ class Task:
 
         from fedstas.sim import models
 
-        classes, pixels = self.classes, self.train_x[0].numel()
-        make: Callable[[], nn.Module] = {
+        classes, pixels, made = self.classes, self.train_x[0].numel(), self.network
+        known: dict[str, Callable[[], nn.Module]] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
             "transformer": lambda: models.Transformer(self.tokens, classes),
-        }[self.network]
+        }
+        make = known[made] if isinstance(made, str) else lambda: made(self)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
             return make().to(self.device)
@@ -159,13 +174,18 @@ def load(
 
     From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
-    unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
+    unknown task or device. FILE.py:FUNCTION is a task of one's own: what the function returns, whose digest
+    is that of its tensors. The bytes of a `cifar10.npz` are not known: torchvision's own files are
     read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
     Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`, and those
     of `coarse` are made of `cifar100`.
     """
     import torch
 
+    if own.FILE.fullmatch(str(name)):
+        from fedstas.sim import own_data
+
+        return replace(own_data.task(name), network=network).to(find_device(device))
     one_of("task", name, names())
     where, folder = find_device(device), data_folder(root)
     if name in TEXT:
