@@ -65,7 +65,7 @@ def _arm(run: Run) -> str:
     known = methods.parameters(run.method)  # ten rounds are the usual age of strata that age at all
     usual_age = ("restratify_every", 10) if known.get("restratify_every") else None
     kept = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
-    usual = {"clients_per_round": 10, "concentration": 0.01}
+    usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     return arm(**kept, **{k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v})
 
 
@@ -84,14 +84,15 @@ def key_of_run(run: Run) -> str:
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     who = (methods.to_dict(method), methods.version(method), run.task, run.partition)
-    return _key(*who, *shape)
+    return _key(*who, *shape, run.network)
 
 
 def key_of_record(who: dict) -> str:
     """The same of an identity."""
     shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     recipe = who["partition"]["name"]
-    return _key(who["method"], who["algorithms"], who["task"], recipe, *(who[k] for k in shape))
+    values = (*(who[k] for k in shape), who.get("network", ""))
+    return _key(who["method"], who["algorithms"], who["task"], recipe, *values)
 
 
 def recorded(sweep: str, folder: str | Path = "results") -> Grid:
