@@ -222,8 +222,8 @@ def run(
     tasks.find_device(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute
-    if effective.get("task", "digits") != "digits":
-        tasks.load(effective["task"])
+    if effective.get("task", "digits") != "digits" or effective.get("network"):
+        tasks.load(effective["task"], network=effective.get("network", ""))
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)

@@ -50,7 +50,8 @@ PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*(name for name in tasks.names() if name not in tasks.TEXT)),  # pixels
+    "task": _choice(*tasks.names()),
+    "network": _choice("", *tasks.NETWORKS),  # the task's usual one if it is empty
     "partition": _choice(*(name for name in partition.names() if name != "natural")),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
@@ -217,6 +218,11 @@ def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
             )
     values["profile"] = profile
     checked = {name: check(name, value) for name, value in values.items()}
+    if checked.get("task") in tasks.TEXT and "network" not in checked:
+        images = ", ".join(name for name in tasks.names() if name not in tasks.TEXT)
+        raise InputError(
+            f"task is {checked['task']!r}: chapter {chapter} computes with images, use one of {images}"
+        )
     for name in ("clients_per_round", "strata"):
         if checked.get(name, 0) > checked.get("clients", math.inf):
             raise InputError(
