@@ -906,10 +906,10 @@ if "by user" in order:
     ]
     by_user = f"By user, FedSampling is {' and '.join(versus)}"
 say(
-    task=f"{s.task}, {task_.network}",
+    task=f"{s.task} ({task_.network})",
     live_partitions=len(order),
     live_names=listing(n.split(" (")[0] for n in order),
-    by_user=by_user or "By user: with `-p task topics` only",
+    by_user=by_user or "By user: only text says who wrote it",
     live_clients=s.clients,
     live_m=s.clients_per_round,
     live_rounds=s.rounds,
@@ -1034,7 +1034,7 @@ ended = {name: frame.iloc[-1] for name, frame in learned.items()}
 ours, theirs = ended["fedsampling"], ended["fedavg"]
 say(
     text_network={"text-cnn": "Text-CNN", "transformer": "Transformer"}[named],
-    text_rounds=ours["round"],
+    text_rounds=int(ours["round"]),
     text_sampling=100 * ours["test_accuracy"],
     text_fedavg=100 * theirs["test_accuracy"],
     text_times=ours["examples"] / theirs["examples"],
@@ -1060,14 +1060,14 @@ say(
 # ```bash
 # fedstas run --task topics --network transformer --partition natural --method fedsampling \
 #     --steps 5 --lr 0.5 --rounds 30 --eval-every 10    # under a minute of one core
-# fedstas chapter 7 -p task topics -p network transformer -p clients 20 -p rounds 10 -p repeats 2
+# fedstas chapter 7 -p task topics -p network transformer -p rounds 10 -p repeats 2    # some minutes
 # ```
 #
 # The second makes this chapter with `topics` in the place of the digits in all its live runs.
 #
 # ### The slides' table
 #
-# All methods of their table, with both networks, over five seeds and 100 rounds, in one setting: a client for each user,
+# All methods of their table (Performance Evaluation), with both networks, over five seeds and 100 rounds, in one setting: a client for each user,
 # ten a round where clients are sampled, five local steps of at most 128 documents. They give FedOpt (FedAdam, FedYogi and FedAdagrad) as
 # Algorithm 1 with a *plain mean* of the updates; Reddi et al. weigh by size, as fedavg does; we ran both. FedSampling has private sizes, as they
 # describe it, and in a row more the true total. Beside ours, what they print of MIND: other data, so compare the order of the rows, not the numbers.
@@ -1116,7 +1116,8 @@ table(
 # %% tags=["remove-input"]
 on_topics = fedsampling.ends(grids["fedsampling-topics"], grids["fedsampling-topics-ablations"])
 note = grids["fedsampling-topics-ablations"].note
-show("ablations_topics", fedsampling.ablations(on_topics, "topics", note))
+fig = fedsampling.ablations(on_topics, "topics", note)
+show("ablations_topics", fig)
 
 # %% [markdown]
 # ```{glue:figure} ch7_ablations_topics
@@ -1135,7 +1136,8 @@ show("ablations_topics", fedsampling.ablations(on_topics, "topics", note))
 # %% tags=["remove-input"]
 on_mnist = fedsampling.ends(grids["imbalance"], grids["fedsampling-mnist-ablations"])
 note = grids["fedsampling-mnist-ablations"].note
-show("ablations_mnist", fedsampling.ablations(on_mnist, "mnist", note))
+fig = fedsampling.ablations(on_mnist, "mnist", note)
+show("ablations_mnist", fig)
 
 # %% [markdown]
 # ```{glue:figure} ch7_ablations_mnist
