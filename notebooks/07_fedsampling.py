@@ -1054,8 +1054,9 @@ say(
 # ```
 #
 # After {glue:text}`ch7_text_rounds:d` rounds FedSampling names {glue:text}`ch7_text_sampling:.0f` % of the topics, fedavg {glue:text}`ch7_text_fedavg:.0f` %; FedSampling
-# has processed {glue:text}`ch7_text_times:.1f` times the documents, and sent {glue:text}`ch7_text_bytes:.1f` times the bytes. One seed, ten clients a round for
-# fedavg: an illustration. To see more of it:
+# has processed {glue:text}`ch7_text_times:.1f` times the documents, and sent {glue:text}`ch7_text_bytes:.1f` times the bytes. Its estimate of the total, which
+# cuts sizes off at 100, is too small, and its steps are too long by as much: the next section says why. One seed, ten clients a round for fedavg: an
+# illustration. To see more of it:
 #
 # ```bash
 # fedstas run --task topics --network transformer --partition natural --method fedsampling \
@@ -1151,8 +1152,9 @@ show("ablations_mnist", fig)
 # :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
-# A panel that names a command is declared and not recorded yet; the command records it, in as many sittings as you like, and
-# with `--dry-run` says how long that takes.
+# Where private FedSampling stands far above FedSampling that knows the total, it is the longer step again, not the privacy. What names a
+# command is declared and not recorded yet: the command records it, in as many sittings as you like, and with `--dry-run` says how long
+# that takes.
 #
 # ## What does privacy cost?
 #

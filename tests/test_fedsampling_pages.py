@@ -129,4 +129,6 @@ def test_each_panel_shows_its_own_runs_and_says_how_to_record_the_others(task):
         (5, 13),
     ]  # epsilon 0.5; 3 is the third, its M the sixth
     labels = [t.get_text() for t in hidden.get_xticklabels()]
-    assert labels[:4] == ["ε 0.5", "ε 1", "ε 3", "ε 10"] and f"M {cap}" in labels[4:]
+    assert labels[:4] == ["ε\n0.5", "ε\n1", "ε\n3", "ε\n10"] and f"M\n{cap}" in labels[4:]
+    (whole,) = pages.ablations(made([]), task, "Not: `record me`").axes
+    assert [t.get_text() for t in whole.texts] == ["Not:\nrecord me"]

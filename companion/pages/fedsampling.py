@@ -43,7 +43,7 @@ PRINTED = {
 COLUMNS = ["task", "partition", "sigma", "network", "arm", "epsilon", "size_cap", "seed"]
 METRICS = ["test_accuracy", "macro_f1"]
 USUAL = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # partition, sigma
-PLACES = {"natural": "by user", "lognormal": f"log-normal sizes, σ = {SIGMAS[1]:g}"}
+PLACES = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
 
 
 def best(task: Task) -> tuple[float, float]:
@@ -124,10 +124,11 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _dots(ax: Axes, at: float, values, colour: str) -> float:
-    """Runs, their mean and its 95 % interval at one place; returns the mean."""
+    """Runs, their mean and its 95 % interval (of few seeds, none) at one place; returns the mean."""
     mean, low, high = tables.interval(values)
     ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
-    ax.vlines(at, low, high, color=colour, lw=1.6)
+    if len(values) >= plots.FEW:
+        ax.vlines(at, low, high, color=colour, lw=1.6)
     ax.plot(at, mean, "o", color=colour, ms=5)
     return mean
 
@@ -159,8 +160,8 @@ def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
     usual = HIDDEN[task]
     epsilons = sorted([*EPSILONS, usual["epsilon"]])
     caps = sorted([*CAPS[task], usual["size_cap"]])
-    settings = [(f"ε {e:g}", e, usual["size_cap"]) for e in epsilons]
-    settings += [(f"M {c}", usual["epsilon"], c) for c in caps]
+    settings = [(f"ε\n{e:g}", e, usual["size_cap"]) for e in epsilons]
+    settings += [(f"M\n{c}", usual["epsilon"], c) for c in caps]
     for place, (_, epsilon, cap) in enumerate(settings):
         part = runs[(runs["epsilon"] == epsilon) & (runs["size_cap"] == cap)]
         if len(part):
@@ -171,8 +172,10 @@ def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
 
 def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
     """What the slides change, on one task: how clients are drawn, the spread of the sizes, one class each, and
-    FedSampling's epsilon and M; `runs` as from `ends`, `note` where none of a panel is there."""
+    FedSampling's epsilon and M; `runs` as from `ends`, `note` where none of a panel is there, or none at all."""
     runs = runs[(runs["task"] == task) & (runs["network"] == "")]
+    if not len(runs):
+        return plots.not_recorded(note)
     usual = HIDDEN[task]
     hidden = (runs["epsilon"] == usual["epsilon"]) & (runs["size_cap"] == usual["size_cap"])
     settled = runs[runs["epsilon"].isna() | hidden]
@@ -195,11 +198,10 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
             draw(ax, part, how)
             ax.grid(axis="x", visible=False)
         else:
-            plots.blank(ax, note)
+            plots.blank(ax, note.replace(" --", "\n--"))
     for ax in axes[:, 0]:
         ax.set_ylabel("accuracy on the\nglobal test set (%)", fontsize="small")
     shown = [arm for arm in arms if arm in set(settled["arm"])]
     lines = [plt.Line2D([], [], color=_look(a)[0], ls=_look(a)[1], lw=2) for a in shown]
-    if shown:
-        figure.legend(lines, shown, loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(lines, shown, loc="outside upper center", ncols=4, frameon=False)
     return figure
