@@ -1060,7 +1060,7 @@ say(
 #
 # ```bash
 # fedstas run --task topics --network transformer --partition natural --method fedsampling \
-#     --steps 5 --lr 0.5 --rounds 30 --eval-every 10    # under a minute of one core
+#     --steps 5 --lr 0.5 --rounds 20 --eval-every 10    # under a minute of one core
 # fedstas chapter 7 -p task topics -p network transformer -p rounds 10 -p repeats 2    # some minutes
 # ```
 #
