@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from companion.runs import fedsampling_grid
 from fedstas import (
     checkpoints,
     cli,
@@ -203,7 +204,7 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
         assert run.clients_per_round <= run.clients
         assert methods.from_dict(methods.to_dict(method)) == method
         assert sweeps.estimate(run) > 0
-    embedded = {"topics"} if name == "fedsampling-topics" else {"digits"}
+    embedded = {"topics"} if name.startswith("fedsampling-topics") else {"digits"}
     assert {r.task for r in runs} == embedded or profile != "quick"
     if profile == "quick":
         assert sum(map(sweeps.estimate, runs)) < 60
@@ -211,8 +212,11 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
 
 @pytest.mark.parametrize(
     "name",
-    ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy", "fedsampling-topics"],
-)
+    [
+        "preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy",
+        *(n for n in fedsampling_grid.SWEEPS if n != "fedsampling-mnist-ablations"),
+    ],
+)  # fmt: skip
 def test_the_laptops_runs_are_among_the_papers(name):
     paper = {repr(run) for run in experiments.runs(name, "paper")}
     assert {repr(run) for run in experiments.runs(name, "laptop")} <= paper

@@ -156,7 +156,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
     assert {s: n for s, n in count.items() if n} == {
         "05_experiments": 19,
         "06_clustered_sampling": 3,
-        "07_fedsampling": 6,
+        "07_fedsampling": 9,
         "09_what_we_would_write": 7,
     }
     figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}

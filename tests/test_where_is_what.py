@@ -9,6 +9,7 @@ import jupytext
 import pytest
 
 import fedstas
+from companion.runs import experiments
 
 ROOT = Path(__file__).parents[1]
 KINDS = {"eq": "eq.", "Fig": "Fig.", "Figure": "Fig.", "Lemma": "Lemma", "Theorem": "Theorem"}
@@ -113,9 +114,28 @@ def test_every_numbered_thing_of_the_four_papers_has_one_row():
     }  # fmt: skip
     for paper, things in many.items():
         assert sorted(listed(paper)) == sorted(things)
-    assert {"Algorithm 1", "Lemma 1", "Lemma 2"} <= set(listed(SLIDES)) and len(
-        listed(SLIDES)
-    ) == 10
+    slides = ["Algorithm 1", "Lemma 1", "Lemma 2", "Client Sampling", "Challenges", "Workflow"]
+    slides += ["Uniform Data Sampling", "Privacy-Preserving Ratio Estimation"]
+    slides += [
+        "Experiential Datasets and Settings",
+        "MIND",
+        "Amazon-Toys",
+        "Amazon-Beauty",
+        "FEMNIST",
+    ]
+    slides += ["Text-CNN", "Transformer", "Performance Evaluation", "Class Non-IID Distribution"]
+    slides += ["Comparisons with Weighted Sampling", "Influence of Data Size Imbalance"]
+    assert sorted(listed(SLIDES)) == sorted([*slides, "epsilon and M", "Conclusion"])
+
+
+def test_what_the_slides_print_is_done_or_says_why_not_with_a_sweep_that_is_declared():
+    """The column *State*: done, declared as a sweep that exists, or done with a substitute and the reason."""
+    states = {cells[0]: cells[2] for paper, cells in rows() if paper == SLIDES}
+    assert all(re.search("done|declared|substitute|as Amazon-Toys", s) for s in states.values())
+    named = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
+    assert named and named <= set(experiments.names())
+    for what in ("MIND", "Amazon-Toys", "FEMNIST"):
+        assert re.search("not to be had|where it can be downloaded", states[what])
 
 
 def test_the_preprints_numbers_are_mapped_to_the_journals():

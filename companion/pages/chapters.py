@@ -224,9 +224,9 @@ def run(
     tasks.find_device(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute
-    if effective.get("task", "digits") != "digits":
+    if effective.get("task", "digits") != "digits" or effective.get("network"):
         with contextlib.chdir(table.ROOT):  # where the chapter will stand
-            tasks.load(effective["task"])
+            tasks.load(effective["task"], network=effective.get("network", ""))
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)

@@ -57,9 +57,9 @@ PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*(n for n in tasks.names() if n not in tasks.TEXT), file=own.FILE),  # pixels
+    "task": _choice(*tasks.names(), file=own.FILE),
+    "network": _choice("", *tasks.NETWORKS, file=own.FILE),  # the task's usual one if it is empty
     "partition": _choice(*(n for n in partition.names() if n != "natural"), file=own.TABLE),
-    "network": _choice(*tasks.NETWORKS, file=own.FILE),
     "method": _choice(*methods.names(), file=own.FILE),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
@@ -228,6 +228,11 @@ def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
             )
     values["profile"] = profile
     checked = {name: check(name, value) for name, value in values.items()}
+    if checked.get("task") in tasks.TEXT and "network" not in checked:
+        images = ", ".join(name for name in tasks.names() if name not in tasks.TEXT)
+        raise InputError(
+            f"task is {checked['task']!r}: chapter {chapter} computes with images, use one of {images}"
+        )
     for name in ("clients_per_round", "strata"):
         if checked.get(name, 0) > checked.get("clients", math.inf):
             raise InputError(

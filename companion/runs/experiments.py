@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import clustered_grid, sweeps
+from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -67,42 +67,6 @@ def one_digit(profile: str) -> list[Run]:
         task, shape = "digits", {"size": 10, "rounds": 3}
     grid = product(seeds, CLUSTERED)
     return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in grid]
-
-
-SIGMAS = (0.0, 1.5, 3.0)
-
-
-def imbalance(profile: str) -> list[Run]:
-    """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
-    arms = [("fedavg", {}), ("md", {}), ("fedsampling", {"epsilon": None})]
-    arms += [("fedsampling", {"epsilon": 3.0, "size_cap": 700})]
-    task, seeds, sigmas = "mnist", range(2), SIGMAS
-    shape = {"eval_every": 9}
-    if profile == "quick":
-        task, shape, sigmas = "digits", SMALL, SIGMAS[:2]
-    grid = product(seeds, sigmas, arms)
-    return [Run(task, "lognormal", 0.01, m, s, o, sigma=g, **shape) for s, g, (m, o) in grid]
-
-
-def fedsampling_topics(profile: str) -> list[Run]:
-    """The table of FedSampling's slides on `topics`, a client for each of its 100 users, both networks, five
-    seeds: FedOpt with weights n_k over the cohort and with their Algorithm 1's plain mean, FedSampling with
-    private sizes and with true ones."""
-    arms = [
-        ("centralised", {}),
-        ("fedavg", {}),
-        ("fedsampling", {}),
-        ("fedsampling", {"epsilon": None}),
-    ]
-    adaptive = product(("fedadam", "fedyogi", "fedadagrad"), ("cohort", "plain"))
-    arms += [(m, {"weights": w}) for m, w in adaptive]
-    shape = SMALL if profile == "quick" else {"rounds": 100, "eval_every": 10}
-    grid = product(range(5 if profile == "paper" else 1), ("text-cnn", "transformer"), arms)
-    local = {"steps": 5, "lr": 0.5}
-    return [
-        Run("topics", "natural", 0.01, m, s, o | local, network=network, **shape)
-        for s, network, (m, o) in grid
-    ]
 
 
 def _seven(task: str, kind: str, concentration: float):
@@ -278,8 +242,7 @@ SWEEPS = {
     "last-bit": last_bit,
     "methods": every_method,
     "one-digit": one_digit,
-    "imbalance": imbalance,
-    "fedsampling-topics": fedsampling_topics,
+    **fedsampling_grid.SWEEPS,
     # As the authors draw it: dealt disjointly, 17 to 24 of 100 clients would hold all data.
     "mnist-0.001": _seven("mnist", "dirichlet_fixed_size", 0.001),
     "mnist-iid": _seven("mnist", "iid", 0.01),

@@ -65,7 +65,7 @@ def _arm(run: Run) -> str:
     known = methods.parameters(run.method)  # ten rounds are the usual age of strata that age at all
     usual_age = ("restratify_every", 10) if known.get("restratify_every") else None
     kept = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
-    usual = {"clients_per_round": 10, "concentration": 0.01}
+    usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     return arm(**kept, **{k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v})
 
 
@@ -83,11 +83,10 @@ def key_of_run(run: Run) -> str:
     """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    who = (methods.to_dict(method), methods.version(method), own.named(run.task, "task"))
     told = {key: own.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
-    told["name"] = own.named(run.network, "network") if told["network"] else ""
-    told |= {"digest": sweeps.load_task(run.task, "cpu").digest if told["task"] else ""}
-    return _key(*who, Path(run.partition).name, *shape, told)
+    told["digest"] = sweeps.load_task(run.task, "cpu").digest if told["task"] else ""
+    names = (own.named(run.task, "task"), Path(run.partition).name, own.named(run.network, "network"))
+    return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
 
 
 def key_of_record(who: dict) -> str:
@@ -96,10 +95,9 @@ def key_of_record(who: dict) -> str:
     recipe, files = who["partition"], who.get("files", {})
     told = {"task": files.get("task", ""), "partition": recipe.get("sha256", "")}
     told["network"] = files.get("network", "")
-    told["name"] = who["network"] if told["network"] else ""
-    told |= {"digest": who["digest"] if told["task"] else ""}
-    kind = (who["method"], who["algorithms"], who["task"], recipe["name"])
-    return _key(*kind, *(who[k] for k in shape), told)
+    told["digest"] = who["digest"] if told["task"] else ""
+    names = (who["task"], recipe["name"], who.get("network", ""))
+    return _key(who["method"], who["algorithms"], *names, *(who[k] for k in shape), told)
 
 
 def recorded(sweep: str, folder: str | Path = "results") -> Grid:

@@ -9,7 +9,8 @@ import pickle
 import socket
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 
 from fedstas import own
 from fedstas.errors import DataError, InputError, integer, one_of
-from fedstas.sim import coarse
+from fedstas.sim import coarse, text
 from fedstas.sim.rng import LARGEST_SEED
 
 if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
@@ -188,8 +189,12 @@ def load(
         return replace(own_data.task(name), network=network).to(find_device(device))
     one_of("task", name, names())
     where, folder = find_device(device), data_folder(root)
-    if name in TEXT:
-        arrays = _documents(name, folder)
+    if name == "topics":
+        arrays = text.topics()
+    elif name == "newsgroups":
+        with _downloading(name, folder / text.NEWSGROUPS, "topics"):
+            posts = text.fetch(str(folder))
+        arrays = text.tokenised(*posts)
     elif name in coarse.CLASSES:
         arrays = coarse.regrouped(name, _arrays("cifar100", folder))
     else:
@@ -305,9 +310,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
     part = {"split": "balanced"} if name == "emnist" else {}
-    arrays, patience = {}, socket.getdefaulttimeout()
-    socket.setdefaulttimeout(PATIENCE)  # where nothing answers, say so soon
-    try:
+    arrays = {}
+    with _downloading(name, root / f"{name}.npz", "digits"):
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
             data = dataset(str(root), train=split == "train", download=True, **part)
@@ -317,31 +321,24 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
             arrays[f"{split}_y"] = np.asarray(data.targets, dtype=np.int64)
         if name == "cifar10":  # its pickles, for these alone have known sums
             arrays = _batches(root / BATCHES)
-    except DataError:
-        raise
-    except Exception as error:  # torchvision raises many kinds, all with the same remedy
-        raise _absent(name, root / f"{name}.npz", "digits", error) from error
-    finally:
-        socket.setdefaulttimeout(patience)
     return arrays
 
 
-def _absent(name: str, path: Path, instead: str, error: Exception) -> DataError:
-    reason = str(error).strip().splitlines()
-    return DataError(
-        f"task {name} is not at {path} and could not be downloaded "
-        f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
-        f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
-    )
-
-
-def _documents(name: str, root: Path) -> dict[str, np.ndarray]:
-    from fedstas.sim import text
-
-    if name == "topics":
-        return text.topics()
+@contextmanager
+def _downloading(name: str, path: Path, instead: str) -> Iterator[None]:
+    """Where nothing answers, gives up soon; what goes wrong is one `DataError`, with the remedy."""
+    patience = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)
     try:
-        posts = text.fetch(str(root))
-    except Exception as error:  # scikit-learn and the system raise many kinds
-        raise _absent(name, root / text.NEWSGROUPS, "topics", error) from error
-    return text.tokenised(*posts)
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # libraries and system raise many kinds, all with the same remedy
+        reason = str(error).strip().splitlines()
+        raise DataError(
+            f"task {name} is not at {path} and could not be downloaded "
+            f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
+            f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(patience)
