@@ -39,6 +39,7 @@ METHODS = {
     "fedsts": (SKY, "-"),
     "fedstas": (WRITTEN, "-"),
     "fedstas-dp": (WRITTEN, "--"),
+    "fedstas-optimal-data": (WRITTEN, ":"),
     "fedstas-unbiased": (SHOULD, "-"),
     "fedstas-unbiased-dp": (SHOULD, "--"),
     "fedstas-least-variance": (BLACK, "-"),

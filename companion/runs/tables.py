@@ -178,6 +178,12 @@ def by_arm(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def tuned(frame: pd.DataFrame) -> dict[str, str]:
+    """By method the arm with the least training loss, mean of the last rounds; what diverged is none."""
+    last = final_rounds(frame).groupby(["method", "arm"], sort=False)["train_loss"].mean()
+    return dict(last.groupby("method").idxmin())
+
+
 def by_seed(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
     """The mean of the last rounds, one row per seed and one column per method."""
     values = last_rounds(frame, metric, last)
