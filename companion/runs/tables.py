@@ -181,7 +181,7 @@ def by_arm(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
 def tuned(frame: pd.DataFrame) -> dict[str, str]:
     """By method the arm with the least training loss, mean of the last rounds; what diverged is none."""
     last = final_rounds(frame).groupby(["method", "arm"], sort=False)["train_loss"].mean()
-    return dict(last.groupby("method").idxmin())
+    return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
 def by_seed(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
