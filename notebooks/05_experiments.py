@@ -552,8 +552,6 @@ beside = pd.concat([tuned, ninth[ninth["seed"].isin(tuned["seed"])]]) if len(tun
 rows = []
 for m, (key, values) in experiments.SERVERS.items():
     base = "md" if key == "prox" else "fedavg"
-    if chosen:  # what was recorded is what was chosen
-        assert chosen[m] == tables.arm(**experiments.SERVERS_TUNED[m])
     best = chosen.get(m, NOT_YET).removeprefix(f"{key} ")
     level = tables.summary(tuned[tuned["method"] == m], "test_accuracy")
     mean = tables.about(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–"
@@ -754,7 +752,7 @@ for key, value in (("", kmeans), ("_cut", cut)):
 even, rates_ = grids["cifar100-equal"].frame, grids["cifar100-equal-rates"].frame
 level, picked = tables.summary(even, "test_accuracy"), tables.tuned(rates_)
 rows = [
-    (f"`{m}`", picked.get(m, "–"), tables.about(*level.loc[m, ["mean", "low", "high"]]), int(level.loc[m, "seeds"]))
+    (f"`{m}`", next((w for w in picked.get(m, "–").split(", ") if w[:2] in ("lr", "–")), "–"), tables.about(*level.loc[m, ["mean", "low", "high"]]), int(level.loc[m, "seeds"]))
     for m in experiments.HUNDRED if m in level.index
 ]  # fmt: skip
 show(pd.DataFrame(rows, columns=["method", "chosen", "global (%)", "seeds"])) if rows else missing(
