@@ -578,7 +578,7 @@ missing("server-rates", "servers")
 # :recorded: server-rates, servers, preprint
 # ```
 #
-# MNIST 0.01, disjoint. Chosen on seed 0 by the training loss of the last ten rounds; then ten seeds, against the same seeds of what they build on.
+# MNIST 0.01, disjoint. Chosen on seed 0 by the training loss of the last ten rounds; then ten seeds, against the same seeds of what they build on, which sends and computes as much.
 #
 # ## And in other settings? (Figure 3 of the paper)
 #

@@ -320,15 +320,13 @@ def curve_grid(
     metrics: Sequence[str],
     *,
     note: str = NOT_YET,
-    marks: dict[str, dict[str, float]] | None = None,
     seeds: bool = False,
     height: float = 2.7,
     rolling: int = 0,
 ) -> Figure:
     """A row of panels per metric, a column per (frame, methods); the same y-range along a row.
 
-    `marks` are printed end values by metric and method: a star at the end of the first column. `rolling` is
-    that of `curves`, of losses alone, as the papers draw them.
+    `rolling` is that of `curves`, of losses alone, as the papers draw them.
     """
     shape = (len(metrics), len(columns))
     figure, axes = plt.subplots(*shape, figsize=(8.4, 0.7 + height * shape[0]), squeeze=False)
@@ -344,10 +342,6 @@ def curve_grid(
             smooth = rolling if metric == "train_loss" else 0
             curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False, rolling=smooth)
             ax.set(ylabel=SHORT[metric] if j == 0 else "", xlabel="")
-            for m, value in (marks or {}).get(metric, {}).items():
-                if m in there:
-                    at = frame["round"].max()
-                    ax.plot(at, value, "*", ms=9, color=METHODS[m][0], mec="white", clip_on=False)
         if there:
             axes[-1, j].set_xlabel("round")
     for row in axes:
