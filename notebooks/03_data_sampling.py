@@ -1234,8 +1234,8 @@ Markdown(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 # $n'_k \propto a_k\sigma_k$. The bounds $n'_k \le n_k$ are the conditions of Karush, Kuhn and Tucker of a convex problem.
 # ```
 #
-# It is Neyman's allocation once more, with clients as strata. The package has it as a design over examples (`data=Optimal(n_star)`); the
-# participants report $\sigma_k$, which costs a pass over their data:
+# It is Neyman's allocation once more, with clients as strata. The package has it as a design over examples, and FedSTaS with it as
+# `fedstas-optimal-data`; the participants report $\sigma_k$, in the clear, which costs a pass over their data:
 #
 # ```{literalinclude} ../../fedstas/data_sampling.py
 # :language: python

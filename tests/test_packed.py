@@ -463,6 +463,14 @@ def test_the_command_packs_and_unpacks(mine, loose, tmp_path, capsys):
 def test_the_recorded_sweeps_are_packed():
     """What is committed: two tables a sweep, none large."""
     declared = {*clustered_grid.SWEEPS, *fedsampling_grid.SWEEPS} - {"imbalance"}
+    declared |= {
+        "cifar100-equal",
+        "cifar100-equal-rates",
+        "optimal-data",
+        "batch-size",
+        "server-rates",
+        "servers",
+    }
     for name in experiments.names():
         folder = ROOT / "results" / name
         if name in declared and not folder.exists():

@@ -44,6 +44,9 @@ def mentioned(text: str) -> set[str]:
     return found
 
 
+UNNUMBERED = ("And besides", "FedSTaS: sections, data and studies")
+
+
 def bare(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
@@ -72,7 +75,7 @@ def rows() -> list[tuple[str, list[str]]]:
         if line.startswith("## "):
             paper = line[3:]
         cells = [c.strip() for c in line.strip("|").split(" | ")]
-        if line.startswith("| ") and cells[0] not in ("Printed", "---") and paper != "And besides":
+        if line.startswith("| ") and cells[0] not in ("Printed", "---") and paper not in UNNUMBERED:
             found.append((paper, cells))
     return found
 
@@ -183,6 +186,32 @@ def test_each_place_names_what_the_row_is_about(paper):
             ):
                 wrong.append(f"{cells[0]}: {place!r} does not name it")
     assert not wrong, "\n".join(wrong)
+
+
+def unnumbered() -> list[list[str]]:
+    """The cells of the table of sections, data and studies."""
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    table = page.split(f"\n## {UNNUMBERED[1]}\n")[1].split("\n## ")[0]
+    lines = [line for line in table.split("\n") if line.startswith("| ")][2:]
+    return [[cell.strip() for cell in line[2:].removesuffix("|").split(" | ")] for line in lines]
+
+
+def test_every_section_data_set_and_study_of_fedstas_has_a_place_and_what_is_not_there_a_reason():
+    for what, state, where, reason in unnumbered():
+        assert state in ("done", "partly", "absent"), what
+        assert (len(reason) > 10) == (state != "done"), what
+        places = re.findall(r"\{at\}`(\w+) ([^`]+)`", where)
+        assert places and all(bare(title) in sections(chapter) for chapter, title in places), what
+
+
+def test_no_section_of_the_two_versions_is_left_out():
+    said = " ".join(what for what, *_ in unnumbered())
+    listed = {"journal": set(), "preprint": set()}
+    for version, numbers in re.findall(r"(journal|preprint) (\d(?:\.\d)?)", said):
+        listed[version].add(numbers)
+    journal = {"1", "2", "3", "4", "5", "6.1", "6.2", "6.3", "6.4", "7", "8", "9"}
+    preprint = {"1", *(f"2.{k}" for k in range(1, 6)), "3.1", "3.2", "4"}
+    assert listed == {"journal": journal, "preprint": preprint}
 
 
 def test_what_it_names_in_the_package_and_the_tests_exists():

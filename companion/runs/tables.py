@@ -85,7 +85,11 @@ def key_of_run(run: Run) -> str:
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     told = {key: own.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
     told["digest"] = sweeps.load_task(run.task, "cpu").digest if told["task"] else ""
-    names = (own.named(run.task, "task"), Path(run.partition).name, own.named(run.network, "network"))
+    names = (
+        own.named(run.task, "task"),
+        Path(run.partition).name,
+        own.named(run.network, "network"),
+    )
     return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
 
 
@@ -182,6 +186,12 @@ def by_arm(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
         for name, part in frame.groupby("arm", sort=False)
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def tuned(frame: pd.DataFrame) -> dict[str, str]:
+    """By method the arm with the least training loss, mean of the last rounds; what diverged is none."""
+    last = final_rounds(frame).groupby(["method", "arm"], sort=False)["train_loss"].mean()
+    return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
 def by_seed(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
