@@ -60,7 +60,7 @@ DATA = Annotated[
         "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics or newsgroups"
     ),
 ]
-NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
+NETWORK = Annotated[str, _option("perceptron, convolutional[-dropout], text-cnn or transformer")]
 DEALT = Annotated[
     str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural")
 ]
