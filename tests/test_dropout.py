@@ -44,7 +44,9 @@ def masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
     with np.errstate(over="ignore"):
         seeds = splitmix64(keys.numpy().view(np.uint64) + np.uint64(layer), np.uint64(0))
         bits = splitmix64(seeds[:, None], np.arange(np.prod(shape), dtype=np.uint64))
-    signed = bits.view(np.int64).reshape(-1, *shape)  # its 24 first bits as a number from -1/2 to 1/2
+    signed = bits.view(np.int64).reshape(
+        -1, *shape
+    )  # its 24 first bits as a number from -1/2 to 1/2
     return torch.from_numpy((signed >> 40) / 2**24 >= -0.3 - 1e-9)
 
 
