@@ -231,9 +231,11 @@ def _train(local: Local, asked: RecordDict, context: Context) -> RecordDict:
     idx, weight, drawn = draw_batches(
         method, local.pool, cohort, rates, local.seed, given["round"], slots
     )
-    keys = draw_keys(local.module, method.local, idx, local.seed, given["round"], slots)
-    how = {"lr": method.local.lr, "prox": method.local.prox, "keys": keys}
-    trained = engine.local_updates(local.module, params, local.pool, idx, weight, **how)
+    own = method.local
+    keys = draw_keys(local.module, own, idx, local.seed, given["round"], slots)
+    trained = engine.local_updates(
+        local.module, params, local.pool, idx, weight, lr=own.lr, prox=own.prox, keys=keys
+    )
     if given["scaled"]:
         trained = params + torch.from_numpy(drawn).to(params)[:, None] * (trained - params)
     return content({"models": trained.cpu().numpy()})

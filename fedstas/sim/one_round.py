@@ -123,8 +123,9 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
         everyone = method, data, Cohort(clients, ones), ones, setup.seed, t, places
         idx, weight, _ = simulation.draw_batches(*everyone)
         keys = simulation.draw_keys(module, local, idx, setup.seed, t, places)
-        how = {"lr": local.lr, "prox": local.prox, "keys": keys}
-        trained = engine.local_updates(module, params, data, idx, weight, **how)
+        trained = engine.local_updates(
+            module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
+        )
         found.append((trained - params).double().cpu().numpy())
     return np.stack(found)
 

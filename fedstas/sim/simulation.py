@@ -216,8 +216,9 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
         keys = draw_keys(server.module, local, idx, seed, t)
-        how = {"lr": local.lr, "prox": local.prox, "keys": keys}
-        trained = engine.local_updates(server.module, params, data, idx, weight, **how)
+        trained = engine.local_updates(
+            server.module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
+        )
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
