@@ -64,7 +64,8 @@ DATA = Annotated[
 NETWORK = Annotated[
     str,
     _option(
-        "perceptron, convolutional, text-cnn or transformer; or FILE.py:FUNCTION, a torch module of the task"
+        "perceptron, convolutional[-dropout], text-cnn or transformer; or FILE.py:FUNCTION, a torch module "
+        "of the task"
     ),
 ]
 DEALT = Annotated[

@@ -160,6 +160,14 @@ BAD = {
         ["with 2000 examples", "at most the 1438"],
     ),
     "sizes of a partition that has its own": ("--sizes 10x20", ["not dirichlet"]),
+    "a measure that is none": (
+        "--method 'clustered-similarity measure=cosine'",
+        ["unknown measure 'cosine'", "arccos, L2"],
+    ),
+    "a network for colour images alone": (
+        "--network convolutional-dropout",
+        ["'convolutional-dropout' does not fit task digits", "use perceptron"],
+    ),
     "a linkage that is none": (
         "--method 'clustered-similarity linkage=wards'",
         ["unknown linkage 'wards'", "ward, single"],

@@ -80,7 +80,7 @@ def rows() -> list[tuple[str, list[str]]]:
     return found
 
 
-JOURNAL, PREPRINT, SLIDES, CLUSTERED = dict.fromkeys(paper for paper, _ in rows())
+JOURNAL, PREPRINT, SLIDES, CLUSTERED, EXPERIMENTS = dict.fromkeys(paper for paper, _ in rows())
 
 
 def listed(paper: str) -> list[str]:
@@ -171,6 +171,7 @@ def test_the_preprints_numbers_are_mapped_to_the_journals():
 
 @pytest.mark.parametrize("paper", [JOURNAL, PREPRINT, SLIDES, CLUSTERED])
 def test_each_place_names_what_the_row_is_about(paper):
+    """Of sections, and of what is not numbered, see below."""
     wrong = []
     for _, cells in (row for row in rows() if row[0] == paper):
         names = {cells[0], *(cells[1:2] if paper == PREPRINT else ())}
@@ -212,6 +213,30 @@ def test_no_section_of_the_two_versions_is_left_out():
     journal = {"1", "2", "3", "4", "5", "6.1", "6.2", "6.3", "6.4", "7", "8", "9"}
     preprint = {"1", *(f"2.{k}" for k in range(1, 6)), "3.1", "3.2", "4"}
     assert listed == {"journal": journal, "preprint": preprint}
+
+
+def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_state():
+    """Sections by title; what is not numbered is named there; a sweep is recorded as soon as it is in results/."""
+    things = listed(EXPERIMENTS)
+    known = ["Sec. 1", *(f"Sec. 2.{k}" for k in range(1, 5)), "Sec. 3.1", "Sec. 3.2"]
+    known += [*(f"Sec. {k}" for k in range(4, 8)), *(f"App. {k}" for k in "ABCD")]
+    assert things[: len(known)] == known
+    other = {"MNIST", "CIFAR-10", "dropout", "concentration", "measure", "linkage", "local steps"}
+    assert other | {"participants", "FedProx", "rolling mean", "test sets"} <= set(things)
+    for _, cells in (row for row in rows() if row[0] == EXPERIMENTS):
+        for place in re.findall(r"\{at\}`([^`]+)`", cells[2]):
+            chapter, _, title = place.partition(" ")
+            text = sections(chapter).get(bare(title))
+            assert text is not None, f"{cells[0]}: chapter {chapter} has no section {title!r}"
+            if not cells[0].startswith(("Sec. ", "App. ")):
+                words = " ".join(text.replace("\n#", "\n").split()).lower()
+                assert re.sub("s$", "", cells[0].lower()) in words, f"{place} names no {cells[0]}"
+        word, _, named = cells[5].rstrip(" |").partition(": ")
+        sweeps = re.findall("`([^`]+)`", named)
+        assert bool(sweeps) == (word != "computed") and set(sweeps) <= set(experiments.names())
+        there = [s for s in sweeps if (ROOT / "results" / s).exists()]
+        assert word in ("computed", "recorded", "declared")
+        assert there == (sweeps if word == "recorded" else []), f"{cells[0]}: {there} are recorded"
 
 
 def test_what_it_names_in_the_package_and_the_tests_exists():

@@ -76,7 +76,12 @@ METRICS = {
 FEW = 5  # with fewer seeds an interval says less than the runs themselves
 
 
-WAYS = {"every 10 rounds": "--", "from updates": ":"}  # of one method, after a comma in its name
+WAYS = {
+    "every 10 rounds": "--",
+    "from updates": ":",
+    "L2": ":",
+    "L1": "-.",
+}  # of one method, after a comma in its name
 COSTS = {"megabytes": "sent and received (MB)", "thousands": "examples (thousands)"}
 
 

@@ -66,13 +66,15 @@ def local_updates(
     *,
     lr: float,
     prox: float = 0.0,
+    keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """The models [m, P] of a cohort after SGD from w_t = params [P] (eq. 2.2).
 
     `idx` int [m, steps, batch] are rows of the pool; `weight` of the same shape multiplies each
     row's loss (1 / batch size, 0 for padding). A step with weights all zero changes nothing.
-    `prox` adds mu (w - w_t) to each gradient (FedProx).
+    `prox` adds mu (w - w_t) to each gradient (FedProx). `keys` int64 of the same shape are those of a
+    network with dropout (`simulation.draw_keys`); all else computes without.
     """
     one_of("backend", backend, BACKENDS)
     rows = torch.from_numpy(idx).to(params.device)
@@ -82,7 +84,8 @@ def local_updates(
     together = how.TOGETHER or params.device.type != "cpu" or not data.x.is_floating_point()
     loop = backend == "loop" or (backend == "auto" and not together)
     train = autograd.one_by_one if loop else how.all_at_once
-    return train(module, params, data, rows, weights, lr, prox)
+    drops = () if keys is None else (torch.from_numpy(keys).to(params.device),)
+    return train(module, params, data, rows, weights, lr, prox, *drops)
 
 
 def client_gradients(

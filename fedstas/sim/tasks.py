@@ -35,7 +35,7 @@ BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
 TEXT = ("topics", "newsgroups")
-NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
+NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 # What the digests do not cover: examples of train and test, one image's shape, classes.
@@ -105,7 +105,7 @@ class Task:
         if self.kind == "documents":
             return "text-cnn", "transformer"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
-        return ("convolutional", "perceptron") if fits else ("perceptron",)
+        return (*NETWORKS[1:3], "perceptron") if fits else ("perceptron",)
 
     @property
     def other(self) -> dict:
@@ -130,6 +130,7 @@ class Task:
         known: dict[str, Callable[[], nn.Module]] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
+            "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
             "transformer": lambda: models.Transformer(self.tokens, classes),
         }
