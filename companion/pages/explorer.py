@@ -42,6 +42,7 @@ VALUES = (
 )  # six clients' updates in one direction; norms are their lengths
 NORMS = tuple(map(abs, VALUES))
 ROUND = 2  # of them drawn in a round
+PLATE = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
 FIGURES = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
 LARGEST = 500_000  # bytes of the page's data
 
@@ -289,7 +290,7 @@ def _strata():
         for point in points[labels == h]:
             ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
         told = f"{chr(65 + h)}: {found['seats'][h]} of {(labels == h).sum()}"
-        ax.text(*middle, told, ha="center", va="center", fontsize="small", zorder=3)
+        ax.text(*middle, told, ha="center", va="center", fontsize="small", zorder=3, bbox=PLATE)
     ax.scatter(
         *points.T, s=260 * np.array(found["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
     )
@@ -312,7 +313,7 @@ def _bias():
     ):
         ax.plot(rounds, np.cumsum(each) / rounds, color=colour)
         ax.text(many * 1.01, np.mean(each), name, color=colour, va="center", fontsize="small")
-    ax.text(0, found["target"], "target ", ha="right", va="center", fontsize="small")
+    ax.text(many, found["target"], "target", ha="right", va="bottom", fontsize="small")
     ax.set(xlabel="rounds", ylabel="average update so far", xlim=(0, many))
     return figure
 
