@@ -204,6 +204,9 @@ say("biggest_share", 100 * float(shares.max()))
 # ```{provenance} Figure
 # ```
 #
+# ```{explorer} squeeze
+# ```
+#
 # A client sends $d'$ floats and $d$ codes:
 #
 # ```{math}
@@ -1115,6 +1118,9 @@ say("rank", float(ranks.loc["Z", "centres"]))
 # ```
 #
 # ```{provenance} Figure
+# ```
+#
+# ```{explorer} strata
 # ```
 #
 # In the stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest;

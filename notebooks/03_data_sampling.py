@@ -382,6 +382,9 @@ say(
 # ```{provenance} Figure
 # ```
 #
+# ```{explorer} coin
+# ```
+#
 # What does the report give away? Local differential privacy {cite:p}`dwork2006differential` compares, for
 # every possible report, the probability under one size with that under another (eq. 6.12). In {numref}`fig-ch3-report`
 # the largest ratio is high bar over low bar,

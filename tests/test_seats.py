@@ -67,3 +67,11 @@ def test_the_figure_has_a_disc_for_each_chance():
     assert areas[2] == 2 * areas[0] == 2 * areas[1]
     assert [t.get_text() for t in figure.axes[3].get_xticklabels()] == ["0", "1"]
     plt.close(figure)
+
+
+def test_chapter_9_says_of_it_what_is_to_be_seen(worked):
+    assert worked.omega.shape == (29,)
+    many = {name: (p > 1e-9).sum(1).tolist() for name, p in worked.designs.items()}
+    assert sorted(many[seats.KMEANS]) == [3, 4, 22, 22, 22, 22]
+    assert min(many[seats.CUT]) == 4 and max(many[seats.CUT]) == 7
+    assert ((worked.designs[seats.CLUSTERED] > 1e-9).sum(0) == 2).sum() == 5

@@ -19,9 +19,9 @@ from fedstas.sim.rng import stream
 CLIENTS, CONCENTRATION, SEATS, ROUNDS, LR = 30, 0.05, 6, 5, 0.1
 MD, KMEANS, CLUSTERED, CUT = (
     "MD: everyone on every seat",
-    "k-means strata: a group, one seat or more",
-    "clustered sampling: a client over two seats",
-    "strata of least variance: a group a seat",
+    "k-means strata: each group on its own seats",
+    "clustered sampling: some clients on two seats",
+    "strata of least variance: one group a seat",
 )
 
 
@@ -100,7 +100,7 @@ def draw(seats: Seats | None = None):
     figure, axes = plt.subplots(4, 1, figsize=(5.2, 7.4), sharex=True)
     for ax, (title, p) in zip(axes, seats.designs.items(), strict=True):
         rows, columns = np.nonzero(p > 1e-9)
-        ax.scatter(columns, rows, s=85 * p[rows, columns], color=plots.BLACK, lw=0, zorder=2)
+        ax.scatter(columns, rows, s=220 * p[rows, columns], color=plots.BLACK, lw=0, zorder=2)
         for k in np.flatnonzero(np.diff(main)):  # where the next class begins
             ax.axvline(k + 0.5, color=plots.GREY, lw=0.5, alpha=0.5)
         ax.set_title(title, loc="left", fontsize="medium")
