@@ -151,7 +151,7 @@ def test_the_page_has_a_figure_before_each_instrument():
         figure = page.index(f":name: fig-explorer-{name}")
         assert f"chapters/explorer-{name}.png" in page
         assert figure < page.index(f"```{{explorer}} {name}") < page.index("{explorer} checked")
-        assert f"](#instrument-{name}) |" in page and f"\n(instrument-{name})=\n## " in page
+        assert f"](#instrument-{name}): " in page and f"\n(instrument-{name})=\n## " in page
 
 
 def test_nothing_in_it_asks_for_anything(extension):

@@ -88,8 +88,8 @@ def estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
 
 def squeezed(levels: int) -> dict:
     """What so many levels keep of the gradient, their bits, and how many entries go to each."""
-    entries = gradient()
-    found = compression.squeeze(entries, levels)
+    found = compression.squeeze(gradient(), levels)
+    entries = gradient().astype(float)  # or the sums would be of single precision
     lost = np.square(entries - found.restore()[0].astype(float)).sum()
     return {
         "kept": 1 - float(lost / np.square(entries).sum()),

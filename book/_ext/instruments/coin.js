@@ -49,7 +49,7 @@ fedstasExplorer.add("coin", (tools, data) => {
       const wide = (j) => 1.96 * deviation(n, cap, alpha, j), room = 2.2 * wide(Math.max(4, far / 12));
       const clamp = (v) => Math.min(n + room, Math.max(n - room, v));
       const estimate = many ? running[many - 1] : null;
-      const p = plane(figure, many ? `Estimate after ${many} reports: ${number(estimate, 1)}; the true size is ${n}` : `No report yet; the true size is ${n}`,
+      const p = plane(figure, many ? `Estimated size after ${many} reports: ${number(estimate, 1)}; the true size is ${n}` : `Estimated size over reports: none yet; the true size is ${n}`,
         [0, far], [n - room, n + room], { x: "reports of the client", y: "estimated size", left: 52 });
       const steps = Array.from({ length: 80 }, (_, k) => 1 + ((far - 1) * k) / 79);
       p.path([...steps.map((j) => [j, clamp(n + wide(j))]), ...steps.reverse().map((j) => [j, clamp(n - wide(j))])], "law", true);
