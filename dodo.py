@@ -119,8 +119,9 @@ def task_recorded():
 
 
 def task_explorer():
-    """The explorer's cases and static figures."""
-    made = ("explorer.json", *(f"explorer-{n}.png" for n in ("allocation", "estimate", "privacy")))
+    """The instruments' data and static figures."""
+    parts = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+    made = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
     return {
         "file_dep": ["requirements.lock", *package()],
         "targets": [f"book/chapters/{name}" for name in made],

@@ -113,6 +113,7 @@ say(
 # how many examples the participants hold. The paper takes it from FedSampling {cite:p}`qi2023fedsampling`:
 # clients report their sizes under local differential privacy, and the server adds them up.
 #
+# (map-data)=
 # ## What can "a sample of that size, taken with these probabilities" mean?
 #
 # ```{margin} The paper says: journal, Sec. 4.1
@@ -379,6 +380,9 @@ say(
 # ```
 #
 # ```{provenance} Figure
+# ```
+#
+# ```{explorer} coin
 # ```
 #
 # What does the report give away? Local differential privacy {cite:p}`dwork2006differential` compares, for
