@@ -50,9 +50,11 @@ def package() -> list[str]:
         "doctor.py",
         "commands.py",
         "preview.py",
+        "measure.py",
     )  # what no chapter runs
     code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
-    return [path for path in code if not set(Path(path).parts) & set(apart)]
+    code = [path for path in code if not set(Path(path).parts) & set(apart)]
+    return [path for path in code if not re.fullmatch(r"ch\d\d[a-z]?\.py", Path(path).name)]
 
 
 def task_chapter():
@@ -63,6 +65,7 @@ def task_chapter():
         results = recorded() if stem in READS_RESULTS else []
         results += [CLAIMS] if stem in READS_CLAIMS else []
         results += MEASURED.get(stem, [])
+        results += files("companion/pages", f"ch{stem.partition('_')[0]}.py")  # its own figures
         yield {
             "name": stem,
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
