@@ -10,23 +10,24 @@ from matplotlib.figure import Figure
 from companion.pages import plots
 
 UPDATES, MODELS = plots.SHOULD, plots.WRITTEN  # corrected, and as the paper writes it
-ESTIMATORS = {  # by the names that the chapter gives them: what the page calls them, and their colour
-    "fedavg": ("FedAvg: shares of the cohort's data", "#555555"),
-    "scaled": ("scaled by N/m, on updates", UPDATES),
-    "md": ("MD: drawn by size, equal weights", plots.PINK),
-    "printed": ("scaled by N/m, on models (as written)", MODELS),
+ESTIMATORS = {  # by the chapter's names: what the page calls them, shorter, and their colour
+    "fedavg": ("FedAvg: shares of the cohort's data", "FedAvg", "#555555"),
+    "scaled": ("scaled up, on updates", "scaled up, on updates", UPDATES),
+    "md": ("MD: drawn by size, counted alike", "MD", plots.PINK),
+    "printed": ("scaled up, on models (as written)", "on models", MODELS),
 }
 
 
 def who_holds_what(federations: dict) -> Figure:
-    """A panel per partition: a dot for each client and class, its area the number of examples."""
+    """A panel per partition: a square for each client and class, its area the number of examples."""
     figure, axes = plt.subplots(len(federations), 1, figsize=(4.8, 1.75 * len(federations)))
     largest = max(f.label_counts.max() for f in federations.values())
     for ax, (title, federation) in zip(axes, federations.items(), strict=True):
         held = federation.label_counts[federation.with_data]
         held = held[np.lexsort((-held.max(1), held.argmax(1)))]
         client, label = np.nonzero(held)
-        ax.scatter(client + 1, label, 150 * held[client, label] / largest, color="#555555", lw=0)
+        area = 130 * held[client, label] / largest
+        ax.scatter(client + 1, label, area, marker="s", color="#555555", lw=0)
         ax.set(ylabel="class", yticks=range(0, held.shape[1], max(1, held.shape[1] // 5)))
         ax.set_title(title, loc="left")
     axes[-1].set_xlabel("client, sorted by its largest class")
@@ -51,7 +52,7 @@ def estimators(along: dict[str, np.ndarray], limit: float = 4.0) -> Figure:
     """A histogram per estimator of what its cohorts say along the target (1: the target)."""
     figure, axes = plt.subplots(len(along), 1, figsize=(4.8, 4.4), sharex=True, sharey=True)
     for ax, (name, values) in zip(axes, along.items(), strict=True):
-        words, colour = ESTIMATORS[name]
+        words, _, colour = ESTIMATORS[name]
         ax.hist(values, np.linspace(1 - limit, 1 + limit, 81), color=colour, density=True)
         ax.axvline(1, color="black", lw=1)
         ax.set_title(words, loc="left", color=colour, pad=3)
@@ -84,11 +85,11 @@ def table(errors: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> pd.D
 def averaging(rounds: list[int], curves: dict[str, list[float]]) -> Figure:
     """The error of the mean of many rounds, a line per estimator."""
     figure, ax = plt.subplots()
+    apart = {"scaled": 5, "md": -5}  # their lines end close to each other
     for name, errors in curves.items():
-        ax.loglog(rounds, errors, color=ESTIMATORS[name][1], lw=2)
-        words = ESTIMATORS[name][0].partition(":")[0].partition(",")
-        words = words[0] if name in ("fedavg", "md") else words[2].strip()
-        plots.note(ax, rounds[-1], errors[-1], words, ESTIMATORS[name][1])
+        _, short, colour = ESTIMATORS[name]
+        ax.loglog(rounds, errors, color=colour, lw=2)
+        plots.note(ax, rounds[-1], errors[-1], short, colour, up=apart.get(name, 0))
     ax.set(xlabel="rounds averaged", ylabel="error of the mean\n(lengths of the target)")
     ax.margins(x=0)
     return figure
@@ -125,3 +126,16 @@ def over_rounds(runs: pd.DataFrame) -> Figure:
     for ax in axes:
         ax.margins(x=0)
     return figure
+
+
+def ranges(runs: pd.DataFrame) -> dict[str, float]:
+    """Of the last round, per form: `updates_length_least`, `updates_length_most`, and so on."""
+    last = runs[runs["round"] == runs["round"].max()].groupby("form")
+    found = {}
+    for metric in ("length", "accuracy"):
+        for form, values in last[metric]:
+            found[f"{form}_{metric}_least"], found[f"{form}_{metric}_most"] = (
+                values.min(),
+                values.max(),
+            )
+    return found
