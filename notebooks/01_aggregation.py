@@ -121,7 +121,7 @@ table(ch01.held(federations))
 # ```{provenance} Figure
 # ```
 #
-# Under the disjoint reading the smallest client holds {glue:text}`ch1_least` examples here and the largest {glue:text}`ch1_most`. A client
+# Under the disjoint reading sizes run from {glue:text}`ch1_least` to {glue:text}`ch1_most` examples here. A client
 # that holds nothing cannot take part: of {glue:text}`ch1_clients` clients, $N$ = {glue:text}`ch1_with_data` are left. Under equal sizes
 # $n_k/n$ and $1/N$ are the same number. So a whole class of errors, weights by size where size matters, cannot show there. From here on we
 # use the disjoint federation.
@@ -276,7 +276,7 @@ table(ch01.table(errors, weights))
 # ```{provenance} Figure
 # ```
 #
-# Errors are in lengths of the target, root mean squares over the cohorts. All but FedAvg are right on average, as far as
+# Errors are in lengths of the target, root mean squares over the cohorts. The sum of weights is that of nine cohorts in ten. All but FedAvg are right on average, as far as
 # {glue:text}`ch1_R` cohorts can show. Yet a single round is far off. Even one of MD sampling misses it by more than its whole length,
 # {glue:text}`ch1_md_error:.1f` times. What one cohort says is mostly noise.
 #

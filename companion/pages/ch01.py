@@ -12,7 +12,7 @@ from companion.pages import plots
 UPDATES, MODELS = plots.SHOULD, plots.WRITTEN  # corrected, and as the paper writes it
 ESTIMATORS = {  # by the chapter's names: what the page calls them, shorter, and their colour
     "fedavg": ("FedAvg: shares of the cohort's data", "FedAvg", "#555555"),
-    "scaled": ("scaled up, on updates", "scaled up, on updates", UPDATES),
+    "scaled": ("scaled up, on updates", "on updates", UPDATES),
     "md": ("MD: drawn by size, counted alike", "MD", plots.PINK),
     "printed": ("scaled up, on models (as written)", "on models", MODELS),
 }
@@ -20,7 +20,7 @@ ESTIMATORS = {  # by the chapter's names: what the page calls them, shorter, and
 
 def who_holds_what(federations: dict) -> Figure:
     """A panel per partition: a square for each client and class, its area the number of examples."""
-    figure, axes = plt.subplots(len(federations), 1, figsize=(4.8, 1.75 * len(federations)))
+    figure, axes = plt.subplots(len(federations), 1, figsize=(4.2, 1.7 * len(federations)))
     largest = max(f.label_counts.max() for f in federations.values())
     for ax, (title, federation) in zip(axes, federations.items(), strict=True):
         held = federation.label_counts[federation.with_data]
@@ -40,9 +40,11 @@ def held(federations: dict) -> pd.DataFrame:
     for title, f in federations.items():
         table, sizes = f.label_counts[f.with_data], f.sizes[f.with_data]
         rows[title] = {
-            "clients with data": len(table),
-            "examples of a client: least, median, most": f"{sizes.min()}, {int(np.median(sizes))}, {sizes.max()}",
-            "clients with one class only": int((table.max(1) == table.sum(1)).sum()),
+            "clients": len(table),
+            "least examples": sizes.min(),
+            "median": int(np.median(sizes)),
+            "most examples": sizes.max(),
+            "one class only": int((table.max(1) == table.sum(1)).sum()),
             "different examples": len(np.unique(np.concatenate(f.shards))),
         }
     return pd.DataFrame(rows).T.rename_axis("partition").reset_index()
@@ -50,7 +52,7 @@ def held(federations: dict) -> pd.DataFrame:
 
 def estimators(along: dict[str, np.ndarray], limit: float = 4.0) -> Figure:
     """A histogram per estimator of what its cohorts say along the target (1: the target)."""
-    figure, axes = plt.subplots(len(along), 1, figsize=(4.8, 4.4), sharex=True, sharey=True)
+    figure, axes = plt.subplots(len(along), 1, figsize=(4.2, 4.2), sharex=True, sharey=True)
     for ax, (name, values) in zip(axes, along.items(), strict=True):
         words, _, colour = ESTIMATORS[name]
         ax.hist(values, np.linspace(1 - limit, 1 + limit, 81), color=colour, density=True)
@@ -73,10 +75,10 @@ def table(errors: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> pd.D
         rows.append(
             {
                 "estimator": ESTIMATORS[name][0],
-                "error of one round": f"{rms:.2f}",
+                "error": f"{rms:.2f}",
                 "bias": f"{np.linalg.norm(error.mean(0)):.3f}",
-                "bias that chance alone would show": f"{rms / np.sqrt(len(error)):.3f}",
-                "sum of the weights (90 % of cohorts)": f"{low:.2f} to {high:.2f}",
+                "bias by chance alone": f"{rms / np.sqrt(len(error)):.3f}",
+                "sum of weights": f"{low:.2f} to {high:.2f}",
             }
         )
     return pd.DataFrame(rows)
@@ -91,7 +93,7 @@ def averaging(rounds: list[int], curves: dict[str, list[float]]) -> Figure:
         ax.loglog(rounds, errors, color=colour, lw=2)
         plots.note(ax, rounds[-1], errors[-1], short, colour, up=apart.get(name, 0))
     ax.set(xlabel="rounds averaged", ylabel="error of the mean\n(lengths of the target)")
-    ax.margins(x=0)
+    ax.set_xlim(1, 60 * rounds[-1])  # room for the names
     return figure
 
 
@@ -113,7 +115,7 @@ def common_part(lengths, on_models, on_updates: float, here: float) -> Figure:
 
 def over_rounds(runs: pd.DataFrame) -> Figure:
     """Length and accuracy over rounds; per form the median run, and the range of all in a band."""
-    figure, axes = plt.subplots(2, 1, figsize=(4.8, 4.8), sharex=True)
+    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.6), sharex=True)
     for form, colour in (("models", MODELS), ("updates", UPDATES)):
         found = runs[runs["form"] == form].groupby("round")
         for ax, metric in zip(axes, ("length", "accuracy"), strict=True):
@@ -123,8 +125,7 @@ def over_rounds(runs: pd.DataFrame) -> Figure:
             plots.note(ax, mid.index[-1], mid.iloc[-1], f"on {form}", colour)
     axes[0].set(yscale="log", ylabel="length of the model")
     axes[1].set(xlabel="round", ylabel="test accuracy (%)")
-    for ax in axes:
-        ax.margins(x=0)
+    axes[1].set_xlim(1, 1.4 * runs["round"].max())  # room for the names
     return figure
 
 

@@ -102,7 +102,7 @@ def style() -> None:
 
 def for_pages() -> None:
     """The look of figures that are read on a phone and in the dark: SVG without a ground of its own, a column
-    4.8 inches wide with letters that stay readable at 390 px. Called once by each chapter of the second edition."""
+    4.2 inches wide with letters that stay readable at 390 px. Called once by each chapter of the second edition."""
     from IPython import get_ipython
 
     style()
@@ -111,7 +111,7 @@ def for_pages() -> None:
     sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
     plt.rcParams |= bare | sizes
     plt.rcParams |= {
-        "figure.figsize": (4.8, 3.0),
+        "figure.figsize": (4.2, 2.8),
         "grid.color": "#D0D0D0",
         "svg.hashsalt": "fedstas",
     }
