@@ -56,9 +56,11 @@ def package() -> list[str]:
         "commands.py",
         "preview.py",
         "warm.py",
+        "measure.py",
     )  # what no chapter runs
     code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
-    return [path for path in code if not set(Path(path).parts) & set(apart)]
+    code = [path for path in code if not set(Path(path).parts) & set(apart)]
+    return [path for path in code if not re.fullmatch(r"ch\d\d[a-z]?\.py", Path(path).name)]
 
 
 def module(name: str, *words: str) -> list[str]:
@@ -88,6 +90,7 @@ def task_chapter():
         results = recorded() if stem in READS_RESULTS else []
         results += [CLAIMS] if stem in READS_CLAIMS else []
         results += MEASURED.get(stem, [])
+        results += files("companion/pages", f"ch{stem.partition('_')[0]}.py")  # its own figures
         yield {
             "name": stem,
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],

@@ -585,5 +585,7 @@ def test_a_dask_cluster_that_will_not_do_is_refused(tmp_path, dask, monkeypatch)
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_backend_that_is_not_installed_is_named(tmp_path, monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=f"the backend {backend} needs the package {package}: .?pip install"):
+    with pytest.raises(
+        InputError, match=f"the backend {backend} needs the package {package}: .?pip install"
+    ):
         sweep(tmp_path, backend=backend, address="tcp://127.0.0.1:1")

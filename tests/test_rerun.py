@@ -191,7 +191,7 @@ def test_open_shows_the_page_that_was_made(clone):
     made = Path(done.stdout.strip())
     assert clone in made.parents
     text = made.read_text(encoding="utf-8")
-    assert "Aggregation: what are we estimating?" in text
+    assert "What is a round estimating?" in text
     assert "{glue:" not in text and text.count("<figure") >= 4
 
 

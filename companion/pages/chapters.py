@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from companion.pages import expectations
 from companion.pages import parameters as table
 from companion.pages import warm
 from companion.pages.parameters import (
@@ -207,7 +208,7 @@ def run(
 ) -> Path:
     """Executes a chapter and returns the path of its page, `book/chapters/<stem>.ipynb` by default.
 
-    Nothing is written unless every cell ran.
+    Nothing is written unless every cell ran and, at the default parameters, every `expect` held.
     """
     import nbformat
     from nbclient.exceptions import DeadKernelError
@@ -249,6 +250,13 @@ def run(
         bar.close()
 
     _tidy(nb)
+    failed = expectations.taken(nb)
+    if failed and effective == vars(table.settings(chapter, {})):
+        raise ChapterError(
+            f"Chapter {chapter}: what it says does not hold at its default parameters:\n"
+            + "\n".join(f"    “{words}” ({values})" for words, values in failed)
+        )
+    expectations.mark(nb, failed)
     nb.metadata["fedstas"] = {
         "chapter": chapter,
         "profile": effective["profile"],
