@@ -141,7 +141,8 @@ def test_no_data_and_nothing_generated():
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
     )
     names = [path.relative_to(ROOT).as_posix() for path in files()]
-    assert [name for name in names if bad.search(name)] == []
+    own = "examples/own/my_clients.npy"  # half a kilobyte: what `--partition` reads
+    assert [name for name in names if bad.search(name)] == [own]
 
 
 def test_nothing_large():

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from companion.pages import expectations
+from companion.pages import expectations, warm
 from companion.pages import parameters as table
-from companion.pages import warm
 from companion.pages.parameters import (
     PROFILES,
     check,
