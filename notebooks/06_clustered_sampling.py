@@ -1112,6 +1112,7 @@ paste(
 # {glue:text}`ch6_live_2:.2f` in the second half. In accuracy at the end, against MD, in points: Algorithm 1
 # {glue:text}`ch6_live_gain_1`, Algorithm 2 {glue:text}`ch6_live_gain_2`, target {glue:text}`ch6_live_gain_t`.
 #
+# (does-it-help-on-colour-images)=
 # ## Does it help on colour images?
 #
 # ```{margin} The paper says: Sec. 6
