@@ -261,7 +261,7 @@ def batch_size(profile: str) -> list[Run]:
 
 
 # The servers' rates, and FedProx's mu as Li et al. try it.
-_RATE = ("server_rate", (0.001, 0.003, 0.01, 0.03, 0.1))
+_RATE = ("server_rate", (0.001, 0.003, 0.01, 0.03, 0.1, 0.3))
 SERVERS = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedyogi": _RATE}
 SERVERS["fedadagrad"] = _RATE
 # The usual ones for the time being: `server-rates` is to choose them (`tables.tuned`; a test holds the two together).
