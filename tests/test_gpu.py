@@ -15,7 +15,7 @@ from fedstas.sim import engine, one_round
 
 # One of each way to use the device: the kinds of design, of servers, of what clients are asked.
 EACH = (
-    "fedavg", "fedstas", "fedstas-unbiased-dp", "fedstas-authors", "clustered-similarity", "fedyogi", "mifa",
+    "fedavg", "fedstas", "fedstas-unbiased-dp", "fedstas-authors-dec", "clustered-similarity", "fedyogi", "mifa",
     "power-of-choice", "fedsampling", "centralised", "fedprox", "k-vib", "strat-neyman",
 )  # fmt: skip
 

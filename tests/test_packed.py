@@ -466,6 +466,7 @@ def test_the_recorded_sweeps_are_packed():
     declared |= {
         "cifar100-equal",
         "cifar100-equal-rates",
+        "clustered-fig-1",
         "optimal-data",
         "batch-size",
         "server-rates",

@@ -144,7 +144,8 @@ def test_the_example_runs(command, clone, warm):
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
         shown = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
-        assert shown and all(any("image/png" in kind for kind in data) for data in shown)
+        assert shown or page.stem == "04_theory"  # the one without a figure
+        assert all(re.search(r"image/(png|svg)", " ".join(data)) for data in shown)
         assert chapters.provenance(page)["cpu"] > 0  # the kernel's, whoever began it
         asked = dict(zip(words[4::3], words[5::3], strict=True))
         assert chapters.provenance(page)["given"] == {

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from companion.runs import records
 from companion.runs.sweeps import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMES = ("md", "clustered-size", "clustered-similarity")
 CENTRE = {
@@ -152,6 +153,8 @@ def rates(place: Place, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
 def chosen(sweep: str, folder: str | Path = "results") -> pd.DataFrame:
     """The recorded trials' choice: a row per setting (columns as `CENTRE`, lr and train_loss) with the rate that
     leaves MD sampling the least training loss, mean of the last ten rounds; a run that diverged is none."""
+    from companion.runs import records
+
     frame = records.load(Path(folder) / sweep)
     known = records.identities(Path(folder) / sweep)
     for key in ("steps", "prox", "lr"):

@@ -266,7 +266,7 @@ SERVERS = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedy
 SERVERS["fedadagrad"] = _RATE
 # What `server-rates` chose (`tables.tuned`; a test holds the two together).
 SERVERS_TUNED = {"fedprox": {"prox": 0.001}, "fedadagrad": {"server_rate": 0.1}}
-SERVERS_TUNED |= dict.fromkeys(("fedadam", "fedyogi"), {"server_rate": 0.03})
+SERVERS_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
 
 
 def server_rates(profile: str) -> list[Run]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from companion.runs import records
 from companion.runs.sweeps import Run
 from fedstas.aggregation import Adaptive
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
 NETWORKS = ("", "transformer")  # of documents; the usual one is the Text-CNN
@@ -123,6 +124,10 @@ def mnist_ablations(profile: str) -> list[Run]:
 def chosen(folder: str | Path = "results") -> pd.DataFrame:
     """The recorded trials' choice: a row per network and method with the rate (of FedAvg's steps, or of the
     server) that leaves the least training loss after the last round; a run that diverged is none."""
+    import pandas as pd
+
+    from companion.runs import records
+
     where = Path(folder) / "fedsampling-topics-rates"
     frame = records.load(where)
     last = frame[frame["round"] == frame["rounds"]].set_index("run")
