@@ -1,5 +1,6 @@
 """Files of one's own: tasks, networks, partitions; what is refused, with which words; and what of them is recorded."""
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -335,6 +336,10 @@ def run(method: str, seed: int = 0, **more) -> sweeps.Run:
 def test_three_files_train_are_recorded_compared_and_made_again(here):
     todo = [run(method, seed) for method in ("md", "my_design.py") for seed in (0, 1)]
     how = {"folder": "runs", "device": "cpu", "progress": False}
+    shutil.copytree(".", "earlier")
+    with contextlib.chdir("earlier"):  # the workers of this sweep live on, and stand there
+        assert sweeps.make(todo[:2], "mine", jobs=2, **how) == []
+    shutil.rmtree("earlier")
     assert sweeps.make(todo, "mine", jobs=2, **how) == []  # in worker processes
     known = records.identities("runs")
     assert len(known) == 4

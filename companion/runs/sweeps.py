@@ -284,8 +284,12 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _timed(number: int, run: Run, *where) -> tuple[int, str, float]:
+def _timed(number: int, run: Run, here: Path, *where) -> tuple[int, str, float]:
+    """What came of a run, and its seconds. A worker that outlived an earlier sweep may stand where that
+    was asked for: files of one's own are found from `here`, if this computer has it."""
     began = time.perf_counter()
+    with contextlib.suppress(OSError):
+        os.chdir(here)
     outcome = perform(run, *where)
     return number, outcome, time.perf_counter() - began
 
@@ -407,7 +411,8 @@ def make(
         at_once = effective_n_jobs(workers)
         while left := len(clock.left):
             waiting = 0
-            work = (delayed(_timed)(i, r, name, folder, device) for i, r in [*clock.left.items()])
+            left_over = [*clock.left.items()]
+            work = (delayed(_timed)(i, r, Path.cwd(), name, folder, device) for i, r in left_over)
             try:
                 for number, outcome, seconds in _parallel(workers)(work):
                     if outcome == ELSEWHERE:
