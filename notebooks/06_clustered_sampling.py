@@ -57,21 +57,11 @@ from fedstas.sim.rng import stream
 from fedstas.stratification import rounded, stratify
 from companion import chapters, check, clustered_figures, experiments, plots
 from companion.claims.evidence.experiments_clustered import FIGURE_1, first_recorded
+from companion.pages.prose import paste, say, table
 
 s = chapters.settings("06_clustered_sampling", globals())
 plots.style()
 PALETTE = sns.color_palette("colorblind", 10)
-
-
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
-
-
-def paste(**values):
-    """Glue several values, each under the name ch6_..."""
-    for key, value in values.items():
-        glue(f"ch6_{key}", value, display=False)
 
 
 def verdict(key, printed, condition=()):
@@ -181,7 +171,8 @@ ax.set(xlabel="examples in the row", ylabel="row (draw)")
 glue("figure_ch6_size_rows", fig, display=False)
 plt.close(fig)
 row_entries = int((by_size_counts > 0).sum())
-paste(
+say(
+    "ch6",
     task=s.task, clients=s.clients, concentration=s.concentration, N=N, m=m, rounds=s.rounds,
     seed=s.seed, heavy=int((m * sizes > sizes.sum()).sum()), entries=row_entries, bound=N + m - 1,
     n=int(sizes.sum()), largest=int(sizes.max()), smallest=int(sizes.min()),
@@ -283,7 +274,8 @@ identity = all(md[1][i][j] - alg1[1][i][j] == removed[i][j] for i in N5 for j in
 assert identity
 assert np.linalg.eigvalsh(np.array(removed, dtype=float)).min() > -1e-12
 total_md, total_c = (sum(f[1][i][i] for i in N5) for f in (md, alg1))
-paste(
+say(
+    "ch6",
     checks=len(formulas), cohorts=len(SIZES) ** M_DRAWS, total_md=str(total_md), total_c=str(total_c),
     total_gain=float(100 * (1 - total_c / total_md)),
 )  # fmt: skip
@@ -355,7 +347,7 @@ def total_variance(r, values):
 b_md, b_cl = total_variance(flat, scalars), total_variance(paired, scalars)
 same_data_or_md = len(set(scalars)) == 1 or paired == flat
 verdict("A2", [(b_md == b_cl) == same_data_or_md])
-paste(pair_md=str(pair_md[2][0]), pair_c=str(pair_c[2][0]), b_md=str(b_md), b_cl=str(b_cl))
+say("ch6", pair_md=str(pair_md[2][0]), pair_c=str(pair_c[2][0]), b_md=str(b_md), b_cl=str(b_cl))
 
 # %% [markdown]
 # :::{admonition} As written: Appendix B.2, eq. 56, and Appendix A.2
@@ -451,7 +443,8 @@ for n_, m_ in trials:
     attained += int((times == promised + 2).sum())
     missed += int((sure < promised).sum())
 verdict("twice", [most == 0])
-paste(
+say(
+    "ch6",
     trials=len(trials), passed_none=passed[()], passed_all=passed[repairs],
     tiny=int(tiny[:1].sum()), most=most, attained=attained, missed=missed,
 )  # fmt: skip
@@ -553,7 +546,8 @@ ax.grid(axis="x", visible=False)
 glue("figure_ch6_tree", fig, display=False)
 plt.close(fig)
 leaves = drawn["leaves"]
-paste(
+say(
+    "ch6",
     never=never, groups=len(groups), pairs=N - 1,
     alike=int((majority[leaves[1:]] == majority[leaves[:-1]]).sum()),
     alike_random=float((N - 1) * (np.bincount(majority) * (np.bincount(majority) - 1)).sum()
@@ -608,7 +602,8 @@ def expected_classes(r):
 classes = {name: expected_classes(r) for name, r in matrices.items()}
 overlap = {frozenset(g) for g in groups} & {frozenset(g) for g in coded_groups}
 unseen = set(np.flatnonzero(np.abs(last).sum(1) == 0))
-paste(
+say(
+    "ch6",
     unseen_ours=sum(bool(unseen & set(g)) for g in groups),
     unseen_coded=sum(bool(unseen & set(g)) for g in coded_groups),
     warned="ClusterWarning" if warned else "no warning", coded_groups=len(coded_groups),
@@ -765,7 +760,8 @@ verdict(
     [passed_2[cases_2[-1]] == len(trials_2)],
 )
 assert (heavy_right == 2 * np.array(heavy_n)).all() and (fat_right == 3 * np.array(fat_n)).all()
-paste(
+say(
+    "ch6",
     passed2_none=passed_2[()], passed2_line=passed_2[("line_12",)], passed2_q=passed_2[("update_q",)],
     passed2_all=passed_2[cases_2[-1]], trials2=len(trials_2), beyond=beyond,
     short=", ".join(str(int(x)) for x in short), short_M=sum(example[0]),
@@ -822,7 +818,8 @@ mean_srs = 10 * (1 - Fraction(comb(90, 10), comb(100, 10)))
 assert sum(P_digits) == 1 and P_digits[10] == Fraction(factorial(10), 10**10)
 
 # %% tags=["remove-cell"]
-paste(
+say(
+    "ch6",
     mean_md=float(mean_md), six_to_eight=float(100 * six_to_eight), ten=float(100 * P_digits[10]),
     distinct=float(100 * distinct_clients), repeated=float(100 * (1 - distinct_clients)),
     mean_srs=float(mean_srs), srs_gain=float(mean_srs - mean_md),
@@ -913,7 +910,7 @@ def three_panels(history, cohorts_, every=10, under_md=mean_md):
 fig = three_panels(recorded, seen)
 glue("figure_ch6_one_digit", fig, display=False)
 plt.close(fig)
-paste(runs=runs, last_round=last_round, figure_rounds=FIGURE_1)
+say("ch6", runs=runs, last_round=last_round, figure_rounds=FIGURE_1)
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_one_digit
@@ -978,7 +975,8 @@ for name in JUDGED:
         }
     )
 smooth = {k: float(jumps["md"] / jumps[k]) for k in ("clustered-size", "clustered-similarity")}
-paste(
+say(
+    "ch6",
     late_2=float(late["clustered-similarity"]), early_2=float(early["clustered-similarity"]),
 
     smooth_2=smooth["clustered-similarity"],
@@ -1083,7 +1081,8 @@ plt.close(fig)
 live_digits = live_seen.groupby("method")["digits"].mean()
 live_late = live_seen[live_seen["round"] > s.rounds / 2].groupby("method")["digits"].mean()
 live_gain = plots.paired(live, "test_accuracy", "md", min(5, s.rounds))
-paste(
+say(
+    "ch6",
     live=LIVE, live_clients=live_clients, live_1=float(live_digits["clustered-size"]),
     live_md=float(live_digits["md"]), live_2=float(live_late["clustered-similarity"]),
     live_exact=float(np.mean(live_exact)), live_md_exact=float(live_md_exact),
@@ -1128,9 +1127,7 @@ sizes_6 = partition.listed("100x10,250x30,500x30,750x20,1000x10")
 print(f"{len(sizes_6)} clients, {sum(sizes_6):,} examples")
 
 # %% tags=["hide-input"]
-fig = clustered_figures.figure_5(sizes_6, s.seed)
-glue("figure_ch6_fig5", fig, display=False)
-plt.close(fig)
+paste("figure_ch6_fig5", clustered_figures.figure_5(sizes_6, s.seed))
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_fig5
@@ -1185,12 +1182,8 @@ plt.close(fig)
 # ```
 
 # %% tags=["hide-input"]
-fig = clustered_figures.figure_2()
-glue("figure_ch6_fig2", fig, display=False)
-plt.close(fig)
-fig = clustered_figures.figure_7()
-glue("figure_ch6_fig7", fig, display=False)
-plt.close(fig)
+paste("figure_ch6_fig2", clustered_figures.figure_2())
+paste("figure_ch6_fig7", clustered_figures.figure_7())
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_fig2
@@ -1216,18 +1209,10 @@ plt.close(fig)
 # ```
 
 # %% tags=["hide-input"]
-fig = clustered_figures.figure_6()
-glue("figure_ch6_fig6", fig, display=False)
-plt.close(fig)
-fig = clustered_figures.figure_8()
-glue("figure_ch6_fig8", fig, display=False)
-plt.close(fig)
-fig = clustered_figures.figure_9()
-glue("figure_ch6_fig9", fig, display=False)
-plt.close(fig)
-fig = clustered_figures.figure_10()
-glue("figure_ch6_fig10", fig, display=False)
-plt.close(fig)
+paste("figure_ch6_fig6", clustered_figures.figure_6())
+paste("figure_ch6_fig8", clustered_figures.figure_8())
+paste("figure_ch6_fig9", clustered_figures.figure_9())
+paste("figure_ch6_fig10", clustered_figures.figure_10())
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_fig6
@@ -1393,7 +1378,8 @@ assert all(x[0] for x in shown.values())
 saved = {name: 100 * (1 - x[1] / base) for name, x in shown.items()}
 order = [x for x in saved if x != "MD"]
 best = max(order, key=saved.get)
-paste(
+say(
+    "ch6",
     saved_1=saved["Algorithm 1"], saved_2=saved["Algorithm 2"], saved_t=saved["target"],
     saved_coded=saved["Algorithm 2, tree as coded"],
     saved_fresh=saved["Algorithm 2, from the new updates"],

@@ -82,6 +82,19 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
     assert call(arguments, capsys)[0] == 0
 
 
+@pytest.fixture
+def runs(monkeypatch):
+    """What the simulator is called with: (federation, method, how) of each run."""
+    seen, real = [], simulation.run
+
+    def spy(task, federation, method, **how):
+        seen.append((federation, method, how))
+        return real(task, federation, method, **how)
+
+    monkeypatch.setattr(simulation, "run", spy)
+    return seen
+
+
 @pytest.mark.parametrize(
     ("options", "method", "changes"),
     [
@@ -92,17 +105,10 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
         ("--prox 0.1", "md", {"prox": 0.1}),
     ],
 )
-def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes):
-    seen, real = [], simulation.run
-
-    def spy(task, federation, chosen, **how):
-        seen.append((chosen, how))
-        return real(task, federation, chosen, **how)
-
-    monkeypatch.setattr(simulation, "run", spy)
+def test_settings_reach_the_method(capsys, runs, options, method, changes):
     line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
     assert call(line, capsys)[0] == 0
-    ((chosen, how),) = seen
+    ((_, chosen, how),) = runs
     assert chosen == methods.get(method, **changes)
     assert (how["rounds"], how["clients_per_round"], how["seed"], how["eval_every"]) == (2, 4, 3, 2)
 
@@ -210,18 +216,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
     refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
 
 
-def test_clients_have_the_sizes_of_the_command_line(capsys, monkeypatch):
-    seen, real = [], simulation.run
-
-    def spy(task, federation, chosen, **how):
-        seen.append((federation, chosen))
-        return real(task, federation, chosen, **how)
-
-    monkeypatch.setattr(simulation, "run", spy)
+def test_clients_have_the_sizes_of_the_command_line(capsys, runs):
     line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
     method = ["--method", "clustered-similarity linkage=average measure=L1"]
     assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
-    ((federation, chosen),) = seen
+    ((federation, chosen, _),) = runs
     assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
     assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
 

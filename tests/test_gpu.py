@@ -30,11 +30,6 @@ def away(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def digits():
-    return tasks.load("digits")
-
-
-@pytest.fixture(scope="module")
 def federation(digits):
     return partition.dirichlet(digits.train_y, 12, 0.1, seed=0)
 

@@ -20,10 +20,8 @@ TOPICS, WORDS, USERS, LENGTHS = 10, 1000, 100, (4, 16)  # words of a document, a
 TRAIN, TEST = 6000, 2000
 OWN = 0.4  # share of a document's words that come from its topic's own; the others are common
 MIX, SPREAD = 0.3, 1.0  # users' topics: Dirichlet; the log of their sizes: standard deviation
-NEWSGROUPS, FROM = (
-    "20news-bydate_py3.pkz",
-    r"(?m)^From:(.*)$",
-)  # scikit-learn's file; a post's author
+NEWSGROUPS = "20news-bydate_py3.pkz"  # scikit-learn's file
+FROM = r"(?m)^From:(.*)$"  # a post's author
 KNOWN, KEPT = 5000, 100  # words of the vocabulary, and of a post
 UNKNOWN = 1  # the token of every other word
 
