@@ -5,6 +5,8 @@
 #   make check                               format, lint, types, and the tests that are not slow
 #   make test-flower [ARGS="..."]            the tests of fedstas.flower, in .venv-flower
 #   make notebooks                           write notebooks/ipynb/ anew, the chapters' copies to be run elsewhere
+#   make gpu [ARGS="..."]                    a GPU beside the CPU: results, seconds; into benchmarks/gpu.json
+#   make times [ARGS="..."]                  each notebook in plain papermill, a line each; goes on where it stopped
 #   make chaos [ARGS="..."]                  kills, flipped bits, nonsense: half an hour; figures in tests/chaos/figures.json
 #   make format                              ruff: format, and lint with fixes
 #   make figure                              draw the README's figure anew from results/
@@ -18,7 +20,7 @@ export FEDSTAS_PROFILE := $(PROFILE)
 # Book and tests start many interpreters: they keep what they compiled, or each compiles torch anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: book test check format-check lint types fast test-flower notebooks chaos format figure lock clean help
+.PHONY: book test check format-check lint types fast test-flower notebooks gpu times chaos format figure lock clean help
 
 book: .venv/.ready
 	.venv/bin/doit
@@ -46,6 +48,12 @@ test-flower: .venv-flower/.ready
 
 notebooks: .venv/.ready
 	.venv/bin/python -m companion.pages.copies
+
+gpu: .venv/.ready
+	.venv/bin/python -m benchmarks.gpu --json benchmarks/gpu.json $(ARGS)
+
+times: .venv/.ready
+	.venv/bin/python -m benchmarks.notebooks --json benchmarks/notebooks.json $(ARGS)
 
 chaos: .venv/.ready
 	.venv/bin/python tests/chaos tests/chaos/figures.json $(ARGS)

@@ -4,6 +4,7 @@ A chapter runs again when its source, its parameters, the package, the pinned ve
 them) the recorded results changed; the site is built again when a chapter or a page changed.
 """
 
+import atexit
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
-from companion.pages import chapters
+from companion.pages import chapters, warm
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
 READS_RESULTS = (
@@ -25,13 +26,17 @@ READS_RESULTS = (
     "09_what_we_would_write",
     "10_which_design",
 )
-MEASURED = {"08_federation": ["examples/flower/bytes.json"]}
+MEASURED = {
+    "08_federation": ["examples/flower/bytes.json"],
+    "10a_own_data": sorted(str(path) for path in Path("examples/own").glob("my_*")),
+}
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
 START = Path("book/chapters/start.png")
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
+WARM = ["warm"]
 
 
 def files(folder: str, *patterns: str) -> list[str]:
@@ -51,9 +56,31 @@ def package() -> list[str]:
         "doctor.py",
         "commands.py",
         "preview.py",
+        "warm.py",
+        "measure.py",
     )  # what no chapter runs
     code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
-    return [path for path in code if not set(Path(path).parts) & set(apart)]
+    code = [path for path in code if not set(Path(path).parts) & set(apart)]
+    return [path for path in code if not re.fullmatch(r"ch\d\d[a-z]?\.py", Path(path).name)]
+
+
+def module(name: str, *words: str) -> list[str]:
+    """The command that runs a module; its task asks for `WARM`."""
+    return [sys.executable, "-m", "companion.pages.warm", name, *words]
+
+
+def start_warm():
+    """Begin the process, where it can be had, and tell the commands its address."""
+    if sys.platform == "linux":
+        process = warm.Warm(Path.cwd())
+        os.environ[warm.ADDRESS] = process.address
+        atexit.register(process.close)  # doit's teardown comes while others still run
+
+
+def task_warm():
+    """The process whose forks are the chapters, their kernels and the other modules: what all of them
+    import is imported once. It begins when something is to be done, and ends with the build."""
+    return {"actions": [start_warm]}
 
 
 def task_chapter():
@@ -64,14 +91,14 @@ def task_chapter():
         results = recorded() if stem in READS_RESULTS else []
         results += [CLAIMS] if stem in READS_CLAIMS else []
         results += MEASURED.get(stem, [])
+        results += files("companion/pages", f"ch{stem.partition('_')[0]}.py")  # its own figures
         yield {
             "name": stem,
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
             "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
             "targets": [f"book/chapters/{stem}.ipynb"],
-            "actions": [
-                [sys.executable, "-m", "companion.pages.chapters", stem, PROFILE, str(told)]
-            ],
+            "actions": [module("companion.pages.chapters", stem, PROFILE, str(told))],
+            "setup": WARM,
         }
 
 
@@ -80,7 +107,8 @@ def task_ledger():
     return {
         "file_dep": [CLAIMS, "requirements.lock", *package(), *recorded()],
         "targets": [LEDGER],
-        "actions": [[sys.executable, "-m", "companion.claims.ledger", LEDGER]],
+        "actions": [module("companion.claims.ledger", LEDGER)],
+        "setup": WARM,
     }
 
 
@@ -89,17 +117,20 @@ def task_recorded():
     return {
         "file_dep": ["requirements.lock", *package(), *recorded()],
         "targets": [RECORDED],
-        "actions": [[sys.executable, "-m", "companion.runs.made", RECORDED]],
+        "actions": [module("companion.runs.made", RECORDED)],
+        "setup": WARM,
     }
 
 
 def task_explorer():
-    """The explorer's cases and static figures."""
-    made = ("explorer.json", *(f"explorer-{n}.png" for n in ("allocation", "estimate", "privacy")))
+    """The instruments' data and static figures."""
+    parts = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+    made = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
     return {
         "file_dep": ["requirements.lock", *package()],
         "targets": [f"book/chapters/{name}" for name in made],
-        "actions": [[sys.executable, "-m", "companion.pages.explorer", "book/chapters"]],
+        "actions": [module("companion.pages.explorer", "book/chapters")],
+        "setup": WARM,
     }
 
 
@@ -109,7 +140,8 @@ def task_leaderboard():
     return {
         "file_dep": ["requirements.lock", "companion/commands.py", *package(), *recorded()],
         "targets": [board],
-        "actions": [[sys.executable, "-m", "fedstas.cli", "leaderboard", "-o", board]],
+        "actions": [module("fedstas.cli", "leaderboard", "-o", board)],
+        "setup": WARM,
     }
 
 
@@ -164,7 +196,11 @@ def task_book():
     executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if "__pycache__" not in path]
-    prose += ["examples/design/my_design.py", *files("notebooks", "*.py", "*.ipynb")]  # downloads
+    prose += [
+        "examples/design/my_design.py",
+        *files("examples/own", "*.py"),
+        *files("notebooks", "*.py", "*.ipynb"),
+    ]  # downloads
     prose += files("fedstas", "*.py")  # docstrings, for the API reference
     return {
         "file_dep": [
@@ -188,7 +224,8 @@ def task_speed():
     return {
         "file_dep": [*files("benchmarks", "*.json"), "benchmarks/page.py"],
         "targets": [target],
-        "actions": [[sys.executable, "-m", "benchmarks.page", target]],
+        "actions": [module("benchmarks.page", target)],
+        "setup": WARM,
     }
 
 
@@ -230,7 +267,7 @@ class Report(ConsoleReporter):
         return task.name.removeprefix("chapter:")
 
     def execute_task(self, task):
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.running[self.label(task)] = task
 
     def finish(self, task):
@@ -239,7 +276,7 @@ class Report(ConsoleReporter):
 
     def add_success(self, task):
         self.finish(task)
-        if task.actions:
+        if task.actions and task.name not in WARM:
             self.say(f"{self.label(task)} done")
         if task.name == "book":
             self.say(f"The book is in {SITE / 'index.html'}")

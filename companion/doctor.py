@@ -117,11 +117,13 @@ def packages() -> list[Line]:
 
 def data() -> list[Line]:
     """The data sets: where each is, or how it comes here."""
-    from fedstas.sim import tasks, text
+    from fedstas.sim import coarse, tasks, text
 
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
+        if name in coarse.CLASSES:  # by other labels of CIFAR-100
+            continue
         path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
         if name == "topics":
             lines.append(Line(OK, name, "documents drawn here, from known word distributions"))
@@ -209,15 +211,22 @@ def runs(folder: Path) -> int:
     return count
 
 
-def seconds(stem: str, profile: str, recorded: dict) -> float | None:
-    """What a chapter takes: as its page here says, as recorded, or as its parameters scale it."""
-    from companion.pages import parameters
-
+def taken_here(stem: str, profile: str) -> float | None:
+    """What a chapter took on this machine, if its page in that profile is here."""
     page = ROOT / "book" / "chapters" / f"{stem}.ipynb"
     with contextlib.suppress(OSError, ValueError, KeyError):
         block = json.loads(page.read_text(encoding="utf-8"))["metadata"]["fedstas"]
         if block["profile"] == profile and set(block["given"]) <= {"profile"}:
             return block["seconds"]
+    return None
+
+
+def seconds(stem: str, profile: str, recorded: dict) -> float | None:
+    """What a chapter takes: as its page here says, as recorded, or as its parameters scale it."""
+    from companion.pages import parameters
+
+    if (taken := taken_here(stem, profile)) is not None:
+        return taken
     if stem in recorded.get(profile, {}):
         return recorded[profile][stem]
     base = recorded.get("laptop", {}).get(stem)
@@ -245,7 +254,9 @@ def costs() -> list[Line]:
         )
         said = f"about {sweeps.duration(sum(known.values()))} for {len(known)} chapters of {len(times)}"
         said += f", the longest {longest} ({sweeps.duration(known[longest])}); `make book` runs two"
-        lines.append(Line("", profile, f"{said} at a time; data: {', '.join(needs)}"))
+        here = sum(taken_here(stem, profile) is not None for stem in times)
+        said += f" at a time; {here} as they took here; data: {', '.join(needs)}"
+        lines.append(Line("", profile, said))
     for name in experiments.names():
         parts = []
         for profile in parameters.PROFILES:
@@ -260,7 +271,7 @@ SECTIONS = {
     "Data": data,
     "Devices": devices,
     "Files": files,
-    "What it costs (two cores, roughly; `fedstas sweep NAME --dry-run` counts what is missing)": costs,
+    "What it costs (as recorded on two cores that had other work, too; `fedstas sweep NAME --dry-run` counts what is missing)": costs,
 }
 
 

@@ -64,6 +64,6 @@ def moderate(x: np.ndarray) -> tuple[np.ndarray, int]:
 
     Exact but for entries that are nothing beside the largest.
     """
-    largest = np.abs(x).max(initial=0.0)
+    largest = max(x.max(initial=0.0), -x.min(initial=0.0))  # of |x|, which takes no room
     e = int(np.frexp(largest)[1])
     return (np.ldexp(x, -e), e) if largest and abs(e) > ORDINARY else (x, 0)

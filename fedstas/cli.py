@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedstas import __version__, methods
+from fedstas import __version__, methods, own
 from fedstas.errors import Diverged, InputError, Interrupted, one_of
 
 COMPARED = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased"
@@ -57,16 +57,27 @@ def _begun(start: str) -> list[str]:
 DATA = Annotated[
     str,
     _option(
-        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics or newsgroups"
+        "digits, mnist, fashion-mnist, cifar10, cifar100[-coarse[10]], emnist, topics or newsgroups; or of your "
+        "own, FILE.py:FUNCTION, which returns a Task"
     ),
 ]
-NETWORK = Annotated[str, _option("perceptron, convolutional, text-cnn or transformer")]
+NETWORK = Annotated[
+    str,
+    _option(
+        "perceptron, convolutional[-dropout], text-cnn or transformer; or FILE.py:FUNCTION, a torch module "
+        "of the task"
+    ),
+]
 DEALT = Annotated[
-    str, _option("iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural")
+    str,
+    _option(
+        "iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natural; or FILE.npy or FILE.csv:COLUMN, the "
+        "client of each training example"
+    ),
 ]
 CONCENTRATION = Annotated[float | None, _option("of the Dirichlet partitions  [default: 0.01]")]
 SIGMA = Annotated[float | None, _option("of the log-normal partition  [default: 1.0]")]
-CLIENTS = Annotated[int, _option("number of clients")]
+CLIENTS = Annotated[int | None, _option("number of clients  [default: 100, or all of a file]")]
 PARTICIPANTS = Annotated[int, _option("participants of a round, m")]
 METHOD = Annotated[
     str,
@@ -83,7 +94,7 @@ def run(
     partition: DEALT = "dirichlet",
     concentration: CONCENTRATION = None,
     sigma: SIGMA = None,
-    clients: CLIENTS = 100,
+    clients: CLIENTS = None,
     sizes: Annotated[str, _option("of dirichlet_fixed_size, SIZExCLIENTS: 100x10,250x90")] = "",
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("rounds of training")] = 99,
@@ -112,8 +123,6 @@ def run(
     from fedstas.sim import simulation, tasks
 
     chosen = methods.parse(method, **given)
-    if strata is not None and strata > clients:
-        raise InputError(f"strata is {strata}: it must not be above clients, here {clients}")
     _in_a_folder(out)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
@@ -121,6 +130,9 @@ def run(
     deal = _dealer(partition, concentration, sigma)
     data = tasks.load(task, network=network)
     federation = deal(data.train_y, clients=clients, seed=seed, users=data.users, sizes=sizes)
+    there = len(federation.shards)
+    if strata is not None and strata > there:
+        raise InputError(f"strata is {strata}: it must not be above clients, here {there}")
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
@@ -132,10 +144,8 @@ def run(
     except Diverged as error:
         history, failure = error.history, error
     except KeyboardInterrupt:
-        there = (
-            f"the same call goes on from {kept}" if kept and kept.exists() else "nothing is kept"
-        )
-        raise Interrupted(there + ("" if out else " without --out")) from None
+        left = f"the same call goes on from {kept}" if kept and kept.exists() else "nothing is kept"
+        raise Interrupted(left + ("" if out else " without --out")) from None
     frame = history.frame
     if kept and out:
         _write(frame, out)
@@ -144,7 +154,7 @@ def run(
         typer.echo(frame.tail(5).to_string(index=False, float_format=lambda v: f"{v:.4f}"))
         last = frame.iloc[-1]
         typer.echo(
-            f"{method} on {task}, {len(federation.with_data)} of {clients} clients with data, "
+            f"{method} on {task}, {len(federation.with_data)} of {there} clients with data, "
             f"{where.type}: accuracy {last.test_accuracy:.2%} after round {last['round']:.0f}, "
             f"{(last.bytes_down + last.bytes_up) / 1e6:.1f} MB, {last.seconds:.1f} s"
         )
@@ -156,8 +166,9 @@ def _dealer(partition: str, *given):
     """`partition.make` for that partition; a setting that is given must be one of its own."""
     from fedstas.sim import partition as partitions
 
-    one_of("partition", partition, partitions.names())
-    has = inspect.signature(getattr(partitions, partition)).parameters
+    if not (mine := own.TABLE.fullmatch(partition)):
+        one_of("partition", partition, partitions.names())
+    has = {} if mine else inspect.signature(getattr(partitions, partition)).parameters
     settings = zip(("concentration", "sigma"), given, strict=True)
     dealt = {key: value for key, value in settings if value is not None}
     for key in dealt:
@@ -191,7 +202,7 @@ def variance(
     partition: DEALT = "dirichlet",
     concentration: CONCENTRATION = None,
     sigma: SIGMA = None,
-    clients: CLIENTS = 100,
+    clients: CLIENTS = None,
     clients_per_round: PARTICIPANTS = 10,
     rounds: Annotated[int, _option("of training before the round that is looked at")] = 0,
     method: Annotated[str, _option("what they are trained by")] = "md",

@@ -4,12 +4,13 @@ A design sees the federation through a view of the server and draws a cohort. Wh
 view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedstas import aggregation, allocation
+from fedstas import aggregation, allocation, own
 from fedstas.arrays import moderate, reals, wholes
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError, integer
@@ -115,7 +116,15 @@ def enough(design, m: int, clients: int) -> None:
 def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
     """The cohort that a design draws; `InputError` if that is no cohort of the view's clients."""
     enough(design, m, view.clients)
-    cohort = design.draw(view, m, rng)
+    with own.told(type(design).__module__) if own.is_own(design) else nullcontext():
+        try:
+            cohort = design.draw(view, m, rng)
+        except AttributeError as error:
+            if not hasattr(error.obj, "remember"):  # no view
+                raise
+            has = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
+            said = f"a design's view has no {error.name}: it has {', '.join(has)}"
+            raise InputError(said).with_traceback(error.__traceback__) from None
     if not isinstance(cohort, Cohort):
         raise InputError(
             f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "

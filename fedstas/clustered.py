@@ -101,8 +101,8 @@ def similarity_groups(
 ) -> list[list[int]]:
     """The tree of the representative gradients, cut into the largest subtrees of mass <= n.
 
-    `linkage` is any of scipy's; the paper's is Ward's. The mass of a group is m times its clients' sizes; a client heavier than a row is a group of
-    its own. Groups in the tree's order, clients ascending.
+    `linkage` is any of scipy's; the paper's is Ward's. The mass of a group is m times its clients' sizes; a
+    client heavier than a row is a group of its own. Groups in the tree's order, clients ascending.
     """
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform

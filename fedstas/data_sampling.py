@@ -146,8 +146,10 @@ class Optimal:
     """n* examples in all, shared among the participants so that the variance of the aggregated
     gradient is smallest (`optimal_sizes`): what the paper names as future work.
 
-    Participants report the spread of their example gradients at w_t. Samples are of fixed size,
-    without replacement, at least one example each.
+    Samples are of fixed size, without replacement, at least one example each. It costs the participants
+    a pass over all their data at w_t, and one number: the spread of their example gradients. Spread and
+    true size go to the server in the clear, and no private form of the spread is known here: it tells how
+    mixed, and how well learned, a client's data are.
     """
 
     sample = staticmethod(fixed_size)

@@ -36,7 +36,8 @@ def one_of(name: str, value, allowed) -> None:
     """Refuse a value that is not among the allowed ones."""
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
-        near = difflib.get_close_matches(str(value), listed := [*map(str, allowed)], 1, 0.7)
+        listed = [*filter(None, map(str, allowed))]
+        near = difflib.get_close_matches(str(value), listed, 1, 0.7)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise InputError(f"unknown {name} {_shown(value)}{hint}: use one of {', '.join(listed)}")
 

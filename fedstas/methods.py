@@ -15,7 +15,7 @@ from fedstas.client_sampling import MD, ClientDesign, PerExample, Pooled, Strati
 from fedstas.clustered import Clustered
 from fedstas.corrected import StratifiedHansenHurwitz as Corrected
 from fedstas.corrected import StratifiedHorvitzThompson
-from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Requested
+from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Optimal, Requested
 from fedstas.errors import InputError, flag, one_of
 from fedstas.independent import KVib, OptimalClientSampling, Poisson
 from fedstas.least_variance import LeastVariance
@@ -69,6 +69,7 @@ _ALL = (
     Method("fedsts", Stratified()),
     Method("fedstas", Stratified(), Requested()),
     Method("fedstas-dp", Stratified(), Requested(epsilon=3.0)),
+    Method("fedstas-optimal-data", Stratified(), Optimal()),
     Method("fedstas-unbiased", Corrected(), FixedRate()),
     Method("fedstas-unbiased-dp", _CORRECTED, FixedRate()),
     Method("fedstas-least-variance", LeastVariance(), FixedRate()),
@@ -105,6 +106,7 @@ _SETTINGS = {
     "fedsts": (*_STRATA, "spread", "replace"),
     "fedstas": (*_STRATA, "spread", "replace", "n_star"),
     "fedstas-dp": (*_STRATA, "spread", "replace", "n_star", "epsilon", "size_cap"),
+    "fedstas-optimal-data": (*_STRATA, "spread", "replace", "n_star"),
     "fedstas-unbiased": (*_STRATA, "rate", "selection", "floor"),
     "fedstas-unbiased-dp": (*_STRATA, "rate", "selection", "floor", "epsilon", "size_cap"),
     "fedstas-least-variance": (*parts.settings(LeastVariance()), "rate"),
@@ -119,7 +121,7 @@ _SETTINGS = {
     "power-of-choice": ("candidates",),
     "divfl": ("levels",),
     "fedsampling": ("share", "fraction", "epsilon", "size_cap"),
-} | dict.fromkeys(("fedadam", "fedyogi", "fedadagrad"), ("weights",))
+} | dict.fromkeys(("fedadam", "fedyogi", "fedadagrad"), ("weights", "server_rate"))
 # A setting that exchanges a part, its usual value, and the part that it is with any other value.
 _SWITCHES: dict[str, tuple[str, Any, dict]] = {
     "fedstas-unbiased": ("replace", True, {"clients": StratifiedHorvitzThompson()}),
@@ -134,6 +136,7 @@ _SAYS = {
     "fedsts": "Strata, Neyman allocation, p proportional to the norm of Z_k (FedSTS, as FedSTaS describes it).",
     "fedstas": "FedSTS, and each example with probability n*/n (FedSTaS, as the paper writes it).",
     "fedstas-dp": "FedSTaS with the total estimated from private reports, drawn afresh in each round.",
+    "fedstas-optimal-data": "FedSTaS, with n* shared by weight and gradient spread: its future work; sizes and spreads in the clear.",
     "fedstas-unbiased": "The corrected method: Hansen-Hurwitz on updates; without replacement: Horvitz-Thompson.",
     "fedstas-unbiased-dp": "The corrected method without any true size: omega_k = 1/N; a rate, or n* and memoised reports.",
     "fedstas-least-variance": "One client from each of m strata that make this very draw's variance least; weights W_h.",
@@ -165,7 +168,7 @@ _MEAN_WEIGHTS = {
     "n_k/n": "fedavg-unbiased md fedprox fedstas-unbiased fedstas-least-variance clustered-size "
     "clustered-similarity target optimal-client-sampling poisson k-vib cube local-pivotal fedvarp",
     "1/N": "strat strat-neyman fedstas-unbiased-dp",
-    "none": "fedavg fedsts fedstas fedstas-dp fedsts-authors-dec fedstas-authors-dec "
+    "none": "fedavg fedsts fedstas fedstas-dp fedstas-optimal-data fedsts-authors-dec fedstas-authors-dec "
     "fedstas-dp-authors-dec fedsampling fedadam fedyogi fedadagrad power-of-choice divfl cyclic mifa",
     "-": "centralised",
 }
@@ -238,6 +241,7 @@ def parameters(name: str) -> dict:
     designs = (*other.values(), method.clients, method.data)
     there = {key: value for d in designs for key, value in parts.settings(d).items()}
     usually = () if name in _PACKAGE else tuple(there)
+    there["server_rate"] = getattr(method.server, "rate", None)
     settings = {key: there[key] for key in _SETTINGS.get(name, usually)}
     return settings | ({switch: usual} if switch else {}) | asdict(method.local)
 
@@ -267,7 +271,10 @@ def get(name: str, **overrides) -> Method:
     clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
-    there = parts.settings(clients) | parts.settings(data) | {switch: None}
+    server = method.server
+    if "server_rate" in given:
+        server = parts.changed(server, {"rate": given["server_rate"]})
+    there = parts.settings(clients) | parts.settings(data) | {switch: None, "server_rate": None}
     if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
         why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
         raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
@@ -277,8 +284,8 @@ def get(name: str, **overrides) -> Method:
     whole = {k: v for k, v in overrides.items() if k in PARTS}
     foreign = [f"{k} {type(v).__name__}" for k, v in whole.items() if own.is_own(v)]
     called = ", ".join([method.name, *foreign])
-    made: dict[str, Any] = {"clients": clients, "data": data, "local": local} | whole
-    return replace(method, name=called, **made)
+    made: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
+    return replace(method, name=called, **made | whole)
 
 
 def parse(spec: str, **more) -> Method:

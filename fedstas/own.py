@@ -1,22 +1,27 @@
-"""Designs of one's own: classes of a file, which a run's record names by the file's SHA-256.
+"""Designs, tasks and networks of one's own: classes and functions of a file, which a run's record names by
+the file's SHA-256.
 
-A file is named as FILE.py, or as FILE.py:CLASS where it holds several designs. What such a class imports
-from files beside it is found, but is no part of a run's identity.
+A file is named as FILE.py, or as FILE.py:NAME where it holds several. What it imports from files beside
+it is found, but is no part of a run's identity.
 """
 
 import hashlib
 import json
 import re
 import sys
-from contextlib import suppress
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from fedstas import parts
-from fedstas.errors import InputError
+from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
+TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # whose each example is
 _KNOWN: dict[tuple[str, str], type] = {}  # by class name and SHA-256: those of this process
 
 
@@ -32,12 +37,95 @@ def frozen(kind: type) -> type:
     return kind
 
 
+@dataclass(frozen=True)
+class Function:
+    """A function of a file: `name` is FILE.py:FUNCTION without folders, `place` its file and line."""
+
+    name: str
+    sha256: str
+    place: str = field(compare=False, repr=False)
+    module: str = field(compare=False, repr=False)
+    call: Callable = field(compare=False, repr=False)
+
+    def __str__(self):
+        return self.name
+
+    def __call__(self, *given):
+        """What the function returns; what it raises is an `InputError` that names the line."""
+        with told(self.module, self.place):
+            return self.call(*given)
+
+
+@contextmanager
+def told(module: str, place: str = ""):
+    """What a module of one's own raises here as one sentence, with the file and line that it came through
+    last; `place` where it came through none."""
+    try:
+        yield
+    except Diverged:
+        raise
+    except (Exception, SystemExit) as error:
+        steps = traceback.walk_tb(error.__traceback__)
+        own = [(f.f_code.co_filename, n) for f, n in steps if f.f_globals.get("__name__") == module]
+        where = "{} line {}".format(*own[-1]) if own else place
+        said = str(error).replace("\n", " ")
+        said = said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
+        raise InputError(f"{where}: {said}" if where else said) from error
+
+
+def named(spec, usual: str):
+    """FILE.py:FUNCTION without folders, where that is named by `spec`; else what it is."""
+    asked = FILE.fullmatch(spec) if isinstance(spec, str) else None
+    return f"{Path(asked[1]).name}:{asked[2] or usual}" if asked else spec
+
+
+def function(spec: str, usual: str) -> Function:
+    """The function that FILE.py:FUNCTION names, or the one called `usual` of FILE.py."""
+    file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
+    made, name = _file(file, f"a {usual}", "FUNCTION"), name or usual
+    found = vars(made).get(name)
+    if not callable(found):
+        has = [k for k, v in vars(made).items() if getattr(v, "__module__", "") == made.__name__]
+        raise InputError(f"{file} has no function {name}: it has {', '.join(has) or 'none'}")
+    line = getattr(getattr(found, "__code__", None), "co_firstlineno", 1)
+    sha = made.__name__[-64:]
+    return Function(named(spec, usual), sha, f"{file} line {line}", made.__name__, found)
+
+
+def _file(file: str, what: str, kind: str) -> ModuleType:
+    if not Path(file).is_file():
+        raise InputError(f"there is no file {file}: name {what} as FILE.py or FILE.py:{kind}")
+    return _module(Path(file))
+
+
+def file_of(spec) -> str:
+    """The file of one's own that `spec` names, FILE.py, FILE.npy or FILE.csv; "" where it names none."""
+    asked = FILE.fullmatch(str(spec)) or TABLE.fullmatch(str(spec))
+    return next(filter(None, asked.groups())) if asked else ""
+
+
+def sha256(spec) -> str:
+    """The SHA-256 of that file; "" where there is none."""
+    path = Path(file_of(spec))
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def place(spec: str, sha: str, what: str) -> str:
+    """`spec` of a record, FILE or FILE:NAME, with the folder where a file of this SHA-256 is: this one or one
+    of `sys.path`; `InputError` if it is gone, or holds another text."""
+    file = file_of(spec)
+    there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
+    same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
+    if not same:
+        gone = "has changed since" if there else "is not here: run this in its folder"
+        raise InputError(f"the run is of {what} {file} (SHA-256 {sha[:8]}...), which {gone}")
+    return f"{same[0]}{spec[len(file) :]}"
+
+
 def load(spec: str) -> tuple[str, type]:
     """The name FILE.py:CLASS, without folders, and the class of the design that `spec` asks for."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
-    if not Path(file).is_file():
-        raise InputError(f"there is no file {file}: name a design as FILE.py or FILE.py:CLASS")
-    made = _module(Path(file))
+    made = _file(file, "a design", "CLASS")
     here = [k for k in vars(made).values() if isinstance(k, type) and k.__module__ == made.__name__]
     there = {k.__name__: k for k in here if callable(getattr(k, "draw", None))}
     if name is None and len(there) == 1:
@@ -63,7 +151,10 @@ def _module(path: Path) -> ModuleType:
         exec(compile(text, str(path), "exec"), vars(made))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise InputError(f"{path} fails on import: {type(error).__name__}: {error}") from error
+        lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is vars(made)]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1]
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} line {line} fails on import: {said}") from error
     finally:
         sys.path.remove(folder)
     return made
@@ -120,10 +211,6 @@ def from_dict(data: dict):
         return parts.from_dict(given)
     name, file, sha = given["is"], where["file"], where["sha256"]
     if (name, sha) not in _KNOWN:
-        there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
-        same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
-        if not same:
-            gone = "has changed since" if there else "is not here: run this in its folder"
-            raise InputError(f"the run is of {name} in {file} (SHA-256 {sha[:8]}...), which {gone}")
-        _KNOWN[name, sha] = getattr(_module(same[0]), name)
+        path = Path(place(file, sha, f"{name} in"))
+        _KNOWN[name, sha] = getattr(_module(path), name)
     return parts.from_dict(given, _KNOWN[name, sha])

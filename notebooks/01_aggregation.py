@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # Aggregation: what are we estimating?
+# # What is a round estimating?
 #
 # ```{at-a-glance}
 # :needs: averages, expectations and variances
@@ -19,8 +19,8 @@
 #
 # At the end you will know
 # - which sum over *all* clients a round of federated learning estimates, and with which weights;
-# - what "unbiased" promises about a random cohort, and what it does not;
-# - why the weights $N/m\,\omega_k$ of the paper belong on updates and not on models.
+# - what "unbiased" promises about a cohort drawn at random, and what it does not;
+# - why the paper's weights belong on updates and not on models.
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -33,27 +33,20 @@ rounds: int = None  # rounds of the live runs
 concentration: float = None  # of the Dirichlet partitions
 
 # %% tags=["hide-input"]
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from IPython.display import Markdown
-from myst_nb import glue
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import vector_to_parameters
 
+from companion import ch01, chapters, check, plots
+from companion.pages.prose import expect, paste, say, table
 from fedstas import aggregation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
-from companion import chapters, check, plots
 
 s = chapters.settings("01_aggregation", globals())
-plots.style()
-task = tasks.load(s.task, device=s.device)
-LR = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples a round
-glue("ch1_task", s.task, display=False)
-glue("ch1_clients", s.clients, display=False)
-glue("ch1_m", s.clients_per_round, display=False)
-glue("ch1_rounds", s.rounds, display=False)
-glue("ch1_concentration", float(s.concentration), display=False)
+plots.for_pages()
 
 # %% [markdown]
 # ## What is minimised, and with which weights?
@@ -62,7 +55,8 @@ glue("ch1_concentration", float(s.concentration), display=False)
 # The objective counts a client by its data, and so does the aggregate of all clients.
 # ```
 #
-# Client $k$ holds $n_k$ examples and the loss $F_k$, the mean over them. Federated learning minimises a weighted sum
+# A weighted sum of the clients' losses is minimised, and the paper uses two kinds of weights. Client $k$ holds $n_k$ examples.
+# Its loss $F_k$ is the mean over them. The objective is
 #
 # ```{math}
 # :label: eq-ch1-objective
@@ -70,21 +64,9 @@ glue("ch1_concentration", float(s.concentration), display=False)
 # \qquad \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
 # ```
 #
-# (journal, eq. 2.1). With $\omega_k = n_k/n$ this is the loss on the union of all data; with $\omega_k = 1/N$ every
-# client counts the same, however little it holds. The paper's text says that $\omega_k$ is proportional to the
-# client's data; the aggregation of its Algorithm 3 uses $1/N$. Both are legitimate targets, but they are two targets.
-#
-# In a round the server sends $\boldsymbol{w}_t$; each participant takes a few steps of SGD (eq. 2.2) and
-# returns $\boldsymbol{w}_{t+1}^k$. If all take part, the server forms
-#
-# ```{math}
-# :label: eq-target
-# W(\mathcal{K}) = \sum_{k=1}^{N} \omega_k \boldsymbol{w}_{t+1}^{k}
-#   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k ,
-# \qquad \boldsymbol{\Delta}_k = \boldsymbol{w}_{t+1}^{k} - \boldsymbol{w}_t .
-# ```
-#
-# That is **the target**. A {term}`cohort` of $m$ clients estimates it, and everything in this book is about how well.
+# (journal, eq. 2.1). Take $\omega_k = n_k/n$, and this is the loss on all data put together. Take $\omega_k = 1/N$, and every client counts
+# the same, however little it holds. The paper's text asks for the first. Its Algorithm 3 does the second. Both are sensible targets, but they
+# are two targets. This chapter takes the first.
 #
 # ## Who holds what?
 #
@@ -93,75 +75,140 @@ glue("ch1_concentration", float(s.concentration), display=False)
 # imbalanced.
 # ```
 #
-# The paper deals the data "to 100 clients" by a Dirichlet distribution and shows one picture of it. There are two ways
-# to read this, and they are not alike.
+# It depends on how one sentence is read. The paper deals its data "to 100 clients" by a Dirichlet distribution: the smaller its parameter, the
+# fewer classes a client sees. That leaves two readings, and they give very different federations.
 #
 # ```{admonition} As written: preprint, Sec. 3.1
 # :class: as-written
-# "The dataset was partitioned into 100 clients." A partition: every example once, and sizes follow from the shares.
-# This is `partition.dirichlet`: each class is dealt over the clients.
+# "The dataset was partitioned into 100 clients." In a partition every example goes to exactly one client. Each class is dealt over the
+# clients, and their sizes are what comes of it. We call this reading *disjoint*.
 # ```
 #
 # ```{admonition} As coded: their MNIST partition
 # :class: as-coded
-# Each client draws its own class shares, and then the same number of examples *with replacement* from the classes.
-# Clients overlap, all are equally large, and the remainder of the rounding goes to the last class. This is
-# `partition.dirichlet_fixed_size`.
+# Each client draws its own mixture of classes. Then it draws its examples *with replacement*, the same number for all. Two clients may hold
+# the same example. We call this reading *equal sizes*.
 # ```
 
-# %% tags=["hide-input"]
-sizes = np.full(s.clients, len(task.train_y) // s.clients)
-disjoint = partition.dirichlet(task.train_y, s.clients, s.concentration, s.seed)
+# %%
+task = tasks.load(s.task, device=s.device)
+labels, clients = task.train_y, s.clients
+equal = np.full(clients, len(labels) // clients)  # examples for each client
 federations = {
-    "dirichlet": disjoint,
-    "dirichlet_fixed_size": partition.dirichlet_fixed_size(
-        task.train_y, sizes, s.concentration, s.seed
-    ),
-    "iid": partition.iid(task.train_y, s.clients, s.seed),
+    "disjoint": partition.dirichlet(labels, clients, s.concentration, s.seed),
+    "equal sizes": partition.dirichlet_fixed_size(labels, equal, s.concentration, s.seed),
+    "dealt at random": partition.iid(labels, clients, s.seed),
 }
-fig = plots.partitions({name: f.label_counts for name, f in federations.items()})
-glue("figure_partitions", fig, display=False)
-plt.close(fig)
+
+# %% tags=["remove-input"]
+paste("figure_partitions", ch01.who_holds_what(federations))
+say("ch1", task=s.task, concentration=float(s.concentration))
+sizes = federations["disjoint"].sizes[federations["disjoint"].with_data]
+least, most, empty = sizes.min(), sizes.max(), clients - len(sizes)
+say("ch1", least=least, most=most, clients=clients, with_data=len(sizes))
+expect("clients differ in size, and some hold nothing", most > 2 * least and empty > 0, empty=empty)
+table(ch01.held(federations))
 
 # %% [markdown]
 # ```{glue:figure} figure_partitions
 # :name: fig-partitions
-# :alt: Three stacked bar charts of examples per client, one colour per class: very unequal bars of few colours for the disjoint Dirichlet partition, equal bars of few colours for the fixed-size one, equal bars of all colours for the uniform split.
+# :alt: Three panels of squares, clients from left to right and classes from bottom to top, the area of a square the number of examples. Disjoint: a few squares for each client, some large and some tiny. Equal sizes: a few for each client, alike in total. Dealt at random: small squares everywhere.
 #
-# Who holds what. Both Dirichlet partitions have the same concentration; in the first one clients differ in size, and some
-# hold nothing.
+# Who holds what: a square's area is the number of examples that a client has of a class. Both Dirichlet partitions have the same concentration,
+# {glue:text}`ch1_concentration:g`. In the disjoint one clients differ in size, and some hold nothing.
 # ```
 #
 # ```{provenance} Figure
 # ```
+#
+# Under the disjoint reading sizes run from {glue:text}`ch1_least` to {glue:text}`ch1_most` examples here. A client
+# that holds nothing cannot take part: of {glue:text}`ch1_clients` clients, $N$ = {glue:text}`ch1_with_data` are left. Under equal sizes
+# $n_k/n$ and $1/N$ are the same number. So a whole class of errors, weights by size where size matters, cannot show there. From here on we
+# use the disjoint federation.
 
-# %% tags=["remove-input"]
-rows = []
-for name, f in federations.items():
-    held = f.label_counts[f.with_data]
-    rows.append(
-        {
-            "partition": f"`{name}`",
-            "clients with data": len(held),
-            "sizes: least, median, most": f"{f.sizes[f.with_data].min()}, "
-            f"{int(np.median(f.sizes[f.with_data]))}, {f.sizes.max()}",
-            "clients with one class over 99 %": int((held.max(1) > 0.99 * held.sum(1)).sum()),
-            "examples used": len(np.unique(np.concatenate(f.shards))),
-            "examples dealt": int(f.sizes.sum()),
-        }
-    )
-Markdown(pd.DataFrame(rows).to_markdown(index=False))
+# %%
+federation = federations["disjoint"]
+shards = [federation.shards[k] for k in federation.with_data]  # the examples of each client
+n = np.array([len(shard) for shard in shards])
+omega = n / n.sum()  # a client counts by its data
+N, m = len(n), min(s.clients_per_round, len(n))  # m of N clients take part in a round
 
 # %% [markdown]
-# A client without data cannot take part, so it is not in our federation: $N$ counts the clients that hold something.
-# Under the disjoint partition $\omega_k = n_k/n$ and $1/N$ differ; under the fixed-size one they are the same, and a
-# whole class of errors (weights by size, where sizes matter) cannot show.
+# ## What does a client send back?
 #
+# The model that it ends with; what counts is how far that lies from where it began. The server sends $\boldsymbol{w}_t$ to
+# everyone who takes part. Each participant takes a few steps of SGD on its own examples (eq. 2.2) and returns $\boldsymbol{w}_{t+1}^k$. In
+# plain PyTorch:
+
+# %%
+LR = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples
+module = task.model(s.seed)
+
+
+def local_model(w, shard, rng, steps=3, batch=128):
+    """The model of a client with these examples after a few steps of SGD from w."""
+    vector_to_parameters(w.clone(), module.parameters())
+    sgd = torch.optim.SGD(module.parameters(), lr=LR)
+    for _ in range(steps):
+        rows = rng.choice(shard, min(batch, len(shard)), replace=False)
+        sgd.zero_grad()
+        cross_entropy(module(task.train_x[rows]), task.train_y[rows]).backward()
+        sgd.step()
+    return models.flatten(module)
+
+
+def local_models(w, cohort, seed, t):
+    """The models [m, P] that the clients of a cohort send back in round t."""
+    streams = [stream(seed, "data", t, place) for place in range(len(cohort))]
+    return torch.stack([local_model(w, shards[k], r) for k, r in zip(cohort, streams, strict=True)])
+
+
+# %% [markdown]
+# The difference $\boldsymbol{\Delta}_k = \boldsymbol{w}_{t+1}^{k} - \boldsymbol{w}_t$ is the client's **update**. If all clients took part, the
+# server would form
+#
+# ```{math}
+# :label: eq-target
+# W(\mathcal{K}) = \sum_{k=1}^{N} \omega_k \boldsymbol{w}_{t+1}^{k}
+#   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
+# ```
+#
+# That is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
+# {glue:text}`ch1_rounds` rounds, and then let *every* client compute its update. The package does the same, all clients at once.
+
+# %%
+method = methods.get("md", lr=LR)  # what that is: below
+history = simulation.run(
+    task, federation, method, rounds=s.rounds, clients_per_round=m, seed=s.seed, device=s.device
+)
+w_t, t = torch.from_numpy(history.params).to(task.device), s.rounds + 1
+trained = local_models(w_t, range(N), s.seed, t)
+
+data, everyone = engine.pool(task.train_x, task.train_y, shards), Cohort(np.arange(N), omega)
+drawn, weight, _ = simulation.draw_batches(method, data, everyone, np.ones(N), s.seed, t)
+theirs = engine.local_updates(module, w_t, data, drawn, weight, lr=LR)
+torch.testing.assert_close(trained, theirs, rtol=1e-4, atol=1e-6)
+
+# %% [markdown]
+# A model has thousands of parameters, but only lengths and angles matter here. All updates and the model itself span at most $N + 1$ directions.
+# So we may turn them into $N + 1$ coordinates. A QR decomposition does it, and takes the length of the target as the unit.
+
+# %%
+vectors = torch.vstack([trained - w_t, w_t]).double().cpu().numpy()
+turned = np.linalg.qr(vectors.T)[1].T  # [N + 1, N + 1], the same lengths and angles
+turned /= np.linalg.norm(omega @ turned[:N])
+updates, common = turned[:N], turned[N]  # what differs, and the model that all begin with
+target = omega @ updates
+np.testing.assert_allclose(np.linalg.norm(target), 1)
+
+# %% [markdown]
 # ## What does unbiased promise?
 #
 # ```{margin} The paper says: journal, Sec. 6.1
 # Although only a part of the clients trains, the expected aggregate remains representative of all.
 # ```
+#
+# That the mean over all cohorts *that could have been drawn* is the target. It promises nothing about the one that was.
 #
 # ```{admonition} As written: journal, eq. 2.3 and 2.4
 # :class: as-written
@@ -169,135 +216,115 @@ Markdown(pd.DataFrame(rows).to_markdown(index=False))
 # $\mathbb{E}\big[\sum_{k \in S_t} \frac{N}{m} \omega_k \boldsymbol{w}_{t+1}^k\big] = \sum_k \omega_k \boldsymbol{w}_{t+1}^k$.
 # ```
 #
-# The promise is about the mean over *all cohorts that could have been drawn*. It says nothing about the one that was.
-# We can look at all of it: take a federation, train it a little, let **every** client compute its update
-# $\boldsymbol{\Delta}_k$, and then draw thousands of cohorts from these same updates. What varies is only who was drawn.
-# The two functions that do it are short:
-#
-# ```{literalinclude} ../../fedstas/aggregation.py
-# :language: python
-# :pyobject: expansion_weights
-# ```
-#
-# ```{literalinclude} ../../fedstas/aggregation.py
-# :language: python
-# :pyobject: aggregate
-# ```
+# We can look at all of the promise. Keep the updates that every client has just computed, and draw {glue:text}`ch1_R` cohorts. What
+# varies is only who was drawn. Four ways to weigh a cohort:
 
-# %% tags=["hide-input"]
-shards = [disjoint.shards[k] for k in disjoint.with_data]
-N, m = len(shards), min(s.clients_per_round, len(shards))
-data = engine.pool(task.train_x, task.train_y, shards)
-omega = data.sizes / data.sizes.sum()
-method = methods.get("md", lr=LR)
-before = simulation.run(
-    task, disjoint, method, rounds=s.rounds, clients_per_round=m, seed=s.seed, eval_every=s.rounds,
-    device=s.device,
-)  # fmt: skip
-module, w_t = task.model(s.seed), torch.from_numpy(before.params).to(task.device)
-everyone = Cohort(np.arange(N), omega)
-idx, weight, _ = simulation.draw_batches(method, data, everyone, np.ones(N), s.seed, s.rounds + 1)
-trained = engine.local_updates(module, w_t, data, idx, weight, lr=LR)
-updates = (trained - w_t).double().cpu().numpy()  # [N, P]: the update of every client
-model = w_t.double().cpu().numpy()  # the common part
-target = omega @ updates
+# %%
 R = 20_000
 rng = stream(s.seed, "chapter 1")
-uniform = np.zeros((R, N))
-chosen = np.argsort(rng.random((R, N)), axis=1)[:, :m]
-np.put_along_axis(uniform, chosen, 1.0, axis=1)
-by_size = uniform * data.sizes
-designs = {  # name: weights [R, N] of the drawn clients, and whether they are put on models
-    "n_k over the cohort, on updates (fedavg)": (by_size / by_size.sum(1, keepdims=True), False),
-    "N/m omega_k on updates (fedavg-unbiased)": (uniform * omega * N / m, False),
-    "1/m, drawn with p = n_k/n (md)": (rng.multinomial(m, omega, R) / m, False),
-    "N/m omega_k on models (eq. 2.3 as printed)": (uniform * omega * N / m, True),
+uniform = rng.random((R, N)).argsort(axis=1) < m  # m distinct clients, all alike: [R, N]
+by_size = uniform * n
+weights = {
+    "fedavg": by_size / by_size.sum(axis=1, keepdims=True),
+    "scaled": uniform * omega * N / m,
+    "md": rng.multinomial(m, omega, R) / m,  # m draws, the probability of a client its share
+    "printed": uniform * omega * N / m,
 }
-size = np.linalg.norm(target)
-along, facts = {}, []
-for name, (W, on_models) in designs.items():
-    surplus = (W.sum(1) - 1) * on_models  # what the weights do to the common part w_t
-    along[name] = (W @ (updates @ target) + surplus * (model @ target)) / size**2
-    error = (W - omega) @ np.linalg.cholesky(updates @ updates.T + 1e-12 * size**2 * np.eye(N))
-    cross = 2 * surplus * ((W - omega) @ (updates @ model))
-    square = (error**2).sum(1) + surplus**2 * (model @ model) + cross
-    bias = np.linalg.norm((W.mean(0) - omega) @ updates + surplus.mean() * model)
-    facts.append(
-        {
-            "estimator": name,
-            "error of one round (rms)": np.sqrt(square.mean()) / size,
-            "bias": bias / size,
-            "bias that chance alone would show": np.sqrt(square.mean() / R) / size,
-            "sum of weights, 5 to 95 %": "{:.2f} to {:.2f}".format(
-                *np.quantile(W.sum(1), [0.05, 0.95])
-            ),
-        }
-    )
-facts = pd.DataFrame(facts)
+steps = {name: a @ updates for name, a in weights.items()}  # what the server adds to w_t
+steps["printed"] = weights["printed"] @ (common + updates) - common
 
-# %% tags=["hide-input"]
-fig, axes = plt.subplots(2, 2, figsize=(7.4, 4.6), sharex=True, sharey=True)
-limit = 4.0
-colours = [plots.GREY, plots.SHOULD, plots.PINK, plots.WRITTEN]
-for ax, (name, values), colour in zip(axes.flat, along.items(), colours, strict=True):
-    outside = np.mean(np.abs(values - 1) > limit)
-    ax.hist(values, bins=np.linspace(1 - limit, 1 + limit, 81), color=colour, density=True)
-    ax.axvline(1, color="black", lw=1)
-    ax.set_title(name.replace("omega_k", "$\\omega_k$").replace("n_k", "$n_k$"), fontsize="small")
-    if outside > 0.001:
-        ax.text(
-            0.98,
-            0.9,
-            f"{outside:.0%} outside",
-            transform=ax.transAxes,
-            ha="right",
-            fontsize="small",
-        )
-for ax in axes[1]:
-    ax.set_xlabel("aggregate along the target (1 = target)")
-for ax in axes[:, 0]:
-    ax.set_ylabel("density of cohorts")
-glue("figure_estimators", fig, display=False)
-plt.close(fig)
-glue("ch1_ratio", float(np.linalg.norm(model) / size), display=False)
-glue("ch1_models_error", float(facts.iloc[3, 1]), display=False)
-glue("ch1_updates_error", float(facts.iloc[1, 1]), display=False)
-glue("ch1_md_error", float(facts.iloc[2, 1]), display=False)
-glue("ch1_fedavg_bias", float(facts.iloc[0, 2]), display=False)
-glue("ch1_fedavg_chance", float(facts.iloc[0, 3]), display=False)
-glue("ch1_N", N, display=False)
-glue("ch1_R", f"{R:,}", display=False)
+# %% [markdown]
+# The first is FedAvg's: a client counts by its share of the cohort's data. The second scales $\omega_k$ by $N/m$ and puts it on updates. The
+# third, MD (multinomial) sampling, draws large clients more often and counts all draws alike. The last is eq. 2.3 to the letter, on
+# models. The package has the weights too:
+
+# %%
+cohort, a = np.flatnonzero(uniform[0]), {name: values[0] for name, values in weights.items()}
+np.testing.assert_allclose(a["fedavg"][cohort], aggregation.cohort_weights(n[cohort]))
+np.testing.assert_allclose(a["scaled"][cohort], aggregation.expansion_weights(omega[cohort], N))
+theirs = aggregation.aggregate(common, common + updates[cohort], a["scaled"][cohort])
+np.testing.assert_allclose(steps["scaled"][0], theirs)
+
+# %%
+errors = {name: step - target for name, step in steps.items()}
+rms = {name: np.sqrt((error**2).sum(axis=1).mean()) for name, error in errors.items()}
+bias = {name: np.linalg.norm(error.mean(axis=0)) for name, error in errors.items()}
+
+# %% tags=["remove-input"]
+paste("figure_estimators", ch01.estimators({name: step @ target for name, step in steps.items()}))
+say("ch1", rounds=s.rounds, m=m, N=N, R=f"{R:,}", ratio=np.linalg.norm(common))
+say("ch1", **{f"{name}_error": value for name, value in rms.items()}, fedavg_bias=bias["fedavg"])
+seen = {name: bias[name] / rms[name] * np.sqrt(R) for name in rms}  # 1 is what chance makes
+noticed, small = seen.pop("fedavg"), bias["fedavg"] / rms["fedavg"]
+expect("All but FedAvg are right on average", max(seen.values()) < 2, **seen)
+expect(
+    "In one round nobody would notice", noticed > 3 and small < 0.1, seen=noticed, of_noise=small
+)
+expect("by more than its whole length", rms["md"] > 1, md=rms["md"])
+expect("on the scale of the model", rms["printed"] > 3 * rms["scaled"], error=rms["printed"])
+table(ch01.table(errors, weights))
 
 # %% [markdown]
 # ```{glue:figure} figure_estimators
 # :name: fig-estimators
-# :alt: Four histograms of the aggregate's component along the target. Three are bell-shaped around 1; the one for weights on models is many times wider and runs out of the panel.
+# :alt: Four histograms of one round's step along the target. Three are bell-shaped around 1; the one for weights on models is many times wider and runs out of the panel.
 #
-# {glue:text}`ch1_R` cohorts of {glue:text}`ch1_m` of {glue:text}`ch1_N` clients from the same updates, projected on the target
-# (black line). Three estimators scatter around it on the scale of the target; weights on models scatter on the scale of the model.
+# {glue:text}`ch1_R` cohorts of {glue:text}`ch1_m` of {glue:text}`ch1_N` clients, all from the same updates. The black line is the target.
+# Three estimators scatter around it on the scale of the target. Weights on models scatter on the scale of the model.
 # ```
 #
 # ```{provenance} Figure
 # ```
-
-# %% tags=["remove-input"]
-shown = facts.copy()
-for column in shown.columns[1:4]:
-    shown[column] = shown[column].map("{:.3f}".format)
-Markdown(shown.to_markdown(index=False, disable_numparse=True))
-
-# %% [markdown]
+#
+# Errors are in lengths of the target, root mean squares over the cohorts. The sum of weights is that of nine cohorts in ten. All but FedAvg are right on average, as far as
+# {glue:text}`ch1_R` cohorts can show. Yet a single round is far off. Even one of MD sampling misses it by more than its whole length,
+# {glue:text}`ch1_md_error:.1f` times. What one cohort says is mostly noise.
+#
+# ## Which errors go away by averaging?
+#
 # ```{margin} The paper says: preprint, Sec. 1
 # FedAvg brings a bias into the global model.
 # ```
 #
-# All numbers are in units of the target's length $\lVert \sum_k \omega_k \boldsymbol{\Delta}_k \rVert$.
+# Noise does, bias does not. Training works because many small rounds average the noise. So let us average: take the mean of $r$ rounds, and
+# ask how far *it* is from the target.
+
+
+# %%
+def mean_error(error, r):
+    """The error (rms) of the mean of r rounds, from the errors of single rounds."""
+    groups = error[: len(error) // r * r].reshape(-1, r, error.shape[1])
+    return np.sqrt((groups.mean(axis=1) ** 2).sum(axis=1).mean())
+
+
+many = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+curves = {name: [mean_error(error, r) for r in many] for name, error in errors.items()}
+
+# %% tags=["remove-input"]
+paste("figure_averaging", ch01.averaging(many, curves))
+ends = {name: values[-1] for name, values in curves.items()}
+say("ch1", **{f"{name}_end": value for name, value in ends.items()})
+even = (rms["fedavg"] / bias["fedavg"]) ** 2
+expect("It takes some hundreds of rounds", 200 <= even < 1000, rounds=even)
+levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
+expect("FedAvg's line bends", levels[0] > 1.4 * levels[1], fedavg=levels[0], md=levels[1])
+expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"], **ends)
+
+# %% [markdown]
+# ```{glue:figure} figure_averaging
+# :name: fig-ch1-averaging
+# :alt: Error of the mean against the number of rounds averaged, both axes logarithmic. Three parallel lines fall all the way, weights on models far above the others; FedAvg's line falls with them at first and then levels off.
 #
-# **Read the first two columns against each other.** A round of `md` misses the target by
-# {glue:text}`ch1_md_error:.2f` of its length, root mean square: what one cohort says is mostly noise, and training works because
-# rounds average it. A bias is small beside it in any one round, but it does not average out. The weights of FedAvg,
-# $n_k$ over the cohort, have one: {glue:text}`ch1_fedavg_bias:.3f` where chance alone would leave about
-# {glue:text}`ch1_fedavg_chance:.3f` (they are a ratio of two random sums). It vanishes where all sizes are equal.
+# Averaging many rounds. Three lines fall as one over the root of the number of rounds. FedAvg's line bends and stays.
+# ```
+#
+# ```{provenance} Figure
+# ```
+#
+# In one round nobody would notice FedAvg's bias: it is {glue:text}`ch1_fedavg_bias:.2f` under a noise of
+# {glue:text}`ch1_fedavg_error:.1f`. It takes some hundreds of rounds until both are alike. After that only the bias is left. Over 2,000 rounds
+# FedAvg ends up further from the target than MD: {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. Where does the bias come
+# from? Its weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
 #
 # ## Why not on models?
 #
@@ -305,129 +332,103 @@ Markdown(shown.to_markdown(index=False, disable_numparse=True))
 # The new model is a weighted average of the participants' models.
 # ```
 #
-# Eq. 2.4 is true as printed for uniform draws: expectation is linear, so the last row of the table has no bias that
-# {glue:text}`ch1_R` cohorts could show. But its weights sum to one only on average. Write
-# $\boldsymbol{w}^k_{t+1} = \boldsymbol{w}_t + \boldsymbol{\Delta}_k$: the common part comes out as
-# $\big(\sum_{k \in S_t} \frac{N}{m}\omega_k\big)\, \boldsymbol{w}_t$, the model multiplied by a random number. The model is
-# {glue:text}`ch1_ratio:.0f` times as long as the target here, so that the error of a round grows from
-# {glue:text}`ch1_updates_error:.2f` to {glue:text}`ch1_models_error:.1f`.
+# Because the weights sum to one only on average. Eq. 2.4 is true as printed for uniform draws, since expectation is linear. But write
+# $\boldsymbol{w}^k_{t+1} = \boldsymbol{w}_t + \boldsymbol{\Delta}_k$, and the part that all models have in common comes out as
+# $\big(\sum_{k \in S_t} \frac{N}{m}\omega_k\big)\, \boldsymbol{w}_t$: the model times a random number. Here the model is
+# {glue:text}`ch1_ratio:.0f` times as long as the target. So the error of a round grows from {glue:text}`ch1_scaled_error:.1f` to
+# {glue:text}`ch1_printed_error:.0f` lengths. How it depends on the model's length is quickly tried:
 
-# %% tags=["hide-input"]
-weights = designs["N/m omega_k on updates (fedavg-unbiased)"][0]
-spread = weights.sum(1).std()
-common = np.geomspace(1, 1000, 60)
-direction = model / np.linalg.norm(model)
-cross = ((weights.sum(1) - 1) * ((weights - omega) @ (updates @ direction))).mean() / size
-on_updates = facts.iloc[1, 1]
-on_models = np.sqrt(on_updates**2 + 2 * common * cross + (common * spread) ** 2)
-fig, ax = plt.subplots()
-ax.loglog(common, on_models, color=plots.WRITTEN, lw=2)
-ax.loglog(common, np.full_like(common, on_updates), color=plots.SHOULD, lw=2)
-ax.text(300, np.interp(300, common, on_models) / 2.2, "on models", color=plots.WRITTEN)
-ax.text(300, on_updates * 0.65, "on updates", color=plots.SHOULD)
-here = np.linalg.norm(model) / size
-ax.axvline(here, color="black", lw=1, ls=":")
-ax.text(here * 1.05, ax.get_ylim()[1] * 0.6, "this model", fontsize="small")
-for mark in (10, 100):
-    ax.plot(mark, np.interp(mark, common, on_models), "o", color=plots.WRITTEN)
-ax.set(
-    xlabel="length of the common part $w_t$ (lengths of the target)",
-    ylabel="rms error of a round\n(lengths of the target)",
-)
-glue("figure_common", fig, display=False)
-plt.close(fig)
-for mark in (10, 100):
-    error = np.sqrt(on_updates**2 + 2 * mark * cross + (mark * spread) ** 2)
-    glue(f"ch1_common_{mark}", float(error), display=False)
-glue("ch1_sum_sd", float(spread), display=False)
+# %%
+lengths = np.geomspace(1, 1000, 60)
+direction = common / np.linalg.norm(common)
+surplus = weights["scaled"].sum(axis=1, keepdims=True) - 1  # what the weights do to the common part
+on_models = []
+for length in lengths:
+    error = errors["scaled"] + surplus * length * direction
+    on_models.append(np.sqrt((error**2).sum(axis=1).mean()))
+
+# %% tags=["remove-input"]
+here, on_updates = np.linalg.norm(common), rms["scaled"]
+paste("figure_common", ch01.common_part(lengths, on_models, on_updates, here))
+say("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
+growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
+expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %% [markdown]
 # ```{glue:figure} figure_common
 # :name: fig-common
 # :alt: Error of a round against the length of the common part, both on logarithmic axes. The line for weights on updates is flat; the line for weights on models rises in proportion once the common part exceeds a few lengths of the target.
 #
-# The same weights, {glue:text}`ch1_R` cohorts: on updates the error does not know the common part; on models it grows with it.
+# The same cohorts and weights. On updates the error knows nothing of the common part. On models it grows in proportion, once that is long.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# With no common part the two are the same; with one of 10 and 100 lengths the error on models is
-# {glue:text}`ch1_common_10:.1f` and {glue:text}`ch1_common_100:.0f`. The slope is the standard deviation of the sum of
-# weights, {glue:text}`ch1_sum_sd:.2f`; it is zero where all $\omega_k$ are equal, and then the two are one. That is why
-# the authors' federation, in which all clients have the same size, cannot show the difference.
+# The slope is the standard deviation of the sum of weights, {glue:text}`ch1_sum_sd:.2f`: a common part of 100 lengths makes an error of
+# {glue:text}`ch1_hundred:.0f`. It is zero where all $\omega_k$ are equal, and then the two forms are one. That is why the authors'
+# federation, where all clients have the same size, cannot show the difference.
 #
 # ## What happens over rounds?
 #
-# The factor multiplies the model again in every round. Five runs with each form, everything else equal:
-
-# %% tags=["hide-input"]
-uniform_design = methods.get("fedavg-unbiased", lr=LR)
+# The model is multiplied by a random number again and again, and wanders off. Six lines train it in either form; only the last of them differs.
+# Before you look at the figure: will the models on average become longer, shorter, or neither?
 
 
-class Sizes:
-    """The little that a uniform design asks its view for."""
-
-    clients, sizes = N, data.sizes
-
-
-def train(on_models: bool, seed: int) -> pd.DataFrame:
-    """Rounds with weights N/m omega_k on models (eq. 2.3 as printed) or on updates."""
-    params, rows = models.flatten(task.model(seed)), []
+# %%
+def train(on_models, seed):
+    """Length and accuracy after each round, and the last model; weights N/m omega on models or on updates."""
+    w, rows = models.flatten(task.model(seed)), []
     for t in range(1, s.rounds + 1):
-        cohort = uniform_design.clients.draw(Sizes, m, stream(seed, "clients", t))
-        idx, weight, _ = simulation.draw_batches(uniform_design, data, cohort, np.ones(m), seed, t)
-        after = engine.local_updates(module, params, data, idx, weight, lr=LR)
-        w = torch.from_numpy(cohort.weights).to(params)
-        params = w @ after if on_models else params + aggregation.aggregate(params, after, w)
-        loss, said = engine.evaluate(module, params, task.test_x, task.test_y)
-        accuracy = float((said == task.test_y).float().mean()) * 100
-        rows.append(
-            {"round": t, "length": float(params.norm()), "loss": loss, "accuracy": accuracy}
-        )
-    return pd.DataFrame(rows).assign(form="models" if on_models else "updates", seed=seed)
+        cohort = stream(seed, "clients", t).choice(N, m, replace=False)
+        w_k = local_models(w, cohort, seed, t)
+        a = torch.from_numpy(N / m * omega[cohort]).to(w)
+        w = a @ w_k if on_models else w + a @ (w_k - w)
+        said = engine.evaluate(module, w, task.test_x, task.test_y)[1]
+        accuracy = 100 * (said == task.test_y).double().mean()
+        rows.append({"round": t, "length": float(w.norm()), "accuracy": float(accuracy)})
+    return pd.DataFrame(rows).assign(form="models" if on_models else "updates", seed=seed), w
 
 
-runs = pd.concat(train(form, s.seed + i) for i in range(5) for form in (False, True))
-fig, axes = plt.subplots(1, 2, figsize=(7.4, 3.4))
-for form, colour in (("updates", plots.SHOULD), ("models", plots.WRITTEN)):
-    for _, run in runs[runs.form == form].groupby("seed"):
-        axes[0].semilogy(run["round"], run["length"], color=colour, lw=1.2)
-        axes[1].plot(run["round"], run["accuracy"], color=colour, lw=1.2)
-axes[0].set(xlabel="round", ylabel="length of the model (logarithmic)")
-axes[1].set(xlabel="round", ylabel="accuracy on the global test set (%)")
-for ax in axes:
-    ax.plot([], [], color=plots.SHOULD, label="on updates")
-    ax.plot([], [], color=plots.WRITTEN, label="on models, as printed")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
-glue("figure_rounds", fig, display=False)
-plt.close(fig)
-last = runs[runs["round"] == s.rounds].groupby("form")
-for form in ("updates", "models"):
-    lengths, accuracies = last.get_group(form)["length"], last.get_group(form)["accuracy"]
-    glue(f"ch1_{form}_length", f"{lengths.min():.2g} to {lengths.max():.2g}", display=False)
-    glue(
-        f"ch1_{form}_accuracy", f"{accuracies.min():.0f} to {accuracies.max():.0f} %", display=False
-    )
-glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), display=False)
+# %% [markdown]
+# On updates this is the package's `fedavg-unbiased`, round by round. Five seeds of each form, everything else equal:
+
+# %%
+runs = pd.concat(train(form, s.seed + i)[0] for i in range(5) for form in (False, True))
+
+ours, unbiased = train(False, s.seed)[1].cpu().numpy(), methods.get("fedavg-unbiased", lr=LR)
+package = simulation.run(
+    task, federation, unbiased, rounds=s.rounds, clients_per_round=m, seed=s.seed, device=s.device
+)
+np.testing.assert_allclose(ours, package.params, atol=1e-3)
+
+# %% tags=["remove-input"]
+paste("figure_rounds", ch01.over_rounds(runs))
+found = ch01.ranges(runs)
+say("ch1", **found, first_length=float(models.flatten(task.model(s.seed)).norm()))
+updates_apart = found["updates_length_most"] / found["updates_length_least"]
+models_apart = found["models_length_most"] / found["models_length_least"]
+expect("they hardly differ in length", updates_apart < 1.2, most_to_least=updates_apart)
+expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 
 # %% [markdown]
 # ```{glue:figure} figure_rounds
 # :name: fig-ch1-rounds
-# :alt: Left, the length of the model over rounds on a logarithmic axis: nearly constant lines for weights on updates, wandering lines for weights on models. Right, test accuracy over rounds for the same runs.
+# :alt: Two panels over rounds, each with the median of five runs and their range. Above, the length of the model on a logarithmic axis: flat and narrow on updates, wandering and ever wider on models. Below, test accuracy for the same runs.
 #
-# Five seeds of each form. On updates the length of the model hardly moves; on models it is multiplied by a random factor
-# in every round.
+# Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model hardly moves. On models it is
+# multiplied by a random number in every round.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# After {glue:text}`ch1_rounds` rounds the models are {glue:text}`ch1_updates_length` long where weights are on updates, and
-# {glue:text}`ch1_models_length` where they are on models (they start at about {glue:text}`ch1_first_length:.1f`); their
-# accuracies are {glue:text}`ch1_updates_accuracy` and {glue:text}`ch1_models_accuracy`. A product of random factors with
-# mean one has mean one, and still wanders off: its logarithm is a random walk with a downward drift, most paths shrink,
-# and rare ones explode.
+# All models start at a length of about {glue:text}`ch1_first_length:.1f`. After {glue:text}`ch1_rounds` rounds on updates they hardly differ in
+# length: {glue:text}`ch1_updates_length_least:.1f` to {glue:text}`ch1_updates_length_most:.1f`. On models it is anything between
+# {glue:text}`ch1_models_length_least:.2g` and {glue:text}`ch1_models_length_most:.2g`. Neither longer nor shorter *on average*: a product of random
+# factors with mean one has mean one. But its logarithm drifts downwards, so most models shrink and a rare one explodes. The accuracies are
+# {glue:text}`ch1_updates_accuracy_least:.0f` to {glue:text}`ch1_updates_accuracy_most:.0f` % on updates, and
+# {glue:text}`ch1_models_accuracy_least:.0f` to {glue:text}`ch1_models_accuracy_most:.0f` % on models.
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
@@ -438,16 +439,15 @@ glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), displ
 # ```{admonition} Corrected
 # :class: as-it-should-be
 # $\boldsymbol{w}_{t+1} = \boldsymbol{w}_t + \sum_{k \in S_t} a_k (\boldsymbol{w}^k_{t+1} - \boldsymbol{w}_t)$ with
-# $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$. Where the $a_k$ sum to one this is the average of models;
-# where they do not, it is the only form that leaves $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
+# $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$. Where the $a_k$ sum to one, this is the average of the
+# models. Where they do not, it is the only form that leaves $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
 # ```
 #
 # ## What we learned
 #
-# - The target is the full-participation update $\sum_k \omega_k \boldsymbol{\Delta}_k$, and the paper names two different
-#   $\omega$.
-# - Unbiased is a promise about the mean over cohorts; the error of a single round is larger by far, here
-#   {glue:text}`ch1_md_error:.2f` lengths of the target for `md`.
+# - The target is the update of all clients, $\sum_k \omega_k \boldsymbol{\Delta}_k$. The paper names two different $\omega$.
+# - Unbiased is a promise about the mean over cohorts. A single round is mostly noise.
+# - Noise averages out over rounds. Bias stays.
 # - Weights that do not sum to one multiply the model: put them on updates.
 #
 # ## Exercises
@@ -456,9 +456,12 @@ glue("ch1_first_length", float(models.flatten(task.model(s.seed)).norm()), displ
 # :label: ex-five-designs
 # ```
 # Level 1. Three clients with $n = (1, 2, 3)$, $m = 2$ draws, target weights $\omega_k = n_k/n$. Which of these are unbiased?
-# (a) always clients 1 and 2, weights $n_k$ over the cohort; (b) two distinct clients uniformly, weights $n_k$ over the
-# cohort; (c) the same draw, weights $\frac{N}{m}\omega_k$; (d) two draws with replacement with $p_k = n_k/n$, weights
-# $1/m$; (e) two draws with replacement with $p = (\frac12, \frac14, \frac14)$, weights $\omega_k/(m p_k)$.
+#
+# - (a) always clients 1 and 2, weights $n_k$ over the cohort;
+# - (b) two distinct clients uniformly, weights $n_k$ over the cohort;
+# - (c) the same draw, weights $\frac{N}{m}\omega_k$;
+# - (d) two draws with replacement with $p_k = n_k/n$, weights $1/m$;
+# - (e) two draws with replacement with $p = (\frac12, \frac14, \frac14)$, weights $\omega_k/(m p_k)$.
 #
 # Write `expected(clients, outcomes)`, which returns the expected weight of each client; `outcomes` lists all that can happen as
 # `(cohort, weights, chance)`, such as `((0, 0), (1/2, 1/2), 1/4)` for a client that is drawn twice.
@@ -584,7 +587,7 @@ def factor(omega, m):
 
 
 print(check.answer("aggregation/random-factor", factor))
-print(f"formula {factor(omega, m):.5f}, {R} cohorts {weights.sum(1).var():.5f}")
+print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 
 # %% [markdown]
 # ````{solution-end}
@@ -595,8 +598,8 @@ print(f"formula {factor(omega, m):.5f}, {R} cohorts {weights.sum(1).var():.5f}")
 # :label: ex-models-win
 # ```
 # Level 3. One client is drawn uniformly, its weight is $N \omega_k$, and models are single numbers $w + \Delta_k$. Find sizes (not all equal),
-# updates $\Delta_k$ and a common part $w$, at least as long as a target $\sum_k \omega_k \Delta_k$ that is not 0, for which the weights
-# are *less* noisy on models than on updates. `check.answer("aggregation/models-win", (sizes, updates, w))`. Why is this no advice?
+# updates $\Delta_k$ and a common part $w$ for which the weights are *less* noisy on models than on updates. The target
+# $\sum_k \omega_k \Delta_k$ must not be 0, and $w$ not shorter than it. `check.answer("aggregation/models-win", (sizes, updates, w))`. Why is this no advice?
 # ```{exercise-end}
 # ```
 

@@ -110,6 +110,7 @@ say("concentration", f"{s.concentration:g}")
 # is {glue:text}`ch2_task`, dealt to {glue:text}`ch2_clients` clients with Dirichlet {term}`concentration`
 # {glue:text}`ch2_concentration`. {glue:text}`ch2_N` of them hold data and count as clients.
 #
+# (map-squeeze)=
 # ## What is left of a gradient when it is squeezed?
 #
 # ```{margin} The paper says: preprint, Sec. 3.2
@@ -203,6 +204,9 @@ say("biggest_share", 100 * float(shares.max()))
 # ```{provenance} Figure
 # ```
 #
+# ```{explorer} squeeze
+# ```
+#
 # A client sends $d'$ floats and $d$ codes:
 #
 # ```{math}
@@ -277,6 +281,7 @@ say("orders", orders)
 # need not mean the same.
 # ```
 #
+# (map-strata)=
 # ## Do strata know the labels?
 #
 # ```{margin} The paper says: journal, Sec. 3.3
@@ -681,6 +686,7 @@ say("moment", MOMENTS[len(MOMENTS) // 2])
 # The bill: each new stratification asks all {glue:text}`ch2_N` clients for a gradient on all their data. As written
 # that is every round, as coded once, and in our corrected method every {glue:text}`ch2_every` rounds.
 #
+# (map-seats)=
 # ## Who gets how many participants?
 #
 # ```{margin} The paper says: preprint, Sec. 1
@@ -1023,6 +1029,7 @@ show("reach", fig)
 # $1 \le m_h \le N_h$ both counts are 0.
 # ```
 #
+# (map-draws)=
 # ## What does $p$ say when one draws without replacement?
 #
 # ```{margin} The paper says: journal, Sec. 3.2
@@ -1111,6 +1118,9 @@ say("rank", float(ranks.loc["Z", "centres"]))
 # ```
 #
 # ```{provenance} Figure
+# ```
+#
+# ```{explorer} strata
 # ```
 #
 # In the stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest;

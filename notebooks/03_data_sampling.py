@@ -113,6 +113,7 @@ say(
 # how many examples the participants hold. The paper takes it from FedSampling {cite:p}`qi2023fedsampling`:
 # clients report their sizes under local differential privacy, and the server adds them up.
 #
+# (map-data)=
 # ## What can "a sample of that size, taken with these probabilities" mean?
 #
 # ```{margin} The paper says: journal, Sec. 4.1
@@ -379,6 +380,9 @@ say(
 # ```
 #
 # ```{provenance} Figure
+# ```
+#
+# ```{explorer} coin
 # ```
 #
 # What does the report give away? Local differential privacy {cite:p}`dwork2006differential` compares, for
@@ -1234,8 +1238,8 @@ Markdown(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 # $n'_k \propto a_k\sigma_k$. The bounds $n'_k \le n_k$ are the conditions of Karush, Kuhn and Tucker of a convex problem.
 # ```
 #
-# It is Neyman's allocation once more, with clients as strata. The package has it as a design over examples (`data=Optimal(n_star)`); the
-# participants report $\sigma_k$, which costs a pass over their data:
+# It is Neyman's allocation once more, with clients as strata. The package has it as a design over examples, and FedSTaS with it as
+# `fedstas-optimal-data`; the participants report $\sigma_k$, in the clear, which costs a pass over their data:
 #
 # ```{literalinclude} ../../fedstas/data_sampling.py
 # :language: python

@@ -97,7 +97,28 @@ def compare(rows):
     return table(pd.DataFrame(found, columns=columns))
 
 
+# %% tags=["hide-input"]
+from companion import seats as who
+
+fig = who.draw()
+glue("ch9_figure_seats", fig, display=False)
+plt.close(fig)
+
 # %% [markdown]
+# ## Who may sit where?
+#
+# A round has seats, and a design says who may be drawn on which. Four designs share them out below, among the same clients.
+# With {term}`md` everyone may sit everywhere, so that two seats often go to clients who say the same. Strata stop that. The last panel is what
+# this chapter recommends: few clients on each seat, each client on one.
+#
+# ```{glue:figure} ch9_figure_seats
+# :name: fig-wwi-seats
+# :alt: Four panels, one under the other, with a column for each of 29 clients and a row for each of six seats; the area of a disc is the chance that this seat draws this client. MD: small discs on every seat for every client. k-means strata: four seats alike for most clients, and two seats for a few clients each. Clustered sampling: a few clients on each seat, five clients on two. Strata of least variance: four to seven clients on each seat, every client on one.
+#
+# Clients are columns, seats are rows. A disc's area is the chance that this seat draws this client. Digits, dealt to thirty
+# clients, of whom 29 got some; most hold one digit or two. Six seats, after five rounds of `md`. This figure is the same in every run of the chapter.
+# ```
+#
 # ## What is estimated, and in which symbols?
 #
 # The journal version {cite:p}`slessor2025fedstas` minimises (eq. 2.1)

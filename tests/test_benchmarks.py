@@ -83,15 +83,16 @@ def test_an_unknown_benchmark_is_refused(tmp_path, monkeypatch, capsys):
     assert "unknown benchmark 'nonsense'" in capsys.readouterr().err
 
 
-def test_the_page_states_machine_threads_date_and_that_no_gpu_was_there():
+def test_the_page_states_machine_threads_date_and_whether_a_gpu_was_there():
     folder = ROOT / "benchmarks" / "results"
     assert list(folder.glob("*.json")), (
         "run python -m benchmarks --json benchmarks/results/NAME.json"
     )
     made = page.text(folder)
     assert made == (ROOT / "book" / "speed.md").read_text(), "run python -m benchmarks.page"
-    for word in ("Machine", "thread", "no GPU figure was taken"):
+    for word in ("Machine", "thread"):
         assert word in made
+    assert ("no GPU figure was taken" in made) != (folder.parent / "gpu.json").exists()
 
 
 def test_a_profile_is_of_shares_and_names_the_convolutions():

@@ -179,11 +179,11 @@ def test_the_explorer_stands_in_for_its_figures_and_they_for_it(chromium, site):
     url = (site / "explorer.html").as_uri()
     with chromium.page() as page:
         opened(page, url)
-        assert page.evaluate(shown) == [3, 0]
+        assert page.evaluate(shown) == [7, 0]
     with chromium.page() as page:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
         page.open(url)
-        assert page.evaluate(shown) == [0, 3]
+        assert page.evaluate(shown) == [0, 7]
 
 
 def test_the_ledger_shows_one_verdict_alone_and_without_scripts_all(chromium, site):

@@ -82,6 +82,19 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
     assert call(arguments, capsys)[0] == 0
 
 
+@pytest.fixture
+def runs(monkeypatch):
+    """What the simulator is called with: (federation, method, how) of each run."""
+    seen, real = [], simulation.run
+
+    def spy(task, federation, method, **how):
+        seen.append((federation, method, how))
+        return real(task, federation, method, **how)
+
+    monkeypatch.setattr(simulation, "run", spy)
+    return seen
+
+
 @pytest.mark.parametrize(
     ("options", "method", "changes"),
     [
@@ -92,17 +105,10 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
         ("--prox 0.1", "md", {"prox": 0.1}),
     ],
 )
-def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes):
-    seen, real = [], simulation.run
-
-    def spy(task, federation, chosen, **how):
-        seen.append((chosen, how))
-        return real(task, federation, chosen, **how)
-
-    monkeypatch.setattr(simulation, "run", spy)
+def test_settings_reach_the_method(capsys, runs, options, method, changes):
     line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
     assert call(line, capsys)[0] == 0
-    ((chosen, how),) = seen
+    ((_, chosen, how),) = runs
     assert chosen == methods.get(method, **changes)
     assert (how["rounds"], how["clients_per_round"], how["seed"], how["eval_every"]) == (2, 4, 3, 2)
 
@@ -110,7 +116,11 @@ def test_settings_reach_the_method(capsys, monkeypatch, options, method, changes
 BAD = {
     "unknown task": ("--task femnist", ["'femnist'", "digits, mnist"]),
     "a network that does not fit": ("--network text-cnn", ["'text-cnn'", "digits", "perceptron"]),
-    "an unknown network": ("--network lstm", ["'lstm'", "transformer"]),
+    "an unknown network": ("--network lstm", ["'lstm'", "use one of perceptron", "transformer"]),
+    "a perceptron on text": (
+        "--task topics --partition natural --network perceptron",
+        ["'perceptron' does not fit task topics", "use text-cnn or transformer"],
+    ),
     "users of data without": ("--partition natural", ["natural", "whose", "topics"]),
     "more clients than users": (
         "--task topics --partition natural --clients 101",
@@ -156,6 +166,14 @@ BAD = {
         ["with 2000 examples", "at most the 1438"],
     ),
     "sizes of a partition that has its own": ("--sizes 10x20", ["not dirichlet"]),
+    "a measure that is none": (
+        "--method 'clustered-similarity measure=cosine'",
+        ["unknown measure 'cosine'", "arccos, L2"],
+    ),
+    "a network for colour images alone": (
+        "--network convolutional-dropout",
+        ["'convolutional-dropout' does not fit task digits", "use perceptron"],
+    ),
     "a linkage that is none": (
         "--method 'clustered-similarity linkage=wards'",
         ["unknown linkage 'wards'", "ward, single"],
@@ -198,18 +216,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
     refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
 
 
-def test_clients_have_the_sizes_of_the_command_line(capsys, monkeypatch):
-    seen, real = [], simulation.run
-
-    def spy(task, federation, chosen, **how):
-        seen.append((federation, chosen))
-        return real(task, federation, chosen, **how)
-
-    monkeypatch.setattr(simulation, "run", spy)
+def test_clients_have_the_sizes_of_the_command_line(capsys, runs):
     line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
     method = ["--method", "clustered-similarity linkage=average measure=L1"]
     assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
-    ((federation, chosen),) = seen
+    ((federation, chosen, _),) = runs
     assert federation.sizes.tolist() == [10, 10, 30, 30, 30]
     assert (chosen.clients.linkage, chosen.clients.measure) == ("average", "L1")
 
@@ -237,20 +248,45 @@ def test_cuda_where_there_is_none_is_refused(capsys, monkeypatch):
     refused(f"{SMALL.replace('cpu', 'cuda')} --rounds 1", capsys, "'cuda'", "cpu or auto")
 
 
-@pytest.mark.parametrize("task", ["mnist", "cifar10"])
-def test_data_that_cannot_be_downloaded_are_one_sentence(task, capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("command", ["run --rounds 1 --task", "chapter 7 -p task"])
+@pytest.mark.parametrize("task", ["mnist", "cifar10", "emnist", "newsgroups"])
+def test_data_that_cannot_be_downloaded_are_one_sentence(
+    command, task, capsys, monkeypatch, tmp_path
+):
+    """After the seconds that the network is given, from a run and from a chapter's parameters."""
+    import socket
+
+    patience = []
+
     def unreachable(*_, **__):
+        patience.append(socket.getdefaulttimeout())
         raise OSError("Network is unreachable")
 
-    for name in ("MNIST", "CIFAR10"):
+    for name in ("MNIST", "CIFAR10", "EMNIST"):
         monkeypatch.setattr(f"torchvision.datasets.{name}", unreachable)
+    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "data"))
-    out = tmp_path / "history.parquet"
+    file = "20news-bydate_py3.pkz" if task == "newsgroups" else f"{task}.npz"
     refused(
-        f"run --task {task} --rounds 1 --out {out}", capsys,
-        f"{tmp_path}/data/{task}.npz", "Network is unreachable", "FEDSTAS_DATA",
+        f"{command} {task}", capsys,
+        f"{tmp_path}/data/{file}", "Network is unreachable", "FEDSTAS_DATA",
+        f"task {'topics' if task == 'newsgroups' else 'digits'} needs none",
     )  # fmt: skip
+    assert patience == [10.0] and socket.getdefaulttimeout() is None
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_an_empty_document_is_one_sentence(capsys, monkeypatch):
+    from fedstas import text
+
+    def with_one_empty(real=text.topics):
+        arrays = real()
+        arrays["train_x"][17] = 0
+        return arrays
+
+    monkeypatch.setattr(text, "topics", with_one_empty)
+    for line in ("run --task topics --partition natural --rounds 1", "chapter 7 -p task topics"):
+        refused(line, capsys, "train_x of task topics has an empty document", "0 is padding")
 
 
 def test_a_damaged_data_file_is_one_sentence(capsys, monkeypatch, tmp_path):
@@ -325,13 +361,27 @@ def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
         ("-p rounds true", ["rounds", "number"]),
         ("-p concentration nan", ["concentration", "nan"]),
         ("-p task femnist", ["'femnist'", "digits"]),
-        ("-p task topics", ["'topics'", "digits"]),
+        ("-p task topics", ["'topics'", "computes with images", "use one of digits", "emnist"]),
+        ("-p network transformer", ["'network'", "strata"]),
         ("-p device tpu", ["'tpu'", "auto, cpu, cuda"]),
         ("--profile huge", ["'huge'", "quick"]),
     ],
 )
 def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
     refused(f"chapter 02 {options}", capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-p network text-cnn", ["'text-cnn' does not fit task digits", "use perceptron"]),
+        ("-p task topics -p network perceptron", ["'perceptron' does not fit task topics"]),
+        ("-p task topics -p network lstm", ["unknown network 'lstm'", "use one of perceptron"]),
+        ("-p task poems", ["unknown task 'poems'", "topics, newsgroups"]),
+    ],
+)
+def test_bad_parameters_of_the_chapter_on_text_are_one_sentence(capsys, options, words):
+    refused(f"chapter 7 {options}", capsys, *words)
 
 
 def test_an_unknown_chapter_is_refused_with_the_list(capsys):
@@ -470,7 +520,7 @@ def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monke
     (tmp_path / "mine.py").write_text(MINE.replace("self.scale *", "float('nan') *"))
     code, out, err = call("audit mine.py", capsys)
     assert (code, err) == (1, []) and re.search(
-        r"^FAILS +draw +a weight of the cohort is not", out, re.M
+        r"^FAILS +draw +mine.py line 10: a weight of the cohort is not", out, re.M
     )
     (tmp_path / "mine.py").write_text(MINE.replace("return Cohort(", "return list([1]) or ("))
     said = "Mine.draw returned a list: it must return a Cohort(clients, weights)"

@@ -153,7 +153,7 @@ def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
         (lambda: clustered.similarity_groups([[1.0], [2.0]], [1, 2], 2, "cosine"), "'cosine'"),
         (
             lambda: methods.get("clustered-similarity", linkage="wards"),
-            "unknown linkage 'wards': use one of ward, single, complete, average",
+            "unknown linkage .wards. .did you mean ward..: use one of ward, single, complete, average",
         ),
         (
             lambda: clustered.similarity_groups([[1.0], [2.0]], [1, 2], 2, "L1", "Ward"),

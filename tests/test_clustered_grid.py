@@ -1,5 +1,6 @@
 """The sweeps of clustered sampling: their settings are the paper's, and their runs are found again."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from companion.claims.evidence import experiments as evidence
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.runs import clustered_grid as grid
 from companion.runs import experiments, records, sweeps, tables
-from fedstas import partition
+from fedstas import ledger, partition
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,6 +46,62 @@ def test_one_thing_is_changed_at_a_time_with_the_rates_of_the_paper():
     assert rates[0.1] == {ten, work} and set(rates) == {0.05, 0.1}
     by_work = {r.overrides["steps"]: (r.rounds, r.overrides["steps"] * r.rounds) for r in runs}
     assert by_work == {10: (2000, 20_000), 50: (1000, 50_000), 100: (1000, 100_000), 500: (500, 250_000)}  # fmt: skip
+
+
+def test_colour_images_are_trained_with_their_network_and_others_with_the_usual_one():
+    for sweep, network in (("clustered-cifar10", grid.DROPOUT), ("clustered-coarse10", grid.DROPOUT), ("clustered-mnist", "")):  # fmt: skip
+        for profile in ("paper", "laptop"):
+            assert {r.network for r in experiments.runs(sweep, profile)} == {network}
+        assert {r.network for r in experiments.runs(sweep, "quick")} == {""}  # of digits
+
+
+def test_figure_1_is_declared_over_its_200_rounds_and_begins_with_what_is_recorded():
+    runs, first = (experiments.runs(n, "paper") for n in ("clustered-fig-1", "one-digit"))
+    assert [sweeps.replace(r, rounds=60) for r in runs] == first and len(first) == 40
+    assert {r.rounds for r in runs} == {clustered.FIGURE_1} == {200}
+    assert {r.seed for r in runs} == set(range(10))
+
+
+def test_figure_1_is_read_of_its_200_rounds_as_soon_as_five_seeds_are_there(monkeypatch):
+    def there(*short):
+        return lambda sweep: None if sweep in short else pd.DataFrame(
+            [{"method": m, "seed": s} for m in clustered.SCHEMES for s in range(5)]
+        )  # fmt: skip
+
+    names = clustered.FIGURE_1_SWEEPS
+    monkeypatch.setattr(clustered, "recorded", there())
+    assert clustered.first_recorded(*names) == "clustered-fig-1"
+    monkeypatch.setattr(clustered, "recorded", there("clustered-fig-1"))
+    assert clustered.first_recorded(*names) == "one-digit"
+    monkeypatch.setattr(clustered, "FEWEST", 6)
+    assert clustered.first_recorded(*names) == "one-digit"
+
+
+def test_what_a_claim_without_data_recommends_can_be_called(tmp_path, monkeypatch):
+    """With nothing recorded: each sweep that a note names is there, in that profile."""
+    monkeypatch.setattr(evidence, "recorded", lambda sweep: None)
+    monkeypatch.setattr(evidence.tasks, "data_folder", lambda: tmp_path)
+    named = {}
+    for claim in ledger.rows():
+        if claim.decides.startswith("experiments") and "cifar_partitions" not in claim.decides:
+            found = ledger.function(claim)(claim)
+            if found.verdict in ("no-data", "pending"):
+                named[claim.id] = re.findall(r"`(fedstas sweep [^`]*)`", found.note)
+    assert len(named) > 30
+    for claim, commands in named.items():
+        for command in commands:
+            _, _, sweep, *options = command.split()
+            assert sweep in experiments.names(), f"{claim} recommends {command}"
+            chosen = dict(zip(options[::2], options[1::2], strict=True))
+            assert set(chosen) <= {"--profile", "--folder"}
+            assert experiments.runs(sweep, chosen.get("--profile", "quick"))
+    for claim in (
+        "clustered-fig-2",
+        "clustered-fig-6",
+        "clustered-fig-8-steps",
+        "clustered-fig-10",
+    ):
+        assert any("clustered-cifar10 --profile paper" in c for c in named[claim])
 
 
 def test_every_claim_finds_its_runs_among_those_declared():

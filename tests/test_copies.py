@@ -183,7 +183,7 @@ def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
     outputs = [out for cell in cells for out in cell.get("outputs", [])]
-    assert any("image/png" in out.get("data", {}) for out in outputs)
+    assert any("image/svg+xml" in out.get("data", {}) for out in outputs)
     assert any("⟨clients⟩ 10" in out.get("text", "") for out in outputs)
     installed = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))
     assert installed.outputs == []

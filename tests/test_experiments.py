@@ -11,11 +11,14 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from companion.runs import fedsampling_grid
 from fedstas import (
     checkpoints,
     cli,
@@ -32,6 +35,7 @@ from fedstas.errors import Diverged, InputError
 
 CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
 RUNS = experiments.runs("preprint", "quick")
+ROOT = Path(__file__).parents[1]
 UNCHANGED = {  # declared runs by sweep and profile: what results/ holds must stay what is asked for
     ("preprint", "paper"): 2 * 20 * 17,
     ("preprint", "laptop"): 2 * 2 * 6,
@@ -203,7 +207,7 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
         assert run.clients_per_round <= run.clients
         assert methods.from_dict(methods.to_dict(method)) == method
         assert sweeps.estimate(run) > 0
-    embedded = {"topics"} if name == "fedsampling-topics" else {"digits"}
+    embedded = {"topics"} if name.startswith("fedsampling-topics") else {"digits"}
     assert {r.task for r in runs} == embedded or profile != "quick"
     if profile == "quick":
         assert sum(map(sweeps.estimate, runs)) < 60
@@ -211,11 +215,58 @@ def test_every_declared_run_is_possible_and_declared_once(name, profile):
 
 @pytest.mark.parametrize(
     "name",
-    ["preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy", "fedsampling-topics"],
-)
+    [
+        "preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy",
+        *(n for n in fedsampling_grid.SWEEPS if n != "fedsampling-mnist-ablations"),
+    ],
+)  # fmt: skip
 def test_the_laptops_runs_are_among_the_papers(name):
     paper = {repr(run) for run in experiments.runs(name, "paper")}
     assert {repr(run) for run in experiments.runs(name, "laptop")} <= paper
+
+
+def test_what_new_runs_are_held_against_is_recorded_by_other_sweeps():
+    """So that nothing is run twice: the usual batch, and FedSTaS without the allocation of examples."""
+    there = {
+        repr(r)
+        for s in ("sensitivity", "least-variance", "preprint")
+        for r in experiments.runs(s, "paper")
+    }
+    batches = experiments.runs("batch-size", "paper")
+    assert {(r.method, r.overrides["batch"]) for r in batches} == {
+        (m, b) for m in ("md", "fedstas", "fedstas-least-variance") for b in (32, 512)
+    }
+    for run in batches:
+        usual = {k: v for k, v in run.overrides.items() if k != "batch"}
+        assert repr(replace(run, overrides=usual)) in there
+    for run in experiments.runs("optimal-data", "paper"):
+        assert repr(replace(run, method="fedstas", eval_every=1)) in there
+
+
+TRIALS = {"server-rates": "servers", "cifar100-equal-rates": "cifar100-equal"}
+
+
+@pytest.mark.parametrize("trials", TRIALS)
+def test_a_sweep_is_made_with_what_the_recorded_trials_chose(trials):
+    tried = {(r.method, tables._arm(r)) for r in experiments.runs(trials, "paper")}
+    made = {r.method: tables._arm(r) for r in experiments.runs(TRIALS[trials], "paper")}
+    assert set(made.items()) <= tried and {m for m, _ in tried} == set(made)
+    grid = tables.recorded(trials, ROOT / "results")
+    if grid.note:
+        pytest.skip(grid.note)
+    assert tables.tuned(grid.frame) == made
+
+
+def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_ended_early():
+    rows = [  # of three arms: falls late; is best but for the last rounds; ended before them
+        (m, arm, t, 99, loss)
+        for m, arms in {"a": {"x": (3, 1), "y": (1, 2), "z": (0,)}, "b": {"y": (1, 1)}}.items()
+        for arm, losses in arms.items()
+        for t, loss in zip((50, 95), losses, strict=False)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "arm", "round", "rounds", "train_loss"])
+    assert tables.tuned(frame) == {"a": "x", "b": "y"}
+    assert tables.tuned(frame.iloc[:0]) == {}
 
 
 @pytest.mark.slow
@@ -534,5 +585,7 @@ def test_a_dask_cluster_that_will_not_do_is_refused(tmp_path, dask, monkeypatch)
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_backend_that_is_not_installed_is_named(tmp_path, monkeypatch, backend, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=f"the backend {backend} needs the package {package}: pip"):
+    with pytest.raises(
+        InputError, match=f"the backend {backend} needs the package {package}: .?pip install"
+    ):
         sweep(tmp_path, backend=backend, address="tcp://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The explorer: its grids are the package's numbers, its script computes the same, in a real browser."""
+"""The instruments: their data are the package's, their scripts compute the same, in a real browser."""
 
 import importlib.util
 import json
@@ -6,11 +6,12 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import needs_browser, start
 
-from companion.pages import explorer
-from fedstas import allocation, privacy, theory
+from companion.pages import explorer, seats
+from fedstas import allocation, compression, privacy, theory
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,7 +76,7 @@ def document_of(chromium, tmp_path, extension, data, drive, theme, width, script
         f'<figure id="fig-explorer-{part}"><img alt=""></figure>{extension.place(part)}'
         for part in extension.PARTS
     )
-    script = extension.script(json.dumps(data)) if scripts else ""
+    script = extension.CHECKED + extension.script(data) if scripts else ""
     page = tmp_path / "page.html"
     page.write_text(
         f'<!doctype html><html data-theme="{theme}"><meta charset="utf-8"><style>{style}'
@@ -98,11 +99,14 @@ def told(document: str, key: str):
 
 def test_the_data_are_small_and_plain(data):
     assert len(json.dumps(data)) < explorer.LARGEST
-    assert len(data["attack"]) == len(data["epsilons"])
-    assert all(len(row) == len(data["caps"]) for row in data["attack"])
+    assert tuple(data) == explorer.FIGURES
+    told = data["privacy"]
+    assert len(told["attack"]) == len(told["epsilons"])
+    assert all(len(row) == len(told["caps"]) for row in told["attack"])
 
 
 def test_the_grid_is_the_exact_attack(data):
+    data = data["privacy"]
     e, cap = data["epsilons"].index(3), data["caps"].index(100)
     alpha = privacy.truth_probability(3, 100)
     exact = [float(p) for p in theory.mode_attack(100, alpha, 4)]
@@ -146,17 +150,65 @@ def test_the_page_has_a_figure_before_each_instrument():
     for name in explorer.FIGURES:
         figure = page.index(f":name: fig-explorer-{name}")
         assert f"chapters/explorer-{name}.png" in page
-        assert figure < page.index(f"```{{explorer}} {name}") < page.index("{explorer} script")
+        assert figure < page.index(f"```{{explorer}} {name}") < page.index("{explorer} checked")
+        assert f"](#instrument-{name}): " in page and f"\n(instrument-{name})=\n## " in page
 
 
 def test_nothing_in_it_asks_for_anything(extension):
-    for name in ("explorer.js", "explorer.css"):
+    names = {path.name for path in extension.HERE.iterdir()}
+    assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in extension.PARTS)}
+    for name in names:
         text = (extension.HERE / name).read_text()
         assert not re.search(r"https?://|fetch\(|XMLHttp|import\(|@import|url\(", text), name
 
 
 def test_data_cannot_end_the_script(extension):
-    assert "</script><b>" not in extension.script('{"a": "</script><b>"}')
+    assert "</script><b>" not in extension.script({"coin": "</script><b>"}, ["coin"])
+
+
+def test_a_page_is_given_what_its_instruments_need_and_no_more(extension, data):
+    alone = extension.script(data, ["coin"])
+    given = re.search(r'id="explorer-data">(.*?)</script>', alone)[1]
+    assert json.loads(given) == {"coin": data["coin"]}
+    assert alone.count("fedstasExplorer.add(") == 1 and len(alone) < 40_000
+    assert extension.PARTS == explorer.FIGURES
+
+
+def test_levels_are_the_packages_and_lose_what_is_told(data):
+    told = data["squeeze"]
+    entries = np.array(told["entries"], dtype=np.float32)
+    assert len(entries) == explorer.ENTRIES and np.unique(entries).size > 100
+    restored = compression.squeeze(entries, 9).restore()[0]
+    assert set(np.unique(restored)) == set(np.array(told["levels"]["9"], dtype=np.float32))
+    (nine,) = [c["answer"] for c in told["cases"]["squeezed"] if c["given"] == [9]]
+    assert nine["kept"] == pytest.approx(
+        1 - np.var(entries - restored) * 510 / (entries**2).sum(), abs=1e-4
+    )
+    assert nine["bits"] == 32 * 9 + 4 * 510 and sum(nine["counts"]) == 510
+
+
+def test_the_map_is_of_clients_with_one_or_two_classes_and_its_chances_add_up_to_the_seats(data):
+    told = data["strata"]
+    N = len(told["points"])
+    assert 25 <= N <= 30 and [max(each) + 1 for each in told["labels"]] == list(range(1, 9))
+    counts = seats.worked().counts
+    assert np.median((counts > 0.1 * counts.sum(1, keepdims=True)).sum(1)) <= 2
+    for case in told["cases"]["onMap"]:
+        strata, m = case["given"]
+        labels, chances = np.array(told["labels"][strata - 1]), np.array(case["answer"]["chances"])
+        found = np.bincount(labels, chances)
+        assert found == pytest.approx(
+            case["answer"]["seats"], abs=1e-9
+        ) and found.sum() == pytest.approx(m)
+
+
+def test_as_written_the_six_clients_lead_elsewhere_and_corrected_to_the_target():
+    """By hand for one draw: sum u |u| / sum |u|."""
+    found = explorer.bias(explorer.VALUES, explorer.NORMS, 1)
+    assert found["written"] == pytest.approx((-1 - 0.25 + 0.25 + 1 + 4 + 16) / 9)
+    assert found["target"] == found["corrected"] == 1
+    more = [explorer.bias(explorer.VALUES, explorer.NORMS, m)["written"] for m in range(1, 6)]
+    assert more == sorted(more, reverse=True) and more[-1] > 1
 
 
 @needs_browser
@@ -165,13 +217,28 @@ def test_the_script_computes_what_the_package_computes(browse, data):
         "seats": [[[7, 19, 4], [0.5, 2.5, 1.0], 9], [[60, 2], [0.1, 5.0], 30]],
         "estimate": [[123, 77, 2.5, 12], [1000, 1001, 0.1, 2]],
         "composed": [[4, 50, 33, 1e-4], [1, 10, 60, 1e-9]],
+        "squeezed": [[4], [13]],
+        "onMap": [[2, 9], [5, 5], [3, 14]],
+        "bias": [[[2, -3, 5, 0.5], [1, 2, 3, 4], 3], [[1, 7], [5, 1], 1]],
+        "coin": [[77, 50, 2.0, [[0.9, 3], [0.001, 12], [0.5, 49]]], [5, 3, 6.5, [[0.2, 1]]]],
     }
     drive = f"""const asked = {json.dumps(other)};
       for (const name in asked) tell(name, asked[name].map((g) => fedstasExplorer[name](...g)));
       tell("wrong", fedstasExplorer.differences());"""
     document = browse(drive)
     assert told(document, "wrong") == []
-    many = sum(map(len, data["cases"].values()))
+    many = sum(len(cases) for part in data.values() for cases in part["cases"].values())
+    for name, of in (
+        ("squeezed", explorer.squeezed),
+        ("onMap", explorer.on_map),
+        ("bias", explorer.bias),
+        ("coin", explorer.coin),
+    ):
+        for given, found in zip(other[name], told(document, name), strict=True):
+            expected = of(*given)
+            assert found.keys() == expected.keys()
+            for key, value in expected.items():
+                assert found[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (name, given, key)
     assert f"the package's numbers on all {many} test inputs" in document
     for given, found in zip(other["seats"], told(document, "seats"), strict=True):
         expected = explorer.seats(*given)
@@ -190,7 +257,7 @@ def test_the_script_computes_what_the_package_computes(browse, data):
 @needs_browser
 def test_the_check_in_the_page_notices_a_wrong_number(browse, data):
     wrong = json.loads(json.dumps(data))
-    wrong["cases"]["composed"][5]["answer"] *= 1.01
+    wrong["privacy"]["cases"]["composed"][5]["answer"] *= 1.01
     document = browse(data=wrong)
     assert "other numbers than the package: composed of" in document
 
@@ -199,7 +266,7 @@ def test_the_check_in_the_page_notices_a_wrong_number(browse, data):
 def test_sliders_change_what_is_said_and_drawn(browse):
     drive = """
       const say = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
-      const row = (name) => [...document.querySelectorAll('tr[data-row="' + name + '"] td')].map((c) => c.textContent);
+      const row = (name) => [...document.querySelectorAll('[data-part="allocation"] tr[data-row="' + name + '"] td')].map((c) => c.textContent);
       tell("start", row("rounded"));
       const still = [...document.querySelectorAll(".explorer-stratum")][3].querySelectorAll("input")[1];
       still.value = 0.2; still.dispatchEvent(new Event("input", {bubbles: true}));
@@ -225,7 +292,7 @@ def test_sliders_change_what_is_said_and_drawn(browse):
     first = told(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
     assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["said"]
-    assert first["figures"] == ["none"] * 3
+    assert first["figures"] == ["none"] * 7
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
     assert told(document, "two")[:2] == expected
@@ -241,8 +308,72 @@ def test_sliders_change_what_is_said_and_drawn(browse):
     assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in told(document, "ten")
     assert "99 fresh reports of ε = 3 cost ε = 297." in told(document, "all")
     assert all(reach == [0, 1, True] for reach in told(document, "reach"))
-    assert len(told(document, "reach")) == 2 + 2 * 8 + 4 + 4
+    assert len(told(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
     assert min(told(document, "drawn")) > 40
+
+
+# Presses a button by its words, as Enter on it would.
+PRESS = """
+const press = (part, words) => {
+  const found = [...document.querySelectorAll('[data-part="' + part + '"] button')].filter((b) => b.textContent === words);
+  if (found.length !== 1) throw new Error(words);
+  found[0].click();
+};
+const says = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
+"""
+
+
+@needs_browser
+def test_buttons_draw_and_what_is_said_follows(browse, data):
+    drive = """
+      tell("untold", says("coin"));
+      press("coin", "Flip once"); tell("once", says("coin"));
+      for (let k = 0; k < 10; k += 1) press("coin", "Flip 100 times");
+      tell("many", says("coin"));
+      move("coin", "ε", 8); tell("again", says("coin"));
+      for (let k = 0; k < 20; k += 1) press("bias", "Draw 100 rounds");
+      tell("bias", says("bias"));
+      press("bias", "Start again"); tell("restarted", says("bias"));
+      press("strata", "Draw a round");
+      tell("drawn", document.querySelectorAll(".client.drawn").length);
+      tell("seats", [...document.querySelectorAll('[data-part="strata"] tr[data-row="seats"] td')].map((c) => Number(c.textContent)));
+      move("strata", "seats", 9); tell("cleared", document.querySelectorAll(".client.drawn").length);
+      move("strata", "strata", 8); move("strata", "seats", 1); tell("least", move("strata", "seats", 1));
+      tell("tab", [...document.querySelectorAll(".explorer button")].map((b) => b.tabIndex));
+      tell("clients", document.querySelectorAll(".client").length);
+    """
+    document = browse(PRESS + drive)
+    alpha = privacy.truth_probability(3.0, 100)
+    assert f"with probability {alpha:.2f}" in told(document, "untold")
+    assert re.search(r"Of 1 report, [01] told the truth", told(document, "once"))
+    one, many = (
+        re.search(
+            r"they say ([−\d.,]+), give or take ([\d.,]+); the true size is 40", told(document, key)
+        )
+        for key in ("once", "many")
+    )
+    wide = 1.96 * explorer.coin(40, 100, 3.0, [[0.5, 1]])["sd"]
+    assert float(one[2]) == pytest.approx(wide, abs=0.05)
+    assert float(many[2]) == pytest.approx(wide / 1001**0.5, abs=0.05)
+    assert abs(float(many[1].replace("−", "-")) - 40) < 2 * float(many[2])
+    assert "Flip the coin." in told(document, "again")
+    exact = explorer.bias(explorer.VALUES, explorer.NORMS, explorer.ROUND)
+    written, corrected = map(
+        float,
+        re.search(
+            r"average is ([\d.]+) as written and ([\d.]+) corrected", told(document, "bias")
+        ).groups(),
+    )
+    assert "After 2,000 rounds" in told(document, "bias")
+    for found, key in ((written, "written"), (corrected, "corrected")):
+        assert abs(found - exact[key]) < 4 * exact[f"{key}_sd"] / 2000**0.5 + 0.005, key
+    assert written - corrected > 0.3
+    assert "Six clients would move the model" in told(document, "restarted")
+    assert told(document, "drawn") == sum(told(document, "seats")) == seats.SEATS
+    assert told(document, "cleared") == 0 and told(document, "least") == "8"
+    assert told(document, "tab") == [0] * 7 and told(document, "clients") == len(
+        data["strata"]["points"]
+    )
 
 
 @needs_browser
@@ -252,6 +383,7 @@ def test_extreme_settings_break_nothing(browse):
       document.querySelectorAll(".explorer").forEach((root) => {
         for (const end of ["min", "max"]) {
           [...root.querySelectorAll("input")].forEach((i) => { i.value = i[end]; i.dispatchEvent(new Event("input")); });
+          [...root.querySelectorAll("button")].slice(0, 2).forEach((b) => b.click());
           said.push(root.textContent, root.innerHTML);
         }
       });

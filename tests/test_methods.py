@@ -20,7 +20,7 @@ from fedstas.client_sampling import (
 )
 from fedstas.clustered import Clustered
 from fedstas.corrected import StratifiedHansenHurwitz
-from fedstas.data_sampling import AllData, FedSampling, FixedRate, FixedSize, Requested
+from fedstas.data_sampling import AllData, FedSampling, FixedRate, FixedSize, Optimal, Requested
 from fedstas.errors import InputError
 from fedstas.independent import KVib, OptimalClientSampling, Poisson
 from fedstas.least_variance import LeastVariance
@@ -35,6 +35,7 @@ EXPECTED = {
     "fedsts": (Stratified(10, 9, 1, "neyman", "norm"), AllData()),
     "fedstas": (Stratified(10, 9, 1, "neyman", "norm"), Requested(2048)),
     "fedstas-dp": (Stratified(10, 9, 1, "neyman", "norm"), Requested(2048, 3.0, 100)),
+    "fedstas-optimal-data": (Stratified(10, 9, 1, "neyman", "norm"), Optimal(2048)),
     "fedstas-unbiased": (StratifiedHansenHurwitz(10, 9, 10, "size-norm"), FixedRate(1.0)),
     "fedstas-unbiased-dp": (
         StratifiedHansenHurwitz(10, 9, 10, "norm", equal_clients=True),
@@ -101,6 +102,7 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.7,
         "measure": "L1", "share": 0.3, "fraction": 0.4, "approximate": 2, "mix": 0.3, "candidates": 30,
         "draws": "norm", "features": "updates", "noise": True, "equal_clients": True, "linkage": "average",
+        "server_rate": 0.5,
     }  # fmt: skip
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")
@@ -124,6 +126,11 @@ def test_whole_parts_can_be_replaced():
     assert method.clients == MD()
     assert method.local.lr == 0.2
     assert methods.from_dict(methods.to_dict(method)) == method
+
+
+def test_the_servers_rate_is_a_setting_of_the_adaptive_ones():
+    assert methods.get("fedyogi", server_rate=0.1).server == Adaptive("yogi", rate=0.1)
+    assert methods.parse("fedadam server_rate=0.3").server == Adaptive("adam", rate=0.3)
 
 
 def test_private_reports_of_the_corrected_method_are_memoised():
@@ -174,6 +181,8 @@ def test_each_method_is_described_in_one_line(name):
         (lambda: methods.get("md", clients=MD), "clients is <class.*it must have draw"),
         (lambda: methods.get("md", data=None), "data is None: it must have rates and sample"),
         (lambda: Method("mine", MD(), server="adam"), "server is 'adam': it must have step"),
+        (lambda: methods.get("md", server_rate=1.0), "md has no setting 'server_rate'"),
+        (lambda: methods.get("fedadam", server_rate=0), "rate is 0: it must be .* above 0"),
         (lambda: Average("fast"), "rate is 'fast'"),
         (lambda: methods.get("md", lr=float("nan")), "lr is nan"),
         (lambda: methods.get("md", prox=-0.1), "prox is -0.1.*at least 0"),
@@ -203,7 +212,7 @@ def test_equal_settings_are_one_run():
 def test_a_method_that_squeezes_carries_the_version_of_the_squeeze():
     second = {n for n in methods.names() if methods.version(methods.get(n)) == 2}
     assert second - {n for n in second if n.endswith("authors-dec")} == {
-        "strat", "strat-neyman", "fedsts", "fedstas", "fedstas-dp", "fedstas-unbiased",
+        "strat", "strat-neyman", "fedsts", "fedstas", "fedstas-dp", "fedstas-optimal-data", "fedstas-unbiased",
         "fedstas-unbiased-dp", "fedstas-least-variance", "cube", "local-pivotal",
     }  # fmt: skip
     assert methods.version(methods.get("fedstas-unbiased", replace=False)) == 2

@@ -129,27 +129,51 @@ def test_a_grid_of_curves_says_where_nothing_is_recorded(seventeen):
     note = "Not recorded yet: `fedstas sweep mnist-iid --profile paper`"
     columns = {"here": (seventeen[seventeen["partition"] == "dirichlet"], ("md", "fedsts"))}
     columns["not here"] = (seventeen.iloc[:0], ("md",))
-    marks = {"test_accuracy": {"fedsts": 55.0, "fedprox": 1.0}}
-    figure = plots.curve_grid(columns, ("test_accuracy", "train_loss"), note=note, marks=marks)
-    here, nothing = figure.axes[:2]
+    figure = plots.curve_grid(columns, ("test_accuracy", "train_loss"), note=note)
+    nothing = figure.axes[1]
     assert (
         nothing.texts[0].get_text() == "Not recorded yet:\nfedstas sweep mnist-iid --profile paper"
     )
-    stars = [line for line in here.lines if line.get_marker() == "*"]
-    assert [float(line.get_ydata()[0]) for line in stars] == [55.0]
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"md", "fedsts"}
     assert plots.not_recorded(note).axes[0].texts
     plt.close("all")
 
 
-def test_a_grid_of_groups_names_every_curve_at_its_end_and_keeps_one_range(seventeen):
-    frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
-    figure = plots.group_grid(frames, "test_accuracy")
-    for ax, names in zip(figure.axes, plots.GROUPS.values(), strict=True):
-        assert {t.get_text() for t in ax.texts} == {"md", *names}
-    assert len({ax.get_ylim() for ax in figure.axes}) == 1
-    assert [ax.get_title() for ax in figure.axes] == ["one", "", "", ""]
-    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "", "round"]
+def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(seventeen):
+    frame = seventeen[seventeen["partition"] == "dirichlet"]
+    panels = dict.fromkeys(("A", "B"), (("fedsts", "fedsts-authors-dec"), (5, 20), (31.0, 40.0)))
+    figure = plots.beside_published(frame, panels, "test_accuracy")
+    written, coded, printed = figure.axes[0].lines
+    runs = frame[(frame["method"] == "fedsts") & (frame["round"] == 20)]["test_accuracy"]
+    assert written.get_ydata()[-1] == pytest.approx(100 * runs.median())
+    assert (written.get_color(), coded.get_color()) == (plots.WRITTEN, plots.CODED)
+    assert printed.get_color() == plots.BLACK and list(printed.get_ydata()) == [31.0, 40.0]
+    edge = figure.axes[0].collections[0].get_paths()[0].vertices
+    ends = edge[edge[:, 0] == 20][:, 1]
+    assert (min(ends), max(ends)) == pytest.approx(tuple(100 * runs.quantile([0.05, 0.95])))
+    said = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert said == ["as written", "as coded", "the paper"]
+    empty = plots.beside_published(frame.iloc[:0], panels, "test_accuracy", "Not recorded yet: `x`")
+    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx" and not empty.legends
+    plt.close("all")
+
+
+def test_bars_stand_beside_what_is_printed_with_their_intervals():
+    rows = [
+        ("here", "A", "printed", 50.0, np.nan, np.nan),
+        ("here", "A", "as written", 40.0, -2.0, 55.0),
+    ]
+    rows += [("there", "A", "printed", 9.0, np.nan, np.nan), ("there", "B", "printed", 8.0, np.nan, np.nan)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["place", "method", "who", "mean", "low", "high"])
+    figure = plots.printed_bars(table)
+    here, there = figure.axes
+    assert [[p.get_width() for p in bars] for bars in here.containers] == [
+        pytest.approx([50.0, np.nan], nan_ok=True),
+        pytest.approx([40.0, np.nan], nan_ok=True),
+    ]
+    assert [p.get_width() for p in there.containers[0]] == [9.0, 8.0]
+    assert here.collections[1].get_segments()[0][:, 0].tolist() == [0.0, 55.0]  # none below zero
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"printed", "as written"}
     plt.close(figure)
 
 
@@ -270,7 +294,7 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(t
     federation = SimpleNamespace(
         recipe=recipe | {"concentration": run.concentration}, shards=[0] * 100
     )
-    task = SimpleNamespace(name="mnist", digest="x")
+    task = SimpleNamespace(name="mnist", digest="x", other={})
     record(tmp_path, "sensitivity", run, task, federation)
     record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
     record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep

@@ -1,5 +1,6 @@
 """What the repository must and must not hold."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -43,6 +44,31 @@ def test_environment_installs_the_lock():
     python, pip, inside = environment["dependencies"]
     assert re.fullmatch(r"python =3\.1[123]", python) and pip == "pip"
     assert inside == {"pip": ["--require-hashes", "-r requirements.lock"]}
+
+
+def test_what_a_build_runs_as_a_fork_asks_for_the_process_that_forks(tmp_path, monkeypatch):
+    import dodo
+
+    monkeypatch.chdir(tmp_path)
+    made = [getattr(dodo, name)() for name in vars(dodo) if name.startswith("task_")]
+    tasks = [task for each in made for task in ([each] if isinstance(each, dict) else each)]
+    forks = [task for task in tasks if "companion.pages.warm" in str(task["actions"])]
+    assert len(forks) == len(NOTEBOOKS) + 5
+    assert all(task["setup"] == ["warm"] for task in forks)
+    others = [task for task in tasks if task not in forks]
+    assert not any("python" in str(action) for task in others for action in task["actions"])
+
+
+def test_the_container_sets_itself_up_by_the_makefile():
+    told = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    tool, target = told["postCreateCommand"].split()
+    assert tool == "make" and re.search(
+        rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.M
+    )
+    version = re.fullmatch(r"python:(3\.\d+)", told["image"])[1]
+    assert f"python ={version}" in (ROOT / "environment.yml").read_text()
+    settings = told["customizations"]["vscode"]["settings"]
+    assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +141,8 @@ def test_no_data_and_nothing_generated():
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
     )
     names = [path.relative_to(ROOT).as_posix() for path in files()]
-    assert [name for name in names if bad.search(name)] == []
+    own = "examples/own/my_clients.npy"  # half a kilobyte: what `--partition` reads
+    assert [name for name in names if bad.search(name)] == [own]
 
 
 def test_nothing_large():
@@ -126,7 +153,8 @@ def test_repository_address_stands_in_one_place():
     url = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
     holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
     copies = {name for name in holders if name.startswith("notebooks/ipynb/")}  # made from it
-    assert holders - copies == {"_config.yml"}
+    assert holders - copies == {"_config.yml", "README.md"}
+    assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text()
 
 
 def test_readme_names_both_commands():

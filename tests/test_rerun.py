@@ -1,5 +1,6 @@
 """The page `Re-run it`: every command in a box is run; those that need more than a test has are parsed."""
 
+import json
 import os
 import re
 import shlex
@@ -9,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from warm import Warm
 
 from companion.pages import chapters
+from companion.pages.warm import ADDRESS, Warm
 from fedstas import cli
 
 pytestmark = pytest.mark.slow
@@ -65,6 +66,27 @@ def warm(clone):
     process.close()
 
 
+FORKED = """import sys
+print("torch" in sys.modules, __name__, sys.argv[1:])
+print("told", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_module_is_a_fork_where_the_process_is_there_and_else_a_new_interpreter(
+    there, clone, warm
+):
+    (clone / "forked.py").write_text(FORKED)
+    where = {ADDRESS: warm.address} if there else {}
+    command = [sys.executable, "-m", "companion.pages.warm", "forked", "a b"]
+    environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | where
+    environment["PYTHONPATH"] = str(clone)
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{there} __main__ ['a b']\n"
+    assert (done.stderr, done.returncode) == ("told\n", 3)
+
+
 def call(command: str, folder: Path) -> subprocess.CompletedProcess:
     """The command as a reader types it, its environment active and the package that of `folder`."""
     tools = Path(sys.executable).parent
@@ -107,6 +129,12 @@ def test_a_chapter_and_a_pipe_are_run_as_they_are_typed():
     ]  # fmt: skip
 
 
+def outputs(page: Path) -> list[dict]:
+    """All outputs of an executed page."""
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    return [out for cell in cells for out in cell.get("outputs", [])]
+
+
 @pytest.mark.parametrize("command", HERE)
 def test_the_example_runs(command, clone, warm):
     done = call(command, clone) if cold(command) else warm.run(shlex.split(command))
@@ -115,6 +143,10 @@ def test_the_example_runs(command, clone, warm):
     if command.startswith("fedstas chapter") and "--parameters" not in command:
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
+        shown = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
+        assert shown or page.stem == "04_theory"  # the one without a figure
+        assert all(re.search(r"image/(png|svg)", " ".join(data)) for data in shown)
+        assert chapters.provenance(page)["cpu"] > 0  # the kernel's, whoever began it
         asked = dict(zip(words[4::3], words[5::3], strict=True))
         assert chapters.provenance(page)["given"] == {
             key: chapters.parse(key, value) for key, value in asked.items()
@@ -160,7 +192,7 @@ def test_open_shows_the_page_that_was_made(clone):
     made = Path(done.stdout.strip())
     assert clone in made.parents
     text = made.read_text(encoding="utf-8")
-    assert "Aggregation: what are we estimating?" in text
+    assert "What is a round estimating?" in text
     assert "{glue:" not in text and text.count("<figure") >= 4
 
 

@@ -41,7 +41,8 @@ def same(one, two):
 def method_of(name):
     """Each method with all its parts at work: several strata, re-stratified in round 4, sampling."""
     known = methods.parameters(name)
-    wanted = {"strata": 3, "restratify_every": 3, "n_star": 200, "rate": 0.5, "lr": 0.1}
+    wanted = {"strata": 3, "restratify_every": 3, "lr": 0.1}
+    wanted |= {"n_star": 200} if "n_star" in known else {"rate": 0.5}
     return methods.get(name, **{k: v for k, v in wanted.items() if k in known})
 
 

@@ -266,6 +266,21 @@ def test_tables_become_slides_and_long_ones_are_cut():
     assert glued.title == "Seven" and "<td>7</td>" in glued.body and "a number" in glued.body
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "source"),
+    [
+        ("image/svg+xml", "<svg/>", "data:image/svg+xml;base64,PHN2Zy8+"),
+        ("image/png", "iVBO\nRw0K\n", "data:image/png;base64,iVBORw0K"),
+    ],
+)
+def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
+    maker = slides.Maker({}, {"f": {kind: data, "text/plain": "<Figure>"}}, {})
+    maker.show("glue:figure", "f", {"alt": "what is to be seen"}, "A caption.")
+    (made,) = maker.finish()
+    assert made.kind == "figure"
+    assert f'<img alt="what is to be seen" src="{source}">' in made.body
+
+
 @needs_page
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
 @pytest.mark.slow

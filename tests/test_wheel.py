@@ -5,43 +5,71 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
 
+import nbformat
 import pytest
+import yaml
+
+from fedstas import __version__
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
-# The folder of the wheel in the place of the clone, as if the wheel had been installed.
-ALONE = """
-import sys
-import tomllib
-sys.path = [sys.argv[1], *(p for p in sys.path if p != sys.argv[2])]
-from fedstas import cli
-cli.main(sys.argv[3:])
-"""
+UV = Path(sys.executable).with_name("uv")
+
+
+def succeeds(*command, **how) -> str:
+    done = subprocess.run([*command], capture_output=True, text=True, **how)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """The wheel's files, unpacked."""
+def file(tmp_path_factory) -> Path:
+    """The wheel."""
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("fedstas", "companion", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)
-    command = [sys.executable, "-c", BUILD, made]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(made / done.stdout.split()[-1]) as file:
-        file.extractall(made / "installed")
-    return made / "installed"
+    return made / succeeds(sys.executable, "-c", BUILD, made, cwd=source).split()[-1]
 
 
-def fedstas(wheel: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", ALONE, wheel, ROOT, *words]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def wheel(file) -> Path:
+    """The wheel's files, unpacked."""
+    with zipfile.ZipFile(file) as packed:
+        packed.extractall(file.parent / "unpacked")
+    return file.parent / "unpacked"
+
+
+def environment(folder: Path) -> Path:
+    """The Python of a new environment, in which nothing is installed; it sees what this one depends on, but
+    not the clone: an editable installation counts only in its own environment."""
+    succeeds(UV, "venv", "-q", "--offline", "--python", sys.executable, folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
+
+
+def bare(**more: str) -> dict[str, str]:
+    """The environment variables, without what shows Python the clone."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | more
+
+
+@pytest.fixture(scope="module")
+def installed(file, tmp_path_factory) -> Path:
+    """The command `fedstas` of an environment in which the wheel alone is installed."""
+    python = environment(tmp_path_factory.mktemp("empty") / "env")
+    succeeds(UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, file)
+    return python.with_name("fedstas")
+
+
+def fedstas(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+    command = [installed, *words]
+    return subprocess.run(command, cwd=folder, env=bare(), capture_output=True, text=True)
 
 
 def test_it_holds_the_package_alone_and_its_data(wheel):
@@ -52,21 +80,53 @@ def test_it_holds_the_package_alone_and_its_data(wheel):
     assert {p.relative_to(wheel) for p in wheel.rglob("fedstas/**/*.py")} == ours
 
 
-def test_it_trains_in_an_empty_folder(wheel, tmp_path):
+def test_it_is_imported_from_where_it_was_installed(installed, tmp_path):
+    code = "import fedstas, importlib.util as u; print(fedstas.__file__, u.find_spec('companion'))"
+    said = succeeds(installed.with_name("python"), "-c", code, cwd=tmp_path, env=bare())
+    assert said.startswith(str(installed.parents[1])) and said.endswith(" None\n")
+    assert fedstas(installed, tmp_path, "--version").stdout.split()[-1] == __version__
+
+
+def test_it_trains_in_an_empty_folder(installed, tmp_path):
     words = (
         "run --clients 20 --clients-per-round 4 --rounds 3 --concentration 0.1 --out run.parquet"
     )
-    done = fedstas(wheel, tmp_path, *words.split())
+    done = fedstas(installed, tmp_path, *words.split())
     assert done.returncode == 0, done.stderr
     assert "after round 3" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 
-def test_the_commands_of_the_book_say_that_they_need_a_clone(wheel, tmp_path):
-    done = fedstas(wheel, tmp_path, "claims")
+def test_the_commands_of_the_book_say_that_they_need_a_clone(installed, tmp_path):
+    done = fedstas(installed, tmp_path, "claims")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "no command 'claims' here" in done.stderr and "need a clone" in done.stderr
+
+
+def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path):
+    """As on Colab, in an empty environment: git clones and pip installs. Only the address leads to a folder
+    here, and what a clone depends on is there already."""
+    if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode:
+        pytest.skip("this is no checkout")
+    there, config = tmp_path / "hosted.git", yaml.safe_load((ROOT / "_config.yml").read_text())
+    url, branch = (config["repository"][key] for key in ("url", "branch"))
+    succeeds("git", "init", "-q", "--bare", there)
+    succeeds("git", "-C", there, "config", "receive.shallowUpdate", "true")
+    succeeds("git", "push", "-q", there, f"HEAD:refs/heads/{branch}", cwd=ROOT)
+    notebook = nbformat.read(ROOT / "notebooks" / "ipynb" / "01_aggregation.ipynb", as_version=4)
+    cell = next(c for c in notebook.cells if "install" in c.metadata.get("tags", []))
+    after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
+    after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
+    told = bare(
+        GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0=f"url.file://{there}.insteadOf", GIT_CONFIG_VALUE_0=url,
+        PIP_NO_INDEX="1", PIP_NO_BUILD_ISOLATION="0", PIP_DISABLE_PIP_VERSION_CHECK="1",
+    )  # fmt: skip
+    python, folder = environment(tmp_path / "env"), tmp_path / "content"
+    folder.mkdir()
+    said = succeeds(python, "-c", cell.source + after, cwd=folder, env=told).split()
+    assert said[-1] == "quick"
+    assert all(Path(path).is_relative_to(folder / "fedstas-clone") for path in said[-3:-1])
 
 
 def test_what_the_package_imports_it_declares():

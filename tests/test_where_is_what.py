@@ -9,6 +9,7 @@ import jupytext
 import pytest
 
 import fedstas
+from companion.runs import experiments
 
 ROOT = Path(__file__).parents[1]
 KINDS = {"eq": "eq.", "Fig": "Fig.", "Figure": "Fig.", "Lemma": "Lemma", "Theorem": "Theorem"}
@@ -43,6 +44,9 @@ def mentioned(text: str) -> set[str]:
     return found
 
 
+UNNUMBERED = ("And besides", "FedSTaS: sections, data and studies")
+
+
 def bare(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
@@ -71,12 +75,12 @@ def rows() -> list[tuple[str, list[str]]]:
         if line.startswith("## "):
             paper = line[3:]
         cells = [c.strip() for c in line.strip("|").split(" | ")]
-        if line.startswith("| ") and cells[0] not in ("Printed", "---") and paper != "And besides":
+        if line.startswith("| ") and cells[0] not in ("Printed", "---") and paper not in UNNUMBERED:
             found.append((paper, cells))
     return found
 
 
-JOURNAL, PREPRINT, SLIDES, CLUSTERED = dict.fromkeys(paper for paper, _ in rows())
+JOURNAL, PREPRINT, SLIDES, CLUSTERED, EXPERIMENTS = dict.fromkeys(paper for paper, _ in rows())
 
 
 def listed(paper: str) -> list[str]:
@@ -113,9 +117,28 @@ def test_every_numbered_thing_of_the_four_papers_has_one_row():
     }  # fmt: skip
     for paper, things in many.items():
         assert sorted(listed(paper)) == sorted(things)
-    assert {"Algorithm 1", "Lemma 1", "Lemma 2"} <= set(listed(SLIDES)) and len(
-        listed(SLIDES)
-    ) == 10
+    slides = ["Algorithm 1", "Lemma 1", "Lemma 2", "Client Sampling", "Challenges", "Workflow"]
+    slides += ["Uniform Data Sampling", "Privacy-Preserving Ratio Estimation"]
+    slides += [
+        "Experiential Datasets and Settings",
+        "MIND",
+        "Amazon-Toys",
+        "Amazon-Beauty",
+        "FEMNIST",
+    ]
+    slides += ["Text-CNN", "Transformer", "Performance Evaluation", "Class Non-IID Distribution"]
+    slides += ["Comparisons with Weighted Sampling", "Influence of Data Size Imbalance"]
+    assert sorted(listed(SLIDES)) == sorted([*slides, "epsilon and M", "Conclusion"])
+
+
+def test_what_the_slides_print_is_done_or_says_why_not_with_a_sweep_that_is_declared():
+    """The column *State*: done, declared as a sweep that exists, or done with a substitute and the reason."""
+    states = {cells[0]: cells[2] for paper, cells in rows() if paper == SLIDES}
+    assert all(re.search("done|declared|substitute|as Amazon-Toys", s) for s in states.values())
+    named = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
+    assert named and named <= set(experiments.names())
+    for what in ("MIND", "Amazon-Toys", "FEMNIST"):
+        assert re.search("not to be had|where it can be downloaded", states[what])
 
 
 def test_the_preprints_numbers_are_mapped_to_the_journals():
@@ -148,6 +171,7 @@ def test_the_preprints_numbers_are_mapped_to_the_journals():
 
 @pytest.mark.parametrize("paper", [JOURNAL, PREPRINT, SLIDES, CLUSTERED])
 def test_each_place_names_what_the_row_is_about(paper):
+    """Of sections, and of what is not numbered, see below."""
     wrong = []
     for _, cells in (row for row in rows() if row[0] == paper):
         names = {cells[0], *(cells[1:2] if paper == PREPRINT else ())}
@@ -163,6 +187,56 @@ def test_each_place_names_what_the_row_is_about(paper):
             ):
                 wrong.append(f"{cells[0]}: {place!r} does not name it")
     assert not wrong, "\n".join(wrong)
+
+
+def unnumbered() -> list[list[str]]:
+    """The cells of the table of sections, data and studies."""
+    page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
+    table = page.split(f"\n## {UNNUMBERED[1]}\n")[1].split("\n## ")[0]
+    lines = [line for line in table.split("\n") if line.startswith("| ")][2:]
+    return [[cell.strip() for cell in line[2:].removesuffix("|").split(" | ")] for line in lines]
+
+
+def test_every_section_data_set_and_study_of_fedstas_has_a_place_and_what_is_not_there_a_reason():
+    for what, state, where, reason in unnumbered():
+        assert state in ("done", "partly", "absent"), what
+        assert (len(reason) > 10) == (state != "done"), what
+        places = re.findall(r"\{at\}`(\w+) ([^`]+)`", where)
+        assert places and all(bare(title) in sections(chapter) for chapter, title in places), what
+
+
+def test_no_section_of_the_two_versions_is_left_out():
+    said = " ".join(what for what, *_ in unnumbered())
+    listed = {"journal": set(), "preprint": set()}
+    for version, numbers in re.findall(r"(journal|preprint) (\d(?:\.\d)?)", said):
+        listed[version].add(numbers)
+    journal = {"1", "2", "3", "4", "5", "6.1", "6.2", "6.3", "6.4", "7", "8", "9"}
+    preprint = {"1", *(f"2.{k}" for k in range(1, 6)), "3.1", "3.2", "4"}
+    assert listed == {"journal": journal, "preprint": preprint}
+
+
+def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_state():
+    """Sections by title; what is not numbered is named there; a sweep is recorded as soon as it is in results/."""
+    things = listed(EXPERIMENTS)
+    known = ["Sec. 1", *(f"Sec. 2.{k}" for k in range(1, 5)), "Sec. 3.1", "Sec. 3.2"]
+    known += [*(f"Sec. {k}" for k in range(4, 8)), *(f"App. {k}" for k in "ABCD")]
+    assert things[: len(known)] == known
+    other = {"MNIST", "CIFAR-10", "dropout", "concentration", "measure", "linkage", "local steps"}
+    assert other | {"participants", "FedProx", "rolling mean", "test sets"} <= set(things)
+    for _, cells in (row for row in rows() if row[0] == EXPERIMENTS):
+        for place in re.findall(r"\{at\}`([^`]+)`", cells[2]):
+            chapter, _, title = place.partition(" ")
+            text = sections(chapter).get(bare(title))
+            assert text is not None, f"{cells[0]}: chapter {chapter} has no section {title!r}"
+            if not cells[0].startswith(("Sec. ", "App. ")):
+                words = " ".join(text.replace("\n#", "\n").split()).lower()
+                assert re.sub("s$", "", cells[0].lower()) in words, f"{place} names no {cells[0]}"
+        word, _, named = cells[5].rstrip(" |").partition(": ")
+        sweeps = re.findall("`([^`]+)`", named)
+        assert bool(sweeps) == (word != "computed") and set(sweeps) <= set(experiments.names())
+        there = [s for s in sweeps if (ROOT / "results" / s).exists()]
+        assert word in ("computed", "recorded", "declared")
+        assert there == (sweeps if word == "recorded" else []), f"{cells[0]}: {there} are recorded"
 
 
 def test_what_it_names_in_the_package_and_the_tests_exists():

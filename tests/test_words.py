@@ -54,7 +54,8 @@ def test_every_difference_to_md_in_chapter_5_is_told_with_its_price():
         r"glue\([^\n]*tables\.compared\([^\n]*|tables\.compared\([^)]*\)", text
     ):
         assert '"md"' not in statement and "a, b)" not in statement, statement
-    assert text.count("tables.gain(") == 2  # all pairs, and along the settings
+    # All pairs, along the settings, by batch, and with examples by their spread.
+    assert text.count("tables.gain(") == 4
     for p in ("dirichlet", "dirichlet_fixed_size"):
         recorded = tables.recorded("preprint", ROOT / "results").where(partition=p)
         sent, processed = tables.price(recorded, "fedstas-unbiased", "md")

@@ -17,6 +17,8 @@ from sphinx import addnodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from companion.pages import measure
+
 log = logging.getLogger(__name__)
 
 
@@ -42,11 +44,9 @@ class AtAGlance(ChapterDirective):
     def run(self):
         notebook = self.notebook()
         block = notebook["metadata"]["fedstas"]
-        prose = " ".join(
-            "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"
-        )
+        minutes = measure.page(block["chapter"])["minutes"]
         parts = {
-            "Read": f"{max(1, round(len(prose.split()) / 200))} min",
+            "Read": f"{max(1, round(minutes))} min",
             "Run": f"{block['seconds']:.0f} s, profile {block['profile']}, {block['device']}",
             "Needs": self.options.get("needs"),
         }

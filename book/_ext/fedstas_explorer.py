@@ -1,13 +1,21 @@
-"""The page `Explorer`: `{explorer} PART` is where an instrument appears, `{explorer} script` brings the
-data, the style and the script into the page itself, so that it works from the file system."""
+"""The instruments: `{explorer} NAME` is where one appears, on any page; what it needs, and no more, is put
+into that page itself, so that it works from the file system. `{explorer} checked` is where the page says
+that the instruments on it compute what the package computes.
+"""
 
+import json
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-HERE = Path(__file__).parent
-PARTS = ("allocation", "estimate", "privacy")
+HERE = Path(__file__).parent / "instruments"
+PARTS = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
+CHECKED = '<p class="explorer-checked"></p>'
+
+
+class instrument(nodes.raw):
+    """A place of an instrument, whose name it knows."""
 
 
 def place(part: str) -> str:
@@ -15,38 +23,52 @@ def place(part: str) -> str:
     return f'<div class="explorer" data-part="{part}" hidden></div>'
 
 
-def script(data: str) -> str:
-    """The data, the style and the script, to stand after the last instrument."""
-    style = (HERE / "explorer.css").read_text(encoding="utf-8")
-    code = (HERE / "explorer.js").read_text(encoding="utf-8")
-    data = data.replace("<", "\\u003c")
+def script(data: dict, parts=PARTS) -> str:
+    """The data, the style and the scripts of these instruments, to stand after the last of them."""
+    read = {
+        p.name: p.read_text(encoding="utf-8") for p in HERE.iterdir() if p.suffix in (".js", ".css")
+    }
+    text = json.dumps({part: data[part] for part in parts}, separators=(",", ":"))
+    code = "".join(read[f"{name}.js"] for name in ("core", *parts))
     return (
-        f'<p class="explorer-checked"></p><style>{style}</style>'
-        f'<script type="application/json" id="explorer-data">{data}</script>'
-        f"<script>{code}</script>"
+        f"<style>{read['instruments.css']}</style>"
+        f'<script type="application/json" id="explorer-data">{text.replace("<", chr(92) + "u003c")}</script>'
+        f"<script>{code}fedstasExplorer.start();</script>"
     )
 
 
 class Explorer(SphinxDirective):
-    """An instrument of the explorer, or (`script`) what makes them work."""
+    """An instrument, or (`checked`) what it says of its numbers."""
 
     required_arguments = 1
 
     def run(self):
         part = self.arguments[0]
-        if part in PARTS:
-            return [nodes.raw("", place(part), format="html")]
-        if part != "script":
-            raise self.error(f"unknown part {part!r}: use one of {', '.join(PARTS)}, script")
+        if part == "checked":
+            return [nodes.raw("", CHECKED, format="html")]
+        if part not in PARTS:
+            raise self.error(f"unknown part {part!r}: use one of {', '.join(PARTS)}, checked")
         grids = Path(self.env.srcdir) / "chapters" / "explorer.json"
-        for path in (grids, HERE / "explorer.js", HERE / "explorer.css"):
+        for path in (grids, HERE / "core.js", HERE / f"{part}.js", HERE / "instruments.css"):
             self.env.note_dependency(str(path))
         if not grids.is_file():
             raise self.error("the explorer was not computed by the pipeline (make book)")
-        return [nodes.raw("", script(grids.read_text(encoding="utf-8")), format="html")]
+        return [instrument("", place(part), format="html", part=part)]
+
+
+def bring(app, doctree, docname):
+    """Put the scripts after a page's instruments."""
+    parts = [node["part"] for node in doctree.findall(instrument)]
+    if parts:
+        grids = Path(app.srcdir) / "chapters" / "explorer.json"
+        data = json.loads(grids.read_text(encoding="utf-8"))
+        text = script(data, [part for part in PARTS if part in parts])
+        doctree.append(nodes.raw("", text, format="html"))
 
 
 def setup(app):
     """Sphinx's entry."""
+    app.add_node(instrument)
     app.add_directive("explorer", Explorer)
+    app.connect("doctree-resolved", bring)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -107,8 +107,9 @@ class Ledger(LedgerDirective):
         claims.sort(key=lambda claim: order[of[claim["id"]]])  # rows of one fact stand together
         self.one = {name: [i for i, fact in of.items() if fact == name] for name in of.values()}
         said = ", ".join(f"{n} {v}" for v, n in self.counts(ledger, claims).items())
-        rows = [self.row(claim) for claim in claims]
-        head = ["claim", "printed", "ours", "verdict"]
+        tried = any(claim["substitute"] for claim in claims)
+        rows = [self.row(claim)[: 5 if tried else 4] for claim in claims]
+        head = ["claim", "printed", "ours", "verdict", "on a substitute"][: 5 if tried else 4]
         summary = nodes.paragraph("", f"{len(claims)} claims: {said}.")
         self.env.note_reread()  # the rows name statements of other pages, with their numbers
         table = table_of(head, rows, "ledger")
@@ -133,9 +134,9 @@ class Ledger(LedgerDirective):
         ours = [self.text(claim["ours"])]
         if coded := AS_CODED.search(claim["note"]):
             ours.append(self.text(coded[0], "ledger-coded"))
-        word = [nodes.paragraph("", "", chip(claim["verdict"]))]
-        if tried := claim["substitute"]:
-            word.append(nodes.paragraph("", "", nodes.Text("on a substitute: "), chip(tried)))
+        tried = [
+            nodes.paragraph("", "", chip(word)) for word in filter(None, [claim["substitute"]])
+        ]
         return [
             [
                 place,
@@ -146,7 +147,8 @@ class Ledger(LedgerDirective):
             ],
             [self.text(claim["printed"])],
             ours,
-            word,
+            [nodes.paragraph("", "", chip(claim["verdict"]))],
+            tried,
         ]
 
     def others(self, claim: dict) -> list[nodes.Node]:

@@ -4,6 +4,7 @@ A chapter is a jupytext source `notebooks/NN_name.py`. Its parameters are typed,
 line or from a profile (`params/<profile>.yaml`), and are refused when unknown or out of range.
 """
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from companion.pages import expectations, warm
 from companion.pages import parameters as table
 from companion.pages.parameters import (
     PROFILES,
@@ -28,7 +30,7 @@ from companion.pages.parameters import (
     refuse_unknown,
     sources,
 )
-from companion.runs import records
+from companion.runs import provenance as made
 from companion.runs.atomic import write
 from fedstas.errors import InputError
 from fedstas.sim import tasks
@@ -99,7 +101,7 @@ def _used() -> float | None:
     except ImportError:  # Windows
         return None
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime + warm.used
 
 
 def notebook(chapter: str):
@@ -205,7 +207,7 @@ def run(
 ) -> Path:
     """Executes a chapter and returns the path of its page, `book/chapters/<stem>.ipynb` by default.
 
-    Nothing is written unless every cell ran.
+    Nothing is written unless every cell ran and, at the default parameters, every `expect` held.
     """
     import nbformat
     from nbclient.exceptions import DeadKernelError
@@ -222,8 +224,9 @@ def run(
     tasks.find_device(
         effective.get("device", "cpu")
     )  # what is not here is an error now, not in a minute
-    if effective.get("task", "digits") != "digits":
-        tasks.load(effective["task"])
+    if effective.get("task", "digits") != "digits" or effective.get("network"):
+        with contextlib.chdir(table.ROOT):  # where the chapter will stand
+            tasks.load(effective["task"], network=effective.get("network", ""))
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)
@@ -246,6 +249,13 @@ def run(
         bar.close()
 
     _tidy(nb)
+    failed = expectations.taken(nb)
+    if failed and effective == vars(table.settings(chapter, {})):
+        raise ChapterError(
+            f"Chapter {chapter}: what it says does not hold at its default parameters:\n"
+            + "\n".join(f"    “{words}” ({values})" for words, values in failed)
+        )
+    expectations.mark(nb, failed)
     nb.metadata["fedstas"] = {
         "chapter": chapter,
         "profile": effective["profile"],
@@ -256,7 +266,7 @@ def run(
         "seconds": round(time.monotonic() - began, 1),
         "cpu": None if used is None else round(_used() - used, 1),  # whatever else the machine does
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": records.commit(),
+        "commit": made.commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in VERSIONS},
         "command": command(chapter, given),

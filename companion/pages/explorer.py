@@ -1,11 +1,12 @@
-"""What the page `Explorer` is made of: grids computed beforehand, the figures that it shows without
-scripts, and cases by which its script is held against this package."""
+"""What the instruments are made of: data computed beforehand, the figures that the page `Explorer` shows
+without scripts, and cases by which their scripts are held against this package."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -13,9 +14,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from companion.pages import plots
+from companion.pages import seats as who
 from companion.runs.atomic import write
-from fedstas import allocation, privacy, theory
+from fedstas import allocation, compression, privacy, stratification, theory
 from fedstas.errors import InputError
+from fedstas.sim import engine, models, one_round
+from fedstas.sim.rng import stream
 
 EPSILONS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 CAPS = (3, 5, 10, 20, 50, 100, 200, 700)
@@ -24,7 +28,22 @@ SIZES, SPREADS, SEATS = (40, 30, 20, 10), (1.0, 2.0, 4.0, 3.5), 10
 SETTING = {"size": 600, "cap": 100, "epsilon": 3.0, "m": 10}
 DELTA = 1e-5
 ROUNDS = 99
-FIGURES = ("allocation", "estimate", "privacy")
+MOST_LEVELS, MOST_STRATA = 16, 8
+LEVELS, STRATA = 9, 4  # where the sliders begin
+CLIENT, ENTRIES = 0, 510  # whose gradient is squeezed, and how many of it: those of the last layer
+COIN = {"size": 40, "cap": 100, "epsilon": 3.0}
+VALUES = (
+    -1.0,
+    -0.5,
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # six clients' updates in one direction; norms are their lengths
+NORMS = tuple(map(abs, VALUES))
+ROUND = 2  # of them drawn in a round
+PLATE = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
+FIGURES = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
 LARGEST = 500_000  # bytes of the page's data
 
 
@@ -67,8 +86,106 @@ def estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
     }
 
 
+def squeezed(levels: int) -> dict:
+    """What so many levels keep of the gradient, their bits, and how many entries go to each."""
+    found = compression.squeeze(gradient(), levels)
+    entries = gradient().astype(float)  # or the sums would be of single precision
+    lost = np.square(entries - found.restore()[0].astype(float)).sum()
+    return {
+        "kept": 1 - float(lost / np.square(entries).sum()),
+        "bits": found.bits,
+        "counts": np.bincount(found.codes[0], minlength=levels).tolist(),
+    }
+
+
+class _Told:
+    """A generator that gives what it is told: the sizes made up, and what decides on the truth."""
+
+    def __init__(self, flips):
+        self.flips = np.array(flips)
+
+    def integers(self, low, high, size):
+        return self.flips[:, 1].astype(int)
+
+    def random(self, size):
+        return self.flips[:, 0]
+
+
+def coin(size: int, cap: int, epsilon: float, flips) -> dict:
+    """Reports of one client, whose `flips` are (what decides, size made up); the mean of their estimates and
+    its standard deviation."""
+    alpha, many = privacy.truth_probability(epsilon, cap), len(flips)
+    how = {"size_cap": cap, "alpha": alpha}
+    reports = privacy.report(np.full(many, size), rng=_Told(flips), **how)
+    return {
+        "alpha": alpha,
+        "reports": reports.tolist(),
+        "mean": privacy.estimate_total(reports, **how) / many,
+        "sd": math.sqrt(privacy.estimate_variance(np.full(many, size), **how)) / many,
+    }
+
+
+def bias(values, norms, m: int) -> dict:
+    """Exact mean and deviation of a round as written and corrected, in a stratum drawn by norms."""
+    written, spread = theory.design_moments("plain-successive", values, norms, m)
+    corrected, width = theory.design_moments("hansen-hurwitz", values, norms, m)
+    return {
+        "target": sum(values) / len(values),
+        "written": float(written),
+        "written_sd": math.sqrt(spread),
+        "corrected": float(corrected),
+        "corrected_sd": math.sqrt(width),
+    }
+
+
+@lru_cache
+def _server():
+    """The clients of the figure of seats, at their first model."""
+    return one_round.view(who.state(0), who.corrected())
+
+
+@lru_cache
+def gradient() -> np.ndarray:
+    """The last layer's entries of one client's gradient, float32, as they are given to the script."""
+    setup = who.state(0).setup
+    module = setup.task.model(setup.seed)
+    whole = list(engine.client_gradients(module, models.flatten(module), setup.data))[CLIENT]
+    return whole.numpy()[-ENTRIES:].astype(float).round(6).astype(np.float32)
+
+
+@lru_cache
+def clients() -> dict:
+    """The clients on a plane, their norms, and their strata for every number of them, as the paper makes these."""
+    found = _server().gradients(LEVELS)
+    features = stratification.features(found)
+    labels = [stratification.stratify(features, H, 0) for H in range(1, MOST_STRATA + 1)]
+    centred = features - features.mean(0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    points = (u * s)[:, :2]
+    points = points * np.sign(points[np.abs(points).argmax(0), [0, 1]])  # a sign for each axis
+    return {
+        "points": (points / np.abs(points).max()).round(4).tolist(),
+        "norms": found.norms().round(6).tolist(),
+        "labels": [each.tolist() for each in labels],
+        "spreads": [stratification.spread(features, each).round(6).tolist() for each in labels],
+        "H": STRATA,
+        "m": who.SEATS,
+    }
+
+
+def on_map(strata: int, m: int) -> dict:
+    """Seats of the strata, and each client's chance to be drawn, as written: distinct, by norms."""
+    known = clients()
+    labels, norms = np.array(known["labels"][strata - 1]), np.array(known["norms"])
+    found = allocation.neyman(np.bincount(labels), known["spreads"][strata - 1], m)
+    chances = np.zeros(len(labels))
+    for h, each in enumerate(found.tolist()):
+        chances[labels == h] = theory.successive_inclusion(norms[labels == h], each)
+    return {"seats": found.tolist(), "chances": chances.tolist()}
+
+
 def cases() -> dict:
-    """Inputs with this package's answers: the script must give the same."""
+    """By instrument: inputs with this package's answers; the scripts must give the same."""
     strata = [
         (list(SIZES), list(SPREADS), SEATS),
         ([40, 30, 20, 10], [1.0, 2.0, 4.0, 0.2], 10),
@@ -81,13 +198,30 @@ def cases() -> dict:
     ]
     settings = [(600, 100, 3, 10), (60, 100, 1, 25), (5, 3, 2, 1), (300, 601, 6, 40), (1, 50, 8, 3)]
     budgets = [(3, 100, 10), (3, 100, 99), (0.5, 3, 40), (8, 700, 30), (1, 20, 1), (2, 3, 99)]
+    flips = [[0.01, 7], [0.99, 99], [0.3, 1], [0.05, 50], [0.7, 23]]
+    coins = [(40, 100, 3.0, flips), (300, 100, 1.0, flips[:2]), (1, 100, 8.0, flips)]
+    given = {
+        "squeeze": {"squeezed": (squeezed, [(2,), (3,), (LEVELS,), (MOST_LEVELS,)])},
+        "strata": {"onMap": (on_map, [(1, 6), (STRATA, who.SEATS), (MOST_STRATA, 20)])},
+        "allocation": {"seats": (seats, strata)},
+        "bias": {
+            "bias": (
+                bias,
+                [(VALUES, NORMS, m) for m in (1, 2, 5)] + [((3.0, 1.0, -2.0), (1.0, 4.0, 2.0), 2)],
+            )
+        },
+        "coin": {"coin": (coin, coins)},
+        "estimate": {"estimate": (estimate, settings)},
+        "privacy": {
+            "composed": (composed, [(*b, d) for b, d in product(budgets, (0.0, 1e-6, DELTA, 1e-3))])
+        },
+    }
     return {
-        "seats": [{"given": each, "answer": seats(*each)} for each in strata],
-        "estimate": [{"given": each, "answer": estimate(*each)} for each in settings],
-        "composed": [
-            {"given": [e, cap, j, delta], "answer": composed(e, cap, j, delta)}
-            for (e, cap, j), delta in product(budgets, (0.0, 1e-6, DELTA, 1e-3))
-        ],
+        part: {
+            name: [{"given": each, "answer": of(*each)} for each in inputs]
+            for name, (of, inputs) in formulas.items()
+        }
+        for part, formulas in given.items()
     }
 
 
@@ -105,21 +239,98 @@ def attack(epsilon: float, cap: int, reports: int = REPORTS) -> list[float]:
 
 
 def data() -> dict:
-    """All that the page's script is given."""
-    return {
-        "setting": SETTING | {"delta": DELTA, "rounds": ROUNDS},
-        "strata": {"sizes": SIZES, "spreads": SPREADS, "m": SEATS},
-        "epsilons": EPSILONS,
-        "caps": CAPS,
-        "attack": [[[round(p, 4) for p in attack(e, cap)] for cap in CAPS] for e in EPSILONS],
-        "cases": cases(),
+    """What the scripts are given, by instrument."""
+    entries = gradient()
+    levels = {
+        n: compression.squeeze(entries, n).levels[0].astype(float).tolist()
+        for n in range(2, MOST_LEVELS + 1)
     }
+    parts = {
+        "squeeze": {"entries": entries.astype(float).tolist(), "levels": levels, "start": LEVELS},
+        "strata": clients(),
+        "allocation": {"sizes": SIZES, "spreads": SPREADS, "m": SEATS},
+        "bias": {"values": VALUES, "norms": NORMS, "m": ROUND},
+        "coin": COIN,
+        "estimate": SETTING,
+        "privacy": {
+            **SETTING,
+            "delta": DELTA,
+            "rounds": ROUNDS,
+            "epsilons": EPSILONS,
+            "caps": CAPS,
+            "attack": [[[round(p, 4) for p in attack(e, cap)] for cap in CAPS] for e in EPSILONS],
+        },
+    }
+    known = cases()
+    return {name: {**part, "cases": known[name]} for name, part in parts.items()}
 
 
 def draw(name: str):
     """The figure that stands for a part of the explorer where no script runs."""
     plots.style()
-    return {"allocation": _allocation, "estimate": _estimate, "privacy": _privacy}[name]()
+    return globals()[f"_{name}"]()
+
+
+def _squeeze():
+    entries = np.sort(gradient().astype(float))
+    found = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
+    figure, ax = plt.subplots(figsize=(7, 3))
+    ax.fill_between(np.arange(len(entries)), found, color=plots.GREY, alpha=0.5, lw=0, step="mid")
+    ax.plot(entries, color=plots.BLACK, lw=1.5)
+    ax.set(xlabel="entry of the gradient, by size", ylabel="value")
+    return figure
+
+
+def _strata():
+    known, found = clients(), on_map(STRATA, who.SEATS)
+    points, labels = np.array(known["points"]), np.array(known["labels"][STRATA - 1])
+    figure, ax = plt.subplots(figsize=(7, 3.4))
+    for h in range(STRATA):
+        middle = points[labels == h].mean(0)
+        for point in points[labels == h]:
+            ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
+        told = f"{chr(65 + h)}: {found['seats'][h]} of {(labels == h).sum()}"
+        ax.text(*middle, told, ha="center", va="center", fontsize="small", zorder=3, bbox=PLATE)
+    ax.scatter(
+        *points.T, s=260 * np.array(found["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
+    )
+    ax.set(xticks=[], yticks=[])
+    return figure
+
+
+def _bias():
+    found, rng = bias(VALUES, NORMS, ROUND), stream(7, "bias")
+    p, many = np.array(NORMS) / sum(NORMS), 300
+    figure, ax = plt.subplots(figsize=(7, 3))
+    distinct = [rng.choice(VALUES, ROUND, replace=False, p=p).mean() for _ in range(many)]
+    scaled = np.array(VALUES) / (len(p) * p)
+    again = [rng.choice(scaled, ROUND, p=p).mean() for _ in range(many)]
+    rounds = np.arange(1, many + 1)
+    ax.axhline(found["target"], color=plots.BLACK, ls="--", lw=1)
+    for each, colour, name in (
+        (distinct, plots.WRITTEN, "as written"),
+        (again, plots.SHOULD, "corrected"),
+    ):
+        ax.plot(rounds, np.cumsum(each) / rounds, color=colour)
+        ax.text(many * 1.01, np.mean(each), name, color=colour, va="center", fontsize="small")
+    ax.text(many, found["target"], "target", ha="right", va="bottom", fontsize="small")
+    ax.set(xlabel="rounds", ylabel="average update so far", xlim=(0, many))
+    return figure
+
+
+def _coin():
+    size, cap, epsilon = COIN.values()
+    rng, many = stream(1, "coin"), 200
+    flips = np.stack([rng.random(many), rng.integers(1, cap, many)], axis=1)
+    running = [coin(size, cap, epsilon, flips[:j])["mean"] for j in range(1, many + 1)]
+    figure, ax = plt.subplots(figsize=(7, 3))
+    reports = np.arange(1, many + 1)
+    wide = 1.96 * coin(size, cap, epsilon, flips[:1])["sd"] / np.sqrt(reports)
+    ax.fill_between(reports, size - wide, size + wide, color=plots.GREY, alpha=0.3, lw=0)
+    ax.plot(reports, running, color=plots.BLACK)
+    ax.axhline(size, color=plots.BLACK, ls="--", lw=1)
+    ax.set(xlabel="reports of the client", ylabel="estimated size", ylim=(size - 200, size + 200))
+    return figure
 
 
 def _allocation():
@@ -145,11 +356,9 @@ def _estimate():
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
     figure, ax = plt.subplots(figsize=(7, 3))
     seen = chances > chances.max() / 1e4
-    ax.fill_between(
-        values[seen], chances[seen] / np.diff(values[:2]), color=plots.WRITTEN, alpha=0.4
-    )
-    marks = ((0, plots.BLACK, "0"), (min(size, cap - 1) * m, plots.CODED, "clipped total"))
-    for x, colour, text in (*marks, (size * m, plots.SHOULD, "true total")):
+    ax.fill_between(values[seen], chances[seen] / np.diff(values[:2]), color=plots.GREY, alpha=0.4)
+    marks = ((0, plots.BLACK, "0"), (min(size, cap - 1) * m, plots.DRAWS[3], "clipped total"))
+    for x, colour, text in (*marks, (size * m, plots.DRAWS[4], "true total")):
         ax.axvline(x, color=colour, lw=1.5)
         ax.text(x, ax.get_ylim()[1], f" {text}", color=colour, va="top", fontsize="small")
     ax.set(xlabel="estimate of the total", ylabel="density", yticks=[])
@@ -161,9 +370,9 @@ def _privacy():
     epsilon, cap = SETTING["epsilon"], SETTING["cap"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3))
     rounds = np.arange(1, ROUNDS + 1)
-    left.plot(rounds, rounds * epsilon, color=plots.CODED, label="δ = 0")
+    left.plot(rounds, rounds * epsilon, color=plots.DRAWS[3], label="δ = 0")
     tight = [composed(epsilon, cap, int(j), DELTA) for j in rounds]
-    left.plot(rounds, tight, color=plots.WRITTEN, label=f"δ = {DELTA:g}")
+    left.plot(rounds, tight, color=plots.DRAWS[4], label=f"δ = {DELTA:g}")
     left.set(xlabel="fresh reports of one client", ylabel="composed ε")
     left.legend()
     right.plot(100 * np.array(attack(epsilon, cap)), color=plots.BLACK)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from fedstas import errors
+from fedstas import errors, methods, own
 from fedstas.errors import InputError
 from fedstas.sim import partition, tasks
 from fedstas.sim.rng import LARGEST_SEED
@@ -30,9 +30,16 @@ class Parameter(NamedTuple):
     check: Callable[[str, Any], Any]
 
 
-def _choice(*allowed: str) -> Parameter:
+def _choice(*allowed: str, file: re.Pattern | None = None) -> Parameter:
+    """One of these words, or a file of one's own of this form, which must be there."""
+
     def check(name: str, value: Any) -> str:
-        errors.one_of(name, value, allowed)
+        if file is not None and file.fullmatch(str(value)):
+            path = ROOT / own.file_of(value)  # a chapter stands in the root, wherever it is called
+            if not path.is_file():
+                raise InputError(f"{name} is {value!r}: there is no file {path}")
+        else:
+            errors.one_of(name, value, allowed)
         return value
 
     return Parameter(str, check)
@@ -50,8 +57,10 @@ PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*(name for name in tasks.names() if name not in tasks.TEXT)),  # pixels
-    "partition": _choice(*(name for name in partition.names() if name != "natural")),
+    "task": _choice(*tasks.names(), file=own.FILE),
+    "network": _choice("", *tasks.NETWORKS, file=own.FILE),  # the task's usual one if it is empty
+    "partition": _choice(*(n for n in partition.names() if n != "natural"), file=own.TABLE),
+    "method": _choice(*methods.names(), file=own.FILE),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
     "strata": _integer(1),
@@ -116,6 +125,8 @@ def parse(name: str, text: str) -> Any:
             value = text
         elif value != text and value.is_integer():
             value = int(value)
+    elif own.file_of(text):
+        value = str(Path.cwd() / text)
     return check(name, value)
 
 
@@ -217,6 +228,11 @@ def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
             )
     values["profile"] = profile
     checked = {name: check(name, value) for name, value in values.items()}
+    if checked.get("task") in tasks.TEXT and "network" not in checked:
+        images = ", ".join(name for name in tasks.names() if name not in tasks.TEXT)
+        raise InputError(
+            f"task is {checked['task']!r}: chapter {chapter} computes with images, use one of {images}"
+        )
     for name in ("clients_per_round", "strata"):
         if checked.get(name, 0) > checked.get("clients", math.inf):
             raise InputError(

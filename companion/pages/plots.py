@@ -39,6 +39,7 @@ METHODS = {
     "fedsts": (SKY, "-"),
     "fedstas": (WRITTEN, "-"),
     "fedstas-dp": (WRITTEN, "--"),
+    "fedstas-optimal-data": (WRITTEN, ":"),
     "fedstas-unbiased": (SHOULD, "-"),
     "fedstas-unbiased-dp": (SHOULD, "--"),
     "fedstas-least-variance": (BLACK, "-"),
@@ -75,7 +76,12 @@ METRICS = {
 FEW = 5  # with fewer seeds an interval says less than the runs themselves
 
 
-WAYS = {"every 10 rounds": "--", "from updates": ":"}  # of one method, after a comma in its name
+WAYS = {
+    "every 10 rounds": "--",
+    "from updates": ":",
+    "L2": ":",
+    "L1": "-.",
+}  # of one method, after a comma in its name
 COSTS = {"megabytes": "sent and received (MB)", "thousands": "examples (thousands)"}
 
 
@@ -98,6 +104,33 @@ def style() -> None:
         "grid.color": "#E5E5E5",
         "axes.titlesize": "medium",
     }
+
+
+def for_pages() -> None:
+    """The look of figures that are read on a phone and in the dark: SVG without a ground of its own, a column
+    4.2 inches wide with letters that stay readable at 390 px. Called once by each chapter of the second edition."""
+    from IPython import get_ipython
+
+    style()
+    bare = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
+    sizes = dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 10)
+    sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
+    plt.rcParams |= bare | sizes
+    plt.rcParams |= {
+        "figure.figsize": (4.2, 2.8),
+        "grid.color": "#D0D0D0",
+        "svg.hashsalt": "fedstas",
+    }
+    if shell := get_ipython():
+        from matplotlib_inline.config import InlineBackend
+
+        InlineBackend.instance(parent=shell).figure_formats = {"svg"}
+
+
+def note(ax: Axes, x: float, y: float, words: str, colour: str, right=6.0, up=0.0, **how) -> None:
+    """Write words beside the point (x, y) of the data, `right` and `up` of it by so many points."""
+    how = {"va": "center", "color": colour, "fontsize": 9, "annotation_clip": False} | how
+    ax.annotate(words, (x, y), (right, up), textcoords="offset points", **how)
 
 
 def label_ends(ax: Axes, ends: dict[str, tuple[float, float, str]], gap: float = 0.045) -> None:
@@ -319,15 +352,13 @@ def curve_grid(
     metrics: Sequence[str],
     *,
     note: str = NOT_YET,
-    marks: dict[str, dict[str, float]] | None = None,
     seeds: bool = False,
     height: float = 2.7,
     rolling: int = 0,
 ) -> Figure:
     """A row of panels per metric, a column per (frame, methods); the same y-range along a row.
 
-    `marks` are printed end values by metric and method: a star at the end of the first column. `rolling` is
-    that of `curves`, of losses alone, as the papers draw them.
+    `rolling` is that of `curves`, of losses alone, as the papers draw them.
     """
     shape = (len(metrics), len(columns))
     figure, axes = plt.subplots(*shape, figsize=(8.4, 0.7 + height * shape[0]), squeeze=False)
@@ -343,10 +374,6 @@ def curve_grid(
             smooth = rolling if metric == "train_loss" else 0
             curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False, rolling=smooth)
             ax.set(ylabel=SHORT[metric] if j == 0 else "", xlabel="")
-            for m, value in (marks or {}).get(metric, {}).items():
-                if m in there:
-                    at = frame["round"].max()
-                    ax.plot(at, value, "*", ms=9, color=METHODS[m][0], mec="white", clip_on=False)
         if there:
             axes[-1, j].set_xlabel("round")
     for row in axes:
@@ -375,27 +402,59 @@ def cost_grid(frames: dict[str, pd.DataFrame], metric: str, names: Sequence[str]
     return figure
 
 
-def group_grid(frames: dict[str, pd.DataFrame], metric: str, baseline: str = "md") -> Figure:
-    """A row of panels per voice and a column per frame; names at the ends, the baseline in all."""
-    shape = (len(GROUPS), len(frames))
-    figure, axes = plt.subplots(*shape, figsize=(8.6, 2.5 * shape[0]), squeeze=False, sharex=True)
-    for row, (group, names) in zip(axes, GROUPS.items(), strict=True):
-        for ax, frame in zip(row, frames.values(), strict=True):
-            there = [m for m in dict.fromkeys((baseline, *names)) if m in set(frame["method"])]
-            if there:
-                curves(frame, metric, ax=ax, methods=there, ends=False)
-            ax.set(xlabel="", ylabel="")
-        row[0].set_ylabel(f"{group}\n{SHORT[metric]}", color=VOICES[group])
-    for title, top, bottom in zip(frames, axes[0], axes[-1], strict=True):
-        top.set_title(title)
-        bottom.set_xlabel("round")
-    same_range(list(axes.flat))
-    for ax in axes.flat:  # now that the range is known
-        ends = {}
-        for line in ax.lines:
-            if line.get_gid():
-                ends[line.get_gid()] = (*(v[-1] for v in line.get_data()), line.get_color())
-        label_ends(ax, ends, gap=0.1)
+def beside_published(
+    frame: pd.DataFrame, panels: dict[str, tuple], metric: str, note: str = NOT_YET
+) -> Figure:
+    """A panel per published curve, in black, on the median and the middle nine tenths of our runs.
+
+    `panels`, by title: our methods, and the published rounds and values. A method has its voice's colour.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(8.4, 3.6), sharey=True, squeeze=False)
+    voice = {m: group for group, names in GROUPS.items() for m in names}
+    drawn: dict[str, Line2D] = {}
+    for ax, (title, (names, at, values)) in zip(axes[0], panels.items(), strict=True):
+        for m in (m for m in names if m in set(frame["method"])):
+            wide = frame[frame["method"] == m].pivot(index="round", columns="seed", values=metric)
+            low, middle, high = METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).values
+            colour = VOICES[voice[m]]
+            ax.fill_between(wide.index, low, high, color=colour, alpha=0.18, lw=0)
+            (drawn[voice[m]],) = ax.plot(wide.index, middle, color=colour, lw=2, gid=m)
+        if not ax.lines:
+            blank(ax, note)
+            continue
+        (drawn["the paper"],) = ax.plot(at, values, color=BLACK, marker="o", ms=4, lw=1.5)
+        ax.set(title=title, xlabel="round")
+    axes[0, 0].set_ylabel(SHORT[metric])
+    if drawn:
+        figure.legend(list(drawn.values()), list(drawn), loc="outside upper center", ncols=3, frameon=False)  # fmt: skip
+    return figure
+
+
+BARS = {"printed": BLACK, "as written": WRITTEN, "as coded": CODED}
+
+
+def printed_bars(table: pd.DataFrame) -> Figure:
+    """A panel per place, and for each method a bar of what is printed and of ours, with its interval.
+
+    `table`: columns place, method, who (of `BARS`), mean, low, high.
+    """
+    places, names = (list(table[k].unique()) for k in ("place", "method"))
+    figure, axes = plt.subplots(1, len(places), figsize=(8.4, 3.4), sharey=True, squeeze=False)
+    for ax, place in zip(axes[0], places, strict=True):
+        part = table[table["place"] == place]
+        there = [who for who in BARS if who in set(part["who"])]
+        for i, who in enumerate(there):
+            rows = part[part["who"] == who].set_index("method").reindex(names)
+            y = np.arange(len(names)) + (i - (len(there) - 1) / 2) * 0.8 / len(there)
+            ax.barh(y, rows["mean"], 0.7 / len(there), color=BARS[who], alpha=0.75, label=who)
+            ax.hlines(y, rows["low"].clip(lower=0), rows["high"], color=GREY, lw=2)
+        ax.set(title=place, yticks=range(len(names)), yticklabels=names)
+        ax.grid(axis="y", visible=False)
+        ax.set_xlim(left=0)
+    axes[0, 0].invert_yaxis()
+    figure.supxlabel("final accuracy, clients' shares (%)", fontsize="medium")
+    shown = {text: bar for ax in axes[0] for bar, text in zip(*ax.get_legend_handles_labels(), strict=True)}  # fmt: skip
+    figure.legend(shown.values(), shown, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""What the cells of a chapter hand to its page: tables, numbers and words for the prose, verdicts."""
+"""What the cells of a chapter hand to its page: figures, tables, numbers for the prose, verdicts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from companion.pages.expectations import expect as expect
+
+
+def paste(name: str, figure) -> None:
+    """Hand a figure to the page, which shows it by `{glue:figure} name`."""
+    import matplotlib.pyplot as plt
+    import myst_nb
+
+    myst_nb.glue(name, figure, display=False)
+    plt.close(figure)
 
 
 def table(frame):

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from companion.runs import records
 from companion.runs.sweeps import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMES = ("md", "clustered-size", "clustered-similarity")
 CENTRE = {
@@ -39,7 +40,7 @@ class Place:
     """A data set with what the paper leaves to it.
 
     `total` examples of all clients; `lr` the rate, and `other` that where a setting is changed, by its name
-    and value; `centre` what of the setting is another.
+    and value; `centre` what of the setting is another; `network` theirs, where it is not the task's usual one.
     """
 
     task: str
@@ -49,6 +50,7 @@ class Place:
     lr: float
     other: dict = field(default_factory=dict)
     centre: dict = field(default_factory=dict)
+    network: str = ""
 
     def run(self, changed: dict, method: str, seed: int, **local) -> Run:
         """The run of the setting with these changes; `local` are settings of the method."""
@@ -61,6 +63,7 @@ class Place:
         longer = ROUNDS.get(changed.get("steps", 0), 1)
         return Run(
             self.task, "dirichlet_fixed_size", method=method, seed=seed, sizes=sizes(clients, self.total),
+            network=self.network,
             overrides={"steps": steps, "batch": 50, "lr": lr} | regular | local,
             rounds=round(longer * self.rounds), eval_every=max(1, int(longer * self.every)), **at,
         )  # fmt: skip
@@ -74,14 +77,16 @@ def sizes(clients: int, total: int) -> str:
 
 
 # With the rates that the paper prints (captions of Fig. 7, 9 and 10).
+DROPOUT = "convolutional-dropout"
 CIFAR10 = Place(
-    "cifar10", 48_500, 1000, 5, 0.05, {("concentration", 10.0): 0.1, ("steps", 10): 0.1}
-)
+    "cifar10", 48_500, 1000, 5, 0.05, {("concentration", 10.0): 0.1, ("steps", 10): 0.1},
+    network=DROPOUT,
+)  # fmt: skip
 # Those of CIFAR-10 for the time being: `clustered-mnist-rates` and `clustered-coarse10-rates` are to choose them
 # (`chosen` reads what they recorded; a test holds the two together).
 MNIST = Place("mnist", 48_500, 100, 2, 0.05)
 # Half the examples, as there are: the same share of the data as of CIFAR-10.
-COARSE = Place("cifar100-coarse10", 24_250, 100, 5, 0.05, centre={"steps": 20})
+COARSE = Place("cifar100-coarse10", 24_250, 100, 5, 0.05, centre={"steps": 20}, network=DROPOUT)
 DIGITS = Place(
     "digits", 970, 3, 1, 0.05, centre={"clients": 20, "clients_per_round": 5, "steps": 5}
 )
@@ -148,6 +153,8 @@ def rates(place: Place, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
 def chosen(sweep: str, folder: str | Path = "results") -> pd.DataFrame:
     """The recorded trials' choice: a row per setting (columns as `CENTRE`, lr and train_loss) with the rate that
     leaves MD sampling the least training loss, mean of the last ten rounds; a run that diverged is none."""
+    from companion.runs import records
+
     frame = records.load(Path(folder) / sweep)
     known = records.identities(Path(folder) / sweep)
     for key in ("steps", "prox", "lr"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from companion.runs import clustered_grid, sweeps
+from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -22,6 +22,7 @@ CORRECTED = ("fedstas-unbiased", "fedstas-unbiased-dp")
 FIRST = ("fedavg", "md", *AS_WRITTEN, "fedstas-unbiased")
 BASELINES = ("fedavg-unbiased", "clustered-size", "clustered-similarity", "fedprox", "strat")
 TABLE = (*FIRST, *BASELINES, "strat-neyman", "centralised", "fedstas-unbiased-dp", *AS_CODED)
+OPTIMAL = "fedstas-optimal-data"  # compared in the sweep `optimal-data`
 SEVEN = ("fedavg", "md", "clustered-similarity", *AS_WRITTEN, "fedstas-unbiased")
 # Compared by the error of one round (`one_rounds`), the recommended one by the sweep `least-variance`.
 BY_ROUND = ("fedstas-least-variance", "optimal-client-sampling", "poisson", "k-vib", "cube")
@@ -30,8 +31,10 @@ SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `qu
 
 
 def _every(rounds: int, method: str) -> dict:
-    """Strata kept for that many rounds, where the method has strata and can."""
-    return {"restratify_every": rounds} if "restratify_every" in methods.parameters(method) else {}
+    """Strata kept for that many rounds, where the method makes them anew."""
+    return (
+        {"restratify_every": rounds} if methods.parameters(method).get("restratify_every") else {}
+    )
 
 
 def preprint(profile: str) -> list[Run]:
@@ -49,7 +52,7 @@ def preprint(profile: str) -> list[Run]:
 
 def every_method(profile: str) -> list[Run]:
     """The papers' other methods in the setting of `preprint`, disjoint partition, three seeds."""
-    others = [m for m in methods.names() if m not in (*TABLE, *BY_ROUND)]
+    others = [m for m in methods.names() if m not in (*TABLE, *BY_ROUND, OPTIMAL)]
     if profile == "quick":
         return [Run("digits", "dirichlet", 0.1, m, 0, **SMALL) for m in others]
     seeds = range(3 if profile == "paper" else 1)
@@ -59,50 +62,18 @@ def every_method(profile: str) -> list[Run]:
 CLUSTERED = ("md", "clustered-size", "clustered-similarity", "target")
 
 
-def one_digit(profile: str) -> list[Run]:
-    """Fraboni et al., Fig. 1: one digit per client, 500 examples, 50 steps of 50, lr 0.01."""
-    local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": 60, "eval_every": 2}
-    task, seeds = "mnist", range(10 if profile == "paper" else 2)
-    if profile == "quick":
-        task, shape = "digits", {"size": 10, "rounds": 3}
-    grid = product(seeds, CLUSTERED)
-    return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in grid]
+def one_digit(rounds: int):
+    """Fraboni et al., Fig. 1: one digit per client, 500 examples, 50 steps of 50, lr 0.01; they draw 200 rounds."""
 
+    def grid(profile: str) -> list[Run]:
+        local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": rounds, "eval_every": 2}
+        task, seeds = "mnist", range(10 if profile == "paper" else 2)
+        if profile == "quick":
+            task, shape = "digits", {"size": 10, "rounds": 3}
+        pairs = product(seeds, CLUSTERED)
+        return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in pairs]
 
-SIGMAS = (0.0, 1.5, 3.0)
-
-
-def imbalance(profile: str) -> list[Run]:
-    """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
-    arms = [("fedavg", {}), ("md", {}), ("fedsampling", {"epsilon": None})]
-    arms += [("fedsampling", {"epsilon": 3.0, "size_cap": 700})]
-    task, seeds, sigmas = "mnist", range(2), SIGMAS
-    shape = {"eval_every": 9}
-    if profile == "quick":
-        task, shape, sigmas = "digits", SMALL, SIGMAS[:2]
-    grid = product(seeds, sigmas, arms)
-    return [Run(task, "lognormal", 0.01, m, s, o, sigma=g, **shape) for s, g, (m, o) in grid]
-
-
-def fedsampling_topics(profile: str) -> list[Run]:
-    """The table of FedSampling's slides on `topics`, a client for each of its 100 users, both networks, five
-    seeds: FedOpt with weights n_k over the cohort and with their Algorithm 1's plain mean, FedSampling with
-    private sizes and with true ones."""
-    arms = [
-        ("centralised", {}),
-        ("fedavg", {}),
-        ("fedsampling", {}),
-        ("fedsampling", {"epsilon": None}),
-    ]
-    adaptive = product(("fedadam", "fedyogi", "fedadagrad"), ("cohort", "plain"))
-    arms += [(m, {"weights": w}) for m, w in adaptive]
-    shape = SMALL if profile == "quick" else {"rounds": 100, "eval_every": 10}
-    grid = product(range(5 if profile == "paper" else 1), ("text-cnn", "transformer"), arms)
-    local = {"steps": 5, "lr": 0.5}
-    return [
-        Run("topics", "natural", 0.01, m, s, o | local, network=network, **shape)
-        for s, network, (m, o) in grid
-    ]
+    return grid
 
 
 def _seven(task: str, kind: str, concentration: float):
@@ -143,6 +114,31 @@ def cifar100(profile: str) -> list[Run]:
     return [Run(*where, m, s, _every(every, m) | local, **shape) for s, local, m in grid]
 
 
+HUNDRED = (*DEEP, "fedstas-least-variance")
+HUNDRED_RATES = (0.01, 0.03, 0.1)
+# Of each method; 0.1 for the time being: `cifar100-equal-rates` is to choose them (`tables.tuned`).
+HUNDRED_TUNED = {m: {"lr": lr} for m, lr in dict.fromkeys(HUNDRED, 0.1).items()}
+
+
+def _hundred_equal(arms: list[tuple[str, dict]], seeds: int):
+    """CIFAR-100 with equal sizes at a concentration that leaves every class to somebody: 100 rounds of
+    `LEARNS`, strata of k-means made anew every 20."""
+
+    def grid(profile: str) -> list[Run]:
+        where, shape, every = ("cifar100", 0.1), {"rounds": 100, "eval_every": 10}, 20
+        if profile == "quick":
+            where, shape, every = ("digits", 0.1), SMALL, 2
+        if profile == "laptop":
+            shape = {"rounds": 10, "eval_every": 5}
+        return [
+            Run(where[0], "dirichlet_fixed_size", where[1], m, s, LEARNS | o | _every(every, m), **shape)
+            for s in range(seeds if profile == "paper" else 1)
+            for m, o in (arms if profile == "paper" else arms[:: len(arms) - 1])
+        ]  # fmt: skip
+
+    return grid
+
+
 THREE = ("md", "fedstas", "fedstas-unbiased")
 # One setting at a time around the default; for each, its values and the methods that have it.
 AROUND = {
@@ -157,15 +153,15 @@ AROUND = {
 }
 
 
-def _around(profile: str, arms: list[tuple[str, dict, dict]]) -> list[Run]:
+def _around(profile: str, arms: list[tuple[str, dict, dict]], seeds: int = 5) -> list[Run]:
     """MNIST 0.01, disjoint, strata kept for ten rounds, evaluated every nine; five seeds."""
-    base, seeds = {"task": "mnist", "eval_every": 9, "concentration": 0.01}, {"paper": 5}
+    base = {"task": "mnist", "eval_every": 9, "concentration": 0.01}
     if profile == "quick":
         base = {"task": "digits", "concentration": 0.1} | SMALL
         arms = [arm for arm in arms if arm[2].get("clients_per_round", 0) <= 5][::4]
     return [
         Run(partition="dirichlet", method=m, seed=s, overrides=_every(10, m) | o, **base | run)
-        for s in range(seeds.get(profile, 1))
+        for s in range(seeds if profile == "paper" else 1)
         for m, o, run in arms
     ]
 
@@ -247,6 +243,46 @@ def last_bit(profile: str) -> list[Run]:
     ]  # fmt: skip
 
 
+def optimal_data(profile: str) -> list[Run]:
+    """FedSTaS with n* shared by weight and gradient spread, both partitions, evaluated every nine rounds:
+    to be held against the same seeds of `preprint`."""
+    if profile == "quick":
+        return [Run("digits", "dirichlet", 0.1, OPTIMAL, s, **SMALL) for s in range(2)]
+    grid = product(range(5 if profile == "paper" else 1), ("dirichlet", "dirichlet_fixed_size"))
+    return [Run("mnist", p, 0.01, OPTIMAL, s, eval_every=9) for s, p in grid]
+
+
+BATCHES, BATCHED = (32, 512), ("md", "fedstas", "fedstas-least-variance")
+
+
+def batch_size(profile: str) -> list[Run]:
+    """Batches a quarter and four times as large; those of 128 are in `sensitivity` and `least-variance`."""
+    return _around(profile, [(m, {"batch": b}, {}) for b in BATCHES for m in BATCHED])
+
+
+# The servers' rates, and FedProx's mu as Li et al. try it.
+_RATE = ("server_rate", (0.001, 0.003, 0.01, 0.03, 0.1, 0.3))
+SERVERS = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedyogi": _RATE}
+SERVERS["fedadagrad"] = _RATE
+# What `server-rates` chose (`tables.tuned`; a test holds the two together).
+SERVERS_TUNED = {"fedprox": {"prox": 0.001}, "fedadagrad": {"server_rate": 0.1}}
+SERVERS_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
+
+
+def server_rates(profile: str) -> list[Run]:
+    """One seed of each, to choose by."""
+    own = {"paper": slice(None), "laptop": slice(1, 4), "quick": slice(0, None, 3)}[profile]
+    runs = _around(
+        profile, [(m, {k: v}, {}) for m, (k, values) in SERVERS.items() for v in values[own]]
+    )
+    return [run for run in runs if run.seed == 0]
+
+
+def servers(profile: str) -> list[Run]:
+    """FedProx and the three adaptive servers as tuned, ten seeds; FedAvg and MD are in `preprint`."""
+    return _around(profile, [(m, o, {}) for m, o in SERVERS_TUNED.items()], seeds=10)
+
+
 CUTS = ({}, {"restratify_every": 10}, {"features": "updates"})
 
 
@@ -277,9 +313,9 @@ SWEEPS = {
     "least-variance": least_variance,
     "last-bit": last_bit,
     "methods": every_method,
-    "one-digit": one_digit,
-    "imbalance": imbalance,
-    "fedsampling-topics": fedsampling_topics,
+    "one-digit": one_digit(60),
+    "clustered-fig-1": one_digit(200),
+    **fedsampling_grid.SWEEPS,
     # As the authors draw it: dealt disjointly, 17 to 24 of 100 clients would hold all data.
     "mnist-0.001": _seven("mnist", "dirichlet_fixed_size", 0.001),
     "mnist-iid": _seven("mnist", "iid", 0.01),
@@ -288,6 +324,14 @@ SWEEPS = {
     "sensitivity": sensitivity,
     "privacy": privacy,
     "ablation": ablation,
+    "optimal-data": optimal_data,
+    "batch-size": batch_size,
+    "server-rates": server_rates,
+    "servers": servers,
+    "cifar100-equal-rates": _hundred_equal(
+        [(m, {"lr": lr}) for m in HUNDRED for lr in HUNDRED_RATES], seeds=1
+    ),
+    "cifar100-equal": _hundred_equal(list(HUNDRED_TUNED.items()), seeds=5),
     **clustered_grid.SWEEPS,
 }
 

@@ -199,7 +199,8 @@ def setting(who: dict) -> dict:
     recipe = {k: v for k, v in who["partition"].items() if k != "seed"}
     local = {k: who["method"]["local"][k] for k in LOCAL}
     shape = ("task", "digest", "clients", "clients_per_round", "rounds", "eval_every")
-    return {k: who[k] for k in shape} | {"partition": recipe, "local": local}
+    own = {k: who[k] for k in ("network", "files") if k in who}
+    return {k: who[k] for k in shape} | {"partition": recipe, "local": local} | own
 
 
 def _own(who: dict) -> dict:
@@ -261,7 +262,9 @@ def _say(key: str, value) -> str:
 
 def title(who: dict) -> str:
     """The setting of a run's identity in words."""
-    recipe = {k: v for k, v in who["partition"].items() if k not in ("name", "seed", "clients")}
+    plain = ("name", "seed", "clients", "sha256")
+    recipe = {k: v for k, v in who["partition"].items() if k not in plain}
+    network = [f"network {who['network']}"] if "network" in who else []
     if sizes := recipe.pop("sizes", None):
         least, most = min(sizes), max(sizes)
         recipe["sizes"] = least if least == most else f"{least} to {most}"
@@ -270,7 +273,7 @@ def title(who: dict) -> str:
     evaluated = {1: "every round", rounds: "at the end"}.get(every, f"every {every} rounds")
     return (
         ", ".join(
-            [who["task"], who["partition"]["name"], *(_say(*pair) for pair in recipe.items())]
+            [who["task"], *network, who["partition"]["name"], *(_say(*p) for p in recipe.items())]
         )
         + f": {who['clients']} clients, {who['clients_per_round']} a round, {rounds} rounds of "
         f"{steps} of {local['batch']} at rate {local['lr']:g}, evaluated {evaluated}"

@@ -20,7 +20,7 @@ from scipy import stats
 
 from companion.runs import packed, records, sweeps, tables
 from companion.runs.sweeps import Run
-from fedstas import methods
+from fedstas import methods, own
 from fedstas.errors import InputError, integer, one_of, real
 from fedstas.sim import coarse, partition, tasks, text
 
@@ -67,6 +67,12 @@ class Setting:
     matters: float
     arms: tuple[Arm, ...]
     rates_of: str | None = None
+    network: str = ""
+
+    @property
+    def classes(self) -> int:
+        """Of its task; of one's own, as it is loaded."""
+        return CLASSES.get(self.task) or sweeps.load_task(self.task, "cpu").classes
 
     def run(self, arm: Arm, rate: float, seed: int) -> Run:
         """One run of an arm at a learning rate."""
@@ -77,7 +83,7 @@ class Setting:
             self.task, self.partition, self.concentration, arm.method, seed,
             dict(arm.settings) | {"lr": rate}, self.clients,
             arm.clients_per_round or self.clients_per_round,
-            rounds, self.evaluate_every,
+            rounds, self.evaluate_every, network=self.network,
         )  # fmt: skip
 
 
@@ -118,14 +124,16 @@ def _arm(name: str, method: str, settings: dict | None = None, **own) -> Arm:
 
 def _setting(name: str, known: dict[str, Arm], *, arms=None, rates_of=None, **said) -> Setting:
     for key in said:
-        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "rates_of"))
+        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "rates_of", "network"))
     for key in (*_KEYS, *_PLACE):
         if key not in said:
             raise InputError(f"setting {name} lacks {key}")
     for arm in arms or ():
         one_of(f"arm of setting {name}", arm, known)
-    one_of("partition", said["partition"], partition.names())
-    one_of("task", said["task"], tasks.names())
+    if not own.TABLE.fullmatch(str(said["partition"])):
+        one_of("partition", said["partition"], partition.names())
+    if not own.FILE.fullmatch(str(said["task"])):
+        one_of("task", said["task"], tasks.names())
     chosen = tuple(known[arm] for arm in arms or known)
     one_of(f"reference of setting {name}", said["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
@@ -226,7 +234,7 @@ def tried(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
     budget over the tuning seeds; NaN where a seed is missing."""
     rows = rows[rows["seed"].isin(setting.tuning_seeds)]
     count = len(setting.tuning_seeds)
-    budget, classes = setting.megabytes[-1], CLASSES[setting.task]
+    budget, classes = setting.megabytes[-1], setting.classes
     found: dict = {arm.name: {} for arm in setting.arms}
     for (arm, rate), part in rows.groupby(["arm", "rate"]):
         each = []
@@ -327,7 +335,7 @@ def outcomes(
     `loss` at the end, `worst_decile` of the clients; `megabytes` and `until` (rounds) to reach what the reference
     has at the small budget, NaN where that is not reached; `sent` and `went_through` at the end, and `round_at`
     and `examples_at`, what the larger budget paid for. `folders` and `among` as in `curves`."""
-    setting, classes = protocol[name], CLASSES[protocol[name].task]
+    setting, classes = protocol[name], protocol[name].classes
     _, rows = evaluated(protocol, name, folders, among)
     small, large = setting.megabytes[0], setting.megabytes[-1]
     own = dict(iter(rows[rows["arm"] == setting.reference].groupby("seed")))

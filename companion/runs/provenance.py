@@ -7,8 +7,6 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 
 def commit() -> str:
     """The short hash of the checkout this package runs from, or `unknown`."""
@@ -31,8 +29,10 @@ def processor() -> str:
     return next(names, platform.processor() or "unknown")
 
 
-def environment(device: str | torch.device, threads: int, *, with_commit: bool = True) -> dict:
+def environment(device, threads: int, *, with_commit: bool = True) -> dict:
     """Where a run was made: versions, device, processor, threads, and the commit of the checkout."""
+    import torch
+
     libraries = ("fedstas", "numpy", "scipy", "scikit-learn", "torch", "pandas")
     device = torch.device(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

@@ -29,7 +29,7 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from companion.runs.atomic import Unwritable, unwritable
-from fedstas import methods
+from fedstas import methods, own
 from fedstas.errors import Diverged, InputError, integer, one_of, real
 from fedstas.sim import partition, tasks
 
@@ -86,7 +86,7 @@ class Run:
 
 def estimate(run: Run) -> float:
     """About how many seconds a run takes on one core."""
-    example, evaluation, stratification, round_, held = COSTS[run.task]
+    example, evaluation, stratification, round_, held = COSTS.get(run.task, COSTS["digits"])
     known = methods.parameters(run.method) | run.overrides
     times = 0
     if "strata" in known:
@@ -165,14 +165,18 @@ WATCH = 0.5  # s between two looks of a worker at its parent
 CONNECT = 10.0  # s to reach a scheduler
 
 
-@lru_cache(maxsize=1)
 def load_task(name: str, device: str):
-    """The task of that name; the last one is kept."""
+    """The task of that name; the last one is kept, as long as a file of one's own is as it was."""
+    return _loaded(name, device, own.sha256(name))
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, device: str, sha: str):
     return tasks.load(name, device=device)
 
 
 @lru_cache(maxsize=4)
-def _federation(task: str, device: str, kind: str, settings: tuple):
+def _federation(task: str, device: str, kind: str, settings: tuple, shas: tuple):
     data = load_task(task, device)
     return partition.make(kind, data.train_y, users=data.users, **dict(settings))
 
@@ -182,7 +186,8 @@ def _prepare(run: Run, device: str):
 
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
     settings |= {"sigma": run.sigma, "size": run.size, "sizes": run.sizes}
-    federation = _federation(run.task, device, run.partition, tuple(settings.items()))
+    shas = own.sha256(run.task), own.sha256(run.partition)
+    federation = _federation(run.task, device, run.partition, tuple(settings.items()), shas)
     method = methods.get(run.method, **run.overrides)
     how = {
         "rounds": run.rounds,
@@ -279,8 +284,12 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _timed(number: int, run: Run, *where) -> tuple[int, str, float]:
+def _timed(number: int, run: Run, here: Path, *where) -> tuple[int, str, float]:
+    """What came of a run, and its seconds. A worker that outlived an earlier sweep may stand where that
+    was asked for: files of one's own are found from `here`, if this computer has it."""
     began = time.perf_counter()
+    with contextlib.suppress(OSError):
+        os.chdir(here)
     outcome = perform(run, *where)
     return number, outcome, time.perf_counter() - began
 
@@ -402,7 +411,8 @@ def make(
         at_once = effective_n_jobs(workers)
         while left := len(clock.left):
             waiting = 0
-            work = (delayed(_timed)(i, r, name, folder, device) for i, r in [*clock.left.items()])
+            left_over = [*clock.left.items()]
+            work = (delayed(_timed)(i, r, Path.cwd(), name, folder, device) for i, r in left_over)
             try:
                 for number, outcome, seconds in _parallel(workers)(work):
                     if outcome == ELSEWHERE:

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from companion.runs import experiments, records
+from companion.runs import experiments, records, sweeps
 from companion.runs.sweeps import Run
-from fedstas import methods
+from fedstas import methods, own
 from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
@@ -65,7 +65,7 @@ def _arm(run: Run) -> str:
     known = methods.parameters(run.method)  # ten rounds are the usual age of strata that age at all
     usual_age = ("restratify_every", 10) if known.get("restratify_every") else None
     kept = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
-    usual = {"clients_per_round": 10, "concentration": 0.01}
+    usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     return arm(**kept, **{k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v})
 
 
@@ -83,15 +83,25 @@ def key_of_run(run: Run) -> str:
     """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    who = (methods.to_dict(method), methods.version(method), run.task, run.partition)
-    return _key(*who, *shape)
+    told = {key: own.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
+    told["digest"] = sweeps.load_task(run.task, "cpu").digest if told["task"] else ""
+    names = (
+        own.named(run.task, "task"),
+        Path(run.partition).name,
+        own.named(run.network, "network"),
+    )
+    return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
 
 
 def key_of_record(who: dict) -> str:
     """The same of an identity."""
     shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
-    recipe = who["partition"]["name"]
-    return _key(who["method"], who["algorithms"], who["task"], recipe, *(who[k] for k in shape))
+    recipe, files = who["partition"], who.get("files", {})
+    told = {"task": files.get("task", ""), "partition": recipe.get("sha256", "")}
+    told["network"] = files.get("network", "")
+    told["digest"] = who["digest"] if told["task"] else ""
+    names = (who["task"], recipe["name"], who.get("network", ""))
+    return _key(who["method"], who["algorithms"], *names, *(who[k] for k in shape), told)
 
 
 def recorded(sweep: str, folder: str | Path = "results") -> Grid:
@@ -176,6 +186,12 @@ def by_arm(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
         for name, part in frame.groupby("arm", sort=False)
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def tuned(frame: pd.DataFrame) -> dict[str, str]:
+    """By method the arm with the least training loss, mean of the last rounds; what diverged is none."""
+    last = final_rounds(frame).groupby(["method", "arm"], sort=False)["train_loss"].mean()
+    return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
 def by_seed(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:

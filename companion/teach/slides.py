@@ -6,6 +6,7 @@ What the chapter's prose says before a figure or a box becomes the speaker's not
 
 from __future__ import annotations
 
+import base64
 import html
 import importlib.util
 import json
@@ -155,16 +156,20 @@ class Maker:
         """A figure, a box, a formula, or an exercise."""
         label = self.labels.get(options.get("label", options.get("name", "")), "")
         if name == "glue:figure":
-            image = self.glued.get(title, {}).get("image/png")
+            kinds = self.glued.get(title, {})
+            kind = next((k for k in ("image/svg+xml", "image/png") if k in kinds), "")
             caption = " ".join(self.plain(body).split())
             heading = self.headline(caption)
-            if not image:
-                self.table(self.glued.get(title, {}), heading, self.render(caption))
+            if not kind:
+                self.table(kinds, heading, self.render(caption))
             else:
                 alt = markdown.roles(options.get("alt", caption), self.values, self.labels)
                 alt = html.escape(alt, quote=True)
-                data = "".join(image).replace("\n", "")
-                shown = f'<img alt="{alt}" src="data:image/png;base64,{data}">'
+                data = "".join(kinds[kind])
+                if kind == "image/svg+xml":
+                    data = base64.b64encode(data.encode()).decode()
+                data = data.replace("\n", "")
+                shown = f'<img alt="{alt}" src="data:{kind};base64,{data}">'
                 shown += f"<div class='caption'>{self.render(caption)}</div>"
                 self.add("", "figure", shown, heading)
         elif name.startswith("exercise"):

@@ -23,7 +23,7 @@ from fedstas.methods import Method
 from fedstas.sim import engine
 from fedstas.sim.rng import LARGEST_SEED, stream
 from fedstas.sim.server import batch_mean_weights
-from fedstas.sim.simulation import draw_batches
+from fedstas.sim.simulation import draw_batches, draw_keys
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,10 @@ def _train(local: Local, asked: RecordDict, context: Context) -> RecordDict:
     idx, weight, drawn = draw_batches(
         method, local.pool, cohort, rates, local.seed, given["round"], slots
     )
+    own = method.local
+    keys = draw_keys(local.module, own, idx, local.seed, given["round"], slots)
     trained = engine.local_updates(
-        local.module, params, local.pool, idx, weight, lr=method.local.lr, prox=method.local.prox
+        local.module, params, local.pool, idx, weight, lr=own.lr, prox=own.prox, keys=keys
     )
     if given["scaled"]:
         trained = params + torch.from_numpy(drawn).to(params)[:, None] * (trained - params)

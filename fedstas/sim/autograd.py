@@ -22,53 +22,61 @@ def images(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if inner else x
 
 
-def loss(module: nn.Module, params: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weighted cross-entropy of one model [P] on one batch."""
-    logits = torch.func.functional_call(module, unflatten(module, params), (x,))
+def loss(
+    module: nn.Module, params: Tensor, x: Tensor, y: Tensor, weight: Tensor, *keys: Tensor
+) -> Tensor:
+    """Weighted cross-entropy of one model [P] on one batch; `keys`, of dropout, where the network has one."""
+    logits = torch.func.functional_call(module, unflatten(module, params), (x, *keys))
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
-def gradient(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Gradient [1, P] of one client at its model [1, P]; x, y and weight are [1, batch, ...] too."""
+def gradient(module, models: Tensor, x: Tensor, *batch: Tensor) -> Tensor:
+    """Gradient [1, P] of one client at its model [1, P]; x, y, weight and keys are [1, batch, ...] too."""
     leaf = models[0].detach().requires_grad_()
-    return torch.autograd.grad(loss(module, leaf, images(x[0]), y[0], weight[0]), leaf)[0][None]
+    one = (images(x[0]), *(each[0] for each in batch))
+    return torch.autograd.grad(loss(module, leaf, *one), leaf)[0][None]
 
 
-def gradients(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Gradients [m, P] of all clients at their models [m, P]."""
+def gradients(module, models: Tensor, *batch: Tensor) -> Tensor:
+    """Gradients [m, P] of all clients at their models [m, P]; x, y, weight and keys are [m, batch, ...]."""
 
-    def one(p, x, y, w):
-        return loss(module, p, x, y, w)
+    def one(p, *batch):
+        return loss(module, p, *batch)
 
-    return torch.func.vmap(torch.func.grad(one))(models, x, y, weight)
+    return torch.func.vmap(torch.func.grad(one))(models, *batch)
 
 
-def one_by_one(module, params: Tensor, data, rows, weights, lr: float, prox: float) -> Tensor:
+def one_by_one(
+    module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
+) -> Tensor:
     """Local SGD of one client after another, [m, P]."""
-    pairs = zip(rows.split(1), weights.split(1), strict=True)
-    return torch.cat([_sgd(gradient, module, params, data, r, w, lr, prox) for r, w in pairs])
+    how = (module, params, data)
+    slots = zip(*(each.split(1) for each in (rows, weights, *keys)), strict=True)
+    return torch.cat([_sgd(gradient, *how, r, w, lr, prox, *k) for r, w, *k in slots])
 
 
-def all_at_once(module, params: Tensor, data, rows, weights, lr: float, prox: float) -> Tensor:
+def all_at_once(
+    module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
+) -> Tensor:
     """Local SGD of all clients [m, P], on a CPU of a few with batches of like size in the same operations."""
     sizes = (weights > 0).sum(2).amax(1)
     models = params.new_empty(len(rows), len(params))
     few = GROUP if params.device.type == "cpu" else max(1, len(rows))
     for some in sizes.argsort(stable=True).split(few):
         used = slice(int(sizes[some].max()))  # of the longest batch among them
-        step = data, rows[some][..., used], weights[some][..., used], lr, prox
-        models[some] = _sgd(gradients, module, params, *step)
+        cut, drawn, *kept = (each[some][..., used] for each in (rows, weights, *keys))
+        models[some] = _sgd(gradients, module, params, data, cut, drawn, lr, prox, *kept)
     return models
 
 
-def _sgd(step, module, params: Tensor, data, rows, weights, lr: float, prox: float) -> Tensor:
-    """Models [m, P] after SGD whose gradients [m, P] are `step(module, models, x, y, weight)`."""
+def _sgd(step, module, params: Tensor, data, rows, weights, lr, prox, *keys: Tensor) -> Tensor:
+    """Models [m, P] after SGD whose gradients [m, P] are `step(module, models, x, y, weight, *keys)`."""
     models = params.expand(len(rows), -1).clone()
     for t in range(rows.shape[1]):
         batch = rows[:, t]
         x = data.x.index_select(0, batch.flatten()).unflatten(0, batch.shape)
         y = data.y.index_select(0, batch.flatten()).unflatten(0, batch.shape)
-        slope = step(module, models, x, y, weights[:, t])
+        slope = step(module, models, x, y, weights[:, t], *(each[:, t] for each in keys))
         if prox:
             slope += prox * (models - params)
         models -= lr * slope

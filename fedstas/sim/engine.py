@@ -26,7 +26,7 @@ BACKENDS = ("auto", "loop", "batched")
 
 def arithmetic(module: nn.Module):
     """What computes a network's gradients: `perceptron` (by hand), or `autograd` for any other."""
-    return perceptron if isinstance(module, Perceptron) else autograd
+    return perceptron if type(module) is Perceptron else autograd
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,26 @@ def local_updates(
     *,
     lr: float,
     prox: float = 0.0,
+    keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """The models [m, P] of a cohort after SGD from w_t = params [P] (eq. 2.2).
 
     `idx` int [m, steps, batch] are rows of the pool; `weight` of the same shape multiplies each
     row's loss (1 / batch size, 0 for padding). A step with weights all zero changes nothing.
-    `prox` adds mu (w - w_t) to each gradient (FedProx).
+    `prox` adds mu (w - w_t) to each gradient (FedProx). `keys` int64 of the same shape are those of a
+    network with dropout (`simulation.draw_keys`); all else computes without.
     """
     one_of("backend", backend, BACKENDS)
-    device = params.device
-    rows = torch.from_numpy(idx).to(device)
-    weights = torch.from_numpy(weight).to(device=device, dtype=params.dtype)
+    rows = torch.from_numpy(idx).to(params.device)
+    weights = torch.from_numpy(weight).to(params)
     how = arithmetic(module)
-    if (
-        backend == "auto"
-    ):  # of documents a step is small: all at once takes a quarter to all of the time
-        small = how.TOGETHER or device.type == "cuda" or not data.x.is_floating_point()
-        backend = "batched" if small else "loop"
-    train = autograd.one_by_one if backend == "loop" else how.all_at_once
-    return train(module, params, data, rows, weights, lr, prox)
+    # Of documents a step is small: all at once takes a quarter to all of the time.
+    together = how.TOGETHER or params.device.type != "cpu" or not data.x.is_floating_point()
+    loop = backend == "loop" or (backend == "auto" and not together)
+    train = autograd.one_by_one if loop else how.all_at_once
+    drops = () if keys is None else (torch.from_numpy(keys).to(params.device),)
+    return train(module, params, data, rows, weights, lr, prox, *drops)
 
 
 def client_gradients(

@@ -122,8 +122,10 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
         places = len(clients) * again + clients
         everyone = method, data, Cohort(clients, ones), ones, setup.seed, t, places
         idx, weight, _ = simulation.draw_batches(*everyone)
-        how = {"lr": local.lr, "prox": local.prox}
-        trained = engine.local_updates(module, params, data, idx, weight, **how)
+        keys = simulation.draw_keys(module, local, idx, setup.seed, t, places)
+        trained = engine.local_updates(
+            module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
+        )
         found.append((trained - params).double().cpu().numpy())
     return np.stack(found)
 

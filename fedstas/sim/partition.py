@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedstas import own
 from fedstas.arrays import wholes
 from fedstas.errors import InputError, integer, one_of, real
 from fedstas.sim.rng import LARGEST_SEED, stream
@@ -194,7 +195,7 @@ def make(
     name: str,
     labels,
     *,
-    clients: int = 100,
+    clients: int | None = None,
     seed: int = 0,
     concentration: float = 0.01,
     sigma: float = 1.0,
@@ -202,14 +203,22 @@ def make(
     users=None,
     sizes: str = "",
 ) -> Federation:
-    """The partition of that name with `clients` clients: what the command line offers; `users` for `natural`.
+    """The partition of that name with `clients` clients, 100 if it is not said (`natural`: or all `users`, if
+    they are fewer): what the command line offers. FILE.npy and FILE.csv:COLUMN name each example's client.
 
     `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
     many as the smallest class has for each of its clients) unless it is said; `dirichlet_fixed_size`
     takes unequal `sizes` too, see `listed`.
     """
-    one_of("partition", name, _PARTITIONS)
     labels = _labels(labels)
+    if own.TABLE.fullmatch(str(name)):
+        from fedstas.sim import own_data
+
+        return own_data.dealt(name, labels, clients, sizes)
+    one_of("partition", name, _PARTITIONS)
+    if clients is None:
+        known = name == "natural" and users is not None
+        clients = min(100, len(np.unique(users))) if known else 100
     clients = _clients(clients, labels)
     each = len(labels) // clients if size is None else integer("size", size, 1)
     own_sizes = _sized(sizes, name, clients, len(labels)) if sizes else [each] * clients
@@ -218,8 +227,8 @@ def make(
     if name == "natural":
         return natural(labels, users, clients, seed)
     if name != "by_class":
-        own = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
-        return _PARTITIONS[name](labels, clients, *own, seed)
+        given = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
+        return _PARTITIONS[name](labels, clients, *given, seed)
     classes = int(labels.max()) + 1
     if clients % classes:
         raise InputError(
@@ -233,6 +242,8 @@ def from_recipe(labels, recipe: dict, users=None) -> Federation:
     """The federation that a recorded recipe describes; `users` for `natural`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
+    if "sha256" in settings:
+        return make(own.place(name, settings["sha256"], "the clients of"), labels)
     one_of("partition", name, _PARTITIONS)
     settings |= {"users": users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

@@ -71,6 +71,16 @@ def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t:
     return idx, weight, np.array([len(s) for _, s in samples])
 
 
+def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
+    """Which units each example drops, for rows idx of `draw_batches`: int64 as idx, or None for a network
+    without dropout. A participant's do not depend on the others, nor on the backend."""
+    if not isinstance(module, models.ConvolutionalDropout):
+        return None
+    places, shape = range(len(idx)) if places is None else places, (local.steps, local.batch)
+    rngs = (stream(seed, "dropout", t, place) for place in places)
+    return np.stack([rng.integers(-(2**63), 2**63, shape) for rng in rngs])[..., : idx.shape[2]]
+
+
 def measure(task: Task, module, params, data: engine.Pool, class_shares: np.ndarray) -> dict:
     """The metrics of a model: the objective on all training data of the federation, accuracy on
     the global test set, under each client's class shares (mean over clients), and macro F1."""
@@ -205,8 +215,9 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         rates = method.data.rates(server, cohort)  # lines 11-14
         idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
+        keys = draw_keys(server.module, local, idx, seed, t)
         trained = engine.local_updates(
-            server.module, params, data, idx, weight, lr=local.lr, prox=local.prox
+            server.module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
         )
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)

@@ -9,7 +9,8 @@ import pickle
 import socket
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedstas import own
 from fedstas.errors import DataError, InputError, integer, one_of
-from fedstas.sim import coarse
+from fedstas.sim import coarse, text
 from fedstas.sim.rng import LARGEST_SEED
 
 if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
@@ -33,7 +35,7 @@ BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
 TEXT = ("topics", "newsgroups")
-NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
+NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 # What the digests do not cover: examples of train and test, one image's shape, classes.
@@ -48,8 +50,9 @@ class Task:
     int64 [n], on one device; `digest` identifies them.
 
     MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1]. `network` is the name of
-    what is trained, the usual one if it is empty. `users` int [n], where they are known: whose each
-    training example is. `InputError` for a network that does not fit, and for an empty document.
+    what is trained, the usual one if it is empty, or FILE.py:FUNCTION, which makes one of the task.
+    `users` int [n], where they are known: whose each training example is. `source` made it, if it is one's
+    own. `InputError` for a network that does not fit, and for an empty document.
     """
 
     name: str
@@ -59,10 +62,18 @@ class Task:
     test_y: Tensor
     classes: int
     digest: str
-    network: str = ""
+    network: str | own.Function = ""
     users: np.ndarray | None = None
+    source: own.Function | None = None
 
     def __post_init__(self):
+        if isinstance(self.network, str) and own.FILE.fullmatch(self.network):
+            from fedstas.sim import own_data
+
+            object.__setattr__(self, "network", own.function(self.network, "network"))
+            own_data.try_network(self)
+        if isinstance(self.network, own.Function):
+            return
         one_of("network", self.network, ["", *NETWORKS])
         if self.network and self.network not in self.networks:
             raise InputError(
@@ -94,12 +105,16 @@ class Task:
         if self.kind == "documents":
             return "text-cnn", "transformer"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
-        return ("convolutional", "perceptron") if fits else ("perceptron",)
+        return (*NETWORKS[1:3], "perceptron") if fits else ("perceptron",)
 
     @property
     def other(self) -> dict:
-        """What a run's identity says besides the task's name: the network, where it is not the usual one."""
-        return {} if self.network == self.networks[0] else {"network": self.network}
+        """What a run's identity says besides the task's name: the network, where it is not the usual one, and
+        the SHA-256 of files of one's own."""
+        files = {"task": self.source, "network": self.network}
+        shas = {k: f.sha256 for k, f in files.items() if isinstance(f, own.Function)}
+        usual = self.network == self.networks[0]
+        return ({} if usual else {"network": str(self.network)}) | ({"files": shas} if shas else {})
 
     @property
     def device(self) -> torch.device:
@@ -111,13 +126,15 @@ class Task:
 
         from fedstas.sim import models
 
-        classes, pixels = self.classes, self.train_x[0].numel()
-        make: Callable[[], nn.Module] = {
+        classes, pixels, made = self.classes, self.train_x[0].numel(), self.network
+        known: dict[str, Callable[[], nn.Module]] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
+            "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
             "transformer": lambda: models.Transformer(self.tokens, classes),
-        }[self.network]
+        }
+        make = known[made] if isinstance(made, str) else lambda: made(self)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
             return make().to(self.device)
@@ -139,6 +156,8 @@ def find_device(name: str) -> torch.device:
     one_of("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
+    # A GPU's convolutions are to round as the CPU's do (not to 10 bits), and alike each time.
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -157,17 +176,26 @@ def load(
 
     From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
     as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
-    unknown task or device. The bytes of a `cifar10.npz` are not known: torchvision's own files are
+    unknown task or device. FILE.py:FUNCTION is a task of one's own: what the function returns, whose digest
+    is that of its tensors. The bytes of a `cifar10.npz` are not known: torchvision's own files are
     read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
     Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`, and those
     of `coarse` are made of `cifar100`.
     """
     import torch
 
+    if own.FILE.fullmatch(str(name)):
+        from fedstas.sim import own_data
+
+        return replace(own_data.task(name), network=network).to(find_device(device))
     one_of("task", name, names())
     where, folder = find_device(device), data_folder(root)
-    if name in TEXT:
-        arrays = _documents(name, folder)
+    if name == "topics":
+        arrays = text.topics()
+    elif name == "newsgroups":
+        with _downloading(name, folder / text.NEWSGROUPS, "topics"):
+            posts = text.fetch(str(folder))
+        arrays = text.tokenised(*posts)
     elif name in coarse.CLASSES:
         arrays = coarse.regrouped(name, _arrays("cifar100", folder))
     else:
@@ -283,9 +311,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
     part = {"split": "balanced"} if name == "emnist" else {}
-    arrays, patience = {}, socket.getdefaulttimeout()
-    socket.setdefaulttimeout(PATIENCE)  # where nothing answers, say so soon
-    try:
+    arrays = {}
+    with _downloading(name, root / f"{name}.npz", "digits"):
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
             data = dataset(str(root), train=split == "train", download=True, **part)
@@ -295,31 +322,24 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
             arrays[f"{split}_y"] = np.asarray(data.targets, dtype=np.int64)
         if name == "cifar10":  # its pickles, for these alone have known sums
             arrays = _batches(root / BATCHES)
-    except DataError:
-        raise
-    except Exception as error:  # torchvision raises many kinds, all with the same remedy
-        raise _absent(name, root / f"{name}.npz", "digits", error) from error
-    finally:
-        socket.setdefaulttimeout(patience)
     return arrays
 
 
-def _absent(name: str, path: Path, instead: str, error: Exception) -> DataError:
-    reason = str(error).strip().splitlines()
-    return DataError(
-        f"task {name} is not at {path} and could not be downloaded "
-        f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
-        f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
-    )
-
-
-def _documents(name: str, root: Path) -> dict[str, np.ndarray]:
-    from fedstas.sim import text
-
-    if name == "topics":
-        return text.topics()
+@contextmanager
+def _downloading(name: str, path: Path, instead: str) -> Iterator[None]:
+    """Where nothing answers, gives up soon; what goes wrong is one `DataError`, with the remedy."""
+    patience = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)
     try:
-        posts = text.fetch(str(root))
-    except Exception as error:  # scikit-learn and the system raise many kinds
-        raise _absent(name, root / text.NEWSGROUPS, "topics", error) from error
-    return text.tokenised(*posts)
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # libraries and system raise many kinds, all with the same remedy
+        reason = str(error).strip().splitlines()
+        raise DataError(
+            f"task {name} is not at {path} and could not be downloaded "
+            f"({reason[-1] if reason else type(error).__name__}): connect to a network, put the "
+            f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(patience)

@@ -9,6 +9,7 @@ with topics of its own. Words are independent, so their order says nothing.
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -19,7 +20,8 @@ TOPICS, WORDS, USERS, LENGTHS = 10, 1000, 100, (4, 16)  # words of a document, a
 TRAIN, TEST = 6000, 2000
 OWN = 0.4  # share of a document's words that come from its topic's own; the others are common
 MIX, SPREAD = 0.3, 1.0  # users' topics: Dirichlet; the log of their sizes: standard deviation
-NEWSGROUPS = "20news-bydate_py3.pkz"  # as scikit-learn keeps it
+NEWSGROUPS = "20news-bydate_py3.pkz"  # scikit-learn's file
+FROM = r"(?m)^From:(.*)$"  # a post's author
 KNOWN, KEPT = 5000, 100  # words of the vocabulary, and of a post
 UNKNOWN = 1  # the token of every other word
 
@@ -65,17 +67,15 @@ def fetch(root: str) -> tuple:
     from sklearn.datasets import fetch_20newsgroups
 
     found: list = []
-    for split in ("train", "test"):
-        how = {"data_home": root, "subset": split, "shuffle": False, "n_retries": 1}
-        plain = fetch_20newsgroups(**how, remove=("headers", "footers", "quotes"))
-        whole = fetch_20newsgroups(**how)
-        found.append((plain.data, plain.target, [_author(post) for post in whole.data]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a second try; what it comes to is said by who calls
+        for split in ("train", "test"):
+            how = {"data_home": root, "subset": split, "shuffle": False, "n_retries": 1}
+            plain = fetch_20newsgroups(**how, remove=("headers", "footers", "quotes"))
+            whole = fetch_20newsgroups(**how).data
+            authors = [m[1].strip() if (m := re.search(FROM, post)) else "" for post in whole]
+            found.append((plain.data, plain.target, authors))
     return tuple(found)
-
-
-def _author(post: str) -> str:
-    line = re.search(r"^From:(.*)$", post, re.MULTILINE)
-    return line[1].strip() if line else ""
 
 
 def tokenised(train: tuple, test: tuple) -> dict[str, np.ndarray]:
@@ -84,16 +84,15 @@ def tokenised(train: tuple, test: tuple) -> dict[str, np.ndarray]:
 
     A text without a word is one unknown word: its label and its place with its author are kept.
     """
-    split = [
-        [re.findall(r"[a-z]+", t.lower())[:KEPT] for t in texts] for texts, *_ in (train, test)
-    ]
-    counts = Counter(word for words in split[0] for word in words)
+    parts = {"train": train, "test": test}
+    split = {k: [re.findall("[a-z]+", t.lower())[:KEPT] for t in v[0]] for k, v in parts.items()}
+    counts = Counter(word for words in split["train"] for word in words)
     known = sorted(counts, key=lambda word: (-counts[word], word))[:KNOWN]
     number = {word: k for k, word in enumerate(known, UNKNOWN + 1)}
     arrays = {"users": np.unique(train[2], return_inverse=True)[1].astype(np.int64)}
-    for name, texts, (_, labels, _) in zip(("train", "test"), split, (train, test), strict=True):
+    for name, texts in split.items():
         x = np.zeros((len(texts), KEPT), dtype=np.int64)
         for row, words in zip(x, texts, strict=True):
             row[: max(1, len(words))] = [number.get(w, UNKNOWN) for w in words] or UNKNOWN
-        arrays |= {f"{name}_x": x, f"{name}_y": np.asarray(labels, dtype=np.int64)}
+        arrays |= {f"{name}_x": x, f"{name}_y": np.asarray(parts[name][1], dtype=np.int64)}
     return arrays

@@ -2,12 +2,15 @@
 
 A new interpreter takes seconds to import torch and the rest, and a chapter needs two: the command and the
 kernel. Here each is a fork of one process that has imported them and done nothing else: its own memory, its
-own folder, environment, arguments and exit code, as if it had been typed.
+own folder, environment, arguments and exit code, as if it had been typed. `make book` runs its chapters so:
+`python -m companion.pages.warm MODULE ...` is `python -m MODULE ...` as such a fork where the process is
+there (Linux alone: elsewhere a process with torch in it had better not fork), else as it stands.
 """
 
 import contextlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -15,15 +18,23 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from importlib.metadata import entry_points
 from pathlib import Path
 
-ADDRESS = "FEDSTAS_TESTS_WARM"  # where a command finds the process that makes its kernel
+ADDRESS = "FEDSTAS_WARM"  # where a command finds the process
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)  # read when a library is imported
 PRELOADED = (
     "torch", "pandas", "scipy.stats", "sklearn.cluster", "seaborn", "matplotlib.pyplot", "myst_nb",
     "tabulate", "nbformat", "jupytext", "papermill", "jupyter_client", "ipykernel.kernelapp",
     "fedstas.cli", "fedstas.sim.simulation", "companion.pages.chapters", "companion.pages.plots",
+    "companion.claims.ledger",
 )  # fmt: skip
 WAIT = 600  # seconds, for any one command: the machine may be busy
+used = 0.0  # seconds of processors that the kernels of this process took until they ended
 
 
 class Child:
@@ -44,7 +55,10 @@ class Child:
         if self.returncode is None:
             if not select.select([self.connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            self.returncode = int(self.answers.readline() or -signal.SIGKILL)
+            code, _, seconds = self.answers.readline().partition(" ")
+            self.returncode = int(code or -signal.SIGKILL)
+            global used
+            used += float(seconds or 0)
             self.answers.close()
             self.connection.close()
         return self.returncode
@@ -72,11 +86,11 @@ class Warm:
         self.folder, self.own = folder, tempfile.TemporaryDirectory()
         self.address = str(Path(self.own.name) / "socket")
         self.environment = {
-            **os.environ, "PYTHONPATH": str(folder), "TQDM_DISABLE": "1", "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", ADDRESS: self.address,
+            **os.environ, "PYTHONPATH": str(folder), "TQDM_DISABLE": "1", **dict.fromkeys(THREADS, "1"),
+            ADDRESS: self.address,
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, __file__, self.address],
+            [sys.executable, __file__, "--serve", self.address],
             cwd=folder, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self.process.stdout.readline() == b"ready\n"
@@ -107,28 +121,33 @@ def launch(cmd, env=None, cwd=None, **_) -> Child:
 
 
 def kernel(arguments: list[str]) -> None:
-    """What `python -m ipykernel_launcher` does; pyplot was imported before and learns its backend here."""
+    """What `python -m ipykernel_launcher` does; pyplot, which was imported before, learns here where it draws,
+    and the shell how it shows a figure."""
     import matplotlib
     from ipykernel.kernelapp import IPKernelApp
+    from matplotlib_inline.backend_inline import configure_inline_support
 
     app = IPKernelApp.instance()
     app.initialize(arguments)
     matplotlib.use(os.environ["MPLBACKEND"])
+    configure_inline_support(app.shell, os.environ["MPLBACKEND"])
     app.start()
 
 
 def command(words: list[str]) -> None:
-    """What the script of that name does."""
+    """What the script of that name does, or the module."""
     from jupyter_client.provisioning import local_provisioner
 
-    local_provisioner.launch_kernel = launch
+    from companion.pages import warm  # not this module, which is `__main__`
+
+    local_provisioner.launch_kernel = warm.launch
     sys.argv = words
-    if words[0] == "papermill":
-        from papermill.cli import papermill as main
+    scripts = entry_points(group="console_scripts", name=words[0])
+    if scripts:
+        next(iter(scripts)).load()()
     else:
-        assert words[0] == "fedstas", words
-        from fedstas.cli import main
-    main()
+        sys.modules.pop(words[0], None)
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 def become(job: dict) -> int:
@@ -182,8 +201,10 @@ def handle(connection: socket.socket) -> None:
                     done, signal.SIGKILL
                 )  # whoever asked for it is gone: a kernel of a dead command
                 ended, status = os.waitpid(done, 0)
-        code = os.waitstatus_to_exitcode(status)
-        answers.write(f"{code}\n")
+        times = os.times()
+        answers.write(
+            f"{os.waitstatus_to_exitcode(status)} {times.children_user + times.children_system}\n"
+        )
         answers.flush()
     leave(0)
 
@@ -194,6 +215,7 @@ def serve(address: str) -> None:
     for name in PRELOADED:
         __import__(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has begun it is told, and ends it
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
@@ -208,5 +230,16 @@ def serve(address: str) -> None:
     os._exit(0)
 
 
+def ask(words: list[str]) -> int:
+    """Runs a module as a fork of the process that `ADDRESS` names; its exit code."""
+    said = [f"/proc/{os.getpid()}/fd/{number}" for number in (1, 2)]
+    job = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ), "said": said}
+    return Child(os.environ[ADDRESS], job).wait()
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    if sys.argv[1] == "--serve":
+        serve(sys.argv[2])
+    if ADDRESS in os.environ:
+        sys.exit(ask(sys.argv[1:]))
+    os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])

@@ -1,0 +1,187 @@
+"""Figures 2 and 5 to 10 of Fraboni et al., panels and axes as they draw them, from the first data set recorded.
+
+The order is that of the claims' evidence: CIFAR-10, and where it is not there the substitutes. What is not recorded
+says which command records it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from companion.claims.evidence import experiments
+from companion.claims.evidence.experiments import Missing, Setting
+from companion.claims.evidence.experiments_clustered import CIFAR, COARSE, MNIST, ROLLING, SKEWS
+from companion.pages import plots
+from companion.runs import records, tables
+from fedstas.sim import partition
+
+NAMES = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2"}
+MEASURES = {f"clustered-similarity, {m}": f"Alg. 2, {m}" for m in ("L2", "L1")}
+SKEWED = {f"concentration {c:g}": {"concentration": c} for c in SKEWS}
+WORKED = {
+    "10 local steps, m = 10": {"steps": 10},
+    "500 local steps, m = 10": {"steps": 500},
+    "100 local steps, m = 5": {"clients_per_round": 5},
+    "100 local steps, m = 20": {"clients_per_round": 20},
+}
+REGULAR = {"FedProx, mu = 0.1": {"prox": 0.1}}
+
+
+def _runs(place: Setting, change: dict) -> pd.DataFrame | None:
+    """The recorded runs of the three schemes in a setting; None where they are not there."""
+    try:
+        return replace(place, **change).runs(*NAMES)
+    except Missing:
+        return None
+
+
+def _first(places: tuple[Setting, ...], settings: dict) -> tuple[Setting | None, str]:
+    """The first place where one of the settings is recorded, and what to say of those that are not."""
+    there = [p for p in places if any(_runs(p, c) is not None for c in settings.values())]
+    place = there[0] if there else None
+    sweep = (place or places[1]).sweep  # the first is CIFAR-10, which cannot be had by all
+    return (
+        place,
+        f"Not recorded yet: `fedstas sweep {sweep} --profile paper --folder results`",
+    )
+
+
+def _window(frame: pd.DataFrame) -> int:
+    """Rounds of the rolling mean: the paper's 50 of 1,000, and at most a fifth of a shorter run."""
+    return min(ROLLING, int(frame["rounds"].min()) // 5)
+
+
+def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
+    """One panel: mean curves, named at their ends; without a rolling mean the single seeds behind them."""
+    if frame is None:
+        plots.blank(ax, note)
+        return
+    rolling, shown = _window(frame) if smooth else 0, list(names)
+    plots.curves(frame, metric, ax=ax, methods=shown, ends=False, rolling=rolling, seeds=not smooth)
+    drawn = [line for line in ax.lines if line.get_gid()]
+    last = [(*(v[-1] for v in line.get_data()), line.get_color()) for line in drawn]
+    ends = {names[line.get_gid()]: end for line, end in zip(drawn, last, strict=True)}
+    plots.label_ends(ax, ends, gap=0.09)
+    ax.set(ylabel=plots.SHORT[metric])
+
+
+def _figure(settings: dict, places, columns: list[tuple[str, bool]], across: int) -> Figure:
+    """A panel for each setting and (metric, smooth), `across` of them in a row; titles name the setting."""
+    place, note = _first(places, settings)
+    if place is None:
+        return plots.not_recorded(note)
+    many = [(title, change, *how) for title, change in settings.items() for how in columns]
+    rows = -(-len(many) // across)
+    size = {"figsize": (8.2, 0.6 + 2.4 * rows), "squeeze": False}
+    figure, axes = plt.subplots(rows, across, **size)
+    for ax, (title, change, metric, smooth) in zip(axes.flat, many, strict=True):
+        _panel(ax, _runs(place, change), metric, note, smooth)
+        ax.set_title(title)
+    for ax in axes[:-1].flat:
+        ax.set_xlabel("")
+    figure.suptitle(place.task, fontsize="medium")
+    return figure
+
+
+SMOOTH, RAW = ("train_loss", True), [("client_accuracy", False), ("train_loss", False)]
+
+
+def figure_2() -> Figure:
+    """The training loss at four concentrations, as a rolling mean."""
+    return _figure(SKEWED, (CIFAR, COARSE, MNIST), [SMOOTH], 2)
+
+
+def figure_7() -> Figure:
+    """The same as it was measured, with the accuracy; a row a concentration."""
+    return _figure(SKEWED, (CIFAR, COARSE, MNIST), RAW, 2)
+
+
+def figure_8() -> Figure:
+    """The training loss by local steps and by participants, as a rolling mean."""
+    return _figure(WORKED, (CIFAR, MNIST), [SMOOTH], 2)
+
+
+def figure_9() -> Figure:
+    """The same as it was measured, with the accuracy; a row a setting."""
+    return _figure(WORKED, (CIFAR, MNIST), RAW, 2)
+
+
+def figure_10() -> Figure:
+    """The training loss with FedProx, as a rolling mean above and as it was measured below."""
+    return _figure(REGULAR, (CIFAR, MNIST), [SMOOTH, RAW[1]], 1)
+
+
+def figure_6() -> Figure:
+    """Three measures of similarity: the training loss as a rolling mean above, as it was measured below."""
+    places, change = (CIFAR, MNIST), {"": {}}
+    place, note = _first(places, change)
+    frame = None if place is None else _runs(place, {})
+    if place is None or frame is None:
+        return plots.not_recorded(note)
+    names, parts = NAMES | {"clustered-similarity": "Alg. 2, angle"}, [frame]
+    for (key, name), measure in zip(MEASURES.items(), ("L2", "L1"), strict=True):
+        found = _runs(place, {"measure": measure})
+        if found is not None:
+            names[key] = name
+            own = found[found["method"] == "clustered-similarity"]
+            parts.append(own.assign(method=key))
+    figure, axes = plt.subplots(2, 1, figsize=(8.2, 5.6), sharex=True)
+    for ax, smooth in zip(axes, (True, False), strict=True):
+        _panel(ax, pd.concat(parts), "train_loss", note, smooth, names)
+    axes[0].set_xlabel("")
+    figure.suptitle(place.task, fontsize="medium")
+    return figure
+
+
+def figure_5(sizes, seed: int = 0) -> Figure:
+    """By concentration: every client's class shares (a), and how many examples of each class there are (b).
+
+    Ten classes of 5,000, as CIFAR-10 has; `sizes` of the clients.
+    """
+    labels = np.repeat(np.arange(10), 5000)
+    figure, axes = plt.subplots(len(SKEWS), 2, figsize=(8.2, 7.2))
+    palette, clients = sns.color_palette("colorblind", 10), np.arange(len(sizes))
+    for (left, right), concentration in zip(axes, SKEWS, strict=True):
+        counts = partition.dirichlet_fixed_size(labels, sizes, concentration, seed).label_counts
+        ends = 100 * counts.cumsum(1) / counts.sum(1, keepdims=True)
+        starts = np.hstack([np.zeros((len(sizes), 1)), ends[:, :-1]])
+        for c, colour in enumerate(palette):
+            left.fill_betweenx(
+                clients, starts[:, c], ends[:, c], step="mid", color=colour, lw=0, label=str(c)
+            )
+        left.set(xlim=(0, 100), ylim=(len(sizes) - 1, 0), yticks=[])
+        left.set_ylabel(f"concentration\n{concentration:g}")
+        right.bar(range(10), counts.sum(0) / 1e3, color=palette, width=0.9)
+        right.set(xticks=range(10))
+        right.grid(axis="x", visible=False)
+    axes[0, 0].set_title("(a) class shares of each client (%)")
+    axes[0, 1].set_title("(b) examples of each class (thousands)")
+    axes[-1, 0].set_xlabel("% of the client's examples, by class")
+    axes[-1, 1].set_xlabel("class, in the colours of (a)")
+    return figure
+
+
+def local_tests() -> pd.DataFrame:
+    """The final accuracy in % on the clients' own test sets and on the global one, by scheme; 95 % intervals."""
+    place, note = _first((CIFAR, MNIST), {"": {}})
+    if place is None:
+        return pd.DataFrame({"accuracy of the final model": [note]})
+    frame = _runs(place, {})
+    notes = (found.note for found in records.recorded(experiments.RESULTS / place.sweep))
+    known = {note["run"]: note["local_accuracy"] for note in notes}
+    last = frame[frame["round"] == frame["rounds"]]
+    last = last.assign(local=last["run"].map(known).astype(float))
+    rows = []
+    for method, name in NAMES.items():
+        own = last[last["method"] == method]
+        columns = {"own test sets": "local", "global test set": "test_accuracy"}
+        said = {k: tables.span(*tables.interval(100 * own[v])) for k, v in columns.items()}
+        rows.append({"scheme": name} | said | {"seeds": str(len(own)), "data": place.task})
+    return pd.DataFrame(rows)

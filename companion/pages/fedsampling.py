@@ -1,0 +1,207 @@
+"""FedSampling's slides on `topics` and MNIST: who holds what, their table, and what else they change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from companion.pages import plots
+from companion.runs import records, tables
+from companion.runs.fedsampling_grid import CAPS, EPSILONS, HIDDEN, SIGMAS, SPREADS
+from fedstas.sim import text
+from fedstas.sim.tasks import Task
+
+PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
+ARMS = ("centralised", "fedavg", "fedyogi", "fedadagrad", "fedadam")
+ARMS += (*(f"{m}{PLAIN}" for m in ARMS[2:]), PRIVATE, "fedsampling")
+# What the slides print of MIND: macro F1 and accuracy in percent, as they stand there.
+PRINTED = {
+    "text-cnn": {
+        "centralised": ("51.52 ± 0.57", "71.14 ± 0.45"),
+        "fedavg": ("48.11 ± 0.66", "69.23 ± 0.73"),
+        "fedyogi": ("49.12 ± 0.71", "68.92 ± 0.40"),
+        "fedadagrad": ("48.55 ± 0.92", "67.74 ± 1.89"),
+        "fedadam": ("48.54 ± 0.65", "68.22 ± 0.50"),
+        PRIVATE: ("51.33 ± 0.62", "71.15 ± 0.30"),
+    },
+    "transformer": {
+        "centralised": ("53.73 ± 0.62", "72.19 ± 0.28"),
+        "fedavg": ("50.46 ± 0.99", "70.74 ± 0.52"),
+        "fedyogi": ("50.94 ± 0.59", "70.29 ± 0.53"),
+        "fedadagrad": ("50.99 ± 0.68", "70.65 ± 0.48"),
+        "fedadam": ("50.69 ± 0.58", "70.83 ± 0.28"),
+        PRIVATE: ("53.43 ± 0.57", "71.98 ± 0.37"),
+    },
+}
+COLUMNS = ["task", "partition", "sigma", "network", "arm", "epsilon", "size_cap", "seed"]
+METRICS = ["test_accuracy", "macro_f1"]
+USUAL = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # partition, sigma
+PLACES = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
+
+
+def best(task: Task) -> tuple[float, float]:
+    """Accuracy on the test documents of `topics` of the best classifier, which knows how the words are drawn and
+    counts the training topics, and of always naming the commonest topic."""
+    words = np.log(text.word_distributions())
+    words = np.concatenate([np.zeros((len(words), 1)), words], axis=1)  # padding says nothing
+    x, y = task.test_x.cpu().numpy(), task.test_y.cpu().numpy()
+    share = np.bincount(task.train_y.cpu()) / len(task.train_y)
+    said = (words[:, x].sum(2).T + np.log(share)).argmax(1)
+    return float((said == y).mean()), float((y == share.argmax()).mean())
+
+
+def users(counts: np.ndarray) -> Figure:
+    """Documents by user and topic, from counts [users, topics], the user with most on the left."""
+    figure, ax = plt.subplots(figsize=(7.4, 3.2))
+    counts = counts[np.argsort(-counts.sum(1), kind="stable")]
+    bottom, palette = np.zeros(len(counts)), sns.color_palette("colorblind", counts.shape[1])
+    for topic, (held, colour) in enumerate(zip(counts.T, palette, strict=True)):
+        ax.bar(range(len(counts)), held, 1.0, bottom=bottom, color=colour, lw=0, label=str(topic))
+        bottom += held
+    ax.set(xlabel="user (sorted by what it wrote)", ylabel="documents")
+    ax.margins(x=0)
+    ax.grid(axis="x", visible=False)
+    figure.legend(title="topic", loc="outside right center", frameon=False)
+    return figure
+
+
+def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
+    """Test accuracy over rounds and over documents processed, by method; dashed: the best classifier's."""
+    figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.2), sharey=True)
+    for ax, (x, label, scale) in zip(
+        axes, (("round", "round", 1), ("examples", "documents processed (thousands)", 1e3)), strict=True
+    ):  # fmt: skip
+        for method, frame in curves.items():
+            colour, dash = plots.METHODS[method]
+            ax.plot(frame[x] / scale, 100 * frame["test_accuracy"], color=colour, ls=dash, lw=2)
+        ax.axhline(100 * ceiling, color=plots.BLACK, lw=1, ls="--")
+        ax.set(xlabel=label, ylim=(0, 100))
+    axes[0].set_ylabel("accuracy on the\nglobal test set (%)", fontsize="small")
+    plots.legend(figure, list(curves))
+    return figure
+
+
+def ends(*grids: tables.Grid, folder: str | Path = "results") -> pd.DataFrame:
+    """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
+    the last ten rounds. An arm is a method, with what makes it private or a plain mean."""
+    rows = []
+    for grid in grids:
+        if not grid.found:
+            continue
+        values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
+        known = records.identities(Path(folder) / grid.sweep)
+        for run, scores in values.iterrows():
+            who, method = known[run], known[run]["method"]
+            data, arm = method["data"], method["name"]
+            arm += PLAIN if method["clients"].get("weights") == "plain" else ""
+            arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
+            where = (who["task"], who["partition"]["name"], who["partition"].get("sigma", np.nan))
+            private = (data.get("epsilon") or np.nan, data.get("size_cap") or np.nan)
+            head = (*where, who.get("network", ""), arm, *private, who["seed"])
+            rows.append((*head, *scores))
+    return pd.DataFrame(rows, columns=[*COLUMNS, *METRICS])
+
+
+def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """The slides' table on `topics`, from `ends`, with what they print of MIND beside it; a dash where nothing
+    is recorded, or printed."""
+    rows = []
+    for network, printed in PRINTED.items():
+        own = runs[runs["network"] == ("" if network == "text-cnn" else network)]
+        for arm in ARMS:
+            found = own[own["arm"] == arm]
+            said = [tables.about(*tables.interval(found[k])) for k in reversed(METRICS)]
+            rows.append((network, arm, *said, len(found), *printed.get(arm, ("–", "–"))))
+    columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
+    return pd.DataFrame(rows, columns=[*columns, "MIND, printed: macro F1", "accuracy"])
+
+
+def _dots(ax: Axes, at: float, values, colour: str) -> float:
+    """Runs, their mean and its 95 % interval (of few seeds, none) at one place; returns the mean."""
+    mean, low, high = tables.interval(values)
+    ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
+    if len(values) >= plots.FEW:
+        ax.vlines(at, low, high, color=colour, lw=1.6)
+    ax.plot(at, mean, "o", color=colour, ms=5)
+    return mean
+
+
+def _look(arm: str) -> tuple[str, str]:
+    return (plots.METHODS["fedsampling"][0], "--") if arm == PRIVATE else plots.look(arm)
+
+
+def _side_by_side(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
+    there = [arm for arm in arms if arm in set(runs["arm"])]
+    for place, arm in enumerate(there):
+        _dots(ax, place, runs.loc[runs["arm"] == arm, METRICS[0]], _look(arm)[0])
+    names = [arm.replace(", ", ",\n").replace("-", "-\n") for arm in there]
+    ax.set_xticks(range(len(there)), names, fontsize="small")
+    ax.margins(x=0.2)
+
+
+def _over_spreads(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
+    for shift, arm in enumerate(arms):
+        part = runs[runs["arm"] == arm].groupby("sigma")[METRICS[0]]
+        at = [(SPREADS.index(sigma) + 0.1 * (shift - 1.5), v) for sigma, v in part]
+        means = [_dots(ax, x, v, _look(arm)[0]) for x, v in at]
+        ax.plot([x for x, _ in at], means, color=_look(arm)[0], ls=_look(arm)[1], lw=1)
+    ax.set_xticks(range(len(SPREADS)), [f"{s:g}" for s in SPREADS])
+    ax.set_xlabel("σ of the sizes")
+
+
+def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
+    usual = HIDDEN[task]
+    epsilons = sorted([*EPSILONS, usual["epsilon"]])
+    caps = sorted([*CAPS[task], usual["size_cap"]])
+    settings = [(f"ε\n{e:g}", e, usual["size_cap"]) for e in epsilons]
+    settings += [(f"M\n{c}", usual["epsilon"], c) for c in caps]
+    for place, (_, epsilon, cap) in enumerate(settings):
+        part = runs[(runs["epsilon"] == epsilon) & (runs["size_cap"] == cap)]
+        if len(part):
+            _dots(ax, place, part[METRICS[0]], _look(PRIVATE)[0])
+    ax.axvline(len(epsilons) - 0.5, color=plots.GREY, lw=0.8)
+    ax.set_xticks(range(len(settings)), [s[0] for s in settings], fontsize="small")
+
+
+def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
+    """What the slides change, on one task: how clients are drawn, the spread of the sizes, one class each, and
+    FedSampling's epsilon and M; `runs` as from `ends`, `note` where none of a panel is there, or none at all."""
+    runs = runs[(runs["task"] == task) & (runs["network"] == "")]
+    if not len(runs):
+        return plots.not_recorded(note)
+    usual = HIDDEN[task]
+    hidden = (runs["epsilon"] == usual["epsilon"]) & (runs["size_cap"] == usual["size_cap"])
+    settled = runs[runs["epsilon"].isna() | hidden]
+    kind, sigma = USUAL[task]
+    sigmas = runs["sigma"] == sigma if kind == "lognormal" else runs["sigma"].isna()
+    here = runs[(runs["partition"] == kind) & sigmas]
+    drawn = ("fedavg", "fedavg-unbiased", "md", PRIVATE)
+    arms = ("fedavg", "md", PRIVATE, "fedsampling")
+    panels = {
+        f"Clients drawn otherwise ({PLACES[kind]})": (
+            _side_by_side, here.loc[here.index.intersection(settled.index)], drawn),
+        "Spread of the sizes": (_over_spreads, settled[settled["partition"] == "lognormal"], arms),
+        "One class each": (_side_by_side, settled[settled["partition"] == "by_class"], arms),
+        f"ε and M ({PLACES[kind]})": (_private, here[here["arm"] == PRIVATE], task),
+    }  # fmt: skip
+    figure, axes = plt.subplots(2, 2, figsize=(7.8, 6.0))
+    for ax, (title, (draw, part, how)) in zip(axes.flat, panels.items(), strict=True):
+        ax.set_title(title, fontsize="medium")
+        if len(part):
+            draw(ax, part, how)
+            ax.grid(axis="x", visible=False)
+        else:
+            plots.blank(ax, note.replace(" --", "\n--"))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("accuracy on the\nglobal test set (%)", fontsize="small")
+    shown = [arm for arm in arms if arm in set(settled["arm"])]
+    lines = [plt.Line2D([], [], color=_look(a)[0], ls=_look(a)[1], lw=2) for a in shown]
+    figure.legend(lines, shown, loc="outside upper center", ncols=4, frameon=False)
+    return figure

@@ -1,0 +1,158 @@
+"""Dropout (Fraboni et al., Section 6): drawn on the host, so that all that computes drops the same units."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from companion.runs import records
+from fedstas import engine, methods, models, partition, simulation, tasks
+from fedstas.sim.rng import stream
+
+LOCAL = methods.LocalSGD(steps=2, batch=6, lr=0.3)
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def network(dtype=torch.float64):
+    torch.manual_seed(0)
+    return models.ConvolutionalDropout(4).to(dtype)
+
+
+def splitmix64(seed: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """The published generator's outputs number `step` (from 1) after a seed, all of them uint64."""
+    with np.errstate(over="ignore"):
+        z = seed + step * np.uint64(GOLDEN)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def test_the_hash_is_the_published_one():
+    first = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    steps = np.arange(1, 4, dtype=np.uint64)
+    assert splitmix64(np.uint64(1234567), steps).tolist() == first
+    with np.errstate(over="ignore"):
+        states = (np.uint64(1234567) + steps * np.uint64(GOLDEN)).view(np.int64)
+    found = models.mixed(torch.from_numpy(states)).numpy().view(np.uint64)
+    assert found.tolist() == first
+
+
+def masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
+    """The same in another arithmetic: which units [n, *shape] are kept."""
+    with np.errstate(over="ignore"):
+        seeds = splitmix64(keys.numpy().view(np.uint64) + np.uint64(layer), np.uint64(0))
+        bits = splitmix64(seeds[:, None], np.arange(np.prod(shape), dtype=np.uint64))
+    signed = bits.view(np.int64).reshape(
+        -1, *shape
+    )  # its 24 first bits as a number from -1/2 to 1/2
+    return torch.from_numpy((signed >> 40) / 2**24 >= -0.3 - 1e-9)
+
+
+def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_kept():
+    keys = torch.from_numpy(np.random.default_rng(0).integers(-(2**63), 2**63, 2000))
+    x = torch.randn(3, 4, 4, dtype=torch.float64)
+    module, n = network(), len(keys)
+    dropped = {k: module.drop(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
+    for layer, found in dropped.items():
+        kept = masks(keys, layer, (3, 4, 4))
+        assert torch.equal(found != 0, kept)
+        assert torch.equal(found, x * kept / 0.8)
+        sd = (0.8 * 0.2) ** 0.5  # of one unit of one example
+        assert abs(kept.double().mean() - 0.8) < 4 * sd / kept.numel() ** 0.5
+        assert (kept.double().mean(0) - 0.8).abs().max() < 5 * sd / n**0.5  # of each unit
+        z = (found.mean(0) - x) / (x.abs() * sd / 0.8 / n**0.5)
+        assert z.abs().max() < 5 and 0.6 < z.std() < 1.4  # unbiased, and as noisy as it should be
+    both = ((dropped[1] != 0) & (dropped[2] != 0)).double().mean()
+    assert both.item() == pytest.approx(0.64, abs=0.01)  # layers are independent
+    near = (dropped[1] != 0).flatten(1).double()
+    assert (near[:, 1:] * near[:, :-1]).mean().item() == pytest.approx(0.64, abs=0.01)  # and units
+
+
+def masked(module, flat, x, keys):
+    """The network written out, with given masks."""
+    p = models.unflatten(module, flat)
+    for layer in (1, 2, 3):
+        x = F.conv2d(x, p[f"conv{layer}.weight"], p[f"conv{layer}.bias"])
+        x = F.max_pool2d(F.relu(x), 2) if layer < 3 else x
+        x = x * masks(keys, layer, tuple(x.shape[1:])) / 0.8
+    x = F.relu(F.linear(x.flatten(1), p["hidden.weight"], p["hidden.bias"]))
+    return F.linear(x, p["output.weight"], p["output.bias"])
+
+
+def cohort(module):
+    """Rows of a pool of three clients, two of them in the cohort, with their weights and keys."""
+    torch.manual_seed(1)
+    x, y = torch.randn(15, 3, 32, 32, dtype=torch.float64), torch.arange(15) % 4
+    data = engine.pool(x, y, [np.arange(6), np.arange(6, 10), np.arange(10, 15)])
+    drawn = simulation.Cohort(np.array([1, 0]), np.full(2, 0.5))
+    method = methods.get("md", steps=2, batch=6)
+    idx, weight, _ = simulation.draw_batches(method, data, drawn, np.ones(2), 0, 3)
+    return data, idx, weight, simulation.draw_keys(module, LOCAL, idx, 0, 3)
+
+
+@pytest.mark.parametrize("backend", ["loop", "batched"])
+def test_local_steps_are_those_of_the_masked_network(backend):
+    module = network()
+    data, idx, weight, keys = cohort(module)
+    start = models.flatten(module)
+    expected = []
+    for rows, w, k in zip(idx, weight, keys, strict=True):
+        flat = start.clone()
+        for step in range(2):
+            leaf, there = flat.clone().requires_grad_(), w[step] > 0
+            at = rows[step][there]
+            logits = masked(module, leaf, data.x[at], torch.from_numpy(k[step][there]))
+            flat -= 0.3 * torch.autograd.grad(F.cross_entropy(logits, data.y[at]), leaf)[0]
+        expected.append(flat)
+    how = {"lr": 0.3, "backend": backend}
+    found = engine.local_updates(module, start, data, idx, weight, keys=keys, **how)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
+    without = engine.local_updates(module, start, data, idx, weight, **how)
+    assert (without - found).abs().max() > 1e-3
+
+
+def test_keys_are_of_the_round_and_the_place_alone():
+    module = network()
+    idx = np.zeros((3, 2, 6), dtype=np.int64)
+    keys = simulation.draw_keys(module, LOCAL, idx, 7, 5)
+    assert keys.dtype == np.int64 and len(np.unique(keys)) == keys.size
+    expected = stream(7, "dropout", 5, 1).integers(-(2**63), 2**63, (2, 6))
+    assert (keys[1] == expected).all()
+    alone = simulation.draw_keys(module, LOCAL, idx[:1, :, :4], 7, 5, places=[1])  # shorter, too
+    assert (alone[0] == keys[1, :, :4]).all()
+    assert (simulation.draw_keys(module, LOCAL, idx, 7, 6) != keys).all()
+    assert simulation.draw_keys(models.Convolutional(4), LOCAL, idx, 7, 5) is None
+
+
+@pytest.fixture(scope="module")
+def task():
+    torch.manual_seed(2)
+    x, y = torch.randn(40, 3, 32, 32), torch.arange(40) % 4
+    here = tasks.Task("small", x[:30], y[:30], x[30:], y[30:], 4, "", "convolutional-dropout")
+    assert type(here.model(0)) is models.ConvolutionalDropout
+    return here
+
+
+def test_a_resumed_run_drops_the_same_units_and_is_measured_without(task):
+    federation = partition.iid(task.train_y, 5, 0)
+    how = {"clients_per_round": 2, "seed": 1, "device": "cpu"}
+    method = methods.get("md", steps=2, batch=4, lr=0.2)
+    whole = simulation.run(task, federation, method, rounds=3, **how)
+    first = simulation.run(task, federation, method, rounds=1, **how)
+    again = simulation.run(task, federation, method, rounds=3, resume=first, **how)
+    assert (whole.params == again.params).all()
+    module, params = task.model(0), torch.from_numpy(whole.params)
+    logits = torch.func.functional_call(module, models.unflatten(module, params), (task.test_x,))
+    right = (logits.argmax(1) == task.test_y).double().mean().item()
+    assert whole.frame["test_accuracy"].iloc[-1] == pytest.approx(right, abs=1e-12)
+
+
+def test_it_starts_where_the_usual_network_does_and_is_another_run(task):
+    usual = replace(task, network="convolutional")
+    assert torch.equal(models.flatten(task.model(3)), models.flatten(usual.model(3)))
+    federation = partition.iid(task.train_y, 5, 0)
+    how = {"rounds": 1, "clients_per_round": 2, "seed": 1, "eval_every": 1}
+    said = [records.identity(t, federation, methods.get("md"), **how) for t in (usual, task)]
+    assert "network" not in said[0] and said[1]["network"] == "convolutional-dropout"

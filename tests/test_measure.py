@@ -1,0 +1,84 @@
+"""How pages read: the measures on small cases, and BOOK.md's bounds on what is rewritten."""
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from companion.pages import chapters, measure, parameters
+
+REWRITTEN = (  # pages of the second edition, one a line; the list grows
+    "01_aggregation",
+)
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_rewritten_page_keeps_the_bounds(name):
+    assert measure.faults(measure.page(name)) == []
+
+
+def test_sentences_are_counted_as_they_are_read():
+    text = """# A heading is none
+
+One two three, see eq. 2.3 or Fig. 1 of the paper. It is {glue:text}`ch1_gain:.2f` of $n_k / n$
+and `two words`. A {term}`long word <word>` and [a link](x.md)!
+
+- an item
+- another one
+
+| a | table |
+
+```{math}
+a + b
+```
+```{glue:figure} f
+:alt: not read
+
+A *caption*.
+```
+```python
+print("not read")
+```
+$$ x = y $$
+"""
+    assert [measure.count(s) for s in measure.sentences(text)] == [12, 7, 6, 2, 2, 2]
+    found = measure.measure(text)
+    assert (found["words"], found["median"], found["longest"]) == (31, 4.0, 12)
+    assert found["minutes"] == 31 / 230 and found["visible"] is None
+
+
+def cell(lines: int, *tags: str):
+    return new_code_cell("x = 1\n\n" * lines, metadata={"tags": list(tags)})
+
+
+def test_code_in_hidden_cells_is_not_visible_and_solutions_are_not_counted():
+    start = "Before.\n\n````{solution-start} ex\n````\nIn a solution."
+    nb = new_notebook(
+        cells=[
+            cell(6), cell(3, "hide-input"), cell(1, "remove-input"), new_markdown_cell(start), cell(50),
+            new_markdown_cell("````{solution-end}\n````\n\nAfter it."),
+        ]
+    )  # fmt: skip
+    text, cells = measure.unfolded(nb)
+    assert measure.sentences(text) == ["Before.", "After it."]
+    found = measure.measure(text, cells)
+    assert (found["visible"], found["hidden"]) == (0.6, 3)
+    assert measure.faults(found) == []
+
+
+def test_every_bound_is_told_when_it_is_passed():
+    worst = {"longest": 36, "median": 18, "visible": 0.59, "hidden": 16, "minutes": 20.1}
+    assert measure.faults(worst) == [
+        "a sentence has 36 words, the most is 35",
+        "the median sentence has 18 words, it must be under 18",
+        "59% of the code is visible, the least is 60%",
+        "a hidden cell has 16 lines, the most is 15",
+        "it takes 20.1 minutes to read, the most is 20",
+    ]
+    best = {"longest": 35, "median": 17.5, "visible": 0.6, "hidden": 15, "minutes": 20}
+    assert measure.faults(best) == [] == measure.faults(best | {"visible": None})
+
+
+def test_all_pages_are_in_the_table():
+    told = measure.table(measure.names()).splitlines()
+    assert [line.split()[0] for line in told] == ["page", *measure.names()]
+    assert {"findings", *chapters.names()} <= set(measure.names())
+    assert (parameters.ROOT / "book" / "findings.md").is_file()

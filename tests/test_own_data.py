@@ -1,0 +1,470 @@
+"""Files of one's own: tasks, networks, partitions; what is refused, with which words; and what of them is recorded."""
+
+import contextlib
+import csv
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from test_own import forget, plain
+
+from companion.pages import parameters
+from companion.runs import leaderboard, protocol, records, sweeps, tables
+from fedstas import cli, methods, own, own_data, partition, simulation, tasks
+from fedstas.errors import DataError, Diverged, InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples" / "own"
+X = np.arange(40, dtype=float).reshape(20, 2)
+Y = np.repeat([0, 1], 10)
+HEAD = "from fedstas import own_data\nimport numpy as np\nfrom torch import nn\nimport torch\n\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The examples in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for path in EXAMPLES.glob("my_*"):
+        shutil.copy(path, tmp_path)
+    yield tmp_path
+    forget()
+    sweeps._loaded.cache_clear()
+
+
+def written(name: str, *lines: str) -> None:
+    Path(name).write_text(HEAD + "\n".join(lines) + "\n")
+
+
+def sha(name) -> str:
+    return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+
+
+# Tasks
+
+
+def test_arrays_are_a_task_and_every_fifth_example_of_a_class_is_held_back():
+    order = np.argsort(np.arange(20) % 2, kind="stable")  # classes in turns
+    made = own_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
+    assert made.test_y.tolist() == [0, 1, 0, 1]
+    assert made.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
+    assert len(made.train_x) == 16 and made.users.tolist() == [0, 1] * 8
+    assert (made.classes, made.network, made.kind) == (2, "perceptron", "images")
+    assert made.train_x.dtype == torch.float32 and made.train_y.dtype == torch.int64
+    given = own_data.from_arrays(X, Y, X[::-2], Y[::-2])
+    assert given.test_y.tolist() == [1] * 5 + [0] * 5 and given.digest != made.digest
+    again = own_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
+    assert again.digest == given.digest
+    other = own_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
+    assert other.digest != given.digest  # whose they are is data too
+
+
+def test_bytes_are_scaled_and_documents_are_tokens():
+    image = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
+    made = own_data.from_arrays(image, Y)
+    assert made.train_x.unique().tolist() == [pytest.approx(0.2)]
+    assert made.network == "convolutional"
+    words = own_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
+    assert words.kind == "documents" and words.network == "text-cnn"
+    with pytest.raises(InputError, match="empty document or an unknown token"):
+        own_data.from_arrays(np.zeros((20, 4), dtype=int), Y, documents=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
+        ((X, Y[:, None]), r"y has shape \(20, 1\)"),
+        ((X, Y / 2), "train_y is an array of float64: it must be one of whole numbers from 0"),
+        ((X, Y - 1), r"train_y has the label -1 in row 0: it must be of 0\.\.0"),
+        ((X, Y * 2), r"no example of class 1: accuracy by class needs one of each of 0\.\.2"),
+        ((X, Y, X, Y * 0), r"no example of class 1: .* of 0\.\.1"),
+        ((X.astype(str), Y), "train_x is an array of <U32: it must be one of numbers"),
+        ((X, Y, X), "test_x has no labels: give test_y"),
+        ((X, Y, X[:, :1], Y), r"an example of test_x is .* \(1,\), one of train_x \(2,\)"),
+        ((X[:, 0], Y), r"train_x has shape \(16,\)"),
+        ((X[:0], Y[:0], X, Y), r"train_x has shape \(0, 2\)"),
+        ((np.where(X == 6, np.nan, X), Y), "train_x has a value that is not finite in row 3"),
+        ((X, Y, np.where(X == 6, np.inf, X), Y), "test_x has a value .* in row 3"),
+    ],
+)
+def test_arrays_that_are_no_task_are_one_sentence(given, words):
+    with pytest.raises(InputError, match=words) as caught:
+        own_data.from_arrays(*given)
+    assert "\n" not in str(caught.value)
+
+
+def table(path, rows, head=("size", "clinic", "kind")):
+    with Path(path).open("w", newline="") as file:
+        csv.writer(file).writerows([head, *rows])
+
+
+ROWS = [(k, 9 + k % 2, "ab"[k % 2]) for k in range(20)]
+
+
+def test_a_table_is_a_task_with_its_clients(here):
+    table("t.csv", ROWS)
+    made = own_data.from_csv("t.csv", label="kind", client="clinic")
+    assert made.classes == 2 and made.users.tolist() == [0, 1] * 8
+    assert made.train_x.shape == (16, 1)  # neither the label nor the client
+    low, high = made.train_x.min(), made.train_x.max()
+    assert (low, high) == (-1, 1) and made.test_x[0, 0] == pytest.approx(2 * 8 / 17 - 1)
+    table("test.csv", ROWS[::-1])
+    both = own_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
+    assert len(both.train_y) == len(both.test_y) == 20 and both.test_y[0] == 1
+    federation = partition.make("natural", made.train_y, users=made.users)  # all, being few
+    assert federation.sizes.tolist() == [8, 8]
+    dealt = partition.make("t.csv:clinic", both.train_y)
+    assert [s[0] for s in dealt.shards] == [0, 1]  # 9 comes before 10
+    assert dealt.recipe == {"name": "t.csv:clinic", "sha256": sha("t.csv")}
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "words"),
+    [
+        (ROWS, "sort", "t.csv has no column sort: it has size, clinic, kind"),
+        ([], "kind", "t.csv has no rows under its header"),
+        ([(1, 9, "a"), ("x", 9, "b")], "kind", "t.csv line 3: column size is 'x': it must be a n"),
+        ([(1, 9, "a"), ("nan", 9, "b")], "kind", "t.csv line 3: column size is 'nan'"),
+        ([(1, 9, "a"), (2, 9, " ")], "kind", "t.csv line 3: column kind is empty"),
+        ([(1, 9, "a"), (2, "", "b")], "kind", "t.csv line 3: column clinic is empty"),
+        ([(1, 9)], "kind", "t.csv line 2: column kind is empty"),
+    ],
+)
+def test_a_table_that_is_none_says_its_line(here, rows, label, words):
+    table("t.csv", rows)
+    with pytest.raises(InputError, match=words):
+        own_data.from_csv("t.csv", label=label, client="clinic")
+
+
+def test_a_test_table_must_be_like_the_other(here):
+    table("t.csv", ROWS)
+    table("u.csv", [*ROWS, (1, 9, "c")])
+    with pytest.raises(InputError, match=r"u.csv line 22: no training row has the class c"):
+        own_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
+    table("u.csv", ROWS, ("weight", "clinic", "kind"))
+    with pytest.raises(InputError, match=r"u.csv has the columns weight, not size"):
+        own_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
+    with pytest.raises(InputError, match=r"gone.csv cannot be read as a table"):
+        own_data.from_csv("gone.csv", label="kind")
+
+
+def pictures(folder: Path, each: int, kinds=("cat", "dog")) -> None:
+    from PIL import Image
+
+    for k, kind in enumerate(kinds):
+        (folder / kind).mkdir(parents=True)
+        for i in range(each):
+            Image.new("L", (40, 50), 255 * k).save(folder / kind / f"{i:02}.png")
+
+
+def test_a_folder_of_images_is_a_task(here):
+    pictures(here / "one", 5)
+    made = own_data.from_folder("one", size=8)
+    assert made.train_x.shape == (8, 3, 8, 8) and made.test_y.tolist() == [0, 1]
+    assert made.test_x.amin((1, 2, 3)).tolist() == [-1, 1]
+    pictures(here / "two" / "train", 3)
+    pictures(here / "two" / "test", 2)
+    both = own_data.from_folder(here / "two")
+    assert both.train_x.shape == (6, 3, 32, 32) and len(both.test_y) == 4
+    shutil.rmtree(here / "two" / "test" / "dog")
+    with pytest.raises(InputError, match="two/test has the classes cat, not cat, dog"):
+        own_data.from_folder("two")
+    with pytest.raises(InputError, match="away is no folder of images by class"):
+        own_data.from_folder("away")
+    (here / "one" / "cat" / "00.png").write_text("no picture")
+    with pytest.raises(InputError, match="one is no folder of images by class"):
+        own_data.from_folder("one")
+
+
+# Functions of files
+
+
+def test_a_function_of_a_file_is_a_task_whose_file_is_in_the_identity(here):
+    task = tasks.load("my_data.py", network="my_network.py")
+    assert task.name == "my_data.py:task" and str(task.network) == "my_network.py:network"
+    files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
+    assert task.other == {"network": "my_network.py:network", "files": files}
+    assert task.classes == 2 and len(task.train_y) == 456 and len(task.test_y) == 113
+    assert tasks.load("my_data.py:task").other == {"files": {"task": files["task"]}}
+    one, two = task.model(3), task.model(3)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert not torch.equal(next(one.parameters()), next(task.model(4).parameters()))
+    assert task.to("cpu").network is task.network
+    assert tasks.load("digits").other == {}  # as recorded runs have it
+
+
+TASK = "my_task.py"
+
+
+@pytest.mark.parametrize(
+    ("lines", "spec", "words"),
+    [
+        (None, "away.py:task", "there is no file away.py: name a task as FILE.py or FILE.py:FUN"),
+        (["def other(): ..."], TASK, "my_task.py has no function task: it has other"),
+        (["task = 5"], TASK, "my_task.py has no function task: it has none"),
+        (["def task():", "    return {}"], TASK, r"line 6: task\(\) returns a dict: it must"),
+        (["def task():", "    return"], TASK, r"line 6: task\(\) returns a NoneType"),
+        (["def task():", "", "    return 1 / 0"], TASK, "my_task.py line 8: ZeroDivisionError: div"),
+        (["def task(n):", "    return n"], TASK, "my_task.py line 6: TypeError: task.. missing 1"),
+        (["x = 1 / 0"], TASK, "my_task.py line 6 fails on import: ZeroDivisionError"),
+        (["def broken(:"], TASK, "my_task.py line 6 fails on import: SyntaxError"),
+        (
+            ["def task():", "    x = np.eye(20)", "    return own_data.from_arrays(x, x[0] - 1)"],
+            TASK,
+            "my_task.py line 8: train_y is an array of float64",
+        ),
+        (
+            ["from dataclasses import replace", "def task():", "    x, y = np.eye(20), [0] * 20",
+             "    return replace(own_data.from_arrays(x, y), classes=3)"],
+            TASK,
+            r"my_task.py line 7: the test set has no example of class 1: .* of 0\.\.2",
+        ),
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(here, lines, spec, words):
+    if lines is not None:
+        written("my_task.py", *lines)
+    with pytest.raises(InputError, match=words) as caught:
+        tasks.load(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return 5", r"line 6: network\(task\) returns a int: it must return a torch module with"),
+        ("return nn.ReLU()", "returns a ReLU: it must return a torch module with parameters"),
+        (
+            "return nn.Linear(30, 7)",
+            r"line 6: .* makes \(32, 7\) of 32 examples: it must make \(32, 2",
+        ),
+        ("return nn.Linear(9, 2)", "my_net.py line 6: RuntimeError: .*shapes cannot be"),
+        ("return nn.Linear(30, 2).double()", "my_net.py line 6: RuntimeError"),
+        ("return nn.Linear(task.inputs, 2)", "line 7: AttributeError: 'Task' object has no"),
+        ("return nn.Sequential(nn.Linear(30, 2), nn.Dropout())", "draws at random"),
+        ("return nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))", "mixes the examples"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_one_sentence_with_its_line(here, body, words):
+    written("my_net.py", "def network(task):", f"    {body}")
+    with pytest.raises(InputError, match=words) as caught:
+        tasks.load("my_data.py", network="my_net.py")
+    assert str(caught.value).startswith("my_net.py line ") and "\n" not in str(caught.value)
+
+
+def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(here):
+    written(
+        "my_net.py",
+        "from fedstas.sim.models import Perceptron",
+        "class Double(Perceptron):",
+        "    def forward(self, x):",
+        "        return 2 * super().forward(x)",
+        "def network(task):",
+        "    return Double(30, task.classes)",
+    )
+    from fedstas.sim import autograd, engine
+
+    task = tasks.load("my_data.py", network="my_net.py")
+    assert engine.arithmetic(task.model(0)) is autograd
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros(9, dtype=int), "names the clients of 9 examples, and there are 456 training ex"),
+        (np.zeros(456), r"holds float64 \(456,\): it must be whole numbers or words"),
+        (np.zeros((456, 1), dtype=int), r"holds int64 \(456, 1\)"),
+        (None, "c.npy is not an array of numbers or words"),
+    ],
+)
+def test_a_partition_that_does_not_fit_is_one_sentence(here, array, words):
+    Path("c.npy").write_bytes(b"nothing") if array is None else np.save("c.npy", array)
+    labels = tasks.load("my_data.py").train_y
+    with pytest.raises(InputError, match=words):
+        partition.make("c.npy", labels)
+    for spec, more, said in (
+        ("away.npy", {}, "there is no file away.npy: name a partition"),
+        ("away.csv:clinic", {}, "there is no file away.csv"),
+        ("my_clients.npy", {"clients": 21}, "clients is 21: my_clients.npy names 20 clients"),
+        ("my_clients.npy", {"sizes": "1x2"}, "sizes are of use only with dirichlet_fixed_size"),
+    ):
+        with pytest.raises(InputError, match=said):
+            partition.make(spec, labels, **more)
+    assert partition.make("my_clients.npy", labels, clients=20).sizes.sum() == 456
+
+
+def test_what_a_design_does_wrong_names_its_line(here):
+    task = tasks.load("my_data.py")
+    federation = partition.make("my_clients.npy", task.train_y)
+    start = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass D:\n"
+    start += "    def draw(self, view, m, rng):\n        "
+    for body, words in (
+        ("return view.accuracies()", "d.py line 5: a design's view has no accuracies: it has cli"),
+        ("return m.size()", "d.py line 5: AttributeError: 'int' object has no attribute 'size'"),
+        ("return [1, 2]", r"D.draw returned a list: it must return a Cohort\(clients, weights\)"),
+        ("return 1 / 0", "d.py line 5: ZeroDivisionError: division by zero"),
+    ):
+        Path("d.py").write_text(start + body + "\n")
+        with pytest.raises(InputError, match=words) as caught:
+            how = {"rounds": 1, "clients_per_round": 2, "seed": 0, "device": "cpu"}
+            simulation.run(task, federation, methods.get("d.py"), **how)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_divergence_inside_a_design_stays_one():
+    with pytest.raises(Diverged), own.told("somewhere"):
+        raise Diverged("not finite")
+    with pytest.raises(InputError, match=r"^a: DataError: no$|^a: no$"), own.told("x", "a"):
+        raise DataError("no")
+
+
+# Runs
+
+
+def run(method: str, seed: int = 0, **more) -> sweeps.Run:
+    return sweeps.Run(
+        "my_data.py:task", "my_clients.npy", 0.01, method, seed, {"lr": 0.1}, clients=20,
+        clients_per_round=5, rounds=3, network="my_network.py:network", **more,
+    )  # fmt: skip
+
+
+def test_three_files_train_are_recorded_compared_and_made_again(here):
+    todo = [run(method, seed) for method in ("md", "my_design.py") for seed in (0, 1)]
+    how = {"folder": "runs", "device": "cpu", "progress": False}
+    shutil.copytree(".", "earlier")
+    with contextlib.chdir("earlier"):  # the workers of this sweep live on, and stand there
+        assert sweeps.make(todo[:2], "mine", jobs=2, **how) == []
+    shutil.rmtree("earlier")
+    assert sweeps.make(todo, "mine", jobs=2, **how) == []  # in worker processes
+    known = records.identities("runs")
+    assert len(known) == 4
+    for who in known.values():
+        assert who["task"] == "my_data.py:task" and who["clients"] == 20
+        files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
+        assert who["files"] == files and who["network"] == "my_network.py:network"
+        assert who["partition"] == {"name": "my_clients.npy", "sha256": sha("my_clients.npy")}
+    board = leaderboard.table(["runs"])
+    assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
+    (title,) = set(board["federation"])
+    assert title.startswith("my_data.py:task, network my_network.py:network, my_clients.npy: 20 cl")
+    keys = {tables.key_of_record(who) for who in known.values()}
+    assert keys == {tables.key_of_run(each) for each in todo}
+
+    frame = records.load("runs")
+    name = next(r for r, w in known.items() if w["seed"] == 1 and "Rooted" in w["method"]["name"])
+    forget()
+    again = records.rerun(name, "runs", device="cpu")
+    pd.testing.assert_frame_equal(plain(again.frame), plain(frame[frame["run"] == name]))
+
+    Path("my_network.py").write_text(Path("my_network.py").read_text() + "# other\n")
+    assert not keys & {tables.key_of_run(each) for each in todo}
+    with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
+        records.rerun(name, "runs", device="cpu")
+    assert sweeps.make(todo[:1], "mine", **how) == [] and len(records.identities("runs")) == 5
+    assert leaderboard.table(["runs"])["federation"].nunique() == 2
+
+
+def test_a_changed_partition_or_task_is_another_run(here):
+    task = tasks.load("my_data.py")
+    whos = []
+    how = {"rounds": 1, "clients_per_round": 2, "seed": 0}
+    for _ in range(2):
+        federation = partition.make("my_clients.npy", task.train_y)
+        whos.append(records.identity(task, federation, methods.get("md"), **how))
+        np.save("my_clients.npy", np.load("my_clients.npy") // 2)
+    assert records.run_id(whos[0]) != records.run_id(whos[1])
+    by_hand = simulation.run(task, federation, methods.get("strat"), device="cpu", **how)
+    assert np.isfinite(by_hand.frame["train_loss"]).all()  # rows of a table, by the perceptron
+    with pytest.raises(InputError, match=r"the clients of my_clients.npy .* has changed since"):
+        partition.from_recipe(task.train_y, whos[0]["partition"])
+    one = sweeps.load_task("my_data.py", "cpu")
+    assert sweeps.load_task("my_data.py", "cpu") is one
+    Path("my_data.py").write_text(Path("my_data.py").read_text() + "# other\n")
+    assert sweeps.load_task("my_data.py", "cpu").source != one.source
+
+
+def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(here, capsys):
+    call = "run --task my_data.py:task --network my_network.py --partition my_clients.npy "
+    call += "--method my_design.py --clients-per-round 5 --rounds 2 --lr 0.1 --device cpu"
+    with pytest.raises(SystemExit) as left:
+        cli.main(call.split())
+    assert not left.value.code
+    said = capsys.readouterr().out
+    assert "my_design.py on my_data.py:task, 20 of 20 clients with data" in said
+    for more, words in (
+        ("--clients 7", "clients is 7: my_clients.npy names 20 clients"),
+        ("--strata 21 --method strat", "strata is 21: it must not be above clients, here 20"),
+        ("--concentration 1", "--concentration is of no use: partition my_clients.npy has no con"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.main([*call.split(), *more.split()])
+        assert left.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_a_protocol_may_name_files_of_ones_own(here):
+    told = {
+        "rounds": 3, "evaluate_every": 1, "megabytes": [0.02, 0.05], "rates": [0.01, 0.1, 1.0],
+        "tuning_seeds": [10], "evaluation_seeds": [0], "reference": "md", "matters": 1.0,
+        "arms": {"md": {"method": "md"}},
+        "settings": {"mine": {
+            "says": "mine", "task": "my_data.py:task", "partition": "my_clients.npy",
+            "network": "my_network.py:network", "concentration": 0.01, "clients": 20,
+            "clients_per_round": 5,
+        }},
+    }  # fmt: skip
+    Path("mine.yml").write_text(json.dumps(told))
+    known = protocol.read("mine.yml")
+    assert known["mine"].classes == 2
+    known["mine"] = protocol.entered(known["mine"], "my_design.py")
+    rates = protocol.tried(known["mine"], protocol.curves(known["mine"], ["runs"]))
+    assert list(rates.index) == ["md", "my_design.py:Rooted"]
+    how = {"folder": "runs", "device": "cpu", "progress": False}
+    assert (
+        sweeps.make(
+            [known["mine"].run(a, 0.1, 10) for a in known["mine"].arms], "which-design", **how
+        )
+        == []
+    )
+    rows = protocol.curves(known["mine"], ["runs"])
+    assert set(rows["arm"]) == {"md", "my_design.py:Rooted"} and len(rows) == 6
+
+
+def test_a_chapter_takes_files_wherever_they_are_named_from(here):
+    assert parameters.parse("task", "my_data.py:task") == str(here / "my_data.py:task")
+    assert parameters.parse("partition", "my_clients.npy") == str(here / "my_clients.npy")
+    assert parameters.parse("task", "mnist") == "mnist"
+    assert parameters.check("task", "examples/own/my_data.py") == "examples/own/my_data.py"
+    with pytest.raises(InputError, match=r"task is 'away.py:task': there is no file"):
+        parameters.check("task", "away.py:task")
+    with pytest.raises(InputError, match="unknown task"):
+        parameters.parse("task", "my_data")
+
+
+# The examples
+
+
+def test_the_examples_are_short_and_each_does_what_it_says(here):
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    assert len(scripts) == 6
+    assert all(len(path.read_text().splitlines()) <= 40 for path in scripts)
+    import importlib.util
+    import sys
+
+    sys.path.insert(0, str(here))
+    try:
+        spec = importlib.util.spec_from_file_location("my_clients", "my_clients.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert np.array_equal(module.clients(), np.load("my_clients.npy"))
+    finally:
+        sys.path.remove(str(here))
+        sys.modules.pop("my_data", None)
+    table("patients.csv", ROWS, ("size", "clinic", "diagnosis"))
+    assert tasks.load("my_table.py").users.max() == 1
+    pictures(here / "pictures", 5)
+    assert tasks.load("my_images.py").network == "convolutional"

@@ -1,0 +1,98 @@
+"""The drawing of a round: its numbers are the package's, its files what the script makes, its links live."""
+
+import re
+import xml.etree.ElementTree as ET
+from fractions import Fraction as Q
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from companion.pages import drawing
+from fedstas import allocation, compression
+
+ROOT = Path(__file__).parents[1]
+SVG = "{http://www.w3.org/2000/svg}"
+PARTS = {"¼": Q(1, 4), "⅙": Q(1, 6)}
+
+
+@pytest.fixture(scope="module")
+def places() -> dict:
+    """Where the page's extension sends each station."""
+    text = (ROOT / "book/_ext/fedstas_pictures.py").read_text()
+    return eval(re.search(r"^PLACES = (\{.*?^\})", text, re.MULTILINE | re.DOTALL)[1])
+
+
+@pytest.mark.parametrize("name", drawing.drawings())
+def test_a_file_is_what_the_script_makes(name):
+    assert (drawing.FOLDER / name).read_text(encoding="utf-8") == drawing.drawings()[name], (
+        "run python -m companion.pages.drawing"
+    )
+
+
+def test_the_running_example_is_worked_as_the_package_works_it():
+    m, N = sum(drawing.SEATS), sum(drawing.COUNTS)
+    assert allocation.neyman(drawing.COUNTS, drawing.SPREADS, m).tolist() == list(drawing.SEATS)
+    weights = [
+        Q(n, N * seats)
+        for n, seats in zip(drawing.COUNTS, drawing.SEATS, strict=True)
+        for _ in range(seats)
+    ]
+    assert [PARTS[w] for w in drawing.WEIGHTS] == weights and sum(weights) == 1
+    assert [len(row) for row in drawing.AT] == list(drawing.COUNTS)
+    assert len(drawing.DRAWN) == drawing.SEATS[0] and len(drawing.NORMS) == drawing.COUNTS[0]
+
+
+def test_the_gradient_lies_on_nine_levels_of_the_package():
+    found = drawing.restored()
+    squeezed = compression.squeeze(np.array(drawing.GRADIENT, dtype=np.float32), 9)
+    assert found == pytest.approx(squeezed.restore()[0]) and len(set(found)) == 9
+    picture = drawing._squeeze()
+    assert picture.count("<line") == 9
+    assert picture.count("<circle") == 2 * len(drawing.GRADIENT)
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', picture)]
+    assert min(heights) >= 0 and max(heights) <= 64
+
+
+@pytest.mark.parametrize("name", drawing.drawings())
+def test_it_is_told_to_those_who_do_not_see_it(name):
+    root = ET.fromstring(drawing.drawings()[name])
+    told = {node.get("id"): node.text for node in root if node.tag in (f"{SVG}title", f"{SVG}desc")}
+    assert [told[key] for key in root.get("aria-labelledby").split()] == [
+        drawing.TITLE, drawing.WORDS,
+    ]  # fmt: skip
+    said = [node.text for node in root.iter(f"{SVG}text")]
+    for k, station in enumerate(drawing.STATIONS):
+        assert f"{k + 1}. {station.title}" in said and set(station.lines) <= set(said)
+    linked = name in ("round.svg", "round-upright.svg")
+    links = [node.get("href") for node in root.iter(f"{SVG}a")]
+    assert links == [f"map:{s.place}" for s in drawing.STATIONS if linked]
+
+
+def test_only_the_voices_have_their_colours():
+    for name, colours in (("round-light.svg", drawing.LIGHT), ("round-dark.svg", drawing.DARK)):
+        root = ET.fromstring(drawing.drawings()[name])
+        used = {node.get(key) for node in root.iter() for key in ("fill", "stroke")}
+        assert used - {None, "none"} == set(colours.values()), name
+        for node in root.iter(f"{SVG}text"):
+            blue = node.get("fill") == colours["written"]
+            assert blue == ("as written" in node.text or node.text in PARTS), node.text
+            assert (node.get("fill") == colours["corrected"]) == ("corrected" in node.text)
+
+
+def test_each_station_leads_to_a_page_and_a_section_that_are_there(places):
+    assert set(places) == {station.place for station in drawing.STATIONS}
+    for page, label in places.values():
+        source = ROOT / "notebooks" / f"{Path(page).name}.py"
+        assert source.is_file(), page
+        if label:
+            assert re.search(rf"^# \({label}\)=\n# ##", source.read_text(), re.MULTILINE), label
+
+
+def test_the_start_page_and_the_readme_show_it():
+    assert "```{round}" in (ROOT / "book/index.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    for name in ("round-light.svg", "round-dark.svg"):
+        assert f'"book/_static/{name}"' in readme
+    alt = re.search(r'<img src="book/_static/round-light.svg" alt="([^"]+)"', readme)[1]
+    assert all(station.title.lower() in alt for station in drawing.STATIONS)

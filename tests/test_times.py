@@ -1,0 +1,78 @@
+"""`make times`: what is measured of a notebook, and that it goes on where it stopped. No timing is asserted."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from benchmarks import notebooks
+from companion.pages import parameters
+
+
+def call(monkeypatch, *words: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks.notebooks", *map(str, words)])
+    notebooks.main()
+
+
+def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, monkeypatch, capsys):
+    run, file = [], tmp_path / "times.json"
+
+    def timed(notebook):
+        run.append(notebook.stem)
+        if notebook.stem == "04e_privacy" and len(run) == 2:
+            raise RuntimeError("stopped")
+        return {"seconds": 10.0 + len(run), "cpu": 9.0, "others": 0.25}
+
+    monkeypatch.setattr(notebooks, "timed", timed)
+    words = ("--json", file, "04c", "04e")
+    with pytest.raises(RuntimeError, match="stopped"):
+        call(monkeypatch, *words)
+    capsys.readouterr()
+    call(monkeypatch, *words)
+    assert run == ["04c_size_estimator", "04e_privacy", "04e_privacy"]
+    lines = capsys.readouterr().out.splitlines()
+    said = " ".join(lines[0].split())
+    assert said == "04c_size_estimator 11.0 s, 9.0 s of processors, others had 25% of the machine"
+    assert len(lines) == 3 and lines[2].startswith("the longest of 2: 04e_privacy")
+    known = json.loads(file.read_text())
+    known["04c_size_estimator"]["notebook"] = "of another text"
+    file.write_text(json.dumps(known))
+    call(monkeypatch, *words)
+    assert run[3:] == ["04c_size_estimator"]
+
+
+def test_the_share_that_others_had_is_what_was_worked_less_ours():
+    assert notebooks.others(30.0, 20.0, 20.0, 2) == 0.25
+    assert notebooks.others(19.0, 20.0, 20.0, 2) == 0.0  # the clocks tick a hundred times a second
+
+
+@pytest.mark.slow
+def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    cell = {
+        "cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None,
+        "source": f"import os; from pathlib import Path; Path({str(tmp_path / 'told')!r}).write_text("
+        "repr((os.listdir(), os.environ.get('OMP_NUM_THREADS')))); assert not Path('stop').exists()",
+    }  # fmt: skip
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "a.ipynb").write_text(json.dumps(book))
+    found = notebooks.timed(tmp_path / "a.ipynb")
+    assert eval((tmp_path / "told").read_text())[1] is None  # as a reader has it
+    assert set(eval((tmp_path / "told").read_text())[0]) <= {"out.ipynb"}
+    assert found["seconds"] > 0 and found["cpu"] > 0
+    assert ("others" in found) == os.path.exists("/proc/stat")  # noqa: PTH110
+    cell["source"] = "raise ValueError('no such thing')"
+    (tmp_path / "a.ipynb").write_text(json.dumps(book))
+    with pytest.raises(RuntimeError, match=r"(?s)a\.ipynb did not run:.*no such thing"):
+        notebooks.timed(tmp_path / "a.ipynb")
+
+
+def test_the_promise_on_the_pages_is_that_of_the_record():
+    """README and start page promise about a minute a chapter; the table of `Re-run it` excepts the fifth."""
+    import yaml
+
+    recorded = yaml.safe_load((parameters.ROOT / "params" / "seconds.yaml").read_text())["quick"]
+    assert max(recorded, key=recorded.get) == "05_experiments" and recorded["05_experiments"] < 90
+    assert sorted(recorded.values())[-2] < 60
