@@ -63,7 +63,7 @@ format: .venv/.ready
 	.venv/bin/ruff check --fix
 
 figure: .venv/.ready
-	.venv/bin/doit start
+	.venv/bin/doit front
 	cp book/chapters/start.png book/_static/first-result.png
 
 RESOLVE = .venv/bin/uv pip compile -q pyproject.toml --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \

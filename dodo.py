@@ -32,7 +32,7 @@ MEASURED = {
 }
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
-START = Path("book/chapters/start.png")
+START = "book/chapters/start.svg"
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
@@ -145,26 +145,14 @@ def task_leaderboard():
     }
 
 
-def draw_start():
-    """Draw the start page's figure from the recorded runs."""
-    from companion.pages import plots
-    from companion.runs import records
-
-    plots.style()
-    figure = plots.first_result(records.load("results"))
-    START.parent.mkdir(exist_ok=True)
-    figure.savefig(START, dpi=150, metadata={"Software": None})
-
-
-def task_start():
-    """The start page's figure; `make figure` copies it to where the README shows it."""
-    modules = ("pages/plots", "runs/packed", "runs/records", "runs/single", "runs/tables")
-    code = [f"companion/{name}.py" for name in modules]
-    code += ["requirements.lock"]
+def task_front():
+    """The start page's figure, and whether what the front pages say is so; `make figure` copies it to where the
+    README shows it."""
     return {
-        "file_dep": [*recorded(), *code],
-        "targets": [str(START)],
-        "actions": [draw_start],
+        "file_dep": ["requirements.lock", "book/protocol.yml", *package(), *recorded()],
+        "targets": [START],
+        "actions": [module("companion.pages.front", "book/chapters")],
+        "setup": WARM,
     }
 
 
@@ -206,7 +194,7 @@ def task_book():
         "file_dep": [
             "_config.yml",
             "requirements.lock",
-            str(START),
+            START,
             LEDGER,
             RECORDED,
             *prose,

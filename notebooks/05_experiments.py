@@ -834,6 +834,17 @@ for p, frame in main.items():
         glue(f"ch5_{p}_{a}_{b}", tables.gain(frame, a, b), display=False)
     for a in ("fedstas", "fedstas-unbiased"):
         glue(f"ch5_word_{p}_{a}", corrected_word(DEALT[p], a), display=False)
+for key, method, frame in (  # for the front pages: how far above or below md, at how many times its bytes
+    ("written", "fedstas", disjoint), ("written_equal", "fedstas", equal), ("corrected", "fedstas-unbiased", disjoint)
+):  # fmt: skip
+    wide = tables.by_seed(frame, "test_accuracy")
+    apart = np.abs(tables.interval((wide[method] - wide["md"]).dropna()))
+    glue(
+        f"ch5_apart_{key}",
+        tables.span(apart[0], *sorted(apart[1:])).replace(" ", " points ", 1),
+        display=False,
+    )
+    glue(f"ch5_times_{key}", tables.price(frame, method, "md")[0], display=False)
 glue("ch5_claim_fixed", tables.compared(equal, "fedstas", "fedsts", METRICS[1])[0], display=False)
 text, word = tables.compared(equal, "fedstas-authors-dec", "fedsts-authors-dec", METRICS[1])
 glue("ch5_claim_coded", text, display=False)

@@ -47,10 +47,7 @@ deciding = [place for name, place in places.items() if name != which.TRIAL]
 main = deciding or list(places.values())
 ten = [place for place in main if not place.setting.rates_of] or main
 nothing = "Nothing is recorded yet: `fedstas arena --setting mnist` begins."
-say("ch10", answer=which.plain(which.answer(main)))
-for setting in ("mnist", "mnist-equal"):
-    for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
-        say("ch10", **{f"{name}_{setting.replace('-', '_')}": which.told(places, setting, arm)})
+say("ch10", **which.front(places))
 Markdown(which.answer(main))
 
 # %% [markdown]

@@ -112,19 +112,6 @@ def test_the_groups_hold_every_method_of_the_table_once():
     assert set(plots.VOICES) == set(plots.GROUPS)
 
 
-def test_the_start_figure_takes_the_main_sweep_and_what_is_there(seventeen):
-    other = seventeen.assign(sweep="ablation")  # the same methods and seeds once more
-    figure = plots.first_result(pd.concat([seventeen, other]))
-    assert [len(ax.lines) for ax in figure.axes] == [
-        20,
-        20,
-    ]  # a mean and four seeds of four methods
-    two = seventeen[seventeen["method"].isin(["md", "fedstas"])]
-    figure = plots.first_result(two)
-    assert len(figure.legends[0].get_texts()) == 2
-    plt.close("all")
-
-
 def test_a_grid_of_curves_says_where_nothing_is_recorded(seventeen):
     note = "Not recorded yet: `fedstas sweep mnist-iid --profile paper`"
     columns = {"here": (seventeen[seventeen["partition"] == "dirichlet"], ("md", "fedsts"))}

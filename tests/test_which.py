@@ -195,14 +195,16 @@ def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
     assert second.loc["MD", "gain, worst decile"] == "–"
 
 
-def test_a_gain_is_told_at_both_budgets_on_pages_without_the_table():
-    there = {"digits": place()}
-    assert which.told(there, "digits", "divfl") == (
-        "-30.0 (-30.2 to -29.8) at 4.5 MB and -5.0 (-5.2 to -4.8) at 18 MB"
-    )
-    assert which.told(there, "digits", "fedvarp") == "(not recorded yet)"
-    assert which.told(there, "mnist", "divfl") == "(not recorded yet)"
-    assert which.plain('take *a*, <a href="#b">c</a> **d**') == "take a, c d"
+def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(monkeypatch):
+    monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
+    both = ("fedstas-unbiased", "least-variance")
+    there = {name: place(KNOWN[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")}
+    told = which.front(there)
+    assert (told["at_old"], told["at_best"], told["best"]) == (50.0, 90.0, 0.3)
+    assert (told["settings"], told["seeds"]) == (2, 3)  # the digits decide nothing
+    assert told["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
+    assert told["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
+    assert told["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"
 
 
 def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():

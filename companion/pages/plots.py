@@ -284,33 +284,6 @@ def strata_map(points: np.ndarray, omega: np.ndarray, designs: dict[str, np.ndar
     return figure
 
 
-def first_result(frame: pd.DataFrame) -> Figure:
-    """The start page's figure: MNIST 0.01, both partitions, what is recorded of four methods."""
-    voices = {
-        "md": "md: m draws, p = n_k/n",
-        "fedstas": "fedstas: as written",
-        "fedstas-authors-dec": "fedstas-authors-dec: as coded",
-        "fedstas-unbiased": "fedstas-unbiased: corrected",
-    }
-    titles = {
-        "dirichlet": "disjoint Dirichlet 0.01",
-        "dirichlet_fixed_size": "equal sizes, overlapping",
-    }
-    if "sweep" in frame:
-        frame = frame[frame["sweep"] == "preprint"]
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.8))
-    for ax, (name, title) in zip(axes, titles.items(), strict=True):
-        part = frame[frame["partition"] == name]
-        shown = [m for m in voices if m in set(part["method"])]
-        curves(part, "test_accuracy", ax=ax, methods=shown, ends=False)
-        ax.set_title(title)
-    same_range(axes)
-    axes[1].set_ylabel("")
-    there = [m for m in voices if m in set(frame["method"])]
-    legend(figure, there, [voices[m] for m in there], columns=2)
-    return figure
-
-
 SHORT = {  # where panels are narrow
     "test_accuracy": "global test set (%)",
     "client_accuracy": "clients' shares (%)",

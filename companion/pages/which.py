@@ -353,20 +353,27 @@ def answer(places: Sequence[Place]) -> str:
     )
 
 
-def plain(text: str) -> str:
-    """A sentence without its links and emphasis, for pages where these lead nowhere."""
-    return re.sub(r"<[^>]+>|\*", "", text)
+def front(places: dict[str, Place]) -> dict[str, float | str]:
+    """Numbers for the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
+    gains of two designs at both budgets; how many settings are recorded."""
+    tried = 100 * places["mnist"].tried.loc["md"].dropna()
+    told: dict[str, float | str] = {
+        "at_best": tried.max(),
+        "best": tried.idxmax(),
+        "at_old": tried[0.01],
+    }
+    told |= {"settings": sum(name != TRIAL for name in places), "seeds": _seeds(places["mnist"])}
+    for setting in ("mnist", "fashion-mnist"):
+        for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
+            for metric in BUDGETS:
+                row = places[setting].gain(arm, metric)
+                key = f"{name}_{setting.replace('-', '_')}_{metric}"
+                told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+    return told
 
 
-def told(places: dict[str, Place], setting: str, arm: str) -> str:
-    """An arm's gain in a setting at both budgets, in words."""
-    place = places.get(setting)
-    if place is None or arm not in place.arms:
-        return f"({tables.NOT_YET})"
-    budgets = zip(BUDGETS, (place.setting.megabytes[0], place.setting.megabytes[-1]), strict=True)
-    each = [(place.gain(arm, metric), budget) for metric, budget in budgets]
-    said = [f"{tables.span(r['gain'], r['low'], r['high'], '+.1f')} at {b:g} MB" for r, b in each]
-    return f"{said[0]} and {said[1]}"
+def _seeds(place: Place) -> int:
+    return place.outcomes["seed"].nunique()
 
 
 def kinds(places: Sequence[Place]) -> str:

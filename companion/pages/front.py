@@ -1,0 +1,109 @@
+"""The start page, Findings and README: the figure that decides, and what their sentences assert of recorded runs.
+
+`python -m companion.pages.front book/chapters` draws the figure and stops at a sentence that does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from companion.pages import plots, which
+from companion.runs import protocol, tables
+from fedstas.errors import InputError
+
+PLACES = ("mnist", "mnist-equal", "fashion-mnist", "mnist-0.1")
+SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas", "all clients")
+NAMES = ("start.svg", "start.png")
+
+
+def figure(places: Sequence[which.Place]) -> Figure:
+    """Points above MD at equal megabytes, each design at its own best rate: a panel a setting, full at the larger
+    budget and hollow at the smaller."""
+    rows = 0.24 * len(SHOWN) + 0.28
+    made, axes = plt.subplots(
+        len(places), figsize=(4.2, 1.0 + rows * len(places)), sharex=True, squeeze=False
+    )
+    looks = [which.colour(arm) for arm in SHOWN]
+    for ax, place in zip(axes.flat, places, strict=True):
+        ax.axvspan(
+            -place.setting.matters, place.setting.matters, color=plots.GREY, alpha=0.15, lw=0
+        )
+        for metric, shift in (("large", 0.17), ("small", -0.17)):
+            part = place.gains[place.gains["metric"] == metric].set_index("arm")
+            part = part.rename(columns={"gain": "difference"}).reindex(SHOWN)
+            plots.forest(
+                ax, part.set_axis(map(which.called, SHOWN)), looks, shift=shift, hollow=shift < 0
+            )
+        ax.set_title(place.says)
+        for label, look in zip(ax.get_yticklabels(), looks, strict=True):
+            label.set_color(look)
+    axes.flat[-1].set_xlabel("points of accuracy above MD")
+    small, large = places[0].setting.megabytes[0], places[0].setting.megabytes[-1]
+    dots = [
+        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=f"at {budget:g} MB")
+        for budget, face in ((small, "white"), (large, plots.GREY))
+    ]
+    made.legend(handles=dots, loc="outside upper right", ncols=2, frameon=False)
+    return made
+
+
+def sentences(
+    places: dict[str, which.Place], folder: str | Path = "results"
+) -> list[tuple[str, bool]]:
+    """What the front pages say in these words, and whether it holds."""
+    grid = tables.recorded("preprint", folder)
+    one, same = (grid.where(partition=p) for p in ("dirichlet", "dirichlet_fixed_size"))
+
+    def ahead(frame, method: str, other: str = "md") -> tuple[float, float, float]:
+        wide = tables.by_seed(frame, "test_accuracy")
+        return tables.interval((wide[method] - wide[other]).dropna())
+
+    written, equal, corrected = (
+        ahead(one, "fedstas"),
+        ahead(same, "fedstas"),
+        ahead(one, "fedstas-unbiased"),
+    )
+    mnist = places["mnist"]
+    rates = 100 * mnist.tried.loc["md"].dropna()
+    worth = rates.max() - rates[0.01]
+    cut = {metric: mnist.gain("least-variance", metric) for metric in which.BUDGETS}
+    best = max(mnist.gain(arm, "large")["gain"] for arm in mnist.arms)
+    k_means = [mnist.gain("fedstas-unbiased", metric) for metric in which.BUDGETS]
+    return [
+        ("points below plain MD sampling", written[2] < 0),
+        ("With equal sizes both averages agree, and it ends", equal[1] > 0),
+        ("more than any design gains", worth > max(best, cut["small"]["gain"])),
+        ("while bytes are short", cut["small"]["low"] > mnist.setting.matters),
+        ("nothing is left of it", abs(cut["large"]["gain"]) < mnist.setting.matters),
+        ("At the paper's rate the corrected method gains", corrected[1] > 0),
+        (
+            "Tuned, and at equal megabytes, it gains nothing",
+            max(row["gain"] for row in k_means) < 1,
+        ),
+    ]
+
+
+def main(folder: str | Path) -> None:
+    """Draw the figure; `InputError` names a sentence that does not hold."""
+    places = which.read(protocol.read())
+    if wrong := [words for words, holds in sentences(places) if not holds]:
+        raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
+    plots.for_pages()
+    drawn = figure([places[name] for name in PLACES if name in places])
+    Path(folder).mkdir(exist_ok=True)
+    for name in NAMES:
+        ground = {} if name.endswith("svg") else {"facecolor": "white", "dpi": 200}
+        kept = {"Date": None} if name.endswith("svg") else {"Software": None}
+        drawn.savefig(Path(folder) / name, metadata=kept, **ground)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    main(parser.parse_args().folder)

@@ -1,0 +1,62 @@
+"""The start page, Findings and README: their words hold, stand where they are said to, and fit in five minutes."""
+
+import matplotlib
+import pytest
+from test_which import place
+
+from companion.pages import front, measure, parameters, which
+from companion.runs import protocol
+from fedstas.errors import InputError
+
+matplotlib.use("Agg")
+PAGES = ("book/index.md", "book/findings.md", "README.md")
+KNOWN = protocol.read()
+
+
+@pytest.fixture(scope="module")
+def places():
+    return which.read(KNOWN)
+
+
+@pytest.fixture(scope="module")
+def said(places):
+    return front.sentences(places, "results")
+
+
+def test_what_the_front_pages_say_holds_and_stands_on_them(said):
+    assert all(holds for _, holds in said), said
+    texts = [" ".join((parameters.ROOT / page).read_text().split()) for page in PAGES]
+    for words, _ in said:
+        assert any(words in text for text in texts), words
+
+
+def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, monkeypatch):
+    mnist = places["mnist"]
+    gains = mnist.gains.assign(gain=-3.0, low=-4.0, high=-2.0)
+    other = which.Place(mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows)
+    monkeypatch.setattr(which, "read", lambda known: places | {"mnist": other})
+    with pytest.raises(InputError, match=r"say what is not so: .*while bytes are short"):
+        front.main(tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
+    start, found = (measure.measure((parameters.ROOT / page).read_text()) for page in PAGES[:2])
+    assert start["words"] <= 350 and start["longest"] <= 35 and start["median"] < 18
+    assert found["longest"] <= 35 and found["median"] < 18 and found["words"] < 600
+    lines = (parameters.ROOT / PAGES[1]).read_text().splitlines()
+    assert [line.split(". **")[0] for line in lines if line[:1].isdigit()] == list(
+        map(str, range(1, 11))
+    )
+
+
+def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
+    here = place(KNOWN["mnist"], arms=("divfl", "fedavg", "fedstas-unbiased"))
+    drawn = front.figure([here, here])
+    assert len(drawn.axes) == 2
+    assert [t.get_text() for t in drawn.axes[0].get_yticklabels()] == [
+        which.called(a) for a in front.SHOWN
+    ]
+    dots = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
+    assert sorted(float(line.get_xdata()[0]) for line in dots) == pytest.approx([5.0, 9.0])
+    assert [t.get_text() for t in drawn.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]
