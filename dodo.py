@@ -200,20 +200,9 @@ def task_book():
             *prose,
             *executed,
         ],
-        "task_dep": ["explorer", "leaderboard", "speed"],
+        "task_dep": ["explorer", "leaderboard"],
         "targets": [str(SITE / "index.html")],
         "actions": [build_site],
-    }
-
-
-def task_speed():
-    """The figure of the page on speed."""
-    target = "book/chapters/scale.png"
-    return {
-        "file_dep": [*files("benchmarks", "*.json"), "benchmarks/page.py"],
-        "targets": [target],
-        "actions": [module("benchmarks.page", target)],
-        "setup": WARM,
     }
 
 

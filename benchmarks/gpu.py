@@ -5,7 +5,7 @@
 point of its accuracy. Then chapter 5 is executed on the GPU, and CIFAR-100 is trained for the paper's rounds,
 all clients' gradients squeezed and clustered anew in each. `--device cpu` is the same with the CPU in the
 GPU's place: it shows that the check itself runs. Data sets that are not here are replaced by random images
-of their shape, and said to be. `python -m benchmarks.page` then shows what was found in the book.
+of their shape, and said to be. `python -m benchmarks.page` then shows what was found in benchmarks/README.md.
 """
 
 from __future__ import annotations
