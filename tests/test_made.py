@@ -20,13 +20,12 @@ FIXED = {  # functions that read these sweeps, whatever they are given
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
     ("which", "read"): {"which-design"},
-    ("which", "untuned"): {
-        "least-variance",
-        *(sweep for sweep, _ in which.UNTUNED.values()),
-        *(sweep for sweep, _, _ in cuts.PLACES.values()),
-    },
+    ("protocol", "curves"): {"which-design"},
     ("cuts", "frames"): {"least-variance", *(sweep for sweep, _, _ in cuts.PLACES.values())},
 }
+_UNTUNED = {"least-variance", *(sweep for sweep, _ in which.UNTUNED.values())}
+_UNTUNED |= {sweep for sweep, _, _ in cuts.PLACES.values()}
+FIXED |= {("which", "untuned"): _UNTUNED, ("which", "beside_one_round"): _UNTUNED | {"one-round"}}
 _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10"}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR | _SKEWED for k in (2, 7)}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (6, 8, 9, 10)}
@@ -168,7 +167,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
         "06_clustered_sampling": 10,
         "07_fedsampling": 9,
         "09_what_we_would_write": 7,
-        "10_which_design": 11,
+        "10_which_design": 12,
     }
     figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}
     assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}

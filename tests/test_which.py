@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import which
+from companion.pages import parameters, which
 from companion.runs import protocol
 from fedstas import methods
 from fedstas.sim.simulation import COLUMNS
@@ -100,71 +100,17 @@ def test_verdicts_are_counted_cell_by_cell():
     assert decided == 10
     # Of eight p-values: those of +9, -30 and +-5 points are below 0.05/8, that of +2 points too.
     assert strict == 10
-    found, arm, metric = which.surest(both)
-    assert (found.name, arm, metric) == ("digits", "fedstas-unbiased", "small")
-    best, words = which.one_name(both)
-    assert best == "fedstas-unbiased" and words.tolist() == [4, 0, 0, 0]
-    assert which.cost(both[0], "divfl") == (20.0, 40.0, 1.5)
-
-
-def test_the_answer_tells_the_gain_and_its_price():
-    said = which.answer([place(KNOWN["mnist"])])
-    assert said.startswith("In MNIST, disjoint 0.01, with every")
-    assert (
-        "2 of 4 gains are surely above one point at the smaller budget and 1 of 4 at the larger"
-        in said
-    )
-    assert "1 and 1 are surely below minus one point" in said
-    assert "**corrected**: better in 2 of its 2 comparisons, worse in 0" in said
-    assert "+9.0 (+8.8 to +9.2) points" in said and "at 240 MB" in said
-    assert (
-        "1.50 times MD's examples, and the larger budget pays for 20 rounds where MD has 40" in said
-    )
-    without = which.answer([place(arms=("divfl", "fedavg"))])
-    assert without.endswith("So plain MD sampling will do.")
-    trial = which.answer([place()])
-    assert trial.startswith(
-        "No setting that decides is recorded yet. On the digits, for trying out, with"
-    )
-    assert "one name" not in trial and "The surest gain is +9.0" in trial
-    assert which.answer([place()] * 2).startswith("In the 2 recorded settings")
-    assert which.answer([]) == "No setting is recorded yet, so there is no answer yet."
 
 
 def test_kinds_of_designs_are_counted_over_both_budgets():
-    said = which.kinds([place()]).split("\n")
-    assert len(said) == 2  # nothing as written is there
-    assert "of 2 comparisons 0 are better than MD, 2 worse, 0 no worse, and of 0" in said[0]
-    assert "of 2 comparisons 2 are better than MD, 0 worse" in said[1]
-
-
-def test_a_rule_names_what_is_better_in_every_setting_of_its_case_and_links_to_it():
-    names = ("mnist", "fashion-mnist", "mnist-equal")
-    here = [place(KNOWN[name]) for name in names]
-    said = which.rule(here, "Clients are few and unlike")
-    assert "take *corrected*, whatever the budget" in said
-    assert said.count('href="#cell-mnist-fedstas-unbiased"') == 2  # at each budget
-    assert "MNIST, disjoint 0.01, +9.0 at 240 MB" in said
-    assert "Better there, too" not in said
-    short = [place(KNOWN[name], ("clustered-size", "divfl")) for name in names]
-    assert "take *clustered by size* where megabytes are short" in which.rule(
-        short, "Clients are few and unlike"
-    )
-    assert "sampling hardly matters" in which.rule(
-        [place(arms=("divfl",))], "The digits, for trying out"
-    )
-    assert which.rule(here, "Clients are many") == ""
-    apart = [place(KNOWN["mnist"], ("divfl",)), place(KNOWN["mnist-equal"], ("fedavg",))]
-    assert which.rule(apart, "Clients are few and unlike") == ""  # nothing in common yet
-    # Better in two of three settings is not better in the case.
-    mixed = [*here[:2], place(KNOWN["mnist-equal"], ("divfl", "clustered-size"))]
-    assert "corrected" not in which.rule(mixed, "Clients are few and unlike")
-
-
-def test_every_setting_of_the_protocol_belongs_to_one_case():
-    for setting in KNOWN.values():
-        cases = [case for case, belongs in which.GROUPS.items() if belongs(setting)]
-        assert len(cases) == 1, (setting.name, cases)
+    table = which.kinds([place()]).set_index("asks for")
+    assert table.loc["all clients in each round"].to_dict() == {
+        "better": 0, "no worse": 0, "worse": 2, "we do not know": 0,
+    }  # fmt: skip
+    assert table.loc["gradients or updates, corrected", "better"] == 2
+    assert table.loc["sizes alone"].tolist() == [1, 1, 0, 2]
+    arms = [arm for arms in which.KINDS.values() for arm in arms]
+    assert sorted([*arms, "md"]) == sorted(a.name for a in KNOWN["mnist"].arms)  # each once
 
 
 def test_every_link_leads_to_a_row_of_the_table():
@@ -172,11 +118,12 @@ def test_every_link_leads_to_a_row_of_the_table():
     rows = [row for each in here for row in which.table_of(each)["method"]]
     anchors = [re.search(r'id="([^"]+)"', row)[1] for row in rows]
     assert len(set(anchors)) == len(anchors) == 20
-    text = which.answer(here) + "".join(which.rule(here, case) for case in which.GROUPS)
-    links = re.findall(r'href="#([^"]+)"', text)
-    assert len(links) > 4 and set(links) <= set(anchors)
     every = [which.anchor(n, a.name) for n, setting in KNOWN.items() for a in setting.arms]
     assert len(set(every)) == len(every)
+    text = (parameters.ROOT / "notebooks/10_which_design.py").read_text()
+    links = re.findall(r'href="#([^"]+)"', text)
+    assert len(links) >= 4 and set(links) <= set(every)
+    assert which.link(here[0], "divfl") == '<a href="#cell-mnist-divfl">DivFL</a>'
 
 
 def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
@@ -252,10 +199,6 @@ def test_agreement_of_orders_is_counted_in_pairs_of_one_setting():
     found = which.agreement(cells([1.0, 2, 3, 4]), times=100)
     assert (found["agree"], found["p"]) == (0, 1) and found["rho"] == pytest.approx(-1)
     assert which.agreement(cells([4.0, 3, 1, 2]), times=1)["agree"] == 10
-    said = which.told_agreement(cells([4.0, 3, 2, 1]), "Tuned")
-    assert said.startswith("Tuned: over 8 cells of 2 settings the rank correlation is 1.00.")
-    assert "in 12 of 12 pairs" in said
-    assert which.told_agreement(cells([4.0, 3, 2, 1])[:0], "Tuned") == "Tuned: not recorded yet."
 
 
 @pytest.fixture
@@ -275,14 +218,13 @@ def test_what_is_left_is_of_what_both_have(before):
     )
     both = which.left(before, after)
     assert len(both) == 3
-    said = which.told_left(both)
-    assert "2 of these 3 gains are surely above one point" in said
-    assert "1 of them still are, and 1 are surely below it" in said
-    assert "from +5.0 to +2.5 points" in said
+    told = which.counted_left(both)
+    assert (told["were"], told["kept"], told["gone"]) == (2, 1, 1)
+    assert (told["median_before"], told["median_after"]) == (5.0, pytest.approx(2.5))
     table = which.left_table(both, {"digits": place()}).set_index("rate 0.01, 99 rounds")
     assert table.loc["+7.0 (+6.0 to +8.0)", "smaller budget"] == "+9.0 (+8.8 to +9.2)"
     nothing = which.left(before, which.tuned_at([place()], DIGITS.rounds + 1))  # no run is as long
-    assert which.told_left(nothing) == "None of these settings is recorded yet with tuned rates."
+    assert which.counted_left(nothing)["were"] == 0
     assert not len(which.left_table(nothing, {}))
 
 
@@ -354,9 +296,8 @@ def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
 def test_without_any_record_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(protocol, "runs", lambda folders: [])
     found = which.read(KNOWN)
-    assert found == {} and which.kinds([]) == "" and which.strict([]) == (0, 0)
+    assert found == {} and which.strict([]) == (0, 0)
     assert set(which.state(KNOWN, found)["on"]) == {"not recorded yet"}
-    assert not any(which.rule([], case) for case in which.GROUPS)
 
 
 def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside():

@@ -1,7 +1,7 @@
 """Chapter 10: what is recorded of the comparison, its tables, figures and sentences.
 
-A sentence that depends on what was found is made here from the verdicts, and links to the row of the table
-(`anchor`) that it rests on; what is not recorded is left out and named by `missing`.
+Sentences stand on the page and link to the row of the table (`anchor`) that they rest on; what is not recorded
+is left out and named by `missing`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from IPython.display import Markdown
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +23,7 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from companion.pages import plots
-from companion.runs import cuts, made, protocol, tables
+from companion.runs import cuts, made, one_rounds, protocol, tables
 from fedstas.sim.rng import stream
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
@@ -62,8 +63,7 @@ SECOND = {
     "worst_decile": "gain, worst decile",
 }
 VERDICTS = ("better", "no worse", "worse", "we do not know")
-ASKING = ("all clients", "optimal-client-sampling", "power-of-choice", "divfl")  # in every round
-AS_WRITTEN = ("fedsts", "fedstas")
+UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01
 TRIAL = "digits"  # for readers' own designs: it decides nothing where another is recorded
 # By setting: the sweep and rows that chapters 5 and 9 show of it at the preprint's rate.
 UNTUNED = {
@@ -252,6 +252,25 @@ def second_table(place: Place) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def title(place: Place):
+    """The setting, above its table."""
+    return Markdown(f"**{place.says}**")
+
+
+def bullets(lines: Sequence[str]):
+    """A list of them."""
+    return Markdown("\n".join(f"- {line}" for line in lines))
+
+
+def again(place: Place, arm: str):
+    """How to make one recorded run again, and what it ends with."""
+    run = place.rows[place.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
+    said = (
+        f"ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
+    )
+    return Markdown(f"```bash\n{command(place, arm, run['seed'])}\n```\n\n{said}")
+
+
 def command(place: Place, arm: str, seed: int) -> str:
     """The command that makes one recorded run of evaluation again."""
     own = place.outcomes[place.outcomes["arm"] == arm]
@@ -268,12 +287,6 @@ def command(place: Place, arm: str, seed: int) -> str:
 # What it says
 
 
-def listed(words: Sequence[str]) -> str:
-    """a, b and c."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def counted(places: Sequence[Place], metric: str, arms: Sequence[str] | None = None) -> pd.Series:
     """How many cells (an arm in a setting) have each verdict."""
     words = [
@@ -285,74 +298,6 @@ def counted(places: Sequence[Place], metric: str, arms: Sequence[str] | None = N
     return pd.Series(words, dtype=str).value_counts().reindex(VERDICTS, fill_value=0)
 
 
-def surest(places: Sequence[Place]) -> tuple[Place, str, str] | None:
-    """The gain whose interval lies highest above what matters, as (place, arm, metric); None if there is none."""
-    cells = [(p, row) for p in places for _, row in p.gains.iterrows() if row["metric"] in BUDGETS]
-    cells = [(p, row) for p, row in cells if row["low"] > p.setting.matters]
-    if not cells:
-        return None
-    place, row = max(cells, key=lambda cell: cell[1]["low"])
-    return place, row["arm"], row["metric"]
-
-
-def one_name(places: Sequence[Place]) -> tuple[str, pd.Series]:
-    """The arm with the most cells better than the reference less those worse, at both budgets, the larger mean gain
-    among equal ones, and its verdicts' counts."""
-    arms = dict.fromkeys(arm for place in places for arm in place.arms)
-
-    def rank(arm: str) -> tuple[float, float]:
-        words = sum(counted(places, metric, [arm]) for metric in BUDGETS)
-        rows = [p.gains[(p.gains["arm"] == arm) & p.gains["metric"].isin(BUDGETS)] for p in places]
-        return words["better"] - words["worse"], pd.concat(rows)["gain"].mean()
-
-    best = max(arms, key=rank)
-    return best, sum(counted(places, metric, [best]) for metric in BUDGETS)
-
-
-def cost(place: Place, arm: str) -> tuple[float, float, float]:
-    """What the larger budget pays for: rounds of the arm and of the reference, and examples in multiples of the
-    reference's."""
-    means = place.outcomes.groupby("arm")[["round_at", "examples_at"]].mean()
-    own, other = means.loc[arm], means.loc[place.setting.reference]
-    return own["round_at"], other["round_at"], own["examples_at"] / other["examples_at"]
-
-
-def answer(places: Sequence[Place]) -> str:
-    """The chapter's answer in one paragraph, the cost beside the gain; of the given settings."""
-    if not places:
-        return "No setting is recorded yet, so there is no answer yet."
-    trial = [place.name for place in places] == [TRIAL]
-    where = f"In the {len(places)} recorded settings (the digits, for trying out, left aside)"
-    where = f"In {places[0].says}" if len(places) == 1 else where
-    where = (
-        "No setting that decides is recorded yet. On the digits, for trying out" if trial else where
-    )
-    small, large = (counted(places, metric) for metric in BUDGETS)
-    said = (
-        f"{where}, with every learning rate tuned and equal megabytes, "
-        f"{small['better']} of {small.sum()} gains are surely above one point at the smaller budget and {large['better']} of "
-        f"{large.sum()} at the larger one. {small['worse']} and {large['worse']} are surely below minus one point. "
-    )
-    top = surest(places)
-    if top is None:
-        return said + "So plain MD sampling will do."
-    best, words = one_name(places)
-    place, arm, metric = top
-    one, (own, other, times) = place.gain(arm, metric), cost(place, arm)
-    budget = place.setting.megabytes[0 if metric == "small" else -1]
-    if not trial:
-        said += (
-            f"If you want one name, it is **{called(best)}**: better in {words['better']} of its {words.sum()} "
-            f"comparisons, worse in {words['worse']}. "
-        )
-    return said + (
-        f"The surest gain is {tables.span(one['gain'], one['low'], one['high'], '+.1f')} "
-        f"points (Holm's p {tables.chance(one['holm'])}), of {link(place, arm)} on {place.says} at {budget:g} MB. Its "
-        f"megabytes go through {times:.2f} times MD's examples, and the larger budget pays for {own:.0f} rounds where "
-        f"MD has {other:.0f}."
-    )
-
-
 def front(places: dict[str, Place]) -> dict[str, float | str]:
     """Numbers for the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
     gains of two designs at both budgets; how many settings are recorded."""
@@ -362,8 +307,12 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
         "best": tried.idxmax(),
         "at_old": tried[0.01],
     }
-    told |= {"settings": sum(name != TRIAL for name in places), "seeds": _seeds(places["mnist"])}
-    for setting in ("mnist", "fashion-mnist"):
+    deciding = [place for name, place in places.items() if name != TRIAL]
+    told |= {"settings": len(deciding), "seeds": places["mnist"].outcomes["seed"].nunique()}
+    told |= dict(zip(("told", "strict"), strict(deciding), strict=True))
+    told["most"] = max(places["mnist"].gain(arm, "large")["gain"] for arm in places["mnist"].arms)
+    told["least"] = min(places[name].gain("least-variance", "small")["low"] for name in UNLIKE)
+    for setting in UNLIKE:
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
             for metric in BUDGETS:
                 row = places[setting].gain(arm, metric)
@@ -372,28 +321,24 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     return told
 
 
-def _seeds(place: Place) -> int:
-    return place.outcomes["seed"].nunique()
+KINDS = {  # of designs, by what they ask for
+    "all clients in each round": (
+        "all clients",
+        "optimal-client-sampling",
+        "power-of-choice",
+        "divfl",
+    ),
+    "gradients, as written": ("fedsts", "fedstas"),
+    "gradients or updates, corrected": ("fedstas-unbiased", *protocol.ONE_ROUND),
+    "updates of the past": ("clustered-similarity", "fedvarp"),
+    "sizes alone": ("fedavg", "fedavg-unbiased", "clustered-size"),
+}
 
 
-def kinds(places: Sequence[Place]) -> str:
-    """How designs of three kinds fare, counted over settings and budgets."""
-    said = []
-    for arms, words in (
-        (ASKING, "Designs that ask clients before each round, or train all of them, pay in rounds"),
-        (AS_WRITTEN, "FedSTS and FedSTaS as written"),
-        (
-            ("fedstas-unbiased", *protocol.ONE_ROUND),
-            "Corrected strata and strata of least variance",
-        ),
-    ):
-        count = sum(counted(places, metric, arms) for metric in BUDGETS)
-        if count.sum():
-            said.append(
-                f"{words}: of {count.sum()} comparisons {count['better']} are better than MD, {count['worse']} worse, "
-                f"{count['no worse']} no worse, and of {count['we do not know']} we do not know."
-            )
-    return "\n".join(f"- {each}" for each in said)
+def kinds(places: Sequence[Place]) -> pd.DataFrame:
+    """How designs fare by what they ask for: a row a kind, a column a verdict, counted over settings and budgets."""
+    count = {k: sum(counted(places, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
+    return pd.DataFrame(count).T.rename_axis("asks for").reset_index()
 
 
 def strict(places: Sequence[Place]) -> tuple[int, int]:
@@ -409,61 +354,6 @@ EDGES = {
     "†": "The best rate lies at an end of those that were tried",
     "‡": "Some rates of the grid are not tried yet",
 }
-GROUPS = {  # the decision rule's cases, and who belongs there
-    "Clients are few and unlike": lambda s: (
-        s.concentration <= 0.01 and s.clients <= 100 and not s.rates_of
-    ),
-    "Clients are few, and less unlike": lambda s: (
-        s.concentration > 0.01 and s.clients <= 100 and not s.rates_of and s.name != TRIAL
-    ),
-    "Clients are many": lambda s: s.clients > 100,
-    "You ask five of a hundred": lambda s: s.rates_of and s.clients_per_round == 5,
-    "You ask twenty of a hundred": lambda s: s.rates_of and s.clients_per_round == 20,
-    "The digits, for trying out": lambda s: s.name == TRIAL,
-}
-
-
-def rule(places: Sequence[Place], case: str) -> str:
-    """What to do in a case, and the cells that it rests on; empty where none of its settings is recorded."""
-    here = [place for place in places if GROUPS[case](place.setting)]
-    common = [a for a in here[0].arms if all(a in place.arms for place in here)] if here else []
-    if not common:
-        return ""
-    sure = {
-        metric: [a for a in common if all(p.verdict(a, metric) == "better" for p in here)]
-        for metric in BUDGETS
-    }
-    sure = {
-        metric: sorted(arms, key=lambda a: -min(p.gain(a, metric)["gain"] for p in here))
-        for metric, arms in sure.items()
-    }
-    most = max(common, key=lambda a: max(p.gain(a, "large")["gain"] for p in here))
-    arm, at = most, "large"
-    if sure["large"]:
-        arm = next((a for a in sure["large"] if a in sure["small"]), sure["large"][0])
-        advice = f"take *{called(arm)}*" + ", whatever the budget" * (arm in sure["small"])
-    elif sure["small"]:
-        arm, at = sure["small"][0], "small"
-        advice = (
-            f"take *{called(arm)}* where megabytes are short; with more of them no gain is sure"
-        )
-    elif max(p.gain(most, "large")["gain"] for p in here) <= here[0].setting.matters:
-        advice = "sampling hardly matters, no design gains a point: take MD"
-    else:
-        advice = "no gain is sure: take MD"
-    cells = [
-        link(p, arm, f"{p.says}, {p.gain(arm, metric)['gain']:+.1f} at {budget:g} MB")
-        for p in here
-        for metric, budget in zip(
-            BUDGETS, p.setting.megabytes[:: len(p.setting.megabytes) - 1], strict=True
-        )
-        if metric == at or arm in sure[metric]
-    ]
-    rests = "This rests on" if arm in sure[at] else f"The largest gain is that of {called(arm)}"
-    said = f"**{case}:** {advice}. {rests}: {'; '.join(cells)}."
-    others = [called(a) for a in sure[at] if a != arm]
-    return said + (f" Better there, too: {listed(others)}." if others else "")
-
 
 # Beside the preprint's rate
 
@@ -548,29 +438,13 @@ def left_table(both: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def told_left(both: pd.DataFrame, matters: float = 1.0) -> str:
-    """How many of the gains at the preprint's rate are left when both sides are tuned."""
-    if not len(both):
-        return "None of these settings is recorded yet with tuned rates."
+def counted_left(both: pd.DataFrame, matters: float = 1.0) -> dict[str, float]:
+    """How many gains at the preprint's rate are sure (`were`), how many of these are `kept` by tuned rates and how many
+    surely `gone`; their medians before and after."""
     sure = both[both["low_before"] > matters]
-    kept, lost = (sure["low_after"] > matters).sum(), (sure["high_after"] < matters).sum()
-    return (
-        f"At rate 0.01, {len(sure)} of these {len(both)} gains are surely above one point. Tuned, {kept} of them still "
-        f"are, and {lost} are surely below it; their median goes from {sure['gain_before'].median():+.1f} to "
-        f"{sure['gain_after'].median():+.1f} points."
-    )
-
-
-def told_agreement(cells: pd.DataFrame, name: str, seed: int = 0) -> str:
-    """Whether the error of one round tells the order of the gains, in words."""
-    if len(cells) < 3:
-        return f"{name}: not recorded yet."
-    found = agreement(cells, seed)
-    return (
-        f"{name}: over {found['cells']} cells of {found['settings']} settings the rank correlation is "
-        f"{found['rho']:.2f}. Of two designs in one setting, the one with less error gained more in "
-        f"{found['agree']} of {found['pairs']} pairs (p = {found['p']:.4f} by exchanging gains within settings)."
-    )
+    kept, gone = (sure["low_after"] > matters).sum(), (sure["high_after"] < matters).sum()
+    told = {"were": len(sure), "kept": kept, "gone": gone}
+    return told | {f"median_{x}": sure[f"gain_{x}"].median() for x in ("before", "after")}
 
 
 def departures(known: dict[str, protocol.Setting], places: dict[str, Place]) -> list[str]:
@@ -620,6 +494,24 @@ def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str
 
 # The figures
 
+LINES = (
+    "least-variance",
+    "clustered-similarity",
+    "fedstas-unbiased",
+    "fedstas",
+    "all clients",
+    "md",
+)
+
+
+def figures(places: Sequence[Place]) -> dict[str, Figure]:
+    """Those of the chapter by name; a line of text where what it shows is not recorded."""
+    ten = [place for place in places if not place.setting.rates_of]
+    other = [place for place in places if place.setting.rates_of]
+    later = plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
+    made = {"remembered": remembered(ten), "learning": learning(ten), "rates": rates(ten)}
+    return made | {"participants": remembered(other) if other else later}
+
 
 def remembered(places: Sequence[Place]) -> Figure:
     """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger budget,
@@ -631,10 +523,8 @@ def remembered(places: Sequence[Place]) -> Figure:
     inside = gains if inside.empty else inside
     room = 0.05 * (max(inside["high"].max(), 2) - min(inside["low"].min(), -2))
     limits = min(inside["low"].min(), -2) - room, max(inside["high"].max(), 2) + room
-    columns = min(2, len(places))
-    rows = -(-len(places) // columns)
-    shape = {"figsize": (7.6, 1.1 + 0.34 * len(shown) * rows + 0.5 * rows), "squeeze": False}
-    figure, axes = plt.subplots(rows, columns, sharex=True, sharey=True, **shape)
+    height = 1.0 + (0.26 * len(shown) + 0.28) * len(places)
+    figure, axes = plt.subplots(len(places), sharex=True, figsize=(4.2, height), squeeze=False)
     looks = [colour(arm) for arm in shown]
     for ax, place in zip(axes.flat, places, strict=False):
         matters = place.setting.matters
@@ -652,11 +542,9 @@ def remembered(places: Sequence[Place]) -> Figure:
             found.index = [called(arm) for arm in shown]
             plots.forest(ax, found, looks, shift=shift, hollow=shift < 0)
         ax.set(title=place.says, xlim=limits)
-    for ax in list(axes.flat)[len(places) :]:
-        ax.axis("off")
-    for ax in list(axes.flat)[: len(places)][-columns:]:  # the lowest of each column
-        ax.tick_params(labelbottom=True)
-        ax.set_xlabel("points above MD")
+        for label, look_ in zip(ax.get_yticklabels(), looks, strict=True):
+            label.set_color(look_)
+    axes.flat[-1].set_xlabel("points above MD")
     dots = [
         Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=f"{name} budget")
         for name, face in (("larger", plots.GREY), ("smaller", "white"))
@@ -665,12 +553,10 @@ def remembered(places: Sequence[Place]) -> Figure:
     return figure
 
 
-def learning(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> Figure:
+def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
     """Mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel a
     setting; dotted, the budgets."""
-    columns = min(2, len(places))
-    rows = -(-len(places) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(7.6, 0.9 + 2.6 * rows), squeeze=False)
+    figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
     for ax, place in zip(axes.flat, places, strict=False):
         budgets = place.setting.megabytes
         for budget in budgets:
@@ -688,15 +574,13 @@ def learning(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> F
         )
         ax.set(title=place.says, xlabel="megabytes, sent and received", ylabel="accuracy, %")
         ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
-    for ax in list(axes.flat)[len(places) :]:
-        ax.axis("off")
     there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
     looks = [look(arm) for arm in there]
     lines = [
         Line2D([], [], color=c, ls=d, lw=2, label=called(a))
         for a, (c, d) in zip(there, looks, strict=True)
     ]
-    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 
@@ -717,11 +601,9 @@ def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -
     ax.plot(at, mean, color=look[0], ls=look[1], lw=2)
 
 
-def rates(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> Figure:
+def rates(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
     """Accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
-    columns = min(2, len(places))
-    rows = -(-len(places) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(7.6, 0.9 + 2.4 * rows), squeeze=False)
+    figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
     for ax, place in zip(axes.flat, places, strict=False):
         for arm in arms:
             known = 100 * place.tried.loc[arm].dropna() if arm in place.tried.index else ()
@@ -730,25 +612,32 @@ def rates(places: Sequence[Place], arms: Sequence[str] = (*SHOWN, "md")) -> Figu
                 ax.plot(known.index, known, color=shade, ls=dash, lw=1.5)
                 ax.plot(known.idxmax(), known.max(), "o", ms=5, color=shade)
         ax.set(xscale="log", title=place.says, xlabel="learning rate", ylabel="accuracy, %")
-    for ax in list(axes.flat)[len(places) :]:
-        ax.axis("off")
     there = [arm for arm in arms if any(arm in p.tried.index for p in places)]
     looks = [look(arm) for arm in there]
     lines = [
         Line2D([], [], color=c, ls=d, lw=2, label=called(a))
         for a, (c, d) in zip(there, looks, strict=True)
     ]
-    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
     return figure
+
+
+def beside_one_round(places: dict[str, Place], known: dict) -> tuple[pd.DataFrame, Figure]:
+    """Tuned gains after 99 rounds beside the error of one round, and the figure of both rates."""
+    error = one_rounds.summary(one_rounds.load())
+    after = tuned_at(list(places.values()), 99)
+    before, tuned = (protocol.beside_one_round(g, error) for g in (untuned(), after))
+    panels = {"rate 0.01, 99 rounds": before, "each tuned, 99 rounds": tuned}
+    return tuned, explained(panels, {name: setting.says for name, setting in known.items()})
 
 
 def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figure:
     """Gain over error of one round, a panel a kind of gain, a mark a setting, a colour an arm; an empty one
     says that nothing is recorded."""
     marks = dict(zip(settings, "osD^vPX*<>hpd", strict=False))
-    figure, axes = plt.subplots(1, len(panels), figsize=(7.6, 5.2), sharey=True, sharex=True)
+    figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 1.6), sharex=True)
     for ax, (title, cells) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        ax.set(title=title, xscale="log", xlabel="error of one round (MD = 1)")
+        ax.set(title=title, xscale="log", ylabel="points above MD")
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)
         for row in cells.itertuples():
@@ -759,7 +648,7 @@ def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figu
             ax.text(
                 0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
             )
-    np.atleast_1d(axes)[0].set_ylabel("points above MD")
+    np.atleast_1d(axes)[-1].set_xlabel("error of one round (MD = 1)")
     there = [n for n in settings if any(n in set(cells["setting"]) for cells in panels.values())]
     arms = [a for a in ARMS if any(a in set(cells["arm"]) for cells in panels.values())]
     handles = [
@@ -778,6 +667,6 @@ def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figu
         for a in arms
     ]
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
+        handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small"
     )
     return figure
