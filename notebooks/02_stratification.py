@@ -114,7 +114,7 @@ say("ch2", concentration=float(s.concentration), rounds=s.rounds)
 # Judged by runs: {doc}`/ledger`, `preprint-3.2-compression`.
 # ```
 #
-# Nearly all of it, in about an eighth of the bits. The information squeeze is a k-means in one dimension. The $d$ entries of a
+# Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension. The $d$ entries of a
 # gradient fall into $d'$ groups. The client sends the $d'$ centres, here called levels, and for each entry the number of its level:
 #
 # ```{math}
@@ -125,8 +125,8 @@ say("ch2", concentration=float(s.concentration), rounds=s.rounds)
 #
 # $Z$ is the restored gradient: as long as $G$, with $d'$ different values at most.
 #
-# In one dimension a group is a run of sorted entries. So we look for $d' - 1$ cuts. Dynamic programming finds the best ones among some hundred
-# candidates: the best cuts for two runs, from them for three, and so on.
+# In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best of some hundred
+# candidates: cuts for two runs, from them for three, and so on.
 
 
 # %%
@@ -141,7 +141,7 @@ def best_cuts(x, levels, candidates=200):
     gain = (total - total[:, None]) ** 2 / np.maximum(size, 1)
     gain[size <= 0] = -np.inf  # [from, to]: a run cannot end before it begins
     best, steps = gain[0], []
-    for _ in range(levels - 1):  # one more run, up to each candidate
+    for _ in range(min(levels, len(cuts) - 1) - 1):  # one more run, up to each candidate
         options = best[:, None] + gain
         best, steps = options.max(axis=0), [options.argmax(axis=0), *steps]
     ends = [len(cuts) - 1]
@@ -160,7 +160,7 @@ def squeeze_plainly(g, levels):
     x = np.sort(g.astype(float))
     cuts = np.concatenate([[0], best_cuts(x, levels)])
     for _ in range(300):
-        X = np.add.reduceat(x, cuts[:-1]) / np.diff(cuts)
+        X = np.add.reduceat(x, cuts[:-1]) / np.maximum(np.diff(cuts), 1)
         moved = x.searchsorted((X[1:] + X[:-1]) / 2, side="right")
         if (moved == cuts[1:-1]).all():
             break
@@ -174,12 +174,16 @@ def lost(G, Z):
 
 
 plain = np.stack([X[codes] for X, codes in (squeeze_plainly(g, s.levels) for g in G)])
-squeezed = squeeze(G, s.levels)  # the package's, faster
+squeezed = squeeze(G, s.levels)  # the package's
 Z = squeezed.restore()
-np.testing.assert_allclose(lost(G, plain), lost(G, Z), rtol=0.02)
+equal = lost(G, plain) / lost(G, Z)
+print(f"our error over the package's: {equal.min():.4f} to {equal.max():.4f}")
+
+# %% tags=["remove-input"]
+expect("it loses the same", np.abs(equal - 1).max() < 0.005, least=equal.min(), most=equal.max())
 
 # %% [markdown]
-# How much is lost, and for how many bits?
+# From here on we use the package: it loses the same, and takes many clients at once. How much is lost, and for how many bits?
 
 # %%
 curve = []
@@ -211,8 +215,8 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 # :name: fig-squeeze
 # :alt: Above, a histogram of the entries of one client's gradient on a logarithmic scale: a high peak at zero, long tails, and vertical lines at the levels. Below, the squared error in per cent on a logarithmic scale, falling with the bits for each entry, with bars from the best to the worst client.
 #
-# Above: the entries of one gradient, and its levels (lines). Most entries are near zero; the outer levels serve a few large ones. Below: what
-# is lost, as squared error over squared norm, against what is sent. Points are medians over clients, bars reach from the best to the worst.
+# Above: the entries of one gradient, and its levels (lines). Most entries are near zero; the outer levels serve a few large ones. Below:
+# squared error over squared norm, against what is sent. Points are medians over clients, bars reach from the best to the worst.
 # ```
 #
 # ```{provenance} Figure
@@ -273,10 +277,10 @@ expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
 expect("Hardly two clients list their centres alike", len(orders) >= 0.9 * N, orders=len(orders))
 
 # %% [markdown]
-# The two squeeze about equally well: our squared error is never larger than theirs, and down to {glue:text}`ch2_best_ratio:.2f` times it. (That
-# is for one start of k-means, which newer versions of scikit-learn make. Older ones, and so perhaps the authors' runs, made ten.) But they do not
-# keep the same thing. Hardly two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
-# orders. So the first number of one client and the first number of another need not mean the same.
+# Both squeeze well: our squared error is never larger than theirs, and down to {glue:text}`ch2_best_ratio:.2f` times it. (One start of k-means, as
+# newer versions of scikit-learn make. Older ones, and so perhaps the authors' runs, made ten.) But they do not keep the same
+# thing. Hardly two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
+# orders. The first number of one client and the first number of another need not mean the same.
 #
 # (map-strata)=
 # ## Do strata know the labels?
@@ -286,10 +290,10 @@ expect("Hardly two clients list their centres alike", len(orders) >= 0.9 * N, or
 # Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-sec-3-3-variance`.
 # ```
 #
-# Strata of restored gradients do; strata of centres do not. Stratifying pays when the clients of a stratum are alike. Where a
-# few labels dominate each client, that should mean that a stratum collects the clients of one label.
+# Those of restored gradients do; those of centres hardly. Stratifying pays when the clients of a stratum are alike. Where a
+# few labels dominate each client, a stratum should collect the clients of one label.
 #
-# There is a reason why a gradient could know. Take a network that ends in a softmax and is trained with cross-entropy. The gradient of
+# There is a reason why a gradient could know. Where a network ends in a softmax and is trained with cross-entropy, the gradient of
 # client $k$ for the bias of output $c$ is
 #
 # ```{math}
@@ -298,8 +302,8 @@ expect("Hardly two clients list their centres alike", len(orders) >= 0.9 * N, or
 # \;-\; \frac{\#\{j : y_{k,j} = c\}}{n_k},
 # ```
 #
-# the mean prediction minus the share of the class. A fresh model predicts almost the same for all examples. So these few entries show the
-# class shares almost openly, and the smallest of them names a label:
+# the mean prediction minus the share of the class. A fresh model predicts almost the same for all examples. So these few entries almost show
+# the class shares, and the smallest of them names a label:
 
 # %%
 largest, held = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
@@ -315,7 +319,7 @@ off = np.abs(guess - held).mean()
 print(f"named by G: {named(G)}, by Z: {named(Z)} of {N}; shares guessed to {off:.3f}")
 
 # %% tags=["remove-input"]
-say("ch2", named=named(G), named_z=named(Z), off=100 * off, single=100 * held.max(axis=1).mean())
+say("ch2", named=named(G), named_z=named(Z), single=100 * held.max(axis=1).mean())
 expect("names a largest class of nearly every client", named(G) >= 0.9 * N, named=named(G))
 expect("It still does after the squeeze", named(Z) >= 0.8 * N, named=named(Z))
 expect("to about one percentage point", off < 0.02, off=off)
@@ -323,12 +327,12 @@ expect("to about one percentage point", off < 0.02, off=off)
 # %% [markdown]
 # A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. The smallest bias entry of $G_k$ names a largest class
 # of nearly every client: {glue:text}`ch2_named` of {glue:text}`ch2_N`. It still does after the squeeze, for {glue:text}`ch2_named_z`. And
-# $1/C$ minus the entry gives the class shares to about one percentage point ({glue:text}`ch2_off:.1f`). So a gradient of the fresh
+# $1/C$ minus the entry gives the class shares to about one percentage point. So a gradient of the fresh
 # model tells what a client holds. The privacy of [](03_data_sampling.ipynb) is about the sizes $n_k$ alone.
 #
 # This knowledge is in *where* an entry stands. The $d'$ centres say which values occur, not where. We compare three summaries:
-# [restored gradients $Z_k$]{.as-written}, as the paper writes; centres in ascending order, which makes them at least comparable;
-# [centres in k-means' own order]{.as-coded}, as the code has it. Strata are ten starts of k-means, of which the best is kept:
+# [restored gradients $Z_k$]{.as-written}, as the paper writes; centres in ascending order, which are at least comparable;
+# [centres in k-means' own order]{.as-coded}, as the code has it. Strata are the best of ten starts of k-means:
 
 # %%
 from sklearn.metrics import adjusted_rand_score
@@ -359,8 +363,8 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # :name: fig-plane
 # :alt: Two scatter plots of the clients in the plane of the first two principal components, each client drawn as the digit of its largest class and joined by a grey line to the centre of its stratum; above from restored gradients, below from centres in any order.
 #
-# Each client is drawn as its largest class, and tied to the centre of its stratum. Strata that know the labels tie equal digits together. Two
-# components are shown of many: strata that overlap here can be apart in the others.
+# Each client is drawn as its largest class, and tied to the centre of its stratum. Strata that know the labels tie equal digits together.
+# Strata that overlap in these two components can be apart in others.
 # ```
 #
 # ```{provenance} Figure
@@ -379,7 +383,7 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # S^2 = \frac{1}{N}\sum_{k} \lVert G_k - \bar G \rVert^2 .
 # ```
 #
-# It is the reason to stratify at all: up to finite-population corrections, a stratified draw with proportional seats cannot remove what is left.
+# Up to finite-population corrections, that is what a stratified draw with proportional seats cannot remove.
 
 
 # %%
@@ -404,7 +408,7 @@ def knowledge(strata, G, counts):
 
 
 # %% [markdown]
-# One federation could be a lucky one. So we deal five, each way, and give each its own $\boldsymbol{w}_0$ and three seeds of k-means. The
+# One federation could be a lucky one. So we deal five, each way, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
 # *oracle* clusters the class shares themselves, which no server sees. Before you look: how far below it are the gradients?
 
 # %%
@@ -449,8 +453,8 @@ table(ch02.knowledge(found))
 # :name: fig-purity
 # :alt: Bars of label purity in per cent for restored gradients, ascending centres and centres in any order, in two panels for the disjoint partition and for equal sizes, with a tick across each bar for shuffled clients. The bar of restored gradients alone passes its tick clearly.
 #
-# Label purity at $\boldsymbol{w}_0$. Bars are means of five federations, thin lines 95 % intervals. The upright ticks are what strata of the same sizes
-# reach with shuffled clients: what counts is how far a bar goes beyond its tick.
+# Label purity at $\boldsymbol{w}_0$. Bars are means of five federations, thin lines 95 % intervals. Upright ticks are strata of the same sizes
+# with shuffled clients. What counts is how far a bar goes beyond its tick.
 # ```
 #
 # ```{provenance} Figure
@@ -491,9 +495,9 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 #
 # ## Do they still know after some rounds?
 #
-# Yes, about as much as at the start. The question matters for the bill. The paper stratifies afresh in every round, and each time asks all
-# {glue:text}`ch2_N` clients for a gradient on all their data. The code of December 2024 stratifies once, at $\boldsymbol{w}_0$, and keeps the
-# strata. Our corrected method (`fedstas-unbiased`) does it every {glue:text}`ch2_every` rounds. We train with it, stop on the way, and ask again:
+# Yes, about as much as at the start. This decides the bill, for each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
+# all their data. The paper does that in every round. The code of December 2024 does it once, at $\boldsymbol{w}_0$, and our corrected method
+# (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, stop on the way, and ask again:
 
 # %%
 rate = {"lr": 0.1} if s.task == "digits" else {}  # digits are few and small: larger steps
@@ -672,8 +676,8 @@ say("ch2", gain_run=100 - curves["this run"].min(), alone=(sizes == 1).sum())
 # "variance" taken at its word it saves nothing.
 # ```
 #
-# But $m_h$ counts clients. It must be a whole number, at most $N_h$ when clients are drawn without replacement, and at least 1. A
-# stratum without a participant is missing from the average: Algorithm 3 would divide by zero. The paper does not say how to round.
+# But $m_h$ counts clients. It must be whole, at most $N_h$ where clients are drawn without replacement, and at least 1: without a
+# participant a stratum is missing from the average, and Algorithm 3 divides by zero. The paper does not say how to round.
 #
 # ```{admonition} As coded: December 2024, the rounding
 # :class: as-coded
@@ -711,7 +715,7 @@ for m in range(len(sizes), N + 1):
     assert (share_out(sizes, spreads, m) == allocation.neyman(sizes, spreads, m)).all()
 
 # %% [markdown]
-# Now the same strata, shared out by all rules. First with as many participants as strata, then with twice as many. Before you look: how many
+# Now all rules on the same strata, with as many participants as strata and with twice as many. Before you look: how many
 # ways are there to seat every stratum when $m = H$?
 
 # %%
@@ -752,8 +756,8 @@ expect("all whole rules agree here", all(same), same=same)
 # preprint's setting, ten strata and ten participants, is this case. Each of the other whole rules leaves a stratum empty, for each seat that a
 # stratum has beyond its first is missing in another. With twice as many participants all whole rules agree here.
 #
-# $V$ of real-valued seats may be below the best in whole numbers: it has no bounds to keep. And a word of warning: {eq}`eq-objective` sees variance, not
-# bias. A stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used. This run has
+# Real-valued seats have no bounds to keep, so their $V$ may be below the best. And {eq}`eq-objective` sees variance, not
+# bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used. This run has
 # {glue:text}`ch2_alone` strata of that kind.
 #
 # How often does the coded rule lose clients for good? We repeat the code's steps on twenty federations of each kind:
@@ -799,8 +803,8 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # :name: fig-reach
 # :alt: Two histograms of the number of clients out of reach over sixty stratifications each, for the disjoint partition and for equal sizes. Most stratifications stand at zero; a tail to the right leaves one to several clients out.
 #
-# Clients in strata without a seat, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. All as coded: centres in any order, mean
-# distance between pairs, $m = H$, quotas cut and filled in the order of the labels. Bars at 0 are stratifications that reach everyone.
+# Clients in strata without a seat, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. All as coded: centres, $S_h$, $m = H$ and
+# rounding. Bars at 0 are stratifications that reach everyone.
 # ```
 #
 # ```{provenance} Figure
@@ -823,7 +827,7 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
 # ```
 #
-# Only the chances of the first draw. Within a stratum the clients are not drawn uniformly.
+# It says the chances of the first draw, and no more. Within a stratum clients are drawn by their norms.
 #
 # ```{admonition} As written: journal, Section 3.2
 # :class: as-written
@@ -840,7 +844,7 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # The numbers $p_k$ are {term}`selection probabilities <selection probability>` of *one* draw. A cohort of $m_h$ distinct clients
 # is drawn one after another, each time from those that are left. The chance to be in the
 # cohort at all is another number, the {term}`inclusion probability` $\pi_k$. It is easy to think that $\pi_k = m_h p_k$. Go through all
-# orders in which clients can come, and count:
+# orders in which clients can come, and add up:
 
 # %%
 from itertools import permutations
@@ -900,8 +904,8 @@ expect("comes too often", ends[1] > 1.005, ratio=ends[1])
 # :name: fig-inclusion
 # :alt: Two scatter plots of the chance to be drawn against the number of draws times p, with a diagonal line. In both, clients with small p lie above the line and clients with large p below it; circles and crosses lie on each other.
 #
-# The chance to be in the cohort against $m_h p_k$: exact by enumeration, and counted over 10,000 cohorts of numpy's `choice`. Clients with small norms
-# are above the line, clients with large norms below.
+# The chance to be in the cohort against $m_h p_k$: exact, and counted over 10,000 cohorts of numpy's `choice`. Small norms are above the
+# line, large ones below.
 # ```
 #
 # ```{provenance} Figure
@@ -946,7 +950,7 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # ## What we learned
 #
 # - A gradient squeezed to nine levels loses a few per cent of its squared norm. What must be kept is the *place* of its entries.
-# - Strata of restored gradients know the labels, and leave about half of the gradients' variance. Strata of centres know next to nothing.
+# - Strata of restored gradients collect like labels, and leave about half of the gradients' variance. Strata of centres do neither.
 # - Neyman's allocation needs the standard deviation, whole numbers and the bounds $1 \le m_h \le N_h$. With the variance it gains nothing.
 #   With $H = m$ there is nothing to allocate. With the coded rounding some clients can be out of reach.
 # - Drawing without replacement with probabilities $p$ does not include client $k$ with probability $m_h p_k$. A plain mean after an unequal

@@ -37,7 +37,7 @@ def squeezed(gradient: np.ndarray, levels: np.ndarray, lost: pd.DataFrame, kept:
             plots.note(below, row.bits, row.median, words, BLACK, 5, 6)
     below.set(yscale="log", xlabel="bits for each entry", ylabel="squared error (%)")
     below.set_title("all clients", loc="left")
-    below.set_xlim(right=1.08 * lost["bits"].max())
+    below.set(xlim=(0, 1.08 * lost["bits"].max()), ylim=(None, 2.5 * lost["high"].max()))
     return figure
 
 
@@ -149,9 +149,9 @@ def over_rounds(trained: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 5.2))
     lines = [(axes[0], "purity", n, "-", words) for n, (words, _) in SUMMARIES.items()]
     lines += [
-        (axes[1], "left", "restored", "-", "as written, made anew"),
-        (axes[1], "kept", "restored", ":", "as written, kept"),
-        (axes[1], "kept", "unsorted", "--", "as coded, kept"),
+        (axes[1], "left", "restored", "-", "as written, made anew (solid)"),
+        (axes[1], "kept", "restored", ":", "as written, kept (dotted)"),
+        (axes[1], "kept", "unsorted", "--", "as coded, kept (dashed)"),
     ]
     for place, (ax, metric, name, dash, words) in enumerate(lines):
         stats = [plots.interval(of(trained, metric, name, round=t)) for t in moments]
