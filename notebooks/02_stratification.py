@@ -278,10 +278,13 @@ expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
 expect("Hardly two clients list their centres alike", len(orders) >= 0.9 * N, orders=len(orders))
 
 # %% [markdown]
+# ```{admonition} Result
+# :class: verdict
 # Both squeeze well: our squared error is never larger than theirs, and down to {glue:text}`ch2_best_ratio:.2f` times it. (One start of k-means, as
 # newer versions of scikit-learn make. Older ones, and so perhaps the authors' runs, made ten.) But they do not keep the same
 # thing. Hardly two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
 # orders. The first number of one client and the first number of another need not mean the same.
+# ```
 #
 # (map-strata)=
 # ## Do strata know the labels?
