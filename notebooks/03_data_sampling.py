@@ -449,7 +449,7 @@ own_mean, own_sd = moments(*own)
 
 # %% tags=["remove-input"]
 say(
-    "ch3", tenth=tenth, needed=100 * needed, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}"
+    "ch3", rate=tenth, guards=100 * needed, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}"
 )
 say("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
 say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(n >= s.size_cap).sum())
@@ -459,8 +459,8 @@ expect("fewer than were requested", 6000 * coded < 2048)
 expect("its standard deviation exceeds its mean", own_sd > own_mean, mean=own_mean, sd=own_sd)
 
 # %% [markdown]
-# With $n^* = 600$, a tenth of the truth, a guard decides in {glue:text}`ch3_needed:.0f` % of the rounds. The mean rate is
-# {glue:text}`ch3_tenth:.2f`, more than six times what is meant. With the preprint's 2,048 the rate is 1 in {glue:text}`ch3_at_one:.0f` % of the
+# With $n^* = 600$, a tenth of the truth, a guard decides in {glue:text}`ch3_guards:.0f` % of the rounds. The mean rate is
+# {glue:text}`ch3_rate:.2f`, more than six times what is meant. With the preprint's 2,048 the rate is 1 in {glue:text}`ch3_at_one:.0f` % of the
 # rounds, and data sampling is switched off. As coded two errors meet. Clipping makes the rate too large, and counting 100 clients where ten
 # train makes it too small. A round then has {glue:text}`ch3_coded_total` examples, fewer than were requested.
 # [Chapter 4c](04c_size_estimator.ipynb) has other floors and the limits.
@@ -619,7 +619,7 @@ found = plots.paired(runs, "test_accuracy", 1.0)
 say("ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1])
 expect("Yes, in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
 expect(
-    "the less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
+    "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
 )
 expect("ends close to zero", found.low[0.5] < 0 and found.high[0.5] > -4, high=found.high[0.5])
 table(ch03.rates(runs, empty, local))
