@@ -293,7 +293,10 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 #
 # ```{math}
 # :label: eq-ch3-ratio
-# e^{\epsilon} = \frac{\alpha + (1-\alpha)/(M-1)}{(1-\alpha)/(M-1)} = 1 + \frac{(M-1)\,\alpha}{1-\alpha}.
+# \begin{aligned}
+# e^{\epsilon} &= \frac{\alpha + (1-\alpha)/(M-1)}{(1-\alpha)/(M-1)} \\
+# &= 1 + \frac{(M-1)\,\alpha}{1-\alpha}.
+# \end{aligned}
 # ```
 #
 # That is about {glue:text}`ch3_ratio_one:.0f` here, $\epsilon$ = {glue:text}`ch3_epsilon_one:.5f`. Solved for $\alpha$, it is the journal's eq. 6.13:
@@ -383,7 +386,12 @@ off = abs(simulated - below) / np.sqrt(below * (1 - below) / len(reports))  # in
 paste("figure_estimator", ch03.estimator(laws, {"written": 10, "coded": 100}, size, M))
 coded_mean, coded_sd = moments(*laws["coded"])
 say("ch3", mean=mean, sd=sd, true_total=10 * size, below=below, of_99=99 * below)
-say("ch3", largest=f"{values.max():,.0f}", coded_mean=coded_mean, coded_sd=coded_sd)
+say(
+    "ch3",
+    largest=f"{values.max():,.0f}",
+    coded_mean=f"{coded_mean:,.0f}",
+    coded_sd=f"{coded_sd:,.0f}",
+)
 expect("Almost nothing", sd > 0.5 * mean and mean < 0.2 * 10 * size, mean=mean, sd=sd)
 expect("give the same share", off < 4, standard_errors=off)
 expect("never reaches the truth", values.max() < 10 * size, largest=values.max())
@@ -415,7 +423,7 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 # clients, and $n^*/\tilde n$ is not capped at 1 (`fedprox_func`, line 1088; `utils`, lines 209–232).
 # ```
 #
-# Then the estimate is {glue:text}`ch3_coded_mean:.0f` ± {glue:text}`ch3_coded_sd:.0f`, of a truth of 60,000. It stays away from zero, since
+# Then the estimate is {glue:text}`ch3_coded_mean` ± {glue:text}`ch3_coded_sd`, of a truth of 60,000. It stays away from zero, since
 # ten times as many clients report.
 #
 # ```{admonition} Verdict: holds, on a condition
@@ -448,9 +456,7 @@ own = law(n, privacy.truth_probability(s.epsilon, s.size_cap), s.size_cap)  # th
 own_mean, own_sd = moments(*own)
 
 # %% tags=["remove-input"]
-say(
-    "ch3", rate=tenth, guards=100 * needed, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}"
-)
+say("ch3", rate=tenth, guards=100 * needed, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}")
 say("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
 say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(n >= s.size_cap).sum())
 expect("more than six times what is meant", 6 < tenth / 0.1 < 8, rate=tenth)
@@ -465,8 +471,8 @@ expect("its standard deviation exceeds its mean", own_sd > own_mean, mean=own_me
 # train makes it too small. A round then has {glue:text}`ch3_coded_total` examples, fewer than were requested.
 # [Chapter 4c](04c_size_estimator.ipynb) has other floors and the limits.
 #
-# What of this page's own participants, at $M$ = {glue:text}`ch3_size_cap` and $\epsilon$ = {glue:text}`ch3_epsilon:g`? Of {glue:text}`ch3_m`
-# sizes the cap clips {glue:text}`ch3_own_clipped`, and they hold {glue:text}`ch3_cohort_total` examples. The estimate's mean is
+# What of this page's own participants, at $M$ = {glue:text}`ch3_size_cap` and $\epsilon$ = {glue:text}`ch3_epsilon:g`? They hold
+# {glue:text}`ch3_cohort_total` examples, and the cap clips {glue:text}`ch3_own_clipped` of {glue:text}`ch3_m` sizes. The estimate's mean is
 # {glue:text}`ch3_own_mean:.0f`, and its standard deviation exceeds its mean: {glue:text}`ch3_own_sd:.0f`. In {glue:text}`ch3_own_below:.0f` % of
 # the rounds it is not positive.
 #

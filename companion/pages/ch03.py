@@ -84,6 +84,7 @@ def estimator(laws: dict[str, tuple], counts: dict[str, int], size: int, M: int)
         plots.note(ax, clipped, 1.13 * top, f"clipped total {clipped:,}", colour)
         plots.note(ax, truth, 0.6 * top, f"truth\n{truth:,}", "black", -5, ha="right")
         ax.set(xlim=(-1.7 * count * M, 1.03 * truth), ylim=(0, 1.25 * top))
+        ax.set_xticks(ticks := [0, truth // 3, 2 * truth // 3, truth], [f"{x:,}" for x in ticks])
         ax.set(ylabel="probability per\n100 examples")
         ax.set_title(titles[name], loc="left", color=colour)
     axes[-1].set_xlabel("estimated total (examples)")
@@ -112,13 +113,16 @@ def caps(
         tones = ("black", PURPLE, BROWN, SOFT)
         for (key, (x, errors)), colour in zip(lines.items(), tones, strict=False):
             ax.plot(x, errors, color=colour, lw=2)
-            name = f"M = {key}" if ax is axes[1] else f"{key:,} reports"
-            plots.note(ax, x[-1], errors[-1], name, colour)
+            name = f"M = {key:,}" if ax is axes[1] else f"{key:,} reports"
+            up = (
+                {100: 4, 300: -4}.get(key, 0) if ax is axes[1] else 0
+            )  # they end close to each other
+            plots.note(ax, x[-1], errors[-1], name, colour, up=up)
         ax.axhline(10, color="black", lw=1, ls=":")
-        ax.set(yscale="log", ylim=(0.8, 1500))
+        ax.set(yscale="log", ylim=(0.2, 1500))
     axes[1].set(xscale="log", xlim=(10, 3e7), xlabel="number of reports (ε = 3)")
     axes[1].set_xticks([10, 1e3, 1e5])
-    axes[2].set(xlim=(1, 13.5), xlabel="ε of a report (best cap for each)", xticks=range(1, 11, 3))
+    axes[2].set(xlim=(1, 14), xlabel="ε of a report (best cap for each)", xticks=range(1, 11, 3))
     for ax in axes:
         ax.set_ylabel("error (% of the truth)")
         ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
@@ -172,7 +176,10 @@ def allocation(shares: np.ndarray, left: dict[str, list[float]]) -> Figure:
     colours = {"weights by size": plots.SHOULD, "equal weights": plots.WRITTEN}
     for name, values in left.items():
         ax.plot(100 * shares, 100 * np.array(values), color=colours[name], lw=2)
-        plots.note(ax, 100 * shares[0], 100 * values[0], name, colours[name], 6, -9)
+        middle = len(shares) // 2
+        plots.note(
+            ax, 100 * shares[middle], 100 * values[middle], name, colours[name], 0, -9, ha="right"
+        )
     ax.axhline(100, color="black", lw=1, ls=":")
     plots.note(ax, 100 * shares[-1], 100, "one rate for all", "black", 0, -9, ha="right")
     ax.set(xlabel="examples requested (% of all)", ylabel="variance left (%)", ylim=(0, 108))
