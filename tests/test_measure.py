@@ -8,6 +8,7 @@ from companion.pages import chapters, measure, parameters
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
     "02_stratification",
+    "03_data_sampling",
 )
 
 
