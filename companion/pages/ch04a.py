@@ -46,11 +46,10 @@ def averaging(bias: dict[str, float], noise: dict[str, float]) -> Figure:
             many, np.sqrt(bias[name] ** 2 + noise[name] ** 2 / many), color=colour, ls=dash, lw=2
         )
         if bias[name] > 1e-9:
-            ax.axhline(bias[name], color=colour, ls=":", lw=1)
+            ax.plot([1, many[-1]], [bias[name]] * 2, color=colour, ls=":", lw=1)
             plots.note(ax, many[-1], bias[name], name, colour)
-    ends = sorted(("Hansen–Hurwitz", "Horvitz–Thompson"), key=lambda name: noise[name])
-    for name, up in zip(ends, (-6, 6), strict=True):
-        plots.note(ax, many[-1], noise[name] / np.sqrt(many[-1]), name, plots.SHOULD, up=up)
+    end = noise["Hansen–Hurwitz"] / np.sqrt(many[-1])
+    plots.note(ax, many[-1], end, "Hansen–Hurwitz,\nHorvitz–Thompson", plots.SHOULD, up=8)
     ax.set(xlabel="cohorts averaged", ylabel="error of the mean\n(lengths of the full update)")
     ax.set_xlim(1, 300 * many[-1])  # room for the names
     ax.set_xticks(10.0 ** np.arange(6))
