@@ -203,13 +203,15 @@ assert [*found.values()] == [theory.design_moments(kind, d, norms, m) for kind i
 say("ch4a", naive=wrong)
 right = [mean for mean, _ in found.values()]
 expect("The last three hit the target", right[2:] == [3, 3, 3] and 3 not in right[:2])
+spreads = [variance for _, variance in found.values()]
+expect("with less variance than the plain mean", max(spreads[2:]) < min(spreads[:2]))
 expect("one bias for another", wrong not in (3, again[0], once[0]), mean=wrong)
 table(ch04a.listed(found))
 
 # %% [markdown]
 # The target is 3. The last three hit the target exactly, and with less variance than the plain mean. Each needs something. Hansen and Hurwitz
 # {cite:p}`hansen1943theory` need draws with replacement. Horvitz and Thompson {cite:p}`horvitz1952generalization` need the true $\pi_k$. The third,
-# due to Des Raj (1956), needs the order of the draws. Mixing them up does not work. Hansen and Hurwitz' weights on *distinct* clients exchange
+# due to Des Raj (1956), needs the order of the draws. Hansen and Hurwitz' weights on *distinct* clients exchange
 # one bias for another: the mean is then {glue:text}`ch4a_naive`.
 #
 # ```{prf:lemma} Hansen and Hurwitz on updates
@@ -379,13 +381,13 @@ table(ch04a.table(found))
 # ```{provenance} Figure
 # ```
 #
-# Start with one cohort. All designs err about alike, and as written a cohort misses the full update by more than its whole length:
+# All designs err about alike, and as written a cohort misses the full update by more than its whole length:
 # {glue:text}`ch4a_error:.0f` %. The bias as written is {glue:text}`ch4a_written:.0f` % of that length, and {glue:text}`ch4a_coded:.0f` % with $1/m$.
 # So it hides. But scatter averages out, and bias does not. As written the scatter is down to the bias after some dozens of cohorts, and
 # with the weight $1/m$ after a handful. The corrected designs have no bias. The biases are exact. The cohorts agree with the exact expectations
 # within their own chance.
 #
-# Try it on six clients, round by round:
+# Try it on six clients:
 #
 # ```{explorer} bias
 # ```
@@ -503,8 +505,6 @@ table(frame)
 # - Weights that do not sum to one multiply the model itself; on updates they do no harm.
 #
 # ## Exercises
-#
-# Each is checked by `check.answer`, which says on which input an answer breaks.
 #
 # ```{exercise-start} The smallest counterexample
 # :label: ex-theory-smallest

@@ -7,6 +7,9 @@ from companion.pages import chapters, measure, parameters
 
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
+    "04_theory",
+    "04a_unbiasedness",
+    "04b_variance",
 )
 
 
