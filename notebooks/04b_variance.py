@@ -18,8 +18,8 @@
 # ```
 #
 # At the end you will know
-# - which of the three inequalities of Theorem 1 hold, and the smallest case in which each breaks;
-# - an order of the same four schemes that can be proved in a few lines;
+# - which inequalities of Theorem 1 hold, and the smallest case in which each breaks;
+# - an order of the four schemes that can be proved;
 # - what Neyman allocation needs of $S_h$, and what whole numbers of clients do to it.
 
 # %% tags=["parameters", "hide-input"]
@@ -471,10 +471,10 @@ np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
 
 del found["corrected"]  # by squeezed norms: it has a name of its own
 part = {name: value / found["no strata"] for name, value in found.items()}
+alone, proportional, neyman, written, old, squeezed, own = part.values()
 
 # %% tags=["remove-input"]
 paste("figure_theory_order", ch04b.order(part, squared_bias / found["no strata"]))
-alone, proportional, neyman, written, old, squeezed, own = part.values()
 say("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
 say("ch4b", neyman=100 * neyman, written=100 * written, own=100 * own, old=100 * old)
 say("ch4b", by_strata=100 * (1 - proportional) / (1 - own))
@@ -546,6 +546,7 @@ members = [updates[seen.labels == h] for h in range(len(n_h))]
 spreads = [((x - x.mean(axis=0)) ** 2).sum(axis=1).mean() for x in members]
 given = allocation.neyman(n_h, seen.spreads, m)  # whole seats for the federation
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
+lost = with_whole / found["strata, proportional seats"]
 
 theirs = evidence_seats.seat_counts()  # the ledger's
 assert [theirs[k] for k in ("cases", "whole", "zero", "above")] == list(count.values())[:4]
@@ -554,7 +555,6 @@ assert [theirs[k] for k in ("cases", "whole", "zero", "above")] == list(count.va
 say("ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m)
 say("ch4b", with_whole=100 * with_whole / found["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
-lost = with_whole / found["strata, proportional seats"]
 expect("whole seats take back more than", lost > 1.05, to_proportional=lost)
 expect("It needs a rule for whole numbers", whole.verdict == "fails")
 
