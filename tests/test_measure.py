@@ -9,6 +9,9 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
     "02_stratification",
     "03_data_sampling",
+    "04_theory",
+    "04a_unbiasedness",
+    "04b_variance",
 )
 
 
