@@ -450,6 +450,8 @@ expect("know hardly anything of the labels", max(both) < 0.15, most=max(both))
 gained = told["left_chance"] - told["left_unsorted"], told["left_chance"] - told["left_restored"]
 expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
 expect("leave about half of the gradients' variance", 40 < told["left_restored"] < 60)
+expect("Strata of centres do neither", max(both) < 0.15 and told["left_unsorted"] > 70)
+expect("collect like labels", low > 0.1, low=low)
 table(ch02.knowledge(found))
 
 # %% [markdown]
@@ -760,7 +762,8 @@ expect("all whole rules agree here", all(same), same=same)
 #
 # With $m = H$ there is only one way to seat everyone, one each, and nothing left to allocate. $S_h$ plays no part, whatever its reading. The
 # preprint's setting, ten strata and ten participants, is this case. Each of the other whole rules leaves a stratum empty, for each seat that a
-# stratum has beyond its first is missing in another. With twice as many participants all whole rules agree here.
+# stratum has beyond its first is missing in another. (The coded rule does so exactly where a quota reaches 2.) With twice as many participants
+# all whole rules agree here.
 #
 # Real-valued seats have no bounds to keep, so their $V$ may be below the best. And {eq}`eq-objective` sees variance, not
 # bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used. This run has
@@ -956,7 +959,7 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 #
 # ## What we learned
 #
-# - A gradient squeezed to nine levels loses a few per cent of its squared norm. What must be kept is the *place* of its entries.
+# - A gradient squeezed to {glue:text}`ch2_levels` levels loses a few per cent of its squared norm. What must be kept is the *place* of its entries.
 # - Strata of restored gradients collect like labels, and leave about half of the gradients' variance. Strata of centres do neither.
 # - Neyman's allocation needs the standard deviation, whole numbers and the bounds $1 \le m_h \le N_h$. With the variance it gains nothing.
 #   With $H = m$ there is nothing to allocate. With the coded rounding some clients can be out of reach.

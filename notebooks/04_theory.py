@@ -88,7 +88,7 @@ ch04.statements(decided)
 #
 # ## What is the one number of each part?
 #
-# Most can be checked by hand. Three clients for 4a, three strata for 4b, two gradients for 4d:
+# The table at the end of this section has them. Most can be checked by hand: three clients for 4a, three strata for 4b, two gradients for 4d.
 
 # %%
 updates, norms = (1, 2, 6), (1, 2, 3)  # 4a: two draws by norm

@@ -60,7 +60,7 @@ plots.for_pages()
 # The expected model of a cohort is the model of all clients.
 # ```
 #
-# No. FedSTaS draws a client the more often, the longer its gradient is {cite:p}`slessor2025fedstas`. Then it takes a plain mean of what comes
+# No. The longer a client's gradient, the more often FedSTaS draws it {cite:p}`slessor2025fedstas`. Then it takes a plain mean of what comes
 # back. So whoever is favoured by the draw is favoured by the mean. Two clients are enough to show it.
 #
 # ```{admonition} As written: journal, Lemma 1
@@ -192,9 +192,8 @@ found = {
     "Horvitz–Thompson, distinct clients": moments(horvitz_thompson, norms, m, distinct=True),
     "Des Raj, distinct clients in order": theory.design_moments("des-raj", d, norms, m),
 }
-wrong = moments(hansen_hurwitz, norms, m, distinct=True)[
-    0
-]  # the first one's weights, the other draws
+# Hansen and Hurwitz' weights, but distinct clients
+wrong = moments(hansen_hurwitz, norms, m, distinct=True)[0]
 
 kinds = ("plain-wr", "plain-successive", "hansen-hurwitz", "horvitz-thompson", "des-raj")
 assert [*found.values()] == [theory.design_moments(kind, d, norms, m) for kind in kinds]
@@ -334,9 +333,8 @@ expected = {
 np.testing.assert_allclose(theory.successive_inclusion(norms, 2), [float(x) for x in pi])
 
 # %%
-turned = np.linalg.qr(updates.T)[
-    1
-].T  # the same lengths and angles in N coordinates, as in chapter 1
+# the same lengths and angles in N coordinates, as in chapter 1
+turned = np.linalg.qr(updates.T)[1].T
 
 
 def errors(target):
@@ -394,8 +392,15 @@ table(ch04a.table(found))
 #
 # ## Which weights is it about?
 #
-# Equal ones, though the paper states others. By eq. 2.1 a client counts by its data, $\omega_k = n_k/n$. By the last line of Algorithm 3, the
-# preprint's eq. 6, every client counts $1/N$. No estimator can hit both targets, and [chapter 1](01_aggregation.ipynb) told them apart.
+# Equal ones, though the paper states others. By eq. 2.1 a client counts by its data, $\omega_k = n_k/n$. By the last line of Algorithm 3
+# every client counts $1/N$. No estimator can hit both targets, and [chapter 1](01_aggregation.ipynb) told them apart.
+#
+# ```{admonition} As written: journal, eq. 2.1 and Algorithm 3
+# :class: as-written
+# "$\omega_k$ is a weight proportional to the client's data contribution", and
+# $\boldsymbol w_{t+1} = \frac1N\sum_h N_h \frac1{m_h}\sum_k \boldsymbol w^k_{t+1}$ (the preprint's eq. 6).
+# ```
+#
 # Take clients of sizes 1, 1 and 8, and models 0, 0 and 1, and let everybody take part:
 
 # %% tags=["remove-input"]

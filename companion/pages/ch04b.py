@@ -34,7 +34,7 @@ def allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Figure:
     figure, ax = plt.subplots()
     ax.plot(100 * shares, variance, color=plots.BLACK, lw=1.5)
     looks = {
-        "proportional": (plots.GREY, "o", {"ha": "center", "up": 12, "right": 0}),
+        "proportional": (plots.GREY, "o", {"up": -9, "right": 5}),
         "standard deviations": (plots.SHOULD, "s", {"ha": "center", "up": -14, "right": 0}),
         "variances, as written": (plots.WRITTEN, "^", {"up": 8}),
     }
