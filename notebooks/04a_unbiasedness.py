@@ -259,12 +259,14 @@ table(ch04a.listed(found))
 # ```
 #
 # Strata change nothing about this. The last line of Algorithm 3 can be computed in full for two of them. The second has the updates −1, 2, 0,
-# 5 and the norms 5, 3, 2, 10, and both have two draws. The preprint's Lemma 2.1 is about this line, and fails like Lemma 1.
+# 5 and the norms 5, 3, 2, 10, and both have two draws. The target is {glue:text}`ch4a_strata_target`. The preprint's Lemma 2.1 is about this
+# line, and fails like Lemma 1.
 
 # %% tags=["remove-input"]
 decided = unbiasedness.algorithm()
 expect("fails like Lemma 1", decided.verdict == "fails")
-table(decided.table.drop(columns="bias"))
+say("ch4a", strata_target=decided.table["target"][0])
+table(decided.table.drop(columns=["bias", "target"]))
 
 # %% [markdown]
 # ## Does it matter on a real federation?

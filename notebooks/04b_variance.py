@@ -138,7 +138,7 @@ table(ch04b.one_draw(one_draw, cases))
 # ```
 #
 # Which norm? FedSTaS draws by the norm of a squeezed gradient at $\boldsymbol w_t$, and averages models after several local steps. That is
-# another vector. Here by three norms:
+# another vector. Here are the updates 1, 2, 3 and 4, drawn by three norms:
 
 # %%
 norms = {"their own": [1, 2, 3, 4], "in the opposite order": [4, 3, 2, 1], "equal": [1, 1, 1, 1]}
@@ -150,7 +150,7 @@ wrong_norm = evidence_variance.wrong_norm()
 expect("By the wrong norm", wrong_norm.ours == str(opposite) and wrong_norm.verdict == "holds-if")
 expect("By its own norm", own == 0)
 say("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1]))
-table(ch04b.one_draw(one_draw, by))
+table(ch04b.one_draw(one_draw, by, "norms"))
 
 # %% [markdown]
 # By its own norm the corrected draw does not vary at all. By the wrong norm it has a variance of {glue:text}`ch4b_opposite:.1f`, where

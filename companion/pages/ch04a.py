@@ -57,12 +57,13 @@ def averaging(bias: dict[str, float], noise: dict[str, float]) -> Figure:
 
 
 def table(found: dict[str, tuple[dict, dict]]) -> pd.DataFrame:
-    """Per design bias and error of one cohort; a pair of columns for each target's (bias, noise)."""
+    """Per design bias and error of one cohort, for each target's (bias, noise); the first needs no name."""
     rows = []
     for name in LOOKS:
         row = {"design": name}
-        for target, (bias, noise) in found.items():
-            row[f"bias ({target})"] = f"{100 * bias[name]:.0f} %"
-            row[f"error ({target})"] = f"{100 * np.hypot(bias[name], noise[name]):.0f} %"
+        for place, (target, (bias, noise)) in enumerate(found.items()):
+            of = f" {target}" if place else ""
+            row[f"bias{of}"] = f"{100 * bias[name]:.0f} %"
+            row[f"error{of}"] = f"{100 * np.hypot(bias[name], noise[name]):.0f} %"
         rows.append(row)
     return pd.DataFrame(rows)

@@ -12,18 +12,17 @@ from matplotlib.figure import Figure
 from companion.pages import plots
 
 
-def one_draw(moments: Callable, cases) -> pd.DataFrame:
-    """Of some strata (updates, norms): the variances of one draw, as `moments` computes them."""
+def one_draw(moments: Callable, cases, by: str = "updates") -> pd.DataFrame:
+    """Of some strata (updates, norms): the variances of one draw, as `moments` computes them; `by` names the rows."""
     rows = []
     for updates, norms in cases:
         plain, uniform, weighted = moments(updates, norms)
         rows.append(
             {
-                "updates": ", ".join(map(str, updates)),
-                "norms": ", ".join(map(str, norms)),
-                "plain mean, by norm": str(plain),
+                by: ", ".join(map(str, updates if by == "updates" else norms)).replace("-", "−"),
+                "plain mean": str(plain),
                 "uniform draws": str(uniform),
-                "Hansen–Hurwitz, by norm": str(weighted),
+                "Hansen–Hurwitz": str(weighted),
             }
         )
     return pd.DataFrame(rows)
