@@ -122,7 +122,7 @@ for name, draw in READINGS.items():
 paste("figure_readings", ch03.readings(n, drawn))
 asked, got = n_star // m, drawn["fixed size"][0]
 say("ch3", m=m, n_star=n_star, cohort_total=n.sum(), p=p, asked=asked, fixed_total=got.sum())
-say("ch3", bernoulli_sd=math.sqrt((n * p * (1 - p)).sum()), task=s.task, small=n[0], large=n[-1])
+say("ch3", bernoulli_sd=math.sqrt((n * p * (1 - p)).sum()), task=s.task, small=n[0])
 say("ch3", none=100 * (1 - p) ** n[0], small_chance=100 * got[0] / n[0])
 say("ch3", large_chance=100 * got[-1] / n[-1], ratio=n[-1] / n[0])
 say("ch3", proportional_total=drawn["proportional"][0].sum())
@@ -514,7 +514,7 @@ paste("figure_caps", ch03.caps(caps, *error(caps, 3, 10), by_cap, by_m))
 say("ch3", best=best, best_error=rmse(best, 3, 10), sd_601=rmse(601, 3, 10))
 say("ch3", limit=-error(100, 3, 1)[0], needed=f"{math.ceil(needed):,}")
 loss = {m_: np.interp(-10, -np.array(errors), losses) for m_, (_, errors) in by_m.items()}
-say("ch3", loss=loss[10], loss_ratio=f"{round(math.exp(loss[10]), -2):,.0f}")
+say("ch3", loss_ratio=f"{round(math.exp(loss[10]), -2):,.0f}")
 expect("the best of all caps still errs by three quarters", abs(rmse(best, 3, 10) - 76) < 2)
 expect("reaches 10 % only after thousands of reports", 5000 < needed < 20_000, reports=needed)
 expect("A thousand reports need an epsilon above 4", 4 < loss[1000] < 5, epsilon=loss[1000])
@@ -618,7 +618,7 @@ local = (spent - strata) / steps  # examples behind a local step
 # %% tags=["remove-input"]
 paste("figure_accuracy", ch03.accuracy(runs))
 say("ch3", rounds=s.rounds, lr=lr, last=min(10, s.rounds), repeats=s.repeats, strata=f"{strata:,}")
-say("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size, per_step=local[0.05])
+say("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
 say("ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0])
 found = plots.paired(runs, "test_accuracy", 1.0)
 say("ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1])

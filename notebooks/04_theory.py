@@ -154,8 +154,8 @@ for _ in range(300):
     right += [bool(theory.proposition_1(counts, n, seats)) for counts in both]
 
 # %% tags=["remove-input"]
-say("ch4", plain=plain, repaired=repaired, target=target, simple=simple, lemma4=printed)
-say("ch4", deviation=by_deviation, variance=by_variance, size=by_size, w=w, truth=m * SIZE)
+say("ch4", plain=plain, target=target, simple=simple, lemma4=printed)
+say("ch4", deviation=by_deviation, variance=by_variance, w=w, truth=m * SIZE)
 say("ch4", mean=mean, sd=sd, below=100 * below, spent=spent, relaxed=relaxed)
 say("ch4", epsilon=float(s.epsilon), printed=right[0], drawn=right[1], m=m)
 say("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}")

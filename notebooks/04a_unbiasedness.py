@@ -362,9 +362,8 @@ say("ch4a", error=100 * np.hypot(bias["as written"], noise["as written"]))
 say("ch4a", size=100 * found["by data"][0]["as written"])
 off = {k: np.linalg.norm(means[k]) / chance[k] for k in expected}
 expect("The cohorts agree with the exact expectations", max(off.values()) < 3, **off)
-until = cohorts_until["as written"], cohorts_until["as coded"]
-expect("some dozens of cohorts", 30 <= until[0] < 110, cohorts=until[0])
-expect("after a handful", 2 <= until[1] < 9, cohorts=until[1])
+expect("some dozens of cohorts", 30 <= cohorts_until["as written"] < 110, **cohorts_until)
+expect("after a handful", 2 <= cohorts_until["as coded"] < 9, **cohorts_until)
 one = {k: np.hypot(bias[k], noise[k]) for k in expected}
 expect("All designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
 expect("by more than its whole length", one["as written"] > 1.05, error=one["as written"])
@@ -494,8 +493,7 @@ table(expansion.table)
 # sum. Here is the variance of the aggregate if 0, 10 or 100 are added to the updates 1, 2 and 6:
 
 # %% tags=["remove-input"]
-frame = ch04a.decimals(on_models.table.iloc[:, :5])
-table(frame)
+table(ch04a.decimals(on_models.table.iloc[:, :5]))
 
 # %% [markdown]
 # Hansen–Hurwitz has the same trouble on models, and none on updates: drawn in proportion to the updates it does not even vary there.
