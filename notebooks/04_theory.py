@@ -135,7 +135,7 @@ for i in range(s.repeats):
 error = abs(estimates.mean() - mean) / sd * np.sqrt(s.repeats)  # in standard errors
 
 # %% [markdown]
-# The other three: what 99 reports cost, where rounds drawn by norm end, and how often the two forms of an algorithm do what they should.
+# The other three: what 99 reports of one client cost, where rounds drawn by norm end, and how often the two forms of an algorithm do what they should.
 
 # %%
 spent = privacy.composed_epsilon(alpha, M, 99)  # 4e: fresh reports of one client

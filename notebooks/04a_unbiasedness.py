@@ -10,7 +10,6 @@
 #     name: python3
 # ---
 
-
 # %% [markdown]
 # # 4a. Unbiasedness: is the cohort's mean right?
 #
@@ -402,7 +401,7 @@ table(ch04a.table(found))
 # $\boldsymbol w_{t+1} = \frac1N\sum_h N_h \frac1{m_h}\sum_k \boldsymbol w^k_{t+1}$ (the preprint's eq. 6).
 # ```
 #
-# Take clients of sizes 1, 1 and 8, and models 0, 0 and 1, and let everybody take part:
+# Take clients of sizes 1, 1 and 8, and models 0, 0 and 1, and let everybody take part (the preprint's eq. 3):
 
 # %% tags=["remove-input"]
 decided = {name: getattr(unbiasedness, name)() for name in ("weights", "cohort_weights")}
