@@ -275,14 +275,16 @@ ratios = lost(G, Z) / lost(G, theirs)  # our error over that of scikit-learn
 # %% tags=["remove-input"]
 say("ch2", best_ratio=ratios.min(), orders=len(orders))
 expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
-expect("Hardly two clients list their centres alike", len(orders) >= 0.9 * N, orders=len(orders))
+expect(
+    "Hardly any two clients list their centres alike", len(orders) >= 0.9 * N, orders=len(orders)
+)
 
 # %% [markdown]
 # ```{admonition} Result
 # :class: verdict
 # Both squeeze well: our squared error is never larger than theirs, and down to {glue:text}`ch2_best_ratio:.2f` times it. (One start of k-means, as
 # newer versions of scikit-learn make. Older ones, and so perhaps the authors' runs, made ten.) But they do not keep the same
-# thing. Hardly two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
+# thing. Hardly any two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
 # orders. The first number of one client and the first number of another need not mean the same.
 # ```
 #
@@ -582,7 +584,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # m_h = m \cdot \frac{N_h S_h}{\sum_{h=1}^{H} N_h S_h}.
 # ```
 #
-# It is to minimise the variance of the stratified mean, up to corrections that no allocation changes:
+# It is meant to minimise the variance of the stratified mean, up to corrections that no allocation changes:
 #
 # ```{math}
 # :label: eq-objective

@@ -558,6 +558,10 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # **Put the cap above the sizes and ask many.** If $n$ itself is wanted, ask all clients of a large federation once, rather than the participants
 # of each round.
 #
+# ```{margin} The paper says: journal, Sec. 6.4
+# The sizes of clients remain private: adversaries cannot infer them.
+# ```
+#
 # **Ask each client once.** It draws one report and gives the same answer ever after: memoisation, or permanent randomised response. Otherwise
 # reports add up. Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$:
 

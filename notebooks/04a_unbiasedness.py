@@ -294,7 +294,7 @@ equal = np.full(N, 1 / N)  # all clients count alike
 
 # %% [markdown]
 # Now {glue:text}`ch4a_R` cohorts of {glue:text}`ch4a_m`, drawn at this one model by the package's own designs. What matters of a cohort is the weight
-# that each client gets in it. As coded is imitated in one thing: the same cohorts, with the weight $1/m$ of their later code.
+# that each client gets in it. Of the authors' code one thing is imitated: the weight $1/m$ of its later version, on the same cohorts.
 
 # %%
 server = simulation.Server(data, module, s.seed)
@@ -381,7 +381,7 @@ table(ch04a.table(found))
 #
 # All designs err about alike, and as written a cohort misses the full update by more than its whole length:
 # {glue:text}`ch4a_error:.0f` %. The bias as written is {glue:text}`ch4a_written:.0f` % of that length, and {glue:text}`ch4a_coded:.0f` % with $1/m$.
-# So it hides. But scatter averages out, and bias does not. As written the scatter is down to the bias after some dozens of cohorts, and
+# So one round hides it. But scatter averages out, and bias does not. As written the scatter is down to the bias after some dozens of cohorts, and
 # with the weight $1/m$ after a handful. The corrected designs have no bias. The biases are exact. The cohorts agree with the exact expectations
 # within their own chance.
 #
