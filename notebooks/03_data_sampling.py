@@ -405,7 +405,7 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 # :alt: Two bell-shaped distributions of the estimated total. Above, for ten reports, the bell is centred on the clipped total of 990, its left tail crosses zero, and the truth of 6,000 lies far to the right. Below, for one hundred reports, the bell is centred on 9,900, away from zero, and the truth of 60,000 is far to the right.
 #
 # The exact distribution of the estimated total at the preprint's numbers. It sits on the clipped total, not on the truth. With ten reports its
-# left tail (dark) crosses zero.
+# left tail (solid) crosses zero.
 # ```
 #
 # ```{provenance} Figure

@@ -490,13 +490,13 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - own))
 # with strata, {glue:text}`ch4b_neyman:.0f` % with Neyman's seats, and {glue:text}`ch4b_own:.0f` % by norm and corrected. The plain mean by norm does not follow
 # it: it has {glue:text}`ch4b_written:.0f` %, and a bias. Squeezing the gradients costs nothing here, and even the norms of the untrained model cost little
 # ({glue:text}`ch4b_old:.0f` %). Most of what is gained, {glue:text}`ch4b_by_strata:.0f` %, comes with the strata. One model proves no
-# theorem. The two ends of the chain on small cases:
+# theorem. The two ends of the chain on small cases, as variances of one draw:
 
 # %% tags=["remove-input"]
 ends, theorem = evidence_variance.combined(), evidence_variance.theorem_1()
 say("ch4b", ours_combined=ends.ours)
 expect("both ideas together can do harm", ends.verdict == "fails" == theorem.verdict)
-table(ends.table.drop(columns="bias² of sts"))
+table(ch04b.ends(ends.table))
 
 # %% [markdown]
 # ```{admonition} Verdict on Theorem 1: fails

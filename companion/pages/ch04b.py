@@ -83,3 +83,9 @@ def seats(frame: pd.DataFrame) -> pd.DataFrame:
     """The ledger's cases of whole seats, in the columns that a page has room for."""
     shown = frame[["N_h", "S_h", "m", "eq. 3.5", "rounded", "best whole seats"]]
     return shown.rename(columns={"N_h": "clients", "S_h": "spreads", "m": "draws"})
+
+
+def ends(frame: pd.DataFrame) -> pd.DataFrame:
+    """The ledger's cases of the whole chain, in the page's words."""
+    names = {"m V(sts)": "as written", "m V(corrected)": "corrected", "m V(rand)": "no strata"}
+    return frame[["updates", "strata", *names]].rename(columns=names)
