@@ -7,6 +7,11 @@ from companion.pages import chapters, measure, parameters
 
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
+    "02_stratification",
+    "03_data_sampling",
+    "04_theory",
+    "04a_unbiasedness",
+    "04b_variance",
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",
