@@ -8,6 +8,7 @@ from companion.pages import chapters, measure, parameters
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
     "04c_size_estimator",
+    "04d_covariance",
 )
 
 
