@@ -51,7 +51,7 @@ plots.for_pages()
 # %% [markdown]
 # ## What does the estimator estimate?
 #
-# The total of the *clipped* sizes, if the fake sizes have the right mean. What a client holds beyond the cap, it cannot see.
+# The total of the *clipped* sizes, if the fake sizes have the right mean. It cannot see what lies beyond the cap.
 #
 # ```{admonition} As written: journal, eq. 5.7
 # :class: as-written
@@ -301,7 +301,7 @@ for size_, requested in ((600, 6000), (600, 600), (60, 600)):
     np.testing.assert_allclose(ours, evidence.squared_error(size_, 100, requested))
 
 # %% [markdown]
-# More participants, by the package, which transforms instead of convolving:
+# Many participants, by the package:
 
 # %%
 counts = np.unique(np.round(np.logspace(np.log10(2), 3.3, 34)).astype(int))
@@ -446,7 +446,7 @@ expect("takes some thousands of reports", 1000 < enough[3.0] < 10_000, reports=e
 # ```
 #
 # At $\epsilon = 3$ and the best cap, {glue:text}`ch4c_best_10_cap`, ten reports err by most of the total: {glue:text}`ch4c_best_10:.0f` %. A hundred err by
-# {glue:text}`ch4c_best_100:.0f` %. (To say 0 always errs by 100 %.) An error of 10 % takes some thousands of reports at $\epsilon = 3$, {glue:text}`ch4c_enough`,
+# {glue:text}`ch4c_best_100:.0f` %. An error of 10 % takes some thousands of reports at $\epsilon = 3$, {glue:text}`ch4c_enough`,
 # and {glue:text}`ch4c_enough_1` at $\epsilon = 1$. Or $\epsilon$ = {glue:text}`ch4c_epsilon_100:.1f` with a hundred reports, {glue:text}`ch4c_epsilon_10:.1f`
 # with ten.
 #
@@ -488,8 +488,8 @@ drawn = {
 table(ch04c.examples(drawn))
 
 # %% [markdown]
-# What is given up is a *number* of examples chosen beforehand: the server gets a tenth of whatever is there. FedSampling's slides call a fixed ratio the
-# "naive solution" that may "cause privacy leakage or lead to a biased model update". Try it: clients $\{0\}$ and $\{1, 2, 3\}$, all samples listed.
+# FedSampling's slides call a fixed ratio the
+# "naive solution" that may "cause privacy leakage or lead to a biased model update". Clients $\{0\}$ and $\{1, 2, 3\}$, all samples listed:
 
 # %% tags=["remove-input"]
 objection = verdict["slides_fixed_ratio"]

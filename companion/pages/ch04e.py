@@ -48,11 +48,11 @@ def rounds(pure: float, soft: dict[int, float], attack: list, busiest: float) ->
     plots.note(axes[0], 97, 15, "one report, remembered", plots.SHOULD, 0, ha="right")
     plots.note(axes[1], 38, 90, "fresh reports", plots.WRITTEN, 0)
     plots.note(axes[1], 97, 23, "one report, remembered", plots.SHOULD, 0, ha="right")
-    marks = ((most / 10, "average", "#555555"), (busiest, "busiest", "#555555"))
+    marks = ((most / 10, "average", "#555555", "right"), (busiest, "busiest", "#555555", "left"))
     for ax, top in zip(axes, (most * pure, 100), strict=True):
-        for x, words, colour in (*marks, (most, "as coded", plots.CODED)):
+        for x, words, colour, side in (*marks, (most, "as coded", plots.CODED, "center")):
             ax.axvline(x, color=colour, lw=1, ls=":")
-            plots.note(ax, x, 1.1 * top, words, colour, 0, ha="center")
+            plots.note(ax, x, 1.1 * top, words, colour, 0, ha=side)
         ax.set(xlim=(0, 105), ylim=(0, 1.04 * top))
     axes[0].set_ylabel("total ε of a client's reports")
     axes[1].set(xlabel="reports of one client", ylabel="the size is read off (%)")
