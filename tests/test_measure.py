@@ -7,6 +7,9 @@ from companion.pages import chapters, measure, parameters
 
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
+    "04c_size_estimator",
+    "04d_covariance",
+    "04e_privacy",
 )
 
 
