@@ -371,7 +371,7 @@ def stops(lr, local):
 
 for local in (1, 5, 20):
     ends = {lr: stops(lr, local) for lr in (0.2, 0.05)}
-    print(local, "local steps:", *(f"step {lr}: {max(0, end):.1e}" for lr, end in ends.items()))
+    print(f"{local:2d} local steps:", *(f"step {lr} {end:.5f}  " for lr, end in ends.items()))
 
 # %% [markdown]
 # ## Does clustered sampling converge faster?
