@@ -61,8 +61,8 @@ plots.for_pages()
 # $\;+\; O\big(\tfrac{E^2G^2}{m\mu T}\big) - O\big(\tfrac{\omega^2}{m}\big) - O\big(\tfrac{\chi^2}{m}\big)$
 # ```
 #
-# The first three terms vanish as $T$ grows, the last two do not, unless $\omega = \chi = 0$. A federation that meets Assumptions 1 to 6 on the
-# interval $[0, 5]$: four clients, $F_k(w) = (w - c_k)^2/2$, two strata, two participants, one step of 1/10. We take
+# The first three terms vanish as $T$ grows, the last two do not, unless $\omega = \chi = 0$. Assumptions 1 to 6 are met on the
+# interval $[0, 5]$ by four clients, $F_k(w) = (w - c_k)^2/2$, two strata, two participants and one step of 1/10. We take
 # $\gamma = \max(8L/\mu, E)$ and $p_k = 1/N$ as in {cite:t}`li2020convergence`, since the text defines neither.
 
 # %%
@@ -91,20 +91,19 @@ expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 
 # %% [markdown]
 # Here $\omega$ = {glue:text}`ch4f_omega` and $\chi$ = {glue:text}`ch4f_chi`, and the first three terms are {glue:text}`ch4f_positive` divided by
-# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on. A constant a million times as large for the positive
-# terms delays it to {glue:text}`ch4f_late`. Uniform draws with this step err by {glue:text}`ch4f_error` in the long run.
+# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on; a million times larger ones of the positive terms
+# delay it to {glue:text}`ch4f_late`. Uniform draws with this step err by {glue:text}`ch4f_error` in the long run.
 #
 # Three more points of the text:
 #
-# - Assumption 6 asks $|S_i - S_j| \ge \chi$ for all $i, j$. With $i = j$ it says $\chi = 0$; it must be $i \ne j$.
+# - Assumption 6 asks $|S_i - S_j| \ge \chi$ for all $i, j$. With $i = j$ this makes $\chi = 0$.
 # - Assumption 5 bounds the distance of the strata's mean *updates* from below. A rate of $1/T$ needs steps that go to 0, and updates go with
 #   them: only $\omega = 0$ is left.
 # - $\gamma$ and, here, $p_k$ are undefined. Assumption 3 has $\sigma$, the bound $\sigma_k$.
 #
 # ```{admonition} Verdict on Theorem 2: fails
 # :class: verdict
-# Without the two negative terms, or with the factor $1/(\mu T)$ on them, the contradiction is gone. It then is a statement on *unbiased* draws.
-# Algorithm 3's are not.
+# Without the two negative terms, or with the factor $1/(\mu T)$ on them, it can hold for *unbiased* draws. Algorithm 3's are not.
 # ```
 #
 # ## Where do the biased draws lead?
@@ -152,7 +151,7 @@ beside = ends["as written"][1] - 1 / 3, abs(ends["corrected"][0] - 1 / 3)
 expect("More rounds do not help", beside[0] > 0.05, beside=beside[0])
 expect("the corrected ones on it", beside[1] < 0.005, beside=beside[1])
 selection = ch04f.verdict(convergence.theorem_2_selection)
-expect("That Theorem 2 covers Algorithm 3 fails", selection == "fails", verdict=selection)
+expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=selection)
 
 # %% [markdown]
 # ```{glue:figure} figure_theory_fixed_point
@@ -170,7 +169,7 @@ expect("That Theorem 2 covers Algorithm 3 fails", selection == "fails", verdict=
 # objective is {glue:text}`ch4f_excess:.5f` above its minimum. The runs end at {glue:text}`ch4f_written:.4f` on average
 # ({glue:text}`ch4f_written_low:.4f` to {glue:text}`ch4f_written_high:.4f`), the corrected ones at {glue:text}`ch4f_corrected:.4f`
 # ({glue:text}`ch4f_corrected_low:.4f` to {glue:text}`ch4f_corrected_high:.4f`). More rounds do not help: the error has a limit
-# above 0. That Theorem 2 covers Algorithm 3 fails.
+# above 0. So Theorem 2 does not cover Algorithm 3.
 #
 # ## What can be proved instead?
 #
@@ -215,8 +214,7 @@ expect("That Theorem 2 covers Algorithm 3 fails", selection == "fails", verdict=
 # $\nu_k = m\omega_k$. Clustered sampling: the second moments of its rows sum to $\frac1m\sum_k\omega_k\|\nabla F_k\|^2$, too.
 # ```
 #
-# For several local steps and stochastic gradients see {cite:t}`li2020convergence`. The rate stays $1/T$, the constants are larger, and the step size
-# must decrease.
+# For several local steps and stochastic gradients see {cite:t}`li2020convergence`: the same rate, larger constants, and steps that must decrease.
 #
 # ## Which rate is measured?
 #
@@ -331,8 +329,8 @@ table(ch04f.slopes(slopes))
 # ```
 #
 # Here $N$ = {glue:text}`ch4f_N` (Dirichlet {glue:text}`ch4f_concentration`), $m$ = {glue:text}`ch4f_m`, $L$ = {glue:text}`ch4f_L:.2f`,
-# $\mu$ = {glue:text}`ch4f_mu:.2f` and $\sigma_*^2$ = {glue:text}`ch4f_noise:.3f`. The table has the slope of
-# $\log(F(\boldsymbol w_T) - F^*)$ over $\log T$, fitted to each of {glue:text}`ch4f_seeds` runs from round {glue:text}`ch4f_tenth` to
+# $\mu$ = {glue:text}`ch4f_mu:.2f` and $\sigma_*^2$ = {glue:text}`ch4f_noise:.3f`. Slopes are of
+# $\log(F(\boldsymbol w_T) - F^*)$ over $\log T$, in each of {glue:text}`ch4f_seeds` runs from round {glue:text}`ch4f_tenth` to
 # {glue:text}`ch4f_rounds`.
 #
 # As written the error is nearly level; its fixed point lies {glue:text}`ch4f_beside:.1f` · 10⁻⁴ above the minimum. Corrected and uniform draws
@@ -383,8 +381,8 @@ for local in (1, 5, 20):
 # Eq. 32 and 40 "allow us to theoretically identify the convergence improvement of clustered sampling over MD sampling".
 # ```
 #
-# Its Theorems 1 and 2 print one rate for both schemes ([](04g_clustered.ipynb) decides them). Equal bounds, or a smaller variance
-# term in a bound, do not order errors. On quadratic clients they can be ordered.
+# Its Theorems 1 and 2 print one rate for both schemes, which [](04g_clustered.ipynb) decides. Bounds do not order errors. On quadratic clients they
+# can be ordered:
 #
 # ```{prf:lemma} Less variable weights, less error
 # :label: lem-ch4f-monotone

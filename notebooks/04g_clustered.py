@@ -53,8 +53,8 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %% [markdown]
 # {cite:t}`fraboni2021clustered` give each of the $m$ draws of a round its own distribution; [](06_clustered_sampling.ipynb) shows how. Their theorems
-# hold, some on a condition. Five rows fail: two sentences on equality, the printed lines of both algorithms, and a remark in a proof. All are
-# checked in fractions, on every federation of up to four clients, seven examples and three draws, in five schemes each.
+# hold, some on a condition. Five rows fail: two sentences on equality, the printed lines of both algorithms, and a remark in a proof. We check in
+# fractions, on every federation of up to four clients, seven examples and three draws, in five schemes each.
 #
 # | Claim | What it says | Verdict |
 # | :-- | :-- | :-- |
@@ -86,8 +86,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 # | Theorem 4 | Algorithm 2 satisfies Proposition 1 if $p_i \le 1/m$ | {glue:text}`ch4g_thm4` |
 # | Theorem 4 | in $O(n^2 d + X)$ | {glue:text}`ch4g_cost2` |
 #
-# The words come from the functions that fill the {doc}`ledger </ledger>`. *Holds-if* names a condition; *fails* is a word about a sentence, and the
-# true version stands beside it.
+# The words come from the functions that fill the ledger ({doc}`/how_to_read`).
 #
 # ## What are the weights, exactly?
 #
@@ -127,7 +126,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 # ```
 #
 # Parts 1 to 3 are the paper's, with eq. 8 also necessary. Part 2 is stronger than eq. 17, which is its diagonal;
-# {prf:ref}`lem-ch6-loewner` in chapter 6 puts it to use. Here are all cohorts of a small federation, with their chances:
+# {prf:ref}`lem-ch6-loewner` in chapter 6 puts it to use. Sizes 5, 3, 2, 1, 1 and three draws, all cohorts:
 
 
 # %%
@@ -161,13 +160,12 @@ say("ch4g", strictly=found["abstract"].ours)
 table(ch04g.weights(sizes, md, one))
 
 # %% [markdown]
-# Under Algorithm 1 every weight varies less than under MD, and every client takes part more often. In general that reads "not more" and "not
-# less".
+# Here every weight varies less than under MD, and every client takes part more often. In general read "not more" and "not less".
 #
 # ```{admonition} Verdict on a variance that is smaller for every client: holds, on a condition
 # :class: verdict
-# Of all clients in all small schemes: {glue:text}`ch4g_strictly`. That MD sampling is unbiased (eq. 4) holds, and that FedAvg's eq. 3 is not. Its bias
-# is the factor $m/n$ on the whole update, so weights $\frac nm p_i$ on updates remove it.
+# Of the clients of all small schemes: {glue:text}`ch4g_strictly`. That MD sampling is unbiased (eq. 4) holds, and that FedAvg's eq. 3 is not. Its
+# bias is the factor $m/n$, so weights $\frac nm p_i$ on updates remove it.
 # ```
 #
 # ## When is nothing gained?
@@ -176,11 +174,12 @@ table(ch04g.weights(sizes, md, one))
 #
 # ```{admonition} As written: after eq. 17, Appendix A.2, eq. 56
 # :class: as-written
-# "with equality if and only if all the $m$ distributions are equal to the one of MD sampling"; $B_{Cl} \le B_{MD}$ "with equality if and
-# only if all the clients have the same data distribution or" the scheme is MD; $p(\{i\in S_{MD}\}) \ge p(\{i\in S_C\})$.
+# - "with equality if and only if all the $m$ distributions are equal to the one of MD sampling";
+# - $B_{Cl} \le B_{MD}$ "with equality if and only if all the clients have the same data distribution or" the scheme is MD;
+# - $p(\{i\in S_{MD}\}) \ge p(\{i\in S_C\})$.
 # ```
 #
-# Parts 4 and 5 of {prf:ref}`thm-ch4g-weights` say when. The smallest cases that contradict the sentences:
+# Parts 4 and 5 of {prf:ref}`thm-ch4g-weights` say when. Small cases against the three sentences:
 
 
 # %%
@@ -215,14 +214,14 @@ expect("Eq. 56 and the end of A.2 fail", wrong == ["fails"] * 2, verdicts=wrong)
 say("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %% [markdown]
-# The first scheme is not MD, and the first client's variance and inclusion are MD's. The mixed rows are neither MD nor equal data, and the
-# scheme has MD's variance; rows of clients that are alike have none at all. For eq. 56 give each of two clients a row of its own. Each takes part with
+# The first scheme is not MD, and its first client gains nothing. Mixed rows are neither MD nor equal data, and the
+# scheme has MD's variance; rows of clients that are alike have none. For eq. 56, each of two clients has a row of its own. It takes part with
 # probability {glue:text}`ch4g_inclusion`, under MD with {glue:text}`ch4g_inclusion_md`.
 #
 # ```{admonition} Verdict: equality is stated too narrowly
 # :class: verdict
 # In the main text, for all clients together it holds; Appendix B has the condition for one. Eq. 56 and the end of A.2 fail. Read $\le$ in eq. 56, as
-# in eq. 23 and 55; in A.2 the condition is that all rows have the same mean gradient, as eq. 42–43 has it.
+# in eq. 23 and 55. In A.2 all rows must have the same mean gradient, as in eq. 42–43.
 # ```
 #
 # ## Do the bounds of Theorems 1 and 2 hold?
@@ -258,7 +257,7 @@ say("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 # $\gamma B/2 \approx \frac{B}{2mN}$, and both terms of the rate are $\frac1{(mN)^2}$.
 # ```
 #
-# Here $L = \beta = \kappa = 1$ and $\sigma = 0$ do not depend on $N$, so no constant serves all $N$. The lemma, round by round:
+# Here $L = \beta = \kappa = 1$ and $\sigma = 0$ do not depend on $N$, so no constant serves all $N$. Round by round:
 
 
 # %%
@@ -296,16 +295,16 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # :name: fig-ch4g-steps
 # :alt: Log-log plot of the mean squared gradient against the number of local steps from 1 to 1024. The exact average falls in parallel to the corrected rate, and more slowly than the printed rate, which crosses below it at four steps and is 256 times lower at 1024 steps.
 #
-# Four clients at $\pm1$, rows that hold both kinds, $m = 2$: the exact average runs parallel to the corrected rate and leaves the printed one (both
-# with constants 1).
+# Four clients at $\pm1$, rows that hold both kinds, $m = 2$, constants 1. The exact average runs parallel to the corrected rate and leaves the
+# printed one.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
 # At $N$ = {glue:text}`ch4g_last` the average is {glue:text}`ch4g_over:.0f` times the printed rate, and {glue:text}`ch4g_over_corrected:.2f` times the
-# corrected one. With rows of clients that are alike it is 0: *this* is where clustered sampling can beat MD in kind, and the printed rate hides it.
-# Why equal bounds still leave room for a difference is the subject of [](04f_convergence.ipynb).
+# corrected one. With rows of clients that are alike it is 0. *There* clustered sampling beats MD in kind, and the printed rate hides it.
+# Why equal bounds leave room for a difference: [](04f_convergence.ipynb).
 #
 # ```{admonition} Verdict on Theorems 1 and 2: hold, on a condition
 # :class: verdict
@@ -320,9 +319,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 #
 # ```{prf:theorem} Theorems 3 and 4, for the figures
 # :label: thm-ch4g-fill
-# Lay the $mn_i$ end to end in any order and cut every $M$. Or let groups of mass at most $M$ start a row each, heaviest first, and
-# pour the clients of the others into the rows from the first on, splitting a client where a row is full. Both
-# give row sums $M$ and column sums $mn_i$. There are always at least $m$ such groups. The first has at most $n + m - 1$ entries that are not
+# Lay the $mn_i$ end to end in any order and cut every $M$. Or let groups of mass at most $M$ start a row each, heaviest first. Then pour the
+# clients of the others into the rows from the first on, splitting a client where a row is full. Both give row sums $M$ and column sums $mn_i$. There are always at least $m$ such groups. The first has at most $n + m - 1$ entries that are not
 # zero, and client $i$ stands in at most $\lfloor mp_i\rfloor + 2$ rows.
 # ```
 #
@@ -333,7 +331,7 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # $j - 2 \le \lfloor mp_i\rfloor$.
 # ```
 #
-# The first is the paper's Fig. 3, the second Fig. 4, and the package fills its rows so. The pseudocode does something else:
+# The first is the paper's Fig. 3, the second Fig. 4; the package fills its rows so. The pseudocode does not:
 #
 # ```{admonition} As written: Algorithm 1, lines 3 and 9–14
 # :class: as-written
@@ -342,8 +340,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 # ```
 #
 # Three slips. The quotients $a_i$ count rows from 0, $k$ from 1. Line 11 means $r'_{l,i}$. And $b_i$ is the cumulative remainder, where a
-# client in a row begun before has placed only $b_i - b_{i-1}$. (The lines as code, with a switch for each slip, stand in
-# [](06_clustered_sampling.ipynb).) Every federation of up to 12 examples, with 1 to 6 draws:
+# client in a row begun before has placed only $b_i - b_{i-1}$. Chapter 6 has the lines as code ([](06_clustered_sampling.ipynb)). Every federation
+# of up to 12 examples, with 1 to 6 draws:
 
 
 # %%
@@ -368,7 +366,7 @@ as_drawn = sum(is_right(clustered.counts_by_size(n, m), n, m) for n, m in small)
 print(f"of {len(small)} federations: {printed} as printed, {as_drawn} as drawn in Fig. 3")
 
 # %% [markdown]
-# The smallest failures of Algorithm 1, and how often it is right on larger federations as the slips are mended one after another:
+# Larger federations, the slips mended one after another; and the smallest failures:
 
 # %%
 repairs = {name: REPAIRS_1[:k] for k, name in enumerate(ch04g.VERSIONS)}
@@ -401,8 +399,8 @@ table(found["alg1"].table)
 # :name: fig-ch4g-printed
 # :alt: Share of random federations for which Algorithm 1 satisfies Proposition 1, against the number of clients from 1 to 12. As printed it is near zero throughout. With rows from 0 and line 11 repaired it starts at 100 per cent for one client and falls steadily. With all three repairs it is 100 per cent.
 #
-# Printed Algorithm 1 on {glue:text}`ch4g_repeats` random federations for each number of clients (sizes 1 to 60, $m$ from 1 to 10), repairs
-# added one after another. Every client that begins and ends in a row begun before breaks line 13.
+# Printed Algorithm 1 on {glue:text}`ch4g_repeats` random federations for each number of clients, sizes 1 to 60, $m$ from 1 to 10. Every client that
+# begins and ends in a row begun before breaks line 13.
 # ```
 #
 # ```{provenance} Figure
@@ -433,8 +431,8 @@ table(found["alg2"].table)
 # ```{admonition} Verdict on the algorithms: hold, on a condition
 # :class: verdict
 # Theorems 3 and 4 hold for the repaired lines, which give the package's matrices entry by entry; the printed lines and the remark fail. Algorithm 2:
-# {glue:text}`ch4g_alg2_ours` (all groupings that fit, up to 5 clients and 9 examples). $O(n\log n)$ counts a sort and $n + m - 1$ entries, with $m \le n$; a
-# dense matrix has $mn$.
+# {glue:text}`ch4g_alg2_ours` (groupings that fit, up to 5 clients and 9 examples). $O(n\log n)$ is a sort and $n + m - 1$ entries, with
+# $m \le n$; a dense matrix has $mn$.
 # ```
 #
 # ## What do the sentences promise?
@@ -447,15 +445,16 @@ assert ten == theory.distinct_uniform(100, 10)[10]
 
 digits = [Q(1)]  # the chance of 0, 1, … different digits among ten draws of ten clients
 for _ in range(10):
-    stay, new = [*digits, Q(0)], [Q(0), *digits]
-    digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(zip(stay, new))]
+    pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)  # stay, or find a new one
+    digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(pairs)]
 assert digits == theory.distinct_uniform(10, 10)
 
 heavy = moments(np.array(theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])))[0]
 kept = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
 
 # %% tags=["remove-input"]
-say("ch4g", all_different=100 * ten, some_twice=100 * (1 - ten), six=100 * sum(digits[6:9]))
+say("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - ten)))
+say("ch4g", six=float(100 * sum(digits[6:9])))
 say("ch4g", heavy=heavy[0], wanted=Q(int(kept[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
 expect("What they say, with one condition", promised == {"zero": "holds-if"}, **promised)
@@ -476,12 +475,12 @@ expect("What they say, with one condition", promised == {"zero": "holds-if"}, **
 # | with identical weight variance | {glue:text}`ch4g_same_ours` | {glue:text}`ch4g_same` |
 # | Dirichlet: one class as $\alpha \to 0$, uniform as $\alpha \to \infty$ | {glue:text}`ch4g_limits_ours` | {glue:text}`ch4g_limits` |
 #
-# Zeros group together under L1 and L2. The angle with a zero is not defined; set to 0, it makes such a client as near to everybody as to the other
-# zeros. A client or group heavier than a row must not simply become a row: with sizes 7, 1, 1, 1 and two draws the first client would weigh
+# Zeros group together under L1 and L2. The angle with a zero is not defined; set to 0, it is as small to everybody as to other
+# zeros. A client heavier than a row must not simply become a row: of sizes 7, 1, 1, 1 with two draws the first would weigh
 # {glue:text}`ch4g_heavy` instead of {glue:text}`ch4g_wanted`.
 #
-# Compared to MD, Algorithm 2 lowers the *weights'* variance, as the paper says. Compared to Algorithm 1 it may not: a grouping can split clients that
-# sizes alone would not (client numbers in the groups).
+# Algorithm 2 lowers the *weights'* variance compared to MD, as the paper says. Compared to Algorithm 1 it may not, since a grouping can split clients
+# that sizes alone would not:
 
 # %% tags=["remove-input"]
 table(found["further"].table)
@@ -492,7 +491,7 @@ table(found["further"].table)
 # ## Where does it meet stratification?
 #
 # It is stratification's last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as plain random ones, "negligible" terms
-# aside. Among draws *with replacement* and with probabilities proportional to size, the order is exact for every size.
+# aside. Among draws by size *with replacement* the order is exact for every size.
 
 # %%
 z = (3, 1, -1, 0)  # four equal clients in strata {1, 2} and {3, 4}
@@ -532,8 +531,8 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 #
 # ## What do the slides say about sampling?
 #
-# Both of their pairs give every client the same fraction of its share. FedSampling's slides recall two ways to sample clients, and FedOpt's plain mean,
-# before they turn to examples ([](07_fedsampling.ipynb) goes on from there).
+# They recall two ways to sample clients, and FedOpt's plain mean. Both ways give every client the same fraction of its share.
+# [](07_fedsampling.ipynb) goes on to examples.
 #
 # ```{admonition} As written: slides, "Client Sampling in Federated Learning"
 # :class: as-written
@@ -572,13 +571,12 @@ expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=sai
 
 # %% [markdown]
 # The fraction is $|S|/M$. On updates that is a smaller step in the right direction; on models it
-# shrinks the model. With $\frac M{|S|}$ the uniform pair is unbiased; the weighted one becomes MD sampling, and needs replacement. All of it holds,
-# on conditions:
+# shrinks the model. All of it holds, on conditions:
 #
 # | Slides | Verdict | Condition |
 # | :-- | :-- | :-- |
 # | uniform pair | {glue:text}`ch4g_uniform` | times $M/\lvert S\rvert$ |
-# | weighted pair | {glue:text}`ch4g_weighted` | times $M/\lvert S\rvert$, and drawn with replacement; without it no factor helps |
+# | weighted pair | {glue:text}`ch4g_weighted` | times $M/\lvert S\rvert$ it is MD sampling; drawn without replacement, no factor helps |
 # | FedOpt's plain mean | {glue:text}`ch4g_fedopt` | draws by size with replacement, or equal sizes |
 # | client sampling cannot exploit examples uniformly | {glue:text}`ch4g_hard` | if each example is meant for itself: on average all count alike, but those of one client are not drawn independently |
 # | examples kept with probability $K/\tilde N$ are uniform | {glue:text}`ch4g_examples` | if the estimate $\tilde N$ is at least $K$; below it a guard is needed |
@@ -593,7 +591,7 @@ expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=sai
 #
 # ## What we learned
 #
-# - One theorem holds everything that clustered sampling does to the weights: it takes $\frac1{m^2}\sum_k(r_k-p)(r_k-p)^\top$ off MD's covariance.
+# - What clustered sampling does to the weights is one theorem: it takes $\frac1{m^2}\sum_k(r_k-p)(r_k-p)^\top$ off MD's covariance.
 # - The theorems of the paper are about its figures. As printed, Algorithm 1 is right for {glue:text}`ch4g_printed` of {glue:text}`ch4g_of` small
 #   federations.
 # - The variance within rows enters the rate as $\sqrt{N/(mT)}$; many local steps do not average the choice of clients away.

@@ -53,7 +53,7 @@ def rates(
     figure, (above, below) = plt.subplots(2, 1, figsize=(4.2, 5.4), sharex=True)
     t = np.arange(1, len(uniform))
     curves = {name: path.mean(axis=1) for name, path in runs.items()} | {"uniform": uniform}
-    places = {"as written": 0, "corrected": -7, "uniform": 6}
+    places = {"as written": 7, "corrected": -7, "uniform": 6}
     for name, values in curves.items():
         above.loglog(t, values[1:], color=COLOURS[name], lw=1.8)
         plots.note(above, t[-1], values[-1], name, COLOURS[name], up=places[name])
