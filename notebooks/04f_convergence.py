@@ -19,7 +19,7 @@
 #
 # At the end you will know
 # - why the printed convergence bound contradicts itself, and where the biased draws end;
-# - a corrected theorem with a complete proof, its constants, and the rate that is measured;
+# - a corrected theorem with its proof, and the rate that is measured;
 # - when clustered sampling's error is below MD's, and when only its variance is.
 
 # %% tags=["parameters", "hide-input"]
@@ -63,7 +63,7 @@ plots.for_pages()
 #
 # The first three terms vanish as $T$ grows, the last two do not, unless $\omega = \chi = 0$. Assumptions 1 to 6 are met on the
 # interval $[0, 5]$ by four clients, $F_k(w) = (w - c_k)^2/2$, two strata, two participants and one step of 1/10. We take
-# $\gamma = \max(8L/\mu, E)$ and $p_k = 1/N$ as in {cite:t}`li2020convergence`, since the text defines neither.
+# $\gamma = \max(8L/\mu, E)$ and $p_k = 1/N$ as in {cite:t}`li2020convergence`.
 
 # %%
 strata, m, step = [[0, 1], [3, 5]], 2, Fraction(1, 10)
@@ -91,8 +91,8 @@ expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 
 # %% [markdown]
 # Here $\omega$ = {glue:text}`ch4f_omega` and $\chi$ = {glue:text}`ch4f_chi`, and the first three terms are {glue:text}`ch4f_positive` divided by
-# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on; a million times larger ones of the positive terms
-# delay it to {glue:text}`ch4f_late`. Uniform draws with this step err by {glue:text}`ch4f_error` in the long run.
+# $T$. With equal hidden constants the right side is negative from $T$ = {glue:text}`ch4f_first` on. A constant of the positive terms a million times as large
+# delays it to {glue:text}`ch4f_late`. Uniform draws with this step err by {glue:text}`ch4f_error` in the long run.
 #
 # Three more points of the text:
 #
@@ -103,7 +103,8 @@ expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 #
 # ```{admonition} Verdict on Theorem 2: fails
 # :class: verdict
-# Without the two negative terms, or with the factor $1/(\mu T)$ on them, it can hold for *unbiased* draws. Algorithm 3's are not.
+# Without the two negative terms, or with the factor $1/(\mu T)$ on them, the contradiction is gone. It then is a statement on *unbiased* draws.
+# Algorithm 3's are not.
 # ```
 #
 # ## Where do the biased draws lead?
@@ -486,8 +487,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # ## What we learned
 #
 # - A bound whose negative terms do not shrink cannot hold for all $T$. Algorithm 3's draws lead beside the optimum, whatever $T$ is.
-# - Unbiased designs with independent draws have the rate $1/T$ under decreasing steps and a floor under constant ones. The design sets the
-#   constant.
+# - Unbiased designs with independent draws have the rate $1/T$ under decreasing steps and a floor under constant ones.
 # - A smaller variance of the weights means a smaller error on quadratic clients, and not on all.
 #
 # ## Exercises
