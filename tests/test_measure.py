@@ -7,6 +7,8 @@ from companion.pages import chapters, measure, parameters
 
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
+    "04f_convergence",
+    "04g_clustered",
 )
 
 
