@@ -10,6 +10,8 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04c_size_estimator",
     "04d_covariance",
     "04e_privacy",
+    "04f_convergence",
+    "04g_clustered",
 )
 
 
