@@ -66,7 +66,7 @@ plots.for_pages()
 # where it is lower. FedSampling's code does not clip the true size.
 # ```
 #
-# Two clients are enough to see it. We list all pairs of reports, in fractions:
+# Two clients show it. All pairs of their reports, in fractions:
 
 
 # %%
@@ -213,7 +213,7 @@ expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=s
 #
 # ## What becomes of the rate?
 #
-# It is often no probability. Guarded, it is one, and more than six times too large.
+# Often it is no probability at all. With a guard it is one, but more than six times too large.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
@@ -250,7 +250,7 @@ say("ch4c", raw_mse=mse, inverse=float(inverse))
 expect("more than six times too large", times > 6, times=times)
 expect("Verdict on the rate: fails", verdict["rate_is_a_probability"] == "fails")
 expect("nearly all of it from clipping", abs(clipped - 1) < 0.1, rest=clipped)
-expect("its mean error is huge", mse > 10, mse=mse)
+expect("the mean squared error is huge", mse > 10, mse=mse)
 expect("negative values outweigh Jensen's inequality", inverse < 1, inverse=float(inverse))
 expect("no tenth of any total", verdict["request_of_the_ratio"] == "fails")
 table(decided["rate_is_a_probability"].table)
@@ -262,7 +262,7 @@ table(decided["rate_is_a_probability"].table)
 # below $n^*$ the cap at 1 decides. At the preprint's $n^* = 2048$ it decides in {glue:text}`ch4c_guard_2048:.0f` % of the rounds, and data
 # sampling is off.
 #
-# Unguarded, its mean error is huge: squared, {glue:text}`ch4c_raw_mse:.0f`, from the rounds with $\tilde n$ near 0. There
+# Without a guard the mean squared error is huge, {glue:text}`ch4c_raw_mse:.0f`, because of the rounds with $\tilde n$ near 0. There
 # $\mathbb E[1/\tilde n]$ is {glue:text}`ch4c_inverse:.3f` of $1/n_c$. That is *below* 1: negative values outweigh Jensen's inequality, which needs
 # a positive variable.
 #
@@ -488,7 +488,7 @@ drawn = {
 table(ch04c.examples(drawn))
 
 # %% [markdown]
-# FedSampling's slides call a fixed ratio the
+# What is given up is a *number* of examples fixed beforehand: the server gets a tenth of whatever is there. FedSampling's slides call a fixed ratio the
 # "naive solution" that may "cause privacy leakage or lead to a biased model update". Clients $\{0\}$ and $\{1, 2, 3\}$, all samples listed:
 
 # %% tags=["remove-input"]

@@ -64,7 +64,7 @@ plots.for_pages()
 #
 # ## Is Lemma 3 right?
 #
-# Yes, exactly. Four gradients are enough to check it by hand.
+# Yes, exactly. Four gradients are enough for a check.
 #
 # ```{admonition} As written: journal, Lemma 3, eq. 6.10
 # :class: as-written
@@ -116,7 +116,7 @@ table(decided["lemma3"].table)
 #
 # ## What can the sentence of Lemma 4 mean?
 #
-# Several designs, and the formula under it belongs to none of them.
+# Several designs, and edge cases aside the formula under it belongs to none of them.
 #
 # ```{admonition} As written: journal, Lemma 4, eq. 6.11
 # :class: as-written
@@ -158,16 +158,17 @@ assert (moments(g, coins(4, p, 2))[1] == p * (1 - p) / 4 * g.T @ g).all()
 printed = eq_6_11(g, 8, 4, 2)
 assert (printed == cov.paper_lemma4(g, 8, 4, 2)).all()
 determinant = printed[0, 0] * printed[1, 1] - printed[0, 1] ** 2
-print("eq. 6.11:", printed.tolist(), "determinant", determinant)
+print("eq. 6.11, row by row:", *map(str, printed.flat), " determinant", determinant)
 
 # %% tags=["remove-input"]
 say("ch4d", example_determinant=determinant)
-expect("The first row is no covariance", determinant < 0, determinant=float(determinant))
+expect("The formula itself is no covariance", determinant < 0, determinant=float(determinant))
 table(decided["lemma4"].table)
 
 # %% [markdown]
-# These are seven designs that the sentence allows, each an enumeration of all samples. The first row is no covariance: its determinant is
-# {glue:text}`ch4d_example_determinant`. Compare the formula with all of them, over all settings
+# Algorithm 1 asks for $\lfloor n^*/m \rfloor$ examples "with sampling probabilities" $n^*/\tilde n$, and that allows several designs. Here are
+# seven, each an enumeration of all samples. The formula itself is no covariance: its determinant is
+# {glue:text}`ch4d_example_determinant`. Compare it with all seven, over all settings
 # with $n_k \le 6$ and $n \le 16$:
 
 # %%
@@ -198,7 +199,7 @@ say("ch4d", settings=order["settings"], psd=order["covariance"])
 #
 # ## Where is eq. 6.11 a covariance at all?
 #
-# Only for small requests. By the paper's own rule only if each client samples a single example.
+# Only for small requests. By the paper's own rule, only if each client samples a single example.
 #
 # ```{prf:lemma} When eq. 6.11 is a covariance
 # :label: lem-ch4d-psd
@@ -431,12 +432,12 @@ expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 #
 # Coins are noisier for the median of {glue:text}`ch4d_shards` clients: {glue:text}`ch4d_before:.2f` times a fixed number's variance before training,
 # {glue:text}`ch4d_after:.2f` times after it. At most it is {glue:text}`ch4d_before_most:.1f` and {glue:text}`ch4d_after_most:.1f` times. Coins win almost nowhere.
-# A client with few classes has a large mean gradient, since the common model is not its own: non-identical data are where coins cost most. To average over
+# A client with few classes has a large mean gradient, since the common model is not its own: non-identical data are where coins cost most. Averaging over
 # what the coins kept removes the common part.
 #
 # ## Do larger clients contribute no more?
 #
-# They do contribute more, in proportion to their size.
+# They contribute more, in proportion to their size.
 #
 # ```{admonition} As written: journal, Section 4.1
 # :class: as-written
@@ -600,7 +601,7 @@ print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
 # ````
 
 # %% [markdown]
-# ```{exercise-start} A point of the green region
+# ```{exercise-start} A point of the white region
 # :label: ex-ch4d-green
 # ```
 # Level 3. Find $(n_k, n, n^*, \bar n)$ with $\bar n \ge 2$, $n^* \ge 2$ in which eq. 6.11 is a covariance, and check it with

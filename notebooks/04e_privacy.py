@@ -156,7 +156,7 @@ table(decided["slides_ratio"].table)
 #
 # ## What do 99 rounds cost?
 #
-# About thirty for the average client, and about 300 as coded. Each fresh report costs the same again.
+# An $\epsilon$ of about thirty for the average client, and of about 300 as coded. Each fresh report costs the same again.
 #
 # ```{admonition} As written: preprint, Section 3.1
 # :class: as-written
@@ -273,7 +273,7 @@ paste("figure_ch4e_rounds", ch04e.rounds(one, soft, attack, (low + high) / 2))
 say("ch4e", right=100 * right, right_error=100 * error, trials=f"{trials:,}", all=99 * one)
 say("ch4e", **{f"attack_{k}": 100 * float(attack[k]) for k in (0, 1, 10, 20)})
 say("ch4e", average=9.9 * one, low=low, high=high, low_epsilon=low * one, high_epsilon=high * one)
-expect("About thirty for the average client", 29 < 9.9 * one < 31 and 295 < 99 * one < 300)
+expect("of about thirty for the average client", 29 < 9.9 * one < 31 and 295 < 99 * one < 300)
 nine = next(k for k, chance in enumerate(attack) if chance >= 0.9)
 say("ch4e", nine=nine)
 expect("Two reports are no better", attack[1] == attack[2])

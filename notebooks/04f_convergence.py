@@ -170,7 +170,7 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 # objective is {glue:text}`ch4f_excess:.5f` above its minimum. The runs end at {glue:text}`ch4f_written:.4f` on average
 # ({glue:text}`ch4f_written_low:.4f` to {glue:text}`ch4f_written_high:.4f`), the corrected ones at {glue:text}`ch4f_corrected:.4f`
 # ({glue:text}`ch4f_corrected_low:.4f` to {glue:text}`ch4f_corrected_high:.4f`). More rounds do not help: the error has a limit
-# above 0. So Theorem 2 does not cover Algorithm 3.
+# above 0. So Theorem 2 does not cover Algorithm 3. Chapter 1 lets you draw such rounds one by one: [](01_aggregation.ipynb).
 #
 # ## What can be proved instead?
 #
@@ -219,7 +219,7 @@ expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=
 #
 # ## Which rate is measured?
 #
-# The theorem's for unbiased draws, and none for the draws as written. We fit the labels of {glue:text}`ch4f_task` by ridge regression on eight
+# Unbiased draws show the theorem's rate, the draws as written show none. We fit the labels of {glue:text}`ch4f_task` by ridge regression on eight
 # principal components. So every client's loss is quadratic, with curvature $A_k$ and optimum $C_k$; all count alike.
 
 # %%
@@ -286,7 +286,7 @@ theirs = cv.errors(ridge, draws, steps, np.zeros_like(w_star))[1]
 np.testing.assert_allclose(uniform, theirs, rtol=1e-6)
 
 # %% [markdown]
-# Three designs share their random numbers, run by run, and these steps.
+# Now we run it: three designs, with these steps and, in each run, the same random numbers.
 
 # %%
 slopes, runs, bound = convergence.slopes(ridge, m, s.seeds, T, s.seed)
@@ -382,8 +382,8 @@ for local in (1, 5, 20):
 # Eq. 32 and 40 "allow us to theoretically identify the convergence improvement of clustered sampling over MD sampling".
 # ```
 #
-# Its Theorems 1 and 2 print one rate for both schemes, which [](04g_clustered.ipynb) decides. Bounds do not order errors. On quadratic clients they
-# can be ordered:
+# Theorems 1 and 2 of that paper print one rate for both schemes, and [](04g_clustered.ipynb) asks whether it holds. But bounds do not order errors.
+# On quadratic clients the errors themselves can be ordered:
 #
 # ```{prf:lemma} Less variable weights, less error
 # :label: lem-ch4f-monotone

@@ -53,7 +53,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %% [markdown]
 # {cite:t}`fraboni2021clustered` give each of the $m$ draws of a round its own distribution; [](06_clustered_sampling.ipynb) shows how. Their theorems
-# hold, some on a condition. Five rows fail: two sentences on equality, the printed lines of both algorithms, and a remark in a proof. We check in
+# hold, some on a condition (*holds-if*). Five rows fail: a sign in eq. 56, a sentence on equality, the printed lines of both algorithms, and a remark in a proof. We check in
 # fractions, on every federation of up to four clients, seven examples and three draws, in five schemes each.
 #
 # | Claim | What it says | Verdict |
@@ -90,7 +90,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 #
 # ## What are the weights, exactly?
 #
-# Right on average, and less variable than MD's in every direction. A scheme is a matrix $r$ with a row per draw. Client $i$'s weight $\omega_i$ is
+# Right on average, and in no direction more variable than MD's. A scheme is a matrix $r$ with a row per draw. Client $i$'s weight $\omega_i$ is
 # the share of the draws that took it.
 #
 # ```{admonition} As written: Proposition 1 and Section 3.2
@@ -170,7 +170,7 @@ table(ch04g.weights(sizes, md, one))
 #
 # ## When is nothing gained?
 #
-# When all rows look alike from where one stands: to one client, or to the gradients.
+# When all rows look alike, to one client or to the gradients.
 #
 # ```{admonition} As written: after eq. 17, Appendix A.2, eq. 56
 # :class: as-written
@@ -463,13 +463,13 @@ expect("What they say, with one condition", promised == {"zero": "holds-if"}, **
 # | Sentence | Ours | Verdict |
 # | :-- | :-- | :-- |
 # | drawn up to $\lfloor mp_i\rfloor + 2$ times (Alg. 1) | {glue:text}`ch4g_times_ours` | {glue:text}`ch4g_times` |
-# | $p_i > 1/m$: $\lfloor mp_i\rfloor$ rows of its own first | {glue:text}`ch4g_heavy_ours` | {glue:text}`ch4g_heavy_clients` |
+# | $p_i > 1/m$: $\lfloor mp_i\rfloor$ rows of its own first | {glue:text}`ch4g_heavy_clients_ours` | {glue:text}`ch4g_heavy_clients` |
 # | $K \ge m$ groups with $q_k \le M$ | {glue:text}`ch4g_cut_ours` | {glue:text}`ch4g_cut` |
 # | clients without an update are grouped together | {glue:text}`ch4g_zero_ours` | {glue:text}`ch4g_zero` |
 # | similarity reduces the weights' variance further, compared to MD | {glue:text}`ch4g_further_ours` | {glue:text}`ch4g_further` |
 # | no additional operation on the clients | {glue:text}`ch4g_extra_ours` | {glue:text}`ch4g_extra` |
-# | ten different clients in 63 % of MD rounds | {glue:text}`ch4g_all_different:.2f` | {glue:text}`ch4g_sixty` |
-# | fewer in 37 % | {glue:text}`ch4g_some_twice:.2f` | {glue:text}`ch4g_thirty` |
+# | ten different clients in 63 % of MD rounds | in {glue:text}`ch4g_all_different:.2f` % | {glue:text}`ch4g_sixty` |
+# | fewer in 37 % | in {glue:text}`ch4g_some_twice:.2f` % | {glue:text}`ch4g_thirty` |
 # | 6 to 8 digits generally | in {glue:text}`ch4g_six:.1f` % of rounds | {glue:text}`ch4g_digits` |
 # | always ten clients when clustered | {glue:text}`ch4g_ten_ours` | {glue:text}`ch4g_ten` |
 # | with identical weight variance | {glue:text}`ch4g_same_ours` | {glue:text}`ch4g_same` |
@@ -490,8 +490,9 @@ table(found["further"].table)
 #
 # ## Where does it meet stratification?
 #
-# It is stratification's last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as plain random ones, "negligible" terms
-# aside. Among draws by size *with replacement* the order is exact for every size.
+# Where stratification ends: clustered sampling is its last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as plain random ones, "negligible" terms
+# aside. Among draws by size *with replacement* the order is exact for every size. Four
+# clients show it:
 
 # %%
 z = (3, 1, -1, 0)  # four equal clients in strata {1, 2} and {3, 4}
@@ -526,7 +527,7 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 # {prf:ref}`thm-ch4g-weights` to it, and again within each stratum, where its equal rows play the part of MD.
 # ```
 #
-# When $m\omega_h$ is not whole, stratification rounds seats and reweighs; clustered sampling splits clients instead. What that gains on real
+# The assertion above checks the first gap. When $m\omega_h$ is not whole, stratification rounds seats and reweighs; clustered sampling splits clients instead. What that gains on real
 # updates is in [](06_clustered_sampling.ipynb).
 #
 # ## What do the slides say about sampling?

@@ -48,12 +48,12 @@ def error_of_the_rate(counts, errors: dict, relative: dict, limit: float, falls:
     axes[0].loglog(counts, falls / counts, color=plots.GREY, ls=":", lw=1.2)
     for name, (x, y) in {
         "clipped": (40, 2),
-        "clipped, 600": (300, 1e-3),
+        "clipped, 600": (500, 1e-3),
         "whole": (3, 4e-5),
     }.items():
         words, colour, _ = SETTINGS[name]
         plots.note(axes[0], x, y, words, colour, 0)
-    plots.note(axes[1], 70, 110, "clipped, either request", CLIPPED, 0)
+    plots.note(axes[1], 120, 70, "clipped, either request", CLIPPED, 0)
     plots.note(axes[1], 3, 0.03, "not clipped", WHOLE, 0)
     axes[0].set(xlim=(2, 5e4), ylim=(1e-6, 9), ylabel="mean squared error\nof the rate")
     axes[1].set(xlabel="participants", ylabel="the same, relative\nto the rate squared")
@@ -71,8 +71,8 @@ def useful(many, epsilons, least, chosen, size: int) -> Figure:
     ax.contour(many, epsilons, chosen, [size + 0.5], colors=plots.PINK, linestyles="--")
     plots.note(ax, 300, 10, "nobody clipped", plots.PINK, 0)
     for words, x, y, colour in (
-        ("paper: 10", 10, 2.4, plots.WRITTEN),
-        ("as coded: 100", 100, 3, plots.CODED),
+        ("paper: 10", 10, 3.8, plots.WRITTEN),
+        ("as coded:\n100", 100, 2.5, plots.CODED),
     ):
         ax.plot(x, 3, "o", color=colour, ms=8, clip_on=False, zorder=5)
         plots.note(ax, x, y, words, colour, 8)

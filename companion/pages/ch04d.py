@@ -1,4 +1,4 @@
-"""Figures of chapter 4d, *What does sampling examples do to a gradient?*"""
+"""Figures of chapter 4d, *Data sampling*"""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def ellipses() -> Figure:
 def ratios(counts, found: dict[str, np.ndarray]) -> Figure:
     """For each client: variance of coins over that of a fixed number, before and after training."""
     figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    for when, colour, mark in (("before", plots.SKY, "o"), ("after", plots.BLACK, "^")):
+    for when, colour, mark in (("before", "#B07400", "o"), ("after", plots.BLACK, "^")):
         ax.plot(counts, found[when], mark, color=colour, ms=5)
     ax.axhline(1, color=plots.GREY, lw=1, ls=":")
     top = max(values.max() for values in found.values())
     ax.set(xscale="log", ylim=(0, 1.25 * top), xlabel="examples of the client")
     ax.set_ylabel("variance of coins\n(1: as a fixed number)")
     for words, colour, y in (
-        ("● before training", plots.SKY, 1.17),
+        ("● before training", "#B07400", 1.17),
         ("▲ after training", plots.BLACK, 1.05),
     ):
         plots.note(ax, counts.min(), y * top, words, colour, 0)

@@ -60,6 +60,7 @@ def rates(
     above.loglog(t, promised[1:], color=plots.GREY, lw=1.5)
     plots.note(above, t[-1], promised[-1], "theorem", "#666666")
     above.axhline(beside, color=plots.WRITTEN, lw=1, ls=":")
+    above.set_ylim(bottom=curves["corrected"][-1] / 2)  # room for the lowest name
     above.set_title("decreasing steps", loc="left")
     shades = ("black", "#5D4A8C", plots.PINK)
     names = ("largest step", "a quarter", "a sixteenth")

@@ -75,11 +75,11 @@ SLIDES = {
     "examples": slides_sampling.uniform_examples,
     "ratio": slides_sampling.fixed_ratio,
 }
-VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark
-    "as printed": (plots.WRITTEN, "o"),
-    "rows from 0": ("#777777", "s"),
-    "and line 11": ("#B07400", "^"),
-    "all three": (plots.SHOULD, "o"),
+VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, clients where named, how far up
+    "as printed": (plots.WRITTEN, "o", 12, -4),
+    "rows from 0": ("#777777", "s", 2, 4),
+    "and line 11": ("#B07400", "^", 4, 3),
+    "all three": (plots.SHOULD, "o", 12, -3),
 }
 
 
@@ -128,11 +128,10 @@ def printed(percent: dict[str, list[float]]) -> Figure:
     """How often Proposition 1 holds over the number of clients, a line per state of repair."""
     figure, ax = plt.subplots()
     clients = range(1, len(percent["all three"]) + 1)
-    places = {"as printed": -4, "rows from 0": 7, "and line 11": 7, "all three": -3}
     for name, values in percent.items():
-        colour, mark = VERSIONS[name]
+        colour, mark, at, up = VERSIONS[name]
         ax.plot(clients, values, marker=mark, color=colour, ms=4, lw=1.6)
-        plots.note(ax, clients[-1], values[-1], name, colour, up=places[name])
+        plots.note(ax, at, values[at - 1], name, colour, up=up)
     ax.set(xlabel="number of clients", ylabel="Proposition 1 holds (%)", ylim=(-5, 106))
-    ax.set(xticks=clients[::2] if len(clients) > 6 else clients, xlim=(0.5, 1.5 * clients[-1]))
+    ax.set(xticks=clients[::2], xlim=(0.5, 1.4 * clients[-1]))  # room for the names
     return figure
