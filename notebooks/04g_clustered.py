@@ -490,9 +490,8 @@ table(found["further"].table)
 #
 # ## Where does it meet stratification?
 #
-# Where stratification ends: clustered sampling is its last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as plain random ones, "negligible" terms
-# aside. Among draws by size *with replacement* the order is exact for every size. Four
-# clients show it:
+# Where stratification ends: clustered sampling is its last step. FedSTaS's Theorem 1 claims that stratified draws vary at most as much as
+# plain random ones, "negligible" terms aside. Among draws by size *with replacement* the order is exact for every size. Four clients show it:
 
 # %%
 z = (3, 1, -1, 0)  # four equal clients in strata {1, 2} and {3, 4}
