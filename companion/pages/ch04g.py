@@ -75,11 +75,11 @@ SLIDES = {
     "examples": slides_sampling.uniform_examples,
     "ratio": slides_sampling.fixed_ratio,
 }
-VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, clients where named, how far up
-    "as printed": (plots.WRITTEN, "o", 12, -4),
-    "rows from 0": ("#777777", "s", 2, 4),
-    "and line 11": ("#B07400", "^", 4, 3),
-    "all three": (plots.SHOULD, "o", 12, -3),
+VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, clients where named, how far right and up
+    "as printed": (plots.WRITTEN, "o", 12, (6, -4)),
+    "rows from 0": ("#777777", "s", 2, (-4, 9)),
+    "and line 11": ("#B07400", "^", 4, (6, 3)),
+    "all three": (plots.SHOULD, "o", 12, (6, -3)),
 }
 
 
@@ -129,9 +129,9 @@ def printed(percent: dict[str, list[float]]) -> Figure:
     figure, ax = plt.subplots()
     clients = range(1, len(percent["all three"]) + 1)
     for name, values in percent.items():
-        colour, mark, at, up = VERSIONS[name]
+        colour, mark, at, off = VERSIONS[name]
         ax.plot(clients, values, marker=mark, color=colour, ms=4, lw=1.6)
-        plots.note(ax, at, values[at - 1], name, colour, up=up)
+        plots.note(ax, at, values[at - 1], name, colour, *off)
     ax.set(xlabel="number of clients", ylabel="Proposition 1 holds (%)", ylim=(-5, 106))
     ax.set(xticks=clients[::2], xlim=(0.5, 1.4 * clients[-1]))  # room for the names
     return figure
