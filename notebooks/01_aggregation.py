@@ -326,6 +326,12 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"]
 # FedAvg ends up further from the target than MD: {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. Where does the bias come
 # from? Its weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
 #
+# Another bias shows sooner. Six clients could move the model, and those with a long gradient are drawn more often. FedSTaS as written takes the plain
+# mean of the drawn, and that average settles beside the target ([](04a_unbiasedness.ipynb)). Draw one round, then some hundreds:
+#
+# ```{explorer} bias
+# ```
+#
 # ## Why not on models?
 #
 # ```{margin} The paper says: journal, eq. 2.3

@@ -84,6 +84,9 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
 #
 # What to see.
 # ```
+#
+# ```{explorer} coin
+# ```
 
 # %%
 1 + 1
@@ -98,6 +101,7 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
         "> **As coded: a place**\n>\n> Some words.",
         "*Figure 1. What to see.*",
         "*Needs: nothing*",
+        "*(An instrument to turn by hand: in the book.)*",
     ):
         assert part in text
     assert not MYST.search(text)

@@ -12,6 +12,11 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04_theory",
     "04a_unbiasedness",
     "04b_variance",
+    "04c_size_estimator",
+    "04d_covariance",
+    "04e_privacy",
+    "04f_convergence",
+    "04g_clustered",
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",

@@ -104,7 +104,7 @@ def common_part(lengths, on_models, on_updates: float, here: float) -> Figure:
     ax.axhline(on_updates, color=UPDATES, lw=2)
     middle = len(lengths) // 2
     plots.note(ax, lengths[middle], on_models[middle], "on models", MODELS, -6, 6, ha="right")
-    plots.note(ax, lengths[middle], on_updates, "on updates", UPDATES, 6, -9)
+    plots.note(ax, lengths[middle], on_updates, "on updates", UPDATES, 16, 8)
     ax.axvline(here, color="black", lw=1, ls=":")
     plots.note(ax, here, on_models[-1], "this model", "black", 4)
     ax.set(xlabel="length of the common part\n(lengths of the target)")

@@ -142,6 +142,8 @@ def markdown(
             continue
         elif name == "at-a-glance":
             made.append(f"*Needs: {options['needs']}*" if options.get("needs") else "")
+        elif name == "explorer":
+            made.append("*(An instrument to turn by hand: in the book.)*")
         elif name == "math":
             made.append(f"$$\n{body}\n$$")
         elif name in ("exercise-start", "exercise"):
