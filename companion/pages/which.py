@@ -312,6 +312,9 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     told |= dict(zip(("told", "strict"), strict(deciding), strict=True))
     told["most"] = max(places["mnist"].gain(arm, "large")["gain"] for arm in places["mnist"].arms)
     told["least"] = min(places[name].gain("least-variance", "small")["low"] for name in UNLIKE)
+    told |= {"cut_rate": _rate(places, "least-variance"), "md_rate": _rate(places, "md")}
+    dear = [arm for kind, arms in KINDS.items() if kind in DEAR for arm in arms]
+    told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
     for setting in UNLIKE:
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
             for metric in BUDGETS:
@@ -321,6 +324,11 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     return told
 
 
+def _rate(places: dict[str, Place], arm: str) -> float:
+    return places[UNLIKE[1]].tried.loc[arm].idxmax()
+
+
+DEAR = ("all clients in each round", "gradients, as written")
 KINDS = {  # of designs, by what they ask for
     "all clients in each round": (
         "all clients",
