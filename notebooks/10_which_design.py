@@ -63,7 +63,7 @@ paste("ch10_rates", figures["rates"])
 #
 # **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
 # <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
-# <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. At 950 MB nothing is left of that on MNIST, {glue:text}`ch10_cut_mnist_large`, and most
+# <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. At 950 MB nothing is left of that on MNIST, {glue:text}`ch10_cut_mnist_large`, and some
 # of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. There these strata learn best at rate {glue:text}`ch10_cut_rate`, and MD at
 # {glue:text}`ch10_md_rate`.
 #
