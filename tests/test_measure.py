@@ -34,6 +34,9 @@ a + b
 
 A *caption*.
 ```
+```{dropdown} Proof
+Folded, and not read.
+```
 ```python
 print("not read")
 ```
