@@ -20,7 +20,7 @@
 # This page can be cited alone. It has
 #
 # - the method that we recommend, strata of least variance, in thirty lines of Python;
-# - theorems that say why, and where they stop, each proved and checked in code;
+# - theorems that say why, and where they stop, each checked in code, with its proof folded below it;
 # - lemmas in the places of the paper's, for several draws a stratum and private sizes too;
 # - settings, with the reason behind each, and the limits.
 
@@ -205,6 +205,7 @@ paste("ch9_figure_seats", seats.draw())
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # A draw from $\mathcal C_h$ is client $k$ with probability $p_t^k$, and then contributes
 # $\frac{\omega_k}{m_h p_t^k} \mathbb E[\boldsymbol\Delta_t^k \mid \boldsymbol w_t]$ in expectation. Summed over $k \in \mathcal C_h$ the $p_t^k$ cancel; $m_h$ draws cancel $m_h$;
 # the strata together hold every client.
@@ -262,6 +263,7 @@ for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # The draw from $\mathcal C_h$ adds $A_h \boldsymbol x_k$ with probability $a_k/A_h$, where $\boldsymbol x_k = \omega_k \boldsymbol u_k/a_k$. The variance
 # of a random point is the sum over pairs of $p_k p_l \|\boldsymbol x_k - \boldsymbol x_l\|^2$; here times $A_h^2$. Independent draws add. MD: $m$ draws
 # from one stratum of all clients, each of $\boldsymbol u_k/m$.
@@ -357,6 +359,7 @@ for n, m in product((6, 9, 12), (2, 3, 4)):
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # (1) What client $k$ costs in its own stratum is at most what it costs in any other, so at most the mean over the $m$ strata, $\frac1m \sum_l d_{kl}$. Sum
 # over $k$: every pair counts twice on both sides. Placed one by one, $k$ adds at most $\frac1m$ of its pairs with those before it.
 # (2) Let strata $A$ and $B$ have $s$ clients each, $I_A$ and $I_B$ inside and $X$ across. A swap of $k$ and $l$ changes $I$ by
@@ -409,7 +412,7 @@ say("ch9", kmeans=kmeans, kmeans_best=best5)
 #
 # ## What do the designs do to the same clients?
 #
-# They leave more or less of MD's variance, and exactly how much can be told. Train for {glue:text}`ch9_rounds` rounds of MD on
+# All but MD leave about six tenths of its variance here. Train for {glue:text}`ch9_rounds` rounds of MD on
 # {glue:text}`ch9_task`, and let every client train once more:
 
 
@@ -443,7 +446,8 @@ say("ch9", rel_similarity=left[ch09.SIMILAR], rel_cut=left[ch09.LEAST])
 share, own = ch09.heaviest(designs[ch09.KMEANS][1], state.omega)
 say("ch9", heaviest=100 * share, its_seats=own)
 expect("strata of least variance have the least", left[ch09.LEAST] == min(left.values()), **left)
-expect("All three are below MD", sorted(left.values())[-2] < 0.99, **left)
+there = all(0.45 < x < 0.75 for name, x in left.items() if name != ch09.MD)
+expect("All but MD leave about six tenths of its variance", there, **left)
 
 # %% [markdown]
 # ```{glue:figure} ch9_map
@@ -458,15 +462,15 @@ expect("All three are below MD", sorted(left.values())[-2] < 0.99, **left)
 # ```{provenance} Figure
 # ```
 #
-# All three are below MD: clustered sampling by similarity (Algorithm 2 of {cite:t}`fraboni2021clustered`) at {glue:text}`ch9_rel_similarity:.2f`, k-means
-# strata at {glue:text}`ch9_rel_corrected:.2f`. At {glue:text}`ch9_rel_cut:.2f` strata of least variance have the least. The heaviest
+# Clustered sampling by similarity (Algorithm 2 of {cite:t}`fraboni2021clustered`) leaves {glue:text}`ch9_rel_similarity:.2f` and k-means
+# strata {glue:text}`ch9_rel_corrected:.2f`. At {glue:text}`ch9_rel_cut:.2f` strata of least variance have the least. The heaviest
 # cluster of k-means holds {glue:text}`ch9_heaviest:.0f` % of the weight and has {glue:text}`ch9_its_seats` of the {glue:text}`ch9_seats_shown` draws. The
 # recommended draw is five lines, the same as the package's:
 
 
 # %%
 def draw(labels, omega, rng):
-    """One client from each stratum with chances omega_k / W_h; the weights of their updates are W_h."""
+    """One client from each stratum with chances omega_k / W_h; their updates weigh W_h."""
     members = [np.flatnonzero(labels == h) for h in range(labels.max() + 1)]
     weights = np.array([omega[k].sum() for k in members])
     drawn = [rng.choice(k, p=omega[k] / w) for k, w in zip(members, weights, strict=True)]
@@ -501,6 +505,7 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # Put $x_{jk} = p_{jk} c_{jk}$. Unbiased means $\sum_j x_{jk} = \omega_k$. By Cauchy and Schwarz the second moment of draw $j$,
 # $\sum_k x_{jk}^2 \|\boldsymbol u_k\|^2/p_{jk}$, is at least $\big(\sum_k |x_{jk}| \|\boldsymbol u_k\|\big)^2$. So
 #
@@ -574,6 +579,7 @@ table(ch09.rounded_table(rounded))
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # All $d_{kl}$ are $2/N^2$, for both cuts. So $I$ is least for strata of $s$ or $s + 1$ clients, $s(ms - m + 2r)/N^2$. Distinct clients have
 # $\frac{N-m}{mN}$, and $sm(ms - m + 2r) = N(N - m) + r(m - r)$.
 # ```
@@ -603,6 +609,7 @@ assert three / distinct == 1 + Q(1 * (2 - 1), 3 * (3 - 2))
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # (1) Noise adds $W_h^2\tau_k^2$ with probability $\omega_k/W_h$, and $\omega_k W_h \tau_k^2 = \sum_{l \in \mathcal C_h} \omega_k \omega_l \tau_k^2$. The term
 # $l = k$ goes to $c$, the others to the pairs. (2) In MD client $k$ is drawn $t_k$ times, $\mathbb E t_k = m\omega_k$ and
 # $\mathbb E t_k^2 = m\omega_k + m(m-1)\omega_k^2$. Noise adds $\sum_k \tau_k^2\, \mathbb E t_k^2/m^2$ if draws share a training, so that MD has $P/m + c$; and
@@ -663,6 +670,7 @@ say("ch9", wrong_norms=lv.enumerated(*by_length, [[1], [1]])[1])
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # $\sqrt V$ and $\sqrt{V_{\mathrm{MD}}}$ are seminorms. At the best $c$, $c\boldsymbol z$ is the projection of $\boldsymbol u$ in MD's inner product, so that
 # $V_{\mathrm{MD}}(c\boldsymbol z) = (1 - \varepsilon^2) V_{\mathrm{MD}}(\boldsymbol u)$. Triangle inequality: $\sqrt{V(\boldsymbol u)} \le \sqrt{\rho V_{\mathrm{MD}}(c\boldsymbol z)} + \sqrt{V(\boldsymbol e)}$
 # with $\boldsymbol e = \boldsymbol u - c\boldsymbol z$. And $V(\boldsymbol e)$, the sum of $W_h \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}_h\|^2$, is at most
@@ -708,6 +716,7 @@ table(ch09.bounds_table(measured))
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # An answer that comes with probability $1 - \delta$ and counts $\frac1{1-\delta}$ times has the mean $\bar{\boldsymbol u}_k$ and the second moment
 # $\frac{r_k^2}{1-\delta}$: it is an update with noise of variance $\frac{r_k^2}{1-\delta} - \|\bar{\boldsymbol u}_k\|^2 = \tau_k^2 + \frac\delta{1-\delta} r_k^2$. The sums are those of
 # {prf:ref}`wwi-prp-noise`.
@@ -853,8 +862,8 @@ table(ch09.ahead(rounds_of))
 # {glue:text}`ch9_five_cut:.2f` (disjoint). New strata every ten rounds change nothing to speak of on MNIST at 0.01. Draws by norm err less with ten participants
 # ({glue:text}`ch9_ten_norm:.3f`) and more with twenty. Strata from last updates know nobody at first: their largest cell is
 # {glue:text}`ch9_from_top:.2f` (CIFAR-100, $m$ = {glue:text}`ch9_from_m`, round {glue:text}`ch9_from_round`), and {glue:text}`ch9_from_above` of
-# {glue:text}`ch9_cut_cells` are above MD. Of the cut's own cells {glue:text}`ch9_cut_above` are. {prf:ref}`wwi-thm-md` alone does not promise that: squeezed
-# gradients stand for updates, strata are up to 60 rounds old, and training is noisy (up to {glue:text}`ch9_noise_most:.0f` % of what a cell leaves).
+# {glue:text}`ch9_cut_cells` are above MD. Of the cut's own cells {glue:text}`ch9_cut_above` are, which {prf:ref}`wwi-thm-md` alone does not promise: squeezed
+# gradients stand for updates, strata grow old, and training is noisy (up to {glue:text}`ch9_noise_most:.0f` % of what a cell leaves).
 #
 # With as many draws as classes, strata of gradients are far below the other unbiased designs. Disjoint, the cut leaves
 # {glue:text}`ch9_ten_cut:.3f` and k-means strata {glue:text}`ch9_ten_kmeans:.3f`. The cube method draws distinct clients whose features nearly add up to those
@@ -863,8 +872,8 @@ table(ch09.ahead(rounds_of))
 # {glue:text}`ch9_equal_kmeans:.3f` against {glue:text}`ch9_equal_cut:.3f`, the cut by norm
 # {glue:text}`ch9_equal_norm:.3f`. DivFL has {glue:text}`ch9_equal_divfl:.3f`, but all of its error is a bias, which rounds do not average away.
 #
-# MNIST at 0.01, disjoint, in numbers: exact for the cut and for that of the true updates, which no server knows, else
-# means of 200 cohorts a cell (60 of the cube). Megabytes of a round vary where only some rounds ask for gradients.
+# MNIST at 0.01, disjoint, in numbers. Both cuts are exact (no server knows the true updates), the others
+# means of 200 cohorts a cell, 60 of the cube. Megabytes of a round vary where only some rounds ask for gradients.
 
 
 # %% tags=["remove-input"]
@@ -898,6 +907,7 @@ for setting in [x for x in one_rounds.PLACES if x != "mnist" and x in set(rounds
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # From the maximum $m$-cut of a graph with $n$ vertices and $e$ edges. It is NP-hard {cite:p}`karp1972reducibility`: cuts for $m = 2$, colourings for $m > 2$.
 # Add $(m-1)n$ vertices without edges, so that any $m$-cut extends to parts of $n$ vertices each. A vertex becomes a client. Its update has a coordinate for each edge, $+1$ at one end
 # and $-1$ at the other, and so many coordinates of its own with a 1 that $\|\boldsymbol u_k\|^2 = 2e$. Then $\|\boldsymbol u_k - \boldsymbol u_l\|^2$
@@ -1042,6 +1052,7 @@ table(ch09.gaps_table(gaps))
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 r_k^2/(p_t^k)^2$; draws are independent.
 # (2) Cauchy–Schwarz: $\sum_k \omega_k^2 r_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k r_k$.
 # (3) The same with $\sqrt{V_h/m_h}$ and $\sqrt{m_h}$. Seats given one by one to the largest decrease
@@ -1058,7 +1069,7 @@ table(ch09.gaps_table(gaps))
 # $a_k/(\omega_k r_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$.
 #
 # Part 2 is the first inequality of eq. 6.9, if the uniform draws from the same strata are *with replacement*. It is not true of plain stratum means, nor against
-# *distinct* uniform draws, which have $\frac{N_h - m_h}{N_h - 1}$ of that variance (updates not random; it goes to one as $m_h/N_h$ goes to zero). Two
+# *distinct* uniform draws. If updates are not random, these have $\frac{N_h - m_h}{N_h - 1}$ of that variance, a factor that goes to one as $m_h/N_h$ goes to zero. Two
 # clients with $\omega_k\Delta_k = \frac12, -\frac12$, both drawn, leave {glue:text}`ch9_distinct`; drawn by norm with replacement they leave {glue:text}`ch9_again`.
 #
 # In code, the four parts for six clients, $n_k = 1, 2, 1 \mid 1, 1, 2$, and six draws:
@@ -1144,6 +1155,7 @@ say("ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in p
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # (1) By {prf:ref}`lem-size-estimator` one report, treated as eq. 5.7 does, has mean $c_k$ and variance $v_k$. Reports of
 # different clients are independent. The $t_k$ reports of one client are independent, or all are the same and their sum is $t_k$ times one.
 # (2) The conditional mean does not depend on the reports; $t_k$ is binomial.
@@ -1156,7 +1168,7 @@ say("ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in p
 # Draws with replacement repeat clients. Only with one seat a stratum are fresh and repeated reports as noisy. A repeated report errs in
 # the same direction in every round. And after ten rounds draws do depend on the reports, through a model that rates have shaped.
 #
-# Clipped clients leave the bias $\sum_i (c_i - n_i)$, which no $m$ removes; [](03_data_sampling.ipynb) shows what that does to the paper's numbers. The bound is on the
+# Clipped clients leave the bias $\sum_i (c_i - n_i)$, which no $m$ removes: [](03_data_sampling.ipynb) shows it. The bound is on the
 # *relative* error: the journal's limit also holds where $p$ itself tends to 0.
 
 
@@ -1270,6 +1282,7 @@ table(ch09.rates_table(rates))
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # Given $s$ and $b$, the batch is a simple random sample, which gives Lemma 4′ (1) from Lemma 3′; (2) is
 # $P(s \ge 1)$; for (3) the indicators are independent with variance $q(1-q)$. Theorem 3′ (1): insert
 # $\sum_i \boldsymbol g_i \boldsymbol g_i^\top = (n_k - 1)\boldsymbol S + n_k \bar{\boldsymbol g}\bar{\boldsymbol g}^\top$. (2): Jensen. (3): averaged over all
@@ -1348,6 +1361,7 @@ say("ch9", trace_low=min(traces), trace_high=max(traces), trace_srs=np.trace(srs
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # (1) is {prf:ref}`lem-report-ratio` with $A = B = \{1, \dots, M-1\}$, (2) is {prf:ref}`lem-fresh-reports`, (3) is {prf:ref}`lem-memoised`; their proofs stand in
 # [](04e_privacy.ipynb).
 # ```
@@ -1435,6 +1449,7 @@ say("ch9", replayed=true, right=int(right), unchanged=100 * 0.9**10)
 # ```
 #
 # ```{dropdown} Proof
+# :class-container: proof
 # As of {prf:ref}`thm-ch4f-rate`, with the variance in the place of the second moment. Let $\boldsymbol G_t$ be the update divided by $-\eta_t$, $\boldsymbol g$ the clients'
 # gradients at $\boldsymbol w_t$, $\boldsymbol g^*$ those at $\boldsymbol w^*$.
 # $\boldsymbol G_t$ has mean $\nabla F(\boldsymbol w_t)$ by {prf:ref}`wwi-lem-unbiased` and variance $V(\boldsymbol g) \le 2V(\boldsymbol g - \boldsymbol g^*) + 2V_*$, the square of a
@@ -1647,7 +1662,7 @@ say("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_rou
 #   method errs less in every partition on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty.
 # - **Noise.** Where trainings of one client differ as much as clients do, MD that trains anew can be better ({prf:ref}`wwi-prp-noise`).
 # - **Availability.** A client that does not answer leaves its whole stratum out. With the remedy of {prf:ref}`wwi-prp-silent`
-#   heavy strata can be worse than MD. A server that does not know $\delta$ divides by the share of the weight that answered, as our Flower server does.
+#   heavy strata can be worse than MD. Our Flower server divides by the share of the weight that answered.
 # - **Cost.** All $N$ clients are asked for a gradient over all their data. Who is offline then has no stratum.
 # - **Privacy.** Squeezed gradients go to the server in clear, and what they tell about a size is not protected.
 # - **Memory.** While it cuts, the server holds a byte for each client and parameter: {glue:text}`ch9_stored:.1f` MB for 100 of our perceptrons.
