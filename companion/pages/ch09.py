@@ -17,6 +17,7 @@ from companion.runs.one_rounds import CUT
 from fedstas import allocation, methods
 from fedstas.sim import one_round
 from fedstas.sim.rng import stream
+from fedstas.theory import least_variance
 
 NORM, FROM = f"{CUT}, draws by norm", f"{CUT}, from updates"
 OLD, NOISE = f"{CUT}, every 10 rounds", f"{CUT}, noise"
@@ -100,7 +101,9 @@ def silent(state, vibs: dict, found: dict, levels: int, drop: float, seed: int):
     """Errors of all designs at a state if all answer and if a share `drop` does not, from 1,000 cohorts each,
     in multiples of MD's; and the exact ones with the remedy, of `found` alone."""
     more = state.noise + drop / (1 - drop) * (state.gram.diagonal() + state.noise)
-    exact = {k: variance(*x, state.gram, more) / state.of_md for k, x in found.items()}
+    exact = {
+        k: least_variance.variance_of(*x, state.gram, more) / state.of_md for k, x in found.items()
+    }
     late = list(vibs.values())[-1]
     looked_at = {
         MD: (state, "md", {}),
@@ -113,12 +116,6 @@ def silent(state, vibs: dict, found: dict, levels: int, drop: float, seed: int):
     }
     seen = one_rounds.silent(looked_at, drop, seed=seed)
     return seen.assign(exact=pd.Series(exact).reindex(seen.index))
-
-
-def variance(x, p, gram, noise) -> float:
-    """That of m independent draws, as chapter 9 writes it."""
-    squares = np.divide(x**2, p, out=np.zeros_like(x), where=p > 0)
-    return float((squares @ (gram.diagonal() + noise)).sum() - ((x @ gram) * x).sum())
 
 
 def silent_table(seen: pd.DataFrame) -> pd.DataFrame:
