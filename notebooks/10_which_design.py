@@ -18,6 +18,19 @@
 # ```
 #
 # You have a federation to run, and every method of this book promises a better model. Which one should you take, and when does it matter at all?
+#
+# **Tune the learning rate first.** On MNIST it takes plain MD sampling from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` %. No choice of
+# clients adds as much.
+#
+# **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
+# <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
+# <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. At 950 MB nothing is left of that on MNIST, {glue:text}`ch10_cut_mnist_large`, and some
+# of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. There these strata learn best at rate {glue:text}`ch10_cut_rate`, and MD at
+# {glue:text}`ch10_md_rate`.
+#
+# ```{provenance} The answer
+# :recorded: which-design
+# ```
 
 # %% tags=["parameters", "hide-input"]
 profile: str = "quick"  # quick, laptop or paper
@@ -58,19 +71,6 @@ paste("ch10_learning", figures["learning"])
 paste("ch10_rates", figures["rates"])
 
 # %% [markdown]
-# **Tune the learning rate first.** On MNIST it takes plain MD sampling from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` %. No choice of
-# clients adds as much.
-#
-# **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
-# <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
-# <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. At 950 MB nothing is left of that on MNIST, {glue:text}`ch10_cut_mnist_large`, and some
-# of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. There these strata learn best at rate {glue:text}`ch10_cut_rate`, and MD at
-# {glue:text}`ch10_md_rate`.
-#
-# ```{provenance} The answer
-# :recorded: which-design
-# ```
-#
 # Up to here all methods used the learning rate of the preprint, 0.01. At that rate whoever makes the longest step wins. They were also compared by
 # rounds, which hides what a round sends. This chapter tunes each method alike and compares at equal megabytes. You will see
 #

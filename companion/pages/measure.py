@@ -1,7 +1,7 @@
 """How a page reads: words, lengths of sentences, the share of its code that is seen, minutes.
 
 `python -m companion.pages.measure [PAGE …]` prints a table of all pages, or of those named. What is folded on a
-page (solutions) is not counted; a number, a formula and a piece of code in a sentence are a word each.
+page (solutions, dropdowns) is not counted; a number, a formula and a piece of code in a sentence are a word each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from companion.pages import chapters, markdown, parameters
 
 SPEED = 230  # words a minute
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
-SILENT = {*markdown.DROPPED, "math", "literalinclude", "at-a-glance", "code-block", "code", "bibliography",
+SILENT = {*markdown.DROPPED, "dropdown", "math", "literalinclude", "at-a-glance", "code-block", "code", "bibliography",
           "toctree", "contents", "raw", "tableofcontents"}  # fmt: skip
 SHORT = r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
 END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Wedge
-from matplotlib.ticker import LogLocator, NullFormatter
 from scipy import stats
 
 from companion.runs import tables
@@ -82,7 +81,6 @@ WAYS = {
     "L2": ":",
     "L1": "-.",
 }  # of one method, after a comma in its name
-COSTS = {"megabytes": "sent and received (MB)", "thousands": "examples (thousands)"}
 
 
 def look(name: str) -> tuple[str, str]:
@@ -212,12 +210,6 @@ def legend(
     lines = [Line2D([], [], color=c, ls=d, lw=2) for c, d in looks]
     place = {"loc": "outside upper center", "ncols": min(columns, len(lines)), "frameon": False}
     figure.legend(lines, names or methods, **place)
-
-
-def in_words(figure: Figure, names: dict[str, str]) -> None:
-    """Legend entries as a reader knows them."""
-    for text in (t for each in figure.legends for t in each.get_texts()):
-        text.set_text(names.get(text.get_text(), text.get_text()))
 
 
 def same_range(axes: Sequence[Axes]) -> None:
@@ -356,25 +348,6 @@ def curve_grid(
     return figure
 
 
-def cost_grid(frames: dict[str, pd.DataFrame], metric: str, names: Sequence[str]) -> Figure:
-    """Mean curves over what was sent (upper row) and over examples (lower), a column a frame."""
-    figure, axes = plt.subplots(2, len(frames), figsize=(8.6, 5.2), squeeze=False)
-    for column, (title, frame) in zip(axes.T, frames.items(), strict=True):
-        column[0].set_title(title)
-        there = [m for m in names if m in set(frame["method"])]
-        for ax, (cost, label) in zip(column, COSTS.items(), strict=True):
-            curves(frame, metric, ax=ax, methods=there, ends=False, x=cost)
-            ax.set(xscale="log", xlabel=label, ylabel="")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.xaxis.set_minor_formatter(NullFormatter())
-    for row in axes:
-        row[0].set_ylabel(SHORT[metric])
-        same_range(list(row))
-    legend(figure, list(names), columns=2)
-    return figure
-
-
 def beside_published(
     frame: pd.DataFrame, panels: dict[str, tuple], metric: str, note: str = NOT_YET
 ) -> Figure:
@@ -463,38 +436,6 @@ def method_forest(table: pd.DataFrame, baseline: str = "md") -> Figure:
     ]
     figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
     return figure
-
-
-def one_round(table: pd.DataFrame, names: dict[str, str]) -> Figure:
-    """Error of one round relative to MD sampling over m, a panel a setting, on one logarithmic axis.
-
-    `table`: columns setting, m, design, mean, se; `names`: panels by setting. A design's colour is that of
-    its method, the word before a comma.
-    """
-    there = [name for name in names if name in set(table["setting"])]
-    columns, rows = min(3, len(there)), -(-len(there) // 3)
-    shape = {"figsize": (3 * columns + 0.5, 2.4 * rows + 0.9), "sharey": True, "squeeze": False}
-    fig, axes = plt.subplots(rows, columns, **shape)
-    marks = iter("osD^vPX*")
-    looks = {d: (look(d), next(marks)) for d in table["design"].unique()}
-    for ax, setting in zip(axes.flat, there, strict=False):
-        rows = table[table["setting"] == setting]
-        at = {m: i for i, m in enumerate(sorted(rows["m"].unique()))}
-        ax.axhline(1, color=METHODS["md"][0], lw=1)
-        for design, found in rows.groupby("design", sort=False):
-            (colour, dash), mark = looks[design]
-            style = {"color": colour, "ls": dash, "marker": mark, "ms": 4, "lw": 1.2}
-            x = [at[m] for m in found["m"]]
-            ax.errorbar(x, found["mean"], found["se"], label=design, capsize=2, **style)
-        ax.set(title=names[setting], xticks=range(len(at)), xticklabels=at, yscale="log")
-        ax.set_xlabel("participants m")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("error of a round (MD = 1)")
-    for ax in list(axes.flat)[len(there) :]:
-        ax.axis("off")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
-    return fig
 
 
 def dependence(ax: Axes, table: pd.DataFrame, x: str, methods: Sequence[str]) -> None:
