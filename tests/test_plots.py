@@ -138,10 +138,10 @@ def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(sevent
     edge = figure.axes[0].collections[0].get_paths()[0].vertices
     ends = edge[edge[:, 0] == 20][:, 1]
     assert (min(ends), max(ends)) == pytest.approx(tuple(100 * runs.quantile([0.05, 0.95])))
-    said = [t.get_text() for t in figure.legends[0].get_texts()]
-    assert said == ["as written", "as coded", "the paper"]
+    said = {t.get_text() for t in figure.axes[0].texts}  # at the ends of their curves
+    assert said == {"as written", "as coded", "the paper"}
     empty = plots.beside_published(frame.iloc[:0], panels, "test_accuracy", "Not recorded yet: `x`")
-    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx" and not empty.legends
+    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx"
     plt.close("all")
 
 
@@ -160,7 +160,11 @@ def test_bars_stand_beside_what_is_printed_with_their_intervals():
     ]
     assert [p.get_width() for p in there.containers[0]] == [9.0, 8.0]
     assert here.collections[1].get_segments()[0][:, 0].tolist() == [0.0, 55.0]  # none below zero
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"printed", "as written"}
+    assert [t.get_text() for t in here.texts] == [
+        "printed",
+        "as written",
+    ]  # named where they are first
+    assert not there.texts
     plt.close(figure)
 
 
@@ -174,6 +178,10 @@ def test_the_forest_shows_a_dot_per_method_and_metric_and_leaves_out_what_is_not
     dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
     assert [len(d) for d in dots] == [2 * 16, 2]
     assert next(t.get_text() for t in figure.axes[0].get_yticklabels()) == "fedsts"
+    named = plots.method_forest(table, names={"fedsts": "FedSTS, as written"})
+    said = [t.get_text() for t in named.axes[0].get_yticklabels()][:2]
+    assert said == ["FedSTS, as written", "fedstas"]
+    plt.close(named)
     plt.close(figure)
 
 
