@@ -7,6 +7,7 @@ from companion.pages import chapters, measure, parameters
 
 REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "01_aggregation",
+    "05_experiments",
 )
 
 

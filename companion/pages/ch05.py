@@ -60,6 +60,14 @@ def missing(*grids: tables.Grid) -> str:
     return "  \n".join(grid.note for grid in grids if grid.note)
 
 
+def folded(title: str, frame: pd.DataFrame):
+    """A table in a box that is closed until its title is clicked."""
+    from IPython.display import Markdown
+
+    text = frame.to_markdown(index=False, disable_numparse=True)
+    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+
+
 # What was run
 
 
@@ -189,7 +197,7 @@ def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
         ax.set_title(title, loc="left")
         ax.set_ylabel("examples")
         ax.margins(x=0)
-        ax.grid(axis="x", visible=False)
+        ax.grid(visible=False)
     axes[-1].set_xlabel("client, sorted")
     place = {"transform": axes[0].transAxes, "ha": "right", "fontsize": 9}
     axes[0].text(0.98, 0.8, "dark: its largest class", color="#333333", **place)

@@ -320,42 +320,6 @@ def not_recorded(note: str) -> Figure:
     return figure
 
 
-def curve_grid(
-    columns: dict[str, tuple[pd.DataFrame, Sequence[str]]],
-    metrics: Sequence[str],
-    *,
-    note: str = NOT_YET,
-    seeds: bool = False,
-    height: float = 2.7,
-    rolling: int = 0,
-) -> Figure:
-    """A row of panels per metric, a column per (frame, methods); the same y-range along a row.
-
-    `rolling` is that of `curves`, of losses alone, as the papers draw them.
-    """
-    shape = (len(metrics), len(columns))
-    figure, axes = plt.subplots(*shape, figsize=(8.4, 0.7 + height * shape[0]), squeeze=False)
-    drawn: dict[str, None] = {}
-    for j, (title, (frame, names)) in enumerate(columns.items()):
-        there = [m for m in names if m in set(frame["method"])]
-        drawn |= dict.fromkeys(there)
-        axes[0, j].set_title(title)
-        for ax, metric in zip(axes[:, j], metrics, strict=True):
-            if not there:
-                blank(ax, note)
-                continue
-            smooth = rolling if metric == "train_loss" else 0
-            curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False, rolling=smooth)
-            ax.set(ylabel=SHORT[metric] if j == 0 else "", xlabel="")
-        if there:
-            axes[-1, j].set_xlabel("round")
-    for row in axes:
-        same_range([ax for ax in row if ax.lines])
-    if drawn:
-        legend(figure, list(drawn))
-    return figure
-
-
 def cost_grid(frames: dict[str, pd.DataFrame], metric: str, names: Sequence[str]) -> Figure:
     """Mean curves over what was sent (upper row) and over examples (lower), a column a frame."""
     figure, axes = plt.subplots(2, len(frames), figsize=(8.6, 5.2), squeeze=False)
@@ -507,19 +471,3 @@ def one_round(table: pd.DataFrame, names: dict[str, str]) -> Figure:
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
     return fig
-
-
-def dependence(ax: Axes, table: pd.DataFrame, x: str, methods: Sequence[str]) -> None:
-    """Final accuracy against one setting, on a logarithmic axis: columns x, method, mean, low, high."""
-    for i, method in enumerate(methods):
-        part = table[table["method"] == method].sort_values(x)
-        if not len(part):
-            continue
-        colour, dash = METHODS[method]
-        at = part[x].to_numpy(float) * 1.03 ** (i - 1)
-        ax.vlines(at, part["low"], part["high"], color=colour, lw=1.2)
-        ax.plot(at, part["mean"], color=colour, ls=dash, marker="o", ms=3.5)
-    ax.set_xscale("log")
-    values = sorted(table[x].unique())
-    ax.set_xticks(values, [f"{v:g}" for v in values])
-    ax.minorticks_off()
