@@ -426,7 +426,7 @@ def test_one_claim_is_computed_again_with_its_evidence(capsys):
         "55.01",
     ):
         assert word in out
-    assert out.strip().endswith("chapters/05_experiments.html#what-is-the-table")
+    assert out.strip().endswith("chapters/05_experiments.html#how-do-all-methods-compare-with-md")
 
 
 def test_claims_refuses_what_is_not_there(capsys):

@@ -61,8 +61,6 @@ def test_a_rolling_mean_is_drawn_of_losses_alone(frame):
     raw = frame[frame["method"] == "md"].groupby("round")["train_loss"].mean().to_numpy()
     assert line.get_xdata().tolist() == list(range(4, 21))
     np.testing.assert_allclose(line.get_ydata(), np.convolve(raw, np.full(4, 0.25), "valid"))
-    figure = plots.curve_grid({"": (frame, ["md"])}, ("train_loss", "test_accuracy"), rolling=4)
-    assert [len(ax.lines[-1].get_xdata()) for ax in figure.axes] == [17, 20]
 
 
 def test_curves_draw_the_mean_and_a_band_from_five_seeds_on(frame):
@@ -112,17 +110,9 @@ def test_the_groups_hold_every_method_of_the_table_once():
     assert set(plots.VOICES) == set(plots.GROUPS)
 
 
-def test_a_grid_of_curves_says_where_nothing_is_recorded(seventeen):
-    note = "Not recorded yet: `fedstas sweep mnist-iid --profile paper`"
-    columns = {"here": (seventeen[seventeen["partition"] == "dirichlet"], ("md", "fedsts"))}
-    columns["not here"] = (seventeen.iloc[:0], ("md",))
-    figure = plots.curve_grid(columns, ("test_accuracy", "train_loss"), note=note)
-    nothing = figure.axes[1]
-    assert (
-        nothing.texts[0].get_text() == "Not recorded yet:\nfedstas sweep mnist-iid --profile paper"
-    )
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"md", "fedsts"}
-    assert plots.not_recorded(note).axes[0].texts
+def test_a_figure_says_that_nothing_is_recorded():
+    (said,) = plots.not_recorded("Not recorded yet: `fedstas sweep x`").axes[0].texts
+    assert said.get_text() == "Not recorded yet:\nfedstas sweep x"
     plt.close("all")
 
 
@@ -138,10 +128,10 @@ def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(sevent
     edge = figure.axes[0].collections[0].get_paths()[0].vertices
     ends = edge[edge[:, 0] == 20][:, 1]
     assert (min(ends), max(ends)) == pytest.approx(tuple(100 * runs.quantile([0.05, 0.95])))
-    said = [t.get_text() for t in figure.legends[0].get_texts()]
-    assert said == ["as written", "as coded", "the paper"]
+    said = {t.get_text() for t in figure.axes[0].texts}  # at the ends of their curves
+    assert said == {"as written", "as coded", "the paper"}
     empty = plots.beside_published(frame.iloc[:0], panels, "test_accuracy", "Not recorded yet: `x`")
-    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx" and not empty.legends
+    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx"
     plt.close("all")
 
 
@@ -160,7 +150,11 @@ def test_bars_stand_beside_what_is_printed_with_their_intervals():
     ]
     assert [p.get_width() for p in there.containers[0]] == [9.0, 8.0]
     assert here.collections[1].get_segments()[0][:, 0].tolist() == [0.0, 55.0]  # none below zero
-    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"printed", "as written"}
+    assert [t.get_text() for t in here.texts] == [
+        "printed",
+        "as written",
+    ]  # named where they are first
+    assert not there.texts
     plt.close(figure)
 
 
@@ -174,18 +168,11 @@ def test_the_forest_shows_a_dot_per_method_and_metric_and_leaves_out_what_is_not
     dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
     assert [len(d) for d in dots] == [2 * 16, 2]
     assert next(t.get_text() for t in figure.axes[0].get_yticklabels()) == "fedsts"
+    named = plots.method_forest(table, names={"fedsts": "FedSTS, as written"})
+    said = [t.get_text() for t in named.axes[0].get_yticklabels()][:2]
+    assert said == ["FedSTS, as written", "fedstas"]
+    plt.close(named)
     plt.close(figure)
-
-
-def test_dependence_draws_a_line_and_intervals_per_method():
-    table = pd.DataFrame(
-        {"x": [1.0, 10.0], "method": "md", "mean": [50, 60], "low": [48, 59], "high": [52, 61]}
-    )
-    ax = plt.figure().gca()
-    plots.dependence(ax, table, "x", ("md", "fedstas"))
-    assert len(ax.lines) == 1 and len(ax.collections) == 1
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "10"]
-    plt.close(ax.figure)
 
 
 def test_holm_is_the_correction_by_hand():
@@ -221,17 +208,6 @@ def test_a_comparison_in_words(frame):
     assert tables.compared(frame, "md", "strat") == ("(not recorded yet)", "not yet compared with")
     one = tables.compared(frame[frame["seed"] == 0], "fedstas", "md")
     assert one == ("+2.0 points (one seed)", "not told apart from")
-
-
-def test_gaps_to_a_baseline_round_by_round(frame):
-    gaps = tables.above(frame, ("test_accuracy", "train_loss"))
-    assert set(gaps["method"]) == set(frame["method"]) - {"md"}
-    wide = frame.pivot(index=["seed", "round"], columns="method", values="train_loss")
-    for row in gaps.itertuples():
-        expected = wide.loc[(row.seed, row.round)]
-        assert row.train_loss == expected[row.method] - expected["md"]
-    fewer = frame[(frame["method"] != "md") | (frame["seed"] == 0)]
-    assert set(tables.above(fewer, ("test_accuracy",))["seed"]) == {0}  # pairs only
 
 
 def test_costs_until_an_accuracy(frame):

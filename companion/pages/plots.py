@@ -312,42 +312,6 @@ def not_recorded(note: str) -> Figure:
     return figure
 
 
-def curve_grid(
-    columns: dict[str, tuple[pd.DataFrame, Sequence[str]]],
-    metrics: Sequence[str],
-    *,
-    note: str = NOT_YET,
-    seeds: bool = False,
-    height: float = 2.7,
-    rolling: int = 0,
-) -> Figure:
-    """A row of panels per metric, a column per (frame, methods); the same y-range along a row.
-
-    `rolling` is that of `curves`, of losses alone, as the papers draw them.
-    """
-    shape = (len(metrics), len(columns))
-    figure, axes = plt.subplots(*shape, figsize=(8.4, 0.7 + height * shape[0]), squeeze=False)
-    drawn: dict[str, None] = {}
-    for j, (title, (frame, names)) in enumerate(columns.items()):
-        there = [m for m in names if m in set(frame["method"])]
-        drawn |= dict.fromkeys(there)
-        axes[0, j].set_title(title)
-        for ax, metric in zip(axes[:, j], metrics, strict=True):
-            if not there:
-                blank(ax, note)
-                continue
-            smooth = rolling if metric == "train_loss" else 0
-            curves(frame, metric, ax=ax, methods=there, seeds=seeds, ends=False, rolling=smooth)
-            ax.set(ylabel=SHORT[metric] if j == 0 else "", xlabel="")
-        if there:
-            axes[-1, j].set_xlabel("round")
-    for row in axes:
-        same_range([ax for ax in row if ax.lines])
-    if drawn:
-        legend(figure, list(drawn))
-    return figure
-
-
 def beside_published(
     frame: pd.DataFrame, panels: dict[str, tuple], metric: str, note: str = NOT_YET
 ) -> Figure:
@@ -355,24 +319,28 @@ def beside_published(
 
     `panels`, by title: our methods, and the published rounds and values. A method has its voice's colour.
     """
-    figure, axes = plt.subplots(1, len(panels), figsize=(8.4, 3.6), sharey=True, squeeze=False)
+    shape = {"figsize": (4.2, 0.6 + 1.7 * len(panels)), "sharex": True, "sharey": True}
+    figure, axes = plt.subplots(len(panels), 1, squeeze=False, **shape)
     voice = {m: group for group, names in GROUPS.items() for m in names}
-    drawn: dict[str, Line2D] = {}
-    for ax, (title, (names, at, values)) in zip(axes[0], panels.items(), strict=True):
+    for ax, (title, (names, at, values)) in zip(axes[:, 0], panels.items(), strict=True):
+        ends = {}
         for m in (m for m in names if m in set(frame["method"])):
             wide = frame[frame["method"] == m].pivot(index="round", columns="seed", values=metric)
             low, middle, high = METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).values
             colour = VOICES[voice[m]]
             ax.fill_between(wide.index, low, high, color=colour, alpha=0.18, lw=0)
-            (drawn[voice[m]],) = ax.plot(wide.index, middle, color=colour, lw=2, gid=m)
+            ax.plot(wide.index, middle, color=colour, lw=2, gid=m)
+            ends[voice[m]] = (wide.index[-1], middle[-1], colour)
         if not ax.lines:
             blank(ax, note)
             continue
-        (drawn["the paper"],) = ax.plot(at, values, color=BLACK, marker="o", ms=4, lw=1.5)
-        ax.set(title=title, xlabel="round")
-    axes[0, 0].set_ylabel(SHORT[metric])
-    if drawn:
-        figure.legend(list(drawn.values()), list(drawn), loc="outside upper center", ncols=3, frameon=False)  # fmt: skip
+        ax.plot(at, values, color=BLACK, marker="o", ms=4, lw=1.5)
+        ends["the paper"] = (at[-1], values[-1], BLACK)
+        ax.set_title(title, loc="left")
+        ax.set_xlim(0, 1.34 * max(x for x, *_ in ends.values()))  # room for the names
+        label_ends(ax, ends, gap=0.13)
+    axes[len(panels) // 2, 0].set_ylabel(SHORT[metric])
+    axes[-1, 0].set_xlabel("round")
     return figure
 
 
@@ -385,8 +353,10 @@ def printed_bars(table: pd.DataFrame) -> Figure:
     `table`: columns place, method, who (of `BARS`), mean, low, high.
     """
     places, names = (list(table[k].unique()) for k in ("place", "method"))
-    figure, axes = plt.subplots(1, len(places), figsize=(8.4, 3.4), sharey=True, squeeze=False)
-    for ax, place in zip(axes[0], places, strict=True):
+    shape = {"figsize": (4.2, 0.5 + 1.6 * len(places)), "sharex": True, "squeeze": False}
+    figure, axes = plt.subplots(len(places), 1, **shape)
+    named: set[str] = set()
+    for ax, place in zip(axes[:, 0], places, strict=True):
         part = table[table["place"] == place]
         there = [who for who in BARS if who in set(part["who"])]
         for i, who in enumerate(there):
@@ -394,13 +364,16 @@ def printed_bars(table: pd.DataFrame) -> Figure:
             y = np.arange(len(names)) + (i - (len(there) - 1) / 2) * 0.8 / len(there)
             ax.barh(y, rows["mean"], 0.7 / len(there), color=BARS[who], alpha=0.75, label=who)
             ax.hlines(y, rows["low"].clip(lower=0), rows["high"], color=GREY, lw=2)
-        ax.set(title=place, yticks=range(len(names)), yticklabels=names)
+            if who not in named:  # beside its first bar
+                end = rows[["mean", "high"]].max(axis=1).iloc[0]
+                note(ax, end, y[0], who, BARS[who])
+            named.add(who)
+        ax.set(yticks=range(len(names)), yticklabels=names)
+        ax.set_title(place, loc="left")
         ax.grid(axis="y", visible=False)
         ax.set_xlim(left=0)
-    axes[0, 0].invert_yaxis()
-    figure.supxlabel("final accuracy, clients' shares (%)", fontsize="medium")
-    shown = {text: bar for ax in axes[0] for bar, text in zip(*ax.get_legend_handles_labels(), strict=True)}  # fmt: skip
-    figure.legend(shown.values(), shown, loc="outside upper center", ncols=3, frameon=False)
+        ax.invert_yaxis()
+    axes[-1, 0].set_xlabel("final accuracy, clients' shares (%)")
     return figure
 
 
@@ -417,38 +390,25 @@ def forest(ax: Axes, rows: pd.DataFrame, looks: Sequence[str], *, shift=0.0, hol
     ax.grid(axis="y", visible=False)
 
 
-def method_forest(table: pd.DataFrame, baseline: str = "md") -> Figure:
-    """All methods against the baseline, a panel per place; full: global test set, hollow: clients'."""
-    places = list(dict.fromkeys(table["place"]))
-    listed = {m: VOICES[g] for g, names in GROUPS.items() for m in names if m != baseline}
-    figure, axes = plt.subplots(1, len(places), figsize=(8.4, 5.4), sharey=True, squeeze=False)
-    for ax, place in zip(axes[0], places, strict=True):
+def method_forest(
+    table: pd.DataFrame, baseline: str = "md", names: dict[str, str] | None = None
+) -> Figure:
+    """All methods against the baseline, a panel per place; full: global test set, hollow: clients'.
+
+    `names`: what a method is called, if not by its own name.
+    """
+    places, names = list(dict.fromkeys(table["place"])), names or {}
+    listed = {m: VOICES[g] for g, group in GROUPS.items() for m in group if m != baseline}
+    shape = {"figsize": (4.2, 0.5 + 3.4 * len(places)), "sharex": True, "squeeze": False}
+    figure, axes = plt.subplots(len(places), 1, **shape)
+    for ax, place in zip(axes[:, 0], places, strict=True):
         for metric, shift in (("test_accuracy", 0.16), ("client_accuracy", -0.16)):
             part = table[(table["place"] == place) & (table["metric"] == metric)]
             rows = part.set_index("method").reindex(list(listed))
+            rows.index = [names.get(m, m) for m in listed]
             forest(ax, rows, list(listed.values()), shift=shift, hollow=shift < 0)
-        ax.set(title=place, xlabel=f"points above {baseline}")
-    for label, colour in zip(axes[0, 0].get_yticklabels(), listed.values(), strict=True):
-        label.set_color(colour)
-    dots = [
-        Line2D([], [], marker="o", ls="", color=GREY, mfc=face, label=name)
-        for name, face in (("global test set", GREY), ("clients' shares", "white"))
-    ]
-    figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
+        ax.set_title(place, loc="left")
+        for label, colour in zip(ax.get_yticklabels(), listed.values(), strict=True):
+            label.set_color(colour)
+    axes[-1, 0].set_xlabel(f"points above {names.get(baseline, baseline)}")
     return figure
-
-
-def dependence(ax: Axes, table: pd.DataFrame, x: str, methods: Sequence[str]) -> None:
-    """Final accuracy against one setting, on a logarithmic axis: columns x, method, mean, low, high."""
-    for i, method in enumerate(methods):
-        part = table[table["method"] == method].sort_values(x)
-        if not len(part):
-            continue
-        colour, dash = METHODS[method]
-        at = part[x].to_numpy(float) * 1.03 ** (i - 1)
-        ax.vlines(at, part["low"], part["high"], color=colour, lw=1.2)
-        ax.plot(at, part["mean"], color=colour, ls=dash, marker="o", ms=3.5)
-    ax.set_xscale("log")
-    values = sorted(table[x].unique())
-    ax.set_xticks(values, [f"{v:g}" for v in values])
-    ax.minorticks_off()

@@ -287,16 +287,6 @@ def gain(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> 
     return said if NOT_YET in said else f"{said}, {paid(frame, a, b)}"
 
 
-def above(frame: pd.DataFrame, metrics: Sequence[str], baseline: str = "md") -> pd.DataFrame:
-    """Each run of the other methods minus the baseline's of the same seed, round by round."""
-    keys = ["seed", "round"]
-    own = frame.loc[frame["method"] == baseline, [*keys, *metrics]]
-    others = frame.loc[frame["method"] != baseline, ["method", *keys, *metrics]]
-    both = others.merge(own, on=keys, suffixes=("", "_own"))
-    gaps = {k: both[k] - both[f"{k}_own"] for k in metrics}
-    return both[["method", *keys]].assign(**gaps)
-
-
 def cost_to_reach(frame: pd.DataFrame, metric: str, goal: float, cost: str) -> pd.Series:
     """By method: what has been spent when the mean curve first reaches the goal; NaN if it does not."""
     means = frame.groupby(["method", "round"])[[metric, cost]].mean()

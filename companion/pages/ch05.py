@@ -1,0 +1,708 @@
+"""Figures and tables of chapter 5, *Can the paper be reproduced?*"""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from companion.claims import ledger
+from companion.claims.evidence.experiments import MATTERS, amount, one_more, within_one_more
+from companion.claims.evidence.experiments_figures import explained
+from companion.pages import plots
+from companion.runs import experiments, made, tables
+
+GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
+DEALT = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
+PAPER = {"fedsts": "FedSTS", "fedstas": "FedSTaS", "fedstas-dp": "FedSTaS, private"}
+CALLED = {
+    **{m: f"{name}, as written" for m, name in PAPER.items()},
+    **{f"{m}-authors-dec": f"{name}, as coded" for m, name in PAPER.items()},
+    "fedstas-unbiased": "FedSTaS, corrected",
+    "fedstas-unbiased-dp": "corrected, private",
+    "fedstas-least-variance": "least variance",
+    "md": "MD",
+    "fedavg": "FedAvg",
+    "fedavg-unbiased": "FedAvg, unbiased",
+    "fedprox": "FedProx",
+    "fedadam": "FedAdam",
+    "fedyogi": "FedYogi",
+    "fedadagrad": "FedAdagrad",
+    "clustered-size": "clustered by size",
+    "clustered-similarity": "clustered by similarity",
+    "strat": "strata, uniform",
+    "strat-neyman": "strata, Neyman",
+    "centralised": "one client with all data",
+}
+ABOUT = {
+    "preprint": "MNIST 0.01, both partitions, all methods",
+    "last-bit": "one run as coded, with other last bits",
+    "mnist-0.001": "MNIST 0.001, equal sizes",
+    "mnist-iid": "MNIST, uniform split",
+    "fashion-mnist": "Fashion-MNIST 0.01, disjoint",
+    "cifar100": "CIFAR-100 0.001, as stated and with more local work",
+    "sensitivity": "one setting at a time, MNIST 0.01 disjoint",
+    "batch-size": "batches of 32 and 512, the same",
+    "privacy": "epsilon and M, the same",
+    "ablation": "parts of the corrected method, the same",
+    "optimal-data": "FedSTaS with examples allocated, MNIST 0.01, both partitions",
+    "server-rates": "one seed, to choose rates of servers and FedProx's mu",
+    "servers": "FedProx and adaptive servers as chosen, MNIST 0.01 disjoint",
+    "cifar100-equal-rates": "CIFAR-100 0.1, equal sizes, one seed, to choose rates",
+    "cifar100-equal": "the same with the chosen rates",
+    "least-variance": "strata of least variance (chapter 9); here for its batches",
+}
+
+
+def missing(*grids: tables.Grid) -> str:
+    """What is not recorded yet of these sweeps; nothing if all is."""
+    return "  \n".join(grid.note for grid in grids if grid.note)
+
+
+def folded(title: str, frame: pd.DataFrame):
+    """A table in a box that is closed until its title is clicked."""
+    from IPython.display import Markdown
+
+    text = frame.to_markdown(index=False, disable_numparse=True)
+    return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
+
+
+# What was run
+
+
+def recorded(grids: dict[str, tables.Grid]) -> pd.DataFrame:
+    """A row per sweep: how many of its runs are there, with how many seeds."""
+    rows = []
+    for name, grid in grids.items():
+        by = ["partition", "method", "arm"]
+        per = grid.frame.groupby(by)["seed"].nunique() if grid.found else [0]
+        seeds = f"{min(per)} to {max(per)}" if min(per) < max(per) else str(max(per))
+        rows.append((f"`{name}`", ABOUT[name], f"{grid.found} of {grid.planned}", seeds))
+    return pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"])
+
+
+def made_where(grids: dict[str, tables.Grid]) -> str:
+    """A folded box with the machines and commits of all runs."""
+    text, facts = tables.NOT_YET, [g.facts for g in grids.values() if g.found]
+    if facts:
+        each = pd.concat(facts).groupby(["device", "processor", "threads", "torch"], as_index=False)
+        each = each.agg(
+            runs=("minutes", "size"),
+            hours=("minutes", lambda m: f"{m.sum() / 60:.1f}"),
+            commits=("commit", made.commits),
+        )
+        text = each.to_markdown(index=False, disable_numparse=True)
+    return f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````"
+
+
+def number_of_seeds(frame: pd.DataFrame) -> int:
+    """The smallest number of seeds of the first methods in either partition."""
+    counts = frame.groupby(["partition", "method"])["seed"].nunique()
+    wanted = [(p, m) for p in DEALT for m in experiments.FIRST]
+    return int(counts.reindex(wanted).fillna(0).min())
+
+
+class Verdicts:
+    """The claims that a chapter decides, decided now; each is shown once."""
+
+    def __init__(self, chapter: str):
+        self.decided = {
+            claim.id: (claim, ledger.compute(claim))
+            for claim in ledger.rows()
+            if claim.link.startswith(chapter)
+        }
+        self.unshown = dict.fromkeys(self.decided)
+
+    def verdict(self, claim: str) -> str:
+        """The word for a claim, of the method as written."""
+        return self.decided[claim][1].verdict
+
+    def box(self, title: str, *prefixes: str, but: str = "\n"):
+        """A folded box with the claims whose names begin so, without those that contain `but`."""
+        from IPython.display import Markdown
+
+        chosen = [k for k in self.unshown if k.startswith(prefixes) and but not in k]
+        rows = []
+        for name in chosen:
+            self.unshown.pop(name)
+            claim, evidence = self.decided[name]
+            cells = (
+                f"{claim.statement} *{claim.paper.capitalize()}, {claim.place}*",
+                ledger.show(claim.printed),
+                ledger.show_ours(evidence.ours, evidence.low, evidence.high) or "–",
+                f"**{evidence.verdict}**"
+                + (f"; on a substitute: {evidence.substitute}" if evidence.substitute else "")
+                + (f"; as coded: {evidence.coded}" if evidence.coded else ""),
+            )
+            rows.append([c.replace("|", "/") for c in cells])
+        frame = pd.DataFrame(rows, columns=["claim", "printed", "ours", "verdict"])
+        text = frame.to_markdown(index=False, disable_numparse=True)
+        once = ledger.facts(self.decided[name] for name in chosen)
+        said = counted(evidence.verdict for _, evidence in once)
+        said += f" ({len(chosen)} rows, {len(once)} facts)" if len(once) < len(chosen) else ""
+        head = f"````{{admonition}} Verdicts on {title}: {said}\n:class: verdict dropdown"
+        return Markdown(f"{head}\n\n{text}\n````")
+
+    def levels(self) -> dict[str, list[str]]:
+        """The verdicts on levels, as written and as coded, of the facts that are decided for both."""
+        return self._both(lambda name: name.startswith(LEVELS) and "own" not in name)
+
+    def orders(self) -> dict[str, list[str]]:
+        """The same of orders and speeds."""
+        return self._both(lambda name: not name.startswith(LEVELS))
+
+    def _both(self, chosen) -> dict[str, list[str]]:
+        once = ledger.facts(self.decided.values())  # one computation counts once
+        found = [e for claim, e in once if e.coded and chosen(claim.id)]
+        return {"written": [e.verdict for e in found], "coded": [e.coded for e in found]}
+
+    def told(self) -> dict[str, object]:
+        """How many rows and facts, and of each verdict: all, then levels and orders in both voices."""
+        once = ledger.facts(self.decided.values())
+        said = {"rows": len(self.decided), "claims": len(once)}
+        said["counts"] = counted(evidence.verdict for _, evidence in once)
+        said |= {f"levels_{voice}_all": counted(words) for voice, words in self.levels().items()}
+        return said | {f"orders_{voice}": counted(words) for voice, words in self.orders().items()}
+
+
+LEVELS = ("2a-dp", "2a-fedst", "2b-begins", "2b-fedsts", "3-top-dp", "3-top-fedst")
+LEVELS = tuple(f"preprint-fig-{k}" for k in LEVELS)
+
+
+def matters() -> str:
+    """The smallest differences that matter, by kind of claim."""
+    return ", ".join(amount(value, kind) for kind, value in MATTERS.items())
+
+
+def counted(words) -> str:
+    """How many of each verdict: `3 differs, 4 undecided`."""
+    return ", ".join(f"{n} {v}" for v, n in ledger.counts(words).items()) or "none"
+
+
+# Figure 1
+
+
+def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
+    """A panel per partition of label counts [N, C]: a bar per client, dark what its largest class has."""
+    figure, axes = plt.subplots(len(held), 1, figsize=(4.2, 4.8), sharex=True)
+    titles = DEALT | {"iid": "IID"}
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        counts = held[name]
+        largest, size = counts.max(1), counts.sum(1)
+        order = np.lexsort((-largest, -size))
+        at = np.arange(1, len(counts) + 1)
+        ax.bar(at, size[order], 1.0, color="#BBBBBB", lw=0)
+        ax.bar(at, largest[order], 1.0, color="#333333", lw=0)
+        ax.set_title(title, loc="left")
+        ax.set_ylabel("examples")
+        ax.margins(x=0)
+        ax.grid(visible=False)
+    axes[-1].set_xlabel("client, sorted")
+    place = {"transform": axes[0].transAxes, "ha": "right", "fontsize": 9}
+    axes[0].text(0.98, 0.8, "dark: its largest class", color="#333333", **place)
+    axes[0].text(0.98, 0.62, "light: all others", color="#777777", **place)
+    return figure
+
+
+# Figure 2
+
+
+ENDS = {"fedsts": (19.7, 56.13), "fedstas": (27.6, 56.96), "fedstas-dp": (18.2, 52.94)}
+
+
+def fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
+    """The published curves on ours, a panel a method: `theirs` at rounds 20 to 80, and `ENDS`, rounds 10 and 99."""
+    at, panels = (10, 20, 40, 60, 80, 99), {}
+    for m, name in PAPER.items():
+        first, last = ENDS[m]
+        panels[name] = ((m, f"{m}-authors-dec"), at, (first, *theirs[m][:-1], last))
+    return plots.beside_published(frame, panels, SHARES, note)
+
+
+def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict) -> pd.DataFrame:
+    """The published values, and for each where one more run of ours as coded may lie."""
+    rows = []
+    for m, printed in theirs.items():
+        rows.append(
+            (PAPER[m], "theirs, one run", *map("{:.1f}".format, printed), f"{losses[m]:.2f}")
+        )
+        own = frame[frame["method"] == f"{m}-authors-dec"]
+        ours = [100 * own.loc[own["round"] == t, SHARES] for t in rounds[:-1]]
+        ours += [
+            tables.last_rounds(own, SHARES)["value"],
+            own.loc[own["round"] == 99, "train_loss"],
+        ]
+        told = [one_more(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
+        forms = [".0f"] * len(printed) + [".2f"]
+        cells = [tables.span(*v, form) for v, form in zip(told, forms, strict=True)]
+        rows.append(("", f"ours, {own['seed'].nunique()} runs", *cells))
+    heads = [*(f"round {t}" for t in rounds[:-1]), "last ten", "loss, round 99"]
+    return pd.DataFrame(rows, columns=["method", "", *heads])
+
+
+STAND_INS = ("md", "fedprox", "centralised", "fedavg")
+
+
+def who_passes(
+    frame: pd.DataFrame, rounds: tuple, theirs: dict, printed: dict, losses: dict
+) -> pd.DataFrame:
+    """Whose runs explain the published values: `coded`, `written`, and methods that stand in for all three.
+
+    Columns: whose, their curves, their ends (what is printed and the losses), points to either side.
+    """
+    curves = [(m, SHARES, t, v) for m in theirs for t, v in zip(rounds, theirs[m], strict=True)]
+    ends = [(m, SHARES, None, value) for m, value in printed.items()]
+    ends += [(m, "train_loss", None, value) for m, value in losses.items()]
+    whose = {"coded": ("FedSTaS's three, as coded", "{}-authors-dec")}
+    whose["written"] = ("FedSTaS's three, as written", "{}")
+    whose |= {m: (f"{CALLED[m]} in place of each", m) for m in STAND_INS}
+    rows = {}
+    for name, (words, form) in whose.items():
+        inside, halves = explained(frame, curves, form.format)
+        told = (
+            f"{inside} of {len(curves)}",
+            f"{explained(frame, ends, form.format)[0]} of {len(ends)}",
+        )
+        rows[name] = (words, *told, f"{min(halves):.0f} to {max(halves):.0f}")
+    columns = ["whose runs", "their curves", "their ends", "points to either side"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def told_passes(passed: pd.DataFrame) -> dict[str, str]:
+    """Of whose runs how many curves' points and ends are explained, as `curve_written` and `ends_md`."""
+    curves, ends = passed["their curves"].drop("md"), passed["their ends"]
+    return {f"curve_{k}": v for k, v in curves.items()} | {f"ends_{k}": v for k, v in ends.items()}
+
+
+def points(gap: tuple[float, float, float]) -> str:
+    """A difference with its interval: `+6.6 points (+3.7 to +9.4)`."""
+    return tables.span(*gap, "+.1f").replace(" (", " points (", 1)
+
+
+def spread(**groups: pd.Series) -> dict[str, float]:
+    """Standard deviation, least, most and number of each group, as `bits_sd`."""
+    told = {}
+    for key, values in groups.items():
+        told |= {f"{key}_sd": values.std(), f"{key}_n": len(values)}
+        told |= {f"{key}_low": values.min(), f"{key}_high": values.max()}
+    return told
+
+
+def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) -> dict[str, str]:
+    """How many printed accuracies lie where one more run may, in either partition and as coded."""
+    as_coded = {f"{m}-authors-dec": value for m, value in printed.items()}
+    return {
+        "levels_dirichlet": within_one_more(disjoint, printed),
+        "levels_dirichlet_fixed_size": within_one_more(equal, printed),
+        "levels_coded": within_one_more(equal, as_coded),
+    }
+
+
+# Figure 3 and CIFAR-100
+
+
+def fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
+    """The printed bars beside ours, with the interval for one more run; a frame a place."""
+    rows, ours = [], dict(zip(printed, frames, strict=True))
+    for place, values in printed.items():
+        for m, value in values.items():
+            rows.append((place, PAPER[m], "printed", value, np.nan, np.nan))
+            for voice, name in {"as written": m, "as coded": f"{m}-authors-dec"}.items():
+                own = ours[place][ours[place]["method"] == name]
+                found = tables.last_rounds(own, SHARES)["value"]
+                rows += [(place, PAPER[m], voice, *one_more(found))] if len(found) > 1 else []
+    columns = ["place", "method", "who", "mean", "low", "high"]
+    return plots.printed_bars(pd.DataFrame(rows, columns=columns))
+
+
+def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFrame:
+    """All methods in three other settings: both accuracies, and on the global test set against MD."""
+    places = ("MNIST 0.001", "MNIST, IID", "Fashion-MNIST 0.01")
+    frames = dict(zip(places, frames, strict=True))
+    found = tables.against(frames, METRICS)
+    rows = []
+    for (place, m), part in found.groupby(["place", "method"], sort=False):
+        one, other = (part[part["metric"] == k].iloc[0] for k in METRICS)
+        sent, processed = tables.price(frames[place], m, "md")
+        rows.append(
+            {
+                "setting": place.replace(" ", "\u00a0").replace("-", "\u2011"),
+                "method": CALLED[m],
+                "printed": str(printed.get(place, {}).get(m, "")),
+                "global": tables.about(one["mean"], one["mean_low"], one["mean_high"]),
+                "against MD": tables.about(one["difference"], one["low"], one["high"], "+.1f"),
+                "p (Holm)": tables.chance(one["holm"]),
+                "clients' shares": tables.about(
+                    other["mean"], other["mean_low"], other["mean_high"]
+                ),
+                "bytes, examples (MD: 1)": f"{sent:.2f}, {processed:.2f}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
+    """Accuracy on CIFAR-100 over rounds, a panel per kind of local work; dotted, what is printed."""
+    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 4.6), sharex=True, sharey=True)
+    for ax, (title, frame) in zip(axes, panels.items(), strict=True):
+        plots.curves(frame, GLOBAL, ax=ax, methods=experiments.DEEP, ends=False)
+        for value in printed.values():
+            ax.axhline(value, color="black", lw=1, ls=":")
+        ax.set_title(title, loc="left")
+        ax.set(ylabel="global test set (%)", xlabel="", ylim=(0, 28))
+    axes[-1].set_xlabel("round")
+    plots.note(axes[0], 110, 25, "printed, three methods", "black", 0, ha="center")
+    plots.note(axes[0], 110, 2.5, "all five", "black", 0, 4, ha="center")
+    best = 100 * frame.groupby("method")[GLOBAL].max()["md"]
+    plots.note(axes[1], 195, best + 2.5, "MD, clustered by similarity", "black", 0, ha="right")
+    plots.note(axes[1], 195, 3.5, "all three of k-means strata", "black", 0, ha="right")
+    return figure
+
+
+def chosen_rates(level: pd.DataFrame, picked: dict[str, str]) -> pd.DataFrame:
+    """Final accuracies with the rate that each method chose."""
+    rows = []
+    for m in (m for m in experiments.HUNDRED if m in level.index):
+        rate = next((w for w in picked.get(m, "–").split(", ") if w[:2] in ("lr", "–")), "–")
+        mean = tables.about(*level.loc[m, ["mean", "low", "high"]])
+        rows.append((CALLED[m], rate, mean, str(int(level.loc[m, "seeds"]))))
+    return pd.DataFrame(rows, columns=["method", "chosen", "global (%)", "seeds"])
+
+
+# All methods
+
+
+ORDER = [m for names in plots.GROUPS.values() for m in names]
+
+
+def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
+    """All methods in one partition: both accuracies, their differences to MD, p, and the price."""
+    here, rows = beside[beside["place"] == place], []
+    for m in ORDER:
+        cells = [CALLED[m]]
+        for metric in METRICS:
+            row = here[(here["method"] == m) & (here["metric"] == metric)].iloc[0]
+            cells += [tables.about(row["mean"], row["mean_low"], row["mean_high"])]
+            cells += [tables.about(row["difference"], row["low"], row["high"], "+.1f")]
+            cells += [tables.chance(row["holm"])]
+        rows.append([*cells, ", ".join(f"{x:.2f}" for x in tables.price(frame, m, "md"))])
+    heads = [f"{k}: {n}" for k in ("global", "clients'") for n in ("mean", "against MD", "p")]
+    return pd.DataFrame(rows, columns=["method", *heads, "bytes, examples (MD: 1)"])
+
+
+def apart(beside: pd.DataFrame, place: str, sign: int) -> list[str]:
+    """The methods on one side of MD on the global test set, by half a point at least, p corrected."""
+    here = beside[(beside["place"] == place) & (beside["metric"] == GLOBAL)]
+    here = here[(here["holm"] < 0.05) & (sign * here["difference"] >= 0.5)]
+    return [m for m in ORDER if m in set(here["method"])]
+
+
+def distance(gap: tuple[float, float, float]) -> str:
+    """A difference without its sign, for the front pages: `15.0 points (11.5 to 18.5)`."""
+    mean, *ends = np.abs(gap)
+    return tables.span(mean, *sorted(ends)).replace(" ", " points ", 1)
+
+
+def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
+    """FedProx and the adaptive servers: what was tried and chosen, and the difference to what they build on."""
+    rows = []
+    for m, (key, values) in experiments.SERVERS.items():
+        base = "md" if key == "prox" else "fedavg"
+        level = tables.summary(tuned[tuned["method"] == m], GLOBAL)
+        rows.append(
+            {
+                "method": CALLED[m],
+                "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
+                "tried": ", ".join(f"{v:g}" for v in values),
+                "chosen": chosen.get(m, tables.NOT_YET).removeprefix(f"{key} "),
+                "global (%)": tables.about(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
+                "difference": f"{tables.compared(beside, m, base)[0]} to {CALLED[base]}",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+# Cost
+
+
+PAID = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
+UNITS = ("megabytes", "thousands")
+
+
+def cost(frames: dict[str, pd.DataFrame]) -> Figure:
+    """Accuracy over megabytes, a panel per partition, four methods each."""
+    figure, axes = plt.subplots(len(frames), 1, figsize=(4.2, 4.8), sharex=True)
+    drawn = ("md", "fedavg", "fedstas", "fedstas-unbiased")
+    for ax, (title, frame) in zip(axes, frames.items(), strict=True):
+        plots.curves(frame, GLOBAL, ax=ax, methods=list(drawn), x="megabytes", ends=False)
+        mean = frame.groupby(["method", "round"])[["megabytes", GLOBAL]].mean()
+        mean[GLOBAL] *= 100
+        ends = tables.summary(frame, GLOBAL)["mean"]
+        alike = abs(ends["md"] - ends["fedavg"]) < 2
+        left, end = {"ha": "right", "right": -6, "up": 4}, {"right": 4}
+        plots.note(ax, *mean.loc[("md", 60)], "MD, FedAvg" if alike else "MD", plots.PINK, **left)
+        if not alike:
+            plots.note(ax, *mean.loc[("fedavg", 99)], "FedAvg", plots.GREY, **end)
+        plots.note(ax, *mean.loc[("fedstas", 99)], "as written", plots.WRITTEN, **end)
+        plots.note(ax, *mean.loc[("fedstas-unbiased", 99)], "corrected", plots.SHOULD, up=5, **end)
+        ax.set(xscale="log", xlabel="", ylabel="global test set (%)", xlim=(2, 9000))
+        ax.set_title(title, loc="left")
+    axes[-1].set_xlabel("sent and received (MB)")
+    return figure
+
+
+def costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
+    """What six methods spend in 99 rounds, and until their mean curve reaches the goal."""
+    rows = []
+    for place, frame in frames.items():
+        last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
+        peak = frame.groupby(["method", "seed"])[GLOBAL].max()
+        until = {u: tables.cost_to_reach(frame, GLOBAL, goal, u) for u in UNITS}
+        for m in PAID:
+            spent = ["never" if np.isnan(until[u][m]) else f"{until[u][m]:,.0f}" for u in UNITS]
+            rows.append(
+                {
+                    "partition": place.replace(" ", "\u00a0"),
+                    "method": CALLED[m],
+                    "MB": f"{last.loc[m, 'megabytes']:,.0f}",
+                    "thousand examples": f"{last.loc[m, 'thousands']:,.0f}",
+                    "seconds on one core": f"{last.loc[m, 'seconds']:.0f}",
+                    f"MB to {goal:.0%}": spent[0],
+                    f"thousands to {goal:.0%}": spent[1],
+                    f"seeds that reach {goal:.0%}": f"{(peak[m] >= goal).sum()} of {len(peak[m])}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+# One setting at a time
+
+
+SETTINGS = {  # what a row is called, its default, whose runs it shows
+    "steps": ("local steps", 3, "fedstas-unbiased"),
+    "clients_per_round": ("clients a round", 10, "fedstas-unbiased"),
+    "strata": ("strata H", 10, "fedstas-unbiased"),
+    "concentration": ("concentration", 0.01, "fedstas-unbiased"),
+    "levels": ("levels d'", 9, "fedstas-unbiased"),
+    "restratify_every": ("age of strata", 10, "fedstas-unbiased"),
+    "rate": ("share of data q", 1.0, "fedstas-unbiased"),
+    "n_star": ("sample n*, as written", 2048, "fedstas"),
+}
+
+
+def along(by_arm: pd.DataFrame) -> pd.DataFrame:
+    """The mean final accuracy at each value of each setting: columns key, value, method, mean, low, high."""
+    rows = []
+    for key, (_, default, method) in SETTINGS.items():
+        for value in sorted({default, *experiments.AROUND[key][0]}):
+            name = "" if value == default else tables.arm(**{key: value})
+            found = by_arm[(by_arm["arm"] == name) & (by_arm["method"] == method)]
+            rows += [(key, value, method, *each) for each in found[["mean", "low", "high"]].values]
+    return pd.DataFrame(rows, columns=["key", "value", "method", "mean", "low", "high"])
+
+
+def ranges(moved: pd.DataFrame) -> Figure:
+    """A row per setting, a dot per value at its accuracy; the values with the least and the most are named."""
+    figure, ax = plt.subplots(figsize=(4.2, 3.9))
+    names = [key for key in SETTINGS if key in set(moved["key"])]
+    for y, key in enumerate(names[::-1]):
+        part, (_, default, method) = moved[moved["key"] == key], SETTINGS[key]
+        colour = plots.METHODS[method][0]
+        ax.plot([part["mean"].min(), part["mean"].max()], [y, y], color=colour, lw=1)
+        ax.plot(part["mean"], [y] * len(part), "o", color=colour, ms=5)
+        usual = part[part["value"] == default]
+        ax.plot(usual["mean"], [y] * len(usual), "o", color="black", ms=5)
+        low, high = (part.loc[part["mean"].agg(end)] for end in ("idxmin", "idxmax"))
+        plots.note(ax, low["mean"], y, f"{low['value']:g}", "black", -6, ha="right")
+        plots.note(ax, high["mean"], y, f"{high['value']:g}", "black", 6)
+    ax.set_yticks(range(len(names)), [SETTINGS[key][0] for key in names[::-1]])
+    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.6, len(names) - 0.4))
+    ax.margins(x=0.12)
+    ax.grid(axis="y", visible=False)
+    return figure
+
+
+def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
+    """The corrected method against MD along the settings that both have."""
+    rows = []
+    for key in ("clients_per_round", "steps", "concentration"):
+        label, default, _ = SETTINGS[key]
+        for value in sorted({default, *experiments.AROUND[key][0]}):
+            here = around[around["arm"] == ("" if value == default else tables.arm(**{key: value}))]
+            rows.append((label, f"{value:g}", tables.gain(here, "fedstas-unbiased", "md")))
+    return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
+
+
+def least_and_most(moved: pd.DataFrame) -> dict[str, float]:
+    """Of `along`: the least and the most accuracy of each setting, as `least_steps`."""
+    each = moved.groupby("key")["mean"]
+    told = {f"least_{key}": value for key, value in each.min().items()}
+    return told | {f"most_{key}": value for key, value in each.max().items()}
+
+
+def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> pd.DataFrame:
+    """Final accuracy by the size of a batch; `around` and `cuts` have the runs with batches of 128."""
+    usual = around[(around["arm"] == "") & around["method"].isin(experiments.BATCHED)]
+    where = {"task": "mnist", "partition": "dirichlet", "arm": "", "clients_per_round": 10}
+    cut = cuts.where(**where)
+    usual = pd.concat([usual, cut[cut["seed"].isin(usual["seed"])]])
+    sized = {b: batches[batches["arm"] == tables.arm(batch=b)] for b in experiments.BATCHES}
+    rows, others = [], experiments.BATCHED[1:]
+    for b, here in sorted((sized | {128: usual}).items()):
+        level = tables.summary(here, GLOBAL).reindex(["md"])
+        cells = [tables.about(*level.loc["md", ["mean", "low", "high"]])]
+        rows.append((str(b), *cells, *(tables.gain(here, m, "md") for m in others)))
+    heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
+    return pd.DataFrame(rows, columns=heads)
+
+
+def optimal(allocated: pd.DataFrame, frame: pd.DataFrame) -> dict[str, str]:
+    """What allocated examples gain on FedSTaS as written in one partition, as `optimal_dirichlet`."""
+    (name,) = frame["partition"].unique()
+    own = allocated[allocated["partition"] == name]
+    plain = frame[(frame["round"] % 9 == 0) & (frame["method"] == "fedstas")]
+    pair = pd.concat([own, plain[plain["seed"].isin(own["seed"])]])
+    return {f"optimal_{name}": tables.gain(pair, experiments.OPTIMAL, "fedstas")}
+
+
+# Privacy
+
+
+def private(by_arm: pd.DataFrame) -> Figure:
+    """Final accuracy over epsilon, a panel per method, a line per size cap; thin, without privacy."""
+    pairs = {"fedstas-dp": "fedstas", "fedstas-unbiased-dp": "fedstas-unbiased"}
+    titles = ("fresh reports, as written", "one report for good, corrected")
+    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.8), sharex=True)
+    plain = by_arm[by_arm["arm"] == ""].set_index("method")["mean"]
+    for ax, (m, base), title in zip(axes, pairs.items(), titles, strict=True):
+        colour = plots.METHODS[m][0]
+        for cap, dash, aside in zip(
+            experiments.CAPS, ("-", "--", ":"), (1, 1.05, 0.95), strict=True
+        ):
+            at = {tables.arm(epsilon=e, size_cap=cap, n_star=2048): e for e in experiments.EPSILONS}
+            part = by_arm[by_arm["arm"].isin(at) & (by_arm["method"] == m)]
+            part = part.assign(x=aside * part["arm"].map(at).astype(float)).sort_values("x")
+            ax.errorbar(part["x"], part["mean"], (part["high"] - part["low"]) / 2, color=colour, ls=dash, lw=1.5, elinewidth=0.7)  # fmt: skip
+            plots.note(
+                ax, part["x"].iloc[0], part["mean"].iloc[0], f"M = {cap}", colour, -6, ha="right"
+            )
+        ax.plot([0.5, 10], [plain[base]] * 2, color="black", lw=1)
+        plots.note(ax, 10, plain[base], "no privacy", "black")
+        ax.set(xscale="log", ylabel="global test set (%)", xlim=(0.17, 35))
+        ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])
+        ax.minorticks_off()
+        ax.set_title(title, loc="left")
+    axes[-1].set_xlabel("epsilon of a report")
+    return figure
+
+
+def told_privacy(by_arm: pd.DataFrame, stricter: dict) -> dict[str, object]:
+    """Least and most accuracy of each method, and what a stricter epsilon changes at each cap."""
+    told = {}
+    for name, method in {"fresh": "fedstas-dp", "once": "fedstas-unbiased-dp"}.items():
+        means = by_arm[by_arm["method"] == method]["mean"]
+        told |= {f"privacy_{name}_least": means.min(), f"privacy_{name}_most": means.max()}
+        for cap in experiments.CAPS:
+            told[f"privacy_{name}_{cap}"] = tables.span(*stricter[method, cap], "+.1f")
+    return told
+
+
+# Parts of the corrected method
+
+
+WHOLE = "the corrected method"
+SHORTER = {
+    "one stratum": "no strata",
+    "p uniform": "drawn uniformly",
+    "p by norm": "drawn by norm",
+    "p by size": "drawn by size",
+    "plain weights, p by norm, Neyman": "by norm, plain weights",
+    "every client counts the same": "clients count alike",
+    "without replacement": "without replacement",
+    "strata of each round": "strata of each round",
+    "strata frozen at w_0": "strata frozen",
+    "a tenth of the data": "a tenth of the data",
+    "a tenth of the data, strata frozen": "both of these",
+}
+
+
+def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs of the sweep `ablation`, their method called by the part that is exchanged."""
+    names = {(m, tables.arm(**own)): name for name, (m, own) in experiments.PARTS.items()}
+    pairs = zip(frame["method"], frame["arm"], strict=True)
+    return frame.assign(method=[names.get(pair) for pair in pairs])
+
+
+def exchanged(change: pd.DataFrame) -> Figure:
+    """Points that an exchanged part changes, with 95 % intervals."""
+    figure, ax = plt.subplots(figsize=(4.2, 3.6))
+    rows = change.loc[list(SHORTER), ["difference", "low", "high"]].rename(SHORTER)
+    plots.forest(ax, rows, [plots.SHOULD] * len(rows))
+    ax.set_xlabel("points above the whole method")
+    return figure
+
+
+def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
+    """All parts: accuracy, difference, Holm's p, and the price in multiples of the whole method's."""
+    level, rows = tables.summary(parts, GLOBAL), []
+    corrected = pd.Series(tables.holm(change["p"]), change.index)
+    for name in (n for n in experiments.PARTS if n in change.index):
+        row = change.loc[name]
+        rows.append(
+            {
+                "exchanged": name,
+                "accuracy (%)": tables.about(*level.loc[name, ["mean", "low", "high"]]),
+                "difference": tables.about(row["difference"], row["low"], row["high"], "+.1f"),
+                "p (Holm)": tables.chance(corrected[name]),
+                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.price(parts, name, WHOLE)),
+                "seeds": str(int(row["seeds"])),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
+    """What an exchanged part changes, as `part_one`, and its bytes in multiples, as `part_one_sent`."""
+    keys = {"one": "one stratum", "uniform": "p uniform", "size": "p by size", "norm": "p by norm"}
+    keys |= {"each": "strata of each round", "cheap": "a tenth of the data, strata frozen"}
+    keys |= {"plain": "plain weights, p by norm, Neyman"}
+    told = {}
+    for key, part in keys.items():
+        told[f"part_{key}"] = tables.span(*change.loc[part, ["difference", "low", "high"]], "+.1f")
+        told[f"part_{key}_sent"] = tables.price(parts, part, WHOLE)[0]
+    return told
+
+
+# This machine
+
+
+def live(ends: pd.DataFrame) -> Figure:
+    """Final accuracy of each live run, a row per method, a mark per seed: columns seed, index method."""
+    figure, ax = plt.subplots(figsize=(4.2, 2.9))
+    names = list(ends.columns)
+    for seed, row in ends.iterrows():
+        ax.plot(row[names], range(len(names))[::-1], "o-", lw=0.7, ms=5, color="#555555")
+        plots.note(ax, row[names[0]], len(names) - 1, f"{seed}", "black", 0, 9, ha="center")
+    ax.set_yticks(range(len(names))[::-1], [CALLED[m] for m in names])
+    for label in ax.get_yticklabels():
+        method = next(m for m in names if CALLED[m] == label.get_text())
+        label.set_color(plots.METHODS[method][0])
+    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(names)))
+    ax.grid(axis="y", visible=False)
+    return figure
+
+
+def again(live: pd.DataFrame, recorded: pd.DataFrame) -> str:
+    """Whether runs that are recorded came out the same: `live` with a column `usual` where they may be."""
+    same = live[live["usual"]]
+    if not len(same):
+        return "These settings are not among the recorded ones, so there is nothing to hold them against."
+    same = same.merge(recorded, on=["method", "seed", "round"], suffixes=("", "_recorded"))
+    gap = 100 * (same[GLOBAL] - same[f"{GLOBAL}_recorded"]).abs()
+    gap = gap.groupby([same["method"], same["seed"]]).max()
+    exact, near = int((gap == 0).sum()), int((gap <= 0.5).sum())
+    return (
+        f"{len(gap)} of these runs are recorded, too: {exact} agree in every round's accuracy bit for bit, {near} within "
+        f"half a point (largest difference {gap.max():.2f})."
+    )
