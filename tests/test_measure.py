@@ -17,6 +17,7 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04e_privacy",
     "04f_convergence",
     "04g_clustered",
+    "06_clustered_sampling",
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",
