@@ -104,7 +104,7 @@ def tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, never)
             words = f"({labels[leaf]})" if never[leaf] else str(labels[leaf])
             ax.text(10 * place + 5, -0.03 * height, words, ha="center", va="top", fontsize=8)
     ax.set(ylim=(-0.1 * height, 1.03 * height), ylabel="height (Ward, of angles)")
-    ax.set_xlabel("clients, by majority class")
+    ax.set_xlabel("clients, by majority class" if clients <= 40 else "clients")
     ax.grid(axis="x", visible=False)
     return figure
 
@@ -183,7 +183,7 @@ def jumps(runs: Recorded) -> pd.Series:
 
 
 def final(runs: Recorded) -> pd.DataFrame:
-    """How each scheme ends: digits, loss, accuracy, and points above MD with their interval."""
+    """How each scheme ends: digits of the first 10 and last 20 rounds, loss, accuracy, points above MD."""
     drawn, last = runs.drawn, runs.drawn["round"].max()
     digits = [drawn[drawn["round"] <= 10], drawn[drawn["round"] > last - 20]]
     early, late = (part.groupby("method")["digits"].mean() for part in digits)
@@ -195,8 +195,7 @@ def final(runs: Recorded) -> pd.DataFrame:
     found = [
         {
             "scheme": name,
-            "digits, rounds 1–10": f"{early[method]:.2f}",
-            "last 20": f"{late[method]:.2f}",
+            "digits, early and late": f"{early[method]:.2f}, {late[method]:.2f}",
             "loss (nats)": f"{loss[method]:.3f}",
             "accuracy (%)": f"{accuracy[method]:.1f}",
             "against MD (points)": "" if method == "md" else _span(gain.loc[method]),

@@ -76,7 +76,7 @@ def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -
     drawn = [line for line in ax.lines if line.get_gid()]
     last = [(*(v[-1] for v in line.get_data()), line.get_color()) for line in drawn]
     ends = {names[line.get_gid()]: end for line, end in zip(drawn, last, strict=True)}
-    plots.label_ends(ax, ends, gap=0.12)
+    plots.label_ends(ax, ends, gap=0.12 if len(ends) < 4 else 0.08)
     ax.set(ylabel=plots.SHORT[metric])
 
 
