@@ -126,7 +126,7 @@ assert (by_size == clustered.counts_by_size(sizes, m)).all()
 # %% tags=["remove-input"]
 paste("figure_ch6_size_rows", ch06.rows({"Algorithm 1": by_size}, label))
 say("ch6", task=s.task, clients=s.clients, concentration=float(s.concentration), N=N, m=m)
-say("ch6", least=sizes.min(), most=sizes.max(), n=sizes.sum(), entries=(by_size > 0).sum())
+say("ch6", least=sizes.min(), most=sizes.max())
 mixed = np.mean([len(set(label[row > 0])) > 1 for row in by_size])
 expect("Most rows mix several classes", mixed > 0.5, share=mixed)
 
@@ -141,8 +141,7 @@ expect("Most rows mix several classes", mixed > 0.5, share=mixed)
 # ```{provenance} Figure
 # ```
 #
-# Sizes go from {glue:text}`ch6_least` to {glue:text}`ch6_most` of {glue:text}`ch6_n` examples. They sort the clients, and classes come
-# as they come. Most rows mix several classes. Only {glue:text}`ch6_entries` entries of the matrix are not zero.
+# Sizes go from {glue:text}`ch6_least` to {glue:text}`ch6_most` examples. They sort the clients, and classes come as they come. Most rows mix several classes.
 #
 # ## What does it gain, exactly?
 #
@@ -432,8 +431,8 @@ expect("Much of the gain is in the sizes already", by_sizes > 0.4, share=by_size
 #
 # Does it depend on how likeness is measured? The paper tries three measures (Appendix D.2, Fig. 6). The *angle* is blind to the updates'
 # lengths. *L2*, the Euclidean distance, and *L1*, the sum of absolute differences, are not. The *linkage* says how far two groups are
-# apart, given their members. Ward's: by how much the squared distances within would grow. `single` and `complete`: nearest and
-# farthest pair. `average`: the mean of all pairs. Both are settings of the method:
+# apart. Ward's: by how much the squared distances within would grow. `single` and `complete`: nearest and farthest pair. `average`: the mean of
+# all pairs. Both are settings of the method:
 
 # %%
 ways = [(measure, "ward") for measure in clustered.MEASURES]
@@ -512,9 +511,8 @@ expect("The paper's numbers are right", sum(digits[6:9]) > Q(3, 4) and abs(diffe
 # The paper's numbers are right. To avoid repeated clients is worth only {glue:text}`ch6_apart:.2f` digits. The rest has to come from knowing who is
 # alike.
 #
-# All clients have the same size, so Algorithm 1 has only ties to sort. The paper does not say how they are ordered. If clients were numbered digit by digit,
-# ties by number would make each row a digit, and Algorithm 1 would *be* the target, by an accident of book-keeping. Our partition numbers the clients at
-# random.
+# All clients have the same size, so Algorithm 1 has only ties to sort, and the paper does not say how. Were clients numbered digit by digit,
+# ties by number would make each row a digit. Algorithm 1 would *be* the target, by an accident of book-keeping. Ours are numbered at random.
 #
 # ```{admonition} As coded: clustering 11–42
 # :class: as-coded
@@ -655,8 +653,7 @@ expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=
 # The smaller the concentration, the larger the improvement.
 # ```
 #
-# Nobody can tell from this page, as long as its panels say *not recorded yet*. CIFAR-10 is not among the data of this book. Here is what will be run,
-# and how.
+# Nobody can tell from this page, as long as its panels say *not recorded yet*. CIFAR-10 is not among the data of this book.
 #
 # All other experiments of the paper are on CIFAR-10, and change one thing at a time. They change the concentration (Fig. 2, raw in Fig. 7), the measure of
 # similarity (Fig. 6), and local steps and participants (Fig. 8, raw in Fig. 9). Last comes FedProx, which adds $\frac{\mu}{2}\|w - w_t\|^2$
@@ -680,9 +677,8 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```{provenance} Figure
 # ```
 #
-# The network has three convolutions and two linear layers, with dropout after each convolution. A random mask that is drawn while the
-# network computes would differ from one way of computing to another. So every example of a batch gets a key on the host, and a hash of
-# key, layer and place says whether a unit is dropped. It is `--network convolutional-dropout`, without dropout in evaluations:
+# The network, `--network convolutional-dropout`, has three convolutions and two linear layers, with dropout after each convolution. A hash of an
+# example's key, the layer and the place says whether a unit is dropped, so that all ways of computing drop the same ones:
 #
 # ```{literalinclude} ../../fedstas/sim/models.py
 # :pyobject: ConvolutionalDropout.drop
@@ -700,8 +696,7 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # same on MNIST with 100 rounds. `clustered-coarse10` has those of Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
 # instead of 50,000, each class made of five kinds of things, 20 local steps and 100 rounds.
 #
-# A substitute can show an order or a trend under the same sizes and concentrations. It cannot show the size of an effect on CIFAR-10. So the
-# {doc}`ledger </ledger>` keeps `no-data` for such a claim, with the substitute's verdict beside it. The rates are chosen as the
+# A substitute can show an order or a trend. It cannot show the size of an effect on CIFAR-10. So the {doc}`ledger </ledger>` keeps `no-data` for such a claim, with the substitute's verdict beside it. The rates are chosen as the
 # paper does: MD sampling, one seed, the rate with the least training loss in the end (sweeps `clustered-mnist-rates` and `clustered-coarse10-rates`).
 #
 # ```{admonition} As written: Section 6 and Appendix D
@@ -711,9 +706,8 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - "in none of the experimental settings considered for this paper clustered sampling underperformed".
 # ```
 #
-# The losses of Fig. 2, 6, 8 and 10 are drawn as a *rolling mean* over 50 of 1,000 rounds, for a run of 100 rounds over 20. With a tenth of the
-# clients in a round the loss jumps, and the mean shows what remains. It also hides the jumps, and delays what it shows by half its length.
-# So the raw values stand beside it.
+# The losses of Fig. 2, 6, 8 and 10 are a *rolling mean* over 50 of 1,000 rounds, or 20 of 100. It shows what remains of a loss that jumps. It hides
+# the jumps, and delays what it shows by half its length. So the raw values stand beside it.
 
 # %% tags=["remove-input"]
 paste("figure_ch6_fig2", clustered_figures.figure_2())
@@ -813,8 +807,7 @@ table(own_tests)
 #
 # ```{admonition} Verdicts on Fig. 2 and 6 to 10
 # :class: verdict
-# In the {doc}`ledger </ledger>`, each from what its sentence says: an order in every setting, or a trend over them. None of them is decided for
-# CIFAR-10 without runs on CIFAR-10.
+# In the {doc}`ledger </ledger>`, each from what its sentence says. None is decided for CIFAR-10 without runs on CIFAR-10.
 # ```
 #
 # ## Where does it meet stratification?
