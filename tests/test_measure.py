@@ -18,6 +18,7 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04f_convergence",
     "04g_clustered",
     "05_experiments",
+    "06_clustered_sampling",
     "09_what_we_would_write",
     "10_which_design",
 )

@@ -31,6 +31,7 @@ WORKED = {
     "100 local steps, m = 5": {"clients_per_round": 5},
     "100 local steps, m = 20": {"clients_per_round": 20},
 }
+WIDE = 4.2  # inches
 REGULAR = {"FedProx, mu = 0.1": {"prox": 0.1}}
 
 
@@ -49,8 +50,15 @@ def _first(places: tuple[Setting, ...], settings: dict) -> tuple[Setting | None,
     sweep = (place or places[1]).sweep  # the first is CIFAR-10, which cannot be had by all
     return (
         place,
-        f"Not recorded yet: `fedstas sweep {sweep} --profile paper --folder results`",
+        f"Not recorded yet: `fedstas sweep {sweep}\n--profile paper --folder results`",
     )
+
+
+def _nothing(note: str) -> Figure:
+    """The figure of what is not recorded yet, as wide as the others."""
+    figure, ax = plt.subplots(figsize=(WIDE, 1.0))
+    plots.blank(ax, note)
+    return figure
 
 
 def _window(frame: pd.DataFrame) -> int:
@@ -68,7 +76,7 @@ def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -
     drawn = [line for line in ax.lines if line.get_gid()]
     last = [(*(v[-1] for v in line.get_data()), line.get_color()) for line in drawn]
     ends = {names[line.get_gid()]: end for line, end in zip(drawn, last, strict=True)}
-    plots.label_ends(ax, ends, gap=0.09)
+    plots.label_ends(ax, ends, gap=0.12 if len(ends) < 4 else 0.08)
     ax.set(ylabel=plots.SHORT[metric])
 
 
@@ -76,10 +84,10 @@ def _figure(settings: dict, places, columns: list[tuple[str, bool]], across: int
     """A panel for each setting and (metric, smooth), `across` of them in a row; titles name the setting."""
     place, note = _first(places, settings)
     if place is None:
-        return plots.not_recorded(note)
+        return _nothing(note)
     many = [(title, change, *how) for title, change in settings.items() for how in columns]
     rows = -(-len(many) // across)
-    size = {"figsize": (8.2, 0.6 + 2.4 * rows), "squeeze": False}
+    size = {"figsize": (WIDE, 0.6 + 1.9 * rows), "squeeze": False}
     figure, axes = plt.subplots(rows, across, **size)
     for ax, (title, change, metric, smooth) in zip(axes.flat, many, strict=True):
         _panel(ax, _runs(place, change), metric, note, smooth)
@@ -95,7 +103,7 @@ SMOOTH, RAW = ("train_loss", True), [("client_accuracy", False), ("train_loss", 
 
 def figure_2() -> Figure:
     """The training loss at four concentrations, as a rolling mean."""
-    return _figure(SKEWED, (CIFAR, COARSE, MNIST), [SMOOTH], 2)
+    return _figure(SKEWED, (CIFAR, COARSE, MNIST), [SMOOTH], 1)
 
 
 def figure_7() -> Figure:
@@ -105,7 +113,7 @@ def figure_7() -> Figure:
 
 def figure_8() -> Figure:
     """The training loss by local steps and by participants, as a rolling mean."""
-    return _figure(WORKED, (CIFAR, MNIST), [SMOOTH], 2)
+    return _figure(WORKED, (CIFAR, MNIST), [SMOOTH], 1)
 
 
 def figure_9() -> Figure:
@@ -124,7 +132,7 @@ def figure_6() -> Figure:
     place, note = _first(places, change)
     frame = None if place is None else _runs(place, {})
     if place is None or frame is None:
-        return plots.not_recorded(note)
+        return _nothing(note)
     names, parts = NAMES | {"clustered-similarity": "Alg. 2, angle"}, [frame]
     for (key, name), measure in zip(MEASURES.items(), ("L2", "L1"), strict=True):
         found = _runs(place, {"measure": measure})
@@ -132,7 +140,7 @@ def figure_6() -> Figure:
             names[key] = name
             own = found[found["method"] == "clustered-similarity"]
             parts.append(own.assign(method=key))
-    figure, axes = plt.subplots(2, 1, figsize=(8.2, 5.6), sharex=True)
+    figure, axes = plt.subplots(2, 1, figsize=(WIDE, 5.0), sharex=True)
     for ax, smooth in zip(axes, (True, False), strict=True):
         _panel(ax, pd.concat(parts), "train_loss", note, smooth, names)
     axes[0].set_xlabel("")
@@ -146,8 +154,8 @@ def figure_5(sizes, seed: int = 0) -> Figure:
     Ten classes of 5,000, as CIFAR-10 has; `sizes` of the clients.
     """
     labels = np.repeat(np.arange(10), 5000)
-    figure, axes = plt.subplots(len(SKEWS), 2, figsize=(8.2, 7.2))
-    palette, clients = sns.color_palette("colorblind", 10), np.arange(len(sizes))
+    figure, axes = plt.subplots(len(SKEWS), 2, figsize=(WIDE, 6.6))
+    palette, clients = sns.color_palette("magma", 11)[1:], np.arange(len(sizes))
     for (left, right), concentration in zip(axes, SKEWS, strict=True):
         counts = partition.dirichlet_fixed_size(labels, sizes, concentration, seed).label_counts
         ends = 100 * counts.cumsum(1) / counts.sum(1, keepdims=True)
@@ -161,10 +169,10 @@ def figure_5(sizes, seed: int = 0) -> Figure:
         right.bar(range(10), counts.sum(0) / 1e3, color=palette, width=0.9)
         right.set(xticks=range(10))
         right.grid(axis="x", visible=False)
-    axes[0, 0].set_title("(a) class shares of each client (%)")
-    axes[0, 1].set_title("(b) examples of each class (thousands)")
-    axes[-1, 0].set_xlabel("% of the client's examples, by class")
-    axes[-1, 1].set_xlabel("class, in the colours of (a)")
+    axes[0, 0].set_title("(a) clients' classes")
+    axes[0, 1].set_title("(b) all (thousands)")
+    axes[-1, 0].set_xlabel("% of its examples")
+    axes[-1, 1].set_xlabel("class")
     return figure
 
 
@@ -172,7 +180,7 @@ def local_tests() -> pd.DataFrame:
     """The final accuracy in % on the clients' own test sets and on the global one, by scheme; 95 % intervals."""
     place, note = _first((CIFAR, MNIST), {"": {}})
     if place is None:
-        return pd.DataFrame({"accuracy of the final model": [note]})
+        return pd.DataFrame({"accuracy of the final model": [note.replace("\n", " ")]})
     frame = _runs(place, {})
     notes = (found.note for found in records.recorded(experiments.RESULTS / place.sweep))
     known = {note["run"]: note["local_accuracy"] for note in notes}

@@ -1,0 +1,250 @@
+"""Figures and tables of chapter 6, *Neighbours: clustered sampling*."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.cluster.hierarchy import dendrogram
+
+from companion.claims import ledger
+from companion.claims.evidence.experiments_clustered import first_recorded
+from companion.pages import plots
+from companion.runs import records, tables
+
+NAMES = {  # schemes as the page calls them
+    "md": "MD",
+    "clustered-size": "Algorithm 1",
+    "clustered-similarity": "Algorithm 2",
+    "target": "target",
+}
+SHORT = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2", "target": "target"}  # fmt: skip
+FIG_1 = ("size-digits", "size-loss", "size-accuracy", "similarity-digits", "similarity-loss")
+FIG_1 += ("similarity-accuracy", "target")
+JUDGED = [f"clustered-fig-1-{name}" for name in FIG_1]
+JUDGED += [f"clustered-6-{name}" for name in ("ten-clients", "finds-groups")]
+JUDGED += [f"clustered-6-smoother-{name}" for name in ("loss", "accuracy")]
+
+
+def _ink(colour) -> str:
+    """Black or white, whichever can be read on this colour."""
+    return "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.55 else "white"
+
+
+def _bars(ax: Axes, counts, colours, names, widest: float = 0.05) -> None:
+    """The rows of a matrix of counts as stacked bars; a name where it fits."""
+    full = counts.sum(1).max()
+    for k, row in enumerate(counts):
+        left = 0
+        for i in np.flatnonzero(row):
+            ax.barh(k, row[i], left=left, height=0.84, color=colours[i], edgecolor="white", lw=0.6)
+            if row[i] >= widest * full:
+                place = {"ha": "center", "va": "center", "fontsize": 9}
+                ax.text(left + row[i] / 2, k, names[i], color=_ink(colours[i]), **place)
+            left += row[i]
+    ax.set(xlim=(0, full), ylim=(len(counts) - 0.5, -0.5), yticks=range(len(counts)))
+    ax.set_yticklabels([str(k + 1) for k in range(len(counts))])
+    ax.grid(visible=False)
+
+
+def line(sizes, counts: np.ndarray) -> Figure:
+    """Clients laid end to end, with the cuts, and below the rows [m, N] that result."""
+    (m, clients), total = counts.shape, sum(sizes)
+    shape = {"figsize": (4.2, 3.0), "height_ratios": (1, 2.2)}
+    figure, (above, below) = plt.subplots(2, 1, **shape)
+    tones = sns.color_palette("magma", clients + 2)[1:-1]
+    names = [str(i + 1) for i in range(clients)]
+    _bars(above, m * np.array([sizes]), tones, names, 0)
+    for cut in range(1, m):
+        above.axvline(cut * total, color=plots.GREY, lw=2, ls="--")
+    above.set(yticks=[], xticks=range(0, m * total + 1, total))
+    above.set_xlabel(f"examples, {m} times each client's (dashed: the cuts)")
+    _bars(below, counts, tones, names)
+    below.set(xlabel="examples in the row", ylabel="draw", xticks=range(0, total + 1, 3))
+    return figure
+
+
+def rows(schemes: dict[str, np.ndarray], labels: np.ndarray) -> Figure:
+    """A panel per scheme: its rows [m, N], a piece a client, coloured and named by its majority class."""
+    m, classes = len(next(iter(schemes.values()))), int(labels.max()) + 1
+    palette = sns.color_palette("magma", classes + 1)[1:]
+    shape = {"figsize": (4.2, (0.26 * m + 0.6) * len(schemes)), "squeeze": False, "sharex": True}
+    figure, axes = plt.subplots(len(schemes), 1, **shape)
+    for ax, (title, counts) in zip(axes[:, 0], schemes.items(), strict=True):
+        _bars(ax, counts, [palette[c] for c in labels], [str(c) for c in labels])
+        ax.set(ylabel="draw")
+        ax.set_title(title, loc="left")
+    axes[-1, 0].set_xlabel("examples in the row")
+    return figure
+
+
+def tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, never) -> Figure:
+    """Ward's tree of the clients: branches within a group black, others grey; leaves are majority classes.
+
+    `never`: bool [N], clients that have not taken part, in brackets.
+    """
+    clients = len(labels)
+    members = {k: {k} for k in range(clients)}
+    for step, (a, b, *_) in enumerate(joined):
+        members[clients + step] = members[int(a)] | members[int(b)]
+    kept = {node for node, inside in members.items() if any(inside <= set(g) for g in groups)}
+    figure, ax = plt.subplots(figsize=(4.2, 3.2))
+    with plt.rc_context({"lines.linewidth": 1.2}):
+        colour = {node: plots.BLACK if node in kept else "#AAAAAA" for node in members}
+        how = {"no_labels": True, "link_color_func": colour.get}
+        leaves = dendrogram(joined, ax=ax, **how)["leaves"]
+    height = joined[:, 2].max()
+    if clients <= 40:
+        for place, leaf in enumerate(leaves):
+            words = f"({labels[leaf]})" if never[leaf] else str(labels[leaf])
+            ax.text(10 * place + 5, -0.03 * height, words, ha="center", va="top", fontsize=8)
+    ax.set(ylim=(-0.1 * height, 1.03 * height), ylabel="height (Ward, of angles)")
+    ax.set_xlabel("clients, by majority class" if clients <= 40 else "clients")
+    ax.grid(axis="x", visible=False)
+    return figure
+
+
+def neighbours(joined: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    """How many neighbouring leaves share a class, and how many would in random order."""
+    order = dendrogram(joined, no_plot=True)["leaves"]
+    alike = int((labels[order[1:]] == labels[order[:-1]]).sum())
+    many = np.bincount(labels)
+    return alike, float((many * (many - 1)).sum() / len(labels))
+
+
+class Recorded(NamedTuple):
+    """Recorded runs of the paper's Fig. 1: one row per evaluation, and one per round drawn."""
+
+    history: pd.DataFrame
+    drawn: pd.DataFrame  # method, seed, round, digits
+
+
+def recorded() -> Recorded:
+    """Of 200 rounds where they are recorded, else of 60."""
+    sweep = first_recorded("clustered-fig-1", "one-digit")
+    history = records.load(f"results/{sweep}").query("task == 'mnist'")
+    heads = history.drop_duplicates("run").set_index("run")
+    labels = records.majority_labels(sweep)
+    rows_ = [
+        {"method": heads.at[run, "method"], "seed": heads.at[run, "seed"], "round": t,
+         "digits": len(np.unique(labels[run][cohort]))}
+        for run, drawn in records.cohorts(sweep).items() if run in heads.index
+        for t, cohort in enumerate(drawn, 1)
+    ]  # fmt: skip
+    return Recorded(history, pd.DataFrame(rows_))
+
+
+def _band(ax: Axes, frame: pd.DataFrame, value: str, method: str) -> tuple:
+    """Mean over seeds with a 95 % band, or the seeds themselves where there are few; the end of the mean."""
+    wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=value)
+    colour, dash = plots.METHODS[method]
+    mean, low, high = np.array([plots.interval(v) for v in wide.to_numpy()]).T
+    if wide.shape[1] >= plots.FEW:
+        ax.fill_between(wide.index, low, high, color=colour, alpha=0.15, lw=0)
+    else:
+        ax.plot(wide.index, wide.to_numpy(), color=colour, ls=dash, lw=0.5, alpha=0.4)
+    ax.plot(wide.index, mean, color=colour, ls=dash, lw=1.6)
+    return wide.index[-1], mean[-1], colour
+
+
+def panels(runs: Recorded, under_md: float, every: int) -> Figure:
+    """Distinct digits a round, training loss and test accuracy over the rounds; dotted: the mean under MD."""
+    shown = {"distinct digits": (runs.drawn, "digits")}
+    for metric in ("train_loss", "test_accuracy"):
+        scaled = runs.history.assign(y=runs.history[metric] * plots.METRICS[metric][1])
+        words = {"train_loss": "training loss (nats)", "test_accuracy": "test accuracy (%)"}[metric]
+        shown[words] = (scaled, "y")
+    figure, axes = plt.subplots(3, 1, figsize=(4.2, 6.6), sharex=True)
+    for ax, (words, (frame, value)) in zip(axes, shown.items(), strict=True):
+        ends = {name: _band(ax, frame, value, method) for method, name in SHORT.items()}
+        ax.set(ylabel=words)
+        ax.margins(x=0)
+        plots.label_ends(ax, ends, gap=0.1)
+    axes[0].axhline(under_md, color=plots.BLACK, lw=1, ls=":")
+    axes[0].set_ylim(top=every + 0.3)
+    axes[-1].set_xlabel("round")
+    return figure
+
+
+LAST = 10  # rounds of the final loss and accuracy
+
+
+def jumps(runs: Recorded) -> pd.Series:
+    """By scheme: points of accuracy from one evaluation to the next, in the second half."""
+    frame = runs.history.sort_values("round")
+    step = 100 * frame.groupby(["method", "seed"])["test_accuracy"].diff().abs()
+    late = frame.assign(step=step)[frame["round"] > frame["rounds"] / 2]
+    return late.groupby(["method", "seed"])["step"].mean().groupby("method").mean()
+
+
+def final(runs: Recorded) -> pd.DataFrame:
+    """How each scheme ends: digits of the first 10 and last 20 rounds, loss, accuracy, points above MD."""
+    drawn, last = runs.drawn, runs.drawn["round"].max()
+    digits = [drawn[drawn["round"] <= 10], drawn[drawn["round"] > last - 20]]
+    early, late = (part.groupby("method")["digits"].mean() for part in digits)
+    loss, accuracy = (
+        plots.summary(runs.history, metric, LAST)["mean"]
+        for metric in ("train_loss", "test_accuracy")
+    )
+    gain = plots.paired(runs.history, "test_accuracy", "md", LAST)
+    found = [
+        {
+            "scheme": name,
+            "digits, early and late": f"{early[method]:.2f}, {late[method]:.2f}",
+            "loss (nats)": f"{loss[method]:.3f}",
+            "accuracy (%)": f"{accuracy[method]:.1f}",
+            "against MD (points)": "" if method == "md" else _span(gain.loc[method]),
+            "step (points)": f"{jumps(runs)[method]:.1f}",
+        }
+        for method, name in NAMES.items()
+    ]
+    return pd.DataFrame(found)
+
+
+def _span(row: pd.Series) -> str:
+    return "{:+.1f} ({:+.1f} to {:+.1f})".format(*row[["difference", "low", "high"]]).replace("-", "−")  # fmt: skip
+
+
+def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
+    """Points above MD with their interval, `size`, `size_low`, ..., `similarity`, ..., `target`, ...;
+    and of Algorithm 2 below the target, `short`, `short_low`, `short_high`."""
+    found, said = plots.paired(runs.history, "test_accuracy", "md", last), {}
+    for method in tuple(NAMES)[1:]:
+        short = method.removeprefix("clustered-")
+        ends = found.loc[method, ["difference", "low", "high"]]
+        said |= {f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)}
+    wide = plots.by_seed(runs.history, "test_accuracy", last)
+    values = tables.interval((wide["target"] - wide["clustered-similarity"]).dropna())
+    return said | dict(zip(("short", "short_low", "short_high"), map(float, values), strict=True))
+
+
+def verdicts() -> pd.DataFrame:
+    """What the ledger says of Section 6's claims on one digit per client."""
+    found = [ledger.decide(name) for name in JUDGED]
+    return pd.DataFrame(
+        {
+            "claim of Section 6": claim.statement,
+            "ours": ledger.show_ours(evidence.ours, evidence.low, evidence.high),
+            "verdict": evidence.verdict,
+        }
+        for claim, evidence in found
+    )
+
+
+def compared(variances: dict[str, float], classes: dict[str, float], full: float) -> pd.DataFrame:
+    """Per scheme: variance against MD's, error of a cohort against the full update, expected classes."""
+    found = [
+        {
+            "scheme": name,
+            "variance (% of MD)": f"{100 * v / variances['MD']:.1f}",
+            "error of a cohort (% of the full update)": f"{100 * np.sqrt(v) / full:.0f}",
+            "classes": f"{classes[name]:.2f}",
+        }
+        for name, v in variances.items()
+    ]
+    return pd.DataFrame(found)
