@@ -30,6 +30,7 @@ _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR | _SKEWED for k in (2, 7)}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (6, 8, 9, 10)}
 FIXED["clustered_figures", "local_tests"] = _CIFAR
+FIXED |= {("ch07", "imbalance"): {"imbalance"}, ("ch07", "every_method"): {"preprint", "methods"}}
 READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded"}
 
 
