@@ -17,6 +17,8 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04e_privacy",
     "04f_convergence",
     "04g_clustered",
+    "07_fedsampling",
+    "08_federation",
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",
