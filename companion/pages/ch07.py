@@ -131,7 +131,7 @@ def _side_by_side(ax: Axes, wide: pd.DataFrame, places: Sequence, arms: Sequence
 
 def _names(figure: Figure, arms: Sequence[str]) -> None:
     """One legend for all panels, above them."""
-    lines = [plt.Line2D([], [], color=c, marker=m, ls="") for _, c, m in map(ARMS.get, arms)]
+    lines = [plt.Line2D([], [], color=c, marker=m, ls="") for _, c, m in (ARMS[a] for a in arms)]
     words = [ARMS[arm][0] for arm in arms]
     figure.legend(lines, words, loc="outside upper center", ncols=2, frameon=False)
 
