@@ -19,6 +19,8 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "04g_clustered",
     "05_experiments",
     "06_clustered_sampling",
+    "07_fedsampling",
+    "08_federation",
     "09_what_we_would_write",
     "10_which_design",
 )

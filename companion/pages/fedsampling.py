@@ -19,6 +19,7 @@ from fedstas.sim import text
 from fedstas.sim.tasks import Task
 
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
+WORDS = {"fedavg": "fedavg", "fedsampling": "FedSampling"}
 ARMS = ("centralised", "fedavg", "fedyogi", "fedadagrad", "fedadam")
 ARMS += (*(f"{m}{PLAIN}" for m in ARMS[2:]), PRIVATE, "fedsampling")
 # What the slides print of MIND: macro F1 and accuracy in percent, as they stand there.
@@ -59,32 +60,33 @@ def best(task: Task) -> tuple[float, float]:
 
 def users(counts: np.ndarray) -> Figure:
     """Documents by user and topic, from counts [users, topics], the user with most on the left."""
-    figure, ax = plt.subplots(figsize=(7.4, 3.2))
+    figure, ax = plt.subplots(figsize=(4.2, 2.6))
     counts = counts[np.argsort(-counts.sum(1), kind="stable")]
-    bottom, palette = np.zeros(len(counts)), sns.color_palette("colorblind", counts.shape[1])
-    for topic, (held, colour) in enumerate(zip(counts.T, palette, strict=True)):
-        ax.bar(range(len(counts)), held, 1.0, bottom=bottom, color=colour, lw=0, label=str(topic))
+    bottom, palette = np.zeros(len(counts)), sns.color_palette("viridis", counts.shape[1])
+    for held, colour in zip(counts.T, palette, strict=True):
+        ax.bar(range(len(counts)), held, 1.0, bottom=bottom, color=colour, lw=0)
         bottom += held
     ax.set(xlabel="user (sorted by what it wrote)", ylabel="documents")
     ax.margins(x=0)
     ax.grid(axis="x", visible=False)
-    figure.legend(title="topic", loc="outside right center", frameon=False)
     return figure
 
 
 def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
     """Test accuracy over rounds and over documents processed, by method; dashed: the best classifier's."""
-    figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.2), sharey=True)
+    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.8), sharey=True)
     for ax, (x, label, scale) in zip(
         axes, (("round", "round", 1), ("examples", "documents processed (thousands)", 1e3)), strict=True
     ):  # fmt: skip
+        longest = max(frame[x].max() for frame in curves.values()) / scale
         for method, frame in curves.items():
             colour, dash = plots.METHODS[method]
-            ax.plot(frame[x] / scale, 100 * frame["test_accuracy"], color=colour, ls=dash, lw=2)
+            accuracy = 100 * frame["test_accuracy"]
+            ax.plot(frame[x] / scale, accuracy, color=colour, ls=dash, lw=2)
+            plots.note(ax, frame[x].iloc[-1] / scale, accuracy.iloc[-1], WORDS[method], colour)
         ax.axhline(100 * ceiling, color=plots.BLACK, lw=1, ls="--")
-        ax.set(xlabel=label, ylim=(0, 100))
-    axes[0].set_ylabel("accuracy on the\nglobal test set (%)", fontsize="small")
-    plots.legend(figure, list(curves))
+        ax.set(xlabel=label, ylim=(0, 100), xlim=(0, 1.45 * longest))  # room for the names
+        ax.set_ylabel("accuracy on the\nglobal test set (%)")
     return figure
 
 
@@ -175,7 +177,9 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
     FedSampling's epsilon and M; `runs` as from `ends`, `note` where none of a panel is there, or none at all."""
     runs = runs[(runs["task"] == task) & (runs["network"] == "")]
     if not len(runs):
-        return plots.not_recorded(note)
+        figure = plots.not_recorded(note.replace(" --", "\n--"))
+        figure.set_size_inches(4.2, 1.4)
+        return figure
     usual = HIDDEN[task]
     hidden = (runs["epsilon"] == usual["epsilon"]) & (runs["size_cap"] == usual["size_cap"])
     settled = runs[runs["epsilon"].isna() | hidden]
@@ -191,17 +195,16 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
         "One class each": (_side_by_side, settled[settled["partition"] == "by_class"], arms),
         f"ε and M ({PLACES[kind]})": (_private, here[here["arm"] == PRIVATE], task),
     }  # fmt: skip
-    figure, axes = plt.subplots(2, 2, figsize=(7.8, 6.0))
-    for ax, (title, (draw, part, how)) in zip(axes.flat, panels.items(), strict=True):
-        ax.set_title(title, fontsize="medium")
+    figure, axes = plt.subplots(4, 1, figsize=(4.2, 9.6))
+    for ax, (title, (draw, part, how)) in zip(axes, panels.items(), strict=True):
+        ax.set_title(title, loc="left")
         if len(part):
             draw(ax, part, how)
             ax.grid(axis="x", visible=False)
         else:
             plots.blank(ax, note.replace(" --", "\n--"))
-    for ax in axes[:, 0]:
-        ax.set_ylabel("accuracy on the\nglobal test set (%)", fontsize="small")
+        ax.set_ylabel("accuracy on the\nglobal test set (%)")
     shown = [arm for arm in arms if arm in set(settled["arm"])]
     lines = [plt.Line2D([], [], color=_look(a)[0], ls=_look(a)[1], lw=2) for a in shown]
-    figure.legend(lines, shown, loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(lines, shown, loc="outside upper center", ncols=2, frameon=False)
     return figure

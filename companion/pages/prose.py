@@ -19,11 +19,11 @@ def paste(name: str, figure) -> None:
     plt.close(figure)
 
 
-def table(frame):
-    """A frame as a table of the page, cells as they are."""
+def table(frame, note: str = ""):
+    """A frame as a table of the page, cells as they are; below it a note, on what is not recorded yet."""
     from IPython.display import Markdown
 
-    return Markdown(frame.to_markdown(index=False, disable_numparse=True))
+    return Markdown(f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip())
 
 
 def say(chapter: str, /, **values: Any) -> None:
