@@ -51,9 +51,10 @@ from companion.teach import check
 from companion.teach.exercises.experiments import power
 from fedstas import aggregation, engine, methods, models, partition, simulation, tasks
 
-# %% tags=["remove-input"]
 s = chapters.settings("05_experiments", globals())
 plots.for_pages()
+
+# %% tags=["remove-input"]
 GLOBAL, SHARES = ch05.METRICS
 ledger = ch05.Verdicts("05_experiments")  # every claim that is decided here, decided now
 

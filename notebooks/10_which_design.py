@@ -367,7 +367,7 @@ agree, pairs = agreeing(tuned)
 # %% tags=["remove-input"]
 counted = which.agreement(tuned, s.seed)
 assert (agree, pairs) == (counted["agree"], counted["pairs"])
-say("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged), most=max(exchanged))
+say("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged))
 expect("chance never found as many", max(exchanged) < agree, most=max(exchanged))
 
 # %% [markdown]

@@ -158,7 +158,8 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
             progress_bar=False,
             cwd=table.ROOT,
             report=report,
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+            # A kernel that is told to stop while it is busy calls that an error; a cell's errors are raised.
+            extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
         )
     finally:
         for name, value in before.items():
