@@ -79,15 +79,15 @@ def sentences(
     garments = places[which.UNLIKE[1]].gain("fedstas-unbiased", "small")
     k_means = [mnist.gain("fedstas-unbiased", metric) for metric in which.BUDGETS]
     return [
-        ("below plain MD sampling", written[2] < 0),
+        ("Where sizes differ, FedSTaS as written ends", written[2] < 0),
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
-        ("more than any design gains", worth > max(best, small[0]["gain"])),
+        ("more than any design adds", worth > max(best, small[0]["gain"])),
         ("while bytes are short", min(row["low"] for row in small) > mnist.setting.matters),
         ("Later nothing is left of that on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
         ("and some of it on Fashion-MNIST", large[1]["low"] > mnist.setting.matters),
-        ("At the paper's rate the corrected method gains", corrected[1] > 0),
+        ("At the paper's rate, 0.01, the corrected method gains", corrected[1] > 0),
         (
-            "Tuned, and at equal megabytes, it gains nothing on MNIST",
+            "Tuned, and at equal megabytes, the same method gains nothing on MNIST",
             max(row["gain"] for row in k_means) < 0,
         ),
         ("and some points on Fashion-MNIST while bytes are short", garments["low"] > 1),
