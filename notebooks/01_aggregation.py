@@ -277,7 +277,7 @@ table(ch01.table(errors, weights))
 # ```
 #
 # Errors are in lengths of the target, root mean squares over the cohorts. The sum of weights is that of nine cohorts in ten. All but FedAvg are right on average, as far as
-# {glue:text}`ch1_R` cohorts can show. Yet a single round is far off. Even one of MD sampling misses it by more than its whole length,
+# {glue:text}`ch1_R` cohorts can show: an unbiased estimator shows about the bias of the column *by chance alone*. Yet a single round is far off. Even one of MD sampling misses it by more than its whole length,
 # {glue:text}`ch1_md_error:.1f` times. What one cohort says is mostly noise.
 #
 # ## Which errors go away by averaging?
@@ -286,8 +286,8 @@ table(ch01.table(errors, weights))
 # FedAvg brings a bias into the global model.
 # ```
 #
-# Noise does, bias does not. Training works because many small rounds average the noise. So let us average: take the mean of $r$ rounds, and
-# ask how far *it* is from the target.
+# Noise does, bias does not. Training works because many small rounds average the noise. So let us average: take the mean of $r$ cohorts, all drawn
+# for the same updates, and ask how far *it* is from the target.
 
 
 # %%
@@ -322,7 +322,7 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"]
 # ```
 #
 # In one round nobody would notice FedAvg's bias: it is {glue:text}`ch1_fedavg_bias:.2f` under a noise of
-# {glue:text}`ch1_fedavg_error:.1f`. It takes some hundreds of rounds until both are alike. After that only the bias is left. Over 2,000 rounds
+# {glue:text}`ch1_fedavg_error:.1f`. It takes some hundreds of rounds until both are alike. After that the bias is the larger part. Over 2,000 rounds
 # FedAvg ends up further from the target than MD: {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. Where does the bias come
 # from? Its weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
 #
@@ -616,8 +616,9 @@ print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 # ````
 # On models the aggregate is $N\omega_k (w + \Delta_k)$: choose $w$ so that it is the same for all clients. With $n = (1, 2)$ and
 # $\Delta = (1, 1)$ this asks $w + 1 = 2(w + 1)$, so $w = -1$, where the updates lead to a model of 0 and the random factor has nothing left
-# to multiply. It is no advice since the variance is a parabola in $w$: it is lower on models only in an interval whose length is of the order of the
-# updates, and models are far longer than that ({numref}`fig-common`).
+# to multiply. It is no advice, since the variance is a parabola in $w$. With $a_k = N\omega_k$ it is lower on models only between 0 and
+# $-2\,\mathrm{Cov}(a, a\Delta)/\mathrm{Var}(a)$. So $w$ must point the right way, and unless sizes are nearly equal it must be about as short as an
+# update. Models are far longer ({numref}`fig-common`).
 
 # %%
 found = ([1, 2], [1, 1], -1)

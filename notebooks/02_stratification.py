@@ -484,7 +484,7 @@ table(ch02.knowledge(found))
 # about nothing.
 #
 # Of the gradients' variance, {glue:text}`ch2_left_restored:.0f` % is left as written and {glue:text}`ch2_left_unsorted:.0f` % as coded. Shuffled
-# clients leave {glue:text}`ch2_left_chance:.0f` %. So the coded strata remove a little, and restored gradients remove several times as much.
+# clients leave {glue:text}`ch2_left_chance:.0f` %. So beside shuffled clients the coded strata remove a little, and restored gradients remove several times as much.
 # ```
 #
 # Is it the squeeze that costs something, or the loss of the codes? Strata of $Z$ can be compared with strata of the unsqueezed $G$.
@@ -584,7 +584,8 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # m_h = m \cdot \frac{N_h S_h}{\sum_{h=1}^{H} N_h S_h}.
 # ```
 #
-# It is meant to minimise the variance of the stratified mean, up to corrections that no allocation changes:
+# It is meant to minimise the variance of the stratified mean, here for draws with replacement. Without replacement $S_h^2$ takes the divisor
+# $N_h - 1$ instead of $N_h$, and then a constant is subtracted:
 #
 # ```{math}
 # :label: eq-objective
@@ -665,7 +666,7 @@ for words, (n, sd) in cases.items():
 
 # %% tags=["remove-input"]
 paste("figure_exponent", ch02.exponents(powers, curves))
-say("ch2", gain_run=100 - curves["this run"].min(), alone=(sizes == 1).sum())
+say("ch2", gain_run=100 - curves["this run"].min())
 
 # %% [markdown]
 # ```{glue:figure} figure_exponent
@@ -768,8 +769,7 @@ expect("all whole rules agree here", all(same), same=same)
 # all whole rules agree here.
 #
 # Real-valued seats have no bounds to keep, so their $V$ may be below the best. And {eq}`eq-objective` sees variance, not
-# bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used. This run has
-# {glue:text}`ch2_alone` strata of that kind.
+# bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used.
 #
 # How often does the coded rule lose clients for good? We repeat the code's steps on twenty federations of each kind:
 
@@ -933,7 +933,7 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
-# "The probability is proportional to the norm" is true of each single draw. It is not true of a cohort of more than one client, drawn
+# "The probability is proportional to the norm" is true of the first draw, and of each later one among those who are left. It is not true of a cohort of more than one client, drawn
 # without replacement from unequal $p$: of three clients two come with chances 5/12, 11/15 and 17/20, not 1/3, 2/3 and 1.
 # ```
 #

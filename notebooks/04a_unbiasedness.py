@@ -254,7 +254,8 @@ table(ch04a.listed(found))
 # $$\boldsymbol w_{t+1} = \boldsymbol w_t + \sum_h \frac{1}{m_h}\sum_{i=1}^{m_h} \frac{\omega_{k_i}}{p_{k_i}}
 # (\boldsymbol w^{k_i}_{t+1} - \boldsymbol w_t),$$
 #
-# draws with replacement, $m_h \ge 1$: the norms still choose, and their effect is divided out.
+# draws with replacement, $m_h \ge 1$, $p_k > 0$: the norms still choose, and their effect is divided out. How a client trains must not depend on
+# who else is drawn; the rate $n^*/\tilde n$ breaks that (Lemma 9.1).
 # ```
 #
 # Strata change nothing about this. The last line of Algorithm 3 can be computed in full for two of them. The second has the updates −1, 2, 0,
@@ -270,7 +271,7 @@ table(decided.table.drop(columns=["bias", "target"]))
 # %% [markdown]
 # ## Does it matter on a real federation?
 #
-# Not in one round, but over many. We train a model on the task {glue:text}`ch4a_task` for {glue:text}`ch4a_rounds` rounds and stop. All
+# Not in one cohort, but in the mean of many. We train a model on the task {glue:text}`ch4a_task` for {glue:text}`ch4a_rounds` rounds and stop. All
 # {glue:text}`ch4a_N` clients with data compute one gradient step from there. The mean of their updates is the **full update**: what Algorithm 3
 # computes when everybody takes part.
 
@@ -432,14 +433,14 @@ table(decided["weights"].table)
 # %% tags=["remove-input"]
 decided = unbiasedness.empty_seats()
 expect("gives both seats to the second", decided.ours == "0, 2", seats=decided.ours)
-expect("At least one draw per stratum", decided.verdict == "fails")
+expect("a seat for each stratum", decided.verdict == "fails")
 table(decided.table)
 
 # %% [markdown]
 # ```{admonition} Verdict on Algorithm 3 with eq. 3.5: fails
 # :class: verdict
-# At least one draw per stratum is a condition of any unbiased estimator. `allocation.neyman` imposes it, and [](04b_variance.ipynb) says what
-# it costs.
+# Every client that counts needs a positive chance. With seats that are fixed before the draw, that is a seat for each stratum.
+# `allocation.neyman` imposes it, and [](04b_variance.ipynb) says what it costs.
 # ```
 #
 # ## Models or updates?

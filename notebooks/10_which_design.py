@@ -20,13 +20,18 @@
 # You have a federation to run, and every method of this book promises a better model. Which one should you take, and when does it matter at all?
 #
 # **Tune the learning rate first.** On MNIST it takes plain MD sampling from {glue:text}`ch10_at_old:.1f` to {glue:text}`ch10_at_best:.1f` %. No choice of
-# clients adds as much.
+# clients adds as much there.
 #
 # **Then cut the variance.** At 240 MB strata of least variance lead MD by {glue:text}`ch10_cut_mnist_small` points on
 # <a href="#cell-mnist-least-variance">MNIST</a>, and by {glue:text}`ch10_cut_fashion_mnist_small` on
 # <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a>. At 950 MB nothing is left of that on MNIST, {glue:text}`ch10_cut_mnist_large`, and some
 # of it on Fashion-MNIST, {glue:text}`ch10_cut_fashion_mnist_large`. There these strata learn best at rate {glue:text}`ch10_cut_rate`, and MD at
 # {glue:text}`ch10_md_rate`.
+#
+# So far five of the ten planned seeds are run. After Holm's correction {glue:text}`ch10_better_strict:d` of {glue:text}`ch10_better:d` gains is left, that on MNIST at
+# 240 MB. And MD's runs end before the larger budget, at {glue:text}`ch10_md_end:.0f` MB or more: there its last evaluation stands for it. Over the last
+# tenth before {glue:text}`ch10_md_end:.0f` MB, which all can be read in, least variance has {glue:text}`ch10_common_mnist` and
+# {glue:text}`ch10_common_fashion_mnist`.
 #
 # ```{provenance} The answer
 # :recorded: which-design
@@ -61,9 +66,11 @@ ten = [place for place in deciding.values() if not place.setting.rates_of]
 # %% tags=["remove-cell"]
 said = which.front(recorded)
 say("ch10", **said)
-expect("No choice of clients adds as much", said["at_best"] - said["at_old"] > said["most"])
+expect("No choice of clients adds as much there", said["at_best"] - said["at_old"] > said["most"])
 expect("strata of least variance lead", said["least"] > 0)
-expect("None of them is better than MD anywhere", said["dear"] == 0, better=said["dear"])
+expect("better on Fashion-MNIST, and no worse on MNIST", said["updates"])
+expect("gains is left, that on MNIST", said["better_strict"] == 1)
+expect("None of them is better than MD in any cell", said["dear"] == 0, better=said["dear"])
 figures = which.figures(list(deciding.values()))
 paste("ch10_remembered", figures["remembered"])
 paste("ch10_participants", figures["participants"])
@@ -148,11 +155,11 @@ for design in ("md", "least-variance", "fedstas"):
 #
 # ## How many points does each design gain?
 #
-# A few, while bytes are short. Points above MD at equal megabytes, each design at its own best learning rate:
+# A few, while bytes are short. Points above MD at equal megabytes, each design at the learning rate that was best for it at the larger budget:
 #
 # ```{glue:figure} ch10_remembered
 # :name: fig-ch10-remembered
-# :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie far to the left, where a number stands at the edge instead of a dot.
+# :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie left of zero on MNIST.
 #
 # Means over seeds with 95 % intervals. Grey: less than a point. A number at the edge lies outside.
 # ```
@@ -267,7 +274,7 @@ for place in recorded.values():
 #
 # ## What do the learning curves look like?
 #
-# They part early and meet late.
+# They part early, and on MNIST most meet late.
 #
 # ```{glue:figure} ch10_learning
 # :name: fig-ch10-learning
@@ -324,7 +331,7 @@ table(which.left_table(left, recorded))
 #
 # ## Does the error of one round explain the gains?
 #
-# It tells the order, not the size. Chapter 9 measures one round: all clients train, a design draws, and its weighted sum is held against that of all clients. If this error decided how
+# It mostly tells the order, not the size. Chapter 9 measures one round: all clients train, a design draws, and its weighted sum is held against that of all clients. If this error decided how
 # well a design learns, nobody would have to train at all to choose one.
 
 # %% tags=["remove-cell"]
@@ -380,10 +387,10 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 #
 # - **Clients are few and unlike:** tune the rate and take strata of least variance. On <a href="#cell-mnist-least-variance">MNIST</a> and
 #   <a href="#cell-fashion-mnist-least-variance">Fashion-MNIST</a> they lead at 240 MB, and never fall behind.
-# - **The task is easy and bytes are plenty**, as on MNIST at 950 MB: tune the rate and take MD. No design is above it, and it asks for nothing.
+# - **The task is easy and bytes are plenty**, as on MNIST at 950 MB: tune the rate and take MD. No design is better, and it asks for nothing.
 # - **Clients give no gradients away:** take strata from updates, which the server has anyway (<a href="#cell-mnist-least-variance-updates">MNIST</a>,
-#   <a href="#cell-fashion-mnist-least-variance-updates">Fashion-MNIST</a>). They lead by about as much.
-# - **Not worth their bytes:** designs that ask every client before each round, and FedSTaS as written. None of them is better than MD anywhere.
+#   <a href="#cell-fashion-mnist-least-variance-updates">Fashion-MNIST</a>). They are better on Fashion-MNIST, and no worse on MNIST.
+# - **Not shown to be worth their bytes:** designs that ask every client before each round, and FedSTaS as written. None of them is better than MD in any cell.
 #
 # ```{provenance} The rule
 # :recorded: which-design
@@ -420,13 +427,14 @@ print(protocol.report(known, "digits"))
 # Fifty clients, five seeds and sixty rounds make wide intervals: a gain must be large to be seen there. The same command with `--setting mnist` takes longer and sees more.
 # Any cell of the tables is a mean over runs, and any run can be made again. For example:
 
-# %% tags=["remove-input"]
+# %%
 which.again(mnist, "least-variance")
 
 # %% [markdown]
 # ## What was done otherwise?
 #
 # - **The digits** (commit e1c73a6) and **the colour images** (commit 3f35af3) were added to the protocol after its first commit, each before its own runs.
+# - **The larger budget.** It was set for ten distinct participants a round. MD draws some twice, so its 300 rounds send less than 950 MB.
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
 # %% tags=["remove-input"]

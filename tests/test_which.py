@@ -144,7 +144,8 @@ def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
 
 def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
-    both = ("fedstas-unbiased", "least-variance")
+    monkeypatch.setitem(GAINS, "least-variance, updates", ([3.0, 3.1, 2.9], [4.0, 4.1, 3.9]))
+    both = ("fedstas-unbiased", "least-variance", "least-variance, updates")
     there = {name: place(KNOWN[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")}
     told = which.front(there)
     assert (told["at_old"], told["at_best"], told["best"]) == (50.0, 90.0, 0.3)
@@ -152,6 +153,8 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
     assert told["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
     assert told["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
     assert told["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"
+    assert (told["better"], told["better_strict"], told["updates"]) == (10, 10, False)
+    assert told["md_end"] == 950 and told["common_mnist"] == "+0.0 (-0.2 to +0.2)"
 
 
 def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():

@@ -314,6 +314,13 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     told["least"] = min(places[name].gain("least-variance", "small")["low"] for name in UNLIKE)
     told |= {"cut_rate": _rate(places, "least-variance"), "md_rate": _rate(places, "md")}
     dear = [arm for kind, arms in KINDS.items() if kind in DEAR for arm in arms]
+    told["updates"] = [places[n].verdict("least-variance, updates", m) for n in UNLIKE for m in BUDGETS] == [
+        "no worse", "no worse", "better", "better",
+    ]  # fmt: skip
+    rows = pd.concat([p.gains[p.gains["metric"].isin(BUDGETS)] for p in deciding])
+    better = rows[rows["low"] > 1]
+    told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
+    told |= common(places)
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
     for setting in UNLIKE:
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
@@ -321,6 +328,32 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
                 row = places[setting].gain(arm, metric)
                 key = f"{name}_{setting.replace('-', '_')}_{metric}"
                 told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+    return told
+
+
+def common(places: dict[str, Place]) -> dict[str, float | str]:
+    """Where all runs can be read: `md_end`, the megabytes that every run of the reference sent, in tens, and the gain of
+    least variance over the last tenth before that."""
+    here = {name: places[name] for name in UNLIKE}
+    ends = [
+        p.rows[p.rows["arm"] == p.setting.reference].groupby("seed")["megabytes"].max()
+        for p in here.values()
+    ]
+    told: dict[str, float | str] = {"md_end": 10 * (min(each.min() for each in ends) // 10)}
+    for name, place in here.items():
+        rows = [
+            {"arm": arm, "seed": seed}
+            | {
+                "value": 100
+                * protocol.spent(run, "megabytes", told["md_end"], place.setting.classes)
+            }
+            for (arm, seed), run in place.rows.groupby(["arm", "seed"])
+        ]
+        found = protocol.gains(pd.DataFrame(rows), place.setting.reference, ("value",)).set_index(
+            "arm"
+        )
+        gain = found.loc["least-variance", ["gain", "low", "high"]]
+        told[f"common_{name.replace('-', '_')}"] = tables.span(*gain, "+.1f")
     return told
 
 

@@ -115,8 +115,8 @@ def algorithm(
     return Evidence(
         word(all(means[x] == target for x in PLAIN)),
         ours=f"{means[PLAIN[0]]} or {means[PLAIN[1]]} instead of {target}",
-        note="Unbiased only where p is uncorrelated with the updates in each stratum, as uniform p is. With p by norm, weight each "
-        "update by 1/(N_h p_k) instead of 1.",
+        note="Unbiased for all updates only where all clients of a stratum are expected equally often, as under uniform p. With p "
+        "by norm and replacement, weight each update by 1/(N_h p_k) instead of 1.",
         table=pd.DataFrame(rows),
     )
 

@@ -108,12 +108,14 @@ def _models_win(example) -> str:
         return f"{len(sizes)} sizes and {len(updates)} updates: give as many."
     target = sum(F(k, sum(sizes)) * d for k, d in zip(sizes, updates, strict=True))
     if not target or abs(common) < abs(target):
-        return (
-            f"w is {common} and the target {target}: w must be as long as a target that is not 0."
-        )
+        return f"w is {float(common):g} and the target {target}: w must be at least as long as a target that is not 0."
     on_models, on_updates = factor_errors(sizes, updates, common)
     if on_models == on_updates:
-        return f"both variances are {on_models}: the weights must not all be equal."
+        equal = len(set(sizes)) == 1
+        what = (
+            "the weights must not all be equal" if equal else "w lies at an end of where models win"
+        )
+        return f"both variances are {on_models}: {what}."
     if on_models > on_updates:
         return f"the variance is {on_models} on models and {on_updates} on updates."
     return ""
