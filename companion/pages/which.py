@@ -616,13 +616,14 @@ def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
         ax.set(title=place.says, xlabel="megabytes, sent and received", ylabel="accuracy, %")
         ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
     there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
-    looks = [look(arm) for arm in there]
-    lines = [
-        Line2D([], [], color=c, ls=d, lw=2, label=called(a))
-        for a, (c, d) in zip(there, looks, strict=True)
-    ]
-    figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
+    _legend(figure, there)
     return figure
+
+
+def _legend(figure: Figure, arms: Sequence[str]) -> None:
+    looks = zip(arms, map(look, arms), strict=True)
+    lines = [Line2D([], [], color=c, ls=d, lw=2, label=called(a)) for a, (c, d) in looks]
+    figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
 
 
 def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -> None:
@@ -654,12 +655,7 @@ def rates(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
                 ax.plot(known.idxmax(), known.max(), "o", ms=5, color=shade)
         ax.set(xscale="log", title=place.says, xlabel="learning rate", ylabel="accuracy, %")
     there = [arm for arm in arms if any(arm in p.tried.index for p in places)]
-    looks = [look(arm) for arm in there]
-    lines = [
-        Line2D([], [], color=c, ls=d, lw=2, label=called(a))
-        for a, (c, d) in zip(there, looks, strict=True)
-    ]
-    figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
+    _legend(figure, there)
     return figure
 
 
