@@ -59,11 +59,15 @@ def features(squeezed: Squeezed) -> np.ndarray:
 def rounded(points) -> np.ndarray:
     """Points on a grid of 2^-16 of the largest coordinate, float64."""
     points, e = moderate(reals("points", points, ndim=None))
-    largest = np.abs(points).max(initial=0.0)
+    largest = max(points.max(initial=0.0), -points.min(initial=0.0))
     if largest == 0.0:
         return points
     grid = 2.0 ** (np.ceil(np.log2(largest)) - 16)
-    return np.ldexp(np.round(points / grid) * grid + 0.0, e)  # no negative zeros
+    found = points / grid  # one array, filled in place: of all updates it is the largest there is
+    np.round(found, out=found)
+    found *= grid
+    found += 0.0  # no negative zeros
+    return np.ldexp(found, e) if e else found
 
 
 def kmeans(clusters: int, **how):

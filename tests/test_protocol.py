@@ -87,6 +87,8 @@ REFUSED = {
     "unknown arm of setting small 'mdd'": setting_with(arms=["mdd"]),
     "unknown key of setting small 'cients'": setting_with(cients=3),
     "clients_per_round of setting small is 0": setting_with(clients_per_round=0),
+    "unknown arm of setting small that runs longer 'mdd'": setting_with(longer={"mdd": 9}),
+    "longer of setting small, md: is 5": setting_with(longer={"md": 5}),
     "unknown rates_of": setting_with(rates_of="smal"),
     "lacks rounds": {"rounds": None},
 }
@@ -127,6 +129,14 @@ def test_the_book_s_protocol_compares_what_it_says():
     every |= {"fedstas", "fedstas-unbiased", "optimal-client-sampling", "power-of-choice", "divfl"}
     assert every < {arm.method for arm in known["mnist"].arms}
     assert known["mnist-m5"].rates_of == "mnist"
+
+
+def test_who_draws_a_client_twice_is_evaluated_until_the_larger_budget_is_spent(tmp_path):
+    setting = protocol.read(written(tmp_path, longer={"md": 8}))["small"]
+    md, cut = (next(a for a in setting.arms if a.name == name) for name in ("md", "cut"))
+    assert setting.run(md, 0.1, 0).rounds == 8
+    assert setting.run(md, 0.1, 100).rounds == setting.run(cut, 0.1, 0).rounds == 6
+    assert protocol.read()["mnist"].longer["md"] > protocol.read()["mnist"].rounds
 
 
 def line(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:

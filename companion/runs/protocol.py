@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Setting:
-    """A federation, the arms that meet in it, and how they are run and judged."""
+    """A federation, the arms that meet in it, and how they are run and judged.
+
+    `longer`: rounds of evaluation of the arms that would not have sent the larger budget by `rounds`.
+    """
 
     name: str
     says: str
@@ -66,6 +69,7 @@ class Setting:
     reference: str
     matters: float
     arms: tuple[Arm, ...]
+    longer: dict[str, int] = field(default_factory=dict)
     rates_of: str | None = None
     network: str = ""
 
@@ -76,9 +80,10 @@ class Setting:
 
     def run(self, arm: Arm, rate: float, seed: int) -> Run:
         """One run of an arm at a learning rate."""
-        rounds = self.rounds
-        if seed in self.tuning_seeds and arm.tuning_rounds:
-            rounds = min(rounds, arm.tuning_rounds)
+        if seed in self.tuning_seeds:
+            rounds = min(self.rounds, arm.tuning_rounds or self.rounds)
+        else:
+            rounds = self.longer.get(arm.name, self.rounds)
         return Run(
             self.task, self.partition, self.concentration, arm.method, seed,
             dict(arm.settings) | {"lr": rate}, self.clients,
@@ -122,9 +127,11 @@ def _arm(name: str, method: str, settings: dict | None = None, **own) -> Arm:
     return Arm(name, method, tuple((settings or {}).items()), **own)
 
 
-def _setting(name: str, known: dict[str, Arm], *, arms=None, rates_of=None, **said) -> Setting:
+def _setting(
+    name: str, known: dict[str, Arm], *, arms=None, longer=None, rates_of=None, **said
+) -> Setting:
     for key in said:
-        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "rates_of", "network"))
+        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "longer", "rates_of", "network"))
     for key in (*_KEYS, *_PLACE):
         if key not in said:
             raise InputError(f"setting {name} lacks {key}")
@@ -147,7 +154,10 @@ def _setting(name: str, known: dict[str, Arm], *, arms=None, rates_of=None, **sa
         raise InputError(f"setting {name} has {len(said['rates'])} rates: an optimum needs three")
     for key in ("rounds", "evaluate_every", "clients", "clients_per_round"):
         integer(f"{key} of setting {name}", said[key], 1)
-    return Setting(name, arms=chosen, rates_of=rates_of, **said)
+    for arm, rounds in (longer or {}).items():
+        one_of(f"arm of setting {name} that runs longer", arm, known)
+        integer(f"longer of setting {name}, {arm}:", rounds, said["rounds"])
+    return Setting(name, arms=chosen, longer=longer or {}, rates_of=rates_of, **said)
 
 
 def _several(said: dict, key: str) -> list:
@@ -331,8 +341,8 @@ def outcomes(
     protocol: dict[str, Setting], name: str, folders=(RECORDED,), among: list | None = None
 ) -> pd.DataFrame:
     """One row per arm and evaluation seed: accuracies in per cent at the `large` and the `small` budget, at
-    the end of the `rounds`, and after the `examples` that the reference's run of that seed went through;
-    `loss` at the end, `worst_decile` of the clients; `megabytes` and `until` (rounds) to reach what the reference
+    the end of the `rounds`, and after the `examples` that the reference's run of that seed went through in them;
+    `loss` after them, `worst_decile` of the clients at the end; `megabytes` and `until` (rounds) to reach what the reference
     has at the small budget, NaN where that is not reached; `sent` and `went_through` at the end, and `round_at`
     and `examples_at`, what the larger budget paid for. `folders` and `among` as in `curves`."""
     setting, classes = protocol[name], protocol[name].classes
@@ -349,9 +359,10 @@ def outcomes(
         told |= {"large": 100 * spent(run, "megabytes", large, classes)}
         told |= {"small": 100 * spent(run, "megabytes", small, classes)}
         told |= {"rounds": 100 * spent(run, "round", setting.rounds, classes)}
-        examples = float(own[seed]["examples"].iloc[-1])
+        examples = _after(own[seed], setting.rounds, "examples")
         told |= {"examples": 100 * spent(run, "examples", examples, classes)}
-        told |= {"loss": last["train_loss"], "worst_decile": 100 * last["worst_decile"]}
+        loss = _after(run, setting.rounds, "train_loss")
+        told |= {"loss": loss, "worst_decile": 100 * last["worst_decile"]}
         told |= {
             "megabytes": _reached(run, "megabytes", goal),
             "until": _reached(run, "round", goal),
@@ -360,6 +371,11 @@ def outcomes(
             told[f"{key}_at"] = float(np.interp(large, run["megabytes"], run[key], left=0))
         found.append(told | {"sent": last["megabytes"], "went_through": last["examples"]})
     return pd.DataFrame(found)
+
+
+def _after(run: pd.DataFrame, rounds: int, what: str) -> float:
+    """What a run had after so many rounds, linear between evaluations; at its end if it has fewer."""
+    return float(np.interp(rounds, run["round"], run[what]))
 
 
 def _reached(run: pd.DataFrame, of: str, goal: float) -> float:
