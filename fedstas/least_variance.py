@@ -8,6 +8,7 @@ u_k and a_k = omega_k u_k / q_k the variance of the sum is that of the pairs lef
 so that the best strata are a maximum m-cut of a graph. No paper of the four has it; chapter 9 proves it.
 """
 
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedstas.stratification import COLUMNS
 DENSE = 1024  # clients; of more, the gradients are sketched
 SKETCH = 128  # coordinates of a sketch
 STARTS = 4  # orders in which the clients are placed; the best of them is kept
+AHEAD = 64  # clients that are asked at once whether they would move
 GAIN = 8  # units that a change must gain: more than their rounding, or the search goes in circles
 
 
@@ -57,23 +59,33 @@ class Cut:
     points a [N, r] and b [N] >= |a|^2, the cost is sum_h Q_h (sum q b)_h - |(sum q a)_h|^2."""
 
     def __init__(self, q, a, b, m: int):
-        self.q, self.a, self.b = q, a, b
+        self.q, self.a, self.b, self.m = q, a, b, m
         self.own = 2 * q * q * (b - np.square(a).sum(1))  # what a client costs beside itself
-        self.labels = np.full(len(q), -1)
-        self.sums = np.zeros((m, a.shape[1] + 2))  # Q, sum q b, sum q a of each stratum
+        self.clear()
         self.terms = np.column_stack([q, q * b, q[:, None] * a])
         whole_sums = self.terms.sum(0)
         # Costs are compared on this grid, so that ties are ties: the first stratum, the first client.
         spread = whole_sums[0] * whole_sums[1] - np.square(whole_sums[2:]).sum()
         self.unit = 2.0**-36 * max(spread, np.finfo(float).tiny)
 
+    def clear(self) -> None:
+        """Nobody is in a stratum yet."""
+        self.labels = np.full(len(self.q), -1)
+        self.sums = np.zeros((self.m, self.a.shape[1] + 2))  # Q, sum q b, sum q a of each stratum
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """What two clients cost in one stratum [N, N], in units."""
+        apart = self.b[:, None] + self.b - 2 * self.a @ self.a.T
+        return np.round(2 * np.outer(self.q, self.q) * apart / self.unit)
+
     def costs(self, k) -> np.ndarray:
         """What clients k [n] cost in each stratum [n, m], beside those that are in it, in units."""
-        q, b, a = self.q[k], self.b[k], self.a[k]
         mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
-        found = q[:, None] * (second + b[:, None] * mass - 2 * a @ first.T)
-        inside = np.flatnonzero(self.labels[k] >= 0)
-        found[inside, self.labels[k][inside]] -= self.own[k][inside]
+        q, b, labels = self.q[k, None], self.b[k, None], self.labels[k]
+        found = q * (second + b * mass - 2 * self.a[k] @ first.T)
+        inside = np.flatnonzero(labels >= 0)
+        found[inside, labels[inside]] -= self.own[k][inside]
         return np.round(found / self.unit)
 
     def put(self, k: int, h: int) -> None:
@@ -87,16 +99,21 @@ class Cut:
         return float((mass * second - np.square(first).sum(1)).sum())
 
     def place(self, order) -> None:
-        """Each client where it costs least: all of them, as often as that moves one."""
+        """Each client where it costs least: all of them, one by one, as often as that moves one."""
         moved = True
         while moved:
-            moved = False
-            for k in order:
-                found = self.costs(np.array([k]))[0]
-                h, now = int(found.argmin()), self.labels[k]
-                if now < 0 or found[h] <= found[now] - GAIN:
-                    self.put(k, h)
+            moved, at = False, 0
+            while at < len(order):
+                ahead = 1 if self.labels[order[at]] < 0 else AHEAD  # asked at once, until one moves
+                k = order[at : at + ahead]
+                found, rows = self.costs(k), np.arange(len(k))
+                best, now = found.argmin(1), self.labels[k]
+                gains = (now < 0) | (found[rows, best] <= found[rows, now] - GAIN)
+                first = int(gains.argmax())
+                if gains[first]:
+                    self.put(k[first], best[first])
                     moved = True
+                at += first + 1 if gains[first] else len(k)
 
     def swap(self) -> bool:
         """The pair of clients that gains most by changing places; whether there was one."""
@@ -104,8 +121,7 @@ class Cut:
         costs, at = self.costs(clients), self.labels
         kept = costs[clients, at]
         gain = costs[:, at] - kept[:, None]
-        pairs = self.b[:, None] + self.b - 2 * self.a @ self.a.T
-        gain = gain + gain.T - np.round(2 * np.outer(self.q, self.q) * pairs / self.unit)
+        gain = gain + gain.T - self.pairs
         gain[at[:, None] == at] = 0
         best = int(gain.argmin())
         k, other = divmod(best, len(clients))
@@ -124,16 +140,15 @@ def strata(q, a, b, m: int) -> np.ndarray:
     if len(q) <= DENSE:
         rng = np.random.default_rng(0)
         orders += [rng.permutation(len(q)) for _ in range(STARTS - 1)]
-    best: Cut | None = None
+    cut, best, least = Cut(q, a, b, m), np.zeros(len(q), int), np.inf
     for order in orders:
-        cut = Cut(q, a, b, m)
+        cut.clear()
         cut.place(order)
         while len(q) <= DENSE and cut.swap():
             cut.place(order)
-        if best is None or cut.cost() < best.cost() - cut.unit:
-            best = cut
-    assert best is not None
-    _, first, labels = np.unique(best.labels, return_index=True, return_inverse=True)
+        if cut.cost() < least - cut.unit:
+            best, least = cut.labels, cut.cost()
+    _, first, labels = np.unique(best, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[labels]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from companion.pages import parameters, which
-from companion.runs import protocol
+from companion.runs import protocol, tables
 from fedstas import methods
 from fedstas.sim.simulation import COLUMNS
 
@@ -154,7 +154,19 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
     assert told["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
     assert told["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"
     assert (told["better"], told["better_strict"], told["updates"]) == (10, 10, False)
-    assert told["md_end"] == 950 and told["common_mnist"] == "+0.0 (-0.2 to +0.2)"
+
+
+def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
+    monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.7]))
+    there = {"mnist": place(KNOWN["mnist"], arms=("fedstas-unbiased", "least-variance"))}
+    found = which.duels(list(there.values()))
+    large = found[found["metric"] == "large"].iloc[0]
+    # 0.1 - 5.0, -0.1 - 5.1 and 0.0 - 4.9 points
+    expected = tables.interval(np.array([-4.9, -5.2, -4.9]))
+    assert np.allclose(large[["gain", "low", "high"]].astype(float), expected)
+    (row,) = which.duel_table(found, there).to_dict("records")
+    assert row["above"] == "corrected"
+    assert row["smaller budget"] == "-5.1 (-5.4 to -4.8)"
 
 
 def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():

@@ -320,7 +320,6 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     rows = pd.concat([p.gains[p.gains["metric"].isin(BUDGETS)] for p in deciding])
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
-    told |= common(places)
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
     for setting in UNLIKE:
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
@@ -331,30 +330,31 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     return told
 
 
-def common(places: dict[str, Place]) -> dict[str, float | str]:
-    """Where all runs can be read: `md_end`, the megabytes that every run of the reference sent, in tens, and the gain of
-    least variance over the last tenth before that."""
-    here = {name: places[name] for name in UNLIKE}
-    ends = [
-        p.rows[p.rows["arm"] == p.setting.reference].groupby("seed")["megabytes"].max()
-        for p in here.values()
-    ]
-    told: dict[str, float | str] = {"md_end": 10 * (min(each.min() for each in ends) // 10)}
-    for name, place in here.items():
-        rows = [
-            {"arm": arm, "seed": seed}
-            | {
-                "value": 100
-                * protocol.spent(run, "megabytes", told["md_end"], place.setting.classes)
-            }
-            for (arm, seed), run in place.rows.groupby(["arm", "seed"])
-        ]
-        found = protocol.gains(pd.DataFrame(rows), place.setting.reference, ("value",)).set_index(
-            "arm"
-        )
-        gain = found.loc["least-variance", ["gain", "low", "high"]]
-        told[f"common_{name.replace('-', '_')}"] = tables.span(*gain, "+.1f")
-    return told
+RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased", "fedvarp")
+
+
+def duels(places: Sequence[Place], rivals: Sequence[str] = RIVALS) -> pd.DataFrame:
+    """Points of least variance above its rivals, paired by seed: columns setting, rival, metric, gain, low, high."""
+    rows = []
+    for place in places:
+        found = protocol.gains(place.outcomes, "least-variance", BUDGETS)
+        found = found[found["arm"].isin(rivals)]
+        turned = {"gain": -found["gain"], "low": -found["high"], "high": -found["low"]}
+        rows.append(found.assign(setting=place.name, rival=found["arm"], **turned))
+    table = pd.concat(rows, ignore_index=True)
+    return table[["setting", "rival", "metric", "gain", "low", "high"]]
+
+
+def duel_table(found: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
+    """The same as text: a row a setting and rival."""
+    rows = []
+    for (name, rival), own in found.groupby(["setting", "rival"], sort=False):
+        row = {"setting": places[name].says, "above": called(rival)}
+        for one in own.set_index("metric").loc[list(BUDGETS)].itertuples():
+            head = f"{'smaller' if one.Index == 'small' else 'larger'} budget"
+            row[head] = tables.span(one.gain, one.low, one.high, "+.1f")
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _rate(places: dict[str, Place], arm: str) -> float:

@@ -131,7 +131,11 @@ def _setting(
     name: str, known: dict[str, Arm], *, arms=None, longer=None, rates_of=None, **said
 ) -> Setting:
     for key in said:
-        one_of(f"key of setting {name}", key, (*_KEYS, *_PLACE, "arms", "longer", "rates_of", "network"))
+        one_of(
+            f"key of setting {name}",
+            key,
+            (*_KEYS, *_PLACE, "arms", "longer", "rates_of", "network"),
+        )
     for key in (*_KEYS, *_PLACE):
         if key not in said:
             raise InputError(f"setting {name} lacks {key}")
