@@ -180,7 +180,7 @@ def local_models(w, cohort, seed, t):
 #   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
 # ```
 #
-# That is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
+# The last sum, the update of all clients, is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
 # {glue:text}`ch1_rounds` rounds, and then let *every* client compute its update. The package does the same, all clients at once.
 
 # %%
@@ -315,7 +315,7 @@ table(ch01.table(errors, weights))
 # ```
 #
 # The table gives errors in lengths of the target, as root mean squares over the cohorts, and the sums of weights of nine cohorts in ten. All but
-# FedAvg are right on average. Even they show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: about that of the column
+# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: about that of the column
 # *by chance alone*. Yet a single round is far off. Even one of MD sampling misses the target by more than its whole length, by
 # {glue:text}`ch1_md_error:.1f` lengths. What one cohort says is mostly noise.
 #
@@ -493,7 +493,8 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 # :class: as-it-should-be
 # $\boldsymbol{w}_{t+1} = \boldsymbol{w}_t + \sum_{k \in S_t} a_k (\boldsymbol{w}^k_{t+1} - \boldsymbol{w}_t)$ with
 # $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$ (the bracket is 1 if $k$ is
-# $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, it is the only form that leaves $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
+# $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, it is the only form that leaves
+# $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
 # ```
 #
 # ## What we learned

@@ -289,7 +289,7 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # :class: verdict
 # Both squeeze well. Our squared error is never larger than theirs, and for one client only {glue:text}`ch2_best_ratio:.2f` times as large.
 # (One start of k-means, as newer versions of scikit-learn make; older ones, perhaps the authors', made ten.) But they do not keep the same
-# thing. k-means numbers its centres as it likes: we saw {glue:text}`ch2_orders` orders among {glue:text}`ch2_N` clients. So the first
+# thing. k-means numbers its centres as it likes: among {glue:text}`ch2_N` clients we saw {glue:text}`ch2_orders` orders. So the first
 # number of one client and the first of another need not mean the same.
 # ```
 #
@@ -305,7 +305,7 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # few labels dominate each client, a stratum should collect the clients of one label.
 #
 # Why could a gradient know? Where a network ends in a softmax and is trained with cross-entropy, the gradient of
-# client $k$ for the bias of output $c$ is
+# client $k$ for the bias $b_c$ of output $c$ is
 #
 # ```{math}
 # :label: eq-bias
@@ -334,14 +334,14 @@ print(f"named by G: {named(G)} of {N}, by Z: {named(Z)}")
 print(f"class shares guessed to {off:.3f}")
 
 # %% tags=["remove-input"]
-say("ch2", named=named(G), named_z=named(Z), single=100 * held.max(axis=1).mean())
-expect("Guess it from the smallest bias entry", named(G) >= 0.9 * N, named=named(G))
+say("ch2", named_z=named(Z), single=100 * held.max(axis=1).mean())
+expect("you are nearly always right", named(G) >= 0.9 * N, named=named(G))
 expect("After the squeeze you still are", named(Z) >= 0.8 * N, named=named(Z))
 expect("to about one percentage point", off < 0.02, off=off)
 
 # %% [markdown]
-# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. Guess it from the smallest bias entry, and you are right
-# with {glue:text}`ch2_named` of the {glue:text}`ch2_N` clients. After the squeeze you still are with {glue:text}`ch2_named_z`. With $C$ classes, $1/C$
+# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. Guess it from the smallest bias entry, and you are
+# nearly always right. After the squeeze you still are with {glue:text}`ch2_named_z` of {glue:text}`ch2_N` clients. With $C$ classes, $1/C$
 # minus the entry even gives the shares, to about one percentage point. So a gradient of the fresh model tells what a client holds. The privacy
 # of [](03_data_sampling.ipynb) is about the sizes $n_k$ alone.
 #
@@ -525,7 +525,7 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 #
 # ## Do they still know after some rounds?
 #
-# Yes, about as much as at the start. This decides the bill, for each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
+# Yes, about as much as at the start. That matters for the bill: each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
 # all their data. The paper does that in every round. The code of December 2024 does it once, at $\boldsymbol{w}_0$, and our corrected method
 # (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, and ask again:
 
@@ -638,7 +638,8 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ```{exercise-start} Which seats are best?
 # :label: ex-exponent
 # ```
-# Level 1, before you scroll on. Take seats in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down their order by $V$.
+# Level 1, before you scroll on. Take seats in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down their order, the smallest $V$
+# first.
 # ```{exercise-end}
 # ```
 
@@ -646,8 +647,8 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ````{solution} ex-exponent
 # :label: sol-exponent
 # :class: dropdown
-# (b) is best, and (a) and (c) tie. If you put (c) first, or second, you took it that more of a good thing is better: the variance moves seats the
-# right way, and exactly too far.
+# (b) is best, and (a) and (c) tie. If you put (c) first, or second, you thought that more of a good thing is better: the variance moves seats
+# the right way, but just as far too far.
 # ````
 
 # %%
@@ -749,8 +750,8 @@ say("ch2", gain_run=100 - curves["this run"].min())
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# One seat for each stratum. The others go one by one to the stratum with the largest $N_h S_h / \sqrt{s (s+1)}$, where $s$ counts the
-# seats that it has, and never more than $N_h$ to one. That is the exact minimum of {eq}`eq-objective` over whole numbers
+# One seat for each stratum. The others go one by one to the stratum with the largest $N_h S_h / \sqrt{s (s+1)}$, where $s$ counts its
+# seats so far. None gets more than $N_h$. That is the exact minimum of {eq}`eq-objective` over whole numbers
 # with $1 \le m_h \le N_h$, because each term is convex in $m_h$.
 # ```
 
@@ -978,8 +979,8 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 # ```{explorer} strata
 # ```
 #
-# In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. Its client comes
-# too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The client with the smallest norm comes too often,
+# In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. The client with the
+# largest comes too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The one with the smallest comes too often,
 # {glue:text}`ch2_ratio_high:.2f` times. Norms of the centres, which the code uses, order the clients much alike (rank correlation
 # {glue:text}`ch2_rank:.2f`).
 #
@@ -989,7 +990,8 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 # without replacement from unequal $p$: our three clients come with chances 5/12, 11/15 and 17/20, not 1/3, 2/3 and 1.
 # ```
 #
-# Clients with large norms come more often, so a plain mean of those who came misses the stratum's mean. Take three clients with updates 1, 2 and 6 and the $p$ above. The stratum's mean is 3.
+# Clients with large norms come more often, so a plain mean of those who came misses the stratum's mean on average. Give our three clients the
+# updates 1, 2 and 6. The stratum's mean is 3.
 
 # %%
 updates = [1, 2, 6]

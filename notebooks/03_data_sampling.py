@@ -73,8 +73,8 @@ plots.for_pages()
 # $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$".
 # ```
 #
-# $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ here counts those of the $m$ participants, and $\tilde n$ estimates it. We
-# write $n_S$ for it, since in [chapter 1](01_aggregation.ipynb) $n$ counts all examples.
+# $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ here counts the examples of the $m$ participants, and $\tilde n$ is an
+# estimate of it. We call it $n_S$, since in [chapter 1](01_aggregation.ipynb) $n$ counts all examples.
 #
 # Say three participants hold 10, 30 and 80 examples, and $n^*$ = 30. The first half of the sentence asks 10 of each. The second half takes each
 # example with probability 30/120, on average 2.5, 7.5 and 20. They agree only for a client of average size. That leaves three readings. To
@@ -721,7 +721,7 @@ table(ch03.rates(runs, empty, local))
 # ```{prf:lemma} Optimal allocation of examples
 # :label: lem-ch3-optimal
 # Up to a constant the variance of the aggregated gradient is $\sum_k a_k^2 \sigma_k^2 / n'_k$. Under $\sum_k n'_k = n^*$ it is smallest for
-# $n'_k \propto a_k \sigma_k$, where clients that would have to give more than they hold give all and the others share the rest. One
+# $n'_k \propto a_k \sigma_k$. A client that would have to give more than it holds gives all, and the others share the rest. One
 # rate for all, $n'_k = n_k\, n^*/n_S$, is optimal if and only if $a_k \sigma_k / n_k$ is the same for all clients.
 # ```
 #
@@ -817,8 +817,8 @@ expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low,
 #
 # With a tenth of the examples requested, the optimum removes {glue:text}`ch3_gain_sizes:.0f` % of the variance if clients count by size. It removes more if they
 # count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. The first gain comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
-# about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. The second also repairs that one rate draws most
-# where the weights need it least.
+# about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. In the
+# second, one rate draws most from the largest clients, which count no more than others.
 #
 # The package has this as `fedstas-optimal-data`. It costs a pass over a participant's data, and $\sigma_k$ is sent in the clear. When everything is
 # requested nothing is left to gain. And what is gained is the noise within clients, not the noise of who takes part ([chapter 1](01_aggregation.ipynb)).
