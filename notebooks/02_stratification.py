@@ -287,7 +287,7 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # %% [markdown]
 # ```{admonition} Result
 # :class: verdict
-# Both squeeze well. Our squared error is never larger than theirs, and for one client only {glue:text}`ch2_best_ratio:.2f` times as large.
+# Both squeeze well. Our squared error is never larger than theirs, and for one client it is {glue:text}`ch2_best_ratio:.2f` times theirs.
 # (One start of k-means, as newer versions of scikit-learn make; older ones, perhaps the authors', made ten.) But they do not keep the same
 # thing. k-means numbers its centres as it likes: among {glue:text}`ch2_N` clients we saw {glue:text}`ch2_orders` orders. So the first
 # number of one client and the first of another need not mean the same.
@@ -648,7 +648,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # :label: sol-exponent
 # :class: dropdown
 # (b) is best, and (a) and (c) tie. If you put (c) first, or second, you thought that more of a good thing is better: the variance moves seats
-# the right way, but just as far too far.
+# the right way, and so far beyond the best that nothing is gained.
 # ````
 
 # %%
