@@ -64,9 +64,9 @@ plots.for_pages()
 # \qquad \omega_k \ge 0, \quad \sum_{k=1}^{N} \omega_k = 1
 # ```
 #
-# (journal, eq. 2.1). Take $\omega_k = n_k/n$, and this is the loss on all data put together. Take $\omega_k = 1/N$, and every client counts
-# the same, however little it holds. The paper's text asks for the first. Its Algorithm 3 does the second. Both are sensible targets, but they
-# are two targets. This chapter takes the first.
+# (journal, eq. 2.1). Take $\omega_k = n_k/n$, where $n$ counts all examples, and this is the loss on all data put together. Take
+# $\omega_k = 1/N$, and every client counts the same, however little it holds. The paper's text asks for the first. Its Algorithm 3 does the
+# second. Both are sensible targets, but they are two targets. This chapter takes the first.
 #
 # ## Who holds what?
 #
@@ -94,9 +94,10 @@ plots.for_pages()
 task = tasks.load(s.task, device=s.device)
 labels, clients = task.train_y, s.clients
 equal = np.full(clients, len(labels) // clients)  # examples for each client
+skew = {"concentration": s.concentration, "seed": s.seed}
 federations = {
-    "disjoint": partition.dirichlet(labels, clients, s.concentration, s.seed),
-    "equal sizes": partition.dirichlet_fixed_size(labels, equal, s.concentration, s.seed),
+    "disjoint": partition.dirichlet(labels, clients, **skew),
+    "equal sizes": partition.dirichlet_fixed_size(labels, equal, **skew),
     "dealt at random": partition.iid(labels, clients, s.seed),
 }
 
@@ -123,15 +124,16 @@ table(ch01.held(federations))
 #
 # Under the disjoint reading sizes run from {glue:text}`ch1_least` to {glue:text}`ch1_most` examples here. A client
 # that holds nothing cannot take part: of {glue:text}`ch1_clients` clients, $N$ = {glue:text}`ch1_with_data` are left. Under equal sizes
-# $n_k/n$ and $1/N$ are the same number. So a whole class of errors, weights by size where size matters, cannot show there. From here on we
-# use the disjoint federation.
+# $n_k/n$ and $1/N$ are the same number, so whoever mixes them up would never notice. From here on we use the disjoint federation.
 
 # %%
 federation = federations["disjoint"]
-shards = [federation.shards[k] for k in federation.with_data]  # the examples of each client
+# the examples of each client that has some
+shards = [federation.shards[k] for k in federation.with_data]
 n = np.array([len(shard) for shard in shards])
 omega = n / n.sum()  # a client counts by its data
-N, m = len(n), min(s.clients_per_round, len(n))  # m of N clients take part in a round
+N = len(n)
+m = min(s.clients_per_round, N)  # m of N clients take part in a round
 
 # %% [markdown]
 # ## What does a client send back?
@@ -141,31 +143,36 @@ N, m = len(n), min(s.clients_per_round, len(n))  # m of N clients take part in a
 # plain PyTorch:
 
 # %%
-LR = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples
+# the digits have 24 times fewer examples
+LR = 0.1 if s.task == "digits" else 0.01
 module = task.model(s.seed)
 
 
 def local_model(w, shard, rng, steps=3, batch=128):
-    """The model of a client with these examples after a few steps of SGD from w."""
+    """The model of a client with these examples after some SGD from w."""
     vector_to_parameters(w.clone(), module.parameters())
     sgd = torch.optim.SGD(module.parameters(), lr=LR)
     for _ in range(steps):
         rows = rng.choice(shard, min(batch, len(shard)), replace=False)
         sgd.zero_grad()
-        cross_entropy(module(task.train_x[rows]), task.train_y[rows]).backward()
+        x, y = task.train_x[rows], task.train_y[rows]
+        cross_entropy(module(x), y).backward()
         sgd.step()
     return models.flatten(module)
 
 
 def local_models(w, cohort, seed, t):
     """The models [m, P] that the clients of a cohort send back in round t."""
-    streams = [stream(seed, "data", t, place) for place in range(len(cohort))]
-    return torch.stack([local_model(w, shards[k], r) for k, r in zip(cohort, streams, strict=True)])
+    rows = []
+    for place, k in enumerate(cohort):
+        rng = stream(seed, "data", t, place)
+        rows.append(local_model(w, shards[k], rng))
+    return torch.stack(rows)
 
 
 # %% [markdown]
 # The difference $\boldsymbol{\Delta}_k = \boldsymbol{w}_{t+1}^{k} - \boldsymbol{w}_t$ is the client's **update**. If all clients took part, the
-# server would form
+# whole set $\mathcal{K}$, the server would form
 #
 # ```{math}
 # :label: eq-target
@@ -173,31 +180,38 @@ def local_models(w, cohort, seed, t):
 #   = \boldsymbol{w}_t + \sum_{k=1}^{N} \omega_k \boldsymbol{\Delta}_k .
 # ```
 #
-# That is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
+# The last sum, the update of all clients, is **the target**. A {term}`cohort` of $m$ clients estimates it, and this book is about how well. To see it, train a model for
 # {glue:text}`ch1_rounds` rounds, and then let *every* client compute its update. The package does the same, all clients at once.
 
 # %%
 method = methods.get("md", lr=LR)  # what that is: below
-history = simulation.run(
-    task, federation, method, rounds=s.rounds, clients_per_round=m, seed=s.seed, device=s.device
-)
+settings = {
+    "rounds": s.rounds,
+    "clients_per_round": m,
+    "seed": s.seed,
+    "device": s.device,
+}
+history = simulation.run(task, federation, method, **settings)
 w_t, t = torch.from_numpy(history.params).to(task.device), s.rounds + 1
 trained = local_models(w_t, range(N), s.seed, t)
 
-data, everyone = engine.pool(task.train_x, task.train_y, shards), Cohort(np.arange(N), omega)
-drawn, weight, _ = simulation.draw_batches(method, data, everyone, np.ones(N), s.seed, t)
-theirs = engine.local_updates(module, w_t, data, drawn, weight, lr=LR)
+data = engine.pool(task.train_x, task.train_y, shards)
+everyone, rates = Cohort(np.arange(N), omega), np.ones(N)
+drawn = simulation.draw_batches(method, data, everyone, rates, s.seed, t)
+theirs = engine.local_updates(module, w_t, data, *drawn[:2], lr=LR)
 torch.testing.assert_close(trained, theirs, rtol=1e-4, atol=1e-6)
 
 # %% [markdown]
 # A model has thousands of parameters, but only lengths and angles matter here. All updates and the model itself span at most $N + 1$ directions.
-# So we may turn them into $N + 1$ coordinates. A QR decomposition does it, and takes the length of the target as the unit.
+# So we may turn them into $N + 1$ coordinates. A QR decomposition does it. Our unit is the length of the target.
 
 # %%
 vectors = torch.vstack([trained - w_t, w_t]).double().cpu().numpy()
-turned = np.linalg.qr(vectors.T)[1].T  # [N + 1, N + 1], the same lengths and angles
+# [N + 1, N + 1], the same lengths and angles
+turned = np.linalg.qr(vectors.T)[1].T
 turned /= np.linalg.norm(omega @ turned[:N])
-updates, common = turned[:N], turned[N]  # what differs, and the model that all begin with
+# what differs, and the model that all begin with
+updates, common = turned[:N], turned[N]
 target = omega @ updates
 np.testing.assert_allclose(np.linalg.norm(target), 1)
 
@@ -212,7 +226,7 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 #
 # ```{admonition} As written: journal, eq. 2.3 and 2.4
 # :class: as-written
-# The cohort's *models* are added with the weights $\frac{N}{m}\omega_k$, and a sampling scheme is called unbiased if
+# The *models* of the cohort $S_t$ are added with the weights $\frac{N}{m}\omega_k$, and a sampling scheme is called unbiased if
 # $\mathbb{E}\big[\sum_{k \in S_t} \frac{N}{m} \omega_k \boldsymbol{w}_{t+1}^k\big] = \sum_k \omega_k \boldsymbol{w}_{t+1}^k$.
 # ```
 #
@@ -222,15 +236,18 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 # %%
 R = 20_000
 rng = stream(s.seed, "chapter 1")
-uniform = rng.random((R, N)).argsort(axis=1) < m  # m distinct clients, all alike: [R, N]
+# m distinct clients, all alike: [R, N]
+uniform = rng.random((R, N)).argsort(axis=1) < m
 by_size = uniform * n
 weights = {
     "fedavg": by_size / by_size.sum(axis=1, keepdims=True),
     "scaled": uniform * omega * N / m,
-    "md": rng.multinomial(m, omega, R) / m,  # m draws, the probability of a client its share
+    # m draws, the probability of a client its share
+    "md": rng.multinomial(m, omega, R) / m,
     "printed": uniform * omega * N / m,
 }
-steps = {name: a @ updates for name, a in weights.items()}  # what the server adds to w_t
+# what the server adds to w_t
+steps = {name: a @ updates for name, a in weights.items()}
 steps["printed"] = weights["printed"] @ (common + updates) - common
 
 # %% [markdown]
@@ -239,16 +256,37 @@ steps["printed"] = weights["printed"] @ (common + updates) - common
 # models. The package has the weights too:
 
 # %%
-cohort, a = np.flatnonzero(uniform[0]), {name: values[0] for name, values in weights.items()}
-np.testing.assert_allclose(a["fedavg"][cohort], aggregation.cohort_weights(n[cohort]))
-np.testing.assert_allclose(a["scaled"][cohort], aggregation.expansion_weights(omega[cohort], N))
-theirs = aggregation.aggregate(common, common + updates[cohort], a["scaled"][cohort])
-np.testing.assert_allclose(steps["scaled"][0], theirs)
+same = np.testing.assert_allclose
+cohort = np.flatnonzero(uniform[0])  # the first of them
+fedavg, scaled = (weights[name][0, cohort] for name in ("fedavg", "scaled"))
+same(fedavg, aggregation.cohort_weights(n[cohort]))
+same(scaled, aggregation.expansion_weights(omega[cohort], N))
+theirs = aggregation.aggregate(common, common + updates[cohort], scaled)
+same(steps["scaled"][0], theirs)
+
+# %% [markdown]
+# ```{exercise-start} Right on average, or close?
+# :label: ex-estimators
+# ```
+# Level 1, before you scroll on. Write down two guesses. Which of the four are right on average? And which is furthest off in a single round?
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution} ex-estimators
+# :label: sol-estimators
+# :class: dropdown
+# Right on average are all but FedAvg. Furthest off are weights on models, by {glue:text}`ch1_printed_error:.0f` lengths of the target. If you
+# named FedAvg among the right ones, you took weights that sum to one for a promise about the mean. If you left out the weights on models, you
+# took noise for bias.
+# ````
 
 # %%
-errors = {name: step - target for name, step in steps.items()}
-rms = {name: np.sqrt((error**2).sum(axis=1).mean()) for name, error in errors.items()}
-bias = {name: np.linalg.norm(error.mean(axis=0)) for name, error in errors.items()}
+errors, rms, bias = {}, {}, {}
+for name, step in steps.items():
+    error = errors[name] = step - target
+    rms[name] = np.sqrt((error**2).sum(axis=1).mean())
+    bias[name] = np.linalg.norm(error.mean(axis=0))
 
 # %% tags=["remove-input"]
 paste("figure_estimators", ch01.estimators({name: step @ target for name, step in steps.items()}))
@@ -276,9 +314,10 @@ table(ch01.table(errors, weights))
 # ```{provenance} Figure
 # ```
 #
-# Errors are in lengths of the target, root mean squares over the cohorts. The sum of weights is that of nine cohorts in ten. All but FedAvg are right on average, as far as
-# {glue:text}`ch1_R` cohorts can show: an unbiased estimator shows about the bias of the column *by chance alone*. Yet a single round is far off. Even one of MD sampling misses it by more than its whole length,
-# {glue:text}`ch1_md_error:.1f` times. What one cohort says is mostly noise.
+# The table gives errors in lengths of the target, as root mean squares over the cohorts, and the sums of weights of nine cohorts in ten. All but
+# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: about that of the column
+# *by chance alone*. Yet a single round is far off. Even one of MD sampling misses the target by more than its whole length, by
+# {glue:text}`ch1_md_error:.1f` lengths. What one cohort says is mostly noise.
 #
 # ## Which errors go away by averaging?
 #
@@ -292,13 +331,15 @@ table(ch01.table(errors, weights))
 
 # %%
 def mean_error(error, r):
-    """The error (rms) of the mean of r rounds, from the errors of single rounds."""
+    """The error (rms) of the mean of r rounds, from those of single ones."""
     groups = error[: len(error) // r * r].reshape(-1, r, error.shape[1])
     return np.sqrt((groups.mean(axis=1) ** 2).sum(axis=1).mean())
 
 
 many = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
-curves = {name: [mean_error(error, r) for r in many] for name, error in errors.items()}
+curves = {}
+for name, error in errors.items():
+    curves[name] = [mean_error(error, r) for r in many]
 
 # %% tags=["remove-input"]
 paste("figure_averaging", ch01.averaging(many, curves))
@@ -324,10 +365,10 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"]
 # In one round nobody would notice FedAvg's bias: it is {glue:text}`ch1_fedavg_bias:.2f` under a noise of
 # {glue:text}`ch1_fedavg_error:.1f`. It takes some hundreds of rounds until both are alike. After that the bias is the larger part. Over 2,000 rounds
 # FedAvg ends up further from the target than MD: {glue:text}`ch1_fedavg_end:.2f` against {glue:text}`ch1_md_end:.2f`. Where does the bias come
-# from? Its weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
+# from? FedAvg's weights are a ratio of two random sums, and the mean of a ratio is not the ratio of the means. With equal sizes it is gone.
 #
-# Another bias shows sooner. Six clients could move the model, and those with a long gradient are drawn more often. FedSTaS as written takes the plain
-# mean of the drawn, and that average settles beside the target ([](04a_unbiasedness.ipynb)). Draw one round, then some hundreds:
+# Another bias shows sooner. Here are six clients, and those with a long gradient are drawn more often. FedSTaS as written takes the plain
+# mean of the drawn, and that settles beside the target ([](04a_unbiasedness.ipynb)). Draw one round, then some hundreds:
 #
 # ```{explorer} bias
 # ```
@@ -347,7 +388,8 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"]
 # %%
 lengths = np.geomspace(1, 1000, 60)
 direction = common / np.linalg.norm(common)
-surplus = weights["scaled"].sum(axis=1, keepdims=True) - 1  # what the weights do to the common part
+# what the weights do to the common part
+surplus = weights["scaled"].sum(axis=1, keepdims=True) - 1
 on_models = []
 for length in lengths:
     error = errors["scaled"] + surplus * length * direction
@@ -383,7 +425,11 @@ expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %%
 def train(on_models, seed):
-    """Length and accuracy after each round, and the last model; weights N/m omega on models or on updates."""
+    """Length and accuracy after each round, and the last model.
+
+    The weights N/m omega stand on models or on updates.
+    """
+    form = "models" if on_models else "updates"
     w, rows = models.flatten(task.model(seed)), []
     for t in range(1, s.rounds + 1):
         cohort = stream(seed, "clients", t).choice(N, m, replace=False)
@@ -392,20 +438,21 @@ def train(on_models, seed):
         w = a @ w_k if on_models else w + a @ (w_k - w)
         said = engine.evaluate(module, w, task.test_x, task.test_y)[1]
         accuracy = 100 * (said == task.test_y).double().mean()
-        rows.append({"round": t, "length": float(w.norm()), "accuracy": float(accuracy)})
-    return pd.DataFrame(rows).assign(form="models" if on_models else "updates", seed=seed), w
+        rows.append((t, float(w.norm()), float(accuracy)))
+    found = pd.DataFrame(rows, columns=["round", "length", "accuracy"])
+    return found.assign(form=form, seed=seed), w
 
 
 # %% [markdown]
 # On updates this is the package's `fedavg-unbiased`, round by round. Five seeds of each form, everything else equal:
 
 # %%
-runs = pd.concat(train(form, s.seed + i)[0] for i in range(5) for form in (False, True))
+both = [train(f, s.seed + i) for i in range(5) for f in (False, True)]
+runs = pd.concat(frame for frame, _ in both)
 
-ours, unbiased = train(False, s.seed)[1].cpu().numpy(), methods.get("fedavg-unbiased", lr=LR)
-package = simulation.run(
-    task, federation, unbiased, rounds=s.rounds, clients_per_round=m, seed=s.seed, device=s.device
-)
+ours = both[0][1].cpu().numpy()
+unbiased = methods.get("fedavg-unbiased", lr=LR)
+package = simulation.run(task, federation, unbiased, **settings)
 np.testing.assert_allclose(ours, package.params, atol=1e-3)
 
 # %% tags=["remove-input"]
@@ -445,8 +492,9 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 # ```{admonition} Corrected
 # :class: as-it-should-be
 # $\boldsymbol{w}_{t+1} = \boldsymbol{w}_t + \sum_{k \in S_t} a_k (\boldsymbol{w}^k_{t+1} - \boldsymbol{w}_t)$ with
-# $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$. Where the $a_k$ sum to one, this is the average of the
-# models. Where they do not, it is the only form that leaves $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
+# $\mathbb{E}\big[\sum_{k \in S_t} a_k [k = j]\big] = \omega_j$ for every client $j$ (the bracket is 1 if $k$ is
+# $j$, else 0). Where the $a_k$ sum to one, this is the average of the models. Where they do not, it is the only form that leaves
+# $\boldsymbol{w}_t$ alone. All methods of this package aggregate so.
 # ```
 #
 # ## What we learned
@@ -482,7 +530,7 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 # :class: dropdown
 # ````
 # A design is unbiased for every possible update if and only if client $k$'s expected weight is $\omega_k$. Enumerating all
-# cohorts in rationals: (c), (d) and (e) are.
+# cohorts in rationals: (c), (d) and (e) are. If you named (b), you took weights that sum to one for weights that are right on average.
 
 # %%
 from fractions import Fraction as Q
@@ -498,24 +546,30 @@ def expected(clients, outcomes):
 
 print(check.answer("aggregation/expected", expected))
 
-n, total = [1, 2, 3], 6
+held, aim = (1, 2, 3), [Q(1, 6), Q(2, 6), Q(3, 6)]
 thirds, halves = [Q(1, 3)] * 3, [Q(1, 2), Q(1, 4), Q(1, 4)]
+pairs = list(theory.successive(thirds, 2))  # (cohort, its chance)
 
 
 def share(k, cohort):
-    return Q(n[k], sum(n[j] for j in cohort))
+    return Q(held[k], sum(held[j] for j in cohort))
+
+
+def hansen_hurwitz(k, cohort):
+    return aim[k] / (2 * halves[k])
 
 
 five = {
     "(a)": ([((0, 1), Q(1))], share),
-    "(b)": (theory.successive(thirds, 2), share),
-    "(c)": (theory.successive(thirds, 2), lambda k, cohort: Q(3, 2) * Q(n[k], total)),
-    "(d)": (theory.with_replacement(n, 2), lambda k, cohort: Q(1, 2)),
-    "(e)": (theory.with_replacement(halves, 2), lambda k, cohort: Q(n[k], total) / (2 * halves[k])),
+    "(b)": (pairs, share),
+    "(c)": (pairs, lambda k, cohort: Q(3, 2) * aim[k]),
+    "(d)": (theory.with_replacement(held, 2), lambda k, cohort: Q(1, 2)),
+    "(e)": (theory.with_replacement(halves, 2), hansen_hurwitz),
 }
-for name, (cohorts, weight_of) in five.items():
-    found = expected(3, [(c, [weight_of(k, c) for k in c], chance) for c, chance in cohorts])
-    print(name, *map(str, found), "unbiased" if found == [Q(k, total) for k in n] else "biased")
+for name, (cohorts, weigh) in five.items():
+    outcomes = [(c, [weigh(k, c) for k in c], p) for c, p in cohorts]
+    mean = expected(3, outcomes)
+    print(name, *mean, "unbiased" if mean == aim else "biased")
 print(check.answer("aggregation/five-designs", "cde"))
 
 # %% [markdown]
@@ -537,31 +591,35 @@ print(check.answer("aggregation/five-designs", "cde"))
 # :class: dropdown
 # ````
 # Two clients of sizes 1 and 2, one drawn: each has the expected weight 1/2 instead of 1/3 and 2/3. With equal sizes all shares are
-# $1/N$ by symmetry, so that nothing smaller will do.
+# $1/N$ by symmetry, so that nothing smaller will do. If you needed three clients, you overlooked that a client drawn alone
+# always has the weight 1, whatever its size.
 
 # %%
+from fractions import Fraction as Q
 from itertools import combinations, product
 
 
 def cohort_bias(n, m):
-    cohorts = list(combinations(range(len(n)), m))
-    expected = [
-        sum(Q(n[k], sum(n[j] for j in c)) for c in cohorts if k in c) for k in range(len(n))
-    ]
-    return [e / len(cohorts) - Q(k, sum(n)) for e, k in zip(expected, n, strict=True)]
+    """Each client's mean weight in a cohort, less its share of the data."""
+    cohorts, found = list(combinations(range(len(n)), m)), []
+    for k in range(len(n)):
+        own = [Q(n[k], sum(n[j] for j in c)) for c in cohorts if k in c]
+        found.append(sum(own) / len(cohorts) - Q(n[k], sum(n)))
+    return found
 
 
 smallest = min(
     (
         (len(n), sum(n), n, m)
-        for N_ in (2, 3)
-        for n in product(range(1, 4), repeat=N_)
-        for m in range(1, N_)
+        for clients in (2, 3)
+        for n in product(range(1, 4), repeat=clients)
+        for m in range(1, clients)
         if any(cohort_bias(n, m))
     ),
 )
-print("sizes", smallest[2], "m =", smallest[3], "bias", *map(str, cohort_bias(*smallest[2:])))
-print(check.answer("aggregation/smallest", smallest[2:]))
+answer = smallest[2:]
+print("sizes", answer[0], "m =", answer[1], "bias", *cohort_bias(*answer))
+print(check.answer("aggregation/smallest", answer))
 
 # %% [markdown]
 # ````{solution-end}
@@ -583,16 +641,19 @@ print(check.answer("aggregation/smallest", smallest[2:]))
 # :class: dropdown
 # ````
 # It is $N$ times the sample mean of $\omega$ under simple random sampling, so its variance is
-# $\frac{N^2}{m}\big(1 - \frac{m}{N}\big) S^2$ with $S^2 = \frac{1}{N-1}\sum_k (\omega_k - \frac1N)^2$.
+# $\frac{N^2}{m}\big(1 - \frac{m}{N}\big) S^2$ with $S^2 = \frac{1}{N-1}\sum_k (\omega_k - \frac1N)^2$. If $1 - \frac{m}{N}$ is missing, you
+# drew with replacement: of distinct clients nothing is left to vary once all are in.
 
 
 # %%
 def factor(omega, m):
     N = len(omega)
-    return N**2 / m * (1 - m / N) * sum((w - 1 / N) ** 2 for w in omega) / (N - 1)
+    spread = sum((w - 1 / N) ** 2 for w in omega) / (N - 1)
+    return N**2 / m * (1 - m / N) * spread
 
 
 print(check.answer("aggregation/random-factor", factor))
+# omega, m, and the sums less one of R cohorts: the chapter's
 print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 
 # %% [markdown]
@@ -618,14 +679,16 @@ print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 # $\Delta = (1, 1)$ this asks $w + 1 = 2(w + 1)$, so $w = -1$, where the updates lead to a model of 0 and the random factor has nothing left
 # to multiply. It is no advice, since the variance is a parabola in $w$. With $a_k = N\omega_k$ it is lower on models only between 0 and
 # $-2\,\mathrm{Cov}(a, a\Delta)/\mathrm{Var}(a)$. So $w$ must point the right way, and unless sizes are nearly equal it must be about as short as an
-# update. Models are far longer ({numref}`fig-common`).
+# update. Models are far longer ({numref}`fig-common`). If you tried a long $w$ in the right direction, you saw that the direction alone does not help.
 
 # %%
-found = ([1, 2], [1, 1], -1)
-print(check.answer("aggregation/models-win", found))
+from fractions import Fraction as Q
+
+answer = ([1, 2], [1, 1], -1)
+print(check.answer("aggregation/models-win", answer))
 for w in (-3, -2, -1, 0, 1, 10):
-    ends = [Q(2 * size, 3) * (w + 1) for size in found[0]]
-    print(f"w = {w:2d}: variance on models {(ends[1] - ends[0]) ** 2 / 4}")
+    one, two = (Q(2 * size, 3) * (w + 1) for size in answer[0])
+    print(f"w = {w:2d}: variance on models {(two - one) ** 2 / 4}")
 
 # %% [markdown]
 # ````{solution-end}

@@ -57,7 +57,7 @@ plots.for_pages()
 # chapter walks that path with real gradients.
 #
 # The data are those of [](01_aggregation.ipynb): {glue:text}`ch2_clients` clients under a Dirichlet {term}`concentration` of
-# {glue:text}`ch2_concentration:g`, in the disjoint reading. {glue:text}`ch2_N` of them hold data.
+# {glue:text}`ch2_concentration:g`, in the disjoint reading. $N$ = {glue:text}`ch2_N` of them hold data.
 
 # %%
 task = tasks.load(s.task, device=s.device)
@@ -65,13 +65,13 @@ module = task.model(s.seed)
 
 
 def deal(name, seed):
-    """A federation: `dirichlet` is disjoint, `dirichlet_fixed_size` gives all clients the same size."""
-    how = {"clients": s.clients, "concentration": s.concentration, "seed": seed}
-    return partition.make(name, task.train_y, **how)
+    """A federation: `dirichlet` (disjoint) or `dirichlet_fixed_size`."""
+    how = {"concentration": s.concentration, "seed": seed}
+    return partition.make(name, task.train_y, clients=s.clients, **how)
 
 
 def gradient(w, shard):
-    """The gradient [d] of the mean loss over a client's examples, at the parameters w."""
+    """The gradient [d] of the mean loss over a client's examples, at w."""
     vector_to_parameters(w.clone(), module.parameters())
     module.zero_grad()
     cross_entropy(module(task.train_x[shard]), task.train_y[shard]).backward()
@@ -79,13 +79,15 @@ def gradient(w, shard):
 
 
 # %% [markdown]
-# The package computes the same for all clients in one go. We ask for them at the fresh model $\boldsymbol{w}_0$:
+# The package computes the gradients of all clients in one go. We ask for those at the fresh model $\boldsymbol{w}_0$:
 
 
 # %%
 def gradients(federation, seed, params=None):
-    """Every client's gradient [N, d], at the fresh model or at other parameters."""
-    w = models.flatten(task.model(seed)) if params is None else torch.from_numpy(params)
+    """Every client's gradient [N, d], at the fresh model or elsewhere."""
+    w = models.flatten(task.model(seed))
+    if params is not None:
+        w = torch.from_numpy(params)
     shards = [federation.shards[k] for k in federation.with_data]
     pool = engine.pool(task.train_x, task.train_y, shards)
     found = engine.client_gradients(module, w.to(task.device), pool)
@@ -93,12 +95,14 @@ def gradients(federation, seed, params=None):
 
 
 federation = deal("dirichlet", s.seed)
-counts = federation.label_counts[federation.with_data]  # examples of each class [N, C]
+# examples of each class [N, C]
+counts = federation.label_counts[federation.with_data]
 G = gradients(federation, s.seed)
 (N, d), classes = G.shape, counts.shape[1]
 H = min(s.strata, N // 2)  # strata: few enough that some have two clients
 
-first = gradient(models.flatten(task.model(s.seed)), federation.shards[federation.with_data[0]])
+fresh = models.flatten(task.model(s.seed))
+first = gradient(fresh, federation.shards[federation.with_data[0]])
 np.testing.assert_allclose(first.cpu().numpy(), G[0], atol=1e-5)
 
 # %% tags=["remove-input"]
@@ -115,7 +119,8 @@ say("ch2", concentration=float(s.concentration), rounds=s.rounds)
 # ```
 #
 # Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension. The $d$ entries of a
-# gradient fall into $d'$ groups. The client sends the $d'$ centres, here called levels, and for each entry the number of its level:
+# gradient $G$ fall into $d'$ groups. The client sends the $d'$ centres, here called levels, and for each entry the number of its level. With
+# two levels (0.1, 0.2, 5) becomes $X$ = (0.15, 5) and $\lambda$ = (1, 1, 2), and the server restores $Z$ = (0.15, 0.15, 5):
 #
 # ```{math}
 # :label: eq-squeeze
@@ -123,16 +128,14 @@ say("ch2", concentration=float(s.concentration), rounds=s.rounds)
 # \qquad Z_i = X_{\lambda_i}.
 # ```
 #
-# $Z$ is the restored gradient: as long as $G$, with $d'$ different values at most.
-#
-# In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best of some hundred
-# candidates: cuts for two runs, from them for three, and so on.
+# In one dimension a group is a run of sorted entries, so we look for $d' - 1$ cuts. Dynamic programming finds the best among some hundred
+# candidates: first for two runs, from them for three, and so on.
 
 
 # %%
 def best_cuts(x, levels, candidates=200):
-    """Ends of the runs of the sorted entries x [d] that leave the least squared error."""
-    # Candidates stand where entries are dense, but also far out, where gaps are wide.
+    """Ends of the runs of sorted entries x [d] with least squared error."""
+    # Candidates stand where entries are dense, and where gaps are wide.
     mass = np.cbrt(np.diff(x) ** 2).cumsum()
     cuts = 1 + mass.searchsorted(np.linspace(0, mass[-1], candidates)[1:])
     cuts = np.unique([0, *cuts, len(x)])
@@ -141,7 +144,8 @@ def best_cuts(x, levels, candidates=200):
     gain = (total - total[:, None]) ** 2 / np.maximum(size, 1)
     gain[size <= 0] = -np.inf  # [from, to]: a run cannot end before it begins
     best, steps = gain[0], []
-    for _ in range(min(levels, len(cuts) - 1) - 1):  # one more run, up to each candidate
+    for _ in range(min(levels, len(cuts) - 1) - 1):
+        # one more run, up to each candidate
         options = best[:, None] + gain
         best, steps = options.max(axis=0), [options.argmax(axis=0), *steps]
     ends = [len(cuts) - 1]
@@ -156,7 +160,7 @@ def best_cuts(x, levels, candidates=200):
 
 # %%
 def squeeze_plainly(g, levels):
-    """Levels X [d'], ascending, and the code [d] of each entry of a gradient [d]."""
+    """Levels X [d'], ascending, and the code [d] of each entry of g [d]."""
     x = np.sort(g.astype(float))
     cuts = np.concatenate([[0], best_cuts(x, levels)])
     for _ in range(300):
@@ -169,11 +173,13 @@ def squeeze_plainly(g, levels):
 
 
 def lost(G, Z):
-    """What the squeeze loses: each client's squared error, relative to its squared norm."""
-    return np.square(G.astype(float) - Z).sum(axis=1) / np.square(G.astype(float)).sum(axis=1)
+    """Each client's squared error, relative to its squared norm."""
+    G = G.astype(float)
+    return np.square(G - Z).sum(axis=1) / np.square(G).sum(axis=1)
 
 
-plain = np.stack([X[codes] for X, codes in (squeeze_plainly(g, s.levels) for g in G)])
+ours = [squeeze_plainly(g, s.levels) for g in G]
+plain = np.stack([X[codes] for X, codes in ours])
 squeezed = squeeze(G, s.levels)  # the package's
 Z = squeezed.restore()
 equal = lost(G, plain) / lost(G, Z)
@@ -183,18 +189,21 @@ print(f"our error over the package's: {equal.min():.4f} to {equal.max():.4f}")
 expect("it loses the same", np.abs(equal - 1).max() < 0.005, least=equal.min(), most=equal.max())
 
 # %% [markdown]
-# From here on we use the package: it loses the same, and takes many clients at once. How much is lost, and for how many bits?
+# From here on we use the package: it loses the same. How much is lost, and for how many bits?
 
 # %%
 curve = []
 for k in sorted({2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, s.levels}):
     some = squeeze(G, k)
     error = 100 * lost(G, some.restore())
-    curve.append((k, some.bits / d, np.median(error), error.min(), error.max()))
-curve = pd.DataFrame(curve, columns=["levels", "bits", "median", "low", "high"])
+    ends = error.min(), error.max()
+    curve.append((k, some.bits / d, np.median(error), *ends))
+columns = ["levels", "bits", "median", "low", "high"]
+curve = pd.DataFrame(curve, columns=columns)
 
 example = counts.sum(axis=1).argmax()  # the client with the most examples
-shares = np.bincount(squeezed.codes[example], minlength=s.levels) / d  # of the entries, by level
+# of its entries, by level
+shares = np.bincount(squeezed.codes[example], minlength=s.levels) / d
 code = int(np.ceil(np.log2(s.levels)))  # bits that name a level
 full = squeeze(G, 2**code)  # as many levels as such a code can name
 
@@ -203,7 +212,6 @@ paste("figure_squeeze", ch02.squeezed(G[example], squeezed.levels[example], curv
 error, error_same = 100 * lost(G, Z), 100 * np.median(lost(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
 say("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
-say("ch2", megabytes=N * squeezed.bits / 8e6, megabytes_plain=N * 32 * d / 8e6)
 say("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
 say("ch2", biggest_share=100 * shares.max())
 expect("in about an eighth of the bits", 0.1 < sent < 0.15, sent=sent)
@@ -234,15 +242,14 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 # ```
 #
 # With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries that is {glue:text}`ch2_bits:.2f` bits an entry, or
-# {glue:text}`ch2_sent:.0f` % of plain floats. All clients together send {glue:text}`ch2_megabytes:.2f` MB instead of
-# {glue:text}`ch2_megabytes_plain:.2f` MB. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
+# {glue:text}`ch2_sent:.0f` % of plain floats. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
 # {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. That many would
 # cost hardly more, and would lose far less: {glue:text}`ch2_error_same:.1f` %.
 #
 # ```{admonition} As written: journal, Algorithms 1 and 2
 # :class: as-written
 # A client returns "$X_t, \lambda_t = IS(G_t^k)$". The server is to "use $\lambda_k^t$ to restore $\{X_k^t\}$ as $\{Z_k^t\}$", and clusters the
-# $Z_k^t$. What $IS$ is, the paper leaves to {cite:t}`gao2025fedsts`.
+# $Z_k^t$. What $IS$, the information squeeze, is, the paper leaves to {cite:t}`gao2025fedsts`.
 # ```
 #
 # ```{admonition} As coded: December 2024, the compression step
@@ -256,7 +263,7 @@ from sklearn.cluster import KMeans
 
 
 def centres_as_coded(G):
-    """Centres [N, d'] of k-means in one dimension, in scikit-learn's own order."""
+    """Centres [N, d'] of k-means on the entries, in scikit-learn's order."""
     kmeans = KMeans(s.levels, n_init=1, random_state=0)
     return np.stack([kmeans.fit(g[:, None]).cluster_centers_[:, 0] for g in G])
 
@@ -275,17 +282,15 @@ ratios = lost(G, Z) / lost(G, theirs)  # our error over that of scikit-learn
 # %% tags=["remove-input"]
 say("ch2", best_ratio=ratios.min(), orders=len(orders))
 expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
-expect(
-    "Hardly any two clients list their centres alike", len(orders) >= 0.9 * N, orders=len(orders)
-)
+expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders=len(orders))
 
 # %% [markdown]
 # ```{admonition} Result
 # :class: verdict
-# Both squeeze well: our squared error is never larger than theirs, and down to {glue:text}`ch2_best_ratio:.2f` times it. (One start of k-means, as
-# newer versions of scikit-learn make. Older ones, and so perhaps the authors' runs, made ten.) But they do not keep the same
-# thing. Hardly any two clients list their centres alike: {glue:text}`ch2_N` clients have {glue:text}`ch2_orders` different
-# orders. The first number of one client and the first number of another need not mean the same.
+# Both squeeze well. Our squared error is never larger than theirs, and for one client it is {glue:text}`ch2_best_ratio:.2f` times theirs.
+# (One start of k-means, as newer versions of scikit-learn make; older ones, perhaps the authors', made ten.) But they do not keep the same
+# thing. k-means numbers its centres as it likes: among {glue:text}`ch2_N` clients we saw {glue:text}`ch2_orders` orders. So the first
+# number of one client and the first of another need not mean the same.
 # ```
 #
 # (map-strata)=
@@ -299,8 +304,8 @@ expect(
 # Those of restored gradients do; those of centres hardly. Stratifying pays when the clients of a stratum are alike. Where a
 # few labels dominate each client, a stratum should collect the clients of one label.
 #
-# There is a reason why a gradient could know. Where a network ends in a softmax and is trained with cross-entropy, the gradient of
-# client $k$ for the bias of output $c$ is
+# Why could a gradient know? Where a network ends in a softmax and is trained with cross-entropy, the gradient of
+# client $k$ for the bias $b_c$ of output $c$ is
 #
 # ```{math}
 # :label: eq-bias
@@ -308,8 +313,9 @@ expect(
 # \;-\; \frac{\#\{j : y_{k,j} = c\}}{n_k},
 # ```
 #
-# the mean prediction minus the share of the class. A fresh model predicts almost the same for all examples. So these few entries almost show
-# the class shares, and the smallest of them names a label:
+# the mean prediction minus the share of the class; $x_{k,j}$ is an example of client $k$, and $y_{k,j}$ its label. Say the model gives each of ten
+# classes 0.1, and 70 % of a client's examples are threes. Then the entry of the three is 0.1 − 0.7 = −0.6, the smallest. A fresh model does
+# predict almost the same for all examples. So these few entries almost show the class shares:
 
 # %%
 largest, held = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
@@ -317,24 +323,27 @@ largest, held = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
 
 def named(G):
     """How many clients have a largest class at their smallest bias entry."""
-    return (counts[np.arange(N), G[:, -classes:].argmin(axis=1)] == largest).sum()
+    smallest = G[:, -classes:].argmin(axis=1)
+    return (counts[np.arange(N), smallest] == largest).sum()
 
 
-guess = 1 / classes - G[:, -classes:]  # of the class shares, if w_0 predicts 1/C for everything
+# of the class shares, if w_0 predicts 1/C for everything
+guess = 1 / classes - G[:, -classes:]
 off = np.abs(guess - held).mean()
-print(f"named by G: {named(G)}, by Z: {named(Z)} of {N}; shares guessed to {off:.3f}")
+print(f"named by G: {named(G)} of {N}, by Z: {named(Z)}")
+print(f"class shares guessed to {off:.3f}")
 
 # %% tags=["remove-input"]
-say("ch2", named=named(G), named_z=named(Z), single=100 * held.max(axis=1).mean())
-expect("names a largest class of nearly every client", named(G) >= 0.9 * N, named=named(G))
-expect("It still does after the squeeze", named(Z) >= 0.8 * N, named=named(Z))
+say("ch2", named_z=named(Z), single=100 * held.max(axis=1).mean())
+expect("you are nearly always right", named(G) >= 0.9 * N, named=named(G))
+expect("After the squeeze you still are", named(Z) >= 0.8 * N, named=named(Z))
 expect("to about one percentage point", off < 0.02, off=off)
 
 # %% [markdown]
-# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. The smallest bias entry of $G_k$ names a largest class
-# of nearly every client: {glue:text}`ch2_named` of {glue:text}`ch2_N`. It still does after the squeeze, for {glue:text}`ch2_named_z`. And
-# $1/C$ minus the entry gives the class shares to about one percentage point. So a gradient of the fresh
-# model tells what a client holds. The privacy of [](03_data_sampling.ipynb) is about the sizes $n_k$ alone.
+# A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. Guess it from the smallest bias entry, and you are
+# nearly always right. After the squeeze you still are with {glue:text}`ch2_named_z` of {glue:text}`ch2_N` clients. With $C$ classes, $1/C$
+# minus the entry even gives the shares, to about one percentage point. So a gradient of the fresh model tells what a client holds. The privacy
+# of [](03_data_sampling.ipynb) is about the sizes $n_k$ alone.
 #
 # This knowledge is in *where* an entry stands. The $d'$ centres say which values occur, not where. We compare three summaries:
 # [restored gradients $Z_k$]{.as-written}, as the paper writes; centres in ascending order, which are at least comparable;
@@ -346,20 +355,25 @@ from sklearn.metrics import adjusted_rand_score
 
 
 def stratify_plainly(points, strata, seed):
-    """The stratum [N] of each client, from a summary of its gradient [N, any]."""
+    """The stratum [N] of each client, from summaries of gradients [N, any]."""
     return KMeans(strata, n_init=10, random_state=seed).fit_predict(points)
 
 
 def summaries(G):
     """What a server may cluster: three summaries of the same gradients."""
-    centres, restored = centres_as_coded(G), squeeze(G, s.levels).restore()
-    return {"restored": restored, "sorted": np.sort(centres, axis=1), "unsorted": centres}
+    centres = centres_as_coded(G)
+    return {
+        "restored": squeeze(G, s.levels).restore(),
+        "sorted": np.sort(centres, axis=1),
+        "unsorted": centres,
+    }
 
 
 views = summaries(G)
-strata_of = {name: stratify(points, H, s.seed) for name, points in views.items()}
-alike = adjusted_rand_score(strata_of["restored"], stratify_plainly(Z, H, s.seed))
-assert alike > 0.999  # the same groups; the package numbers them by first appearance
+strata_of = {k: stratify(points, H, s.seed) for k, points in views.items()}
+plainly = stratify_plainly(Z, H, s.seed)
+# the same groups; the package numbers them by first appearance
+assert adjusted_rand_score(strata_of["restored"], plainly) > 0.999
 
 # %% tags=["remove-input"]
 shown = {name: views[name] for name in ("restored", "unsorted")}
@@ -381,7 +395,9 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # - *Label purity*: the share of the largest class among a stratum's examples, averaged over strata. Small strata are pure by chance, so we
 #   compare with strata of the same sizes and shuffled clients.
 # - The *adjusted Rand index* of strata and largest classes: 1 if both are the same grouping, 0 on average if they have nothing to do with each other.
-# - The *variance left*: the part of the gradients' variance that lies within strata,
+# - The *variance left*: the part of the gradients' variance that lies within strata. Stratum $h$ is a set $\mathcal{C}_h$ of $N_h$ clients with
+#   the mean gradient $\bar G_h$ and the {term}`spread` $S_h$; without $h$ all clients are meant. Two strata with gradients 0, 2 and 10, 12 have
+#   $S_h = 1$ and $S^2 = 26$: they leave 1/26.
 #
 # ```{math}
 # :label: eq-left
@@ -395,7 +411,7 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 
 # %%
 def purity(strata, counts):
-    """The largest class's share of a stratum's examples, averaged over strata."""
+    """The largest class's share of a stratum's examples, on average."""
     held = np.zeros((strata.max() + 1, counts.shape[1]))
     np.add.at(held, strata, counts)
     return (held.max(axis=1) / held.sum(axis=1)).mean()
@@ -415,29 +431,32 @@ def knowledge(strata, G, counts):
 
 
 # %% [markdown]
-# One federation could be a lucky one. So we deal five, each way, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
+# One federation could be a lucky one. So we deal five of either kind, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
 # *oracle* clusters the class shares themselves, which no server sees. Before you look: how far below it are the gradients?
 
 # %%
+from itertools import combinations, product
+
 PARTITIONS = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
 SEEDS = range(s.seed, s.seed + 5)
 
 found = []
-for name, seed in [(name, seed) for name in PARTITIONS for seed in SEEDS]:
+for name, seed in product(PARTITIONS, SEEDS):
     dealt, rng = deal(name, seed), np.random.default_rng(seed)
     held = dealt.label_counts[dealt.with_data]
     now = gradients(dealt, seed)
-    for source, points in (summaries(now) | {"oracle": held / held.sum(1, keepdims=True)}).items():
-        for start in range(3):
-            strata = stratify(points, min(H, len(now) // 2), start)
-            groups = [(source, strata)]
-            groups += [(f"{source} shuffled", rng.permutation(strata)) for _ in range(6)]
-            where = {"partition": PARTITIONS[name], "seed": seed, "round": 0}
-            for kind, group in groups:
-                found.append(where | {"strata of": kind} | knowledge(group, now, held))
-found = (
-    pd.DataFrame(found).groupby(["partition", "seed", "round", "strata of"]).mean().reset_index()
-)
+    where = {"partition": PARTITIONS[name], "seed": seed, "round": 0}
+    points = summaries(now) | {"oracle": held / held.sum(1, keepdims=True)}
+    for source, start in product(points, range(3)):
+        strata = stratify(points[source], min(H, len(now) // 2), start)
+        groups = [(source, strata)]
+        for _ in range(6):
+            groups.append((f"{source} shuffled", rng.permutation(strata)))
+        for kind, group in groups:
+            row = where | {"strata of": kind}
+            found.append(row | knowledge(group, now, held))
+keys = ["partition", "seed", "round", "strata of"]
+found = pd.DataFrame(found).groupby(keys).mean().reset_index()
 
 # %% tags=["remove-input"]
 paste("figure_purity", ch02.known(found))
@@ -483,8 +502,8 @@ table(ch02.knowledge(found))
 # {glue:text}`ch2_equal_rand_restored:.2f` ({glue:text}`ch2_equal_rand_restored_low:.2f` to {glue:text}`ch2_equal_rand_restored_high:.2f`) against
 # about nothing.
 #
-# Of the gradients' variance, {glue:text}`ch2_left_restored:.0f` % is left as written and {glue:text}`ch2_left_unsorted:.0f` % as coded. Shuffled
-# clients leave {glue:text}`ch2_left_chance:.0f` %. So beside shuffled clients the coded strata remove a little, and restored gradients remove several times as much.
+# Shuffled clients leave {glue:text}`ch2_left_chance:.0f` % of the gradients' variance, strata as coded {glue:text}`ch2_left_unsorted:.0f` %, and as
+# written {glue:text}`ch2_left_restored:.0f` %. So strata of centres remove a little, and those of restored gradients remove several times as much.
 # ```
 #
 # Is it the squeeze that costs something, or the loss of the codes? Strata of $Z$ can be compared with strata of the unsqueezed $G$.
@@ -492,8 +511,9 @@ table(ch02.knowledge(found))
 # %%
 raw = [stratify(G, H, start) for start in range(3)]
 small = [stratify(Z, H, start) for start in range(3)]
-agree = np.mean([adjusted_rand_score(raw[i], small[i]) for i in range(3)])
-restart = np.mean([adjusted_rand_score(raw[i], raw[j]) for i in range(3) for j in range(i)])
+rand = adjusted_rand_score
+agree = np.mean([rand(raw[i], small[i]) for i in range(3)])
+restart = np.mean([rand(*pair) for pair in combinations(raw, 2)])
 
 # %% tags=["remove-input"]
 say("ch2", agree=agree, restart=restart)
@@ -505,32 +525,38 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 #
 # ## Do they still know after some rounds?
 #
-# Yes, about as much as at the start. This decides the bill, for each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
+# Yes, about as much as at the start. That matters for the bill: each new stratification asks all {glue:text}`ch2_N` clients for a gradient on
 # all their data. The paper does that in every round. The code of December 2024 does it once, at $\boldsymbol{w}_0$, and our corrected method
-# (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, stop on the way, and ask again:
+# (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, and ask again:
 
 # %%
-rate = {"lr": 0.1} if s.task == "digits" else {}  # digits are few and small: larger steps
+# digits are few and small: larger steps
+rate = {"lr": 0.1} if s.task == "digits" else {}
 method = methods.get("fedstas-unbiased", strata=H, levels=s.levels, **rate)
 moments = sorted({0, min(10, max(1, s.rounds // 2)), s.rounds})
 
 trained = []
 for seed in SEEDS:
     dealt, run, kept = deal("dirichlet", seed), None, {}
-    how = {"clients_per_round": s.clients_per_round, "seed": seed, "device": s.device}
+    held = dealt.label_counts[dealt.with_data]
+    how = {
+        "clients_per_round": s.clients_per_round,
+        "seed": seed,
+        "device": s.device,
+    }
     for t in moments:
         if t:
-            run = simulation.run(task, dealt, method, rounds=t, eval_every=t, resume=run, **how)
+            how |= {"rounds": t, "eval_every": t, "resume": run}
+            run = simulation.run(task, dealt, method, **how)
         now = gradients(dealt, seed, run.params if t else None)
-        for source, points in summaries(now).items():
-            for start in range(3):
-                strata = stratify(points, min(H, len(now) // 2), start)
-                kept.setdefault((source, start), strata)  # those of w_0
-                row = knowledge(strata, now, dealt.label_counts[dealt.with_data])
-                row["kept"] = 100 * variance_left(kept[source, start], now)
-                where = {"partition": "disjoint", "seed": seed, "round": t, "strata of": source}
-                trained.append(where | row)
-trained = pd.DataFrame(trained)
+        points = summaries(now)
+        for source, start in product(points, range(3)):
+            strata = stratify(points[source], min(H, len(now) // 2), start)
+            kept.setdefault((source, start), strata)  # those of w_0
+            row = {"seed": seed, "round": t, "strata of": source}
+            row["kept"] = 100 * variance_left(kept[source, start], now)
+            trained.append(row | knowledge(strata, now, held))
+trained = pd.DataFrame(trained).assign(partition="disjoint")
 
 # %% tags=["remove-input"]
 paste("figure_rounds", ch02.over_rounds(trained))
@@ -558,7 +584,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # ```{provenance} Figure
 # ```
 #
-# After {glue:text}`ch2_rounds` rounds the purity of strata of restored gradients has changed by {glue:text}`ch2_change:.1f` points
+# Between $\boldsymbol{w}_0$ and round {glue:text}`ch2_rounds` the purity of strata of restored gradients moved by {glue:text}`ch2_change:.1f` points
 # ({glue:text}`ch2_change_low:.1f` to {glue:text}`ch2_change_high:.1f`).
 #
 # ```{admonition} Result
@@ -576,21 +602,23 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # Judged by runs: {doc}`/ledger`, `preprint-intro-neyman`; as a formula below and in [chapter 4b](04b_variance.ipynb).
 # ```
 #
-# Large strata whose clients differ much should get more. Given $N_h$ clients with spread $S_h$, eq. 3.5 of the
-# journal is the allocation of {cite:t}`neyman1934two`,
+# Large strata whose clients differ much should get more. Of $m$ seats stratum $h$ gets $m_h$, in proportion to the number $N_h$ of its clients times
+# their spread $S_h$. Here that is the spread of the restored gradients $Z_k$, for the server has no others. Eq. 3.5 of the
+# journal is this allocation of {cite:t}`neyman1934two`, for $H$ strata:
 #
 # ```{math}
 # :label: eq-neyman
 # m_h = m \cdot \frac{N_h S_h}{\sum_{h=1}^{H} N_h S_h}.
 # ```
 #
-# It is meant to minimise the variance of the stratified mean, here for draws with replacement. Without replacement $S_h^2$ takes the divisor
-# $N_h - 1$ instead of $N_h$, and then a constant is subtracted:
+# It is meant to minimise the variance $V$ of the stratified mean. For draws with replacement, and clients that count alike, that is
 #
 # ```{math}
 # :label: eq-objective
 # V(m_1, \dots, m_H) = \sum_{h=1}^{H} \frac{W_h^2 S_h^2}{m_h}, \qquad W_h = \frac{N_h}{N}, \quad \sum_h m_h = m .
 # ```
+#
+# (Without replacement $S_h^2$ takes the divisor $N_h - 1$, and a constant is subtracted.)
 #
 # ```{admonition} As written: journal, Section 3.1
 # :class: as-written
@@ -599,12 +627,29 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 #
 # ```{admonition} As coded: December 2024, the allocation step
 # :class: as-coded
-# $S_h$ is the mean distance between pairs of a stratum's centres, a client's zero distance to itself included. That is a length, like a
-# standard deviation, and not a variance.
+# $S_h$ is the mean distance between the centres of two clients of a stratum, a client's zero distance to itself included. That is a length, like
+# a standard deviation, and not a variance.
 # ```
 #
 # Does it matter whether $S_h$ is read as the variance? Try three strata of 50, 30 and 20 clients with standard deviations 2, 4 and 6, and
-# $m = 10$. Fractions leave no doubt.
+# $m = 10$.
+
+# %% [markdown]
+# ```{exercise-start} Which seats are best?
+# :label: ex-exponent
+# ```
+# Level 1, before you scroll on. Take seats in proportion to (a) $N_h$, (b) $N_h S_h$ and (c) $N_h S_h^2$. Write down their order, the smallest $V$
+# first.
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution} ex-exponent
+# :label: sol-exponent
+# :class: dropdown
+# (b) is best, and (a) and (c) tie. If you put (c) first, or second, you thought that more of a good thing is better: the variance moves seats
+# the right way, and so far beyond the best that nothing is gained.
+# ````
 
 # %%
 from fractions import Fraction
@@ -625,9 +670,10 @@ def by_exponent(sizes, spreads, m, power):
     return [m * share / sum(shares) for share in shares]
 
 
-N3, S3 = [Fraction(n) for n in (50, 30, 20)], [Fraction(sd) for sd in (2, 4, 6)]
+N3 = [Fraction(n) for n in (50, 30, 20)]  # fractions leave no doubt
+S3 = [Fraction(sd) for sd in (2, 4, 6)]
 V = [objective(N3, S3, by_exponent(N3, S3, 10, power)) for power in (0, 1, 2)]
-print("proportional:", V[0], "| with the deviation:", V[1], "| with the variance:", V[2])
+print("V: (a)", V[0], " (b)", V[1], " (c)", V[2])
 
 # %% tags=["remove-input"]
 bound = sum(n / sum(N3) * sd for n, sd in zip(N3, S3, strict=True)) ** 2 / 10
@@ -636,7 +682,7 @@ expect("exactly as bad as proportional seats", V[0] == V[2] > V[1] == bound)
 
 # %% [markdown]
 # With the variance eq. 3.5 is exactly as bad as proportional seats: $V$ is {glue:text}`ch2_V0` for both. With the standard deviation it is
-# {glue:text}`ch2_V1`. That is no accident of the numbers.
+# {glue:text}`ch2_V1`. That is no accident:
 #
 # ```{prf:lemma} Reading $S_h$ as a variance gains nothing
 # :label: lem-variance
@@ -655,13 +701,18 @@ expect("exactly as bad as proportional seats", V[0] == V[2] > V[1] == bound)
 
 # %%
 strata = strata_of["restored"]
-sizes, spreads = np.bincount(strata), spread(Z, strata)  # N_h and S_h of this run
+# N_h and S_h of this run
+sizes, spreads = np.bincount(strata), spread(Z, strata)
 powers = np.linspace(0, 2.4, 97)
 some = spreads > 0  # a stratum of one client has no spread
-cases = {"three strata": ([50, 30, 20], [2, 4, 6]), "this run": (sizes[some], spreads[some])}
+cases = {
+    "three strata": ([50, 30, 20], [2, 4, 6]),
+    "this run": (sizes[some], spreads[some]),
+}
 curves = {}
 for words, (n, sd) in cases.items():
-    values = np.array([objective(n, sd, by_exponent(n, sd, 10, a)) for a in powers])
+    each = [by_exponent(n, sd, 10, a) for a in powers]
+    values = np.array([objective(n, sd, seats) for seats in each])
     curves[words] = 100 * values / values[0]
 
 # %% tags=["remove-input"]
@@ -699,8 +750,8 @@ say("ch2", gain_run=100 - curves["this run"].min())
 #
 # ```{admonition} Corrected
 # :class: as-it-should-be
-# One seat for each stratum. Then one by one to the stratum with the largest $N_h S_h / \sqrt{k (k+1)}$, where $k$ is what it
-# has, and never more than $N_h$. That is the exact minimum of {eq}`eq-objective` over whole numbers
+# One seat for each stratum. The others go one by one to the stratum with the largest $N_h S_h / \sqrt{s (s+1)}$, where $s$ counts its
+# seats so far. None gets more than $N_h$. That is the exact minimum of {eq}`eq-objective` over whole numbers
 # with $1 \le m_h \le N_h$, because each term is convex in $m_h$.
 # ```
 
@@ -714,7 +765,7 @@ def round_as_coded(quotas, m):
 
 
 def share_out(sizes, spreads, m):
-    """One seat each, the others one by one to where V falls most, and never more than N_h."""
+    """One seat each, the others to where V falls most, and at most N_h."""
     seats = np.ones(len(sizes), dtype=int)
     for _ in range(m - len(sizes)):
         gain = sizes * spreads / np.sqrt(seats * (seats + 1))
@@ -723,7 +774,8 @@ def share_out(sizes, spreads, m):
 
 
 for m in range(len(sizes), N + 1):
-    assert (share_out(sizes, spreads, m) == allocation.neyman(sizes, spreads, m)).all()
+    theirs = allocation.neyman(sizes, spreads, m)
+    assert (share_out(sizes, spreads, m) == theirs).all()
 
 # %% [markdown]
 # Now all rules on the same strata, with as many participants as strata and with twice as many. Before you look: how many
@@ -734,10 +786,12 @@ few, many = len(sizes), min(2 * len(sizes), N)
 rules = {}
 for m in (few, many):
     quotas = allocation.neyman_real(sizes, spreads, m)
-    rules[m] = {"printed": quotas} | ({"coded": round_as_coded(quotas, m)} if m == few else {})
-    rules[m]["remainder"] = allocation.largest_remainder(quotas, m)  # rounds eq. 3.5
-    rules[m]["proportional"] = allocation.proportional(sizes, m)  # ignores the spreads
-    rules[m]["best"] = share_out(sizes, spreads, m)
+    here = rules[m] = {"printed": quotas}
+    if m == few:
+        here["coded"] = round_as_coded(quotas, m)
+    here["remainder"] = allocation.largest_remainder(quotas, m)
+    here["proportional"] = allocation.proportional(sizes, m)
+    here["best"] = share_out(sizes, spreads, m)
 
 # %% tags=["remove-input"]
 panels = {}
@@ -763,12 +817,11 @@ expect("all whole rules agree here", all(same), same=same)
 # ```{provenance} Figure
 # ```
 #
-# With $m = H$ there is only one way to seat everyone, one each, and nothing left to allocate. $S_h$ plays no part, whatever its reading. The
-# preprint's setting, ten strata and ten participants, is this case. Each of the other whole rules leaves a stratum empty, for each seat that a
-# stratum has beyond its first is missing in another. (The coded rule does so exactly where a quota reaches 2.) With twice as many participants
-# all whole rules agree here.
+# With $m = H$ there is only one way to seat every stratum: one seat each, whatever the $S_h$. The preprint's setting, ten strata and ten
+# participants, is this case. Each of the other whole rules leaves a stratum empty: where one has two seats, another has none. With twice as
+# many participants all whole rules agree here.
 #
-# Real-valued seats have no bounds to keep, so their $V$ may be below the best. And {eq}`eq-objective` sees variance, not
+# Real-valued seats have no bounds to keep, so their $V$ may be below that of the best whole ones. And {eq}`eq-objective` sees variance, not
 # bias: a stratum of a single client has $S_h = 0$, so eq. 3.5 gives it no seat, and its data are never used.
 #
 # How often does the coded rule lose clients for good? We repeat the code's steps on twenty federations of each kind:
@@ -776,7 +829,7 @@ expect("all whole rules agree here", all(same), same=same)
 
 # %%
 def seats_as_coded(centres, strata):
-    """N_h, and m_h by the coded S_h and rounding, with as many participants as strata."""
+    """N_h, and m_h by the coded S_h and rounding, where m = H."""
     sizes, spreads = np.bincount(strata), []
     for h in range(len(sizes)):
         group = centres[strata == h].astype(float)
@@ -793,20 +846,18 @@ for name, title in PARTITIONS.items():
             strata = stratify(centres, min(H, len(centres) // 2), start)
             n, seats = seats_as_coded(centres, strata)
             gone, over = n[seats == 0].sum(), (seats > n).any()
-            row = {"clients": gone, "share": 100 * gone / n.sum(), "over": over}
-            reach.append({"partition": title} | row)
-reach = pd.DataFrame(reach)
+            reach.append((title, gone, over))
+reach = pd.DataFrame(reach, columns=["partition", "clients", "over"])
 
 # %% tags=["remove-input"]
 paste("figure_reach", ch02.out_of_reach(reach))
-for key, title in (("disjoint", "disjoint"), ("equal", "equal sizes")):
-    rows = reach[reach["partition"] == title]
-    hit = rows["clients"] > 0
-    say("ch2", **{f"hit_{key}": hit.sum(), f"of_{key}": len(rows)})
-    say("ch2", **{f"gone_{key}": rows["clients"].mean(), f"most_{key}": rows["clients"].max()})
-    say("ch2", **{f"share_{key}": rows["share"].mean()})
-hits = reach.groupby("partition")["clients"].agg(lambda c: (c > 0).mean())
-expect("in about a third of all stratifications", hits.between(0.2, 0.5).all(), hits=hits.max())
+lost_ones = reach.groupby("partition")["clients"]
+hits, gone = lost_ones.agg(lambda c: (c > 0).sum()), lost_ones.mean()
+say("ch2", hit_disjoint=hits["disjoint"], hit_equal=hits["equal sizes"], of_each=len(reach) // 2)
+say("ch2", most=reach["clients"].max())
+part = hits / (len(reach) // 2)
+expect("in about a third of all stratifications", part.between(0.2, 0.5).all(), most=part.max())
+expect("shuts out about one client", gone.between(0.4, 1.6).all(), **gone.to_dict())
 expect("No stratum was asked for more clients than it has", not reach["over"].any())
 
 # %% [markdown]
@@ -815,7 +866,7 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # :alt: Two histograms of the number of clients out of reach over sixty stratifications each, for the disjoint partition and for equal sizes. Most stratifications stand at zero; a tail to the right leaves one to several clients out.
 #
 # Clients in strata without a seat, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. All as coded: centres, $S_h$, $m = H$ and
-# rounding. Bars at 0 are stratifications that reach everyone.
+# rounding.
 # ```
 #
 # ```{provenance} Figure
@@ -823,11 +874,9 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 #
 # ```{admonition} Result
 # :class: verdict
-# As coded, some clients can never be drawn in about a third of all stratifications. With equal sizes it is
-# {glue:text}`ch2_hit_equal` of {glue:text}`ch2_of_equal`; {glue:text}`ch2_gone_equal:.1f` clients are lost on average,
-# {glue:text}`ch2_share_equal:.0f` % of all, and {glue:text}`ch2_most_equal` at most. Disjoint it is {glue:text}`ch2_hit_disjoint` of
-# {glue:text}`ch2_of_disjoint`, {glue:text}`ch2_gone_disjoint:.1f` on average. No stratum was asked for more clients than it has. Under
-# $1 \le m_h \le N_h$ nobody is ever out of reach.
+# As coded, some clients can never be drawn in about a third of all stratifications: with equal sizes in {glue:text}`ch2_hit_equal` of
+# {glue:text}`ch2_of_each`, disjoint in {glue:text}`ch2_hit_disjoint`. On average a stratification shuts out about one client, at worst
+# {glue:text}`ch2_most`. No stratum was asked for more clients than it has. Under $1 \le m_h \le N_h$ nobody is ever out of reach.
 # ```
 #
 # (map-draws)=
@@ -838,7 +887,8 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # Judged in [chapter 4b](04b_variance.ipynb); {doc}`/ledger`, `journal-importance`.
 # ```
 #
-# It says the chances of the first draw, and no more. Within a stratum clients are drawn by their norms.
+# It says the chances of the first draw, and no more. Within a stratum clients are drawn by the norms of their gradients: norms of 1, 2 and 3
+# make $p$ = 1/6, 1/3 and 1/2.
 #
 # ```{admonition} As written: journal, Section 3.2
 # :class: as-written
@@ -862,7 +912,7 @@ from itertools import permutations
 
 
 def inclusion(p, m):
-    """The chance of each client to be among m that are drawn one after another, without replacement."""
+    """The chance of each client to be among m distinct ones, drawn in turn."""
     pi = [0] * len(p)
     for order in permutations(range(len(p)), m):
         chance, left = 1, sum(p)
@@ -879,20 +929,23 @@ assert pi == theory.inclusion_probabilities(p, 2)
 print("m p:", *(2 * each for each in p), "| pi:", *pi)
 
 # %% [markdown]
-# Now the largest stratum of this run, with the norms of its restored gradients:
+# Now the largest stratum of this run:
 
 # %%
 members = np.flatnonzero(strata_of["restored"] == sizes.argmax())[:40]
 draws = min(3 if len(members) <= 25 else 2, len(members) - 1)
-norms = np.maximum(squeezed.norms(), 1e-6 * squeezed.norms().max())  # no client is impossible
+norms = squeezed.norms()
+norms = np.maximum(norms, 1e-6 * norms.max())  # no client is impossible
 p_run = norms[members] / norms[members].sum()
 pi_run = np.array(inclusion(p_run.tolist(), draws), dtype=float)
-rank = pd.Series(norms).corr(pd.Series(np.linalg.norm(views["unsorted"], axis=1)), "spearman")
+of_centres = np.linalg.norm(views["unsorted"], axis=1)
+rank = pd.Series(norms).corr(pd.Series(of_centres), "spearman")
 
 
 def counted(p, m, tries=10_000):
     """The share of cohorts of numpy's `choice` that each client is in."""
-    p, rng, drawn = np.array(p, dtype=float), np.random.default_rng(s.seed), np.zeros(len(p))
+    p, drawn = np.array(p, dtype=float), np.zeros(len(p))
+    rng = np.random.default_rng(s.seed)
     for _ in range(tries):
         drawn[rng.choice(len(p), m, replace=False, p=p)] += 1
     return drawn / tries
@@ -926,26 +979,27 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 # ```{explorer} strata
 # ```
 #
-# In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. Its client comes
-# too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The client with the smallest norm comes too often,
+# In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. The client with the
+# largest comes too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The one with the smallest comes too often,
 # {glue:text}`ch2_ratio_high:.2f` times. Norms of the centres, which the code uses, order the clients much alike (rank correlation
 # {glue:text}`ch2_rank:.2f`).
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
 # "The probability is proportional to the norm" is true of the first draw, and of each later one among those who are left. It is not true of a cohort of more than one client, drawn
-# without replacement from unequal $p$: of three clients two come with chances 5/12, 11/15 and 17/20, not 1/3, 2/3 and 1.
+# without replacement from unequal $p$: our three clients come with chances 5/12, 11/15 and 17/20, not 1/3, 2/3 and 1.
 # ```
 #
-# What follows the draw needs this number. Clients with large norms come more often, so a plain mean of those who came is not an
-# estimate of the stratum's mean. Take three clients with updates 1, 2 and 6 and the $p$ above. The stratum's mean is 3.
+# Clients with large norms come more often, so a plain mean of those who came misses the stratum's mean on average. Give our three clients the
+# updates 1, 2 and 6. The stratum's mean is 3.
 
 # %%
 updates = [1, 2, 6]
 repeatable = sum(a * u for a, u in zip(p, updates, strict=True))
 distinct = sum(a * u for a, u in zip(pi, updates, strict=True)) / 2
 hansen_hurwitz = sum(a * u / (3 * a) for a, u in zip(p, updates, strict=True))
-print("plain mean of two, with replacement:", repeatable, "| without:", distinct)
+print("plain mean of two, with replacement:", repeatable)
+print("plain mean of two, without:", distinct)
 print("each draw weighted by 1 / (N_h p):", hansen_hurwitz)
 
 # %% tags=["remove-input"]
@@ -985,7 +1039,8 @@ expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15)
 # :class: dropdown
 # ````
 # (a) $N_h S_h$ is 100, 120, 120, in sum 340. (b) $N_h S_h$ is 200, 48, 50; the first stratum would need more clients than it
-# has. It gets both of them, and the others share the remaining eight seats.
+# has. It gets both of them, and the others share the remaining eight seats. If you have 10/7, 24/7 and 36/7 in (a), you squared the
+# spreads: you read $S_h$ as the variance.
 
 
 # %%
@@ -996,9 +1051,10 @@ def seats(sizes, spreads, m):
 
 print(check.answer("stratification/neyman", seats))
 for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
-    best = allocation.neyman(n, sd, 10)
-    value = objective([Fraction(x) for x in n], sd, [Fraction(int(x)) for x in best])
-    print("eq. 3.5:", *seats(n, sd, 10), "| whole numbers:", *best, "| V =", value)
+    best = allocation.neyman(n, sd, 10).tolist()
+    V = objective([Fraction(x) for x in n], sd, best)  # the chapter's
+    print("eq. 3.5:", *seats(n, sd, 10))
+    print("whole numbers:", *best, " V =", V)
 
 # %% [markdown]
 # ````{solution-end}
@@ -1019,7 +1075,8 @@ for n, sd in (((50, 30, 20), (2, 4, 6)), ((2, 48, 50), (100, 1, 1))):
 # :label: sol-entropy
 # :class: dropdown
 # ````
-# A level that nobody uses costs nothing. Here the most frequent level alone has {glue:text}`ch2_biggest_share:.0f` % of the entries.
+# A level that nobody uses costs nothing. Here the most frequent level alone has {glue:text}`ch2_biggest_share:.0f` % of the entries. If your
+# answer is a whole number of bits, you counted the levels and not how often each is sent.
 
 
 # %%
@@ -1030,6 +1087,7 @@ def bits(shares):
 
 
 print(check.answer("stratification/bits", bits))
+# code and shares: the chapter's
 print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
 
 # %% [markdown]
@@ -1052,7 +1110,8 @@ print(f"fixed length: {code} bits; entropy: {bits(shares):.2f} bits per entry")
 # ````
 # With $\bar S = \sum_h W_h S_h$, $V(0) - V(1) = \frac1m \left(\sum_h W_h S_h^2 - \bar S^2\right)
 # = \frac1m \sum_h W_h (S_h - \bar S)^2$, so the part saved is $\sum_h W_h (S_h - \bar S)^2 / \sum_h W_h S_h^2$. It is zero if
-# all strata have the same spread, however large that is.
+# all strata have the same spread, however large that is. If you said "where spreads are small", you looked at their level: only their
+# differences pay.
 
 
 # %%
@@ -1063,7 +1122,7 @@ def saved(sizes, spreads):
 
 print(check.answer("stratification/saved", saved))
 for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
-    print(f"thirds with the spreads {sd}: Neyman saves {saved((1, 1, 1), sd):.0%}")
+    print(f"spreads {sd}: Neyman saves {saved((1, 1, 1), sd):.0%}")
 
 # %% [markdown]
 # ````{solution-end}
@@ -1085,36 +1144,36 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # :class: dropdown
 # ````
 # A stratum is left empty as soon as its quota is small. That the rounding is not optimal takes a little search: the
-# optimum compares $N_h S_h / \sqrt{k(k+1)}$, a geometric mean of neighbouring seats, and largest remainder their
-# arithmetic mean.
+# optimum compares $N_h S_h / \sqrt{s(s+1)}$, a geometric mean of neighbouring seats, and largest remainder their
+# arithmetic mean. If your second example has an empty stratum, or one with more seats than clients, you found a broken bound
+# once more, not a $V$ that is too large within the bounds.
 
 # %%
-empty = suboptimal = None
+found = {}  # by title: (sizes, spreads, m), the two seats, the two V
 for m, a, b, x, y in np.ndindex(7, 8, 8, 6, 6):
     n, sd, m = (a + 2, b + 2), (x + 1, y + 1), m + 2
-    if m >= sum(n) or (empty and suboptimal):
-        continue
     quotas = allocation.neyman_real(n, sd, m)
-    if abs(quotas[0] % 1 - 0.5) < 0.01:  # a tie would prove little
+    tie = abs(quotas[0] % 1 - 0.5) < 0.01  # it would prove little
+    if m >= sum(n) or tie:
         continue
     rounded = allocation.largest_remainder(quotas, m)
     best = allocation.neyman(n, sd, m)
-    if not rounded.all():
-        empty = empty or (n, sd, m, rounded, best)
-    elif (rounded <= n).all():
-        exact = [Fraction(v) for v in sd]
-        if objective(n, exact, rounded.tolist()) > objective(n, exact, best.tolist()):
-            suboptimal = suboptimal or (n, sd, m, rounded, best)
-for title, (n, sd, m, rounded, best) in (("empty", empty), ("not optimal", suboptimal)):
-    values = [
-        "infinite" if 0 in counts
-        else f"{objective(n, sd, [int(v) for v in counts]):.4f}"
-        for counts in (rounded, best)
-    ]  # fmt: skip
-    print(f"{title}: N = {n}, S = {sd}, m = {m}")
-    print(f"  largest remainder {rounded}, V {values[0]}; optimum {best}, V {values[1]}")
-print(check.answer("stratification/empty", empty[:3]))
-print(check.answer("stratification/not-optimal", suboptimal[:3]))
+    exact = [Fraction(v) for v in sd]
+    V = [objective(n, exact, each.tolist()) for each in (rounded, best)]
+    case = (n, sd, m), rounded, best, V
+    if 0 in rounded:
+        found.setdefault("empty", case)
+    elif (rounded <= n).all() and V[0] > V[1]:
+        found.setdefault("not optimal", case)
+    if len(found) == 2:
+        break
+for title, (answer, rounded, best, V) in found.items():
+    print(title, answer)
+    print(f"  largest remainder {rounded}, V = {V[0]}")
+    print(f"  optimum {best}, V = {V[1]}")
+empty, suboptimal = (found[title][0] for title in ("empty", "not optimal"))
+print(check.answer("stratification/empty", empty))
+print(check.answer("stratification/not-optimal", suboptimal))
 
 # %% [markdown]
 # ````{solution-end}

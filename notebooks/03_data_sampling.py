@@ -73,17 +73,22 @@ plots.for_pages()
 # $p_{k_j} = n^*/\tilde n$". Section 5.2: "each sample is selected with probability $n^*/n$".
 # ```
 #
-# The first half of the sentence fixes the size of a sample. The second half fixes the probability of an example. They agree only for a
-# client of average size. That leaves three readings. To compare them, draw {glue:text}`ch3_m` participants and request $n^*$ =
-# {glue:text}`ch3_n_star` examples.
+# $\mathcal{D}_k$ are the $n_k$ examples of client $k$. The paper's $n$ here counts the examples of the $m$ participants, and $\tilde n$ is an
+# estimate of it. We call it $n_S$, since in [chapter 1](01_aggregation.ipynb) $n$ counts all examples.
+#
+# Say three participants hold 10, 30 and 80 examples, and $n^*$ = 30. The first half of the sentence asks 10 of each. The second half takes each
+# example with probability 30/120, on average 2.5, 7.5 and 20. They agree only for a client of average size. That leaves three readings. To
+# compare them, draw {glue:text}`ch3_m` participants and request $n^*$ = {glue:text}`ch3_n_star` examples.
 
 # %%
 task = tasks.load(s.task, device=s.device)
-federation = partition.dirichlet(task.train_y, s.clients, s.concentration, s.seed)
+labels, skew = task.train_y, s.concentration
+federation = partition.dirichlet(labels, s.clients, skew, s.seed)
 sizes = federation.sizes[federation.with_data]
 m, n_star = min(s.clients_per_round, len(sizes)), s.n_star
-n = np.sort(stream(s.seed, "chapter 3, cohort").choice(sizes, m, replace=False))
-p = min(1, n_star / n.sum())  # n counts the participants' examples
+rng = stream(s.seed, "chapter 3, cohort")
+held = np.sort(rng.choice(sizes, m, replace=False))  # n_k of the participants
+p = min(1, n_star / held.sum())  # held.sum() is n_S
 
 
 def bernoulli(size, rng):
@@ -107,30 +112,37 @@ def proportional(size, rng):
 # and the client draws. Now let each reading draw 2,000 rounds.
 
 # %%
-for ours, design in ((bernoulli, Requested(n_star)), (fixed_size, FixedSize(n_star))):
-    rates = design.rates(SimpleNamespace(sizes=n), Cohort(np.arange(m), np.ones(m)))
-    for size, rate in zip(n, rates, strict=True):
+view, cohort = SimpleNamespace(sizes=held), Cohort(np.arange(m), np.ones(m))
+designs = {bernoulli: Requested(n_star), fixed_size: FixedSize(n_star)}
+for ours, design in designs.items():
+    for size, rate in zip(held, design.rates(view, cohort), strict=True):
+        mine = ours(size, stream(s.seed, "the same"))
         theirs = design.sample(size, rate, stream(s.seed, "the same"))
-        np.testing.assert_array_equal(ours(size, stream(s.seed, "the same")), theirs)
+        np.testing.assert_array_equal(mine, theirs)
 
-READINGS = {"Bernoulli": bernoulli, "fixed size": fixed_size, "proportional": proportional}
+READINGS = {
+    "Bernoulli": bernoulli,
+    "fixed size": fixed_size,
+    "proportional": proportional,
+}
 rng, drawn = stream(s.seed, "chapter 3, readings"), {}
 for name, draw in READINGS.items():
-    drawn[name] = np.array([[len(draw(size, rng)) for size in n] for _ in range(2000)])
+    each = [[len(draw(size, rng)) for size in held] for _ in range(2000)]
+    drawn[name] = np.array(each)
 
 # %% tags=["remove-input"]
-paste("figure_readings", ch03.readings(n, drawn))
+paste("figure_readings", ch03.readings(held, drawn))
 asked, got = n_star // m, drawn["fixed size"][0]
-say("ch3", m=m, n_star=n_star, cohort_total=n.sum(), p=p, asked=asked, fixed_total=got.sum())
-say("ch3", bernoulli_sd=math.sqrt((n * p * (1 - p)).sum()), task=s.task, small=n[0])
-say("ch3", none=100 * (1 - p) ** n[0], small_chance=100 * got[0] / n[0])
-say("ch3", large_chance=100 * got[-1] / n[-1], ratio=n[-1] / n[0])
+say("ch3", m=m, n_star=n_star, cohort_total=held.sum(), p=p, asked=asked, fixed_total=got.sum())
+say("ch3", bernoulli_sd=math.sqrt((held * p * (1 - p)).sum()), task=s.task, small=held[0])
+say("ch3", none=100 * (1 - p) ** held[0], small_chance=100 * got[0] / held[0])
+say("ch3", large_chance=100 * got[-1] / held[-1], ratio=held[-1] / held[0])
 say("ch3", proportional_total=drawn["proportional"][0].sum())
-more = drawn["Bernoulli"].mean(0) / n
+more = drawn["Bernoulli"].mean(0) / held
 expect("in expectation it is what was asked for", p < 1, p=p)
-expect("now and then draws nothing", 0.001 < (1 - p) ** n[0] < 0.2, chance=(1 - p) ** n[0])
+expect("now and then draws nothing", 0.001 < (1 - p) ** held[0] < 0.2, chance=(1 - p) ** held[0])
 expect("It misses the request", got.sum() < n_star, drawn=got.sum())
-uneven = (got[0] / n[0]) / (got[-1] / n[-1])
+uneven = (got[0] / held[0]) / (got[-1] / held[-1])
 expect("examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
 expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] / more[0])
 
@@ -146,7 +158,7 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # ```{provenance} Figure
 # ```
 #
-# The participants hold {glue:text}`ch3_cohort_total` examples of {glue:text}`ch3_task`, so that $p$ = {glue:text}`ch3_p:.2f`.
+# The participants hold $n_S$ = {glue:text}`ch3_cohort_total` examples of {glue:text}`ch3_task`, so that $p = n^*/n_S$ is {glue:text}`ch3_p:.2f`.
 #
 # - **Bernoulli.** The sample's size is random, with a standard deviation of {glue:text}`ch3_bernoulli_sd:.1f`; in expectation it is what was asked
 #   for. The smallest client, with {glue:text}`ch3_small` examples, now and then draws nothing, in {glue:text}`ch3_none:.1f` % of the
@@ -154,7 +166,7 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # - **Fixed size.** It asks {glue:text}`ch3_asked` of everyone. It misses the request, with {glue:text}`ch3_fixed_total` examples, where
 #   clients have fewer. And examples of small clients count for more: {glue:text}`ch3_small_chance:.0f` % of the smallest shard are used,
 #   {glue:text}`ch3_large_chance:.0f` % of the largest.
-# - **Proportional.** It draws {glue:text}`ch3_proportional_total`. Only rounding keeps the chances apart.
+# - **Proportional.** It draws {glue:text}`ch3_proportional_total` in every round. Only rounding keeps the chances apart.
 #
 # Only the fixed size needs no knowledge of how much data there is.
 #
@@ -164,11 +176,12 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # The examples of all participants are sampled uniformly.
 # ```
 #
-# Yes, though the paper says that they do not. Under the rule of Section 4.1 the sample $\xi_k$ of client $k$ has the expected size
+# Yes, though the paper says that they do not. Let $\xi_k$ be the examples on which client $k$ trains. Under the rule of Section 4.1 their number
+# is on average
 #
 # ```{math}
 # :label: eq-ch3-expected-sample
-# \mathbb{E}\,|\xi_k| = n_k \, \frac{n^*}{n},
+# \mathbb{E}\,|\xi_k| = n_k \, \frac{n^*}{n_S},
 # ```
 #
 # and that is proportional to $n_k$. What is uniform is the chance of each *example*.
@@ -192,21 +205,24 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # ```
 #
 # Text and code differ at the preprint's numbers: {glue:text}`ch3_paper_size` examples for each client, and $n^*$ = 2,048 from ten of them. As
-# written, a participant trains on {glue:text}`ch3_written_examples:.0f` examples. As coded, without privacy, it trains on all: $2048/600$ is more
+# written, a participant trains on {glue:text}`ch3_written_examples:.0f` examples on average. As coded, without privacy, it trains on all: $2048/600$ is more
 # than 1. So FedSTaS without privacy does not sample data at all there. That this state of the code made the preprint's figures is our inference from
 # dates, file names and settings. The authors do not say so.
 #
 # ## How can a client hide its size and still be counted?
 #
-# By answering truthfully only sometimes. For $p = n^*/n$ the server must know the total $n$, and sizes are private. So the client throws a
+# By answering truthfully only sometimes. For $p = n^*/n_S$ the server must know the total $n_S$, and sizes are private. So the client throws a
 # coin {cite:p}`warner1965randomized`. With the {term}`truth probability` $\alpha$ it reports its size, clipped below the {term}`size cap` $M$.
-# Otherwise it reports a number drawn at random. The paper has this from FedSampling {cite:p}`qi2023fedsampling`.
+# Otherwise it reports a number drawn at random. At $M = 100$ a client of 600 says 99, or it makes up, say, 37. The paper has this from
+# FedSampling {cite:p}`qi2023fedsampling`.
 #
 # ```{admonition} As written: journal, Section 5.2
 # :class: as-written
 # $n_{hi,c} = \min(n_{hi}, M-1)$, "a uniform Multinomial distribution, $\hat n_{h_i} \sim \mathcal{P}(M)$", and
 # $r_{h_i} = x_{h_i} n_{h_i,c} + (1 - x_{h_i}) \hat n_{h_i}$ (eq. 5.6). The support of $\mathcal{P}(M)$ is not given.
 # ```
+#
+# For client $i$ of stratum $h$, $n_{h_i,c}$ is the clipped size, $\hat n_{h_i}$ the made-up one, $x_{h_i}$ the coin (1: the truth), and $r_{h_i}$ the report.
 #
 # ```{admonition} As coded: December 2024
 # :class: as-coded
@@ -223,30 +239,33 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # (eq. 5.7, with $R$ the sum of the $m$ reports). Both are a few lines:
 
 # %%
-M, alpha, size = 100, Fraction("0.1616"), 600  # the preprint's cap, its coin, its clients
+M, alpha = 100, Fraction("0.1616")  # the preprint's cap and its coin
+size = 600  # of each of its clients
 
 
 def coin(sizes, alpha, M, rng):
-    """A report of each client: the truth with probability alpha, else any number of 1..M-1."""
+    """A report of each client: the truth, or any number of 1..M-1."""
     truth = np.clip(sizes, 1, M - 1)
     fake = rng.integers(1, M, size=truth.shape)
     return np.where(rng.random(truth.shape) < alpha, truth, fake)
 
 
 def estimate(reports, alpha, M):
-    """The total behind the reports [..., m]: take away what fakes add on average, and divide."""
+    """The total behind the reports [..., m], less what fakes add."""
     return (reports.sum(-1) - (1 - alpha) * M / 2 * reports.shape[-1]) / alpha
 
 
-clients, a = np.full((200_000, 10), size), float(alpha)  # ten participants, many rounds
+clients = np.full((200_000, 10), size)  # ten participants, many rounds
+a = float(alpha)
 reports = coin(clients, a, M, stream(s.seed, "chapter 3, reports"))
 rng = stream(s.seed, "chapter 3, reports")  # the package, with the same draws
-np.testing.assert_array_equal(reports, privacy.report(clients, size_cap=M, alpha=a, rng=rng))
+theirs = privacy.report(clients, size_cap=M, alpha=a, rng=rng)
+np.testing.assert_array_equal(reports, theirs)
 theirs = privacy.estimate_total(reports[0], size_cap=M, alpha=a)
 np.testing.assert_allclose(estimate(reports, a, M)[0], theirs)
 
 # %% [markdown]
-# Ten clients answered 200,000 times. We come back to what the server makes of it. First: what does one report give away?
+# Before the server adds up: what does one report give away?
 
 # %%
 fake = (1 - alpha) / (M - 1)  # the chance of each wrong answer
@@ -254,10 +273,11 @@ hit = alpha + fake  # the chance of the true one
 
 
 def largest_ratio(fakes, sizes):
-    """The largest P(report | one size) / P(report | another size), over all reports."""
+    """The largest P(report | one size) / P(report | another size)."""
     ratio, each = Fraction(1), (1 - alpha) / len(fakes)
     for report in {*fakes, *sizes}:
-        chance = [(report in fakes) * each + (report == size) * alpha for size in sizes]
+        invented = (report in fakes) * each
+        chance = [invented + (report == size) * alpha for size in sizes]
         if min(chance) == 0:
             return math.inf  # this report rules a size out
         ratio = max(ratio, max(chance) / min(chance))
@@ -287,9 +307,9 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 # ```{provenance} Figure
 # ```
 #
-# Five answers in six are invented, yet one report tells something. Local differential privacy {cite:p}`dwork2006differential` compares, for every
-# possible report, its probability under one size with that under another (eq. 6.12). In {numref}`fig-ch3-report` the largest ratio is high
-# bar over low bar:
+# Five answers in six are invented, yet one report tells something. Local differential privacy, $\epsilon$-LDP {cite:p}`dwork2006differential`, asks of
+# every possible report how much likelier it is under one size than under another: at most $e^\epsilon$ times (eq. 6.12). In
+# {numref}`fig-ch3-report` the largest ratio is high bar over low bar:
 #
 # ```{math}
 # :label: eq-ch3-ratio
@@ -318,13 +338,14 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 
 # %%
 intervals = list(combinations(range(M + 2), 2))  # first and last fake size
-right_mean = {(low, high) for low, high in intervals if low + high == M}
-right_count = {(low, high) for low, high in intervals if high - low + 1 == M - 1}
+right_mean = {(u, v) for u, v in intervals if u + v == M}
+right_count = {(u, v) for u, v in intervals if v - u + 1 == M - 1}
 assert right_mean & right_count == {(1, M - 1)}
 
-# the true sizes must stay in the same range: nobody else ever reports 0, nor M
-assert largest_ratio(range(1, M), range(M)) == math.inf  # where a client may be empty
-assert largest_ratio(range(1, M), range(1, M + 1)) == math.inf  # clipped at M, as on the slides
+# the true sizes must stay in the same range: nobody else ever reports 0
+# (where a client may be empty), nor M (clipped at M, as on the slides)
+assert largest_ratio(range(1, M), range(M)) == math.inf
+assert largest_ratio(range(1, M), range(1, M + 1)) == math.inf
 
 # %% [markdown]
 # So the code's choice is the only consistent one, and this book reads the paper so. An empty client would give itself away: nobody else reports
@@ -347,9 +368,27 @@ assert largest_ratio(range(1, M), range(1, M + 1)) == math.inf  # clipped at M, 
 # The server gets a private version of the participants' total number of examples.
 # ```
 #
-# Almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$. Before you look: where will
-# the estimate of 6,000 lie, and how often below zero?
-#
+# Almost nothing. Take the preprint's numbers: ten participants of 600 examples each, $M = 100$, $\alpha = 0.1616$.
+
+# %% [markdown]
+# ```{exercise-start} Where is the estimate?
+# :label: ex-ch3-estimate
+# ```
+# Level 1, before you scroll on. The truth is 6,000. Write down what the estimate {eq}`eq-ch3-estimator` is on average, and in how many of 99 rounds
+# it is not even positive.
+# ```{exercise-end}
+# ```
+
+# %% [markdown]
+# ````{solution} ex-ch3-estimate
+# :label: sol-ch3-estimate
+# :class: dropdown
+# {glue:text}`ch3_mean:.0f` on average, and not positive in about {glue:text}`ch3_of_99:.0f` of 99 rounds. If you said 6,000, you forgot the cap: noise
+# averages out, what is clipped stays away. If you said "never", you took the estimate for a sum of reports: what fakes add on average is
+# taken from it.
+# ````
+
+# %% [markdown]
 # The sum of ten reports has a distribution that needs no simulation. Convolve ten times:
 
 
@@ -361,7 +400,8 @@ def law(sizes, alpha, M):
         one = np.full(M - 1, (1 - alpha) / (M - 1))  # a report of 1, ..., M-1
         one[min(size, M - 1) - 1] += alpha
         chances = np.convolve(chances, one)
-    sums = len(sizes) + np.arange(len(chances))  # the least sum is that of ones
+    # the least sum is that of ones
+    sums = len(sizes) + np.arange(len(chances))
     return (sums - (1 - alpha) * M / 2 * len(sizes)) / alpha, chances
 
 
@@ -371,7 +411,10 @@ def moments(values, chances):
     return mean, np.sqrt((values - mean) ** 2 @ chances)
 
 
-laws = {"written": law([size] * 10, a, M), "coded": law([size] * 100, a, M)}  # who reports
+laws = {  # by who reports
+    "written": law([size] * 10, a, M),
+    "coded": law([size] * 100, a, M),
+}
 theirs = theory.size_estimator_distribution([size] * 10, M, a)
 np.testing.assert_allclose(laws["written"], theirs, atol=1e-12)
 
@@ -379,8 +422,9 @@ np.testing.assert_allclose(laws["written"], theirs, atol=1e-12)
 values, chances = laws["written"]
 mean, sd = moments(values, chances)
 below = chances[values <= 0].sum()
-simulated = (estimate(reports, a, M) <= 0).mean()  # of the 200,000 rounds above
-off = abs(simulated - below) / np.sqrt(below * (1 - below) / len(reports))  # in standard errors
+# of the 200,000 rounds above, and its distance in standard errors
+simulated = (estimate(reports, a, M) <= 0).mean()
+off = abs(simulated - below) / np.sqrt(below * (1 - below) / len(reports))
 
 # %% tags=["remove-input"]
 paste("figure_estimator", ch03.estimator(laws, {"written": 10, "coded": 100}, size, M))
@@ -452,13 +496,15 @@ tenth, guards = guarded(600, values, chances)  # a tenth of the truth
 requested, at_one = guarded(2048, values, chances)  # the preprint's request
 coded = 2048 / np.maximum(laws["coded"][0], 100) @ laws["coded"][1]
 
-own = law(n, privacy.truth_probability(s.epsilon, s.size_cap), s.size_cap)  # this page's cohort
+# this page's own participants
+own_alpha = privacy.truth_probability(s.epsilon, s.size_cap)
+own = law(held, own_alpha, s.size_cap)
 own_mean, own_sd = moments(*own)
 
 # %% tags=["remove-input"]
 say("ch3", rate=tenth, guards=100 * guards, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}")
 say("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
-say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(n >= s.size_cap).sum())
+say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(held >= s.size_cap).sum())
 expect("more than six times what is meant", 6 < tenth / 0.1 < 8, rate=tenth)
 expect("data sampling is switched off", at_one > 0.9 and requested > 0.95, rate=requested)
 expect("fewer than were requested", 6000 * coded < 2048)
@@ -479,16 +525,17 @@ expect("its standard deviation exceeds its mean", own_sd > own_mean, mean=own_me
 # ## Is there a size cap that works?
 #
 # Not for ten reports at $\epsilon = 3$. A low cap clips. A high cap makes the fakes range further *and* the truth rarer, since
-# eq. {eq}`eq-ch3-alpha` falls with $M$. Three numbers decide how large the error is: the cap $M$, the privacy loss $\epsilon$, and the number $m$ of reports.
+# eq. {eq}`eq-ch3-alpha` falls with $M$. The error depends on $M$, on $\epsilon$, and on the number $m$ of reports:
 
 
 # %%
 def error(M, epsilon, m, size=600):
-    """Clip bias and standard deviation of the estimated total, in per cent of the true one."""
+    """Clip bias and standard deviation of the total, in % of the truth."""
     alpha = np.expm1(epsilon) / (np.exp(epsilon) + M - 2)
     told = np.minimum(size, M - 1)
     fakes = M * (M - 2) / 12  # their variance
-    variance = (1 - alpha) * (fakes + alpha * (told - M / 2) ** 2) / alpha**2  # of one client
+    reported = (1 - alpha) * (fakes + alpha * (told - M / 2) ** 2)
+    variance = reported / alpha**2  # of one client
     return 100 * (told - size) / size, 100 * np.sqrt(variance / m) / size
 
 
@@ -499,15 +546,19 @@ def rmse(M, epsilon, m):
 for M_, m_ in ((100, 10), (601, 1000)):
     a_ = privacy.truth_probability(3, M_)
     theirs = m_ * privacy.estimate_variance([size], size_cap=M_, alpha=a_)
-    np.testing.assert_allclose(error(M_, 3, m_)[1] * size * m_ / 100, np.sqrt(theirs))
+    ours = error(M_, 3, m_)[1] * size * m_ / 100
+    np.testing.assert_allclose(ours, np.sqrt(theirs))
 
 # %%
 caps, many = np.arange(10, 1501), np.logspace(1, 6, 60)
 losses = np.linspace(1, 10, 37)
 best = caps[rmse(caps, 3, 10).argmin()]
 by_cap = {M_: (many, rmse(M_, 3, many)) for M_ in (100, 300, 601, 1000)}
-by_m = {m_: (losses, [rmse(caps, e, m_).min() for e in losses]) for m_ in (10, 100, 1000)}
-needed = (rmse(601, 3, 1) / 10) ** 2  # reports for an error of 10 % if nobody is clipped
+by_m = {}
+for m_ in (10, 100, 1000):
+    by_m[m_] = losses, [rmse(caps, e, m_).min() for e in losses]
+# reports for an error of 10 % if nobody is clipped
+needed = (rmse(601, 3, 1) / 10) ** 2
 
 # %% tags=["remove-input"]
 paste("figure_caps", ch03.caps(caps, *error(caps, 3, 10), by_cap, by_m))
@@ -553,9 +604,9 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # ```
 #
 # whatever $\tilde n$ is. The noise cancels, and no report is needed. Each participant keeps each of its examples with probability $q$. What is
-# given up is control of the number: a round trains on $q\,n$ examples in expectation, and the server does not know $n$.
+# given up is control of the number: a round trains on $q\,n_S$ examples in expectation, and the server does not know $n_S$.
 #
-# **Put the cap above the sizes and ask many.** If $n$ itself is wanted, ask all clients of a large federation once, rather than the participants
+# **Put the cap above the sizes and ask many.** If a total is wanted, ask all clients of a large federation once, rather than the participants
 # of each round.
 #
 # ```{margin} The paper says: journal, Sec. 6.4
@@ -566,10 +617,11 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # reports add up. Algorithm 3 asks afresh in each round, and $j$ fresh reports cost $j\,\epsilon$:
 
 # %%
-# the chance that the most frequent of 0, 1, ..., 20 answers is the clipped size
+# the chance that the most frequent of j answers is the clipped size
 read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
 for j in (1, 5, 10, 20):
-    print(f"{j:2} reports: epsilon {j * math.log(ratio):4.1f}, read off with {read_off[j]:.0%}")
+    paid = j * math.log(ratio)
+    print(f"{j:2} reports: epsilon {paid:4.1f}, read off: {read_off[j]:.0%}")
 
 # %% tags=["remove-input"]
 say("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
@@ -596,10 +648,11 @@ expect("One memoised report never gives more away", read_off[1] < 0.2, chance=re
 RATES, lr = (0.05, 0.1, 0.2, 0.5, 1.0), 0.1 if s.task == "digits" else 0.01
 runs, empty = [], dict.fromkeys(RATES, 0.0)
 for each in range(s.seed, s.seed + s.repeats):
-    dealt = partition.dirichlet(task.train_y, s.clients, s.concentration, each)
+    dealt = partition.dirichlet(labels, s.clients, skew, each)
     n_k = dealt.sizes[dealt.with_data]
     for q in RATES:
-        empty[q] += (n_k / n_k.sum()) @ (1 - q) ** n_k / s.repeats  # who draws nothing, by weight
+        # who draws nothing, by weight
+        empty[q] += (n_k / n_k.sum()) @ (1 - q) ** n_k / s.repeats
         history = simulation.run(
             task,
             dealt,
@@ -609,14 +662,17 @@ for each in range(s.seed, s.seed + s.repeats):
             seed=each,
             device=s.device,
         )
-        runs.append(history.frame.tail(10).assign(method=q, seed=each, rounds=s.rounds))
+        last = history.frame.tail(10)
+        runs.append(last.assign(method=q, seed=each, rounds=s.rounds))
 runs = pd.concat(runs)
 
 # %%
 spent = runs[runs["round"] == s.rounds].groupby("method")["examples"].mean()
 every = methods.parameters("fedstas-unbiased")["restratify_every"]
-strata = -(-s.rounds // every) * len(task.train_y)  # gradients of all clients, whatever q is
-steps = s.rounds * s.clients_per_round * methods.get("fedstas-unbiased").local.steps
+# gradients of all clients, whatever q is
+strata = -(-s.rounds // every) * len(labels)
+local_steps = methods.get("fedstas-unbiased").local.steps
+steps = s.rounds * s.clients_per_round * local_steps
 local = (spent - strata) / steps  # examples behind a local step
 
 # %% tags=["remove-input"]
@@ -645,7 +701,7 @@ table(ch03.rates(runs, empty, local))
 # ```
 #
 # The table has the points against $q = 1$, with 95 % intervals over {glue:text}`ch3_repeats` federations; the examples behind a local step; and
-# $\sum_k \omega_k (1-q)^{n_k}$, the weight of clients that would draw an empty sample. Each run has {glue:text}`ch3_rounds` rounds at a learning rate of
+# $\sum_k \omega_k (1-q)^{n_k}$ with $\omega_k = n_k/n$, the weight of clients that would draw an empty sample. Each run has {glue:text}`ch3_rounds` rounds at a learning rate of
 # {glue:text}`ch3_lr:g`, and counts with the mean of its last {glue:text}`ch3_last`.
 #
 # The less data, the more is lost. At $q = 0.1$ it is {glue:text}`ch3_tenth:.0f` points ({glue:text}`ch3_tenth_low:.0f` to
@@ -665,8 +721,8 @@ table(ch03.rates(runs, empty, local))
 # ```{prf:lemma} Optimal allocation of examples
 # :label: lem-ch3-optimal
 # Up to a constant the variance of the aggregated gradient is $\sum_k a_k^2 \sigma_k^2 / n'_k$. Under $\sum_k n'_k = n^*$ it is smallest for
-# $n'_k \propto a_k \sigma_k$, where clients that would have to give more than they hold give all and the others share the rest. One
-# rate for all, $n'_k = n_k\, n^*/n$, is optimal if and only if $a_k \sigma_k / n_k$ is the same for all clients.
+# $n'_k \propto a_k \sigma_k$. A client that would have to give more than it holds gives all, and the others share the rest. One
+# rate for all, $n'_k = n_k\, n^*/n_S$, is optimal if and only if $a_k \sigma_k / n_k$ is the same for all clients.
 # ```
 #
 # ```{prf:proof}
@@ -680,21 +736,22 @@ table(ch03.rates(runs, empty, local))
 
 
 # %%
-def optimal(a, sigma, n, total):
-    """n'_k in proportion to a_k sigma_k; who would have to give more than all gives all."""
-    given, free = np.zeros(len(n)), np.ones(len(n), dtype=bool)
+def optimal(a, sigma, n_k, total):
+    """n'_k in proportion to a_k sigma_k, but never more than n_k."""
+    free = np.ones(len(n_k), dtype=bool)  # who does not give all
     while True:
         priority = np.where(free, a * sigma, 0)
-        given = np.where(free, (total - n[~free].sum()) * priority / priority.sum(), n)
-        if (given <= n).all():
+        rest = total - n_k[~free].sum()
+        given = np.where(free, rest * priority / priority.sum(), n_k)
+        if (given <= n_k).all():
             return given
-        free &= given < n
+        free &= given < n_k
 
 
-def variance(given, a, sigma, n):
-    """Of the aggregated gradient; a client of one example has no spread, and no part in it."""
-    given, a, sigma, n = (x[sigma > 0] for x in (given, a, sigma, n))
-    return ((a * sigma) ** 2 * (1 / given - 1 / n)).sum()
+def variance(given, a, sigma, n_k):
+    """Of the aggregated gradient; a client of one example has no spread."""
+    given, a, sigma, n_k = (x[sigma > 0] for x in (given, a, sigma, n_k))
+    return ((a * sigma) ** 2 * (1 / given - 1 / n_k)).sum()
 
 
 # %% [markdown]
@@ -712,22 +769,30 @@ trained = simulation.run(
     eval_every=s.rounds,
     device=s.device,
 )
-w_t, module, n_k = torch.from_numpy(trained.params).to(task.device), task.model(s.seed), sizes
-spread = [engine.gradient_spread(module, w_t, task.train_x[k], task.train_y[k]) for k in shards]
-sigma = np.array(spread) * np.sqrt(n_k / np.maximum(n_k - 1, 1))  # with divisor n_k - 1
-by_weights = {"weights by size": n_k / n_k.sum(), "equal weights": np.full(len(n_k), 1 / len(n_k))}
+w_t = torch.from_numpy(trained.params).to(task.device)
+module, n_k, spread = task.model(s.seed), sizes, []
+for shard in shards:
+    x, y = task.train_x[shard], labels[shard]
+    spread.append(engine.gradient_spread(module, w_t, x, y))
+# with the divisor n_k - 1
+sigma = np.array(spread) * np.sqrt(n_k / np.maximum(n_k - 1, 1))
 
 # %%
+one, n = np.ones(len(n_k)), n_k.sum()  # all examples
+by_weights = {"weights by size": n_k / n, "equal weights": one / len(n_k)}
 shares, left = np.linspace(0.02, 0.9, 45), {}
 for name, a_k in by_weights.items():
-    theirs = data_sampling.optimal_sizes(a_k, sigma, n_k, n_k.sum() / 10)
-    np.testing.assert_allclose(optimal(a_k, sigma, n_k, n_k.sum() / 10), theirs)
-    best = [data_sampling.optimal_sizes(a_k, sigma, n_k, q * n_k.sum()) for q in shares]
-    one_rate = [variance(q * n_k, a_k, sigma, n_k) for q in shares]
-    left[name] = [variance(x, a_k, sigma, n_k) / v for x, v in zip(best, one_rate, strict=True)]
+    theirs = data_sampling.optimal_sizes(a_k, sigma, n_k, n / 10)
+    np.testing.assert_allclose(optimal(a_k, sigma, n_k, n / 10), theirs)
+    left[name] = []
+    for q in shares:
+        best = data_sampling.optimal_sizes(a_k, sigma, n_k, q * n)
+        one_rate = variance(q * n_k, a_k, sigma, n_k)
+        left[name].append(variance(best, a_k, sigma, n_k) / one_rate)
 
-one = np.ones(len(n_k))  # equal spreads: the optimum is one rate for all
-np.testing.assert_allclose(optimal(n_k / n_k.sum(), one, n_k, n_k.sum() / 10), n_k / 10)
+# with equal spreads the optimum is one rate for all
+even = optimal(n_k / n, one, n_k, n / 10)
+np.testing.assert_allclose(even, n_k / 10)
 
 # %% tags=["remove-input"]
 paste("figure_optimal", ch03.allocation(shares, left))
@@ -751,9 +816,9 @@ expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low,
 # ```
 #
 # With a tenth of the examples requested, the optimum removes {glue:text}`ch3_gain_sizes:.0f` % of the variance if clients count by size. It removes more if they
-# count equally, as in eq. 6: {glue:text}`ch3_gain_equal:.0f` %. The first gain comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
-# about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. The second also repairs that one rate draws most
-# where the weights need it least.
+# count equally, as in the preprint's eq. 6: {glue:text}`ch3_gain_equal:.0f` %. The first gain comes from unequal $\sigma_k$ alone. Here spreads differ by a factor of
+# about two: the middle 80 % lie between {glue:text}`ch3_sigma_low:.2f` and {glue:text}`ch3_sigma_high:.2f`. In the
+# second, one rate draws most from the largest clients, which count no more than others.
 #
 # The package has this as `fedstas-optimal-data`. It costs a pass over a participant's data, and $\sigma_k$ is sent in the clear. When everything is
 # requested nothing is left to gain. And what is gained is the noise within clients, not the noise of who takes part ([chapter 1](01_aggregation.ipynb)).
@@ -785,7 +850,7 @@ expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low,
 # ````
 # There are $M$ fakes instead of $M - 1$, so eq. {eq}`eq-ch3-ratio` becomes $e^\epsilon = 1 + M\alpha/(1-\alpha)$, and
 # $\alpha = (e^\epsilon - 1)/(e^\epsilon + M - 1)$. The mean fake is $(M-1)/2$, which takes the place of $M/2$ in
-# eq. {eq}`eq-ch3-estimator`.
+# eq. {eq}`eq-ch3-estimator`. If you have $M - 2$ in the denominator, you forgot that 0 is one more fake.
 
 
 # %%
@@ -795,8 +860,10 @@ def truth(ratio, size_cap):
 
 print(check.answer("data_sampling/truth", truth))
 four = truth(Fraction(3), 4)  # alpha at M = 4
-rows = [[(1 - four) / 4 + four * (report == size) for size in range(4)] for report in range(4)]
-print("alpha =", four, "  largest ratio =", max(max(row) / min(row) for row in rows))
+fake_4 = (1 - four) / 4
+rows = [[fake_4 + four * (r == size) for size in range(4)] for r in range(4)]
+worst = max(max(row) / min(row) for row in rows)
+print("alpha =", four, "  largest ratio =", worst)
 
 # %% [markdown]
 # ````{solution-end}
@@ -819,11 +886,12 @@ print("alpha =", four, "  largest ratio =", max(max(row) / min(row) for row in r
 # ````
 # The report $M$ has probability $\alpha$ under a size of $M$ or more, and 0 under any other. The ratio of the two is
 # infinite for every $\alpha > 0$: who reports $M$ is known to hold at least $M$ examples. A large client gives itself
-# away with probability $\alpha$ in each report.
+# away with probability $\alpha$ in each report. If you named the report 99, you looked for a report that is likely: what gives a client
+# away is one that others can never make.
 
 # %%
 print(check.answer("data_sampling/clip", (600, 50, 100)))
-fakes = range(1, M)
+fakes = range(1, M)  # M, alpha and largest_ratio: the chapter's
 print("ratio with clip at M:  ", largest_ratio(fakes, range(1, M + 1)))
 print("ratio with clip at M-1:", largest_ratio(fakes, range(1, M)))
 for j in (1, 10, 99):
@@ -851,13 +919,15 @@ for j in (1, 10, 99):
 # :class: dropdown
 # ````
 # Averaging clients gives each client the same weight; adding what was drawn gives each example the same. Data
-# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels.
+# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels. If you expected 3/2
+# both times, you took equal chances of examples for equal weights of examples.
 
 
 # %%
 def both(shards):
     means = [Fraction(sum(shard), len(shard)) for shard in shards]
-    return sum(means) / len(means), Fraction(sum(map(sum, shards)), sum(map(len, shards)))
+    pooled = Fraction(sum(map(sum, shards)), sum(map(len, shards)))
+    return sum(means) / len(means), pooled
 
 
 print(check.answer("data_sampling/two-means", both))
@@ -891,31 +961,37 @@ print("pooled mean:               ", Fraction(sum(pool), len(pool)))
 # :class: dropdown
 # ````
 # Bias grows like $m$ and the standard deviation like $\sqrt m$, so many reports pay for a high cap. Minimise the rmse over $M$; beyond
-# the size plus one there is only more noise.
+# the size plus one there is only more noise. If you took 601 for ten reports, you feared the bias alone: the error is then four times
+# as large.
 
 
 # %%
 def rmse_of(M, reports, size, epsilon):
     a = privacy.truth_probability(epsilon, M)
     variance = privacy.estimate_variance([size], size_cap=M, alpha=a)
-    return math.hypot(reports * (min(size, M - 1) - size), math.sqrt(reports * variance))
+    bias = reports * (min(size, M - 1) - size)
+    return math.hypot(bias, math.sqrt(reports * variance))
 
 
 def cap_for(reports, size, epsilon):
-    return min(range(3, size + 2), key=lambda M: rmse_of(M, reports, size, epsilon))
+    caps = range(3, size + 2)
+    return min(caps, key=lambda M: rmse_of(M, reports, size, epsilon))
 
 
 print(check.answer("data_sampling/cap", cap_for))
 for count in (10, 100, 1_000, 10_000):
-    M = cap_for(count, 600, 3)
-    error = 100 * rmse_of(M, count, 600, 3) / (600 * count)
-    print(f"{count:6,} reports: M = {M}, rmse {error:.1f} % of the truth")
+    cap = cap_for(count, 600, 3)
+    percent = 100 * rmse_of(cap, count, 600, 3) / (600 * count)
+    print(f"{count:6,} reports: M = {cap}, rmse {percent:.1f} % of the truth")
 
-low, high = 10, 1_000_000  # bisection: best cap below 601, and not below
-while high - low > 1:
-    middle = (low + high) // 2
-    low, high = (middle, high) if cap_for(middle, 600, 3) < 601 else (low, middle)
-print(f"from {high:,} reports on: M = {cap_for(high, 600, 3)}")
+few, enough = 10, 1_000_000  # bisection: best cap below 601, and not below
+while enough - few > 1:
+    middle = (few + enough) // 2
+    if cap_for(middle, 600, 3) < 601:
+        few = middle
+    else:
+        enough = middle
+print(f"from {enough:,} reports on: M = {cap_for(enough, 600, 3)}")
 
 # %% [markdown]
 # ````{solution-end}

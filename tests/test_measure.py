@@ -35,6 +35,21 @@ def test_a_rewritten_page_keeps_the_bounds(name):
     assert measure.faults(measure.page(name)) == []
 
 
+FIT = (
+    "01_aggregation",
+    "02_stratification",
+    "03_data_sampling",
+)  # pages whose code does not scroll
+
+
+@pytest.mark.parametrize("name", FIT)
+def test_code_that_is_seen_fits_the_page(name):
+    seen = [c for c in chapters.notebook(name).cells if c.cell_type == "code"]
+    seen = [c for c in seen if not measure.HIDDEN & {*c.metadata.get("tags", [])}]
+    lines = [line for cell in seen for line in cell.source.split("\n")]
+    assert lines and [line for line in lines if len(line) > 79] == []
+
+
 def test_sentences_are_counted_as_they_are_read():
     text = """# A heading is none
 

@@ -1,6 +1,7 @@
 """Students' and instructors' notebooks, slides, the project's template and the leaderboard."""
 
 import ast
+import builtins
 import dataclasses
 import importlib.util
 import json
@@ -9,6 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import symtable
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -60,6 +62,43 @@ def test_a_student_gets_every_exercise_and_no_solution(stem):
     assert set(teaching.ASKED.findall(code(mine))) >= set(teaching.ASKED.findall("\n".join(solved)))
     for name in teaching.ASKED.findall(code(mine)):
         assert check.exercise(name)
+
+
+def names(code: str) -> tuple[set[str], set[str]]:
+    """What code defines, and what it needs from before."""
+    whole = symtable.symtable(code, "", "exec")
+    made = {s.get_name() for s in whole.get_symbols() if s.is_assigned() or s.is_imported()}
+    asked, tables = set(), [whole]
+    while tables:
+        here = tables.pop()
+        tables += here.get_children()
+        free = (s for s in here.get_symbols() if here is whole or s.is_global())
+        asked |= {s.get_name() for s in free if s.is_referenced()}
+    return made, asked - made - set(dir(builtins))
+
+
+def test_names_are_those_that_code_defines_and_needs():
+    code = "import a\nb = a + c\ndef d(e):\n    return [f for f in e if g]\nprint(b)\n"
+    assert names(code) == ({"a", "b", "d"}, {"c", "g"})
+
+
+@pytest.mark.parametrize("stem", STEMS[:3])
+def test_a_solution_runs_after_the_chapters_own_cells(stem):
+    """Without another solution, and whether or not another one ran before."""
+    nb, own, solved = chapters.notebook(stem), [], []
+    teaching.tag(nb)
+    for cell in nb.cells:
+        if cell.cell_type == "code" and "solution" in cell.metadata["tags"]:
+            solved[-1].append(cell.source)
+        elif cell.cell_type == "code":
+            own.append(cell.source)
+        elif teaching.STARTS.search(cell.source):
+            solved.append([])
+    known, solved = names("\n".join(own))[0], [names("\n".join(each)) for each in solved]
+    assert len(solved) >= 4
+    for made, asked in solved:
+        assert asked <= known
+        assert all(not asked & other for other, _ in solved if other is not made)
 
 
 @pytest.mark.slow
