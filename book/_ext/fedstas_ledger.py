@@ -132,6 +132,8 @@ class Ledger(LedgerDirective):
         place += [self.link(claim), nodes.Text(kind), name]
         answers = ledger_answers(claim=claim["id"], verdict=claim["verdict"])
         ours = [self.text(claim["ours"])]
+        if claim.get("what"):
+            ours.append(self.text(claim["what"], "ledger-what"))
         if coded := AS_CODED.search(claim["note"]):
             ours.append(self.text(coded[0], "ledger-coded"))
         tried = [
