@@ -483,6 +483,9 @@ def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undec
     assert "Verdicts of 2 core claims: 1 agrees, 1 undecided" in raw.astext()
     assert "Verdicts of all 4 rows, which state 3 facts: 1 agrees, 2 undecided, 1 no-data" in core
     assert core.startswith("core") and '"verdict-chip verdict-undecided">2 undecided' in every
+    key = re.search('<p class="ledger-key">(.+?)</p>', every)[1]
+    assert re.findall("<em>(.+?)</em>: ", key) == ["agrees", "undecided", "no-data"]
+    assert list(page.MEANS) == list(VERDICTS)  # none is shown that is not explained
     _, table = run(page.Ledger, "preprint")
     rows = table[0][-1].children
     assert [row["ids"] for row in rows] == [["a"], ["c"], ["b"], ["d"]]  # one fact stands together
