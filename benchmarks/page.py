@@ -199,10 +199,10 @@ A cohort is trained in one pass, not client by client. A round of MNIST, ten of 
 one core ({newest[0]["machine"]}). The loop that everyone writes takes {ratio("round-mnist", "plain"):.1f} times as long, a loop without any overhead
 {ratio("round-mnist", "lean"):.1f} times, pfl-research {ratio("round-mnist", "pfl"):.1f} times, and Flower's simulation
 {ratio("round-mnist", "flower"):.0f} times. Flower also does more, since it is made for real machines ({{doc}}`chapters/08_federation`). On colour images
-convolutions are nearly all of the work, and its factor is {ratio("round-cifar", "flower"):.1f}. A round of FedSTaS computed the authors' way takes
+convolutions are nearly all of the work. There Flower takes {ratio("round-cifar", "flower"):.1f} times as long. A round of FedSTaS computed the authors' way takes
 {ratio("restratify", "authors"):.0f} times as long as ours. All sides computed the same before they were timed.
 
-The tables, two machines and what they leave open are in the repository, in `benchmarks/README.md`.
+The tables for two machines are in the repository, in `benchmarks/README.md`, and what they leave open.
 """
 
 

@@ -17,16 +17,18 @@
 # :needs: the package, installed from a clone
 # ```
 #
-# Data, network, design: each is one short file, and an option names it. Copy the four files below into a folder of yours, change what
-# is yours, and train:
+# You have data, a network, or an idea of whom to ask. Each is one short file, and an option names it. Copy the four files below into a
+# folder of yours, change what is yours, and train:
 #
 # ```bash
 # fedstas run --task my_data.py --network my_network.py --partition my_clients.npy --method my_design.py \
 #     --clients-per-round 5 --rounds 30 --lr 0.1 --out mine.parquet
 # ```
 #
-# Killed, the same call goes on. What follows shows the files, and then records, compares and draws the runs. With your files it is
-# the same page:
+# If the run is killed, give the same command again: it goes on where it was.
+#
+# This page shows the files. Then it records, compares and draws runs with them. Name your own files, and you get the same page
+# about yours:
 #
 # ```bash
 # fedstas chapter own_data -p task my_data.py -p network my_network.py -p partition my_clients.npy -p method my_design.py --open
@@ -45,73 +47,60 @@ rounds: int = 30  # rounds of a run
 seeds: int = 3  # runs of each design
 
 # %% tags=["hide-input"]
-import re
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-from IPython.display import Markdown
-from myst_nb import glue
-
+from companion import ch10a, chapters, plots, records, sweeps
+from companion.pages.prose import expect, paste, say
 from fedstas import methods, partition as partitions, tasks
 from fedstas.errors import InputError
-from companion import chapters, leaderboard, plots, records, sweeps, tables
 
 s = chapters.settings("10a_own_data", globals())
-plots.style()
-
-
-def show(spec: str) -> Markdown:
-    """The text of the file that a parameter names."""
-    file = Path(re.sub(r"\.npy$", ".py", re.sub(r":\w+$", "", spec)))  # what wrote the array
-    lines = file.read_text().strip().split("\n") if file.is_file() else [f"# {spec}"]
-    text = "\n".join([*lines[:40], "..."] if len(lines) > 40 else lines)
-    return Markdown(f"```python\n{text}\n```")
-
+plots.for_pages()
 
 # %% [markdown]
-# ## Your data
+# ## How do you bring your data?
 #
-# A function that returns a `Task`. From arrays it is one line: examples first, in whatever shape your network takes, then labels from 0
-# on. Give a test set too, or every fifth example of each class is held back.
+# With a function that returns a `Task`. From arrays it is one line. The examples come first, in whatever shape your network takes. Then come
+# their labels, counted from 0. Give a test set too, or every fifth example of each class is held back.
 
-# %% tags=["hide-input"]
-show(s.task)
+# %% tags=["remove-input"]
+ch10a.shown(s.task)
 
 # %%
 data = tasks.load(s.task, network=s.network)
-print(
-    f"{data.name}: {len(data.train_y)} examples of shape {tuple(data.train_x.shape[1:])} to train on, "
-    f"{len(data.test_y)} to test, {data.classes} classes"
-)
+print(f"{data.name}: {data.classes} classes, examples of shape {tuple(data.train_x.shape[1:])}")
+print(f"{len(data.train_y)} examples to train on, {len(data.test_y)} to test")
 
 # %% [markdown]
-# A table needs only the name of the column that is to be told, and images only their folder, `FOLDER/CLASS/IMAGE`:
+# A table needs only the name of the column that is to be predicted. Images need only their folder, `FOLDER/CLASS/IMAGE`:
 
-# %% tags=["hide-input"]
-show("examples/own/my_table.py")
+# %% tags=["remove-input"]
+ch10a.shown("examples/own/my_table.py")
 
-# %% tags=["hide-input"]
-show("examples/own/my_images.py")
+# %% tags=["remove-input"]
+ch10a.shown("examples/own/my_images.py")
 
 # %% [markdown]
-# ## Your clients
+# ## Whose is which example?
 #
-# An array in a file says whose each training example is. `clients.csv:clinic` reads a column of a table instead; a task that was made with
-# `client=` or `users=` knows it already, and `--partition natural` uses that. Without any of these, deal your data by `iid`,
-# `dirichlet` or another partition.
+# An array in a file says it, one client for each training example. There are three other ways:
+#
+# - `clients.csv:clinic` reads a column of a table.
+# - `natural` uses what the task knows already, if it was made with `client=` or `users=`.
+# - `iid`, `dirichlet` and the other partitions deal your data out for you.
 
-# %% tags=["hide-input"]
-show(s.partition)
+# %% tags=["remove-input"]
+ch10a.shown(s.partition)
 
 # %%
 federation = partitions.make(s.partition, data.train_y, users=data.users, seed=s.seed)
-figure = plots.partitions({f"{len(federation.shards)} clients": federation.label_counts})
-glue("ch10a_clients", len(federation.shards), display=False)
-glue("ch10a_least", int(federation.sizes.min()), display=False)
-glue("ch10a_most", int(federation.sizes.max()), display=False)
-glue("ch10a_who", figure, display=False)
-plt.close(figure)
+sizes = federation.sizes
+print(f"{len(sizes)} clients with {sizes.min()} to {sizes.max()} examples")
+
+# %% tags=["remove-cell"]
+say("ch10a", clients=len(sizes), least=int(sizes.min()), most=int(sizes.max()), rounds=s.rounds)
+paste("ch10a_who", ch10a.who_holds_what(federation.label_counts))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_who
@@ -123,38 +112,46 @@ plt.close(figure)
 # ```{provenance} How this figure was made
 # ```
 #
-# ## Your network
+# ## How do you bring your network?
 #
-# A function of the task that returns a torch module. It is tried before it trains: a number for each class, the same each time, no
-# dropout, no batch normalisation. Without the option it is a perceptron, or a small convolutional network where images are 3 x 32 x 32.
+# With a function of the task that returns a torch module. It is tried before it trains. It must give one number for each class, and the
+# same numbers each time: so no dropout and no batch normalisation. Without the option you get a perceptron, or a small convolutional
+# network where the images are 3 x 32 x 32.
 
-# %% tags=["hide-input"]
-show(s.network)
+# %% tags=["remove-input"]
+ch10a.shown(s.network)
 
 # %% [markdown]
-# ## Your design
+# ## How do you bring your design?
 #
-# A frozen dataclass with `draw`. `view` is what the server may ask: `view.sizes`, `view.gradients(9)`, `view.last_updates()`; what you ask
-# for is what you pay. `fedstas audit my_design.py` says in a minute whether the design is unbiased, and where it breaks.
+# As a frozen dataclass with a method `draw`. It is handed a `view`, which is what the server may ask: `view.sizes`, `view.gradients(9)`,
+# `view.last_updates()`. You pay for what you ask. `fedstas audit my_design.py` says in a minute whether the design is unbiased,
+# and where it breaks.
 
-# %% tags=["hide-input"]
-show(s.method)
+# %% tags=["remove-input"]
+ch10a.shown(s.method)
 
 # %% [markdown]
-# ## Train and record
+# ## How do you record runs?
 #
-# A `Run` names the files as the command does. `sweeps.make` records what is missing of a list of them in the folder `runs`; it may be
-# killed, and `jobs=2` makes two at a time.
+# A `Run` names the files as the command does. `sweeps.make` takes a list of runs and records those that the folder `runs` does not
+# have yet. You may stop it and start it again; `jobs=2` makes two runs at a time.
 
 # %%
 names = list(dict.fromkeys(["md", "fedstas-least-variance", s.method]))
-shape = {
-    "clients": len(federation.shards),
-    "clients_per_round": s.clients_per_round,
-    "rounds": s.rounds,
-}
 todo = [
-    sweeps.Run(s.task, s.partition, 0.01, name, each, {"lr": 0.1}, network=s.network, **shape)
+    sweeps.Run(
+        task=s.task,
+        partition=s.partition,
+        concentration=0.01,  # of a Dirichlet partition; others do not look at it
+        method=name,
+        seed=each,
+        overrides={"lr": 0.1},
+        network=s.network,
+        clients=len(federation.shards),
+        clients_per_round=s.clients_per_round,
+        rounds=s.rounds,
+    )
     for name in names
     for each in range(s.seed, s.seed + s.seeds)
 ]
@@ -162,59 +159,50 @@ failed = sweeps.make(todo, "own-data", folder="runs", device=s.device, progress=
 assert not failed, failed
 
 # %% [markdown]
-# ## Compare
+# ## Which design was better?
 #
-# Only runs of one task, one network and one partition stand in one table. The difference to `md` is taken seed by seed.
-
-# %% tags=["hide-input"]
-frame = records.load("runs/own-data")
-known = records.identities("runs/own-data")
-asked = {tables.key_of_run(run) for run in todo}  # the folder may hold runs of other files, too
-here = [run for run, who in known.items() if tables.key_of_record(who) in asked]
-mine = frame[frame["run"].isin(here)]
-board = leaderboard.table(["runs/own-data"])
-Markdown(
-    leaderboard.markdown(
-        board[board["federation"].str.startswith(leaderboard.title(known[here[0]]))]
-    )
-)
+# Read the column *against md*. It is taken seed by seed, so that a lucky deal of the data helps nobody. An interval that holds 0
+# tells you nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
 
 # %%
-figure, ax = plt.subplots(figsize=(7, 3.6))
-plots.curves(mine, "test_accuracy", ax=ax, seeds=True)
-glue("ch10a_curves", figure, display=False)
-glue("ch10a_rounds", s.rounds, display=False)
-plt.close(figure)
+frame, known = ch10a.of_these(todo, "runs/own-data")
+ch10a.board(known, "runs/own-data")
+
+# %% tags=["remove-cell"]
+paste("ch10a_curves", ch10a.curves(frame))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_curves
 # :name: fig-ch10a-curves
 # :alt: Accuracy on the test set over {glue:text}`ch10a_rounds` rounds, a curve for each design, thin lines for its seeds.
-# The recorded runs: means, and thin lines for single seeds.
+# The recorded runs: thick lines are means, thin lines are single seeds.
 # ```
 #
 # ```{provenance} How this figure was made
 # ```
 #
-# `fedstas leaderboard runs` prints the table, `fedstas compare runs theirs` holds your runs against somebody else's.
+# On the command line, `fedstas leaderboard runs` prints the table. `fedstas compare runs theirs` holds your runs against somebody else's.
 #
-# ## Make one again
+# ## Can you make a run again?
 #
-# A record knows the SHA-256 of your files. While they are where you stand, the run is made again from its record, bit for bit; once one of them
-# changed, it is another run.
+# Yes, while your files are where they were. A record knows the SHA-256 of each, and from it the run is made again, bit for bit. Change a
+# file, and it is another run.
 
 # %%
-sys.path += [
-    str(Path(spec).parent) for spec in (s.task, s.network, s.partition, s.method)
-]  # where the files are
-again = records.rerun(here[0], "runs/own-data", device=s.device).frame
-assert again["test_accuracy"].tolist() == frame[frame["run"] == here[0]]["test_accuracy"].tolist()
-print({k: v[:8] for k, v in known[here[0]].get("files", {}).items()})
+specs = (s.task, s.network, s.partition, s.method)
+sys.path += [str(Path(spec).parent) for spec in specs]  # where the files are
+first = next(iter(known))
+again = records.rerun(first, "runs/own-data", device=s.device).frame["test_accuracy"]
+print({k: v[:8] for k, v in known[first].get("files", {}).items()})
+
+# %% tags=["remove-cell"]
+before = frame[frame["run"] == first]["test_accuracy"]
+expect("the run is made again, bit for bit", again.tolist() == before.tolist())
 
 # %% [markdown]
-# ## When something does not fit
+# ## What if something does not fit?
 #
-# You are told before anything trains, in one sentence, with the line where there is one:
+# You are told before anything trains: in one sentence, and with the line where there is one.
 
 # %%
 Path("runs/their_network.py").write_text(
@@ -231,5 +219,11 @@ for attempt in (
         print(f"- {error}")
 
 # %% [markdown]
-# Designs are tuned and compared at equal cost by the protocol ({doc}`/protocol`). In a copy of `book/protocol.yml`, `task`, `partition` and
-# `network` of a setting may name your files, and `fedstas arena my_design.py --file my_protocol.yml --setting mine` carries it out.
+# ## How do you compare designs fairly?
+#
+# By the protocol: every design is tuned, and compared at equal cost ({doc}`/protocol`). It takes your files too. Copy `book/protocol.yml`, let
+# `task`, `partition` and `network` of a setting name your files, and let it be carried out:
+#
+# ```bash
+# fedstas arena my_design.py --file my_protocol.yml --setting mine
+# ```

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from companion.claims import values
 from companion.claims.evidence import VERDICTS, Claim, Evidence, experiments, theory
 from companion.claims.evidence import experiments_figures as figures
 from fedstas import ledger
@@ -267,6 +268,17 @@ def test_a_number_of_the_saved_arrays_is_not_called_printed():
         assert "no number" in row.printed or not any(c.isdigit() for c in row.printed), row.id
 
 
+def test_every_value_of_ours_is_said_to_be_something():
+    rows = ledger.rows()
+    assert set(values.SAYS) == {row.decides for row in rows}
+    assert all(len(words.split()) > 1 for words in values.SAYS.values())
+    row = next(row for row in rows if row.id == "preprint-fig-3-top-order")
+    found = Evidence("differs", -0.06, -0.2, 0.07)
+    told = "ours       -0.06 (-0.20 to 0.07)\nthis is    points that FedSTaS is above FedSTS\n"
+    assert told in ledger.explain(row, found)
+    assert "this is" not in ledger.explain(row, Evidence("no-data", note="none"))
+
+
 def test_links_name_chapters_that_are_there(claims):
     from companion.pages import chapters
 
@@ -453,7 +465,7 @@ def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undec
         claim("a", "undecided", "x", True),
         claim("b", "no-data", substitute="undecided"),
         claim("c", "undecided", "x"),
-        claim("d", "agrees", core=True),
+        claim("d", "agrees", core=True, what="points above"),
     ]
     told = {"papers": {"preprint": ""}, "verdicts": VERDICTS, "claims": claims}
     env = SimpleNamespace(
@@ -471,11 +483,15 @@ def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undec
     assert "Verdicts of 2 core claims: 1 agrees, 1 undecided" in raw.astext()
     assert "Verdicts of all 4 rows, which state 3 facts: 1 agrees, 2 undecided, 1 no-data" in core
     assert core.startswith("core") and '"verdict-chip verdict-undecided">2 undecided' in every
+    key = re.search('<p class="ledger-key">(.+?)</p>', every)[1]
+    assert re.findall("<em>(.+?)</em>: ", key) == ["agrees", "undecided", "no-data"]
+    assert list(page.MEANS) == list(VERDICTS)  # none is shown that is not explained
     _, table = run(page.Ledger, "preprint")
     rows = table[0][-1].children
     assert [row["ids"] for row in rows] == [["a"], ["c"], ["b"], ["d"]]  # one fact stands together
     assert [row["classes"][1:] for row in rows] == [["is-core"], [], [], ["is-core"]]
     assert "one fact with: c" in rows[0].astext() and "one fact with" not in rows[3].astext()
+    assert [row[2].astext() for row in rows] == ["2", "2", "2", "2\n\npoints above"]
     assert isinstance(table, nodes.table)
     head = [cell.astext() for cell in table[0].children[-2].children[0]]
     assert head == ["claim", "printed", "ours", "verdict", "on a substitute"]

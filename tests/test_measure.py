@@ -23,10 +23,12 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
     "08_federation",
     "09_what_we_would_write",
     "10_which_design",
+    "10a_own_data",
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",
-    "rerun", "speed", "status", "teaching/misconceptions", "teaching/project", "teaching/syllabus",
+    "rerun", "speed", "status", "teaching/misconceptions", "teaching/project", "teaching/syllabus", "theorems",
+    "where_is_what",
 )  # fmt: skip
 
 

@@ -320,6 +320,56 @@ def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
     assert f'<img alt="what is to be seen" src="{source}">' in made.body
 
 
+def test_the_pictures_of_the_sessions_are_those_of_the_chapters_that_the_syllabus_names():
+    syllabus = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
+    source = {s: (ROOT / "notebooks" / f"{s}.py").read_text() for s in STEMS}
+    own = [(s, f) for f in slides.SEEN for s in STEMS if f"{{glue:figure}} {f}\n" in source[s]]
+    assert [figure for _, figure in own] == list(slides.SEEN)  # each in one chapter
+    taught = re.findall(r"^Chapter: \[\]\(\.\./chapters/(\w+)\.ipynb", syllabus, re.MULTILINE)
+    assert taught == list(slides.SESSIONS)
+    for line, others in slides.SESSIONS.values():
+        assert line[0].islower() and line[-1] in ".?"
+        assert set(others) <= set(own)
+
+
+def test_a_session_begins_with_the_round_and_borrows_what_is_executed(tmp_path, monkeypatch):
+    def page(stem, text, **glued):
+        outputs = [
+            {"metadata": {"scrapbook": {"name": name}}, "data": {"image/svg+xml": data}}
+            for name, data in glued.items()
+        ]
+        code = {"cell_type": "code", "metadata": {}, "source": "", "outputs": outputs}
+        cells = [{"cell_type": "markdown", "metadata": {}, "source": text}, code]
+        (folder / f"{stem}.ipynb").write_text(json.dumps({"cells": cells}))
+
+    folder = tmp_path / "book" / "chapters"
+    folder.mkdir(parents=True)
+    (tmp_path / "book" / "explorer.md").write_text(
+        "(instrument-coin)=\n## What does it tell?\n\n```{figure} chapters/explorer-coin.png\n:name: fig\n"
+        ":alt: A line.\n\nTwo hundred\nreports.\n```\n\n(instrument-next)=\n## Next\n"
+    )
+    (folder / "explorer-coin.png").write_bytes(b"png")
+    monkeypatch.setattr(slides.parameters, "ROOT", tmp_path)
+    monkeypatch.setattr(slides.chapters, "find", lambda stem: stem)
+    monkeypatch.setattr(slides, "SESSIONS", {"05_a": ("step 2.", [("10_b", "f"), ("11_c", "g")])})
+    figure = "```{glue:figure} f\n:alt: dots\nDots. See.\n```\n"
+    page(
+        "05_a",
+        "# A\n\nSo.\n\n## B\n\n```{explorer} coin\n```\n```{explorer} none\n```\n\n## What we learned\n\nIt.",
+    )
+    page("10_b", f"# C\n\n{figure}", f="<svg/>")
+    made = slides.slides("05_a")
+    assert [slide.title for slide in made] == [
+        "A", "One round of FedSTaS", "What does it tell?", "Dots", "What we learned"
+    ]  # fmt: skip
+    assert made[1].kind == "figure round" and made[1].body.endswith("<p>Today: step 2.</p>")
+    assert 'alt="A line." src="data:image/png;base64,cG5n"' in made[2].body
+    assert "Two hundred reports. In the book it moves" in made[2].body
+    assert "See. (Chapter 10.)" in re.sub(r"</?p>\s*", " ", made[3].body).replace("  ", " ")
+    (folder / "10_b.ipynb").unlink()
+    assert "Dots" not in [slide.title for slide in slides.slides("05_a")]
+
+
 @needs_page
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from companion.claims.evidence import EXPERIMENT, THEORY, VERDICTS, Claim, Evidence
+from companion.claims.values import SAYS
 from fedstas.errors import InputError
 
 CLAIMS = Path(__file__).resolve().parents[2] / "book" / "claims.yml"
@@ -236,6 +237,7 @@ def explain(claim: Claim, evidence: Evidence) -> str:
         "statement": claim.statement,
         "printed": show(claim.printed),
         "ours": show_ours(evidence.ours, evidence.low, evidence.high),
+        "this is": what(claim, evidence),
         "verdict": evidence.verdict,
         "substitute": evidence.substitute,
         "one fact": claim.fact,
@@ -253,6 +255,11 @@ def explain(claim: Claim, evidence: Evidence) -> str:
     )
 
 
+def what(claim: Claim, evidence: Evidence) -> str:
+    """What our value is, where there is one."""
+    return SAYS.get(claim.decides, "") if show(evidence.ours) else ""
+
+
 def _wrapped(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), 88, subsequent_indent=" " * 11)
 
@@ -267,6 +274,7 @@ def write(path: str | Path, source: str | Path = CLAIMS, progress: bool = True) 
                 **{k: getattr(claim, k) for k in REQUIRED if k not in ("decides", "printed")},
                 "printed": show(claim.printed),
                 "ours": show_ours(evidence.ours, evidence.low, evidence.high),
+                "what": what(claim, evidence),
                 "verdict": evidence.verdict,
                 "coded": evidence.coded,
                 "substitute": evidence.substitute,

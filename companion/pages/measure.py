@@ -16,7 +16,7 @@ from companion.pages import chapters, markdown, parameters
 SPEED = 230  # words a minute
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 SILENT = {*markdown.DROPPED, "dropdown", "math", "literalinclude", "at-a-glance", "code-block", "code", "bibliography",
-          "toctree", "contents", "raw", "tableofcontents"}  # fmt: skip
+          "toctree", "contents", "raw", "tableofcontents", "theorem-index"}  # fmt: skip
 SHORT = r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
 END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")
 BOUNDS = {"longest": 35, "median": 18, "visible": 0.6, "hidden": 15, "minutes": 20}

@@ -219,26 +219,6 @@ def same_range(axes: Sequence[Axes]) -> None:
         a.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
-def partitions(counts: dict[str, np.ndarray], classes: str = "class") -> Figure:
-    """Fig. 1 of the paper: who holds what. One panel per partition of label counts [N, C]."""
-    figure, axes = plt.subplots(1, len(counts), figsize=(7.4, 3.6), sharey=False, squeeze=False)
-    palette = sns.color_palette("colorblind", max(c.shape[1] for c in counts.values()))
-    for ax, (name, table) in zip(axes[0], counts.items(), strict=True):
-        order = np.lexsort((-table.max(1), table.argmax(1)))
-        bottom, at = np.zeros(len(table)), np.arange(len(table))
-        for c in range(table.shape[1]):
-            height = table[order, c]
-            ax.bar(at, height, 1.0, bottom=bottom, color=palette[c], label=str(c), lw=0)
-            bottom = bottom + height
-        ax.set(title=name, ylabel="examples")
-        ax.margins(x=0)
-        ax.grid(axis="x", visible=False)
-    figure.supxlabel("client (sorted by its largest class)", fontsize="medium")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, title=classes, loc="outside right center", frameon=False)
-    return figure
-
-
 DRAWS = (ORANGE, SKY, PINK, "#7A5C1E", "#5D4A8C")  # no voice's colours: what a draw stands for
 
 

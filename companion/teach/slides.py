@@ -1,7 +1,8 @@
 """Slides of a chapter: its headings, figures, tables, boxes and exercises as one HTML file that needs no network.
 
 What the chapter's prose says before a figure or a box becomes the speaker's notes (key n). A cell tagged
-`skip-slides` is left out, one tagged `slide` is shown as it is.
+`skip-slides` is left out, one tagged `slide` is shown as it is. The chapters of the course's sessions begin with the
+drawing of a round, and end with figures of other chapters (`SESSIONS`), as far as these are executed.
 """
 
 from __future__ import annotations
@@ -14,19 +15,37 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from companion.pages import chapters, markdown, parameters
+from companion.pages import chapters, drawing, markdown, parameters
 from companion.runs.atomic import write
 from companion.teach import teaching
 from fedstas.errors import InputError
 
 LONG = 900  # characters of a box that still fit a slide; the rest of it is in the notes
 BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algorithm", "math")
-KINDS = ("glue:figure", "exercise-start", "exercise", *BOXES)
+KINDS = ("glue:figure", "explorer", "exercise-start", "exercise", *BOXES)
 ENDING = ("What we learned",)  # sections whose text itself is shown
 ROWS = 12  # of a table that fit a slide; the notes say how many there are
 LINE = 90  # characters of a caption's first sentence that still fit a title
 HIDDEN = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
-STARTING = re.compile(r"know|learn", re.IGNORECASE)
+SEEN = {  # what is to be seen in the pictures that come back from session to session
+    "figure_squeeze": "Nine levels: many entries near zero, and few far out that have levels of their own",
+    "figure_report": "The coin: one report may be any size, and one size is much likelier",
+    "ch9_figure_seats": "The same clients under four designs: who may sit on which seat?",
+    "ch9_map": "The cut: each client is tied to the middle of its draw; short lines, little variance",
+    "ch10_remembered": "Points above MD at equal megabytes: who lies to the right of the grey band?",
+}
+NINE, TEN = "09_what_we_would_write", "10_which_design"
+SESSIONS = {  # what to look at in the round, and whose figures (chapter, name) are borrowed
+    "01_aggregation": ("step 7: with which weights do the drawn clients enter the new model?",
+                       [(NINE, "ch9_figure_seats")]),
+    "02_stratification": ("steps 2 to 5: what strata know, how many seats each gets, and who is drawn.", [(NINE, "ch9_map")]),
+    "03_data_sampling": ("step 6: on how many examples does a drawn client train, and who may know how many it has?", []),
+    "04e_privacy": ("steps 2, 6 and 7: what leaves a client? A gradient, a report of its size, a model.",
+                    [("03_data_sampling", "figure_report")]),
+    "05_experiments": ("the whole loop, 99 times: does the new model become better for it?",
+                       [(TEN, "ch10_remembered")]),
+    NINE: ("steps 3, 4 and 7: which strata, seats and weights would you choose?", [(TEN, "ch10_remembered")]),
+}  # fmt: skip
 
 
 @dataclass
@@ -55,14 +74,9 @@ def renderer():
 def slides(chapter: str) -> list[Slide]:
     """The slides of a chapter, from its executed page."""
     stem = chapters.find(chapter)
-    page = parameters.ROOT / "book" / "chapters" / f"{stem}.ipynb"
-    if not page.is_file():
+    if not executed(stem).is_file():
         raise InputError(f"chapter {stem} is not executed yet: run `fedstas chapter {stem}` first")
-    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        cell["source"] = "".join(cell["source"])
-    texts = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
-    maker = Maker(teaching.values(stem), teaching.glued(page), markdown.numbers(texts))
+    cells, maker = opened(stem)
     inside = False
     for cell in cells:
         tags = cell["metadata"].get("tags", [])
@@ -75,7 +89,61 @@ def slides(chapter: str) -> list[Slide]:
         if not inside:
             maker.read(teaching.WHOLE.sub("", cell["source"]), whole="slide" in tags)
         inside = inside and not teaching.ENDS.search(cell["source"])
+    made = maker.finish()
+    if stem in SESSIONS:
+        line, others = SESSIONS[stem]
+        lent = [slide for other in others for slide in borrowed(*other)]
+        end = next((k for k, slide in enumerate(made) if slide.title in ENDING), len(made))
+        made = [made[0], the_round(line), *made[1:end], *lent, *made[end:]]
+    return made
+
+
+def executed(stem: str) -> Path:
+    """Where the executed page of a chapter is, if it is."""
+    return parameters.ROOT / "book" / "chapters" / f"{stem}.ipynb"
+
+
+def opened(stem: str) -> tuple[list[dict], Maker]:
+    """The cells of an executed chapter, and who makes slides of them."""
+    cells = json.loads(executed(stem).read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        cell["source"] = "".join(cell["source"])
+    texts = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
+    glued = teaching.glued(executed(stem))
+    return cells, Maker(teaching.values(stem), glued, markdown.numbers(texts))
+
+
+def borrowed(stem: str, figure: str) -> list[Slide]:
+    """The slide of another chapter's figure; none where that chapter is not executed."""
+    if not executed(stem).is_file():
+        return []
+    cells, maker = opened(stem)
+    for cell in cells:
+        for name, title, options, body in markdown.pieces(cell["source"]):
+            if cell["cell_type"] == "markdown" and (name, title) == ("glue:figure", figure):
+                maker.show(
+                    name,
+                    title,
+                    options,
+                    f"{body}\n\n(Chapter {stem.partition('_')[0].lstrip('0')}.)",
+                )
     return maker.finish()
+
+
+def the_round(line: str) -> Slide:
+    """The drawing of a round, with what to look at today."""
+    data = drawing.svg(colours=drawing.LIGHT, linked=False)
+    shown = picture("svg+xml", base64.b64encode(data.encode()).decode(), "One round of FedSTaS as a loop of "
+                    "eight stations: clients, nine levels, strata, seats, draws, data, weights, new model", "")  # fmt: skip
+    return Slide(
+        "One round of FedSTaS", f"{shown}<p>Today: {html.escape(line)}</p>", "figure round"
+    )
+
+
+def picture(kind: str, data: str, alt: str, caption: str) -> str:
+    """An image, in base64, and its caption (HTML) as HTML."""
+    shown = f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{data}">'
+    return shown + (f"<div class='caption'>{caption}</div>" if caption else "")
 
 
 class Maker:
@@ -148,7 +216,7 @@ class Maker:
 
     def headline(self, caption: str) -> str:
         """The first sentence of a caption, where it is short enough to be a title."""
-        first = re.match(r"(?!Left|Right|Top|Bottom)(.+?)\.(?=\s+[A-Z(]|$)", caption)
+        first = re.match(r"(?!Left|Right|Top|Bottom|Above|Below)(.+?)\.(?=\s+[A-Z(]|$)", caption)
         fits = first and len(first[1]) <= LINE and first[1].count("$") % 2 == 0
         return first[1] if fits else ""
 
@@ -159,19 +227,18 @@ class Maker:
             kinds = self.glued.get(title, {})
             kind = next((k for k in ("image/svg+xml", "image/png") if k in kinds), "")
             caption = " ".join(self.plain(body).split())
-            heading = self.headline(caption)
+            heading = SEEN.get(title) or self.headline(caption)
             if not kind:
                 self.table(kinds, heading, self.render(caption))
             else:
                 alt = markdown.roles(options.get("alt", caption), self.values, self.labels)
-                alt = html.escape(alt, quote=True)
                 data = "".join(kinds[kind])
                 if kind == "image/svg+xml":
                     data = base64.b64encode(data.encode()).decode()
-                data = data.replace("\n", "")
-                shown = f'<img alt="{alt}" src="data:{kind};base64,{data}">'
-                shown += f"<div class='caption'>{self.render(caption)}</div>"
-                self.add("", "figure", shown, heading)
+                data, kind = data.replace("\n", ""), kind.removeprefix("image/")
+                self.add("", "figure", picture(kind, data, alt, self.render(caption)), heading)
+        elif name == "explorer":
+            self.instrument(title)
         elif name.startswith("exercise"):
             self.add(self.plain(body), "exercise", title=f"{label}: {title}".removeprefix(": "))
         else:
@@ -187,6 +254,18 @@ class Maker:
                     text[: text.rfind("\n\n", 0, LONG) + 1] or f"{text[:LONG].rpartition(' ')[0]} …"
                 )
             self.add(text, voice, title=head)
+
+    def instrument(self, name: str) -> None:
+        """The still picture of an instrument, where the pipeline has made it: for the vote before it is moved."""
+        still = executed(f"explorer-{name}").with_suffix(".png")
+        page = (parameters.ROOT / "book" / "explorer.md").read_text(encoding="utf-8")
+        section = page.partition(f"(instrument-{name})=\n")[2].partition("\n(instrument-")[0]
+        said = re.search(r":alt: (.+)\n\n([\s\S]+?)\n```", section)
+        if still.is_file() and said:
+            data = base64.b64encode(still.read_bytes()).decode()
+            caption = f"{' '.join(said[2].split())} In the book it moves: page *Instruments*."
+            shown = picture("png", data, said[1], self.render(self.plain(caption)))
+            self.add("", "figure", shown, re.match(r"## (.+)", section)[1])
 
     def plain(self, text: str) -> str:
         """The text without directives or roles; figures in it are dropped."""
@@ -224,6 +303,12 @@ h2 { margin: 0 0 1rem; font-size: 1.9rem; line-height: 1.2; }
 section.title h2 { font-size: 2.8rem; margin-top: 12vh; }
 img { display: block; width: 100%; max-height: 64vh; object-fit: contain; }
 .caption { color: var(--soft); font-size: 1.1rem; }
+@media (min-width: 701px) {
+  section.figure > div { display: flex; gap: 2rem; align-items: center; }
+  section.figure img { flex: none; width: auto; height: 82vh; max-height: none; max-width: 64vw; }
+  section.round > div { flex-direction: column; align-items: stretch; gap: 1rem; }
+  section.round img { width: 100%; height: 66vh; max-width: none; }
+}
 .box > div { border-left: 0.4rem solid var(--voice, var(--soft)); padding: 0.2rem 1.2rem; }
 .as-written { --voice: var(--as-written); } .as-coded { --voice: var(--as-coded); }
 .as-it-should-be { --voice: var(--as-it-should-be); } .verdict { --voice: var(--verdict); }
