@@ -119,13 +119,13 @@ def run(
     asked = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     given = {k: v for k, v in locals().items() if k in settings and v is not None}
-    from fedstas.flower import saved
-    from fedstas.sim import simulation, tasks
+    from fedstas.sim import saved, simulation, tasks
 
     chosen = methods.parse(method, **given)
     _in_a_folder(out)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
+    kept = out and out.with_name(f".{out.name}.checkpoint")
     where = tasks.find_device(device)
     deal = _dealer(partition, concentration, sigma)
     data = tasks.load(task, network=network)
@@ -135,8 +135,10 @@ def run(
         raise InputError(f"strata is {strata}: it must not be above clients, here {there}")
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
-    kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
+    failure = None
     if kept:
+        for key in ("task", "network", "partition", "method"):  # files of one's own may change
+            asked[key] += own.sha256(asked[key].partition(" ")[0])
         how["resume"] = saved.history(kept, asked)
         how["checkpoint"] = functools.partial(saved.keep, kept, asked)
     try:
@@ -321,7 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Interrupted as error:
         said, code = f"interrupted: {error}", 130
     if code == 130 and not said:  # typer's, of a command that keeps nothing
-        said = "interrupted: nothing is kept"
+        said = "interrupted: nothing new is kept"
     if said:
         typer.echo(f"fedstas: {said}", err=True)
     sys.exit(code)

@@ -32,8 +32,8 @@ DOORS = ("fedstas/__init__.py", "fedstas/cli.py", "companion/__init__.py")
 ABOVE = (*DOORS, "companion/commands.py", "companion/doctor.py")  # these stand above the rooms
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *COMPANION.rglob("*.py")])
 # What of the package reads or writes files: tasks their data, the perceptron the size of a cache,
-# the command its --out, own and own_data the files of readers, flower what a server saves and the examples start.
-ON_DISK = ("sim/tasks", "sim/own_data", "sim/perceptron", "cli", "own")
+# the command its --out and, by saved, the run that goes on from it, own and own_data the files of readers, flower what a server saves and the examples start.
+ON_DISK = ("sim/tasks", "sim/own_data", "sim/saved", "sim/perceptron", "cli", "own")
 
 
 def short(path: Path) -> str:
