@@ -125,7 +125,6 @@ def run(
     _in_a_folder(out)
     if out is not None and (out.suffix != ".parquet" or out.is_dir()):
         raise InputError(f"--out {out}: the history is one file of parquet, so name it *.parquet")
-    kept = out and out.with_name(f".{out.name}.checkpoint")
     where = tasks.find_device(device)
     deal = _dealer(partition, concentration, sigma)
     data = tasks.load(task, network=network)
@@ -135,7 +134,7 @@ def run(
         raise InputError(f"strata is {strata}: it must not be above clients, here {there}")
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round, "seed": seed}
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
-    failure = None
+    kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if kept:
         for key in ("task", "network", "partition", "method"):  # files of one's own may change
             asked[key] += own.sha256(asked[key].partition(" ")[0])

@@ -421,7 +421,8 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
     found = outcomes(protocol, name, folders)
     if not len(found):
         return (
-            f"{protocol[name].says}: nothing is recorded, `fedstas arena --setting {name}` makes it"
+            f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded: "
+            f"`fedstas arena --setting {name}`, with no design of yours, makes it"
         )
     reference, (small, *_, large) = protocol[name].reference, protocol[name].megabytes
     table = gains(found, reference).pivot(index="arm", columns="metric")

@@ -38,25 +38,16 @@ def write(strategy, params: np.ndarray) -> None:
 def read(strategy) -> np.ndarray:
     """The model; the strategy goes on from the file (`InputError`: it is of another run, or damaged)."""
     file, view = Path(strategy.file), strategy.view
-
-    def make(plain, arrays):
-        memory = [saved.made(each, arrays) for each in plain["memory"]]
+    with saved.opened(file) as (plain, arrays):
+        same = plain["key"] == key(strategy)
+        memory = [saved.made(each, arrays) for each in plain["memory"]] if same else None
+        params, done = arrays["params"], plain["round"]
         cohorts = [np.array(c, dtype=np.int64) for c in plain["cohorts"]]
-        return (
-            plain["key"] == key(strategy),
-            arrays["params"],
-            memory,
-            plain["round"],
-            cohorts,
-            plain["roll"],
-        )
-
-    same, params, memory, done, cohorts, roll = saved.opened(file, make)
-    if not same:
+    if memory is None:
         raise InputError(
             f"{file} is of another method, seed, number of participants or version of fedstas"
         )
     view.memory, view.optimizer = memory
     strategy.done, strategy.cohorts = done, cohorts
-    view.resume(roll)
+    view.resume(plain["roll"])
     return params

@@ -129,10 +129,9 @@ def _rows(path, *needed: str) -> list[tuple[int, dict]]:
         raise InputError(f"{path} has no rows under its header")
     if twice := [name for k, name in enumerate(head) if name in head[:k]]:
         raise InputError(f"{path} has the column {twice[0]} twice: give each a name of its own")
-    for line, row in rows:
-        if None in row:  # where csv puts what is too much
-            said = f"{len(head) + len(row[None])} values in {len(head)} columns"
-            raise InputError(f"{path} line {line} has {said}: put a value with a comma in quotes")
+    if long := [line for line, row in rows if None in row]:  # there csv puts what is too much
+        said = f"more values than the {len(head)} columns: put one with a comma in quotes"
+        raise InputError(f"{path} line {long[0]} has {said}")
     for name in needed:
         if name not in rows[0][1]:
             has = ", ".join(map(str, rows[0][1]))
@@ -189,9 +188,7 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
             )
         if not x.numel() or len(x) != len(y) or x.ndim < 2:
             said = f"shape {tuple(x.shape)}, {split}_y {tuple(y.shape)}"
-            raise InputError(
-                f"{split}_x has {said}: they must be [n, ...] and [n], none of them empty"
-            )
+            raise InputError(f"{split}_x has {said}: they must be [n, ...] and [n], none empty")
         if x.dtype != train_x.dtype or x.shape[1:] != train_x.shape[1:]:
             said = f"{tuple(x.shape[1:])}, one of train_x {tuple(train_x.shape[1:])}"
             raise InputError(f"an example of {split}_x is {x.dtype} {said}: they must be alike")
@@ -206,8 +203,7 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
             )
     if classes < 2:
         raise InputError("all examples are of one class: there must be two to be told apart")
-    known = set(test_y.tolist())
-    if len(known) < classes:
+    if len(known := set(test_y.tolist())) < classes:
         missing = next(label for label in range(classes) if label not in known)
         raise InputError(
             f"the test set has no example of class {missing}: accuracy by class needs one of each of "

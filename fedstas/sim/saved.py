@@ -92,12 +92,13 @@ def keep(file: Path, asked: dict, history: History) -> None:
         replace(file, plain, arrays)
 
 
-def opened(file: Path, make):
-    """`make(plain, arrays)` of a file that is written here; `InputError` if it is damaged."""
+@contextlib.contextmanager
+def opened(file: Path):
+    """What such a file holds, plain and arrays; `InputError` if it, or what is made of it, is damaged."""
     try:
         with np.load(file, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
-        return make(json.loads(str(arrays["plain"])), arrays)
+        yield json.loads(str(arrays["plain"])), arrays
     except Exception as error:  # whatever numpy and zipfile raise
         raise InputError(f"{file} is damaged ({type(error).__name__}): delete it") from None
 
@@ -105,19 +106,16 @@ def opened(file: Path, make):
 def history(file: Path, asked: dict) -> History | None:
     """What `keep` wrote, to go on from, or None where there is no file; `InputError` if that is damaged, or
     if something else was asked."""
-
-    def make(plain, arrays):
+    if not file.exists():
+        return None
+    with opened(file) as (plain, arrays):
+        same = plain["asked"] == asked
         frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
         state = {k: plain[k] for k in ("key", "round", "seconds")}
         state |= {"rows": frame.to_dict("records"), "server": made(plain["server"], arrays)}
         cohorts = np.split(arrays["cohorts"], arrays["ends"])[:-1]
-        return plain["asked"] == asked, History(frame, arrays["params"], cohorts, state)
-
-    if not file.exists():
-        return None
-    same, found = opened(file, make)
     if not same:
         raise InputError(
             f"{file} is of a run with other settings: delete it, or name another --out"
         )
-    return found
+    return History(frame, arrays["params"], cohorts, state)
