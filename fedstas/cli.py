@@ -119,8 +119,7 @@ def run(
     asked = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     given = {k: v for k, v in locals().items() if k in settings and v is not None}
-    from fedstas.flower import saved
-    from fedstas.sim import simulation, tasks
+    from fedstas.sim import saved, simulation, tasks
 
     chosen = methods.parse(method, **given)
     _in_a_folder(out)
@@ -137,6 +136,8 @@ def run(
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if kept:
+        for key in ("task", "network", "partition", "method"):  # files of one's own may change
+            asked[key] += own.sha256(asked[key].partition(" ")[0])
         how["resume"] = saved.history(kept, asked)
         how["checkpoint"] = functools.partial(saved.keep, kept, asked)
     try:
@@ -321,7 +322,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Interrupted as error:
         said, code = f"interrupted: {error}", 130
     if code == 130 and not said:  # typer's, of a command that keeps nothing
-        said = "interrupted: nothing is kept"
+        said = "interrupted: nothing new is kept"
     if said:
         typer.echo(f"fedstas: {said}", err=True)
     sys.exit(code)

@@ -4,7 +4,6 @@ A design sees the federation through a view of the server and draws a cohort. Wh
 view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -116,7 +115,7 @@ def enough(design, m: int, clients: int) -> None:
 def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
     """The cohort that a design draws; `InputError` if that is no cohort of the view's clients."""
     enough(design, m, view.clients)
-    with own.told(type(design).__module__) if own.is_own(design) else nullcontext():
+    with own.telling(design):
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
@@ -125,15 +124,15 @@ def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) ->
             has = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
             said = f"a design's view has no {error.name}: it has {', '.join(has)}"
             raise InputError(said).with_traceback(error.__traceback__) from None
-    if not isinstance(cohort, Cohort):
-        raise InputError(
-            f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
-            "Cohort(clients, weights)"
-        )
-    last = view.clients - 1
-    strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
-    if len(strange):
-        raise InputError(f"the cohort names client {strange[0]}: there are 0 to {last}")
+        if not isinstance(cohort, Cohort):
+            raise InputError(
+                f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
+                "Cohort(clients, weights)"
+            )
+        last = view.clients - 1
+        strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
+        if len(strange):
+            raise InputError(f"the cohort names client {strange[0]}: there are 0 to {last}")
     return cohort
 
 

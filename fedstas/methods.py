@@ -205,10 +205,11 @@ def _named(name: str) -> Method:
     """The method of that name, or of the design in a file FILE.py or FILE.py:CLASS."""
     if isinstance(name, str) and name not in _METHODS and own.FILE.fullmatch(name):
         known, kind = own.load(name)
-        try:
-            return Method(known, kind())
-        except TypeError as error:
-            raise InputError(f"{known}: give each setting a default ({error})") from None
+        with own.told(kind.__module__):
+            try:
+                return Method(known, kind())
+            except TypeError as error:
+                raise InputError(f"{known}: give each setting a default ({error})") from None
     one_of("method", name, _METHODS)
     return _METHODS[name]
 
@@ -268,7 +269,8 @@ def get(name: str, **overrides) -> Method:
         method = replace(method, **other)
     given = {k: v for k, v in overrides.items() if k in known and k not in LOCAL}
     local = parts.changed(method.local, {k: v for k, v in overrides.items() if k in LOCAL})
-    clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
+    with own.telling(method.clients):
+        clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
     server = method.server

@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -67,10 +67,20 @@ def told(module: str, place: str = ""):
     except (Exception, SystemExit) as error:
         steps = traceback.walk_tb(error.__traceback__)
         own = [(f.f_code.co_filename, n) for f, n in steps if f.f_globals.get("__name__") == module]
+        own = [step for step in own if step[0][0] != "<"]  # what dataclass writes is in no file
         where = "{} line {}".format(*own[-1]) if own else place
         said = str(error).replace("\n", " ")
         said = said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
         raise InputError(f"{where}: {said}" if where else said) from error
+
+
+def telling(design):
+    """`told` of what is asked of a design of one's own, which is placed at its `draw`."""
+    if not is_own(design):
+        return nullcontext()
+    module, code = type(design).__module__, getattr(getattr(design, "draw", None), "__code__", None)
+    here = module.startswith(parts.OWN) and code
+    return told(module, f"{code.co_filename} line {code.co_firstlineno}" if here else "")
 
 
 def named(spec, usual: str):
@@ -152,8 +162,8 @@ def _module(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is vars(made)]
-        line = error.lineno if isinstance(error, SyntaxError) else lines[-1]
-        said = f"{type(error).__name__}: {error}"
+        line = (error.lineno or 1) if isinstance(error, SyntaxError) else lines[-1]
+        said = f"{type(error).__name__}: {error}".replace("\n", " ")
         raise InputError(f"{path} line {line} fails on import: {said}") from error
     finally:
         sys.path.remove(folder)

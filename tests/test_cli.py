@@ -626,6 +626,34 @@ def test_an_interrupted_run_without_out_says_what_would_have_kept_it(capsys, mon
     assert (code, err) == (130, ["fedstas: interrupted: nothing is kept without --out"])
 
 
+def test_a_run_does_not_go_on_with_clients_of_another_file(capsys, tmp_path, monkeypatch):
+    """Of the same number of examples each: nothing but the file's SHA-256 tells them apart."""
+    monkeypatch.chdir(tmp_path)
+    real = simulation.train_round
+    line = "run --partition who.npy --clients-per-round 4 --rounds 3 --device cpu --out h.parquet"
+    np.save("who.npy", np.arange(1438) % 10)
+
+    def stop(setup, server, t, params):
+        if t == 2:
+            raise KeyboardInterrupt
+        return real(setup, server, t, params)
+
+    monkeypatch.setattr(simulation, "train_round", stop)
+    assert call(line, capsys)[0] == 130
+    monkeypatch.setattr(simulation, "train_round", real)
+    np.save("who.npy", np.arange(1438)[::-1] % 10)
+    refused(line, capsys, ".h.parquet.checkpoint", "other settings: delete it")
+
+    def early(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedstas.sim.tasks.load", early)
+    code, _, err = call(
+        line, capsys
+    )  # the file of the last call is there, and this one adds nothing
+    assert (code, err) == (130, ["fedstas: interrupted: nothing new is kept"])
+
+
 def test_a_damaged_checkpoint_of_a_run_is_one_sentence(capsys, tmp_path):
     (tmp_path / ".h.parquet.checkpoint").write_bytes(b"PK")
     refused(f"{SMALL} --rounds 2 --out {tmp_path}/h.parquet", capsys, "damaged", "delete it")

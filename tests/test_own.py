@@ -130,6 +130,13 @@ def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
     assert methods.to_dict(a)["clients"]["from"] != methods.to_dict(b)["clients"]["from"]
 
 
+CHECKED = TEXT.replace(
+    "    def draw",
+    "    def __post_init__(self):\n        if self.power < 0:\n            raise ValueError('below\\nzero')\n\n    def draw",
+    1,
+)
+
+
 @pytest.mark.parametrize(
     ("text", "spec", "words"),
     [
@@ -140,8 +147,12 @@ def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
         ("import nowhere_at_all", "mine.py", "fails on import: ModuleNotFoundError: No module"),
         ("def broken(:", "mine.py", "fails on import: SyntaxError"),
         ("raise SystemExit(3)", "mine.py", "fails on import: SystemExit: 3"),
+        ("raise ValueError('one\\ntwo')", "mine.py", "fails on import: ValueError: one two"),
+        ("x = 1\0", "mine.py", "mine.py line 1 fails on import: "),
         (TEXT.replace("(frozen=True)", "", 2), "mine.py", r"put @dataclass\(frozen=True\) above"),
         (TEXT.replace(" = 0.5", ""), "mine.py", "give each setting a default"),
+        (CHECKED, "mine.py power=-1", r"mine.py line 22: ValueError: below zero$"),
+        (CHECKED.replace("< 0", "< 1"), "mine.py", r"mine.py line 22: ValueError: below zero$"),
         (TEXT, "mine.py pwer=2", "has no setting 'pwer': it has power, steps"),
         (TEXT, "mine.py power", "'power' after mine.py is no setting: write KEY=VALUE"),
         (TEXT, "mine.py 'power", "names no method"),

@@ -84,7 +84,12 @@ def test_bytes_are_scaled_and_documents_are_tokens():
         ((X, Y * 2), r"no example of class 1: accuracy by class needs one of each of 0\.\.2"),
         ((X, Y, X, Y * 0), r"no example of class 1: .* of 0\.\.1"),
         ((X.astype(str), Y), "train_x is an array of <U32: it must be one of numbers"),
-        ((X, Y, X), "test_x has no labels: give test_y"),
+        ((X, Y, X), "a test set is test_x and test_y: give both, or neither"),
+        ((X, Y, None, Y), "a test set is test_x and test_y: give both, or neither"),
+        ((X, 0 * Y), "all examples are of one class: there must be two to be told apart"),
+        ((X, Y + 10**12), r"no example of class 0: .* of 0\.\.1000000000001 .* every 5th"),
+        ((X[:, :0], Y), r"train_x has shape \(16, 0\), .* none empty"),
+        ((X * 1e300, Y), "train_x has a value that is not finite in row 0"),
         ((X, Y, X[:, :1], Y), r"an example of test_x is .* \(1,\), one of train_x \(2,\)"),
         ((X[:, 0], Y), r"train_x has shape \(16,\)"),
         ((X[:0], Y[:0], X, Y), r"train_x has shape \(0, 2\)"),
@@ -133,12 +138,29 @@ def test_a_table_is_a_task_with_its_clients(here):
         ([(1, 9, "a"), (2, 9, " ")], "kind", "t.csv line 3: column kind is empty"),
         ([(1, 9, "a"), (2, "", "b")], "kind", "t.csv line 3: column clinic is empty"),
         ([(1, 9)], "kind", "t.csv line 2: column kind is empty"),
+        (
+            [(1, 9, "a"), (1, 5, 9, "a")],
+            "kind",
+            "t.csv line 3 has more values than the 3 columns: put",
+        ),
     ],
 )
 def test_a_table_that_is_none_says_its_line(here, rows, label, words):
     table("t.csv", rows)
     with pytest.raises(InputError, match=words):
         own_data.from_csv("t.csv", label=label, client="clinic")
+
+
+def test_a_table_with_two_columns_of_a_name_is_refused(here):
+    table("t.csv", [(1, 2, "a")] * 10, ("size", "size", "kind"))
+    with pytest.raises(InputError, match=r"t\.csv has the column size twice"):
+        own_data.from_csv("t.csv", label="kind")
+
+
+@pytest.mark.parametrize("nobody", [None, float("nan")])
+def test_an_example_of_nobody_is_refused(nobody):
+    with pytest.raises(InputError, match=f"users is {nobody} in row 3: it must say whose"):
+        own_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
 
 
 def test_a_test_table_must_be_like_the_other(here):
@@ -219,10 +241,10 @@ TASK = "my_task.py"
             "my_task.py line 8: train_y is an array of float64",
         ),
         (
-            ["from dataclasses import replace", "def task():", "    x, y = np.eye(20), [0] * 20",
+            ["from dataclasses import replace", "def task():", "    x, y = np.eye(20), [0, 1] * 10",
              "    return replace(own_data.from_arrays(x, y), classes=3)"],
             TASK,
-            r"my_task.py line 7: the test set has no example of class 1: .* of 0\.\.2",
+            r"my_task.py line 7: the test set has no example of class 2: .* of 0\.\.2",
         ),
     ],
 )  # fmt: skip
@@ -279,11 +301,18 @@ def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(here)
         (np.zeros(9, dtype=int), "names the clients of 9 examples, and there are 456 training ex"),
         (np.zeros(456), r"holds float64 \(456,\): it must be whole numbers or words"),
         (np.zeros((456, 1), dtype=int), r"holds int64 \(456, 1\)"),
-        (None, "c.npy is not an array of numbers or words"),
+        (b"nothing", "c.npy is not an array of numbers or words"),
+        ("archive", "c.npy is not an array of numbers or words"),
     ],
 )
 def test_a_partition_that_does_not_fit_is_one_sentence(here, array, words):
-    Path("c.npy").write_bytes(b"nothing") if array is None else np.save("c.npy", array)
+    if isinstance(array, np.ndarray):
+        np.save("c.npy", array)
+    elif array == "archive":
+        with Path("c.npy").open("wb") as file:
+            np.savez(file, clients=np.zeros(456, dtype=int))
+    else:
+        Path("c.npy").write_bytes(array)
     labels = tasks.load("my_data.py").train_y
     with pytest.raises(InputError, match=words):
         partition.make("c.npy", labels)
@@ -306,7 +335,15 @@ def test_what_a_design_does_wrong_names_its_line(here):
     for body, words in (
         ("return view.accuracies()", "d.py line 5: a design's view has no accuracies: it has cli"),
         ("return m.size()", "d.py line 5: AttributeError: 'int' object has no attribute 'size'"),
-        ("return [1, 2]", r"D.draw returned a list: it must return a Cohort\(clients, weights\)"),
+        (
+            "return [1, 2]",
+            r"d.py line 4: D.draw returned a list: it must return a Cohort\(clients, w",
+        ),
+        (
+            "from fedstas.client_sampling import Cohort; return Cohort([20], [1.0])",
+            "d.py line 4: the cohort names client 20: there are 0 to 19",
+        ),
+        ("view.gradients(1)", "d.py line 5: levels is 1: it must be a whole number of at least 2"),
         ("return 1 / 0", "d.py line 5: ZeroDivisionError: division by zero"),
     ):
         Path("d.py").write_text(start + body + "\n")
@@ -406,13 +443,16 @@ def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(here, capsy
         assert left.value.code == 2 and words in capsys.readouterr().err
 
 
-def test_a_protocol_may_name_files_of_ones_own(here):
+@pytest.mark.parametrize("task", ["my_data.py:task", "there/my_data.py"])
+def test_a_protocol_may_name_files_of_ones_own(here, task):
+    shutil.copytree(".", "there", ignore=shutil.ignore_patterns("there"))
+    partition = str(Path(task).with_name("my_clients.npy"))
     told = {
         "rounds": 3, "evaluate_every": 1, "megabytes": [0.02, 0.05], "rates": [0.01, 0.1, 1.0],
         "tuning_seeds": [10], "evaluation_seeds": [0], "reference": "md", "matters": 1.0,
         "arms": {"md": {"method": "md"}},
         "settings": {"mine": {
-            "says": "mine", "task": "my_data.py:task", "partition": "my_clients.npy",
+            "says": "mine", "task": task, "partition": partition,
             "network": "my_network.py:network", "concentration": 0.01, "clients": 20,
             "clients_per_round": 5,
         }},

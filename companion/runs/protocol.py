@@ -200,7 +200,8 @@ def curves(
     named: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         named.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
-    place, found, keys = (setting.task, setting.partition, setting.clients), {}, {}
+    files = own.named(setting.task, "task"), Path(setting.partition).name  # as records name them
+    place, found, keys = (*files, setting.clients), {}, {}
     for run in runs(folders) if among is None else among:
         who = run.note["identity"]
         dealt = who["partition"]
@@ -213,20 +214,17 @@ def curves(
             shape = (wanted.clients_per_round, wanted.rounds)
             if shape != (who["clients_per_round"], who["rounds"]):
                 continue
-            if (
-                arm,
-                rate,
-                *shape,
-            ) not in keys:  # a key takes a millisecond, and seeds differ in no more
-                keys[arm, rate, *shape] = tables.key_of_run(replace(wanted, seed=0))
-            if keys[arm, rate, *shape] == tables.key_of_record(who | {"seed": 0}):
-                own = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
-                own |= {"ended": bool(run.note["diverged"])}
+            what = (arm, rate, *shape)
+            if what not in keys:  # a key takes a millisecond, and seeds differ in no more
+                keys[what] = tables.key_of_run(replace(wanted, seed=0))
+            if keys[what] == tables.key_of_record(who | {"seed": 0}):
+                told = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
+                told |= {"ended": bool(run.note["diverged"])}
                 decile, frame = run.note.get("worst_decile"), run.frame()
-                own |= {"worst_decile": np.nan if decile is None else decile}
+                told |= {"worst_decile": np.nan if decile is None else decile}
                 if not len(frame):  # it diverged before it was evaluated, and counts
                     frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
-                found[run.note["run"]] = frame.assign(**own)
+                found[run.note["run"]] = frame.assign(**told)
     if not found:
         return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
     table = pd.concat(found.values(), ignore_index=True)
@@ -423,7 +421,8 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
     found = outcomes(protocol, name, folders)
     if not len(found):
         return (
-            f"{protocol[name].says}: nothing is recorded, `fedstas arena --setting {name}` makes it"
+            f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded: "
+            f"`fedstas arena --setting {name}`, with no design of yours, makes it"
         )
     reference, (small, *_, large) = protocol[name].reference, protocol[name].megabytes
     table = gains(found, reference).pivot(index="arm", columns="metric")

@@ -35,6 +35,11 @@ def from_arrays(
     for name, each in (("y", y), ("users", users)):
         if each is not None and (each.ndim != 1 or len(each) != len(x)):
             raise InputError(f"{name} has shape {each.shape}: it must be one for each of {len(x)}")
+    for row, user in enumerate([] if users is None else users.tolist()):
+        if user is None or user != user:  # not a number: a cell that was empty
+            raise InputError(f"users is {user} in row {row}: it must say whose the example is")
+    if (test_x is None) != (test_y is None):
+        raise InputError("a test set is test_x and test_y: give both, or neither")
     if test_x is None:
         rank = np.zeros(len(y), dtype=int)
         for label in np.unique(y):
@@ -42,8 +47,6 @@ def from_arrays(
         held = rank % EVERY == EVERY - 1
         x, y, test_x, test_y = x[~held], y[~held], x[held], y[held]
         users = None if users is None else users[~held]
-    elif test_y is None:
-        raise InputError("test_x has no labels: give test_y")
     found: dict = {}
     for key, value in zip(tasks.KEYS, (x, y, test_x, test_y), strict=True):
         array = np.asarray(value)
@@ -51,7 +54,8 @@ def from_arrays(
             kind = "whole numbers from 0 on" if key.endswith("y") else "numbers"
             raise InputError(f"{key} is an array of {array.dtype}: it must be one of {kind}")
         tokens = key.endswith("y") or documents
-        kept = array.astype(np.int64 if tokens else np.float32)
+        with np.errstate(over="ignore"):  # what is too large is refused as not finite
+            kept = array.astype(np.int64 if tokens else np.float32)
         found[key] = torch.from_numpy(np.ascontiguousarray(kept))
         if array.dtype == np.uint8 and not tokens:
             found[key] /= 255
@@ -118,10 +122,16 @@ def _rows(path, *needed: str) -> list[tuple[int, dict]]:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
             rows = [(table.line_num, row) for row in table]
+            head = table.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a table: {error}") from error
     if not rows:
         raise InputError(f"{path} has no rows under its header")
+    if twice := [name for k, name in enumerate(head) if name in head[:k]]:
+        raise InputError(f"{path} has the column {twice[0]} twice: give each a name of its own")
+    if long := [line for line, row in rows if None in row]:  # there csv puts what is too much
+        said = f"more values than the {len(head)} columns: put one with a comma in quotes"
+        raise InputError(f"{path} line {long[0]} has {said}")
     for name in needed:
         if name not in rows[0][1]:
             has = ", ".join(map(str, rows[0][1]))
@@ -176,9 +186,9 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
             raise InputError(
                 f"{split}_x and {split}_y are {said}: x must be float32 (documents: int64), y int64 [n]"
             )
-        if not len(y) or len(x) != len(y) or x.ndim < 2:
+        if not x.numel() or len(x) != len(y) or x.ndim < 2:
             said = f"shape {tuple(x.shape)}, {split}_y {tuple(y.shape)}"
-            raise InputError(f"{split}_x has {said}: they must be [n, ...] and [n], n at least 1")
+            raise InputError(f"{split}_x has {said}: they must be [n, ...] and [n], none empty")
         if x.dtype != train_x.dtype or x.shape[1:] != train_x.shape[1:]:
             said = f"{tuple(x.shape[1:])}, one of train_x {tuple(train_x.shape[1:])}"
             raise InputError(f"an example of {split}_x is {x.dtype} {said}: they must be alike")
@@ -191,11 +201,13 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
             raise InputError(
                 f"{split}_y has the label {int(y[row])} in row {row}: it must be of 0..{classes - 1}"
             )
-    missing = sorted(set(range(classes)) - set(test_y.tolist()))
-    if missing:
+    if classes < 2:
+        raise InputError("all examples are of one class: there must be two to be told apart")
+    if len(known := set(test_y.tolist())) < classes:
+        missing = next(label for label in range(classes) if label not in known)
         raise InputError(
-            f"the test set has no example of class {missing[0]}: accuracy by class needs one of each "
-            f"of 0..{classes - 1}"
+            f"the test set has no example of class {missing}: accuracy by class needs one of each of "
+            f"0..{classes - 1} (where none is given, it is every {EVERY}th training example of a class)"
         )
     if users is not None and np.shape(users) != tuple(train_y.shape):
         raise InputError(f"users has shape {np.shape(users)}: one for each of {len(train_y)}")
@@ -263,7 +275,8 @@ def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> par
         names = _numbered([row[column] for _, row in _rows(path, column)])
     else:
         try:
-            names = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                names = np.lib.format.read_array(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path} is not an array of numbers or words: {error}") from error
     if names.ndim != 1 or names.dtype.kind not in "iuU":

@@ -1,19 +1,16 @@
-"""What a state file can hold, and the sentence for what it cannot."""
+"""What a file of a run can hold, and the sentence for what it cannot."""
 
 from collections import namedtuple
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` runs this")
-
 import torch
 
 from fedstas.authors import Frozen
 from fedstas.client_sampling import Strata
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError
-from fedstas.flower import saved
+from fedstas.sim import saved
 
 ONE = np.arange(3)
 
