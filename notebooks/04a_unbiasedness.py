@@ -101,6 +101,7 @@ def moments(estimate, norms, m, distinct):
 # The smallest case: updates 0 and 1, norms 1 and 2, one draw. And a case where it matters whether a client can be drawn twice: updates 1, 2
 # and 6, norms 1, 2 and 3, two draws.
 
+
 # %%
 def one_draw(values):
     """Mean of one draw between two clients, whose norms are 1 and 2."""
