@@ -80,13 +80,15 @@ plots.for_pages()
 
 # %%
 def cohorts(norms, m, distinct):
-    """All ordered cohorts of m draws in proportion to the norms, and the chance of each, exactly."""
+    """All ordered cohorts of m draws in proportion to the norms, and the
+    chance of each, exactly."""
     clients = range(len(norms))
     for cohort in permutations(clients, m) if distinct else product(clients, repeat=m):
         chance, left = Q(1), sum(norms)
         for k in cohort:
             chance *= Q(norms[k], left)
-            left -= norms[k] if distinct else 0  # who was drawn cannot be drawn again
+            # who was drawn cannot be drawn again
+            left -= norms[k] if distinct else 0
         yield cohort, chance
 
 
@@ -368,7 +370,8 @@ turned = np.linalg.qr(updates.T)[1].T
 
 
 def errors(target):
-    """Bias of each design and noise of one of its cohorts, in lengths of the full update."""
+    """Bias of each design and noise of one of its cohorts, in lengths of the
+    full update."""
     unit = np.linalg.norm(target @ turned)
     bias = {k: np.linalg.norm((e - target) @ turned) / unit for k, e in expected.items()}
     apart = {k: (weights[k] - e) @ turned / unit for k, e in expected.items()}

@@ -74,7 +74,8 @@ plots.for_pages()
 
 # %%
 def one_draw(d, norms):
-    """Variance of one draw: plain mean by norm, uniform draws, Hansen–Hurwitz by norm."""
+    """Variance of one draw: plain mean by norm, uniform draws, Hansen–Hurwitz
+    by norm."""
     N, mean = len(d), Q(sum(d), len(d))
     p = [Q(g, sum(norms)) for g in norms]
     drawn = [(x, q) for x, q in zip(d, p, strict=True) if q]
@@ -88,10 +89,13 @@ def one_draw(d, norms):
 cases = [(d, [abs(x) for x in d]) for d in ([1, 1, 2], [-1, 0, 1], [1, 1, 1, 3])]
 for d, norms in cases:
     assert one_draw(d, norms) == theory.per_draw(d, norms)[1:]
-    assert one_draw(10 * d, 10 * norms) == one_draw(d, norms)  # ten copies of each client
+    # ten copies of each client
+    assert one_draw(10 * d, 10 * norms) == one_draw(d, norms)
     of_two = theory.design_moments("plain-wr", d, norms, 2)[1]
-    assert of_two == one_draw(d, norms)[0] / 2  # two draws have half the variance of one
-plain, uniform, _ = one_draw(*cases[0])  # the smallest case in positive whole numbers
+    # two draws have half the variance of one
+    assert of_two == one_draw(d, norms)[0] / 2
+# the smallest case in positive whole numbers
+plain, uniform, _ = one_draw(*cases[0])
 no_bias = one_draw(*cases[1])
 
 # %% tags=["remove-input"]
@@ -141,7 +145,11 @@ table(ch04b.one_draw(one_draw, cases))
 # another vector. Here are the updates 1, 2, 3 and 4, drawn by three norms:
 
 # %%
-norms = {"their own": [1, 2, 3, 4], "in the opposite order": [4, 3, 2, 1], "equal": [1, 1, 1, 1]}
+norms = {
+    "their own": [1, 2, 3, 4],
+    "in the opposite order": [4, 3, 2, 1],
+    "equal": [1, 1, 1, 1],
+}
 by = [([1, 2, 3, 4], g) for g in norms.values()]
 own, opposite, _ = (one_draw(*case)[2] for case in by)  # Hansen–Hurwitz
 
@@ -214,7 +222,8 @@ table(neyman.table)
 # ```
 
 # %%
-shares = np.linspace(0.04, 0.96, 300)  # of the first of two equal strata, spreads 1 and 3
+# of the first of two equal strata, spreads 1 and 3
+shares = np.linspace(0.04, 0.96, 300)
 
 
 def relative(share):
@@ -222,7 +231,11 @@ def relative(share):
     return (1 / share + 9 / (1 - share)) / (2 * (1 + 9))
 
 
-at = {"proportional": 1 / 2, "standard deviations": 1 / 4, "variances, as written": 1 / 10}
+at = {
+    "proportional": 1 / 2,
+    "standard deviations": 1 / 4,
+    "variances, as written": 1 / 10,
+}
 marks = {name: (share, relative(share)) for name, share in at.items()}
 
 # %% tags=["remove-input"]
@@ -252,7 +265,8 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 # The second inequality is this lemma. It needs spreads of the vectors that are averaged. FedSTaS takes those of gradients, and averages updates:
 
 # %%
-other = variance([50, 50], [1, 2], seats([50, 50], [2, 1], 10))  # the spreads are 1 and 2
+# the spreads are 1 and 2
+other = variance([50, 50], [1, 2], seats([50, 50], [2, 1], 10))
 without = variance([50, 50], [1, 2], [5, 5])
 rounded = variance([5, 6], [1, 2], [1, 4])  # eq. 3.5 rounded, five draws
 in_proportion = variance([5, 6], [1, 2], [2, 3])
@@ -413,7 +427,8 @@ server = simulation.Server(data, module, s.seed)
 server.begin(1, w_t)
 m = min(s.clients_per_round, len(updates))
 Stratified(s.strata, s.levels).draw(server, m, stream(s.seed, "chapter 4", 0))
-seen = server.remember("strata", 1, None)  # labels, norms and spreads, as the design saw them
+# labels, norms and spreads, as the design saw them
+seen = server.remember("strata", 1, None)
 
 # %% [markdown]
 # The variances need no cohorts. Each stratum contributes that of one draw, in vectors now:
@@ -421,7 +436,8 @@ seen = server.remember("strata", 1, None)  # labels, norms and spreads, as the d
 
 # %%
 def designs(d, labels, norms):
-    """Variance of each design, times m, and the squared bias of the plain mean; real seats."""
+    """Variance of each design, times m, and the squared bias of the plain
+    mean; real seats."""
     rows, off = [], 0
     for h in np.unique(labels):
         x, p = d[labels == h], norms[labels == h] / norms[labels == h].sum()
@@ -432,7 +448,8 @@ def designs(d, labels, norms):
         rows.append((W, uniform, plain, weighted))
         off = off + W * (aim - mean)
     W, uniform, plain, weighted = np.array(rows).T
-    seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))  # Neyman's, as shares of m
+    # Neyman's, as shares of m
+    seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))
     some = seats > 0
     found = {
         "no strata": ((d - d.mean(axis=0)) ** 2).sum(axis=1).mean(),
@@ -447,7 +464,8 @@ def designs(d, labels, norms):
 # %%
 measures = {
     "corrected, norms of the first model": np.linalg.norm(gradients(w_0), axis=1),
-    "corrected, squeezed norms": seen.norms + 1e-9,  # a norm of zero would have no probability
+    # a norm of zero would have no probability
+    "corrected, squeezed norms": seen.norms + 1e-9,
     "corrected, norms of the updates": np.linalg.norm(updates, axis=1),
 }
 found, squared_bias = designs(updates, seen.labels, measures["corrected, squeezed norms"])
@@ -533,7 +551,8 @@ for N_h, S_h, draws in evidence_seats.seat_cases():
 n_h = np.bincount(seen.labels)
 members = [updates[seen.labels == h] for h in range(len(n_h))]
 spreads = [((x - x.mean(axis=0)) ** 2).sum(axis=1).mean() for x in members]
-given = allocation.neyman(n_h, seen.spreads, m)  # whole seats for the federation
+# whole seats for the federation
+given = allocation.neyman(n_h, seen.spreads, m)
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
 lost = with_whole / found["strata, proportional seats"]
 
@@ -618,7 +637,10 @@ def best(sizes, spreads, m):
     return theory.integer_optimum(sizes, spreads, m)[1][0]
 
 
-print(best([2, 48, 50], [100, 1, 1], 10), allocation.neyman([2, 48, 50], [100, 1, 1], 10))
+print(
+    best([2, 48, 50], [100, 1, 1], 10),
+    allocation.neyman([2, 48, 50], [100, 1, 1], 10),
+)
 check.answer("variance/best-seats", best)
 
 # %% [markdown]

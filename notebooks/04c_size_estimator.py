@@ -71,7 +71,8 @@ plots.for_pages()
 
 # %%
 def law(sizes, M, alpha, fakes):
-    """The estimate of eq. 5.7: its values and their chances, all reports listed."""
+    """The estimate of eq. 5.7: its values and their chances, all reports
+    listed."""
     m, found = len(sizes), defaultdict(Fraction)
     for reports in product(range(M + 1), repeat=m):
         chance = Fraction(1)
@@ -156,7 +157,8 @@ table(decided["estimator"].table)
 # %%
 def estimates(size, m, M, alpha):
     """The estimate from m clients of this size: its values and their chances."""
-    one = np.full(M - 1, (1 - alpha) / (M - 1))  # a report is one of 1 to M - 1
+    # a report is one of 1 to M - 1
+    one = np.full(M - 1, (1 - alpha) / (M - 1))
     one[min(size, M - 1) - 1] += alpha
     chances = np.ones(1)
     for _ in range(m):
@@ -235,7 +237,8 @@ def guarded(n_star, values, floor=1):
 values, chances = estimates(600, 10, 100, 0.1616)
 for n_star_ in (99, 600, 2048):
     rate = guarded(n_star_, values) @ chances
-    outside = chances[values < n_star_].sum()  # the chance that n*/ñ is no probability
+    # the chance that n*/ñ is no probability
+    outside = chances[values < n_star_].sum()
     package = theory.estimated_rate([600] * 10, 100, 0.1616, n_star_)
     np.testing.assert_allclose((rate, outside), (package.mean, package.outside))
 
@@ -475,9 +478,14 @@ table(ch04c.own(s.clients_per_round, s.size_cap, s.epsilon, s.n_star))
 
 # %%
 def examples(rate, n=6000):
-    """The mean rate, and mean and standard deviation of the examples of a round."""
+    """The mean rate, and mean and standard deviation of the examples of a
+    round."""
     first, second = rate @ chances, rate**2 @ chances
-    return first, n * first, np.sqrt(n * (first - second) + n**2 * (second - first**2))
+    return (
+        first,
+        n * first,
+        np.sqrt(n * (first - second) + n**2 * (second - first**2)),
+    )
 
 
 drawn = {
@@ -603,7 +611,10 @@ for alpha in (Fraction(1, 2), Fraction(1, 4), Fraction(1, 6)):
     for m_ in (1, 2, 3):
         chances_ = {n: theory.size_estimator_exact([n] * m_, 4, alpha).get(0, 0) for n in (1, 2, 3)}
         if any(chances_.values()):
-            print(f"alpha = {alpha}, m = {m_}: P(0) =", {n: str(p) for n, p in chances_.items()})
+            print(
+                f"alpha = {alpha}, m = {m_}: P(0) =",
+                {n: str(p) for n, p in chances_.items()},
+            )
 
 # %% [markdown]
 # ````{solution-end}

@@ -73,11 +73,13 @@ plots.for_pages()
 # ```
 
 # %%
-g = np.array([[1, 0], [0, 2], [3, -1], [-2, 1]], dtype=object)  # exact, with fractions
+# exact, with fractions
+g = np.array([[1, 0], [0, 2], [3, -1], [-2, 1]], dtype=object)
 
 
 def moments(g, design):
-    """Mean and covariance of a step; a design lists coefficients of the gradients and their chance."""
+    """Mean and covariance of a step; a design lists coefficients of the
+    gradients and their chance."""
     steps = [(np.array(c) @ g, chance) for c, chance in design]
     mean = sum(chance * step for step, chance in steps)
     return mean, sum(chance * np.outer(step - mean, step - mean) for step, chance in steps)
@@ -140,9 +142,13 @@ table(decided["lemma3"].table)
 
 # %%
 def coins(n_k, p, size):
-    """Each example is kept with probability p; the sum is divided by the expected size."""
+    """Each example is kept with probability p; the sum is divided by the
+    expected size."""
     return [
-        ([Fraction(x, size) for x in kept], p ** sum(kept) * (1 - p) ** (n_k - sum(kept)))
+        (
+            [Fraction(x, size) for x in kept],
+            p ** sum(kept) * (1 - p) ** (n_k - sum(kept)),
+        )
         for kept in product((0, 1), repeat=n_k)
     ]
 
@@ -224,7 +230,8 @@ say("ch4d", settings=order["settings"], psd=order["covariance"])
 
 # %%
 def eigenvalues(n_k, n, n_star, size):
-    """Of eq. 6.11: across the constants, and along them (all gradients equal)."""
+    """Of eq. 6.11: across the constants, and along them (all gradients
+    equal)."""
     pairs = Fraction(n_star * (size - 1), n - 1)
     a, b = 1 - pairs, pairs - Fraction(size * n_star, n)
     return a * Fraction(n_star, n * size), (a + n_k * b) * Fraction(n_star, n * size)
@@ -234,7 +241,10 @@ def largest_request(n_k, n, size):
     return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
 
 
-at_600, at_2048 = eigenvalues(600, 6000, 600, 60), eigenvalues(600, 6000, 2048, 204)
+at_600, at_2048 = (
+    eigenvalues(600, 6000, 600, 60),
+    eigenvalues(600, 6000, 2048, 204),
+)
 assert at_600 == cov.lemma4_form(6000, 600, 60).eigenvalues(600)
 most = [largest_request(600, 6000, size) for size in (60, 204)]
 assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
@@ -275,8 +285,12 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 # ```
 
 # %%
-same = np.array([[1], [1], [1]], dtype=object)  # three equal gradients, one expected example
-srs, tossed = moments(same, fixed_number(3, 1)), moments(same, coins(3, Fraction(3, 9), 1))
+# three equal gradients, one expected example
+same = np.array([[1], [1], [1]], dtype=object)
+srs, tossed = (
+    moments(same, fixed_number(3, 1)),
+    moments(same, coins(3, Fraction(3, 9), 1)),
+)
 print("fixed number: mean", *srs[0], "variance", *srs[1][0])
 print("coins:        mean", *tossed[0], "variance", *tossed[1][0])
 assert (srs[0] == tossed[0]).all() and srs[1] < tossed[1]
@@ -314,7 +328,11 @@ table(decided["theorem3"].table)
 # %%
 blind = covariances.unbiased_readings().set_index("design")
 below, tried = int(blind["always below"].sum()), int(blind["settings"].sum())
-here, theirs, shrunk = cov.lemma4_form(64, 6, 4), cov.srs_form(8, 4), Fraction(8 * 6, 64)
+here, theirs, shrunk = (
+    cov.lemma4_form(64, 6, 4),
+    cov.srs_form(8, 4),
+    Fraction(8 * 6, 64),
+)
 assert here.is_covariance(8)
 rescaled = float(here.each / shrunk**2)
 
@@ -389,14 +407,16 @@ shards = [federation.shards[k] for k in federation.with_data if federation.sizes
 
 
 def residuals(w):
-    """Softmax minus label [n, classes]; the gradient of an example is the outer product with x."""
+    """Softmax minus label [n, classes]; the gradient of an example is the
+    outer product with x."""
     z = x @ w
     p = np.exp(z - z.max(axis=1, keepdims=True))
     return p / p.sum(axis=1, keepdims=True) - y
 
 
 def ratio(rows, r):
-    """Variance of coins over that of a fixed number, for a client with these examples."""
+    """Variance of coins over that of a fixed number, for a client with these
+    examples."""
     square = ((x[rows] ** 2).sum(axis=1) * (r[rows] ** 2).sum(axis=1)).sum()
     mean = ((x[rows].T @ r[rows] / len(rows)) ** 2).sum()
     return (len(rows) - 1) / len(rows) * square / (square - len(rows) * mean)
@@ -482,7 +502,10 @@ table(decided["larger"].table.astype(str))
 # All samples are listed, for a draw from the pool and for two of each client:
 
 # %%
-one, two = np.array([0, 2], dtype=object), np.array([1, 2, 3, 4, 5, 9], dtype=object)
+one, two = (
+    np.array([0, 2], dtype=object),
+    np.array([1, 2, 3, 4, 5, 9], dtype=object),
+)
 pool = np.concatenate([one, two])[:, None]
 central = moments(pool, fixed_number(8, 4))
 ours = [moments(each[:, None], fixed_number(len(each), 2)) for each in (one, two)]

@@ -130,7 +130,8 @@ table(decided["lemma5"].table)
 # :::
 
 # %%
-ratio = theory.ldp_ratio(100, Fraction("0.1616"))  # exp(epsilon) of the preprint's alpha
+# exp(epsilon) of the preprint's alpha
+ratio = theory.ldp_ratio(100, Fraction("0.1616"))
 one = math.log(ratio)
 exact_alpha = privacy.truth_probability(3, 100)
 with_zero = math.log(theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100)))
@@ -183,7 +184,8 @@ def composed(alpha, M, j, delta):
     t = alpha + b  # a report is the size
     chances, one = np.ones(1), math.log(t / b)
     for _ in range(j):
-        chances = np.convolve(chances, [b, 1 - t - b, t])  # D grows by -1, 0 or 1
+        # D grows by -1, 0 or 1
+        chances = np.convolve(chances, [b, 1 - t - b, t])
     loss = np.arange(-j, j + 1) * one
 
     def excess(e):
@@ -225,7 +227,8 @@ soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %%
 def sequences(K, c, most):
-    """How many sequences of j values out of K repeat none more than c times, j = 0 to most."""
+    """How many sequences of j values out of K repeat none more than c times,
+    j = 0 to most."""
     power = [Fraction(1)]  # coefficients of (sum of z^i / i! up to c)^K
     for n in range(1, most + 1):
         terms = (
@@ -259,10 +262,12 @@ answers = privacy.report(
 )
 seen = np.zeros((trials, M))
 np.add.at(seen, (np.arange(trials)[:, None], answers), 1)
-seen += 0.5 * stream(s.seed, "chapter 4e, ties").random(seen.shape)  # ties by lot
+# ties by lot
+seen += 0.5 * stream(s.seed, "chapter 4e, ties").random(seen.shape)
 right = float((seen.argmax(axis=1) == 42).mean())
 
-above = binom.sf(np.arange(99), 99, 0.1)  # a client is drawn more than 0, 1, ... times of 99
+# a client is drawn more than 0, 1, ... times of 99
+above = binom.sf(np.arange(99), 99, 0.1)
 low, high = (1 - (1 - above) ** 100).sum(), np.minimum(1, 100 * above).sum()
 np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 

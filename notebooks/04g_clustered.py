@@ -131,7 +131,8 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %%
 def moments(rows):
-    """Mean and covariance of the weights, and the chances to take part, by listing all cohorts."""
+    """Mean and covariance of the weights, and the chances to take part, by
+    listing all cohorts."""
     m, n = rows.shape
     mean, second, taken = 0, 0, 0
     for cohort in product(range(n), repeat=m):
@@ -145,9 +146,11 @@ def moments(rows):
 
 sizes, m = (5, 3, 2, 1, 1), 3
 p = np.array([Q(k, 12) for k in sizes])
-r = np.array(theory.rows_of(clustered.counts_by_size(sizes, m)))  # of Algorithm 1
+# of Algorithm 1
+r = np.array(theory.rows_of(clustered.counts_by_size(sizes, m)))
 md, one = moments(np.array([p] * m)), moments(r)
-assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()  # part 2, in fractions
+# part 2, in fractions
+assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()
 assert list(one[0]) == theory.weight_moments(r).mean == list(p)
 
 # %% tags=["remove-input"]
@@ -190,10 +193,12 @@ def variance(rows, z):
 
 
 half, quarter = Q(1, 2), Q(1, 4)
-p = np.array([half, quarter, quarter])  # sizes 2, 1, 1: half of each row for the first client
+# sizes 2, 1, 1: half of each row for the first client
+p = np.array([half, quarter, quarter])
 rows = np.array([[half, half, 0], [half, 0, half]])
 for a, b in zip(moments(np.array([p] * 2))[1:], moments(rows)[1:], strict=True):
-    assert a.flat[0] == b.flat[0] and (a != b).any()  # the first client gains nothing, others do
+    # the first client gains nothing, others do
+    assert a.flat[0] == b.flat[0] and (a != b).any()
 
 z = (1, 0, 1, 0)  # gradients of four equal clients
 MD, MIXED = [[quarter] * 4] * 2, [[half, half, 0, 0], [0, 0, half, half]]
@@ -202,7 +207,8 @@ for name, rows in {"MD": MD, "mixed rows": MIXED, "rows alike": ALIKE}.items():
     print(f"{name}: variance {variance(rows, z)}")
     assert variance(rows, z) == theory.mean_variance(rows, z)
 
-both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]  # a row for each
+# a row for each
+both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]
 print("a client takes part:", *(str(taken[0]) for taken in both))
 
 # %% tags=["remove-input"]
@@ -262,7 +268,8 @@ say("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %%
 def average(N, m, T, B):
-    """Mean squared gradient over T rounds of N local steps with the paper's step size."""
+    """Mean squared gradient over T rounds of N local steps with the paper's
+    step size."""
     gamma = 1 - (1 - sqrt(m / (N * T))) ** N  # how far a round pulls
     square, total = 0.0, 0.0
     for _ in range(T):
@@ -271,8 +278,10 @@ def average(N, m, T, B):
     return total / T
 
 
-B = float(variance(MIXED, (1, -1, 1, -1)))  # rows that hold both kinds of clients
-drawn = clusters_bounds.rates(clusters_bounds.MIXED)  # the package's, for N from 1 to 1024
+# rows that hold both kinds of clients
+B = float(variance(MIXED, (1, -1, 1, -1)))
+# the package's, for N from 1 to 1024
+drawn = clusters_bounds.rates(clusters_bounds.MIXED)
 for row in drawn.iloc[:3].itertuples():
     np.testing.assert_allclose(average(row.N, 2, int(row.T), B), row.average, rtol=1e-6)
 
@@ -374,7 +383,10 @@ rng = stream(s.seed, "chapter 4g, random federations")
 percent = {name: [] for name in repairs}
 for count in range(1, 13):  # clients
     federation = [
-        (sorted(rng.integers(1, 61, count).tolist(), reverse=True), int(rng.integers(1, 11)))
+        (
+            sorted(rng.integers(1, 61, count).tolist(), reverse=True),
+            int(rng.integers(1, 11)),
+        )
         for _ in range(s.repeats)
     ]
     for name, mended in repairs.items():
@@ -440,12 +452,15 @@ table(found["alg2"].table)
 # What they say, with one condition. The percentages are short sums:
 
 # %%
-ten = prod(Q(100 - j, 100) for j in range(10))  # ten draws from 100 equal clients, all different
+# ten draws from 100 equal clients, all different
+ten = prod(Q(100 - j, 100) for j in range(10))
 assert ten == theory.distinct_uniform(100, 10)[10]
 
-digits = [Q(1)]  # the chance of 0, 1, … different digits among ten draws of ten clients
+# the chance of 0, 1, … different digits among ten draws of ten clients
+digits = [Q(1)]
 for _ in range(10):
-    pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)  # stay, or find a new one
+    # stay, or find a new one
+    pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)
     digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(pairs)]
 assert digits == theory.distinct_uniform(10, 10)
 
@@ -556,11 +571,15 @@ def expected(cohorts, weight):
 share = [Q(1, 6), Q(3, 6), Q(2, 6)]
 uniform = [(pair, Q(1, 3)) for pair in combinations(range(3), 2)]
 again = [((i, j), share[i] * share[j]) for i, j in product(range(3), repeat=2)]
-in_turn = list(theory.successive(share, 2))  # without replacement, one after another
+# without replacement, one after another
+in_turn = list(theory.successive(share, 2))
 print("wanted:", *map(str, share))
 print("uniform pair:", *map(str, expected(uniform, share)))
 print("weighted pair:", *map(str, expected(again, [Q(1, 3)] * 3)))
-print("the same without replacement:", *map(str, expected(in_turn, [Q(1, 3)] * 3)))
+print(
+    "the same without replacement:",
+    *map(str, expected(in_turn, [Q(1, 3)] * 3)),
+)
 
 # %% tags=["remove-input"]
 fraction = {a / b for a, b in zip(expected(uniform, share), share, strict=True)}

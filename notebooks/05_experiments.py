@@ -133,7 +133,8 @@ display(Markdown(ch05.made_where(grids)), ch05.folded("All runs", ch05.recorded(
 # most see few classes.
 
 # %%
-held = records.load_partitions("results")  # label counts [clients, classes], seed 0
+# label counts [clients, classes], seed 0
+held = records.load_partitions("results")
 sizes = {name: counts.sum(axis=1) for name, counts in held.items()}
 one_class = {
     name: int((counts.max(axis=1) > 0.99 * sizes[name]).sum()) for name, counts in held.items()
@@ -174,13 +175,16 @@ ledger.box("the data", "preprint-3.1-", "preprint-fig-1", "preprint-abstract-thr
 
 # %%
 ROUNDS = 20, 40, 60, 80, None  # None: the mean of the last ten
-THEIRS = {  # read from the authors' saved curves, in per cent under the clients' class shares
+# read from the authors' saved curves, in per cent under the clients' class
+# shares
+THEIRS = {
     "fedsts": (21.3, 26.7, 42.6, 51.6, 55.5),
     "fedstas": (30.6, 51.2, 55.5, 56.4, 56.0),
     "fedstas-dp": (25.4, 35.1, 49.8, 56.1, 53.9),
 }
 PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
-LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}  # saved, not printed
+# saved, not printed
+LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 
 # %% tags=["remove-input"]
 paste("figure_fig2", ch05.fig_2(equal, THEIRS, grids["preprint"].note))
@@ -211,14 +215,16 @@ def one_more(values):
 
 
 def accuracies(rows, method, t):
-    """Accuracy of each run in round t (None: final), under the clients' class shares."""
+    """Accuracy of each run in round t (None: final), under the clients' class
+    shares."""
     if t is None:
         return final(rows, "client_accuracy")[method]
     return 100 * rows.loc[(rows["method"] == method) & (rows["round"] == t), "client_accuracy"]
 
 
 def inside(rows, ours):
-    """How many published points lie where one more run of ours may; `ours` is a form of names."""
+    """How many published points lie where one more run of ours may; `ours` is
+    a form of names."""
     count = 0
     for method, values in THEIRS.items():
         for t, value in zip(ROUNDS, values, strict=True):
@@ -228,7 +234,8 @@ def inside(rows, ours):
 
 
 coded, written, md = (inside(equal, ours) for ours in ("{}-authors-dec", "{}", "md"))
-leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])  # of their FedSTaS over their FedSTS
+# of their FedSTaS over their FedSTS
+leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 
 # %% tags=["remove-input"]
 beside = ch05.beside_theirs(equal, ROUNDS, THEIRS, LOSSES)
@@ -277,14 +284,18 @@ ledger.box("Fig. 2, and how fast", "preprint-fig-2", "preprint-conclusion-faster
 
 # %%
 def client_accuracy(true, said, class_shares):
-    """Accuracy on test sets with each client's class shares [clients, classes], averaged over clients."""
+    """Accuracy on test sets with each client's class shares [clients,
+    classes], averaged over clients."""
     recall = [np.mean(said[true == c] == c) for c in range(class_shares.shape[1])]
     return np.mean(class_shares @ recall)
 
 
 small = tasks.load("digits")
 network = small.model(0)
-w_0, counts = models.flatten(network), partition.dirichlet(small.train_y, 10, 1.0, 0).label_counts
+w_0, counts = (
+    models.flatten(network),
+    partition.dirichlet(small.train_y, 10, 1.0, 0).label_counts,
+)
 class_shares = counts / counts.sum(axis=1, keepdims=True)
 
 said = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
@@ -305,7 +316,8 @@ recall = np.array(  # in per cent, digits 0 to 9
 weights = {
     "test images": np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]) / 10_000
 }
-theirs_again = held["dirichlet_fixed_size"]  # their partition, drawn by us: each client has 600
+# their partition, drawn by us: each client has 600
+theirs_again = held["dirichlet_fixed_size"]
 weights["our clients"] = (theirs_again / 600).mean(axis=0)
 lead = {name: recall[1] @ share - recall[0] @ share for name, share in weights.items()}
 print({name: f"{points:+.1f}" for name, points in lead.items()})
@@ -329,7 +341,8 @@ expect("On the test images it does not lead", lead["test images"] < 0, points=le
 
 # %%
 def paired(rows, a, b, metric="test_accuracy"):
-    """Mean difference of two methods over the seeds of both, with its 95 % interval."""
+    """Mean difference of two methods over the seeds of both, with its 95 %
+    interval."""
     wide = final(rows, metric)
     each = (wide[a] - wide[b]).dropna()
     half = stats.t.ppf(0.975, len(each) - 1) * each.sem()
@@ -342,7 +355,10 @@ package = tables.paired(equal[equal["method"].isin(["fedsts", "fedstas"])], SHAR
 np.testing.assert_allclose(gap_written, package.loc["fedstas", ["difference", "low", "high"]])
 
 wide = final(equal, "client_accuracy")
-scatter = {"written": wide["fedstas"].std(), "coded": wide["fedstas-authors-dec"].std()}
+scatter = {
+    "written": wide["fedstas"].std(),
+    "coded": wide["fedstas-authors-dec"].std(),
+}
 
 # %% tags=["remove-input"]
 say("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['coded']:.1f}")
@@ -365,7 +381,8 @@ expect("level, and not much of an order", min(scatter.values()) > 2, **scatter)
 # last bit of a sum decides. So two processors may give a run different strata. We let the last bits fall in {glue:text}`ch5_bits_n` ways:
 
 # %%
-bits = grids["last-bit"].frame  # seed 0 of FedSTaS as coded, on as many processors
+# seed 0 of FedSTaS as coded, on as many processors
+bits = grids["last-bit"].frame
 bits = bits.assign(seed=bits.groupby("run").ngroup())
 one_seed = final(bits, "client_accuracy")["fedstas-authors-dec"]
 many_seeds = final(equal, "client_accuracy")["fedstas-authors-dec"]
@@ -440,8 +457,12 @@ display(ch05.folded("All methods in three other settings", ch05.elsewhere(others
 # rate 0.01, on ten clients of about one class each. That is too little: it ends at a guess, 1 %.
 
 # %%
-stated, more = final(hundred[~more_work]).mean(), final(hundred[more_work]).mean()
-best = 100 * hundred.loc[~more_work, ["test_accuracy", "client_accuracy"]].max()  # of any round
+stated, more = (
+    final(hundred[~more_work]).mean(),
+    final(hundred[more_work]).mean(),
+)
+# of any round
+best = 100 * hundred.loc[~more_work, ["test_accuracy", "client_accuracy"]].max()
 in_strata = more[["fedsts", "fedstas", "fedstas-unbiased"]].max()
 
 # %% tags=["remove-input"]
@@ -470,7 +491,8 @@ expect("learn with it; strata of k-means do not", in_strata < 2 < more["md"], km
 # learn with it; strata of k-means do not ({glue:text}`ch5_cifar_kmeans:.1f` % at best, and one run diverged). Why?
 
 # %%
-once = one_rounds.load("results")  # the error of single rounds, from the same models
+# the error of single rounds, from the same models
+once = one_rounds.load("results")
 once = once[(once["setting"] == "cifar100") & (once["m"] == 10)]
 ten = once.groupby("design")[["largest", "effective", "error"]].mean()
 kmeans, cut = ten.loc["fedstas-unbiased"], ten.loc["fedstas-least-variance"]
@@ -500,7 +522,8 @@ ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3
 
 # %%
 frames = dict(zip(ch05.DEALT.values(), (disjoint, equal), strict=True))
-beside = tables.against(frames, ch05.METRICS)  # `paired` for all methods, places and metrics
+# `paired` for all methods, places and metrics
+beside = tables.against(frames, ch05.METRICS)
 
 two = ("fedstas", "fedstas-unbiased")  # as written, corrected
 lost, won = (paired(disjoint, m, "md") for m in two)
@@ -588,8 +611,12 @@ ledger.box("the table", *ch05.IN_THE_TABLE)
 # Each was tuned on seed 0, by the training loss of the last ten rounds. Ten seeds compare it with what it builds on, at the same cost:
 
 # %%
-chosen, tuned = tables.tuned(grids["server-rates"].frame), grids["servers"].frame
-ninth = disjoint[disjoint["round"] % 9 == 0]  # as often as the tuned ones were evaluated
+chosen, tuned = (
+    tables.tuned(grids["server-rates"].frame),
+    grids["servers"].frame,
+)
+# as often as the tuned ones were evaluated
+ninth = disjoint[disjoint["round"] % 9 == 0]
 built_on = ninth[ninth["method"].isin(["md", "fedavg"]) & ninth["seed"].isin(tuned["seed"])]
 basis = pd.concat([tuned, built_on])
 raised = {m: paired(basis, m, "fedavg")[0] for m in ("fedadam", "fedyogi", "fedadagrad")}
@@ -700,7 +727,8 @@ display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.co
 
 # %%
 around = grids["sensitivity"].frame
-moved = ch05.along(tables.by_arm(around, "test_accuracy"))  # a mean over seeds per value
+# a mean over seeds per value
+moved = ch05.along(tables.by_arm(around, "test_accuracy"))
 spread = moved.groupby("key")["mean"].max() - moved.groupby("key")["mean"].min()
 
 # %% tags=["remove-input"]
@@ -790,7 +818,8 @@ expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, point
 # exchanged one part at a time:
 
 # %%
-parts = ch05.parts_of(grids["ablation"].frame)  # the method is called by what was exchanged
+# the method is called by what was exchanged
+parts = ch05.parts_of(grids["ablation"].frame)
 change = tables.paired(parts, "test_accuracy", "the corrected method")
 for part in ("one stratum", "p uniform"):
     mine = paired(parts, part, "the corrected method")
@@ -835,7 +864,8 @@ display(ch05.folded("All parts", ch05.exchanged_table(parts, change)))
 # %%
 task, live = tasks.load(s.task, device=s.device), []
 own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
-own["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples
+# the digits have 24 times fewer examples
+own["lr"] = 0.1 if s.task == "digits" else 0.01
 for i in range(s.seed, s.seed + s.seeds):
     federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
     m = min(s.clients_per_round, len(federation.with_data))
@@ -846,8 +876,13 @@ for i in range(s.seed, s.seed + s.seeds):
             task, federation, method, rounds=s.rounds, seed=i, device=s.device,
             clients_per_round=m, eval_every=max(1, s.rounds // 50),
         )  # fmt: skip
-        usual = method == methods.get(name) and (s.task, s.clients, m) == ("mnist", 100, 10)
-        usual = usual and s.concentration == 0.01  # then the run is recorded, too
+        usual = method == methods.get(name) and (s.task, s.clients, m) == (
+            "mnist",
+            100,
+            10,
+        )
+        # then the run is recorded, too
+        usual = usual and s.concentration == 0.01
         live.append(history.frame.assign(method=name, seed=i, rounds=s.rounds, usual=usual))
 live = pd.concat(live)
 live_ends = final(live)[[*experiments.FIRST]]

@@ -75,10 +75,13 @@ plots.for_pages()
 
 # %%
 def rows_by_size(sizes, m):
-    """How many examples [m, N] of its n each draw gives to each client: Algorithm 1, in whole numbers."""
-    n, placed = sum(sizes), 0  # examples in a row, and placed on the line so far
+    """How many examples [m, N] of its n each draw gives to each client:
+    Algorithm 1, in whole numbers."""
+    # examples in a row, and placed on the line so far
+    n, placed = sum(sizes), 0
     rows = np.zeros((m, len(sizes)), dtype=int)
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):  # large ones first, ties by number
+    # large ones first, ties by number
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         left = m * sizes[i]
         while left:
             part = min(left, n - placed % n)  # up to the end of the row
@@ -116,7 +119,8 @@ data = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
 held = federation.with_data
 sizes = federation.sizes[held]
-label = federation.label_counts[held].argmax(axis=1)  # each client's majority class
+# each client's majority class
+label = federation.label_counts[held].argmax(axis=1)
 N, m, p = len(held), s.clients_per_round, sizes / sizes.sum()
 LR = 0.1 if s.task == "digits" else 0.01
 
@@ -163,7 +167,8 @@ expect("Most rows mix several classes", mixed > 0.5, share=mixed)
 
 # %%
 def moments(r):
-    """Of the clients' weights: mean [N], covariance [N, N], and the chance to take part [N]."""
+    """Of the clients' weights: mean [N], covariance [N, N], and the chance to
+    take part [N]."""
     m, times = len(r), r.sum(axis=0)
     covariance = (np.diag(times) - r.T @ r) / m**2
     return times / m, covariance, 1 - np.prod(1 - r, axis=0)
@@ -180,7 +185,8 @@ for r in (md_rows, one_rows):
         assert (ours == np.array(theirs)).all()
 
 gap = moments(md_rows)[1] - moments(one_rows)[1]
-assert (gap == (one_rows - share).T @ (one_rows - share) / 3**2).all()  # the lemma below
+# the lemma below
+assert (gap == (one_rows - share).T @ (one_rows - share) / 3**2).all()
 total_md, total_one = moments(md_rows)[1].trace(), moments(one_rows)[1].trace()
 print("variance of all weights:", total_md, "under MD,", total_one, "under Algorithm 1")
 
@@ -231,7 +237,8 @@ expect("more than halves the variance", 2 * total_one < total_md, share=float(to
 
 # %%
 def printed_algorithm_1(n, m, mended=()):
-    """Rows r' [m, N] as printed; "start", "line 11" and "line 13" mend one slip each."""
+    """Rows r' [m, N] as printed; "start", "line 11" and "line 13" mend one
+    slip each."""
     n, M = sorted(n, reverse=True), sum(n)
     k, q, b_before = 0 if "start" in mended else 1, 0, 0
     r = np.zeros((m + 1, len(n)), dtype=int)
@@ -245,7 +252,8 @@ def printed_algorithm_1(n, m, mended=()):
                 r[row if "line 11" in mended else k, i] = M
         r[a, i] = b if entered or "line 13" not in mended else b - b_before
         k, b_before = a, b
-    return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]  # rows from 1 or from 0
+    # rows from 1 or from 0
+    return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]
 
 
 # %% [markdown]
@@ -303,7 +311,8 @@ trained = simulation.run(
     eval_every=s.rounds,
     device=s.device,
 )
-last = rounded(trained.state["server"]["memory"]["updates"])  # [N, d], as the server sees them
+# [N, d], as the server sees them
+last = rounded(trained.state["server"]["memory"]["updates"])
 never = ~last.any(axis=1)  # has not taken part yet
 
 # %% [markdown]
@@ -364,7 +373,8 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 
 # %%
 def rows_by_groups(sizes, groups, m):
-    """How many examples [m, N] each draw gives to each client: Algorithm 2 after the clustering."""
+    """How many examples [m, N] each draw gives to each client: Algorithm 2
+    after the clustering."""
     n, left = sum(sizes), m * np.array(sizes)
     rows, k = np.zeros((m, len(left)), dtype=int), 0
     for i in [i for group in groups for i in group]:
@@ -384,7 +394,8 @@ def rows_by_groups(sizes, groups, m):
 by_updates = rows_by_groups(sizes, groups, m)
 assert (by_updates == clustered.counts_by_groups(sizes, groups, m)).all()
 by_label = [np.flatnonzero(label == c).tolist() for c in np.unique(label)]
-told = clustered.counts_by_groups(sizes, by_label, m)  # also splits a group heavier than a row
+# also splits a group heavier than a row
+told = clustered.counts_by_groups(sizes, by_label, m)
 
 # %% tags=["remove-input"]
 shown = {"Algorithm 2": by_updates, "target, told the classes": told}
@@ -494,11 +505,13 @@ expect("a different tree", len(common) < len(groups), common=len(common), groups
 # No experiment is needed for MD sampling: ten draws give ten uniform digits, and ten uniform clients.
 
 # %%
-digits = theory.distinct_uniform(10, 10)  # chances of 0, 1, … different digits, exact; 4g shows how
+# chances of 0, 1, … different digits, exact; 4g shows how
+digits = theory.distinct_uniform(10, 10)
 mean_md = sum(j * chance for j, chance in enumerate(digits))
 assert mean_md == 10 * (1 - Q(9, 10) ** 10)
 different = theory.distinct_uniform(100, 10)[10]  # ten different clients
-mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))  # digits among ten different clients
+# digits among ten different clients
+mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))
 print(f"MD: {float(mean_md):.2f} digits, six to eight in {float(100 * sum(digits[6:9])):.1f} %")
 print(f"ten different clients in {float(100 * different):.1f} %")
 print(f"among ten different clients: {float(mean_apart):.2f} digits")
@@ -869,7 +882,8 @@ schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, [g.tolist() f
 V = {name: variance_of_rows(r, D) for name, r in schemes.items()}
 for name, r in schemes.items():
     np.testing.assert_allclose(r.sum(axis=0) / m, p)  # unbiased
-    np.testing.assert_allclose(V["MD"] - V[name], (((r - p) @ D) ** 2).sum() / m**2)  # the lemma
+    # the lemma
+    np.testing.assert_allclose(V["MD"] - V[name], (((r - p) @ D) ** 2).sum() / m**2)
 seen = {name: expected_classes(r) for name, r in schemes.items()}
 
 # %% [markdown]

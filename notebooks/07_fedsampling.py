@@ -89,12 +89,14 @@ plots.for_pages()
 
 # %%
 shards, K = [[0], [1, 2, 3]], 2
-pool = [(k, x) for k, shard in enumerate(shards) for x in shard]  # whose, and what
+# whose, and what
+pool = [(k, x) for k, shard in enumerate(shards) for x in shard]
 p = Fraction(K, len(pool))
 
 
 def samples():
-    """All that a round can draw from the pool: each client's sample, and the chance of it."""
+    """All that a round can draw from the pool: each client's sample, and the
+    chance of it."""
     for kept in product((0, 1), repeat=len(pool)):
         drawn = [each for each, coin in zip(pool, kept, strict=True) if coin]
         xi = [[x for owner, x in drawn if owner == k] for k in range(len(shards))]
@@ -102,7 +104,8 @@ def samples():
 
 
 def mean(xi):
-    """A client's mean gradient over its sample; who draws nothing sends nothing."""
+    """A client's mean gradient over its sample; who draws nothing sends
+    nothing."""
     return Fraction(sum(xi), max(1, len(xi)))
 
 
@@ -179,7 +182,8 @@ expect("Only the first triangle stands on the line", [v == wanted for v in avera
 # gradients are squared around zero, not around their mean: the random *size* of the sample costs that.
 
 # %%
-variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))  # the lemma
+# the lemma
+variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))
 assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7, 8)
 
 # %% [markdown]
@@ -213,7 +217,8 @@ assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7
 # %%
 task_ = tasks.load(s.task, network=s.network, device=s.device)
 lr = {"digits": 0.1, "topics": 0.5, "newsgroups": 0.5}.get(s.task, 0.01)
-module, share = task_.model(s.seed), 0.1  # a tenth of all examples is asked for
+# a tenth of all examples is asked for
+module, share = task_.model(s.seed), 0.1
 
 
 def trained(w, xi, rng, steps=3, batch=128):
@@ -229,12 +234,14 @@ def trained(w, xi, rng, steps=3, batch=128):
 
 
 def one_round(w, shards, t, seed):
-    """The model after a round of FedSampling: everybody draws, and counts by what it drew."""
+    """The model after a round of FedSampling: everybody draws, and counts by
+    what it drew."""
     N = sum(map(len, shards))
     after = w.clone()
     for k, shard in enumerate(shards):
         rng = stream(seed, "data", t, k)
-        xi = shard[rng.random(len(shard)) < share]  # each example once, with probability K/N
+        # each example once, with probability K/N
+        xi = shard[rng.random(len(shard)) < share]
         if len(xi):
             after += len(xi) / (share * N) * (trained(w, xi, rng) - w)
     return after
@@ -263,7 +270,8 @@ np.testing.assert_allclose(w.cpu().numpy(), package.params, atol=1e-4)
 # a size. Whom does fedavg reach with ten clients, MD with ten draws, FedSampling with a tenth of everybody?
 
 # %%
-SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10  # as recorded
+# as recorded
+SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10
 
 
 def sizes_at(sigma, seed):
@@ -273,10 +281,15 @@ def sizes_at(sigma, seed):
 
 
 def reached(part, rng):
-    """The share of all examples that a round reaches, by method; `part` is each client's share."""
+    """The share of all examples that a round reaches, by method; `part` is
+    each client's share."""
     some = rng.choice(len(part), PER_ROUND, replace=False)
     by_size = np.unique(rng.choice(len(part), PER_ROUND, p=part))
-    return part[some].sum(), part[by_size].sum(), rng.binomial(EXAMPLES, share) / EXAMPLES
+    return (
+        part[some].sum(),
+        part[by_size].sum(),
+        rng.binomial(EXAMPLES, share) / EXAMPLES,
+    )
 
 
 dealt = {sigma: sizes_at(sigma, s.seed) for sigma in SIGMAS}
@@ -285,7 +298,8 @@ shares = {
     sigma: np.array([reached(sizes / sizes.sum(), rng) for _ in range(2000)])
     for sigma, sizes in dealt.items()
 }
-drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}  # a round's samples
+# a round's samples
+drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}
 
 # %% tags=["remove-input"]
 cohort = {sigma: rng.choice(len(dealt[sigma]), PER_ROUND, replace=False) for sigma in (0.0, 3.0)}
@@ -337,7 +351,8 @@ table(ch07.reach(shares, dealt, share))
 
 # %%
 def final(frame, metric="test_accuracy", last=10):
-    """Each run's mean over its last rounds, in percent: a row per sigma and seed, a column per arm."""
+    """Each run's mean over its last rounds, in percent: a row per sigma and
+    seed, a column per arm."""
     recent = frame[frame["round"] > frame["rounds"] - last]
     return 100 * recent.groupby(["sigma", "seed", "arm"], sort=False)[metric].mean().unstack("arm")
 
@@ -346,7 +361,8 @@ recorded = ch07.imbalance()  # a row per measured round of each run
 SIGMA = sorted(recorded["sigma"].unique())
 wides = {metric: final(recorded, metric) for metric in ch07.METRICS}
 test = wides["test_accuracy"]
-change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])  # paired by seed: what the spread of sizes costs
+# paired by seed: what the spread of sizes costs
+change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])
 ends = {arm: tables.interval(change[arm]) for arm in change}
 for arm, (middle, low, high) in ends.items():
     print(f"{arm:22s} {middle:+.1f} points ({low:+.1f} to {high:+.1f})")
@@ -402,7 +418,8 @@ table(ch07.differences(test))
 
 # %%
 def when_spent(curve, cost, budget):
-    """The accuracy at which a budget is spent, between measured rounds; none before the first."""
+    """The accuracy at which a budget is spent, between measured rounds; none
+    before the first."""
     if budget < curve[cost].iloc[0]:
         return np.nan
     return 100 * np.interp(budget, curve[cost], curve["test_accuracy"])
@@ -413,12 +430,17 @@ means = means.mean()
 
 
 def at_equal(sigma, arm):
-    """Accuracy after all rounds, and with what fedavg spends in all rounds on bytes, on examples."""
+    """Accuracy after all rounds, and with what fedavg spends in all rounds on
+    bytes, on examples."""
     curve, budget = means.loc[sigma, arm], means.loc[sigma, "fedavg"].iloc[-1]
     bytes_, examples = (
         when_spent(curve, cost, budget[cost]) for cost in ("megabytes", "thousands")
     )
-    return {"rounds": 100 * curve["test_accuracy"].iloc[-1], "bytes": bytes_, "examples": examples}
+    return {
+        "rounds": 100 * curve["test_accuracy"].iloc[-1],
+        "bytes": bytes_,
+        "examples": examples,
+    }
 
 
 equal = {(x, arm): at_equal(x, arm) for x in (SIGMA[0], SIGMA[-1]) for arm in arms}
@@ -474,14 +496,20 @@ PARTITIONS = {
     "one class each": ("by_class", {"clients": everyone_has_one}),
 }
 if task_.users is not None:
-    PARTITIONS["by user"] = ("natural", {"clients": s.clients, "users": task_.users})
+    PARTITIONS["by user"] = (
+        "natural",
+        {"clients": s.clients, "users": task_.users},
+    )
 
 
 def train(federation, arm, seed):
     """One run; the control is fedavg with all clients."""
     everyone = len(federation.with_data)
     m = everyone if arm == ch07.ALL else min(s.clients_per_round, everyone)
-    name, settings = arm.split(",")[0], {"epsilon": None} if arm == "fedsampling" else {}
+    name, settings = (
+        arm.split(",")[0],
+        {"epsilon": None} if arm == "fedsampling" else {},
+    )
     method = methods.get(name, lr=lr, **settings)
     how = {"rounds": s.rounds, "clients_per_round": m, "seed": seed, "device": s.device}
     return simulation.run(task_, federation, method, **how).frame
@@ -497,7 +525,8 @@ for seed, (name, (kind, how)) in product(range(s.seed, s.seed + s.repeats), PART
 live = pd.concat(live)
 trials = {metric: final(live, metric) for metric in ch07.METRICS}
 
-won, over = trials["test_accuracy"], {}  # FedSampling's distances, with 95 % intervals
+# FedSampling's distances, with 95 % intervals
+won, over = trials["test_accuracy"], {}
 for name, arm in product(PARTITIONS, ("fedavg", ch07.ALL)):
     over[name, arm] = tables.interval((won["fedsampling"] - won[arm]).xs(name))
 cost = live[live["round"] == s.rounds].groupby(["sigma", "arm"])["examples"].mean()
@@ -556,7 +585,8 @@ table(ch07.gaps(won))
 # %%
 named = task_.network if task_.kind == "documents" else "transformer"
 corpus = tasks.load("topics", network=named, device=s.device)
-by_users = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)  # a client for each
+# a client for each
+by_users = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)
 ceiling, commonest = fedsampling.best(corpus)
 print(f"knowing the distributions of the words: {ceiling:.1%} right")
 print(f"always saying the commonest topic:      {commonest:.1%}")
@@ -590,7 +620,8 @@ say("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum()
 
 # %%
 def macro_f1(true, said, classes):
-    """The mean over classes of twice the hits, over how often the class is true and how often said."""
+    """The mean over classes of twice the hits, over how often the class is
+    true and how often said."""
     scores = []
     for c in range(classes):
         hits = ((true == c) & (said == c)).sum()
@@ -598,7 +629,11 @@ def macro_f1(true, said, classes):
     return np.mean(scores)
 
 
-learned, truth, reader = {}, corpus.test_y.cpu().numpy(), corpus.model(s.seed).eval()
+learned, truth, reader = (
+    {},
+    corpus.test_y.cpu().numpy(),
+    corpus.model(s.seed).eval(),
+)
 for name in ("fedavg", "fedsampling"):
     method, few = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
     how = {"rounds": few, "clients_per_round": 10, "eval_every": 2, "device": s.device}
@@ -733,13 +768,15 @@ paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 
 # %%
 def answers(sizes, M, alpha, rng):
-    """Each client's report: its size, cut off at M-1, with probability alpha; else any of 1, ..., M-1."""
+    """Each client's report: its size, cut off at M-1, with probability alpha;
+    else any of 1, ..., M-1."""
     fake = rng.integers(1, M, len(sizes))
     return np.where(rng.random(len(sizes)) < alpha, np.clip(sizes, 1, M - 1), fake)
 
 
 def estimate(reports, M, alpha):
-    """The total behind the reports: take away what fakes add on average, and divide."""
+    """The total behind the reports: take away what fakes add on average, and
+    divide."""
     return (reports.sum() - (1 - alpha) * M / 2 * len(reports)) / alpha
 
 
@@ -753,7 +790,8 @@ sizes = dealt[2.0]
 reports = answers(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
 view = SimpleNamespace(clients=len(sizes), total=sizes.sum(), reports=lambda *_, **__: reports)
 everybody = SimpleNamespace(clients=np.arange(len(sizes)))
-theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)  # the package's design
+# the package's design
+theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)
 ours = rate(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
 np.testing.assert_allclose(theirs, ours)
 
@@ -765,11 +803,16 @@ SIZE, EPSILON = 600, 3.0
 
 
 def error(M, clients):
-    """Bias, standard deviation and root mean square of the estimate, over the true total."""
+    """Bias, standard deviation and root mean square of the estimate, over the
+    true total."""
     alpha = privacy.truth_probability(EPSILON, M)
     one = privacy.estimate_variance([SIZE], size_cap=M, alpha=alpha)
     bias = (min(SIZE, M - 1) - SIZE) / SIZE
-    return bias, np.sqrt(one / clients) / SIZE, np.hypot(bias, np.sqrt(one / clients) / SIZE)
+    return (
+        bias,
+        np.sqrt(one / clients) / SIZE,
+        np.hypot(bias, np.sqrt(one / clients) / SIZE),
+    )
 
 
 def best(clients):
@@ -777,11 +820,15 @@ def best(clients):
     return min((error(M, clients)[2], M) for M in range(3, 2 * SIZE))
 
 
-low, high = 1, 10**7  # the number of clients for an error of a tenth lies between
+# the number of clients for an error of a tenth lies between
+low, high = 1, 10**7
 while high - low > 1:
     middle = (low + high) // 2
     low, high = (low, middle) if best(middle)[0] <= 0.1 else (middle, high)
-enough, optimum = high, {clients: best(clients) for clients in (100, 1_000, 10_000)}
+enough, optimum = (
+    high,
+    {clients: best(clients) for clients in (100, 1_000, 10_000)},
+)
 
 # %% tags=["remove-input"]
 at = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
@@ -819,7 +866,10 @@ CAPS = (100, 300, 601, 1000)
 
 def rates(clients, M, rounds=1000):
     """The rates of that many rounds, sizes all alike."""
-    alpha, rng = privacy.truth_probability(EPSILON, M), stream(s.seed, "chapter 7", clients, M)
+    alpha, rng = (
+        privacy.truth_probability(EPSILON, M),
+        stream(s.seed, "chapter 7", clients, M),
+    )
     return np.array([rate(np.full(clients, SIZE), M, alpha, rng) for _ in range(rounds)])
 
 
@@ -832,7 +882,8 @@ for M in CAPS:
     exact[M] = law @ chances
     spread = np.sqrt((law - exact[M]) ** 2 @ chances / 1000)
     assert abs(found[100][M].mean() - exact[M]) < 5 * spread
-    found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))  # nearly exact
+    # nearly exact
+    found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))
 
 # %% tags=["remove-input"]
 paste("ch7_rates", ch07.rates(found))
@@ -865,7 +916,10 @@ expect("whatever the number of clients", min(found[n][100].mean() for n in found
 CAP = int(hidden["cap"])
 alpha, told, cut = privacy.truth_probability(EPSILON, CAP), {}, {}
 for sigma in SIGMAS:
-    rng, five = stream(s.seed, "chapter 7, steps"), [sizes_at(sigma, each) for each in range(5)]
+    rng, five = (
+        stream(s.seed, "chapter 7, steps"),
+        [sizes_at(sigma, each) for each in range(5)],
+    )
     told[sigma] = np.array([rate(n, CAP, alpha, rng) for n in five for _ in range(400)])
     cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
 
@@ -916,13 +970,16 @@ table(ch07.steps(told, cut))
 # %%
 M = 100
 alpha = Fraction(20 - 1, 20 - 2 + M)  # the first formula
-assert theory.ldp_ratio(M, alpha) == 20 > theory.ldp_ratio(M, alpha / 2)  # a smaller one will do
+# a smaller one will do
+assert theory.ldp_ratio(M, alpha) == 20 > theory.ldp_ratio(M, alpha / 2)
 assert ((M - 1) * alpha + 1) / (1 - alpha) != 20 == ((M - 2) * alpha + 1) / (1 - alpha)
 
-away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}  # the error of the rate
+# the error of the rate
+away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}
 one = privacy.estimate_variance([SIZE], size_cap=601, alpha=privacy.truth_probability(3, 601))
 delta = 0.1 * np.sqrt(one / 10_000) / SIZE  # the delta method
-bound = np.sqrt(one / 10_000)  # the slides' bound on a difference of two probabilities
+# the slides' bound on a difference of two probabilities
+bound = np.sqrt(one / 10_000)
 print(f"error {away[10_000]:.4f}, delta method {delta:.4f}, slides' bound {bound:.0f}")
 
 # %% tags=["remove-cell"]
@@ -946,8 +1003,12 @@ expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipp
 # clients are sampled, three local steps of at most 128, lr 0.01.
 
 # %%
-held = records.load_partitions("results")["dirichlet"].sum(axis=1)  # the sizes of seed 0
-alpha, rng = privacy.truth_probability(3, 100), stream(s.seed, "chapter 7, table")
+# the sizes of seed 0
+held = records.load_partitions("results")["dirichlet"].sum(axis=1)
+alpha, rng = (
+    privacy.truth_probability(3, 100),
+    stream(s.seed, "chapter 7, table"),
+)
 longer_step = 10 * np.mean([rate(held[held > 0], 100, alpha, rng) for _ in range(1000)])
 
 # %% tags=["remove-input"]
@@ -1116,7 +1177,10 @@ for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
 # %%
 batch = round(0.1 * len(task_.train_y))
 variants = {
-    "fedsampling, 1 step": ("fedsampling", {"epsilon": None, "steps": 1, "batch": 10_000}),
+    "fedsampling, 1 step": (
+        "fedsampling",
+        {"epsilon": None, "steps": 1, "batch": 10_000},
+    ),
     "centralised, 1 step": ("centralised", {"steps": 1, "batch": batch}),
     "fedsampling, 3 steps": ("fedsampling", {"epsilon": None}),
     "centralised, 3 steps": ("centralised", {"steps": 3, "batch": batch}),

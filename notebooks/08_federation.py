@@ -111,8 +111,11 @@ plots.for_pages()
 # SuperLink counted all that passed, by what it was for.
 
 # %%
-measured = json.loads(Path("examples/flower/bytes.json").read_text())  # ten rounds of each method
-PURPOSE = {  # a model or a gradient travels as an object; the rest is what Flower needs around it
+# ten rounds of each method
+measured = json.loads(Path("examples/flower/bytes.json").read_text())
+# a model or a gradient travels as an object; the rest is what Flower needs
+# around it
+PURPOSE = {
     "push-object": "models, gradients",
     "pull-object": "models, gradients",
     "push-messages": "messages",
@@ -124,7 +127,8 @@ PURPOSE = {  # a model or a gradient travels as an object; the rest is what Flow
 
 
 def passed(run, way):
-    """What passed in one direction, by purpose, beside what the simulation accounts."""
+    """What passed in one direction, by purpose, beside what the simulation
+    accounts."""
     counted = Counter(dict.fromkeys(ch08.PARTS, 0))
     for kind, count in run[way].items():
         counted[PURPOSE.get(kind, "everything else")] += count
@@ -136,9 +140,11 @@ def passed(run, way):
 wire = pd.DataFrame([passed(run, way) for run in measured["runs"] for way in ("up", "down")])
 total = wire[list(ch08.PARTS)].sum(axis=1)
 wire["ratio"] = total / wire["accounted"]
-wire["beyond"] = (total - wire["accounted"]) / wire["answered"]  # bytes for each message
+# bytes for each message
+wire["beyond"] = (total - wire["accounted"]) / wire["answered"]
 nodes, idle = measured["nodes"], measured["idle"]
-threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4  # a tenth of four bytes each
+# a tenth of four bytes each
+threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4
 
 # %% tags=["remove-input"]
 paste("ch8_figure_wire", ch08.wire(wire))
@@ -216,11 +222,13 @@ updates = norms * rng.choice([-0.5, 1.0], N)
 target = updates.mean()
 p = norms / np.bincount(strata, norms)[strata]
 members = [np.flatnonzero(strata == h) for h in range(H)]
-late = np.argsort(np.argsort(norms)) / (N - 1)  # 0 for the smallest update, 1 for the largest
+# 0 for the smallest update, 1 for the largest
+late = np.argsort(np.argsort(norms)) / (N - 1)
 
 
 def draw():
-    """A cohort of the corrected design: by norm within each stratum, weights that undo it."""
+    """A cohort of the corrected design: by norm within each stratum, weights
+    that undo it."""
     chosen = np.concatenate([rng.choice(k, m // H, p=p[k]) for k in members])
     return Cohort(chosen, 1 / (N * (m // H) * p[chosen]), strata[chosen])
 

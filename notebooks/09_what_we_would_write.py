@@ -218,10 +218,15 @@ paste("ch9_figure_seats", seats.draw())
 
 # %%
 def one_each(omega, strata):
-    """Every cohort of one client from each stratum: clients, weights of their updates, chance."""
+    """Every cohort of one client from each stratum: clients, weights of their
+    updates, chance."""
     for cohort in product(*strata):
         p = [omega[k] / sum(omega[j] for j in h) for k, h in zip(cohort, strata, strict=True)]
-        yield cohort, [omega[k] / chance for k, chance in zip(cohort, p, strict=True)], prod(p)
+        yield (
+            cohort,
+            [omega[k] / chance for k, chance in zip(cohort, p, strict=True)],
+            prod(p),
+        )
 
 
 omega, updates = np.array([Q(n, 8) for n in (1, 1, 1, 1, 4)]), [4, -2, 3, 5, 1]
@@ -242,7 +247,8 @@ table(ch09.cohorts(cohorts, updates))
 
 # %%
 for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
-    rows = lv.rows_of_strata(omega, labels, measure)  # the package's, for any measure
+    # the package's, for any measure
+    rows = lv.rows_of_strata(omega, labels, measure)
     assert lv.enumerated(*rows, [[u] for u in updates])[0] == [target]
 
 # %% [markdown]
@@ -272,18 +278,23 @@ for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
 
 # %%
 def pair_weights(omega, u, a=None):
-    """d_kl [N, N]: what clients k and l add to the variance where they share a stratum."""
+    """d_kl [N, N]: what clients k and l add to the variance where they share
+    a stratum."""
     a = omega if a is None else a
     x = u * (omega / a)[:, None]
     return np.outer(a, a) * ((x[:, None] - x) ** 2).sum(-1)
 
 
 def inside(d, labels):
-    """The variance of one draw from each stratum: the sum over the pairs that share one."""
+    """The variance of one draw from each stratum: the sum over the pairs that
+    share one."""
     return (d * np.equal.outer(labels, labels)).sum() / 2
 
 
-five, u5 = np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)]), [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]]
+five, u5 = (
+    np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)]),
+    [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]],
+)
 for a, labels in product((five, np.array([1, 3, 2, 5, 4])), lv.partitions(5, 3)):
     by_cohorts = lv.enumerated(*lv.rows_of_strata(five, labels, a), u5)[1]
     assert inside(pair_weights(five, np.array(u5), a), labels) == by_cohorts
@@ -309,7 +320,8 @@ def place(d, labels, m, order):
 def swap(d, labels, m):
     """The two clients that gain most change places; whether there were any."""
     cost = np.stack([d[:, labels == h].sum(1) for h in range(m)], axis=1)[:, labels]
-    gain = cost.diagonal()[:, None] - cost  # of client k, in the stratum of client l
+    # of client k, in the stratum of client l
+    gain = cost.diagonal()[:, None] - cost
     gain = gain + gain.T + 2 * d
     gain[np.equal.outer(labels, labels)] = 0
     k, other = divmod(gain.argmax(), len(d))
@@ -385,7 +397,10 @@ def rests(d, labels, m):
     return (after == labels).all()
 
 
-line, rest = pair_weights(np.full(4, Q(1, 4)), np.array([[0], [1], [0], [1]])), (0, 0, 1, 1)
+line, rest = (
+    pair_weights(np.full(4, Q(1, 4)), np.array([[0], [1], [0], [1]])),
+    (0, 0, 1, 1),
+)
 assert rests(line, rest, 2) and of_md(line, rest) == 1
 d5 = pair_weights(five, np.array(u5))
 assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if rests(d5, x, 3))
@@ -393,7 +408,8 @@ kmeans = of_md(simplex(5), (0, 0, 0, 0, 1))
 best5 = min(of_md(simplex(5), x) for x in lv.partitions(5, 2))
 merged = [of_md(simplex(n), lv.merged(simplex(n), 2)) for n in range(3, 13)]
 assert max(merged[:-1]) < 1 < merged[-1]
-assert of_md(simplex(6), (0, 1, 2) * 2, 3) == Q(6 - 3, 6 - 1)  # part 2 is attained
+# part 2 is attained
+assert of_md(simplex(6), (0, 1, 2) * 2, 3) == Q(6 - 3, 6 - 1)
 
 # %% tags=["remove-cell"]
 least = min(inside(line, x) for x in lv.partitions(4, 2))
@@ -421,13 +437,15 @@ first, state = (one_round.at(data, held, rounds=t, **here) for t in (0, s.rounds
 
 
 def variance(x, p, gram, noise=0):
-    """Of independent draws: draw j is client k with chance p[j, k] and adds x[j, k] / p[j, k] u_k."""
+    """Of independent draws: draw j is client k with chance p[j, k] and adds
+    x[j, k] / p[j, k] u_k."""
     squares = np.divide(x**2, p, out=np.zeros_like(x), where=p > 0)
     return (squares @ (gram.diagonal() + noise)).sum() - ((x @ gram) * x).sum()
 
 
 designs, left = ch09.designs(state, s.levels), {}
-for name, (x, p) in designs.items():  # MD, k-means strata, clustered sampling, the cut
+# MD, k-means strata, clustered sampling, the cut
+for name, (x, p) in designs.items():
     np.testing.assert_allclose(x.sum(0), state.omega)  # unbiased, all four
     left[name] = variance(x, p, state.gram, state.noise) / state.of_md
     np.testing.assert_allclose(
@@ -464,7 +482,8 @@ expect("All but MD leave about six tenths of its variance", there, **left)
 
 # %%
 def draw(labels, omega, rng):
-    """One client from each stratum with chances omega_k / W_h; their updates weigh W_h."""
+    """One client from each stratum with chances omega_k / W_h; their updates
+    weigh W_h."""
     members = [np.flatnonzero(labels == h) for h in range(labels.max() + 1)]
     weights = np.array([omega[k].sum() for k in members])
     drawn = [rng.choice(k, p=omega[k] / w) for k, w in zip(members, weights, strict=True)]
@@ -528,10 +547,12 @@ def angular(omega, gram):
 
 
 rng, tried, below, raised = np.random.default_rng(s.seed), 200, 0, 0
-for i in range(tried):  # sums of draws at random, half of them with negative contributions
+# sums of draws at random, half of them with negative contributions
+for i in range(tried):
     n, draws = 3 + i % 4, 2 + i % 2
     w, u = rng.dirichlet(np.ones(n)), rng.normal(size=(n, 1 + i % 3))
-    gram, x = u @ u.T, rng.dirichlet(np.ones(draws), size=n).T * w  # columns sum to w
+    # columns sum to w
+    gram, x = u @ u.T, rng.dirichlet(np.ones(draws), size=n).T * w
     x[:2] += (i % 2) * 0.3 * np.array([[-1], [1]]) * w
     length = np.abs(x) @ np.sqrt(gram.diagonal())
     value = (length**2).sum() - ((x @ gram) * x).sum()  # with the best p
@@ -541,7 +562,10 @@ for i in range(tried):  # sums of draws at random, half of them with negative co
 assert below == raised == 0
 
 # %%
-sixths, r4 = np.array([Q(x, 6) for x in (1, 2, 1, 2)]), np.array([5, 5, 13, 10])
+sixths, r4 = (
+    np.array([Q(x, 6) for x in (1, 2, 1, 2)]),
+    np.array([5, 5, 13, 10]),
+)
 u4 = np.array([[3, 4], [5, 0], [5, 12], [6, -8]])
 d4 = 2 * np.outer(sixths, sixths) * (np.outer(r4, r4) - u4 @ u4.T)
 for labels in lv.partitions(4, 2):
@@ -549,13 +573,24 @@ for labels in lv.partitions(4, 2):
     assert inside(d4, labels) == lv.enumerated(*by_norm, u4)[1]
 
 sizes, u = rng.integers(1, 9, 8), rng.normal(size=(8, 2))
-w, gram, similar = sizes / sizes.sum(), u @ u.T, clustered.similarity_groups(u, sizes, 3)
-draws = {"MD": np.tile(w, (3, 1)), "clustered by size": clustered.by_size(sizes, 3)}
+w, gram, similar = (
+    sizes / sizes.sum(),
+    u @ u.T,
+    clustered.similarity_groups(u, sizes, 3),
+)
+draws = {
+    "MD": np.tile(w, (3, 1)),
+    "clustered by size": clustered.by_size(sizes, 3),
+}
 draws["clustered by similarity"] = clustered.by_groups(sizes, similar, 3)
 d, rounded = pair_weights(w, u), {}
 for name, r in draws.items():
     strata = lv.rounded(r / 3, gram)
-    rounded[name] = variance(r / 3, r, gram), inside(d, strata), lv.best(d, 3)[1]
+    rounded[name] = (
+        variance(r / 3, r, gram),
+        inside(d, strata),
+        lv.best(d, 3)[1],
+    )
     assert rounded[name][1] <= rounded[name][0] + 1e-12
 
 # %% tags=["remove-input"]
@@ -612,7 +647,8 @@ assert three / distinct == 1 + Q(1 * (2 - 1), 3 * (3 - 2))
 
 # %%
 def with_noise(omega, tau, x, p, anew=True):
-    """The variance for equal updates and noise of -tau or tau, over all cohorts and signs."""
+    """The variance for equal updates and noise of -tau or tau, over all
+    cohorts and signs."""
     n, m, total = len(omega), len(x), Q(0)
     signs = list(product((-1, 1), repeat=m if anew else n))
     for cohort in product(range(n), repeat=m):
@@ -629,8 +665,12 @@ def md(omega, m):
 
 
 w, tau = [Q(1, 6), Q(2, 6), Q(3, 6)], [1, 2, 1]
-d = lv.pairs(w, [[0]] * 3, None, [t * t for t in tau])  # equal updates, and noise
-c, P = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True)), inside(d, (0, 0, 0))
+# equal updates, and noise
+d = lv.pairs(w, [[0]] * 3, None, [t * t for t in tau])
+c, P = (
+    sum((o * t) ** 2 for o, t in zip(w, tau, strict=True)),
+    inside(d, (0, 0, 0)),
+)
 for labels in lv.partitions(3, 2):
     assert with_noise(w, tau, *lv.rows_of_strata(w, labels)) == inside(d, labels) + c
 assert with_noise(w, tau, *md(w, 2), anew=False) == P / 2 + c
@@ -717,7 +757,8 @@ table(ch09.bounds_table(measured))
 
 # %%
 def or_nobody(x, p, silent, factor=1):
-    """The draws x, p with a client more, nobody; an answer that comes counts `factor` times."""
+    """The draws x, p with a client more, nobody; an answer that comes counts
+    `factor` times."""
     kept = 1 - silent
     x = [[*(factor * kept * v for v in row), 0] for row in x]
     return x, [[*(kept * v for v in row), silent] for row in p]
@@ -725,11 +766,15 @@ def or_nobody(x, p, silent, factor=1):
 
 SILENT, labels, nobody = Q(1, 10), (0, 1, 0, 2, 1), [*u5, [0, 0]]
 full = [sum(five[k] * u5[k][i] for k in range(5)) for i in (0, 1)]
-more = [Q(1, 9) * sum(c * c for c in v) for v in u5]  # delta / (1 - delta) times r_k^2
+# delta / (1 - delta) times r_k^2
+more = [Q(1, 9) * sum(c * c for c in v) for v in u5]
 d, c = lv.pairs(five, u5, None, more), sum(five**2 * more)
 draws = lv.rows_of_strata(five, labels)
 assert lv.enumerated(*or_nobody(*draws, SILENT), nobody)[0] == [Q(9, 10) * x for x in full]
-assert lv.enumerated(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (full, inside(d, labels) + c)
+assert lv.enumerated(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (
+    full,
+    inside(d, labels) + c,
+)
 found = lv.enumerated(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
 assert found == (full, (inside(d, [0] * 5) + c) / 3)
 
@@ -748,8 +793,10 @@ later = {
     t: one_round.at(data, held, rounds=t, method="k-vib", **here) for t in (s.rounds, 5 * s.rounds)
 }
 silent = ch09.silent(state, later, designs, s.levels, drop=0.1, seed=s.seed)
-length = (state.omega @ state.gram @ state.omega) / state.of_md  # of the full update, squared
-unremedied = 0.9**2 * silent["exact"] + 0.1**2 * length  # an unbiased sum, shortened
+# of the full update, squared
+length = (state.omega @ state.gram @ state.omega) / state.of_md
+# an unbiased sum, shortened
+unremedied = 0.9**2 * silent["exact"] + 0.1**2 * length
 off = (silent["error"] - unremedied).dropna()
 assert (off.abs() < 5 * silent["se"][off.index]).all()
 
@@ -887,7 +934,8 @@ for n, h in ((8, 2), (8, 4), (10, 3), (10, 4)):
     assert gaps[n, h].of_md <= 1
 
 graph = ((0, 1), (1, 2), (0, 2), (2, 3))
-u = np.array(lv.from_graph(graph, 4, 2))  # as in the proof: eight clients of equal length
+# as in the proof: eight clients of equal length
+u = np.array(lv.from_graph(graph, 4, 2))
 best = lv.best(pair_weights(np.ones(8), u), 2)[0]
 edges = sum(int(best[k] != best[j]) for k, j in graph)
 assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in product((0, 1), repeat=4))
@@ -1044,10 +1092,14 @@ def by_cohorts(omega, p, u, strata, seats):
     return total
 
 
-w, u = np.array([Q(n, 8) for n in (1, 2, 1, 1, 1, 2)]), np.array([1, -2, 3, -1, 2, 1])
+w, u = (
+    np.array([Q(n, 8) for n in (1, 2, 1, 1, 1, 2)]),
+    np.array([1, -2, 3, -1, 2, 1]),
+)
 halves, everyone = [[0, 1, 2], [3, 4, 5]], [list(range(6))]
 W, r = np.array([sum(w[h]) for h in halves]), abs(u)
-T, D = (np.array([sum((w * x)[h]) for h in halves]) for x in (r, u))  # D: W_h times D_h
+# D: W_h times D_h
+T, D = (np.array([sum((w * x)[h]) for h in halves]) for x in (r, u))
 by_norm = np.concatenate([(w * r)[h] / t for h, t in zip(halves, T, strict=True)])
 given = allocation.by_priority(T.astype(float), 6, lower=[1, 1], upper=[6, 6])
 V = {
@@ -1131,7 +1183,8 @@ say("ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in p
 
 # %%
 def estimates(sizes, M, alpha, times):
-    """(estimate, chance) for all reports, eq. 5.6 and 5.7; report i counts times[i] times."""
+    """(estimate, chance) for all reports, eq. 5.6 and 5.7; report i counts
+    times[i] times."""
     clipped = [max(1, min(n, M - 1)) for n in sizes]
     for reports in product(range(1, M), repeat=len(sizes)):
         pairs = list(zip(reports, clipped, times, strict=True))
@@ -1163,7 +1216,10 @@ for sizes, times in cases:
 # %%
 def rate_error(sizes, M, alpha, n_star, times):
     """E (p~ / p - 1)^2 over all reports."""
-    count, n = sum(times), sum(t * size for t, size in zip(times, sizes, strict=True))
+    count, n = (
+        sum(times),
+        sum(t * size for t, size in zip(times, sizes, strict=True)),
+    )
     p, law = min(Q(1), Q(n_star, n)), estimates(sizes, M, alpha, times)
     return sum(c * (min(Q(1), n_star / max(x, count)) / p - 1) ** 2 for x, c in law)
 
@@ -1312,7 +1368,8 @@ assert np.all(summed[1] - srs[1] == difference)  # Theorem 3', part 1
 
 # %%
 def ratio(M, alpha, j, fresh):
-    """The largest likelihood ratio of j reports of one client, over all pairs of sizes."""
+    """The largest likelihood ratio of j reports of one client, over all pairs
+    of sizes."""
     sizes, one = range(1, M), {}
     for n, r in product(sizes, sizes):
         one[n, r] = (1 - alpha) / (M - 1) + alpha * (r == n)
@@ -1324,7 +1381,8 @@ def ratio(M, alpha, j, fresh):
     return max(ratios)
 
 
-assert ratio(4, Q(2, 5), 1, True) == 3 == theory.ldp_ratio(4, Q(2, 5))  # e^epsilon = 3
+# e^epsilon = 3
+assert ratio(4, Q(2, 5), 1, True) == 3 == theory.ldp_ratio(4, Q(2, 5))
 assert ratio(4, Q(1, 2), 1, True) == 1 + 3 * Q(1, 2) / Q(1, 2)
 for j in (2, 3):
     assert ratio(4, Q(2, 5), j, fresh=True) == 3**j
@@ -1351,9 +1409,13 @@ for j in (2, 3):
 
 # %%
 true, right = 0, 0
-for k, size in enumerate(range(1, 100)):  # every size, as client k of a run with this seed
+# every size, as client k of a run with this seed
+for k, size in enumerate(range(1, 100)):
     told = privacy.report(
-        size, size_cap=100, alpha=alpha3, rng=stream(s.seed, "memoised report", k)
+        size,
+        size_cap=100,
+        alpha=alpha3,
+        rng=stream(s.seed, "memoised report", k),
     )
     replay = stream(s.seed, "memoised report", k)
     replay.integers(1, 100)  # the fake
@@ -1410,17 +1472,24 @@ say("ch9", replayed=true, right=int(right))
 centres, curvatures = np.array([0.0, 1, 3, 8, 9]), np.array([1.0, 2, 1, 3, 1])
 w, T = np.array([1, 2, 1, 3, 1]) / 8, 10_000
 world = convergence.Quadratics(curvatures[:, None, None], centres[:, None, None], w)
-L, mu, start = curvatures.max(), w @ curvatures, world.minimiser.item() ** 2  # from w_0 = 0
+# from w_0 = 0
+L, mu, start = curvatures.max(), w @ curvatures, world.minimiser.item() ** 2
 d = pair_weights(w, world.gradients(world.minimiser).reshape(5, 1))
 groups, V_star = lv.best(d, 3)
 Lambda = L * (1 + 2 * np.bincount(groups, w).max())
 gamma, t = 2 * Lambda / mu, np.arange(T + 1)
-steps = {"decreasing": 2 / (mu * (t[:-1] + gamma)), "constant": np.full(T, 1 / Lambda)}
+steps = {
+    "decreasing": 2 / (mu * (t[:-1] + gamma)),
+    "constant": np.full(T, 1 / Lambda),
+}
 bounds = {
     "decreasing": max(8 * V_star / mu**2, gamma * start) / (t + gamma),
     "constant": (1 - mu / Lambda) ** t * start + 2 * V_star / (Lambda * mu),
 }
-moments_of = {"strata": lv.moments(w, groups), "MD": convergence.hansen_hurwitz(w, w, 3)}
+moments_of = {
+    "strata": lv.moments(w, groups),
+    "MD": convergence.hansen_hurwitz(w, w, 3),
+}
 series = {}
 for name, lrs in steps.items():
     found = {k: convergence.errors(world, x, lrs, [[0.0]])[0] for k, x in moments_of.items()}
