@@ -101,7 +101,8 @@ target = Q(sum(updates), 3)
 N_h, S_h = (50, 30, 20), (2, 4, 6)
 measures = S_h, [x**2 for x in S_h], (1, 1, 1)
 seats = [theory.neyman_printed(N_h, measure, 10) for measure in measures]
-by_deviation, by_variance, by_size = (theory.allocation_variance(N_h, S_h, m_h) for m_h in seats)
+found = [theory.allocation_variance(N_h, S_h, m_h) for m_h in seats]
+by_deviation, by_variance, by_size = found
 
 pair = [[Q(1)], [Q(-1)]]  # 4d: the only two gradients, and both are used
 simple = Q(theory.srs_covariance(pair, 2)[0, 0])

@@ -83,7 +83,8 @@ def cohorts(norms, m, distinct):
     """All ordered cohorts of m draws in proportion to the norms, and the
     chance of each, exactly."""
     clients = range(len(norms))
-    for cohort in permutations(clients, m) if distinct else product(clients, repeat=m):
+    ways = permutations(clients, m) if distinct else product(clients, repeat=m)
+    for cohort in ways:
         chance, left = Q(1), sum(norms)
         for k in cohort:
             chance *= Q(norms[k], left)
@@ -94,7 +95,8 @@ def cohorts(norms, m, distinct):
 
 def moments(estimate, norms, m, distinct):
     """Mean and variance of estimate(cohort) over all cohorts."""
-    found = [(estimate(cohort), chance) for cohort, chance in cohorts(norms, m, distinct)]
+    ways = cohorts(norms, m, distinct)
+    found = [(estimate(cohort), chance) for cohort, chance in ways]
     mean = sum(x * chance for x, chance in found)
     return mean, sum((x - mean) ** 2 * chance for x, chance in found)
 
@@ -199,7 +201,8 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 
 # %%
 p = [Q(g, sum(norms)) for g in norms]  # of one draw
-pi = [sum(q for cohort, q in cohorts(norms, m, True) if k in cohort) for k in range(3)]
+ways = list(cohorts(norms, m, distinct=True))
+pi = [sum(q for cohort, q in ways if k in cohort) for k in range(3)]
 
 
 def hansen_hurwitz(cohort):
@@ -210,18 +213,22 @@ def horvitz_thompson(cohort):
     return sum(d[k] / (3 * pi[k]) for k in cohort)
 
 
+hh = moments(hansen_hurwitz, norms, m, distinct=False)
+ht = moments(horvitz_thompson, norms, m, distinct=True)
+des_raj = theory.design_moments("des-raj", d, norms, m)
 found = {  # like stands beside like
     "plain mean, with replacement": again,
-    "Hansen–Hurwitz, with replacement": moments(hansen_hurwitz, norms, m, distinct=False),
+    "Hansen–Hurwitz, with replacement": hh,
     "plain mean, distinct clients": once,
-    "Horvitz–Thompson, distinct clients": moments(horvitz_thompson, norms, m, distinct=True),
-    "Des Raj, distinct clients in order": theory.design_moments("des-raj", d, norms, m),
+    "Horvitz–Thompson, distinct clients": ht,
+    "Des Raj, distinct clients in order": des_raj,
 }
 # Hansen and Hurwitz' weights, but distinct clients
 wrong = moments(hansen_hurwitz, norms, m, distinct=True)[0]
 
-kinds = ("plain-wr", "hansen-hurwitz", "plain-successive", "horvitz-thompson", "des-raj")
-assert [*found.values()] == [theory.design_moments(kind, d, norms, m) for kind in kinds]
+kinds = "plain-wr", "hansen-hurwitz", "plain-successive", "horvitz-thompson"
+theirs = [theory.design_moments(kind, d, norms, m) for kind in kinds]
+assert [*found.values()] == [*theirs, des_raj]
 
 # %% tags=["remove-input"]
 say("ch4a", naive=wrong)
@@ -310,7 +317,8 @@ task = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(task.train_y, s.clients, s.concentration, s.seed)
 lr = 0.1 if s.task == "digits" else 0.01
 method = methods.get("fedstas-unbiased", lr=lr, strata=s.strata, levels=s.levels)
-of_a_run = {"rounds": s.rounds, "eval_every": s.rounds, "seed": s.seed, "device": s.device}
+of_a_run = {"rounds": s.rounds, "eval_every": s.rounds}
+of_a_run |= {"seed": s.seed, "device": s.device}
 trained = simulation.run(
     task, federation, method, clients_per_round=s.clients_per_round, **of_a_run
 )
@@ -330,7 +338,8 @@ equal = np.full(N, 1 / N)  # all clients count alike
 # %%
 server = simulation.Server(data, module, s.seed)
 server.begin(1, w_t)  # what the designs may ask of the clients
-repaired = StratifiedHansenHurwitz(s.strata, s.levels, selection="norm", equal_clients=True)
+alike = {"selection": "norm", "equal_clients": True}
+repaired = StratifiedHansenHurwitz(s.strata, s.levels, **alike)
 designs = {
     "as written": Stratified(s.strata, s.levels),
     "Hansen–Hurwitz": repaired,
@@ -362,7 +371,8 @@ expected = {
     "Hansen–Hurwitz": equal,
     "Horvitz–Thompson": equal,
 }
-np.testing.assert_allclose(theory.successive_inclusion(norms, 2), [float(x) for x in pi])
+exact = [float(x) for x in pi]
+np.testing.assert_allclose(theory.successive_inclusion(norms, 2), exact)
 
 # %%
 # the same lengths and angles in N coordinates, as in chapter 1
@@ -373,7 +383,8 @@ def errors(target):
     """Bias of each design and noise of one of its cohorts, in lengths of the
     full update."""
     unit = np.linalg.norm(target @ turned)
-    bias = {k: np.linalg.norm((e - target) @ turned) / unit for k, e in expected.items()}
+    off = {k: (e - target) @ turned / unit for k, e in expected.items()}
+    bias = {k: np.linalg.norm(x) for k, x in off.items()}
     apart = {k: (weights[k] - e) @ turned / unit for k, e in expected.items()}
     return bias, {k: np.sqrt((x**2).sum(axis=1).mean()) for k, x in apart.items()}
 
@@ -383,7 +394,8 @@ found = {"clients alike": errors(equal), "by data": errors(by_size)}
 bias, noise = found["clients alike"]
 cohorts_until = {k: (noise[k] / bias[k]) ** 2 for k in ("as written", "as coded")}
 means = {k: (weights[k].mean(axis=0) - e) @ turned for k, e in expected.items()}
-chance = {k: np.linalg.norm(equal @ turned) * noise[k] / np.sqrt(R) for k in expected}
+length = np.linalg.norm(equal @ turned)
+chance = {k: length * noise[k] / np.sqrt(R) for k in expected}
 
 # %% tags=["remove-input"]
 paste("figure_theory_bias", ch04a.averaging(bias, noise))
@@ -588,7 +600,8 @@ check.answer("unbiasedness/smallest", ([0, 1], [1, 2]))
 # %%
 def bias_of(updates, norms, m):
     mean = Q(sum(updates), len(updates))
-    return sum(Q(g, sum(norms)) * x for g, x in zip(norms, updates, strict=True)) - mean
+    pairs = zip(norms, updates, strict=True)
+    return sum(Q(g, sum(norms)) * x for g, x in pairs) - mean
 
 
 check.answer("unbiasedness/plain-bias", bias_of)

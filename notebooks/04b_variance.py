@@ -193,7 +193,8 @@ def variance(N_h, S_h, m_h):
 
 
 N_h, S_h, m = [50, 30, 20], [2, 4, 6], 10
-best, as_written, plain = (seats(N_h, x, m) for x in (S_h, [x**2 for x in S_h], [1, 1, 1]))
+spreads = S_h, [x**2 for x in S_h], [1, 1, 1]
+best, as_written, plain = (seats(N_h, x, m) for x in spreads)
 for chosen in (best, as_written, plain):
     assert variance(N_h, S_h, chosen) == theory.allocation_variance(N_h, S_h, chosen)
 assert best == theory.neyman_printed(N_h, S_h, m)
@@ -380,7 +381,8 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 # %%
 pair = [-1, 5, 6], [-1, -1, 1, 1]
 W = np.array([len(d) for d in pair]) / 7
-_, sigma_2, tau_2 = np.array([one_draw(d, [abs(x) for x in d]) for d in pair], dtype=float).T
+per_draw = [one_draw(d, [abs(x) for x in d]) for d in pair]
+_, sigma_2, tau_2 = np.array(per_draw, dtype=float).T
 v = {}  # of two corrected draws, by what the seats are in proportion to
 for name, spread in (("sigma", np.sqrt(sigma_2)), ("tau", np.sqrt(tau_2))):
     m_h = 2 * W * spread / (W @ spread)
@@ -406,7 +408,8 @@ task = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(task.train_y, s.clients, s.concentration, s.seed)
 lr = 0.1 if s.task == "digits" else 0.01
 method = methods.get("fedstas-unbiased", lr=lr, strata=s.strata, levels=s.levels)
-of_a_run = {"rounds": s.rounds, "eval_every": s.rounds, "seed": s.seed, "device": s.device}
+of_a_run = {"rounds": s.rounds, "eval_every": s.rounds}
+of_a_run |= {"seed": s.seed, "device": s.device}
 trained = simulation.run(
     task, federation, method, clients_per_round=s.clients_per_round, **of_a_run
 )
@@ -418,7 +421,8 @@ w_0 = torch.nn.utils.parameters_to_vector(task.model(s.seed).parameters()).detac
 
 
 def gradients(w):
-    found = [g.numpy().astype(float) for g in engine.client_gradients(module, w, data)]
+    each = engine.client_gradients(module, w, data)
+    found = [g.numpy().astype(float) for g in each]
     return np.stack(found)
 
 
@@ -468,10 +472,11 @@ measures = {
     "corrected, squeezed norms": seen.norms + 1e-9,
     "corrected, norms of the updates": np.linalg.norm(updates, axis=1),
 }
-found, squared_bias = designs(updates, seen.labels, measures["corrected, squeezed norms"])
+squeezed = measures["corrected, squeezed norms"]
+found, squared_bias = designs(updates, seen.labels, squeezed)
 for name, norms in measures.items():
     found[name] = designs(updates, seen.labels, norms)[0]["corrected"]
-exact = theory.theorem_1(updates, seen.labels, measures["corrected, squeezed norms"], m)
+exact = theory.theorem_1(updates, seen.labels, squeezed, m)
 theirs = [exact.rand, exact.strat, exact.stradiv, exact.sts, exact.corrected]
 np.testing.assert_allclose(list(found.values())[:5], m * np.array(theirs), rtol=1e-6)
 np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
@@ -557,7 +562,8 @@ with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
 lost = with_whole / found["strata, proportional seats"]
 
 theirs = evidence_seats.seat_counts()  # the ledger's
-assert [theirs[k] for k in ("cases", "whole", "zero", "above")] == list(count.values())[:4]
+counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
+assert counted == list(count.values())[:4]
 
 # %% tags=["remove-input"]
 say("ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m)
@@ -667,7 +673,8 @@ check.answer("variance/best-seats", best)
 # %%
 for updates_ in ((-2, -1, 1, 2), (-8, -5, 7)):
     one = theory.per_draw(updates_, np.abs(updates_))
-    print(updates_, "plain mean", one.plain, "uniform", one.uniform, "HH", one.hansen_hurwitz)
+    print(updates_, "plain mean", one.plain, "uniform", one.uniform)
+    print("    Hansen–Hurwitz", one.hansen_hurwitz)
 check.answer("variance/noisier", (-2, -1, 1, 2))
 
 # %% [markdown]

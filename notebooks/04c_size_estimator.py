@@ -316,7 +316,8 @@ settings = {
 error, relative = {}, {}
 for name, (each, request) in settings.items():
     right = np.array([request(c) / (each * c) for c in counts])
-    error[name] = np.array([evidence.squared_error(each, int(c), request(c)) for c in counts])
+    errors_ = [evidence.squared_error(each, int(c), request(c)) for c in counts]
+    error[name] = np.array(errors_)
     relative[name] = error[name] / right**2
 
 # %% tags=["remove-input"]
@@ -408,14 +409,17 @@ def best_cap(epsilon, reports, size=600):
     caps = np.union1d(caps, [size, size + 1])
     a = np.expm1(epsilon) / (np.exp(epsilon) + caps - 2)
     clipped = np.minimum(size, caps - 1)
-    variance = (1 - a) * (caps * (caps - 2) / 12 + a * (clipped - caps / 2) ** 2) / a**2
-    square = (1 - clipped / size) ** 2 + variance / (size**2 * np.asarray(reports)[..., None])
+    spread = caps * (caps - 2) / 12 + a * (clipped - caps / 2) ** 2
+    variance = (1 - a) * spread / a**2
+    total = size**2 * np.asarray(reports)[..., None]
+    square = (1 - clipped / size) ** 2 + variance / total
     best = square.argmin(-1)
     return np.sqrt(square.min(-1)), caps[best]
 
 
 epsilons, many = np.geomspace(0.5, 12, 60), np.geomspace(10, 1e5, 80)
-least, chosen = map(np.array, zip(*(best_cap(e, many) for e in epsilons), strict=True))
+best = [best_cap(e, many) for e in epsilons]
+least, chosen = map(np.array, zip(*best, strict=True))
 
 # %%
 ten, hundred = best_cap(3.0, 10), best_cap(3.0, 100)

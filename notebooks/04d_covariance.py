@@ -82,7 +82,8 @@ def moments(g, design):
     gradients and their chance."""
     steps = [(np.array(c) @ g, chance) for c, chance in design]
     mean = sum(chance * step for step, chance in steps)
-    return mean, sum(chance * np.outer(step - mean, step - mean) for step, chance in steps)
+    apart = [(step - mean, chance) for step, chance in steps]
+    return mean, sum(chance * np.outer(x, x) for x, chance in apart)
 
 
 def fixed_number(n_k, size):
@@ -101,7 +102,8 @@ def eq_6_10(g, size):
 for size in (1, 2, 3, 4):
     mean, found = moments(g, fixed_number(4, size))
     assert (mean == g.sum(axis=0) * Fraction(1, 4)).all()
-    assert (found == eq_6_10(g, size)).all() and (found == cov.srs_covariance(g, size)).all()
+    assert (found == eq_6_10(g, size)).all()
+    assert (found == cov.srs_covariance(g, size)).all()
 
 # %% tags=["remove-input"]
 decided = {name: decide("ch4d", None, name, how) for name, how in ch04d.CLAIMS.items()}
@@ -403,7 +405,8 @@ x = data.train_x.numpy().reshape(len(data.train_x), -1).astype(float)
 x = np.hstack([x - x.mean(axis=0), np.ones((len(x), 1))])
 y = np.eye(int(data.train_y.max()) + 1)[data.train_y.numpy()]
 federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
-shards = [federation.shards[k] for k in federation.with_data if federation.sizes[k] >= 2]
+some = [k for k in federation.with_data if federation.sizes[k] >= 2]
+shards = [federation.shards[k] for k in some]
 
 
 def residuals(w):
@@ -513,7 +516,8 @@ aim = sum(mean for mean, _ in ours)[0] / Fraction(2)
 
 designs = pooling.pooled_target()
 variance = [Fraction(v) for v in designs["variance"]]
-assert central[0][0] == Fraction(designs["mean"][0]) and central[1][0, 0] == variance[0]
+assert central[0][0] == Fraction(designs["mean"][0])
+assert central[1][0, 0] == variance[0]
 assert aim == Fraction(designs["mean"][4])
 
 # %% tags=["remove-input"]
@@ -642,7 +646,8 @@ print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
 # %%
 n_k, n, n_star, size = 2, 12, 4, 2
 print(check.answer("covariance/a-covariance", (n_k, n, n_star, size)))
-print("largest n*:", cov.largest_request(n_k, n, size), " multiple:", Fraction(n_k * n_star, n))
+print("largest n*:", cov.largest_request(n_k, n, size))
+print("multiple:", Fraction(n_k * n_star, n))
 
 # %% [markdown]
 # ````{solution-end}

@@ -106,8 +106,14 @@ def worst_ratio(laws):
 
 M, alpha = 4, Fraction(2, 5)
 readings = (range(1, M), range(M), range(1, M + 1), range(M + 1))
-everyone = [worst_ratio([report(n, alpha, fakes) for n in range(1, M)]) for fakes in readings]
-empty = [worst_ratio([report(n, alpha, fakes) for n in range(M)]) for fakes in readings]
+
+
+def worst(sizes, fakes):
+    return worst_ratio([report(n, alpha, fakes) for n in sizes])
+
+
+everyone = [worst(range(1, M), fakes) for fakes in readings]
+empty = [worst(range(M), fakes) for fakes in readings]
 assert everyone[0] == theory.ldp_ratio(M, alpha) == 3 and empty[0] == math.inf
 
 # %% tags=["remove-input"]
@@ -134,7 +140,8 @@ table(decided["lemma5"].table)
 ratio = theory.ldp_ratio(100, Fraction("0.1616"))
 one = math.log(ratio)
 exact_alpha = privacy.truth_probability(3, 100)
-with_zero = math.log(theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100)))
+with_zero = theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100))
+with_zero = math.log(with_zero)
 
 # %% tags=["remove-input"]
 say("ch4e", one=one, ratio=ratio, alpha_exact=exact_alpha, zero_epsilon=with_zero)
@@ -198,7 +205,8 @@ alpha, M = Fraction("0.1616"), 100
 for j in (1, 10, 99):
     exact = math.log(theory.composed_ratio(M, alpha, j, Fraction(1, 100_000)))
     np.testing.assert_allclose(composed(float(alpha), M, j, 1e-5), exact, rtol=1e-7)
-    np.testing.assert_allclose(privacy.composed_epsilon(float(alpha), M, j, 1e-5), exact)
+    theirs = privacy.composed_epsilon(float(alpha), M, j, 1e-5)
+    np.testing.assert_allclose(theirs, exact)
 soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %% [markdown]
@@ -247,7 +255,8 @@ def read_off(M, alpha, j):
 
 
 attack = theory.mode_attack(M, alpha, 99)  # exact fractions, for all j at once
-assert [read_off(M, alpha, j) for j in (1, 2, 5, 10)] == [attack[j] for j in (1, 2, 5, 10)]
+for j in (1, 2, 5, 10):
+    assert read_off(M, alpha, j) == attack[j]
 
 # %% [markdown]
 # And ten reports of a client with 42 examples, attacked:
@@ -363,9 +372,11 @@ table(evidence.subsampling_table())
 
 # %%
 laws = [report(n, Fraction(2, 5), range(1, 4)) for n in (1, 2, 3)]
-fresh = [{y: math.prod(law[r] for r in y) for y in product((1, 2, 3), repeat=3)} for law in laws]
+three = list(product((1, 2, 3), repeat=3))
+fresh = [{y: math.prod(law[r] for r in y) for y in three} for law in laws]
 remembered = [{(y, y, y): law[y] for y in (1, 2, 3)} for law in laws]
-print("three rounds: fresh", worst_ratio(fresh), "remembered", worst_ratio(remembered))
+print("three rounds: fresh", worst_ratio(fresh))
+print("remembered", worst_ratio(remembered))
 
 # %% tags=["remove-input"]
 expect("cost one report", worst_ratio(remembered) == 3 and worst_ratio(fresh) == 27)
@@ -383,7 +394,8 @@ expect("Verdict on privacy of clients' data: fails", leaks == "fails")
 
 # %%
 p = Fraction(1, 10)
-came_back = [{"as it was": (1 - p) ** n, "changed": 1 - (1 - p) ** n} for n in (1, 99)]
+same = [(1 - p) ** n for n in (1, 99)]
+came_back = [{"as it was": x, "changed": 1 - x} for x in same]
 print(f"an unchanged model: epsilon = {math.log(worst_ratio(came_back)):.2f}")
 table(decided["what_is_protected"].table)
 

@@ -287,7 +287,8 @@ def exact(steps):
         square = A @ S @ A + mixed + mixed.transpose(0, 2, 1)
         square = (square + at_optimum @ at_optimum.transpose(0, 2, 1)).mean(axis=0)
         full = curvature @ S @ curvature
-        S = S - step * (curvature @ S + S @ curvature) + step**2 * (full + (square - full) / m)
+        S = S - step * (curvature @ S + S @ curvature)
+        S = S + step**2 * (full + (square - full) / m)
         e = e - step * curvature @ e
         found.append(np.trace(curvature @ S) / 2)
     return np.array(found)
@@ -379,7 +380,8 @@ def stops(lr, local):
     # a client goes to w - pull (w - C)
     pull = one - np.linalg.matrix_power(one - lr * A, local)
     w = np.linalg.solve(pull.mean(axis=0), (pull @ C).mean(axis=0))
-    np.testing.assert_allclose(w, ridge.fixed_point(np.full(N, 1 / N), lr, local), atol=1e-9)
+    theirs = ridge.fixed_point(np.full(N, 1 / N), lr, local)
+    np.testing.assert_allclose(w, theirs, atol=1e-9)
     return np.trace((w - w_star).T @ curvature @ (w - w_star)) / 2
 
 

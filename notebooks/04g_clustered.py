@@ -283,7 +283,8 @@ B = float(variance(MIXED, (1, -1, 1, -1)))
 # the package's, for N from 1 to 1024
 drawn = clusters_bounds.rates(clusters_bounds.MIXED)
 for row in drawn.iloc[:3].itertuples():
-    np.testing.assert_allclose(average(row.N, 2, int(row.T), B), row.average, rtol=1e-6)
+    ours = average(row.N, 2, int(row.T), B)
+    np.testing.assert_allclose(ours, row.average, rtol=1e-6)
 
 steps, rounds = drawn["N"], drawn["T"]  # T = (mN)^3
 as_written = 1 / np.sqrt(2 * steps * rounds) + 2 * steps / rounds
@@ -357,7 +358,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 def is_right(rows, sizes, m):
     """Do m rows sum to M and the columns to m n_i (Proposition 1)?"""
     rows, sizes = np.array(rows), np.array(sizes)
-    full = len(rows) == m and (rows >= 0).all() and (rows.sum(axis=1) == sizes.sum()).all()
+    full = len(rows) == m and (rows >= 0).all()
+    full = full and (rows.sum(axis=1) == sizes.sum()).all()
     return bool(full and (rows.sum(axis=0) == m * sizes).all())
 
 
@@ -369,10 +371,12 @@ def federations(examples, largest):
         yield from ([size, *rest] for rest in federations(examples - size, size))
 
 
-small = [(n, m) for M in range(1, 13) for n in federations(M, M) for m in range(1, 7)]
+small = [n for M in range(1, 13) for n in federations(M, M)]
+small = [(n, m) for n in small for m in range(1, 7)]
 printed = sum(is_right(theory.printed_algorithm_1(n, m), n, m) for n, m in small)
 as_drawn = sum(is_right(clustered.counts_by_size(n, m), n, m) for n, m in small)
-print(f"of {len(small)} federations: {printed} as printed, {as_drawn} as drawn in Fig. 3")
+print(f"of {len(small)} federations: {printed} as printed,", end=" ")
+print(f"{as_drawn} as drawn in Fig. 3")
 
 # %% [markdown]
 # Larger federations, the slips mended one after another; and the smallest failures:
@@ -390,7 +394,8 @@ for count in range(1, 13):  # clients
         for _ in range(s.repeats)
     ]
     for name, mended in repairs.items():
-        made = [(theory.printed_algorithm_1(n, m, mended), n, m) for n, m in federation]
+        write = theory.printed_algorithm_1
+        made = [(write(n, m, mended), n, m) for n, m in federation]
         percent[name].append(100 * np.mean([is_right(*each) for each in made]))
 
 # %% tags=["remove-input"]

@@ -91,7 +91,8 @@ def sweep(name):
     """All evaluated rounds of a recorded sweep, and what run each belongs to."""
     runs = pd.read_parquet(f"results/{name}/runs.parquet")
     rows = pd.read_parquet(f"results/{name}/rows.parquet")
-    return rows.merge(runs[["run", "partition", "method", "seed", "rounds"]], on="run")
+    known = ["run", "partition", "method", "seed", "rounds"]
+    return rows.merge(runs[known], on="run")
 
 
 def final(rows, metric="test_accuracy"):
@@ -108,9 +109,9 @@ print(ours[["md", "fedsts", "fedstas"]].head(3).round(1))
 # The package checks what it reads, leaves out runs of older versions, and counts what is missing:
 
 # %%
-SWEEPS = ("preprint", "last-bit", "mnist-0.001", "mnist-iid", "fashion-mnist", "cifar100")
-SWEEPS += ("sensitivity", "batch-size", "privacy", "ablation", "least-variance")
-SWEEPS += ("server-rates", "servers")
+SWEEPS = ("preprint", "last-bit", "mnist-0.001", "mnist-iid", "fashion-mnist")
+SWEEPS += ("cifar100", "sensitivity", "batch-size", "privacy", "ablation")
+SWEEPS += ("least-variance", "server-rates", "servers")
 grids = {name: tables.recorded(name, "results") for name in SWEEPS}
 disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.DEALT)
 theirs = tables.by_seed(disjoint, "test_accuracy")
@@ -136,9 +137,9 @@ display(Markdown(ch05.made_where(grids)), ch05.folded("All runs", ch05.recorded(
 # label counts [clients, classes], seed 0
 held = records.load_partitions("results")
 sizes = {name: counts.sum(axis=1) for name, counts in held.items()}
-one_class = {
-    name: int((counts.max(axis=1) > 0.99 * sizes[name]).sum()) for name, counts in held.items()
-}
+one_class = {}
+for name, counts in held.items():
+    one_class[name] = (counts.max(axis=1) > 0.99 * sizes[name]).sum()
 empty = (sizes["dirichlet"] == 0).sum()  # clients that hold nothing
 last_class = held["dirichlet_fixed_size"][:, 9]
 
@@ -219,7 +220,8 @@ def accuracies(rows, method, t):
     shares."""
     if t is None:
         return final(rows, "client_accuracy")[method]
-    return 100 * rows.loc[(rows["method"] == method) & (rows["round"] == t), "client_accuracy"]
+    there = (rows["method"] == method) & (rows["round"] == t)
+    return 100 * rows.loc[there, "client_accuracy"]
 
 
 def inside(rows, ours):
@@ -300,8 +302,9 @@ class_shares = counts / counts.sum(axis=1, keepdims=True)
 
 said = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
 pool = engine.pool(small.train_x, small.train_y, [np.arange(60)])
-package = simulation.measure(small, network, w_0, pool, class_shares)["client_accuracy"]
-np.testing.assert_allclose(client_accuracy(small.test_y.numpy(), said, class_shares), package)
+package = simulation.measure(small, network, w_0, pool, class_shares)
+ours = client_accuracy(small.test_y.numpy(), said, class_shares)
+np.testing.assert_allclose(ours, package["client_accuracy"])
 
 # %% [markdown]
 # Now two final models that the authors published. We know their recall of each digit on MNIST's 10,000 test images:
@@ -313,13 +316,13 @@ recall = np.array(  # in per cent, digits 0 to 9
         [86, 95, 76, 90, 0, 25, 0, 0, 13, 97],  # FedSTaS
     ]
 )
-weights = {
-    "test images": np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]) / 10_000
-}
+images = np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])
+weights = {"test images": images / 10_000}
 # their partition, drawn by us: each client has 600
 theirs_again = held["dirichlet_fixed_size"]
 weights["our clients"] = (theirs_again / 600).mean(axis=0)
-lead = {name: recall[1] @ share - recall[0] @ share for name, share in weights.items()}
+more = recall[1] - recall[0]
+lead = {name: more @ share for name, share in weights.items()}
 print({name: f"{points:+.1f}" for name, points in lead.items()})
 
 # %% tags=["remove-input"]
@@ -350,9 +353,10 @@ def paired(rows, a, b, metric="test_accuracy"):
 
 
 gap_written = paired(equal, "fedstas", "fedsts", "client_accuracy")
-gap_coded = paired(equal, "fedstas-authors-dec", "fedsts-authors-dec", "client_accuracy")
-package = tables.paired(equal[equal["method"].isin(["fedsts", "fedstas"])], SHARES, "fedsts")
-np.testing.assert_allclose(gap_written, package.loc["fedstas", ["difference", "low", "high"]])
+coded_two = "fedstas-authors-dec", "fedsts-authors-dec"
+gap_coded = paired(equal, *coded_two, "client_accuracy")
+package = tables.paired(equal, SHARES, "fedsts").loc["fedstas"]
+np.testing.assert_allclose(gap_written, package[["difference", "low", "high"]])
 
 wide = final(equal, "client_accuracy")
 scatter = {
@@ -578,9 +582,8 @@ def holm_rejects(p, level=0.05):
 
 p_values = beside["p"].dropna().to_numpy()  # MD has none against itself
 np.testing.assert_array_equal(holm_rejects(p_values), tables.holm(p_values) <= 0.05)
-print(
-    f"{(p_values < 0.05).sum()} of {len(p_values)} below 0.05, after Holm {holm_rejects(p_values).sum()}"
-)
+print(f"{(p_values < 0.05).sum()} of {len(p_values)} below 0.05,", end=" ")
+print(f"after Holm {holm_rejects(p_values).sum()}")
 
 # %% tags=["remove-input"]
 say("ch5", family=len(p_values))
@@ -617,9 +620,11 @@ chosen, tuned = (
 )
 # as often as the tuned ones were evaluated
 ninth = disjoint[disjoint["round"] % 9 == 0]
-built_on = ninth[ninth["method"].isin(["md", "fedavg"]) & ninth["seed"].isin(tuned["seed"])]
+built_on = ninth[ninth["method"].isin(["md", "fedavg"])]
+built_on = built_on[built_on["seed"].isin(tuned["seed"])]
 basis = pd.concat([tuned, built_on])
-raised = {m: paired(basis, m, "fedavg")[0] for m in ("fedadam", "fedyogi", "fedadagrad")}
+adaptive = "fedadam", "fedyogi", "fedadagrad"
+raised = {m: paired(basis, m, "fedavg")[0] for m in adaptive}
 proximal = paired(basis, "fedprox", "md")
 
 # %% tags=["remove-input"]
@@ -662,7 +667,8 @@ for method in ("fedsts", "fedstas"):
     verdict = level(accuracies(equal, method, None), PRINTED[method])
     assert verdict == ledger.verdict(f"preprint-fig-3-top-{method}")
 assert order(gap_written) == ledger.verdict("preprint-fig-3-top-order") == "differs"
-assert order(gap_coded) == ledger.decided["preprint-fig-3-top-order"][1].coded == "agrees"
+coded_too = ledger.decided["preprint-fig-3-top-order"][1].coded
+assert order(gap_coded) == coded_too == "agrees"
 
 # %% [markdown]
 # The smallest differences that matter, by kind of claim: {glue:text}`ch5_matters`. Fewer than five seeds decide nothing. What decides is the method *as
@@ -823,7 +829,8 @@ parts = ch05.parts_of(grids["ablation"].frame)
 change = tables.paired(parts, "test_accuracy", "the corrected method")
 for part in ("one stratum", "p uniform"):
     mine = paired(parts, part, "the corrected method")
-    np.testing.assert_allclose(change.loc[part, ["difference", "low", "high"]].astype(float), mine)
+    package = change.loc[part, ["difference", "low", "high"]]
+    np.testing.assert_allclose(package.astype(float), mine)
 
 # %% tags=["remove-input"]
 paste("figure_ablation", ch05.exchanged(change))
@@ -863,7 +870,8 @@ display(ch05.folded("All parts", ch05.exchanged_table(parts, change)))
 
 # %%
 task, live = tasks.load(s.task, device=s.device), []
-own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
+keys = "strata", "levels", "n_star", "size_cap", "epsilon"
+own = {k: getattr(s, k) for k in keys}
 # the digits have 24 times fewer examples
 own["lr"] = 0.1 if s.task == "digits" else 0.01
 for i in range(s.seed, s.seed + s.seeds):
@@ -883,7 +891,8 @@ for i in range(s.seed, s.seed + s.seeds):
         )
         # then the run is recorded, too
         usual = usual and s.concentration == 0.01
-        live.append(history.frame.assign(method=name, seed=i, rounds=s.rounds, usual=usual))
+        about = {"method": name, "seed": i, "rounds": s.rounds, "usual": usual}
+        live.append(history.frame.assign(**about))
 live = pd.concat(live)
 live_ends = final(live)[[*experiments.FIRST]]
 best_of = live_ends.idxmax(axis=1)  # of each seed

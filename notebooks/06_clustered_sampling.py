@@ -188,7 +188,8 @@ gap = moments(md_rows)[1] - moments(one_rows)[1]
 # the lemma below
 assert (gap == (one_rows - share).T @ (one_rows - share) / 3**2).all()
 total_md, total_one = moments(md_rows)[1].trace(), moments(one_rows)[1].trace()
-print("variance of all weights:", total_md, "under MD,", total_one, "under Algorithm 1")
+print("variance of all weights:", total_md, "under MD,", end=" ")
+print(total_one, "under Algorithm 1")
 
 # %% tags=["remove-input"]
 less = (np.diag(gap) >= 0).all() and (moments(one_rows)[2] >= moments(md_rows)[2]).all()
@@ -272,7 +273,8 @@ slips = ("start", "line 11", "line 13")
 passed = {}
 for mended in ((), slips[:1], slips[1:2], slips[2:], slips[:2], slips[::2], slips):
     made = [printed_algorithm_1(n, m_, mended) for n, m_ in trials]
-    right = [theory.proposition_1(r, n, m_) for r, (n, m_) in zip(made, trials, strict=True)]
+    pairs = zip(made, trials, strict=True)
+    right = [theory.proposition_1(r, n, m_) for r, (n, m_) in pairs]
     passed[mended] = sum(right)
     print(f"{', '.join(mended) or 'as printed':24} {passed[mended]}")
 for r, (n, m_) in zip(made, trials, strict=True):  # the last: all mended
@@ -418,7 +420,8 @@ paste("figure_ch6_rows", ch06.rows(shown, label))
 # %%
 def expected_classes(r, label=label):
     """Expected number of different majority classes in a cohort."""
-    return sum(1 - np.prod(1 - r[:, label == c].sum(axis=1)) for c in np.unique(label))
+    shares = [r[:, label == c].sum(axis=1) for c in np.unique(label)]
+    return sum(1 - np.prod(1 - share) for share in shares)
 
 
 schemes = {
@@ -453,7 +456,8 @@ for measure, name in ways:
     made = clustered.similarity_groups(last, sizes, m, measure, name)
     classes = expected_classes(clustered.by_groups(sizes, made, m))
     tried.append((measure, name, str(len(made)), f"{classes:.2f}"))
-table(pd.DataFrame(tried, columns=["measure", "linkage", "groups", "expected classes"]))
+heads = ["measure", "linkage", "groups", "expected classes"]
+table(pd.DataFrame(tried, columns=heads))
 
 # %% tags=["remove-input"]
 found = [float(row[-1]) for row in tried]
@@ -473,7 +477,8 @@ expect("All ways show about as many classes", max(found) - min(found) < 0.6, low
 # Scipy objects to a square matrix with a warning. For it, two clients are near if their angles to *everybody* are alike:
 
 # %%
-points = squareform(np.linalg.norm(angles[:, None] - angles[None], axis=2), checks=False)
+points = np.linalg.norm(angles[:, None] - angles[None], axis=2)
+points = squareform(points, checks=False)
 coded = cut(linkage(points, "ward"), sizes, m)
 schemes["Algorithm 2, tree as coded"] = clustered.by_groups(sizes, coded, m)
 common = {frozenset(g) for g in groups} & {frozenset(g) for g in coded}
@@ -512,7 +517,8 @@ assert mean_md == 10 * (1 - Q(9, 10) ** 10)
 different = theory.distinct_uniform(100, 10)[10]  # ten different clients
 # digits among ten different clients
 mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))
-print(f"MD: {float(mean_md):.2f} digits, six to eight in {float(100 * sum(digits[6:9])):.1f} %")
+print(f"MD: {float(mean_md):.2f} digits,", end=" ")
+print(f"six to eight in {float(100 * sum(digits[6:9])):.1f} %")
 print(f"ten different clients in {float(100 * different):.1f} %")
 print(f"among ten different clients: {float(mean_apart):.2f} digits")
 
@@ -611,17 +617,20 @@ every = data.classes
 live_clients = max(every, s.clients // every * every)  # as many of each class
 history, drawn, promised = [], [], []
 for run_seed in range(s.seed, s.seed + 5):
-    dealt = partition.make("by_class", data.train_y, clients=live_clients, seed=run_seed)
+    how = {"clients": live_clients, "seed": run_seed}
+    dealt = partition.make("by_class", data.train_y, **how)
     digit = dealt.label_counts.argmax(axis=1)
     promised.append(expected_classes(clustered.by_size(dealt.sizes, m), digit))
     for name in ch06.NAMES:
         method = methods.get(name, steps=10, batch=50, lr=LR)
-        how = {"rounds": s.rounds, "clients_per_round": m, "seed": run_seed, "device": s.device}
+        how = {"rounds": s.rounds, "clients_per_round": m}
+        how |= {"seed": run_seed, "device": s.device}
         run = simulation.run(data, dealt, method, **how)
         who = {"method": name, "seed": run_seed}
         history.append(run.frame.assign(**who, rounds=s.rounds))
         shown = [len(np.unique(digit[cohort])) for cohort in run.cohorts]
-        drawn.append(pd.DataFrame({"round": range(1, s.rounds + 1), "digits": shown} | who))
+        found = {"round": range(1, s.rounds + 1), "digits": shown}
+        drawn.append(pd.DataFrame(found | who))
 
 live = ch06.Recorded(pd.concat(history), pd.concat(drawn))
 live_md = every * (1 - (1 - 1 / every) ** m)
@@ -849,9 +858,11 @@ table(own_tests)
 everyone, t = Cohort(np.arange(N), np.full(N, 1 / N)), s.rounds + 1
 method, module = methods.get("md", lr=LR), data.model(s.seed)
 pool = engine.pool(data.train_x, data.train_y, [federation.shards[k] for k in held])
-drawn, weight, _ = simulation.draw_batches(method, pool, everyone, np.ones(N), s.seed, t)
+now = everyone, np.ones(N), s.seed, t
+drawn, weight, _ = simulation.draw_batches(method, pool, *now)
 w_t = torch.from_numpy(trained.params)
-D = (engine.local_updates(module, w_t, pool, drawn, weight, lr=LR) - w_t).numpy().astype(float)
+after = engine.local_updates(module, w_t, pool, drawn, weight, lr=LR)
+D = (after - w_t).numpy().astype(float)
 
 # %% [markdown]
 # The lemma's formula gives the total variance of the aggregate of these updates $D_i$:
@@ -877,7 +888,8 @@ stratum = stratify(last, H, s.seed)
 strata = [np.flatnonzero(stratum == h) for h in range(stratum.max() + 1)]
 fresh = clustered.similarity_groups(rounded(D), sizes, m)
 schemes["Algorithm 2, from the new updates"] = clustered.by_groups(sizes, fresh, m)
-schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, [g.tolist() for g in strata], m)
+groups_ = [g.tolist() for g in strata]
+schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, groups_, m)
 
 V = {name: variance_of_rows(r, D) for name, r in schemes.items()}
 for name, r in schemes.items():
@@ -901,10 +913,12 @@ def variance_within(group, updates):
 mass = np.array([p[g].sum() for g in strata])
 known = np.array([np.sqrt(max(variance_within(g, last), 0)) for g in strata])
 ones = np.ones(len(strata), dtype=int)  # at least a seat for each stratum
-seats = allocation.by_priority(mass * known, m, lower=ones, upper=m * ones, quotas=m * mass)
+bounds = {"lower": ones, "upper": m * ones, "quotas": m * mass}
+seats = allocation.by_priority(mass * known, m, **bounds)
 within = np.array([variance_within(g, D) for g in strata])
 V["strata, seats by spread"] = (mass**2 / seats * within).sum()
-rows = [p * (stratum == h) / mass[h] for h in range(len(strata)) for _ in range(seats[h])]
+rows = [p * (stratum == h) / mass[h] for h in range(len(strata))]
+rows = [row for row, seat in zip(rows, seats, strict=True) for _ in range(seat)]
 seen["strata, seats by spread"] = expected_classes(np.array(rows))
 print("seats:", seats)
 
@@ -1008,7 +1022,8 @@ r_one = [[half, half, 0], [half, 0, half]]
 print(check.answer("clustered_sampling/one-equality", ([2, 1, 1], r_one)))
 for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
     mean, covariance, sampled = moments(np.array(r))
-    print(f"{name:5} mean", *mean, " variance", *np.diag(covariance), " P(in)", *sampled)
+    print(f"{name:5} mean", *mean, " variance", *np.diag(covariance))
+    print("      P(in)", *sampled)
 
 # %% [markdown]
 # ````{solution-end}
@@ -1096,7 +1111,8 @@ updates_ = np.eye(10)[digit_of]
 for name, r in (("MD", np.full((10, 100), 0.01)), ("one of each digit per row", rows_bad),
                 ("one digit per row", np.kron(np.eye(10), np.full(10, 0.1)))):  # fmt: skip
     seen_ = sum(1 - np.prod(1 - r[:, digit_of == c].sum(1)) for c in range(10))
-    print(f"{name:26} digits {seen_:.3f}   variance {variance_of_rows(r, updates_):.3f}")
+    spread_ = variance_of_rows(r, updates_)
+    print(f"{name:26} digits {seen_:.3f}   variance {spread_:.3f}")
 
 # %% [markdown]
 # ````{solution-end}

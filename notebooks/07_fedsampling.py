@@ -131,8 +131,10 @@ rules = {
     "over what was drawn": over_drawn,
     "plain mean": plain_mean,
 }
-laws = {name: [(rule(xi), chance) for xi, chance in samples()] for name, rule in rules.items()}
-average = {name: sum(value * chance for value, chance in law) for name, law in laws.items()}
+laws, average = {}, {}
+for name, rule in rules.items():
+    laws[name] = [(rule(xi), chance) for xi, chance in samples()]
+    average[name] = sum(value * chance for value, chance in laws[name])
 wanted = Fraction(sum(x for _, x in pool), len(pool))  # the mean of the pool
 everyone = plain_mean(shards)  # if both clients use all their data
 assert average == {name: theory.moments(law)[0] for name, law in laws.items()}
@@ -257,9 +259,8 @@ for t in (1, 2, 3):
     w = one_round(w, [federation.shards[k] for k in federation.with_data], t, s.seed)
 
 method = methods.get("fedsampling", lr=lr, epsilon=None)
-package = simulation.run(
-    task_, federation, method, rounds=3, clients_per_round=1, seed=s.seed, device=s.device
-)
+how = {"rounds": 3, "clients_per_round": 1, "seed": s.seed, "device": s.device}
+package = simulation.run(task_, federation, method, **how)
 np.testing.assert_allclose(w.cpu().numpy(), package.params, atol=1e-4)
 
 # %% [markdown]
@@ -276,7 +277,8 @@ SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10
 
 def sizes_at(sigma, seed):
     """The sizes of the clients that have data."""
-    sizes = partition.lognormal(np.zeros(EXAMPLES, dtype=int), CLIENTS, sigma, seed).sizes
+    none = np.zeros(EXAMPLES, dtype=int)
+    sizes = partition.lognormal(none, CLIENTS, sigma, seed).sizes
     return sizes[sizes > 0]
 
 
@@ -354,7 +356,8 @@ def final(frame, metric="test_accuracy", last=10):
     """Each run's mean over its last rounds, in percent: a row per sigma and
     seed, a column per arm."""
     recent = frame[frame["round"] > frame["rounds"] - last]
-    return 100 * recent.groupby(["sigma", "seed", "arm"], sort=False)[metric].mean().unstack("arm")
+    by = recent.groupby(["sigma", "seed", "arm"], sort=False)
+    return 100 * by[metric].mean().unstack("arm")
 
 
 recorded = ch07.imbalance()  # a row per measured round of each run
@@ -425,7 +428,8 @@ def when_spent(curve, cost, budget):
     return 100 * np.interp(budget, curve[cost], curve["test_accuracy"])
 
 
-means = recorded.groupby(["sigma", "arm", "round"])[["test_accuracy", "megabytes", "thousands"]]
+means = recorded.groupby(["sigma", "arm", "round"])
+means = means[["test_accuracy", "megabytes", "thousands"]]
 means = means.mean()
 
 
@@ -511,13 +515,15 @@ def train(federation, arm, seed):
         {"epsilon": None} if arm == "fedsampling" else {},
     )
     method = methods.get(name, lr=lr, **settings)
-    how = {"rounds": s.rounds, "clients_per_round": m, "seed": seed, "device": s.device}
+    how = {"rounds": s.rounds, "clients_per_round": m}
+    how |= {"seed": seed, "device": s.device}
     return simulation.run(task_, federation, method, **how).frame
 
 
 # %%
 live = []
-for seed, (name, (kind, how)) in product(range(s.seed, s.seed + s.repeats), PARTITIONS.items()):
+seeds_ = range(s.seed, s.seed + s.repeats)
+for seed, (name, (kind, how)) in product(seeds_, PARTITIONS.items()):
     federation = partition.make(kind, task_.train_y, seed=seed, **how)
     for arm in ("fedavg", "md", "fedsampling", ch07.ALL):
         about = {"sigma": name, "arm": arm, "seed": seed, "rounds": s.rounds}
@@ -636,7 +642,8 @@ learned, truth, reader = (
 )
 for name in ("fedavg", "fedsampling"):
     method, few = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
-    how = {"rounds": few, "clients_per_round": 10, "eval_every": 2, "device": s.device}
+    how = {"rounds": few, "clients_per_round": 10, "eval_every": 2}
+    how |= {"device": s.device}
     history = simulation.run(corpus, by_users, method, seed=s.seed, **how)
     vector_to_parameters(torch.from_numpy(history.params), reader.parameters())
     said = reader(corpus.test_x.cpu()).argmax(1).numpy()
@@ -787,12 +794,14 @@ def rate(sizes, M, alpha, rng):
 
 
 sizes = dealt[2.0]
-reports = answers(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
-view = SimpleNamespace(clients=len(sizes), total=sizes.sum(), reports=lambda *_, **__: reports)
+honest = privacy.truth_probability(3, 100)
+reports = answers(sizes, 100, honest, stream(s.seed, "the same"))
+view = SimpleNamespace(clients=len(sizes), total=sizes.sum())
+view.reports = lambda *_, **__: reports
 everybody = SimpleNamespace(clients=np.arange(len(sizes)))
 # the package's design
 theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)
-ours = rate(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
+ours = rate(sizes, 100, honest, stream(s.seed, "the same"))
 np.testing.assert_allclose(theirs, ours)
 
 # %% [markdown]
@@ -870,7 +879,8 @@ def rates(clients, M, rounds=1000):
         privacy.truth_probability(EPSILON, M),
         stream(s.seed, "chapter 7", clients, M),
     )
-    return np.array([rate(np.full(clients, SIZE), M, alpha, rng) for _ in range(rounds)])
+    n = np.full(clients, SIZE)
+    return np.array([rate(n, M, alpha, rng) for _ in range(rounds)])
 
 
 found = {clients: {M: rates(clients, M) for M in CAPS} for clients in optimum}
@@ -920,7 +930,8 @@ for sigma in SIGMAS:
         stream(s.seed, "chapter 7, steps"),
         [sizes_at(sigma, each) for each in range(5)],
     )
-    told[sigma] = np.array([rate(n, CAP, alpha, rng) for n in five for _ in range(400)])
+    rates = [rate(n, CAP, alpha, rng) for n in five for _ in range(400)]
+    told[sigma] = np.array(rates)
     cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
 
 # %% tags=["remove-input"]
@@ -976,11 +987,13 @@ assert ((M - 1) * alpha + 1) / (1 - alpha) != 20 == ((M - 2) * alpha + 1) / (1 -
 
 # the error of the rate
 away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}
-one = privacy.estimate_variance([SIZE], size_cap=601, alpha=privacy.truth_probability(3, 601))
+rarer = privacy.truth_probability(3, 601)
+one = privacy.estimate_variance([SIZE], size_cap=601, alpha=rarer)
 delta = 0.1 * np.sqrt(one / 10_000) / SIZE  # the delta method
 # the slides' bound on a difference of two probabilities
 bound = np.sqrt(one / 10_000)
-print(f"error {away[10_000]:.4f}, delta method {delta:.4f}, slides' bound {bound:.0f}")
+print(f"error {away[10_000]:.4f}, delta method {delta:.4f},", end=" ")
+print(f"slides' bound {bound:.0f}")
 
 # %% tags=["remove-cell"]
 clipped = np.sqrt(((found[10_000][100] - 0.1) ** 2).mean())
@@ -1009,7 +1022,8 @@ alpha, rng = (
     privacy.truth_probability(3, 100),
     stream(s.seed, "chapter 7, table"),
 )
-longer_step = 10 * np.mean([rate(held[held > 0], 100, alpha, rng) for _ in range(1000)])
+some = held[held > 0]
+longer_step = 10 * np.mean([rate(some, 100, alpha, rng) for _ in range(1000)])
 
 # %% tags=["remove-input"]
 ranked, missing = ch07.every_method()
@@ -1079,7 +1093,8 @@ def repaired(drawn, K, clients):
 print(check.answer("fedsampling/repaired", repaired))
 alone = [(xi[k], chance / 2) for xi, chance in samples() for k in (0, 1)]
 plain = theory.moments((Fraction(sum(xi), K), chance) for xi, chance in alone)
-mended = theory.moments((repaired([len(xi)], K, 2)[0] * mean(xi), chance) for xi, chance in alone)
+weighed = [(repaired([len(xi)], K, 2)[0], xi, chance) for xi, chance in alone]
+mended = theory.moments((x * mean(xi), chance) for x, xi, chance in weighed)
 print("weights |xi|/K:     mean", plain[0])
 print("weights 2 |xi|/K:   mean", mended[0], " variance", mended[1])
 print("both asked:         mean", wanted, " variance", variance)
@@ -1191,11 +1206,12 @@ for name, (method, settings) in variants.items():
         kind, how = PARTITIONS["one class each"]
         federation = partition.make(kind, task_.train_y, seed=each, **how)
         method_ = methods.get(method, lr=lr, **settings)
-        history = simulation.run(
-            task_, federation, method_, rounds=s.rounds, clients_per_round=1, seed=each, device=s.device
-        )  # fmt: skip
+        of_a_run = {"rounds": s.rounds, "clients_per_round": 1}
+        of_a_run |= {"seed": each, "device": s.device}
+        history = simulation.run(task_, federation, method_, **of_a_run)
         scores.append(100 * history.frame["test_accuracy"].tail(10).mean())
-    print(f"{name:22s} {np.mean(scores):5.1f} %   ({', '.join(f'{x:.1f}' for x in scores)})")
+    all_ = ", ".join(f"{x:.1f}" for x in scores)
+    print(f"{name:22s} {np.mean(scores):5.1f} %   ({all_})")
 
 # %% [markdown]
 # ````{solution-end}

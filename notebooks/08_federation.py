@@ -134,10 +134,13 @@ def passed(run, way):
         counted[PURPOSE.get(kind, "everything else")] += count
     about = {key: run[key] for key in ("task", "method", "parameters")}
     answered = run["requests"]["push-messages"]  # messages, and their answers
-    return about | {"way": way, "accounted": run["accounted"][way], "answered": answered} | counted
+    about |= {"way": way, "accounted": run["accounted"][way]}
+    return about | {"answered": answered} | counted
 
 
-wire = pd.DataFrame([passed(run, way) for run in measured["runs"] for way in ("up", "down")])
+both = ("up", "down")
+wire = [passed(run, way) for run in measured["runs"] for way in both]
+wire = pd.DataFrame(wire)
 total = wire[list(ch08.PARTS)].sum(axis=1)
 wire["ratio"] = total / wire["accounted"]
 # bytes for each message
@@ -243,14 +246,15 @@ def answers(cohort, how):
 # %%
 estimates = {}
 for how in ("at random", "large ones"):
-    draws = [(cohort, answers(cohort, how)) for cohort in (draw() for _ in range(REPEATS))]
+    cohorts = (draw() for _ in range(REPEATS))
+    draws = [(cohort, answers(cohort, how)) for cohort in cohorts]
     ways = {
         "everybody answers": lambda cohort, said: cohort.weights,
         "the silent count as 0": lambda cohort, said: cohort.weights * said,
         "others stand for them": reweight,
     }
     for what, weigh in ways.items():
-        found = [weigh(cohort, said) @ updates[cohort.clients] for cohort, said in draws]
+        found = [weigh(c, said) @ updates[c.clients] for c, said in draws]
         estimates[how, what] = np.array(found) / target
 ratio = {key: found.mean() for key, found in estimates.items()}
 
@@ -294,7 +298,8 @@ table(ch08.silence(estimates))
 
 # %%
 task_ = tasks.load(s.task)
-federation = partition.dirichlet(task_.train_y, s.clients, s.concentration, seed=s.seed)
+how = s.clients, s.concentration
+federation = partition.dirichlet(task_.train_y, *how, seed=s.seed)
 module = task_.model(s.seed)
 w = models.flatten(module)
 shards = [federation.shards[k] for k in federation.with_data]
@@ -340,7 +345,8 @@ EPSILON, CAP = 3.0, 100
 alpha = privacy.truth_probability(EPSILON, CAP)
 told = []
 for k, n in enumerate(data.sizes):
-    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=stream(s.seed, "memoised report", k))
+    own = stream(s.seed, "memoised report", k)
+    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=own)
     replay = stream(s.seed, "memoised report", k)
     replay.integers(1, CAP, size=())  # the fake
     if replay.random(()) < alpha:  # the coin: this report is true

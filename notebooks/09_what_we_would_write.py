@@ -221,7 +221,8 @@ def one_each(omega, strata):
     """Every cohort of one client from each stratum: clients, weights of their
     updates, chance."""
     for cohort in product(*strata):
-        p = [omega[k] / sum(omega[j] for j in h) for k, h in zip(cohort, strata, strict=True)]
+        W = [sum(omega[j] for j in h) for h in strata]
+        p = [omega[k] / w for k, w in zip(cohort, W, strict=True)]
         yield (
             cohort,
             [omega[k] / chance for k, chance in zip(cohort, p, strict=True)],
@@ -233,7 +234,8 @@ omega, updates = np.array([Q(n, 8) for n in (1, 1, 1, 1, 4)]), [4, -2, 3, 5, 1]
 target, mean = sum(omega * updates), 0
 cohorts = list(one_each(omega, [(0, 1), (2, 3), (4,)]))
 for clients, weights, chance in cohorts:
-    mean += chance * sum(w * updates[k] for w, k in zip(weights, clients, strict=True))
+    pairs = zip(weights, clients, strict=True)
+    mean += chance * sum(w * updates[k] for w, k in pairs)
 assert mean == target
 
 # %% tags=["remove-input"]
@@ -486,7 +488,8 @@ def draw(labels, omega, rng):
     weigh W_h."""
     members = [np.flatnonzero(labels == h) for h in range(labels.max() + 1)]
     weights = np.array([omega[k].sum() for k in members])
-    drawn = [rng.choice(k, p=omega[k] / w) for k, w in zip(members, weights, strict=True)]
+    pairs = zip(members, weights, strict=True)
+    drawn = [rng.choice(k, p=omega[k] / w) for k, w in pairs]
     return np.array(drawn), weights
 
 
@@ -770,7 +773,8 @@ full = [sum(five[k] * u5[k][i] for k in range(5)) for i in (0, 1)]
 more = [Q(1, 9) * sum(c * c for c in v) for v in u5]
 d, c = lv.pairs(five, u5, None, more), sum(five**2 * more)
 draws = lv.rows_of_strata(five, labels)
-assert lv.enumerated(*or_nobody(*draws, SILENT), nobody)[0] == [Q(9, 10) * x for x in full]
+short = lv.enumerated(*or_nobody(*draws, SILENT), nobody)[0]
+assert short == [Q(9, 10) * x for x in full]
 assert lv.enumerated(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (
     full,
     inside(d, labels) + c,
@@ -789,9 +793,9 @@ say("ch9", silent_cut=half[0], silent_md=half[1])
 # And for the clients of {numref}`fig-wwi-map`, where one draw in ten is silent:
 
 # %%
-later = {
-    t: one_round.at(data, held, rounds=t, method="k-vib", **here) for t in (s.rounds, 5 * s.rounds)
-}
+later = {}
+for t in (s.rounds, 5 * s.rounds):
+    later[t] = one_round.at(data, held, rounds=t, method="k-vib", **here)
 silent = ch09.silent(state, later, designs, s.levels, drop=0.1, seed=s.seed)
 # of the full update, squared
 length = (state.omega @ state.gram @ state.omega) / state.of_md
@@ -938,7 +942,8 @@ graph = ((0, 1), (1, 2), (0, 2), (2, 3))
 u = np.array(lv.from_graph(graph, 4, 2))
 best = lv.best(pair_weights(np.ones(8), u), 2)[0]
 edges = sum(int(best[k] != best[j]) for k, j in graph)
-assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in product((0, 1), repeat=4))
+halvings = list(product((0, 1), repeat=4))
+assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in halvings)
 
 # %% tags=["remove-input"]
 say("ch9", instances=instances)
@@ -1200,11 +1205,13 @@ def one_report(size, M, alpha):
 
 
 alpha = Q(2, 5)
-cases = ((1, 3), (1, 1)), ((2, 2, 3), (1, 1, 1)), ((0, 5), (1, 1)), ((1,), (2,)), ((1, 3), (3, 1))
+cases = ((1, 3), (1, 1)), ((2, 2, 3), (1, 1, 1)), ((0, 5), (1, 1))
+cases += ((1,), (2,)), ((1, 3), (3, 1))
 for sizes, times in cases:
     mean, spread = theory.moments(iter(estimates(sizes, 4, alpha, times)))
-    assert mean == sum(t * max(1, min(n, 3)) for n, t in zip(sizes, times, strict=True))
-    assert spread == sum(t * t * one_report(n, 4, alpha) for n, t in zip(sizes, times, strict=True))
+    both = list(zip(sizes, times, strict=True))
+    assert mean == sum(t * max(1, min(n, 3)) for n, t in both)
+    assert spread == sum(t * t * one_report(n, 4, alpha) for n, t in both)
     theirs = privacy.estimate_variance(sizes, size_cap=4, alpha=0.4, times=times)
     np.testing.assert_allclose(float(spread), theirs)
 
@@ -1232,13 +1239,12 @@ for way, chance in theory.with_replacement(p, 2):
     )
     for x, c in estimates((1, 3), 4, alpha, times):
         square += chance * c * (x - times[0] - 3 * times[1]) ** 2
-assert (
-    square
-    == stated
-    == sum((2 * x + 2 * x * x) * one_report(n, 4, alpha) for x, n in zip(p, (1, 3), strict=True))
-)
+pairs = [((2 * x + 2 * x * x), n) for x, n in zip(p, (1, 3), strict=True)]
+lemma = sum(x * one_report(n, 4, alpha) for x, n in pairs)
+assert square == stated == lemma
 for sizes, n_star, times in product(((1, 3), (2, 3)), (2, 9), ((1, 1), (2, 1))):
-    spread = sum(t * t * one_report(n, 4, alpha) for n, t in zip(sizes, times, strict=True))
+    both = zip(sizes, times, strict=True)
+    spread = sum(t * t * one_report(n, 4, alpha) for n, t in both)
     assert rate_error(sizes, 4, alpha, n_star, times) <= spread / sum(times) ** 2
 assert rate_error((2,), 4, alpha, 50, (50,)) == rate_error((2,), 4, alpha, 1, (1,))
 
@@ -1326,13 +1332,15 @@ def equal(found, *stated):
 
 
 srs = moments((mean_of(k), 1) for k in combinations(range(4), 2))
-assert equal(srs, centre, (Q(1, 2) - Q(1, 4)) * S) and np.all(theory.srs_covariance(g, 2) == srs[1])
+assert equal(srs, centre, (Q(1, 2) - Q(1, 4)) * S)
+assert np.all(theory.srs_covariance(g, 2) == srs[1])
 
 # %%
 kept = [k for size in range(5) for k in combinations(range(4), size)]
 chance = {k: q ** len(k) * (1 - q) ** (4 - len(k)) for k in kept}
 batches = {k: list(combinations(k, min(B, len(k)))) for k in kept if k}
-given = moments((mean_of(b), chance[k] / len(x)) for k, x in batches.items() for b in x)
+each = [(b, chance[k] / len(x)) for k, x in batches.items() for b in x]
+given = moments((mean_of(b), c) for b, c in each)
 some = 1 - chance[()]
 inverse = sum(chance[k] / min(B, len(k)) for k in batches) / some
 assert equal(given, centre, (inverse - Q(1, 4)) * S)  # part 1
@@ -1492,14 +1500,17 @@ moments_of = {
 }
 series = {}
 for name, lrs in steps.items():
-    found = {k: convergence.errors(world, x, lrs, [[0.0]])[0] for k, x in moments_of.items()}
+    found = {}
+    for k, x in moments_of.items():
+        found[k] = convergence.errors(world, x, lrs, [[0.0]])[0]
     assert (found["strata"] <= bounds[name] * (1 + 1e-9)).all()
     series |= {
         f"{name}: strata": found["strata"],
         f"{name}: bound": bounds[name],
         f"{name}: MD": found["MD"],
     }
-np.testing.assert_allclose(lv.converging(world, groups, T, start).distance, bounds["decreasing"])
+theirs = lv.converging(world, groups, T, start).distance
+np.testing.assert_allclose(theirs, bounds["decreasing"])
 
 # %% tags=["remove-input"]
 late = series["decreasing: strata"]
