@@ -12,6 +12,7 @@ from companion.claims.evidence.experiments import MATTERS, amount, one_more, wit
 from companion.claims.evidence.experiments_figures import explained
 from companion.pages import plots
 from companion.runs import experiments, made, tables
+from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
 DEALT = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
@@ -416,28 +417,6 @@ PAID = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-un
 UNITS = ("megabytes", "thousands")
 
 
-def cost(frames: dict[str, pd.DataFrame]) -> Figure:
-    """Accuracy over megabytes, a panel per partition, four methods each."""
-    figure, axes = plt.subplots(len(frames), 1, figsize=(4.2, 4.0), sharex=True)
-    drawn = ("md", "fedavg", "fedstas", "fedstas-unbiased")
-    for ax, (title, frame) in zip(axes, frames.items(), strict=True):
-        plots.curves(frame, GLOBAL, ax=ax, methods=list(drawn), x="megabytes", ends=False)
-        mean = frame.groupby(["method", "round"])[["megabytes", GLOBAL]].mean()
-        mean[GLOBAL] *= 100
-        ends = tables.summary(frame, GLOBAL)["mean"]
-        alike = abs(ends["md"] - ends["fedavg"]) < 2
-        left, end = {"ha": "right", "right": -6, "up": 4}, {"right": 4}
-        plots.note(ax, *mean.loc[("md", 60)], "MD, FedAvg" if alike else "MD", plots.PINK, **left)
-        if not alike:
-            plots.note(ax, *mean.loc[("fedavg", 99)], "FedAvg", plots.GREY, **end)
-        plots.note(ax, *mean.loc[("fedstas", 99)], "as written", plots.WRITTEN, **end)
-        plots.note(ax, *mean.loc[("fedstas-unbiased", 99)], "corrected", plots.SHOULD, up=5, **end)
-        ax.set(xscale="log", xlabel="", ylabel="global test set (%)", xlim=(2, 9000))
-        ax.set_title(title, loc="left")
-    axes[-1].set_xlabel("sent and received (MB)")
-    return figure
-
-
 def costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
     """What six methods spend in 99 rounds, and until their mean curve reaches the goal."""
     rows = []
@@ -578,19 +557,6 @@ def private(by_arm: pd.DataFrame) -> Figure:
 
 
 WHOLE = "the corrected method"
-SHORTER = {
-    "one stratum": "no strata",
-    "p uniform": "drawn uniformly",
-    "p by norm": "drawn by norm",
-    "p by size": "drawn by size",
-    "plain weights, p by norm, Neyman": "by norm, plain weights",
-    "every client counts the same": "clients count alike",
-    "without replacement": "without replacement",
-    "strata of each round": "strata of each round",
-    "strata frozen at w_0": "strata frozen",
-    "a tenth of the data": "a tenth of the data",
-    "a tenth of the data, strata frozen": "both of these",
-}
 
 
 def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -598,15 +564,6 @@ def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
     names = {(m, tables.arm(**own)): name for name, (m, own) in experiments.PARTS.items()}
     pairs = zip(frame["method"], frame["arm"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
-
-
-def exchanged(change: pd.DataFrame) -> Figure:
-    """Points that an exchanged part changes, with 95 % intervals."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    rows = change.loc[list(SHORTER), ["difference", "low", "high"]].rename(SHORTER)
-    plots.forest(ax, rows, [plots.SHOULD] * len(rows))
-    ax.set_xlabel("points above the whole method")
-    return figure
 
 
 def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
@@ -639,6 +596,26 @@ def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
 
 
 # This machine
+
+
+def live_runs(task, s) -> pd.DataFrame:
+    """All rounds of the first methods on the chapter's settings `s`, its seeds; `usual` where such a run is recorded."""
+    own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
+    own["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples
+    runs = []
+    for i in range(s.seed, s.seed + s.seeds):
+        federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
+        m = min(s.clients_per_round, len(federation.with_data))
+        how = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50), "clients_per_round": m}
+        here = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
+        for name in experiments.FIRST:
+            known = {"lr", *methods.parameters(name)}
+            method = methods.get(name, **{k: v for k, v in own.items() if k in known})
+            history = simulation.run(task, federation, method, seed=i, device=s.device, **how)
+            usual = here and method == methods.get(name)
+            about = {"method": name, "seed": i, "rounds": s.rounds, "usual": usual}
+            runs.append(history.frame.assign(**about))
+    return pd.concat(runs)
 
 
 def live(ends: pd.DataFrame) -> Figure:
