@@ -568,7 +568,8 @@ table(ch04a.decimals(on_models.table.iloc[:, :5]))
 # :label: sol-theory-smallest
 # :class: dropdown
 # ````
-# Two clients are enough, and they need different updates and different norms.
+# Two clients are enough, and they need different updates and different norms. A case with equal norms is no counterexample: then every client is
+# expected equally often, and the plain mean is right.
 
 # %%
 wrong = unbiasedness.biases("plain-wr")
@@ -594,7 +595,8 @@ check.answer("unbiasedness/smallest", ([0, 1], [1, 2]))
 # :label: sol-theory-bias
 # :class: dropdown
 # ````
-# $N_h\,\mathrm{Cov}_h(p, d) = \sum_k p_k d_k - \bar d$. It does not depend on $m$: more draws do not help.
+# $N_h\,\mathrm{Cov}_h(p, d) = \sum_k p_k d_k - \bar d$. It does not depend on $m$: more draws do not help. If yours changes with $m$, you took the
+# sum of the draws for their mean.
 
 
 # %%
@@ -626,7 +628,8 @@ check.answer("unbiasedness/plain-bias", bias_of)
 # :class: dropdown
 # ````
 # The draws are no longer independent with probabilities $p$: the second one avoids the first, so that client $k$ is
-# expected $\pi_k$ times and not $m p_k$ times. {prf:ref}`lem-distinct` puts the order of the draws to use.
+# expected $\pi_k$ times and not $m p_k$ times. {prf:ref}`lem-distinct` puts the order of the draws to use. An answer that is right for the first
+# draw alone forgets what that draw took away: the second one chooses among fewer.
 
 
 # %%

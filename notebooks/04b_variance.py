@@ -606,7 +606,8 @@ expect("It needs a rule for whole numbers", whole.verdict == "fails")
 # :label: sol-theory-least
 # :class: dropdown
 # ````
-# {prf:ref}`lem-neyman-spread`: the square of the mean spread, over $m$.
+# {prf:ref}`lem-neyman-spread`: the square of the mean spread, over $m$. If yours is larger, you put seats in proportion to sizes: then the spreads
+# have no say.
 
 
 # %%
@@ -635,7 +636,8 @@ check.answer("variance/least-variance", least)
 # :label: sol-theory-seats
 # :class: dropdown
 # ````
-# Trying everything is allowed; so is the package.
+# Trying everything is allowed; so is the package. Seats 7, 1, 2 in the example below reveal eq. 3.5: it does not know that a stratum of two runs
+# out of clients.
 
 
 # %%
@@ -668,7 +670,8 @@ check.answer("variance/best-seats", best)
 # :class: dropdown
 # ````
 # Unbiased by symmetry: with each $d$ also $-d$. Then the variances are $\sum|d|^3/\sum|d|$ and the mean of $d^2$, and the first is larger
-# unless all $|d|$ are equal. Without symmetry three are enough: $-8, -5, 7$.
+# unless all $|d|$ are equal. Without symmetry three are enough: $-8, -5, 7$. If yours is biased, draws by norm favour one sign. If it is unbiased
+# and no noisier, all $|d|$ are equal.
 
 # %%
 for updates_ in ((-2, -1, 1, 2), (-8, -5, 7)):

@@ -549,7 +549,8 @@ table(ch04c.verdicts(decided))
 # :label: sol-ch4c-estimate
 # :class: dropdown
 # ````
-# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$; what is left is $\alpha$ times the total.
+# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$; what is left is $\alpha$ times the total. If yours is too large by
+# $(1-\alpha)m/(2\alpha)$, you took $(M-1)/2$ for the mean of a fake: that is the mean with 0 among them.
 
 
 # %%
@@ -577,7 +578,8 @@ print(check.answer("sizes/estimate", estimate))
 # :label: sol-ch4c-mean
 # :class: dropdown
 # ````
-# In {prf:ref}`lem-size-estimator` put $\mu = (M-1)/2$: the bias is $-(1-\alpha)m/(2\alpha)$.
+# In {prf:ref}`lem-size-estimator` put $\mu = (M-1)/2$: the bias is $-(1-\alpha)m/(2\alpha)$. If yours is the sum of the clipped sizes, you made the
+# server's mistake: it takes off $M/2$ for each fake, and these are smaller.
 
 
 # %%
@@ -607,7 +609,8 @@ print(check.answer("sizes/mean-with-zero", mean))
 # :class: dropdown
 # ````
 # $\tilde n = 0$ means $R = (1-\alpha) M m/2$, a whole number that reports can sum to, so at least $m$. For $M = 4$ this asks
-# $2(1-\alpha) \ge 1$, $\alpha \le 1/2$, and $2(1-\alpha)m$ whole. For an irrational $\alpha$, such as that of $\epsilon = 3$, it is impossible.
+# $2(1-\alpha) \ge 1$, $\alpha \le 1/2$, and $2(1-\alpha)m$ whole. For an irrational $\alpha$, such as that of $\epsilon = 3$, it is impossible. A
+# refused answer mostly asks for a sum of reports below $m$, and every report is at least 1.
 
 # %%
 print(check.answer("sizes/zero", (Fraction(1, 4), (1, 2))))

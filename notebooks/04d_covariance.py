@@ -562,7 +562,7 @@ table(designs)
 # :label: sol-ch4d-contribution
 # :class: dropdown
 # ````
-# Each of $n_k$ examples has the chance $n^*/n$.
+# Each of $n_k$ examples has the chance $n^*/n$. If yours gives each client the same number, it is the floor of Algorithm 1, which is another rule.
 
 
 # %%
@@ -590,7 +590,7 @@ print(check.answer("covariance/contribution", expected_examples))
 # :label: sol-ch4d-lemma-3
 # :class: dropdown
 # ````
-# $\frac1{\bar n} - \frac1{n_k}$ times the sample variance with divisor $n_k - 1$.
+# $\frac1{\bar n} - \frac1{n_k}$ times the sample variance with divisor $n_k - 1$. If yours is not 0 for a sample of all, you drew with replacement.
 
 
 # %%
@@ -618,7 +618,8 @@ print(check.answer("covariance/lemma-3", srs_variance))
 # :label: sol-ch4d-coins
 # :class: dropdown
 # ````
-# By {eq}`eq-ch4d-indefinite` they need $(\sum g)^2 < \sum g^2$.
+# By {eq}`eq-ch4d-indefinite` they need $(\sum g)^2 < \sum g^2$. Four gradients of one sign are refused: there coins lose, since they also vary how
+# many are added.
 
 # %%
 print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
@@ -641,7 +642,8 @@ print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
 # :label: sol-ch4d-green
 # :class: dropdown
 # ````
-# {prf:ref}`lem-ch4d-psd` wants a large pool and a small client. The multiple in the formula is $n_k n^*/n$.
+# {prf:ref}`lem-ch4d-psd` wants a large pool and a small client. The multiple in the formula is $n_k n^*/n$. A refused point would need a negative
+# variance for some gradients: no design has that.
 
 # %%
 n_k, n, n_star, size = 2, 12, 4, 2

@@ -439,7 +439,8 @@ table(ch04e.verdicts(decided))
 # :label: sol-ch4e-alpha
 # :class: dropdown
 # ````
-# Solve $1 + K\alpha/(1-\alpha) = e^\epsilon$, as in {prf:ref}`lem-report-ratio`.
+# Solve $1 + K\alpha/(1-\alpha) = e^\epsilon$, as in {prf:ref}`lem-report-ratio`. If eq. 6.13 does not come out of yours at $K = M - 1$, you counted
+# one value more.
 
 
 # %%
@@ -467,7 +468,8 @@ print(check.answer("privacy/alpha", truth))
 # :label: sol-ch4e-outlier
 # :class: dropdown
 # ````
-# Any size of 4 or more against any below: 4 is no fake. A large client answers truthfully with probability $\alpha$ each time.
+# Any size of 4 or more against any below: 4 is no fake. A large client answers truthfully with probability $\alpha$ each time. Two sizes below 4
+# prove nothing: either can be the other's fake.
 
 # %%
 print(check.answer("privacy/outlier", (7, 1, 4)))
@@ -491,7 +493,8 @@ print("given away within ten rounds:", float(1 - (1 - evidence.ALPHA) ** 10))
 # :label: sol-ch4e-three
 # :class: dropdown
 # ````
-# With $t = \alpha + (1-\alpha)/(M-1)$: three hits, two hits, or one hit and two *different* others, a tie of three. For two reports: $t^2 + \frac12\cdot 2t(1-t) = t$.
+# With $t = \alpha + (1-\alpha)/(M-1)$: three hits, two hits, or one hit and two *different* others, a tie of three. For two reports:
+# $t^2 + \frac12\cdot 2t(1-t) = t$. If yours is too small, you counted majorities only: of three different reports the lot may still pick the true one.
 
 
 # %%

@@ -529,7 +529,8 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # :label: sol-ch4f-floor
 # :class: dropdown
 # ````
-# The limit solves $a = (1-\eta)^2 a + \eta^2 \mathrm{Var}(c)/m$.
+# The limit solves $a = (1-\eta)^2 a + \eta^2 \mathrm{Var}(c)/m$. If yours is $\eta^2\mathrm{Var}(c)/m$, it is the noise of the last step alone,
+# without what the steps before it left.
 
 
 # %%
@@ -557,7 +558,8 @@ print(check.answer("convergence/noise-floor", noise_floor))
 # :label: sol-ch4f-balance
 # :class: dropdown
 # ````
-# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection: the sum increases with $w$.
+# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection: the sum increases with $w$. If yours is the mean of the centres, you solved for unbiased
+# draws: that is where FedSTaS should lead.
 
 
 # %%
@@ -592,7 +594,8 @@ print(check.answer("convergence/where-it-leads", balance))
 # :label: sol-ch4f-steps
 # :class: dropdown
 # ````
-# With $\eta_t = \beta/(t+1)$ the start is forgotten like $T^{-2\beta\mu}$, so $\beta > 1/(2\mu)$ is needed; the theorem takes $2/\mu$.
+# With $\eta_t = \beta/(t+1)$ the start is forgotten like $T^{-2\beta\mu}$, so $\beta > 1/(2\mu)$ is needed; the theorem takes $2/\mu$. A constant
+# step is refused as well: it stops at the noise floor.
 
 # %%
 for beta in (0.25, 1, 2):

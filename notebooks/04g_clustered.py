@@ -637,7 +637,8 @@ expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=sai
 # :label: sol-ch4g-variance
 # :class: dropdown
 # ````
-# Independent draws; the variance of each is $r(1-r)$, and each weighs $1/m$.
+# Independent draws; the variance of each is $r(1-r)$, and each weighs $1/m$. If two schemes get the same number from yours, you used $p$ and not
+# the rows.
 
 
 # %%
@@ -665,7 +666,8 @@ print(check.answer("clusters/variance", variance))
 # :label: sol-ch4g-line
 # :class: dropdown
 # ````
-# What client $i$ has in row $k$ is the overlap of two intervals. No quotients are needed.
+# What client $i$ has in row $k$ is the overlap of two intervals. No quotients are needed. Rows that do not sum to $n$ reveal the printed line 13,
+# which hands out cumulated remainders.
 
 
 # %%
@@ -700,7 +702,7 @@ print(check.answer("clusters/line", line))
 # :label: sol-ch4g-nothing
 # :class: dropdown
 # ````
-# Both rows need the mean gradient 1/2.
+# Both rows need the mean gradient 1/2. Rows that part the ones from the zeros are refused: they gain, because their mean gradients differ.
 
 # %%
 print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2"]]))
@@ -723,7 +725,8 @@ print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2
 # :label: sol-ch4g-certain
 # :class: dropdown
 # ````
-# The interval of a client with $mp_i \ge 1$ has to start late in a row: 4/3 each, and the second begins at 4/3.
+# The interval of a client with $mp_i \ge 1$ has to start late in a row: 4/3 each, and the second begins at 4/3. If every $mp_i$ is whole, nobody
+# begins inside a row, and nothing is lost.
 
 # %%
 print(check.answer("clusters/certain", ([1, 1, 1], 4)))

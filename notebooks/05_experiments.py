@@ -878,7 +878,8 @@ say("ch5", live_again=ch05.again(live, disjoint))
 # :label: sol-ch5-holm
 # :class: dropdown
 # ````
-# Sort, multiply by $k, k-1, \dots, 1$, keep the running maximum, and put the results back in order.
+# Sort, multiply by $k, k-1, \dots, 1$, keep the running maximum, and put the results back in order. If all of yours are $k$ times as large, that is
+# Bonferroni's correction, which costs power. If a larger p became the smaller one, the maximum is missing.
 
 
 # %%
@@ -913,7 +914,8 @@ print(check.answer("experiments/holm", holm))
 # :class: dropdown
 # ````
 # Under the gap the statistic follows a noncentral t-distribution with $k-1$ degrees of freedom, shifted by $\sqrt k$ gap/sd. Below: with draws
-# that the two methods share, as here, and with draws of their own, as in the paper.
+# that the two methods share, as here, and with draws of their own, as in the paper. With about half as many the interval just excludes zero on
+# average: that is a power of one half.
 
 
 # %%
@@ -957,7 +959,7 @@ if {"fedstas", "fedsts"} <= set(wide):
 # ````
 # Give the five digits where FedSTaS is furthest ahead 11 %, and the others 9 %. The reverse gives FedSTS the lead: with shares this near to even the
 # order of the
-# two is a property of the metric.
+# two is a property of the metric. If yours falls short of two points, you gave weight to digits where FedSTaS is not ahead.
 
 # %%
 lead = recall[1] - recall[0]

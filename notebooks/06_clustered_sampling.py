@@ -979,7 +979,7 @@ table(ch06.compared(V, seen, full))
 # :class: dropdown
 # ````
 # The draws are independent, so the misses multiply: $1 - \prod_k (1 - r_{k,i})$. The sum of a column, $m p_i$, is how *often* client $i$ is drawn,
-# and is the same under every scheme that meets eq. 8.
+# and is the same under every scheme that meets eq. 8. An answer above 1 counts draws and not clients.
 
 
 # %%
@@ -1014,7 +1014,8 @@ for name, rows in {"MD": md_rows, "Algorithm 1": one_rows}.items():
 # :class: dropdown
 # ````
 # Give one client the same share of both rows: sizes 2, 1, 1. Algorithm 1 does not do this, but nothing in eq. 7 and
-# eq. 8 forbids it. For client $i$ equality holds if and only if $r_{k,i} = p_i$ for all $k$, by Cauchy and Schwarz.
+# eq. 8 forbids it. For client $i$ equality holds if and only if $r_{k,i} = p_i$ for all $k$, by Cauchy and Schwarz. A refused matrix lets the
+# shares of that client differ between the rows.
 
 # %%
 half, quarter = Q(1, 2), Q(1, 4)
@@ -1046,7 +1047,8 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # :label: sol-ch6-proof
 # :class: dropdown
 # ````
-# Own rows have no variance at all, so the proof's allocation is better here, and each client has its certain draws.
+# Own rows have no variance at all, so the proof's allocation is better here, and each client has its certain draws. If a client with a certain draw
+# has no row of its own in yours, you have drawn Fig. 3.
 
 
 # %%
@@ -1099,7 +1101,8 @@ for name, c_ in (
 # ````
 # Let each row hold one client of each digit. Every draw then shows a uniform digit, independently of the others: the digits are exactly
 # those of MD. All rows have the same mean update, so the variance is MD's as well, by {prf:ref}`lem-ch6-loewner`. Worse they cannot be: digit
-# $c$ is missed with probability $\prod_k (1 - q_{k,c})$, $q_{k,c}$ its share of row $k$, and with the sum of the $q_{k,c}$ given the product is largest when all are equal.
+# $c$ is missed with probability $\prod_k (1 - q_{k,c})$, $q_{k,c}$ its share of row $k$, and with the sum of the $q_{k,c}$ given the product is
+# largest when all are equal. Rows of one digit each are refused, since they show all three.
 
 # %%
 rows_of_nine = [[k, k + 3, k + 6] for k in range(3)]

@@ -1082,7 +1082,8 @@ table(ch07.ranking(ranked))
 # :class: dropdown
 # ````
 # Each example now has the chance (asked) × (kept) = $\frac{|S|}{M}\frac KN$: the factor $M/|S|$ of the first section again,
-# this time in the weights $\frac{M}{|S|}\frac{|\xi_k|}{K}$. Unbiased, but the examples of a client now come together or not at all.
+# this time in the weights $\frac{M}{|S|}\frac{|\xi_k|}{K}$. Unbiased, but the examples of a client now come together or not at all. Without the
+# factor the mean is half as large: nobody stands for the client that was not asked.
 
 
 # %%
@@ -1120,7 +1121,8 @@ print("both asked:         mean", wanted, " variance", variance)
 # :class: dropdown
 # ````
 # While $\alpha$ is small it grows like $e^\epsilon - 1$, and the variance like $1/\alpha^2$: about $e^2 \approx 7$ fewer clients for
-# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1.
+# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1. If yours is too small by a factor of $\alpha^2$, you counted the variance of
+# a report: the estimate divides it by $\alpha$.
 
 
 # %%
@@ -1156,7 +1158,7 @@ for eps in (1.0, 2.0, 3.0, 4.0, 6.0):
 # ````
 # FedSampling's variance is $(1-p)/K$ times the mean square of all numbers (by {prf:ref}`lem-ch7-pooled`), whoever holds them. That of the one client is the spread of the
 # clients' *means*: zero here, where every client mirrors the whole. Uniform examples pay where clients differ; a client that is a small copy of
-# the federation is a better sample than as many scattered examples.
+# the federation is a better sample than as many scattered examples. If FedSampling wins in yours, the means of the two clients lie too far apart.
 
 # %%
 print(check.answer("fedsampling/one-client", ((1, -1), (2, -2))))
@@ -1176,7 +1178,7 @@ for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
 # ```
 # Level 2, by running. By {prf:ref}`lem-ch7-pooled`, FedSampling with one local step on the whole sample is centralised SGD with a batch of random size around
 # $K$. Check it: with one class per client, compare `fedsampling` with one step against `centralised` with one step on a batch of $K$, and
-# against three steps.
+# against three steps. Predict first: which two of the four will agree?
 # ```{exercise-end}
 # ```
 
@@ -1187,7 +1189,8 @@ for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
 # ````
 # `epsilon=None` gives the true total, a large `batch` the whole sample. Both pairs share seeds. The first two rows have the same expected
 # step, though no client has more than one class; FedSampling's varies more, as the size of its sample does. With three steps the two part:
-# each client goes its own way for two more steps, towards its one class.
+# each client goes its own way for two more steps, towards its one class. Who expected FedSampling to suffer from clients of one class had methods
+# in mind that average clients: here examples are averaged.
 
 # %%
 batch = round(0.1 * len(task_.train_y))

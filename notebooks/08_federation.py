@@ -412,7 +412,8 @@ assert all(told)
 # :label: sol-ch8-bytes
 # :class: dropdown
 # ````
-# Every client sends $d'$ floats and a code for each parameter, every participant a model.
+# Every client sends $d'$ floats and a code for each parameter, every participant a model. Eight times too much are bits. Far too little forgets
+# that strata need a gradient of *every* client.
 
 
 # %%
@@ -441,7 +442,8 @@ print(check.answer("federation/bytes", bytes_up))
 # :label: sol-ch8-stand
 # :class: dropdown
 # ````
-# The weights hold $1/m_h$; of the $m_h$ draws, $r_h$ are left, and they are draws from the same $p$.
+# The weights hold $1/m_h$; of the $m_h$ draws, $r_h$ are left, and they are draws from the same $p$. If your weights sum to one, you normalised
+# them: Hansen–Hurwitz weights do so only on average.
 
 
 # %%
@@ -473,7 +475,8 @@ print(check.answer("federation/stand-for", stand_for))
 # :label: sol-ch8-silence
 # :class: dropdown
 # ````
-# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is 0.64: no chance is small, and the bias is not.
+# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is 0.64: no chance
+# is small, and the bias is not. Equal chances are refused, however small: such silence makes the cohort smaller and bends nothing.
 
 # %%
 print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))

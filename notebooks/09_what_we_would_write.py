@@ -43,7 +43,8 @@ from math import prod
 import numpy as np
 from IPython.display import Markdown, display
 
-from companion import ch09, chapters, cuts, features, one_rounds, plots, records, seats, tables
+from companion import ch09, chapters, check, cuts, features, one_rounds, plots
+from companion import records, seats, tables
 from companion.pages.prose import expect, paste, say, table
 from fedstas import allocation, clustered, least_variance, methods, one_round, partition, privacy
 from fedstas import tasks, theory
@@ -1704,7 +1705,7 @@ Markdown(ch09.citation())
 # :label: wwi-ex-weights
 # ```
 # Write `weights(omega, p, labels, seats, drawn)`: for each drawn client its weight on the update. `labels[k]` is the stratum of client $k$, `seats[h]` its $m_h$;
-# `p` sums to one within each stratum. Check it with `check.answer("corrected/weights", weights)` (`from fedstas import check`).
+# `p` sums to one within each stratum. Check it with `check.answer("corrected/weights", weights)`.
 # ```{exercise-end}
 # ```
 
@@ -1713,12 +1714,11 @@ Markdown(ch09.citation())
 # :label: wwi-sol-weights
 # :class: dropdown
 # ````
-# The $m_h$ of the client's own stratum, and no normalisation.
+# The $m_h$ of the client's own stratum, and no normalisation. If yours sum to one in every cohort, you have made a ratio estimator, and that is
+# biased.
+
 
 # %%
-from fedstas import check
-
-
 def weights(omega, p, labels, seats, drawn):
     return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
 
@@ -1743,7 +1743,8 @@ check.answer("corrected/weights", weights)
 # :label: wwi-sol-variance
 # :class: dropdown
 # ````
-# Second moment less squared mean, stratum by stratum, each over its own $m_h$.
+# Second moment less squared mean, stratum by stratum, each over its own $m_h$. A stratum of one client adds nothing. If it does in yours, the
+# squared mean is missing.
 
 
 # %%
@@ -1778,7 +1779,8 @@ check.answer("corrected/variance", variance_of)
 # :class: dropdown
 # ````
 # All variance lies in a stratum that holds nine tenths of the weight and gets half of the draws. Part 4 has $m_h \propto \sqrt{V_h}$, which would give
-# it all. With $m$ above $H$, line 3 sends the spare draws there.
+# it all. With $m$ above $H$, line 3 sends the spare draws there. If yours is refused, look at the spreads: where
+# each stratum has the draws that its spread asks for, MD cannot win.
 
 # %%
 check.answer("corrected/worse-than-md", ([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 1, 1]))
