@@ -243,10 +243,8 @@ def largest_request(n_k, n, size):
     return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
 
 
-at_600, at_2048 = (
-    eigenvalues(600, 6000, 600, 60),
-    eigenvalues(600, 6000, 2048, 204),
-)
+at_600 = eigenvalues(600, 6000, 600, 60)
+at_2048 = eigenvalues(600, 6000, 2048, 204)
 assert at_600 == cov.lemma4_form(6000, 600, 60).eigenvalues(600)
 most = [largest_request(600, 6000, size) for size in (60, 204)]
 assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
@@ -289,10 +287,8 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 # %%
 # three equal gradients, one expected example
 same = np.array([[1], [1], [1]], dtype=object)
-srs, tossed = (
-    moments(same, fixed_number(3, 1)),
-    moments(same, coins(3, Fraction(3, 9), 1)),
-)
+srs = moments(same, fixed_number(3, 1))
+tossed = moments(same, coins(3, Fraction(3, 9), 1))
 print("fixed number: mean", *srs[0], "variance", *srs[1][0])
 print("coins:        mean", *tossed[0], "variance", *tossed[1][0])
 assert (srs[0] == tossed[0]).all() and srs[1] < tossed[1]
@@ -330,11 +326,9 @@ table(decided["theorem3"].table)
 # %%
 blind = covariances.unbiased_readings().set_index("design")
 below, tried = int(blind["always below"].sum()), int(blind["settings"].sum())
-here, theirs, shrunk = (
-    cov.lemma4_form(64, 6, 4),
-    cov.srs_form(8, 4),
-    Fraction(8 * 6, 64),
-)
+here = cov.lemma4_form(64, 6, 4)
+theirs = cov.srs_form(8, 4)
+shrunk = Fraction(8 * 6, 64)
 assert here.is_covariance(8)
 rescaled = float(here.each / shrunk**2)
 
@@ -505,10 +499,8 @@ table(decided["larger"].table.astype(str))
 # All samples are listed, for a draw from the pool and for two of each client:
 
 # %%
-one, two = (
-    np.array([0, 2], dtype=object),
-    np.array([1, 2, 3, 4, 5, 9], dtype=object),
-)
+one = np.array([0, 2], dtype=object)
+two = np.array([1, 2, 3, 4, 5, 9], dtype=object)
 pool = np.concatenate([one, two])[:, None]
 central = moments(pool, fixed_number(8, 4))
 ours = [moments(each[:, None], fixed_number(len(each), 2)) for each in (one, two)]

@@ -275,10 +275,8 @@ def client_accuracy(true, said, class_shares):
 
 small = tasks.load("digits")
 network = small.model(0)
-w_0, counts = (
-    models.flatten(network),
-    partition.dirichlet(small.train_y, 10, 1.0, 0).label_counts,
-)
+w_0 = models.flatten(network)
+counts = partition.dirichlet(small.train_y, 10, 1.0, 0).label_counts
 class_shares = counts / counts.sum(axis=1, keepdims=True)
 
 said = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
@@ -442,10 +440,8 @@ display(ch05.folded("All methods in three other settings", ch05.elsewhere(others
 # rate 0.01, on ten clients of about one class each. That is too little: it ends at a guess, 1 %.
 
 # %%
-stated, more = (
-    final(hundred[~more_work]).mean(),
-    final(hundred[more_work]).mean(),
-)
+stated = final(hundred[~more_work]).mean()
+more = final(hundred[more_work]).mean()
 # of any round
 best = 100 * hundred.loc[~more_work, ["test_accuracy", "client_accuracy"]].max()
 in_strata = more[["fedsts", "fedstas", "fedstas-unbiased"]].max()
@@ -595,10 +591,8 @@ ledger.box("the table", *ch05.IN_THE_TABLE)
 # Each was tuned on seed 0, by the training loss of the last ten rounds. Ten seeds compare it with what it builds on, at the same cost:
 
 # %%
-chosen, tuned = (
-    tables.tuned(grids["server-rates"].frame),
-    grids["servers"].frame,
-)
+chosen = tables.tuned(grids["server-rates"].frame)
+tuned = grids["servers"].frame
 # as often as the tuned ones were evaluated
 ninth = disjoint[disjoint["round"] % 9 == 0]
 built_on = ninth[ninth["method"].isin(["md", "fedavg"])]

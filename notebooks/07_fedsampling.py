@@ -510,10 +510,8 @@ def train(federation, arm, seed):
     """One run; the control is fedavg with all clients."""
     everyone = len(federation.with_data)
     m = everyone if arm == ch07.ALL else min(s.clients_per_round, everyone)
-    name, settings = (
-        arm.split(",")[0],
-        {"epsilon": None} if arm == "fedsampling" else {},
-    )
+    name = arm.split(",")[0]
+    settings = {"epsilon": None} if arm == "fedsampling" else {}
     method = methods.get(name, lr=lr, **settings)
     how = {"rounds": s.rounds, "clients_per_round": m}
     how |= {"seed": seed, "device": s.device}
@@ -635,11 +633,9 @@ def macro_f1(true, said, classes):
     return np.mean(scores)
 
 
-learned, truth, reader = (
-    {},
-    corpus.test_y.cpu().numpy(),
-    corpus.model(s.seed).eval(),
-)
+learned = {}
+truth = corpus.test_y.cpu().numpy()
+reader = corpus.model(s.seed).eval()
 for name in ("fedavg", "fedsampling"):
     method, few = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
     how = {"rounds": few, "clients_per_round": 10, "eval_every": 2}
@@ -834,10 +830,8 @@ low, high = 1, 10**7
 while high - low > 1:
     middle = (low + high) // 2
     low, high = (low, middle) if best(middle)[0] <= 0.1 else (middle, high)
-enough, optimum = (
-    high,
-    {clients: best(clients) for clients in (100, 1_000, 10_000)},
-)
+enough = high
+optimum = {clients: best(clients) for clients in (100, 1_000, 10_000)}
 
 # %% tags=["remove-input"]
 at = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
@@ -875,10 +869,8 @@ CAPS = (100, 300, 601, 1000)
 
 def rates(clients, M, rounds=1000):
     """The rates of that many rounds, sizes all alike."""
-    alpha, rng = (
-        privacy.truth_probability(EPSILON, M),
-        stream(s.seed, "chapter 7", clients, M),
-    )
+    alpha = privacy.truth_probability(EPSILON, M)
+    rng = stream(s.seed, "chapter 7", clients, M)
     n = np.full(clients, SIZE)
     return np.array([rate(n, M, alpha, rng) for _ in range(rounds)])
 
@@ -926,12 +918,10 @@ expect("whatever the number of clients", min(found[n][100].mean() for n in found
 CAP = int(hidden["cap"])
 alpha, told, cut = privacy.truth_probability(EPSILON, CAP), {}, {}
 for sigma in SIGMAS:
-    rng, five = (
-        stream(s.seed, "chapter 7, steps"),
-        [sizes_at(sigma, each) for each in range(5)],
-    )
-    rates = [rate(n, CAP, alpha, rng) for n in five for _ in range(400)]
-    told[sigma] = np.array(rates)
+    rng = stream(s.seed, "chapter 7, steps")
+    five = [sizes_at(sigma, each) for each in range(5)]
+    of_all = [rate(n, CAP, alpha, rng) for n in five for _ in range(400)]
+    told[sigma] = np.array(of_all)
     cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
 
 # %% tags=["remove-input"]
@@ -1018,10 +1008,8 @@ expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipp
 # %%
 # the sizes of seed 0
 held = records.load_partitions("results")["dirichlet"].sum(axis=1)
-alpha, rng = (
-    privacy.truth_probability(3, 100),
-    stream(s.seed, "chapter 7, table"),
-)
+alpha = privacy.truth_probability(3, 100)
+rng = stream(s.seed, "chapter 7, table")
 some = held[held > 0]
 longer_step = 10 * np.mean([rate(some, 100, alpha, rng) for _ in range(1000)])
 

@@ -294,10 +294,8 @@ def inside(d, labels):
     return (d * np.equal.outer(labels, labels)).sum() / 2
 
 
-five, u5 = (
-    np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)]),
-    [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]],
-)
+five = np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)])
+u5 = [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]]
 for a, labels in product((five, np.array([1, 3, 2, 5, 4])), lv.partitions(5, 3)):
     by_cohorts = lv.enumerated(*lv.rows_of_strata(five, labels, a), u5)[1]
     assert inside(pair_weights(five, np.array(u5), a), labels) == by_cohorts
@@ -400,10 +398,8 @@ def rests(d, labels, m):
     return (after == labels).all()
 
 
-line, rest = (
-    pair_weights(np.full(4, Q(1, 4)), np.array([[0], [1], [0], [1]])),
-    (0, 0, 1, 1),
-)
+line = pair_weights(np.full(4, Q(1, 4)), np.array([[0], [1], [0], [1]]))
+rest = (0, 0, 1, 1)
 assert rests(line, rest, 2) and of_md(line, rest) == 1
 d5 = pair_weights(five, np.array(u5))
 assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if rests(d5, x, 3))
@@ -497,10 +493,8 @@ def draw(labels, omega, rng):
 cut = methods.get("fedstas-least-variance", levels=s.levels).clients
 view = one_round.view(state, cut)  # what the server may ask for
 labels = cut.strata(view, m)[0]
-ours, theirs = (
-    draw(labels, state.omega, stream(s.seed, "a")),
-    cut.draw(view, m, stream(s.seed, "a")),
-)
+ours = draw(labels, state.omega, stream(s.seed, "a"))
+theirs = cut.draw(view, m, stream(s.seed, "a"))
 np.testing.assert_array_equal(ours[0], theirs.clients)
 np.testing.assert_allclose(ours[1], theirs.weights)
 
@@ -566,10 +560,8 @@ for i in range(tried):
 assert below == raised == 0
 
 # %%
-sixths, r4 = (
-    np.array([Q(x, 6) for x in (1, 2, 1, 2)]),
-    np.array([5, 5, 13, 10]),
-)
+sixths = np.array([Q(x, 6) for x in (1, 2, 1, 2)])
+r4 = np.array([5, 5, 13, 10])
 u4 = np.array([[3, 4], [5, 0], [5, 12], [6, -8]])
 d4 = 2 * np.outer(sixths, sixths) * (np.outer(r4, r4) - u4 @ u4.T)
 for labels in lv.partitions(4, 2):
@@ -577,11 +569,9 @@ for labels in lv.partitions(4, 2):
     assert inside(d4, labels) == lv.enumerated(*by_norm, u4)[1]
 
 sizes, u = rng.integers(1, 9, 8), rng.normal(size=(8, 2))
-w, gram, similar = (
-    sizes / sizes.sum(),
-    u @ u.T,
-    clustered.similarity_groups(u, sizes, 3),
-)
+w = sizes / sizes.sum()
+gram = u @ u.T
+similar = clustered.similarity_groups(u, sizes, 3)
 draws = {
     "MD": np.tile(w, (3, 1)),
     "clustered by size": clustered.by_size(sizes, 3),
@@ -671,10 +661,8 @@ def md(omega, m):
 w, tau = [Q(1, 6), Q(2, 6), Q(3, 6)], [1, 2, 1]
 # equal updates, and noise
 d = lv.pairs(w, [[0]] * 3, None, [t * t for t in tau])
-c, P = (
-    sum((o * t) ** 2 for o, t in zip(w, tau, strict=True)),
-    inside(d, (0, 0, 0)),
-)
+c = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True))
+P = inside(d, (0, 0, 0))
 for labels in lv.partitions(3, 2):
     assert with_noise(w, tau, *lv.rows_of_strata(w, labels)) == inside(d, labels) + c
 assert with_noise(w, tau, *md(w, 2), anew=False) == P / 2 + c
@@ -1098,10 +1086,8 @@ def by_cohorts(omega, p, u, strata, seats):
     return total
 
 
-w, u = (
-    np.array([Q(n, 8) for n in (1, 2, 1, 1, 1, 2)]),
-    np.array([1, -2, 3, -1, 2, 1]),
-)
+w = np.array([Q(n, 8) for n in (1, 2, 1, 1, 1, 2)])
+u = np.array([1, -2, 3, -1, 2, 1])
 halves, everyone = [[0, 1, 2], [3, 4, 5]], [list(range(6))]
 W, r = np.array([sum(w[h]) for h in halves]), abs(u)
 # D: W_h times D_h
@@ -1224,10 +1210,8 @@ for sizes, times in cases:
 # %%
 def rate_error(sizes, M, alpha, n_star, times):
     """E (p~ / p - 1)^2 over all reports."""
-    count, n = (
-        sum(times),
-        sum(t * size for t, size in zip(times, sizes, strict=True)),
-    )
+    count = sum(times)
+    n = sum(t * size for t, size in zip(times, sizes, strict=True))
     p, law = min(Q(1), Q(n_star, n)), estimates(sizes, M, alpha, times)
     return sum(c * (min(Q(1), n_star / max(x, count)) / p - 1) ** 2 for x, c in law)
 
