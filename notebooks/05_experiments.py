@@ -224,9 +224,7 @@ leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 
 # %% tags=["remove-input"]
 beside = ch05.beside_theirs(equal, ROUNDS, THEIRS, LOSSES)
-display(
-    ch05.folded("Their curves beside ours as coded, with the interval for one more run", beside)
-)
+display(ch05.folded("Their curves beside ours as coded, with intervals", beside))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -696,14 +694,15 @@ display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.co
 around = grids["sensitivity"].frame
 # a mean over seeds per value
 moved = ch05.along(tables.by_arm(around, "test_accuracy"))
-spread = moved.groupby("key")["mean"].max() - moved.groupby("key")["mean"].min()
+means = moved.groupby("key")["mean"]
+spread = means.max() - means.min()
+most = spread[["steps", "clients_per_round"]].min()
+rest = spread[["levels", "restratify_every", "rate"]].max()
 
 # %% tags=["remove-input"]
 paste("figure_sensitivity", ch05.ranges(moved))
 say("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.least_and_most(moved))
-most = spread[["steps", "clients_per_round"]].min()
 expect("most of all, then on strata", most > 15 > spread["strata"] > 4, strata=spread["strata"])
-rest = spread[["levels", "restratify_every", "rate"]].max()
 expect("hardly move the corrected", rest < 3, most=rest)
 
 # %% [markdown]
