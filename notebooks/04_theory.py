@@ -56,7 +56,8 @@ s = chapters.settings("04_theory", globals())
 # stands the version that is true, and {doc}`09_what_we_would_write` has them all in one place.
 
 # %%
-here = [claim for claim in ledger.rows() if claim.link.startswith("04")]  # this chapter's
+# this chapter's
+here = [claim for claim in ledger.rows() if claim.link.startswith("04")]
 decided = ledger.frame(ledger.decided(here))
 verdicts = decided.set_index("id")["verdict"]
 facts = decided["fact"].fillna(decided["id"]).nunique()
@@ -96,10 +97,12 @@ plain = theory.design_moments("plain-wr", updates, norms, 2)[0]
 repaired = theory.design_moments("hansen-hurwitz", updates, norms, 2)[0]
 target = Q(sum(updates), 3)
 
-N_h, S_h = (50, 30, 20), (2, 4, 6)  # 4b: ten seats by standard deviations, variances, sizes alone
+# 4b: ten seats by standard deviations, variances, sizes alone
+N_h, S_h = (50, 30, 20), (2, 4, 6)
 measures = S_h, [x**2 for x in S_h], (1, 1, 1)
 seats = [theory.neyman_printed(N_h, measure, 10) for measure in measures]
-by_deviation, by_variance, by_size = (theory.allocation_variance(N_h, S_h, m_h) for m_h in seats)
+found = [theory.allocation_variance(N_h, S_h, m_h) for m_h in seats]
+by_deviation, by_variance, by_size = found
 
 pair = [[Q(1)], [Q(-1)]]  # 4d: the only two gradients, and both are used
 simple = Q(theory.srs_covariance(pair, 2)[0, 0])
@@ -112,7 +115,8 @@ printed = Q(theory.paper_lemma4(pair, 4, 1, 2)[0, 0])
 # %%
 SIZE, M, m = 600, s.size_cap, s.clients_per_round
 alpha = privacy.truth_probability(s.epsilon, M)
-one = np.full(M - 1, (1 - alpha) / (M - 1))  # the chances of the answers 1 to M − 1
+# the chances of the answers 1 to M − 1
+one = np.full(M - 1, (1 - alpha) / (M - 1))
 one[min(SIZE, M - 1) - 1] += alpha
 law = np.ones(1)
 for _ in range(m):
@@ -132,25 +136,31 @@ for i in range(s.repeats):
     cohort = rng.choice(s.clients, m, replace=False)
     reports = privacy.report(sizes[cohort], size_cap=M, alpha=alpha, rng=rng)
     estimates[i] = privacy.estimate_total(reports, size_cap=M, alpha=alpha)
-error = abs(estimates.mean() - mean) / sd * np.sqrt(s.repeats)  # in standard errors
+# in standard errors
+error = abs(estimates.mean() - mean) / sd * np.sqrt(s.repeats)
 
 # %% [markdown]
 # The other three: what 99 reports of one client cost, where rounds drawn by norm end, and how often the two forms of an algorithm do what they should.
 
 # %%
-spent = privacy.composed_epsilon(alpha, M, 99)  # 4e: fresh reports of one client
+# 4e: fresh reports of one client
+spent = privacy.composed_epsilon(alpha, M, 99)
 relaxed = privacy.composed_epsilon(alpha, M, 99, 1e-5)
 
 centres, w = np.array([0.0, 0.0, 1.0]), 0.9  # 4f: parabolas around 0, 0 and 1
 for _ in range(5000):
     g = w - centres
-    w -= 0.01 * (np.abs(g) @ g) / np.abs(g).sum()  # the expected step, drawn by norm
+    # the expected step, drawn by norm
+    w -= 0.01 * (np.abs(g) @ g) / np.abs(g).sum()
 
 draws, right = stream(s.seed, "chapter 4, Algorithm 1"), np.zeros(2, int)  # 4g
 for _ in range(300):
     n = np.sort(draws.integers(1, 10, draws.integers(2, 7)))[::-1].tolist()
     seats = int(draws.integers(1, len(n) + 1))
-    both = theory.printed_algorithm_1(n, seats), clustered.counts_by_size(n, seats).tolist()
+    both = (
+        theory.printed_algorithm_1(n, seats),
+        clustered.counts_by_size(n, seats).tolist(),
+    )
     right += [bool(theory.proposition_1(counts, n, seats)) for counts in both]
 
 # %% tags=["remove-input"]

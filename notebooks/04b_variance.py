@@ -74,7 +74,8 @@ plots.for_pages()
 
 # %%
 def one_draw(d, norms):
-    """Variance of one draw: plain mean by norm, uniform draws, Hansen–Hurwitz by norm."""
+    """Variance of one draw: plain mean by norm, uniform draws, Hansen–Hurwitz
+    by norm."""
     N, mean = len(d), Q(sum(d), len(d))
     p = [Q(g, sum(norms)) for g in norms]
     drawn = [(x, q) for x, q in zip(d, p, strict=True) if q]
@@ -88,10 +89,13 @@ def one_draw(d, norms):
 cases = [(d, [abs(x) for x in d]) for d in ([1, 1, 2], [-1, 0, 1], [1, 1, 1, 3])]
 for d, norms in cases:
     assert one_draw(d, norms) == theory.per_draw(d, norms)[1:]
-    assert one_draw(10 * d, 10 * norms) == one_draw(d, norms)  # ten copies of each client
+    # ten copies of each client
+    assert one_draw(10 * d, 10 * norms) == one_draw(d, norms)
     of_two = theory.design_moments("plain-wr", d, norms, 2)[1]
-    assert of_two == one_draw(d, norms)[0] / 2  # two draws have half the variance of one
-plain, uniform, _ = one_draw(*cases[0])  # the smallest case in positive whole numbers
+    # two draws have half the variance of one
+    assert of_two == one_draw(d, norms)[0] / 2
+# the smallest case in positive whole numbers
+plain, uniform, _ = one_draw(*cases[0])
 no_bias = one_draw(*cases[1])
 
 # %% tags=["remove-input"]
@@ -141,7 +145,11 @@ table(ch04b.one_draw(one_draw, cases))
 # another vector. Here are the updates 1, 2, 3 and 4, drawn by three norms:
 
 # %%
-norms = {"their own": [1, 2, 3, 4], "in the opposite order": [4, 3, 2, 1], "equal": [1, 1, 1, 1]}
+norms = {
+    "their own": [1, 2, 3, 4],
+    "in the opposite order": [4, 3, 2, 1],
+    "equal": [1, 1, 1, 1],
+}
 by = [([1, 2, 3, 4], g) for g in norms.values()]
 own, opposite, _ = (one_draw(*case)[2] for case in by)  # Hansen–Hurwitz
 
@@ -185,7 +193,8 @@ def variance(N_h, S_h, m_h):
 
 
 N_h, S_h, m = [50, 30, 20], [2, 4, 6], 10
-best, as_written, plain = (seats(N_h, x, m) for x in (S_h, [x**2 for x in S_h], [1, 1, 1]))
+spreads = S_h, [x**2 for x in S_h], [1, 1, 1]
+best, as_written, plain = (seats(N_h, x, m) for x in spreads)
 for chosen in (best, as_written, plain):
     assert variance(N_h, S_h, chosen) == theory.allocation_variance(N_h, S_h, chosen)
 assert best == theory.neyman_printed(N_h, S_h, m)
@@ -214,7 +223,8 @@ table(neyman.table)
 # ```
 
 # %%
-shares = np.linspace(0.04, 0.96, 300)  # of the first of two equal strata, spreads 1 and 3
+# of the first of two equal strata, spreads 1 and 3
+shares = np.linspace(0.04, 0.96, 300)
 
 
 def relative(share):
@@ -222,7 +232,11 @@ def relative(share):
     return (1 / share + 9 / (1 - share)) / (2 * (1 + 9))
 
 
-at = {"proportional": 1 / 2, "standard deviations": 1 / 4, "variances, as written": 1 / 10}
+at = {
+    "proportional": 1 / 2,
+    "standard deviations": 1 / 4,
+    "variances, as written": 1 / 10,
+}
 marks = {name: (share, relative(share)) for name, share in at.items()}
 
 # %% tags=["remove-input"]
@@ -252,7 +266,8 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 # The second inequality is this lemma. It needs spreads of the vectors that are averaged. FedSTaS takes those of gradients, and averages updates:
 
 # %%
-other = variance([50, 50], [1, 2], seats([50, 50], [2, 1], 10))  # the spreads are 1 and 2
+# the spreads are 1 and 2
+other = variance([50, 50], [1, 2], seats([50, 50], [2, 1], 10))
 without = variance([50, 50], [1, 2], [5, 5])
 rounded = variance([5, 6], [1, 2], [1, 4])  # eq. 3.5 rounded, five draws
 in_proportion = variance([5, 6], [1, 2], [2, 3])
@@ -366,7 +381,8 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 # %%
 pair = [-1, 5, 6], [-1, -1, 1, 1]
 W = np.array([len(d) for d in pair]) / 7
-_, sigma_2, tau_2 = np.array([one_draw(d, [abs(x) for x in d]) for d in pair], dtype=float).T
+per_draw = [one_draw(d, [abs(x) for x in d]) for d in pair]
+_, sigma_2, tau_2 = np.array(per_draw, dtype=float).T
 v = {}  # of two corrected draws, by what the seats are in proportion to
 for name, spread in (("sigma", np.sqrt(sigma_2)), ("tau", np.sqrt(tau_2))):
     m_h = 2 * W * spread / (W @ spread)
@@ -392,7 +408,8 @@ task = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(task.train_y, s.clients, s.concentration, s.seed)
 lr = 0.1 if s.task == "digits" else 0.01
 method = methods.get("fedstas-unbiased", lr=lr, strata=s.strata, levels=s.levels)
-of_a_run = {"rounds": s.rounds, "eval_every": s.rounds, "seed": s.seed, "device": s.device}
+of_a_run = {"rounds": s.rounds, "eval_every": s.rounds}
+of_a_run |= {"seed": s.seed, "device": s.device}
 trained = simulation.run(
     task, federation, method, clients_per_round=s.clients_per_round, **of_a_run
 )
@@ -404,7 +421,8 @@ w_0 = torch.nn.utils.parameters_to_vector(task.model(s.seed).parameters()).detac
 
 
 def gradients(w):
-    found = [g.numpy().astype(float) for g in engine.client_gradients(module, w, data)]
+    each = engine.client_gradients(module, w, data)
+    found = [g.numpy().astype(float) for g in each]
     return np.stack(found)
 
 
@@ -413,7 +431,8 @@ server = simulation.Server(data, module, s.seed)
 server.begin(1, w_t)
 m = min(s.clients_per_round, len(updates))
 Stratified(s.strata, s.levels).draw(server, m, stream(s.seed, "chapter 4", 0))
-seen = server.remember("strata", 1, None)  # labels, norms and spreads, as the design saw them
+# labels, norms and spreads, as the design saw them
+seen = server.remember("strata", 1, None)
 
 # %% [markdown]
 # The variances need no cohorts. Each stratum contributes that of one draw, in vectors now:
@@ -421,7 +440,8 @@ seen = server.remember("strata", 1, None)  # labels, norms and spreads, as the d
 
 # %%
 def designs(d, labels, norms):
-    """Variance of each design, times m, and the squared bias of the plain mean; real seats."""
+    """Variance of each design, times m, and the squared bias of the plain
+    mean; real seats."""
     rows, off = [], 0
     for h in np.unique(labels):
         x, p = d[labels == h], norms[labels == h] / norms[labels == h].sum()
@@ -432,7 +452,8 @@ def designs(d, labels, norms):
         rows.append((W, uniform, plain, weighted))
         off = off + W * (aim - mean)
     W, uniform, plain, weighted = np.array(rows).T
-    seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))  # Neyman's, as shares of m
+    # Neyman's, as shares of m
+    seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))
     some = seats > 0
     found = {
         "no strata": ((d - d.mean(axis=0)) ** 2).sum(axis=1).mean(),
@@ -447,13 +468,15 @@ def designs(d, labels, norms):
 # %%
 measures = {
     "corrected, norms of the first model": np.linalg.norm(gradients(w_0), axis=1),
-    "corrected, squeezed norms": seen.norms + 1e-9,  # a norm of zero would have no probability
+    # a norm of zero would have no probability
+    "corrected, squeezed norms": seen.norms + 1e-9,
     "corrected, norms of the updates": np.linalg.norm(updates, axis=1),
 }
-found, squared_bias = designs(updates, seen.labels, measures["corrected, squeezed norms"])
+squeezed = measures["corrected, squeezed norms"]
+found, squared_bias = designs(updates, seen.labels, squeezed)
 for name, norms in measures.items():
     found[name] = designs(updates, seen.labels, norms)[0]["corrected"]
-exact = theory.theorem_1(updates, seen.labels, measures["corrected, squeezed norms"], m)
+exact = theory.theorem_1(updates, seen.labels, squeezed, m)
 theirs = [exact.rand, exact.strat, exact.stradiv, exact.sts, exact.corrected]
 np.testing.assert_allclose(list(found.values())[:5], m * np.array(theirs), rtol=1e-6)
 np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
@@ -533,12 +556,14 @@ for N_h, S_h, draws in evidence_seats.seat_cases():
 n_h = np.bincount(seen.labels)
 members = [updates[seen.labels == h] for h in range(len(n_h))]
 spreads = [((x - x.mean(axis=0)) ** 2).sum(axis=1).mean() for x in members]
-given = allocation.neyman(n_h, seen.spreads, m)  # whole seats for the federation
+# whole seats for the federation
+given = allocation.neyman(n_h, seen.spreads, m)
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
 lost = with_whole / found["strata, proportional seats"]
 
 theirs = evidence_seats.seat_counts()  # the ledger's
-assert [theirs[k] for k in ("cases", "whole", "zero", "above")] == list(count.values())[:4]
+counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
+assert counted == list(count.values())[:4]
 
 # %% tags=["remove-input"]
 say("ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m)
@@ -581,7 +606,8 @@ expect("It needs a rule for whole numbers", whole.verdict == "fails")
 # :label: sol-theory-least
 # :class: dropdown
 # ````
-# {prf:ref}`lem-neyman-spread`: the square of the mean spread, over $m$.
+# {prf:ref}`lem-neyman-spread`: the square of the mean spread, over $m$. If yours is larger, you put seats in proportion to sizes: then the spreads
+# have no say.
 
 
 # %%
@@ -610,7 +636,8 @@ check.answer("variance/least-variance", least)
 # :label: sol-theory-seats
 # :class: dropdown
 # ````
-# Trying everything is allowed; so is the package.
+# Trying everything is allowed; so is the package. Seats 7, 1, 2 in the example below reveal eq. 3.5: it does not know that a stratum of two runs
+# out of clients.
 
 
 # %%
@@ -618,7 +645,10 @@ def best(sizes, spreads, m):
     return theory.integer_optimum(sizes, spreads, m)[1][0]
 
 
-print(best([2, 48, 50], [100, 1, 1], 10), allocation.neyman([2, 48, 50], [100, 1, 1], 10))
+print(
+    best([2, 48, 50], [100, 1, 1], 10),
+    allocation.neyman([2, 48, 50], [100, 1, 1], 10),
+)
 check.answer("variance/best-seats", best)
 
 # %% [markdown]
@@ -640,12 +670,14 @@ check.answer("variance/best-seats", best)
 # :class: dropdown
 # ````
 # Unbiased by symmetry: with each $d$ also $-d$. Then the variances are $\sum|d|^3/\sum|d|$ and the mean of $d^2$, and the first is larger
-# unless all $|d|$ are equal. Without symmetry three are enough: $-8, -5, 7$.
+# unless all $|d|$ are equal. Without symmetry three are enough: $-8, -5, 7$. If yours is biased, draws by norm favour one sign. If it is unbiased
+# and no noisier, all $|d|$ are equal.
 
 # %%
 for updates_ in ((-2, -1, 1, 2), (-8, -5, 7)):
     one = theory.per_draw(updates_, np.abs(updates_))
-    print(updates_, "plain mean", one.plain, "uniform", one.uniform, "HH", one.hansen_hurwitz)
+    print(updates_, "plain mean", one.plain, "uniform", one.uniform)
+    print("    Hansen–Hurwitz", one.hansen_hurwitz)
 check.answer("variance/noisier", (-2, -1, 1, 2))
 
 # %% [markdown]

@@ -71,7 +71,8 @@ plots.for_pages()
 
 # %%
 def law(sizes, M, alpha, fakes):
-    """The estimate of eq. 5.7: its values and their chances, all reports listed."""
+    """The estimate of eq. 5.7: its values and their chances, all reports
+    listed."""
     m, found = len(sizes), defaultdict(Fraction)
     for reports in product(range(M + 1), repeat=m):
         chance = Fraction(1)
@@ -156,7 +157,8 @@ table(decided["estimator"].table)
 # %%
 def estimates(size, m, M, alpha):
     """The estimate from m clients of this size: its values and their chances."""
-    one = np.full(M - 1, (1 - alpha) / (M - 1))  # a report is one of 1 to M - 1
+    # a report is one of 1 to M - 1
+    one = np.full(M - 1, (1 - alpha) / (M - 1))
     one[min(size, M - 1) - 1] += alpha
     chances = np.ones(1)
     for _ in range(m):
@@ -235,7 +237,8 @@ def guarded(n_star, values, floor=1):
 values, chances = estimates(600, 10, 100, 0.1616)
 for n_star_ in (99, 600, 2048):
     rate = guarded(n_star_, values) @ chances
-    outside = chances[values < n_star_].sum()  # the chance that n*/ñ is no probability
+    # the chance that n*/ñ is no probability
+    outside = chances[values < n_star_].sum()
     package = theory.estimated_rate([600] * 10, 100, 0.1616, n_star_)
     np.testing.assert_allclose((rate, outside), (package.mean, package.outside))
 
@@ -313,7 +316,8 @@ settings = {
 error, relative = {}, {}
 for name, (each, request) in settings.items():
     right = np.array([request(c) / (each * c) for c in counts])
-    error[name] = np.array([evidence.squared_error(each, int(c), request(c)) for c in counts])
+    errors_ = [evidence.squared_error(each, int(c), request(c)) for c in counts]
+    error[name] = np.array(errors_)
     relative[name] = error[name] / right**2
 
 # %% tags=["remove-input"]
@@ -405,14 +409,17 @@ def best_cap(epsilon, reports, size=600):
     caps = np.union1d(caps, [size, size + 1])
     a = np.expm1(epsilon) / (np.exp(epsilon) + caps - 2)
     clipped = np.minimum(size, caps - 1)
-    variance = (1 - a) * (caps * (caps - 2) / 12 + a * (clipped - caps / 2) ** 2) / a**2
-    square = (1 - clipped / size) ** 2 + variance / (size**2 * np.asarray(reports)[..., None])
+    spread = caps * (caps - 2) / 12 + a * (clipped - caps / 2) ** 2
+    variance = (1 - a) * spread / a**2
+    total = size**2 * np.asarray(reports)[..., None]
+    square = (1 - clipped / size) ** 2 + variance / total
     best = square.argmin(-1)
     return np.sqrt(square.min(-1)), caps[best]
 
 
 epsilons, many = np.geomspace(0.5, 12, 60), np.geomspace(10, 1e5, 80)
-least, chosen = map(np.array, zip(*(best_cap(e, many) for e in epsilons), strict=True))
+best = [best_cap(e, many) for e in epsilons]
+least, chosen = map(np.array, zip(*best, strict=True))
 
 # %%
 ten, hundred = best_cap(3.0, 10), best_cap(3.0, 100)
@@ -475,9 +482,14 @@ table(ch04c.own(s.clients_per_round, s.size_cap, s.epsilon, s.n_star))
 
 # %%
 def examples(rate, n=6000):
-    """The mean rate, and mean and standard deviation of the examples of a round."""
+    """The mean rate, and mean and standard deviation of the examples of a
+    round."""
     first, second = rate @ chances, rate**2 @ chances
-    return first, n * first, np.sqrt(n * (first - second) + n**2 * (second - first**2))
+    return (
+        first,
+        n * first,
+        np.sqrt(n * (first - second) + n**2 * (second - first**2)),
+    )
 
 
 drawn = {
@@ -537,7 +549,8 @@ table(ch04c.verdicts(decided))
 # :label: sol-ch4c-estimate
 # :class: dropdown
 # ````
-# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$; what is left is $\alpha$ times the total.
+# In expectation $(1-\alpha)m$ reports are fakes of mean $M/2$; what is left is $\alpha$ times the total. If yours is too large by
+# $(1-\alpha)m/(2\alpha)$, you took $(M-1)/2$ for the mean of a fake: that is the mean with 0 among them.
 
 
 # %%
@@ -565,7 +578,8 @@ print(check.answer("sizes/estimate", estimate))
 # :label: sol-ch4c-mean
 # :class: dropdown
 # ````
-# In {prf:ref}`lem-size-estimator` put $\mu = (M-1)/2$: the bias is $-(1-\alpha)m/(2\alpha)$.
+# In {prf:ref}`lem-size-estimator` put $\mu = (M-1)/2$: the bias is $-(1-\alpha)m/(2\alpha)$. If yours is the sum of the clipped sizes, you made the
+# server's mistake: it takes off $M/2$ for each fake, and these are smaller.
 
 
 # %%
@@ -595,7 +609,8 @@ print(check.answer("sizes/mean-with-zero", mean))
 # :class: dropdown
 # ````
 # $\tilde n = 0$ means $R = (1-\alpha) M m/2$, a whole number that reports can sum to, so at least $m$. For $M = 4$ this asks
-# $2(1-\alpha) \ge 1$, $\alpha \le 1/2$, and $2(1-\alpha)m$ whole. For an irrational $\alpha$, such as that of $\epsilon = 3$, it is impossible.
+# $2(1-\alpha) \ge 1$, $\alpha \le 1/2$, and $2(1-\alpha)m$ whole. For an irrational $\alpha$, such as that of $\epsilon = 3$, it is impossible. A
+# refused answer mostly asks for a sum of reports below $m$, and every report is at least 1.
 
 # %%
 print(check.answer("sizes/zero", (Fraction(1, 4), (1, 2))))
@@ -603,7 +618,10 @@ for alpha in (Fraction(1, 2), Fraction(1, 4), Fraction(1, 6)):
     for m_ in (1, 2, 3):
         chances_ = {n: theory.size_estimator_exact([n] * m_, 4, alpha).get(0, 0) for n in (1, 2, 3)}
         if any(chances_.values()):
-            print(f"alpha = {alpha}, m = {m_}: P(0) =", {n: str(p) for n, p in chances_.items()})
+            print(
+                f"alpha = {alpha}, m = {m_}: P(0) =",
+                {n: str(p) for n, p in chances_.items()},
+            )
 
 # %% [markdown]
 # ````{solution-end}

@@ -73,14 +73,17 @@ plots.for_pages()
 # ```
 
 # %%
-g = np.array([[1, 0], [0, 2], [3, -1], [-2, 1]], dtype=object)  # exact, with fractions
+# exact, with fractions
+g = np.array([[1, 0], [0, 2], [3, -1], [-2, 1]], dtype=object)
 
 
 def moments(g, design):
-    """Mean and covariance of a step; a design lists coefficients of the gradients and their chance."""
+    """Mean and covariance of a step; a design lists coefficients of the
+    gradients and their chance."""
     steps = [(np.array(c) @ g, chance) for c, chance in design]
     mean = sum(chance * step for step, chance in steps)
-    return mean, sum(chance * np.outer(step - mean, step - mean) for step, chance in steps)
+    apart = [(step - mean, chance) for step, chance in steps]
+    return mean, sum(chance * np.outer(x, x) for x, chance in apart)
 
 
 def fixed_number(n_k, size):
@@ -99,7 +102,8 @@ def eq_6_10(g, size):
 for size in (1, 2, 3, 4):
     mean, found = moments(g, fixed_number(4, size))
     assert (mean == g.sum(axis=0) * Fraction(1, 4)).all()
-    assert (found == eq_6_10(g, size)).all() and (found == cov.srs_covariance(g, size)).all()
+    assert (found == eq_6_10(g, size)).all()
+    assert (found == cov.srs_covariance(g, size)).all()
 
 # %% tags=["remove-input"]
 decided = {name: decide("ch4d", None, name, how) for name, how in ch04d.CLAIMS.items()}
@@ -140,9 +144,13 @@ table(decided["lemma3"].table)
 
 # %%
 def coins(n_k, p, size):
-    """Each example is kept with probability p; the sum is divided by the expected size."""
+    """Each example is kept with probability p; the sum is divided by the
+    expected size."""
     return [
-        ([Fraction(x, size) for x in kept], p ** sum(kept) * (1 - p) ** (n_k - sum(kept)))
+        (
+            [Fraction(x, size) for x in kept],
+            p ** sum(kept) * (1 - p) ** (n_k - sum(kept)),
+        )
         for kept in product((0, 1), repeat=n_k)
     ]
 
@@ -224,7 +232,8 @@ say("ch4d", settings=order["settings"], psd=order["covariance"])
 
 # %%
 def eigenvalues(n_k, n, n_star, size):
-    """Of eq. 6.11: across the constants, and along them (all gradients equal)."""
+    """Of eq. 6.11: across the constants, and along them (all gradients
+    equal)."""
     pairs = Fraction(n_star * (size - 1), n - 1)
     a, b = 1 - pairs, pairs - Fraction(size * n_star, n)
     return a * Fraction(n_star, n * size), (a + n_k * b) * Fraction(n_star, n * size)
@@ -234,7 +243,8 @@ def largest_request(n_k, n, size):
     return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
 
 
-at_600, at_2048 = eigenvalues(600, 6000, 600, 60), eigenvalues(600, 6000, 2048, 204)
+at_600 = eigenvalues(600, 6000, 600, 60)
+at_2048 = eigenvalues(600, 6000, 2048, 204)
 assert at_600 == cov.lemma4_form(6000, 600, 60).eigenvalues(600)
 most = [largest_request(600, 6000, size) for size in (60, 204)]
 assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
@@ -275,8 +285,10 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 # ```
 
 # %%
-same = np.array([[1], [1], [1]], dtype=object)  # three equal gradients, one expected example
-srs, tossed = moments(same, fixed_number(3, 1)), moments(same, coins(3, Fraction(3, 9), 1))
+# three equal gradients, one expected example
+same = np.array([[1], [1], [1]], dtype=object)
+srs = moments(same, fixed_number(3, 1))
+tossed = moments(same, coins(3, Fraction(3, 9), 1))
 print("fixed number: mean", *srs[0], "variance", *srs[1][0])
 print("coins:        mean", *tossed[0], "variance", *tossed[1][0])
 assert (srs[0] == tossed[0]).all() and srs[1] < tossed[1]
@@ -314,7 +326,9 @@ table(decided["theorem3"].table)
 # %%
 blind = covariances.unbiased_readings().set_index("design")
 below, tried = int(blind["always below"].sum()), int(blind["settings"].sum())
-here, theirs, shrunk = cov.lemma4_form(64, 6, 4), cov.srs_form(8, 4), Fraction(8 * 6, 64)
+here = cov.lemma4_form(64, 6, 4)
+theirs = cov.srs_form(8, 4)
+shrunk = Fraction(8 * 6, 64)
 assert here.is_covariance(8)
 rescaled = float(here.each / shrunk**2)
 
@@ -385,18 +399,21 @@ x = data.train_x.numpy().reshape(len(data.train_x), -1).astype(float)
 x = np.hstack([x - x.mean(axis=0), np.ones((len(x), 1))])
 y = np.eye(int(data.train_y.max()) + 1)[data.train_y.numpy()]
 federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
-shards = [federation.shards[k] for k in federation.with_data if federation.sizes[k] >= 2]
+some = [k for k in federation.with_data if federation.sizes[k] >= 2]
+shards = [federation.shards[k] for k in some]
 
 
 def residuals(w):
-    """Softmax minus label [n, classes]; the gradient of an example is the outer product with x."""
+    """Softmax minus label [n, classes]; the gradient of an example is the
+    outer product with x."""
     z = x @ w
     p = np.exp(z - z.max(axis=1, keepdims=True))
     return p / p.sum(axis=1, keepdims=True) - y
 
 
 def ratio(rows, r):
-    """Variance of coins over that of a fixed number, for a client with these examples."""
+    """Variance of coins over that of a fixed number, for a client with these
+    examples."""
     square = ((x[rows] ** 2).sum(axis=1) * (r[rows] ** 2).sum(axis=1)).sum()
     mean = ((x[rows].T @ r[rows] / len(rows)) ** 2).sum()
     return (len(rows) - 1) / len(rows) * square / (square - len(rows) * mean)
@@ -482,7 +499,8 @@ table(decided["larger"].table.astype(str))
 # All samples are listed, for a draw from the pool and for two of each client:
 
 # %%
-one, two = np.array([0, 2], dtype=object), np.array([1, 2, 3, 4, 5, 9], dtype=object)
+one = np.array([0, 2], dtype=object)
+two = np.array([1, 2, 3, 4, 5, 9], dtype=object)
 pool = np.concatenate([one, two])[:, None]
 central = moments(pool, fixed_number(8, 4))
 ours = [moments(each[:, None], fixed_number(len(each), 2)) for each in (one, two)]
@@ -490,7 +508,8 @@ aim = sum(mean for mean, _ in ours)[0] / Fraction(2)
 
 designs = pooling.pooled_target()
 variance = [Fraction(v) for v in designs["variance"]]
-assert central[0][0] == Fraction(designs["mean"][0]) and central[1][0, 0] == variance[0]
+assert central[0][0] == Fraction(designs["mean"][0])
+assert central[1][0, 0] == variance[0]
 assert aim == Fraction(designs["mean"][4])
 
 # %% tags=["remove-input"]
@@ -535,7 +554,7 @@ table(designs)
 # :label: sol-ch4d-contribution
 # :class: dropdown
 # ````
-# Each of $n_k$ examples has the chance $n^*/n$.
+# Each of $n_k$ examples has the chance $n^*/n$. If yours gives each client the same number, it is the floor of Algorithm 1, which is another rule.
 
 
 # %%
@@ -563,7 +582,7 @@ print(check.answer("covariance/contribution", expected_examples))
 # :label: sol-ch4d-lemma-3
 # :class: dropdown
 # ````
-# $\frac1{\bar n} - \frac1{n_k}$ times the sample variance with divisor $n_k - 1$.
+# $\frac1{\bar n} - \frac1{n_k}$ times the sample variance with divisor $n_k - 1$. If yours is not 0 for a sample of all, you drew with replacement.
 
 
 # %%
@@ -591,7 +610,8 @@ print(check.answer("covariance/lemma-3", srs_variance))
 # :label: sol-ch4d-coins
 # :class: dropdown
 # ````
-# By {eq}`eq-ch4d-indefinite` they need $(\sum g)^2 < \sum g^2$.
+# By {eq}`eq-ch4d-indefinite` they need $(\sum g)^2 < \sum g^2$. Four gradients of one sign are refused: there coins lose, since they also vary how
+# many are added.
 
 # %%
 print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
@@ -614,12 +634,14 @@ print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
 # :label: sol-ch4d-green
 # :class: dropdown
 # ````
-# {prf:ref}`lem-ch4d-psd` wants a large pool and a small client. The multiple in the formula is $n_k n^*/n$.
+# {prf:ref}`lem-ch4d-psd` wants a large pool and a small client. The multiple in the formula is $n_k n^*/n$. A refused point would need a negative
+# variance for some gradients: no design has that.
 
 # %%
 n_k, n, n_star, size = 2, 12, 4, 2
 print(check.answer("covariance/a-covariance", (n_k, n, n_star, size)))
-print("largest n*:", cov.largest_request(n_k, n, size), " multiple:", Fraction(n_k * n_star, n))
+print("largest n*:", cov.largest_request(n_k, n, size))
+print("multiple:", Fraction(n_k * n_star, n))
 
 # %% [markdown]
 # ````{solution-end}

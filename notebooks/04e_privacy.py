@@ -106,8 +106,14 @@ def worst_ratio(laws):
 
 M, alpha = 4, Fraction(2, 5)
 readings = (range(1, M), range(M), range(1, M + 1), range(M + 1))
-everyone = [worst_ratio([report(n, alpha, fakes) for n in range(1, M)]) for fakes in readings]
-empty = [worst_ratio([report(n, alpha, fakes) for n in range(M)]) for fakes in readings]
+
+
+def worst(sizes, fakes):
+    return worst_ratio([report(n, alpha, fakes) for n in sizes])
+
+
+everyone = [worst(range(1, M), fakes) for fakes in readings]
+empty = [worst(range(M), fakes) for fakes in readings]
 assert everyone[0] == theory.ldp_ratio(M, alpha) == 3 and empty[0] == math.inf
 
 # %% tags=["remove-input"]
@@ -130,10 +136,12 @@ table(decided["lemma5"].table)
 # :::
 
 # %%
-ratio = theory.ldp_ratio(100, Fraction("0.1616"))  # exp(epsilon) of the preprint's alpha
+# exp(epsilon) of the preprint's alpha
+ratio = theory.ldp_ratio(100, Fraction("0.1616"))
 one = math.log(ratio)
 exact_alpha = privacy.truth_probability(3, 100)
-with_zero = math.log(theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100)))
+with_zero = theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100))
+with_zero = math.log(with_zero)
 
 # %% tags=["remove-input"]
 say("ch4e", one=one, ratio=ratio, alpha_exact=exact_alpha, zero_epsilon=with_zero)
@@ -183,7 +191,8 @@ def composed(alpha, M, j, delta):
     t = alpha + b  # a report is the size
     chances, one = np.ones(1), math.log(t / b)
     for _ in range(j):
-        chances = np.convolve(chances, [b, 1 - t - b, t])  # D grows by -1, 0 or 1
+        # D grows by -1, 0 or 1
+        chances = np.convolve(chances, [b, 1 - t - b, t])
     loss = np.arange(-j, j + 1) * one
 
     def excess(e):
@@ -196,7 +205,8 @@ alpha, M = Fraction("0.1616"), 100
 for j in (1, 10, 99):
     exact = math.log(theory.composed_ratio(M, alpha, j, Fraction(1, 100_000)))
     np.testing.assert_allclose(composed(float(alpha), M, j, 1e-5), exact, rtol=1e-7)
-    np.testing.assert_allclose(privacy.composed_epsilon(float(alpha), M, j, 1e-5), exact)
+    theirs = privacy.composed_epsilon(float(alpha), M, j, 1e-5)
+    np.testing.assert_allclose(theirs, exact)
 soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %% [markdown]
@@ -225,7 +235,8 @@ soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %%
 def sequences(K, c, most):
-    """How many sequences of j values out of K repeat none more than c times, j = 0 to most."""
+    """How many sequences of j values out of K repeat none more than c times,
+    j = 0 to most."""
     power = [Fraction(1)]  # coefficients of (sum of z^i / i! up to c)^K
     for n in range(1, most + 1):
         terms = (
@@ -244,7 +255,8 @@ def read_off(M, alpha, j):
 
 
 attack = theory.mode_attack(M, alpha, 99)  # exact fractions, for all j at once
-assert [read_off(M, alpha, j) for j in (1, 2, 5, 10)] == [attack[j] for j in (1, 2, 5, 10)]
+for j in (1, 2, 5, 10):
+    assert read_off(M, alpha, j) == attack[j]
 
 # %% [markdown]
 # And ten reports of a client with 42 examples, attacked:
@@ -259,10 +271,12 @@ answers = privacy.report(
 )
 seen = np.zeros((trials, M))
 np.add.at(seen, (np.arange(trials)[:, None], answers), 1)
-seen += 0.5 * stream(s.seed, "chapter 4e, ties").random(seen.shape)  # ties by lot
+# ties by lot
+seen += 0.5 * stream(s.seed, "chapter 4e, ties").random(seen.shape)
 right = float((seen.argmax(axis=1) == 42).mean())
 
-above = binom.sf(np.arange(99), 99, 0.1)  # a client is drawn more than 0, 1, ... times of 99
+# a client is drawn more than 0, 1, ... times of 99
+above = binom.sf(np.arange(99), 99, 0.1)
 low, high = (1 - (1 - above) ** 100).sum(), np.minimum(1, 100 * above).sum()
 np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 
@@ -358,9 +372,11 @@ table(evidence.subsampling_table())
 
 # %%
 laws = [report(n, Fraction(2, 5), range(1, 4)) for n in (1, 2, 3)]
-fresh = [{y: math.prod(law[r] for r in y) for y in product((1, 2, 3), repeat=3)} for law in laws]
+three = list(product((1, 2, 3), repeat=3))
+fresh = [{y: math.prod(law[r] for r in y) for y in three} for law in laws]
 remembered = [{(y, y, y): law[y] for y in (1, 2, 3)} for law in laws]
-print("three rounds: fresh", worst_ratio(fresh), "remembered", worst_ratio(remembered))
+print("three rounds: fresh", worst_ratio(fresh))
+print("remembered", worst_ratio(remembered))
 
 # %% tags=["remove-input"]
 expect("cost one report", worst_ratio(remembered) == 3 and worst_ratio(fresh) == 27)
@@ -378,7 +394,8 @@ expect("Verdict on privacy of clients' data: fails", leaks == "fails")
 
 # %%
 p = Fraction(1, 10)
-came_back = [{"as it was": (1 - p) ** n, "changed": 1 - (1 - p) ** n} for n in (1, 99)]
+same = [(1 - p) ** n for n in (1, 99)]
+came_back = [{"as it was": x, "changed": 1 - x} for x in same]
 print(f"an unchanged model: epsilon = {math.log(worst_ratio(came_back)):.2f}")
 table(decided["what_is_protected"].table)
 
@@ -422,7 +439,8 @@ table(ch04e.verdicts(decided))
 # :label: sol-ch4e-alpha
 # :class: dropdown
 # ````
-# Solve $1 + K\alpha/(1-\alpha) = e^\epsilon$, as in {prf:ref}`lem-report-ratio`.
+# Solve $1 + K\alpha/(1-\alpha) = e^\epsilon$, as in {prf:ref}`lem-report-ratio`. If eq. 6.13 does not come out of yours at $K = M - 1$, you counted
+# one value more.
 
 
 # %%
@@ -450,7 +468,8 @@ print(check.answer("privacy/alpha", truth))
 # :label: sol-ch4e-outlier
 # :class: dropdown
 # ````
-# Any size of 4 or more against any below: 4 is no fake. A large client answers truthfully with probability $\alpha$ each time.
+# Any size of 4 or more against any below: 4 is no fake. A large client answers truthfully with probability $\alpha$ each time. Two sizes below 4
+# prove nothing: either can be the other's fake.
 
 # %%
 print(check.answer("privacy/outlier", (7, 1, 4)))
@@ -474,7 +493,8 @@ print("given away within ten rounds:", float(1 - (1 - evidence.ALPHA) ** 10))
 # :label: sol-ch4e-three
 # :class: dropdown
 # ````
-# With $t = \alpha + (1-\alpha)/(M-1)$: three hits, two hits, or one hit and two *different* others, a tie of three. For two reports: $t^2 + \frac12\cdot 2t(1-t) = t$.
+# With $t = \alpha + (1-\alpha)/(M-1)$: three hits, two hits, or one hit and two *different* others, a tie of three. For two reports:
+# $t^2 + \frac12\cdot 2t(1-t) = t$. If yours is too small, you counted majorities only: of three different reports the lot may still pick the true one.
 
 
 # %%

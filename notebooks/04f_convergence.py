@@ -71,17 +71,24 @@ centres = [*strata[0], *strata[1]]
 optimum = Fraction(sum(centres), 4)  # of F, where the gradients cancel
 spread = sum((c - optimum) ** 2 for c in centres) / 4
 
-G2, gamma, Gamma = (max(centres) - min(centres)) ** 2, 8, spread / 2  # L = mu = E = 1, sigma = 0
-positive = G2 + gamma * G2 + Gamma + Fraction(G2, m)  # the first three terms, times T
+# L = mu = E = 1, sigma = 0
+G2, gamma, Gamma = (max(centres) - min(centres)) ** 2, 8, spread / 2
+# the first three terms, times T
+positive = G2 + gamma * G2 + Gamma + Fraction(G2, m)
 omega = step * min(abs(Fraction(sum(h), 2) - optimum) for h in strata)
 deviations = [Fraction(max(h) - min(h), 2) for h in strata]
 chi = step * abs(deviations[0] - deviations[1])
 negative = (omega**2 + chi**2) / m  # the last two terms
 
-error = step / (2 - step) * spread / (2 * m)  # of F in the long run, two uniform draws
+# of F in the long run, two uniform draws
+error = step / (2 - step) * spread / (2 * m)
 first = {C: int(C * positive / negative) + 1 for C in (1, 1000, 1_000_000)}
 terms = convergence.printed_terms()
-assert (positive, omega, chi) == (terms["positive"], terms["omega"], terms["chi"])
+assert (positive, omega, chi) == (
+    terms["positive"],
+    terms["omega"],
+    terms["chi"],
+)
 
 # %% tags=["remove-input"]
 say("ch4f", positive=positive, omega=omega, chi=chi, error=error)
@@ -124,7 +131,8 @@ def walk(corrected):
     for t, u in enumerate(luck, 1):
         g = w[:, None] - c  # the gradients of all clients: [R, 3]
         p = np.abs(g) / np.abs(g).sum(axis=1, keepdims=True)
-        k = (u[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2)[:, None]  # who is drawn
+        # who is drawn
+        k = (u[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2)[:, None]
         weight = 1 / (3 * np.take_along_axis(p, k, 1)) if corrected else 1.0
         w = w - (weight * np.take_along_axis(g, k, 1))[:, 0] / t
         path.append(w)
@@ -139,7 +147,8 @@ for rule, path in paths.items():
     theirs = cv.simulate(toy, rule, steps, np.full((1, 1), 0.9), luck[:, :, None])
     np.testing.assert_allclose(path, theirs[1:, :, 0, 0], atol=1e-9)
 
-fixed = cv.norm_fixed_point(toy, [[0.9]], 0.1)  # where the expected step of "as written" is 0
+# where the expected step of "as written" is 0
+fixed = cv.norm_fixed_point(toy, [[0.9]], 0.1)
 np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
@@ -227,7 +236,8 @@ data = tasks.load(s.task, device="cpu")
 labels = data.train_y.numpy()
 federation = partition.dirichlet(labels, s.clients, s.concentration, s.seed)
 shards = [federation.shards[k] for k in federation.with_data]
-x = convergence.components(data.train_x.numpy())  # eight principal components, and a constant
+# eight principal components, and a constant
+x = convergence.components(data.train_x.numpy())
 y = np.eye(labels.max() + 1)[labels]
 
 A = np.array([x[i].T @ x[i] / len(i) + 0.2 * np.eye(9) for i in shards])
@@ -252,7 +262,8 @@ Lambda, distance = L * (1 + 2 / m), (w_star**2).sum()
 
 gamma = 2 * Lambda / mu
 steps = 2 / (mu * (t[:-1] + gamma))
-promised = L / 2 * max(8 * noise / mu**2, gamma * distance) / (t + gamma)  # of F(w_T) - F*
+# of F(w_T) - F*
+promised = L / 2 * max(8 * noise / mu**2, gamma * distance) / (t + gamma)
 
 
 def promised_constant(step):
@@ -265,16 +276,19 @@ def promised_constant(step):
 
 # %%
 def exact(steps):
-    """E F(w_t) - F* after each round of m uniform draws with replacement: [rounds + 1]."""
+    """E F(w_t) - F* after each round of m uniform draws with replacement:
+    [rounds + 1]."""
     e = -w_star  # E (w_t - w*)
     S = e @ e.T  # E (w_t - w*)(w_t - w*)'
     found = [np.trace(curvature @ S) / 2]
     for step in steps:
         mixed = (A @ e) @ at_optimum.transpose(0, 2, 1)
-        square = A @ S @ A + mixed + mixed.transpose(0, 2, 1)  # E g_k g_k' of a client's gradient
+        # E g_k g_k' of a client's gradient
+        square = A @ S @ A + mixed + mixed.transpose(0, 2, 1)
         square = (square + at_optimum @ at_optimum.transpose(0, 2, 1)).mean(axis=0)
         full = curvature @ S @ curvature
-        S = S - step * (curvature @ S + S @ curvature) + step**2 * (full + (square - full) / m)
+        S = S - step * (curvature @ S + S @ curvature)
+        S = S + step**2 * (full + (square - full) / m)
         e = e - step * curvature @ e
         found.append(np.trace(curvature @ S) / 2)
     return np.array(found)
@@ -360,17 +374,23 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 
 # %%
 def stops(lr, local):
-    """Excess objective where a round of all clients, each with so many local steps, no longer moves."""
+    """Excess objective where a round of all clients, each with so many local
+    steps, no longer moves."""
     one = np.eye(9)
-    pull = one - np.linalg.matrix_power(one - lr * A, local)  # a client goes to w - pull (w - C)
+    # a client goes to w - pull (w - C)
+    pull = one - np.linalg.matrix_power(one - lr * A, local)
     w = np.linalg.solve(pull.mean(axis=0), (pull @ C).mean(axis=0))
-    np.testing.assert_allclose(w, ridge.fixed_point(np.full(N, 1 / N), lr, local), atol=1e-9)
+    theirs = ridge.fixed_point(np.full(N, 1 / N), lr, local)
+    np.testing.assert_allclose(w, theirs, atol=1e-9)
     return np.trace((w - w_star).T @ curvature @ (w - w_star)) / 2
 
 
 for local in (1, 5, 20):
     ends = {lr: stops(lr, local) for lr in (0.2, 0.05)}
-    print(f"{local:2d} local steps:", *(f"step {lr} {end:.5f}  " for lr, end in ends.items()))
+    print(
+        f"{local:2d} local steps:",
+        *(f"step {lr} {end:.5f}  " for lr, end in ends.items()),
+    )
 
 # %% [markdown]
 # ## Does clustered sampling converge faster?
@@ -429,7 +449,8 @@ floors = {name: (floor(d, 1, 0.2), floor(d, 5, 0.04)) for name, d in designs.ite
 
 # %%
 def away(rows, rounds=8):
-    """P(w_t is not 0) after each round, which is E |grad F(w_t)|^2; one c is drawn from each row."""
+    """P(w_t is not 0) after each round, which is E |grad F(w_t)|^2; one c is
+    drawn from each row."""
     cohorts = list(product(*rows))
     at, found = {Fraction(0): Fraction(1)}, []
     for _ in range(rounds):
@@ -442,7 +463,10 @@ def away(rows, rounds=8):
     return found
 
 
-tails = {"MD": away([(-1, 1, -3, 3)] * 2), "clustered": away([(-1, 1), (-3, 3)])}
+tails = {
+    "MD": away([(-1, 1, -3, 3)] * 2),
+    "clustered": away([(-1, 1), (-3, 3)]),
+}
 assert all(tails[name] == list(convergence.flat_tails(8)[name]) for name in tails)
 
 # %% tags=["remove-input"]
@@ -505,7 +529,8 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # :label: sol-ch4f-floor
 # :class: dropdown
 # ````
-# The limit solves $a = (1-\eta)^2 a + \eta^2 \mathrm{Var}(c)/m$.
+# The limit solves $a = (1-\eta)^2 a + \eta^2 \mathrm{Var}(c)/m$. If yours is $\eta^2\mathrm{Var}(c)/m$, it is the noise of the last step alone,
+# without what the steps before it left.
 
 
 # %%
@@ -533,7 +558,8 @@ print(check.answer("convergence/noise-floor", noise_floor))
 # :label: sol-ch4f-balance
 # :class: dropdown
 # ````
-# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection: the sum increases with $w$.
+# Solve $\sum_k |w - c_k|(w - c_k) = 0$ by bisection: the sum increases with $w$. If yours is the mean of the centres, you solved for unbiased
+# draws: that is where FedSTaS should lead.
 
 
 # %%
@@ -568,11 +594,15 @@ print(check.answer("convergence/where-it-leads", balance))
 # :label: sol-ch4f-steps
 # :class: dropdown
 # ````
-# With $\eta_t = \beta/(t+1)$ the start is forgotten like $T^{-2\beta\mu}$, so $\beta > 1/(2\mu)$ is needed; the theorem takes $2/\mu$.
+# With $\eta_t = \beta/(t+1)$ the start is forgotten like $T^{-2\beta\mu}$, so $\beta > 1/(2\mu)$ is needed; the theorem takes $2/\mu$. A constant
+# step is refused as well: it stops at the noise floor.
 
 # %%
 for beta in (0.25, 1, 2):
-    print(beta, check.answer("convergence/steps", lambda t, beta=beta: beta / (t + 1)))
+    print(
+        beta,
+        check.answer("convergence/steps", lambda t, beta=beta: beta / (t + 1)),
+    )
 
 # %% [markdown]
 # ````{solution-end}

@@ -131,7 +131,8 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %%
 def moments(rows):
-    """Mean and covariance of the weights, and the chances to take part, by listing all cohorts."""
+    """Mean and covariance of the weights, and the chances to take part, by
+    listing all cohorts."""
     m, n = rows.shape
     mean, second, taken = 0, 0, 0
     for cohort in product(range(n), repeat=m):
@@ -145,9 +146,11 @@ def moments(rows):
 
 sizes, m = (5, 3, 2, 1, 1), 3
 p = np.array([Q(k, 12) for k in sizes])
-r = np.array(theory.rows_of(clustered.counts_by_size(sizes, m)))  # of Algorithm 1
+# of Algorithm 1
+r = np.array(theory.rows_of(clustered.counts_by_size(sizes, m)))
 md, one = moments(np.array([p] * m)), moments(r)
-assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()  # part 2, in fractions
+# part 2, in fractions
+assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()
 assert list(one[0]) == theory.weight_moments(r).mean == list(p)
 
 # %% tags=["remove-input"]
@@ -190,10 +193,12 @@ def variance(rows, z):
 
 
 half, quarter = Q(1, 2), Q(1, 4)
-p = np.array([half, quarter, quarter])  # sizes 2, 1, 1: half of each row for the first client
+# sizes 2, 1, 1: half of each row for the first client
+p = np.array([half, quarter, quarter])
 rows = np.array([[half, half, 0], [half, 0, half]])
 for a, b in zip(moments(np.array([p] * 2))[1:], moments(rows)[1:], strict=True):
-    assert a.flat[0] == b.flat[0] and (a != b).any()  # the first client gains nothing, others do
+    # the first client gains nothing, others do
+    assert a.flat[0] == b.flat[0] and (a != b).any()
 
 z = (1, 0, 1, 0)  # gradients of four equal clients
 MD, MIXED = [[quarter] * 4] * 2, [[half, half, 0, 0], [0, 0, half, half]]
@@ -202,7 +207,8 @@ for name, rows in {"MD": MD, "mixed rows": MIXED, "rows alike": ALIKE}.items():
     print(f"{name}: variance {variance(rows, z)}")
     assert variance(rows, z) == theory.mean_variance(rows, z)
 
-both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]  # a row for each
+# a row for each
+both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]
 print("a client takes part:", *(str(taken[0]) for taken in both))
 
 # %% tags=["remove-input"]
@@ -262,7 +268,8 @@ say("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %%
 def average(N, m, T, B):
-    """Mean squared gradient over T rounds of N local steps with the paper's step size."""
+    """Mean squared gradient over T rounds of N local steps with the paper's
+    step size."""
     gamma = 1 - (1 - sqrt(m / (N * T))) ** N  # how far a round pulls
     square, total = 0.0, 0.0
     for _ in range(T):
@@ -271,10 +278,13 @@ def average(N, m, T, B):
     return total / T
 
 
-B = float(variance(MIXED, (1, -1, 1, -1)))  # rows that hold both kinds of clients
-drawn = clusters_bounds.rates(clusters_bounds.MIXED)  # the package's, for N from 1 to 1024
+# rows that hold both kinds of clients
+B = float(variance(MIXED, (1, -1, 1, -1)))
+# the package's, for N from 1 to 1024
+drawn = clusters_bounds.rates(clusters_bounds.MIXED)
 for row in drawn.iloc[:3].itertuples():
-    np.testing.assert_allclose(average(row.N, 2, int(row.T), B), row.average, rtol=1e-6)
+    ours = average(row.N, 2, int(row.T), B)
+    np.testing.assert_allclose(ours, row.average, rtol=1e-6)
 
 steps, rounds = drawn["N"], drawn["T"]  # T = (mN)^3
 as_written = 1 / np.sqrt(2 * steps * rounds) + 2 * steps / rounds
@@ -348,7 +358,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 def is_right(rows, sizes, m):
     """Do m rows sum to M and the columns to m n_i (Proposition 1)?"""
     rows, sizes = np.array(rows), np.array(sizes)
-    full = len(rows) == m and (rows >= 0).all() and (rows.sum(axis=1) == sizes.sum()).all()
+    full = len(rows) == m and (rows >= 0).all()
+    full = full and (rows.sum(axis=1) == sizes.sum()).all()
     return bool(full and (rows.sum(axis=0) == m * sizes).all())
 
 
@@ -360,10 +371,12 @@ def federations(examples, largest):
         yield from ([size, *rest] for rest in federations(examples - size, size))
 
 
-small = [(n, m) for M in range(1, 13) for n in federations(M, M) for m in range(1, 7)]
+small = [n for M in range(1, 13) for n in federations(M, M)]
+small = [(n, m) for n in small for m in range(1, 7)]
 printed = sum(is_right(theory.printed_algorithm_1(n, m), n, m) for n, m in small)
 as_drawn = sum(is_right(clustered.counts_by_size(n, m), n, m) for n, m in small)
-print(f"of {len(small)} federations: {printed} as printed, {as_drawn} as drawn in Fig. 3")
+print(f"of {len(small)} federations: {printed} as printed,", end=" ")
+print(f"{as_drawn} as drawn in Fig. 3")
 
 # %% [markdown]
 # Larger federations, the slips mended one after another; and the smallest failures:
@@ -374,11 +387,15 @@ rng = stream(s.seed, "chapter 4g, random federations")
 percent = {name: [] for name in repairs}
 for count in range(1, 13):  # clients
     federation = [
-        (sorted(rng.integers(1, 61, count).tolist(), reverse=True), int(rng.integers(1, 11)))
+        (
+            sorted(rng.integers(1, 61, count).tolist(), reverse=True),
+            int(rng.integers(1, 11)),
+        )
         for _ in range(s.repeats)
     ]
     for name, mended in repairs.items():
-        made = [(theory.printed_algorithm_1(n, m, mended), n, m) for n, m in federation]
+        write = theory.printed_algorithm_1
+        made = [(write(n, m, mended), n, m) for n, m in federation]
         percent[name].append(100 * np.mean([is_right(*each) for each in made]))
 
 # %% tags=["remove-input"]
@@ -440,12 +457,15 @@ table(found["alg2"].table)
 # What they say, with one condition. The percentages are short sums:
 
 # %%
-ten = prod(Q(100 - j, 100) for j in range(10))  # ten draws from 100 equal clients, all different
+# ten draws from 100 equal clients, all different
+ten = prod(Q(100 - j, 100) for j in range(10))
 assert ten == theory.distinct_uniform(100, 10)[10]
 
-digits = [Q(1)]  # the chance of 0, 1, … different digits among ten draws of ten clients
+# the chance of 0, 1, … different digits among ten draws of ten clients
+digits = [Q(1)]
 for _ in range(10):
-    pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)  # stay, or find a new one
+    # stay, or find a new one
+    pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)
     digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(pairs)]
 assert digits == theory.distinct_uniform(10, 10)
 
@@ -556,11 +576,15 @@ def expected(cohorts, weight):
 share = [Q(1, 6), Q(3, 6), Q(2, 6)]
 uniform = [(pair, Q(1, 3)) for pair in combinations(range(3), 2)]
 again = [((i, j), share[i] * share[j]) for i, j in product(range(3), repeat=2)]
-in_turn = list(theory.successive(share, 2))  # without replacement, one after another
+# without replacement, one after another
+in_turn = list(theory.successive(share, 2))
 print("wanted:", *map(str, share))
 print("uniform pair:", *map(str, expected(uniform, share)))
 print("weighted pair:", *map(str, expected(again, [Q(1, 3)] * 3)))
-print("the same without replacement:", *map(str, expected(in_turn, [Q(1, 3)] * 3)))
+print(
+    "the same without replacement:",
+    *map(str, expected(in_turn, [Q(1, 3)] * 3)),
+)
 
 # %% tags=["remove-input"]
 fraction = {a / b for a, b in zip(expected(uniform, share), share, strict=True)}
@@ -613,7 +637,8 @@ expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=sai
 # :label: sol-ch4g-variance
 # :class: dropdown
 # ````
-# Independent draws; the variance of each is $r(1-r)$, and each weighs $1/m$.
+# Independent draws; the variance of each is $r(1-r)$, and each weighs $1/m$. If two schemes get the same number from yours, you used $p$ and not
+# the rows.
 
 
 # %%
@@ -641,7 +666,8 @@ print(check.answer("clusters/variance", variance))
 # :label: sol-ch4g-line
 # :class: dropdown
 # ````
-# What client $i$ has in row $k$ is the overlap of two intervals. No quotients are needed.
+# What client $i$ has in row $k$ is the overlap of two intervals. No quotients are needed. Rows that do not sum to $n$ reveal the printed line 13,
+# which hands out cumulated remainders.
 
 
 # %%
@@ -676,7 +702,7 @@ print(check.answer("clusters/line", line))
 # :label: sol-ch4g-nothing
 # :class: dropdown
 # ````
-# Both rows need the mean gradient 1/2.
+# Both rows need the mean gradient 1/2. Rows that part the ones from the zeros are refused: they gain, because their mean gradients differ.
 
 # %%
 print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2"]]))
@@ -699,7 +725,8 @@ print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2
 # :label: sol-ch4g-certain
 # :class: dropdown
 # ````
-# The interval of a client with $mp_i \ge 1$ has to start late in a row: 4/3 each, and the second begins at 4/3.
+# The interval of a client with $mp_i \ge 1$ has to start late in a row: 4/3 each, and the second begins at 4/3. If every $mp_i$ is whole, nobody
+# begins inside a row, and nothing is lost.
 
 # %%
 print(check.answer("clusters/certain", ([1, 1, 1], 4)))

@@ -75,10 +75,13 @@ plots.for_pages()
 
 # %%
 def rows_by_size(sizes, m):
-    """How many examples [m, N] of its n each draw gives to each client: Algorithm 1, in whole numbers."""
-    n, placed = sum(sizes), 0  # examples in a row, and placed on the line so far
+    """How many examples [m, N] of its n each draw gives to each client:
+    Algorithm 1, in whole numbers."""
+    # examples in a row, and placed on the line so far
+    n, placed = sum(sizes), 0
     rows = np.zeros((m, len(sizes)), dtype=int)
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):  # large ones first, ties by number
+    # large ones first, ties by number
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         left = m * sizes[i]
         while left:
             part = min(left, n - placed % n)  # up to the end of the row
@@ -116,7 +119,8 @@ data = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
 held = federation.with_data
 sizes = federation.sizes[held]
-label = federation.label_counts[held].argmax(axis=1)  # each client's majority class
+# each client's majority class
+label = federation.label_counts[held].argmax(axis=1)
 N, m, p = len(held), s.clients_per_round, sizes / sizes.sum()
 LR = 0.1 if s.task == "digits" else 0.01
 
@@ -163,7 +167,8 @@ expect("Most rows mix several classes", mixed > 0.5, share=mixed)
 
 # %%
 def moments(r):
-    """Of the clients' weights: mean [N], covariance [N, N], and the chance to take part [N]."""
+    """Of the clients' weights: mean [N], covariance [N, N], and the chance to
+    take part [N]."""
     m, times = len(r), r.sum(axis=0)
     covariance = (np.diag(times) - r.T @ r) / m**2
     return times / m, covariance, 1 - np.prod(1 - r, axis=0)
@@ -180,9 +185,11 @@ for r in (md_rows, one_rows):
         assert (ours == np.array(theirs)).all()
 
 gap = moments(md_rows)[1] - moments(one_rows)[1]
-assert (gap == (one_rows - share).T @ (one_rows - share) / 3**2).all()  # the lemma below
+# the lemma below
+assert (gap == (one_rows - share).T @ (one_rows - share) / 3**2).all()
 total_md, total_one = moments(md_rows)[1].trace(), moments(one_rows)[1].trace()
-print("variance of all weights:", total_md, "under MD,", total_one, "under Algorithm 1")
+print("variance of all weights:", total_md, "under MD,", end=" ")
+print(total_one, "under Algorithm 1")
 
 # %% tags=["remove-input"]
 less = (np.diag(gap) >= 0).all() and (moments(one_rows)[2] >= moments(md_rows)[2]).all()
@@ -231,7 +238,8 @@ expect("more than halves the variance", 2 * total_one < total_md, share=float(to
 
 # %%
 def printed_algorithm_1(n, m, mended=()):
-    """Rows r' [m, N] as printed; "start", "line 11" and "line 13" mend one slip each."""
+    """Rows r' [m, N] as printed; "start", "line 11" and "line 13" mend one
+    slip each."""
     n, M = sorted(n, reverse=True), sum(n)
     k, q, b_before = 0 if "start" in mended else 1, 0, 0
     r = np.zeros((m + 1, len(n)), dtype=int)
@@ -245,7 +253,8 @@ def printed_algorithm_1(n, m, mended=()):
                 r[row if "line 11" in mended else k, i] = M
         r[a, i] = b if entered or "line 13" not in mended else b - b_before
         k, b_before = a, b
-    return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]  # rows from 1 or from 0
+    # rows from 1 or from 0
+    return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]
 
 
 # %% [markdown]
@@ -264,7 +273,8 @@ slips = ("start", "line 11", "line 13")
 passed = {}
 for mended in ((), slips[:1], slips[1:2], slips[2:], slips[:2], slips[::2], slips):
     made = [printed_algorithm_1(n, m_, mended) for n, m_ in trials]
-    right = [theory.proposition_1(r, n, m_) for r, (n, m_) in zip(made, trials, strict=True)]
+    pairs = zip(made, trials, strict=True)
+    right = [theory.proposition_1(r, n, m_) for r, (n, m_) in pairs]
     passed[mended] = sum(right)
     print(f"{', '.join(mended) or 'as printed':24} {passed[mended]}")
 for r, (n, m_) in zip(made, trials, strict=True):  # the last: all mended
@@ -303,7 +313,8 @@ trained = simulation.run(
     eval_every=s.rounds,
     device=s.device,
 )
-last = rounded(trained.state["server"]["memory"]["updates"])  # [N, d], as the server sees them
+# [N, d], as the server sees them
+last = rounded(trained.state["server"]["memory"]["updates"])
 never = ~last.any(axis=1)  # has not taken part yet
 
 # %% [markdown]
@@ -364,7 +375,8 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 
 # %%
 def rows_by_groups(sizes, groups, m):
-    """How many examples [m, N] each draw gives to each client: Algorithm 2 after the clustering."""
+    """How many examples [m, N] each draw gives to each client: Algorithm 2
+    after the clustering."""
     n, left = sum(sizes), m * np.array(sizes)
     rows, k = np.zeros((m, len(left)), dtype=int), 0
     for i in [i for group in groups for i in group]:
@@ -384,7 +396,8 @@ def rows_by_groups(sizes, groups, m):
 by_updates = rows_by_groups(sizes, groups, m)
 assert (by_updates == clustered.counts_by_groups(sizes, groups, m)).all()
 by_label = [np.flatnonzero(label == c).tolist() for c in np.unique(label)]
-told = clustered.counts_by_groups(sizes, by_label, m)  # also splits a group heavier than a row
+# also splits a group heavier than a row
+told = clustered.counts_by_groups(sizes, by_label, m)
 
 # %% tags=["remove-input"]
 shown = {"Algorithm 2": by_updates, "target, told the classes": told}
@@ -407,7 +420,8 @@ paste("figure_ch6_rows", ch06.rows(shown, label))
 # %%
 def expected_classes(r, label=label):
     """Expected number of different majority classes in a cohort."""
-    return sum(1 - np.prod(1 - r[:, label == c].sum(axis=1)) for c in np.unique(label))
+    shares = [r[:, label == c].sum(axis=1) for c in np.unique(label)]
+    return sum(1 - np.prod(1 - share) for share in shares)
 
 
 schemes = {
@@ -442,7 +456,8 @@ for measure, name in ways:
     made = clustered.similarity_groups(last, sizes, m, measure, name)
     classes = expected_classes(clustered.by_groups(sizes, made, m))
     tried.append((measure, name, str(len(made)), f"{classes:.2f}"))
-table(pd.DataFrame(tried, columns=["measure", "linkage", "groups", "expected classes"]))
+heads = ["measure", "linkage", "groups", "expected classes"]
+table(pd.DataFrame(tried, columns=heads))
 
 # %% tags=["remove-input"]
 found = [float(row[-1]) for row in tried]
@@ -462,7 +477,8 @@ expect("All ways show about as many classes", max(found) - min(found) < 0.6, low
 # Scipy objects to a square matrix with a warning. For it, two clients are near if their angles to *everybody* are alike:
 
 # %%
-points = squareform(np.linalg.norm(angles[:, None] - angles[None], axis=2), checks=False)
+points = np.linalg.norm(angles[:, None] - angles[None], axis=2)
+points = squareform(points, checks=False)
 coded = cut(linkage(points, "ward"), sizes, m)
 schemes["Algorithm 2, tree as coded"] = clustered.by_groups(sizes, coded, m)
 common = {frozenset(g) for g in groups} & {frozenset(g) for g in coded}
@@ -494,12 +510,15 @@ expect("a different tree", len(common) < len(groups), common=len(common), groups
 # No experiment is needed for MD sampling: ten draws give ten uniform digits, and ten uniform clients.
 
 # %%
-digits = theory.distinct_uniform(10, 10)  # chances of 0, 1, … different digits, exact; 4g shows how
+# chances of 0, 1, … different digits, exact; 4g shows how
+digits = theory.distinct_uniform(10, 10)
 mean_md = sum(j * chance for j, chance in enumerate(digits))
 assert mean_md == 10 * (1 - Q(9, 10) ** 10)
 different = theory.distinct_uniform(100, 10)[10]  # ten different clients
-mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))  # digits among ten different clients
-print(f"MD: {float(mean_md):.2f} digits, six to eight in {float(100 * sum(digits[6:9])):.1f} %")
+# digits among ten different clients
+mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))
+print(f"MD: {float(mean_md):.2f} digits,", end=" ")
+print(f"six to eight in {float(100 * sum(digits[6:9])):.1f} %")
 print(f"ten different clients in {float(100 * different):.1f} %")
 print(f"among ten different clients: {float(mean_apart):.2f} digits")
 
@@ -598,17 +617,20 @@ every = data.classes
 live_clients = max(every, s.clients // every * every)  # as many of each class
 history, drawn, promised = [], [], []
 for run_seed in range(s.seed, s.seed + 5):
-    dealt = partition.make("by_class", data.train_y, clients=live_clients, seed=run_seed)
+    how = {"clients": live_clients, "seed": run_seed}
+    dealt = partition.make("by_class", data.train_y, **how)
     digit = dealt.label_counts.argmax(axis=1)
     promised.append(expected_classes(clustered.by_size(dealt.sizes, m), digit))
     for name in ch06.NAMES:
         method = methods.get(name, steps=10, batch=50, lr=LR)
-        how = {"rounds": s.rounds, "clients_per_round": m, "seed": run_seed, "device": s.device}
+        how = {"rounds": s.rounds, "clients_per_round": m}
+        how |= {"seed": run_seed, "device": s.device}
         run = simulation.run(data, dealt, method, **how)
         who = {"method": name, "seed": run_seed}
         history.append(run.frame.assign(**who, rounds=s.rounds))
         shown = [len(np.unique(digit[cohort])) for cohort in run.cohorts]
-        drawn.append(pd.DataFrame({"round": range(1, s.rounds + 1), "digits": shown} | who))
+        found = {"round": range(1, s.rounds + 1), "digits": shown}
+        drawn.append(pd.DataFrame(found | who))
 
 live = ch06.Recorded(pd.concat(history), pd.concat(drawn))
 live_md = every * (1 - (1 - 1 / every) ** m)
@@ -836,9 +858,11 @@ table(own_tests)
 everyone, t = Cohort(np.arange(N), np.full(N, 1 / N)), s.rounds + 1
 method, module = methods.get("md", lr=LR), data.model(s.seed)
 pool = engine.pool(data.train_x, data.train_y, [federation.shards[k] for k in held])
-drawn, weight, _ = simulation.draw_batches(method, pool, everyone, np.ones(N), s.seed, t)
+now = everyone, np.ones(N), s.seed, t
+drawn, weight, _ = simulation.draw_batches(method, pool, *now)
 w_t = torch.from_numpy(trained.params)
-D = (engine.local_updates(module, w_t, pool, drawn, weight, lr=LR) - w_t).numpy().astype(float)
+after = engine.local_updates(module, w_t, pool, drawn, weight, lr=LR)
+D = (after - w_t).numpy().astype(float)
 
 # %% [markdown]
 # The lemma's formula gives the total variance of the aggregate of these updates $D_i$:
@@ -864,12 +888,14 @@ stratum = stratify(last, H, s.seed)
 strata = [np.flatnonzero(stratum == h) for h in range(stratum.max() + 1)]
 fresh = clustered.similarity_groups(rounded(D), sizes, m)
 schemes["Algorithm 2, from the new updates"] = clustered.by_groups(sizes, fresh, m)
-schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, [g.tolist() for g in strata], m)
+groups_ = [g.tolist() for g in strata]
+schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, groups_, m)
 
 V = {name: variance_of_rows(r, D) for name, r in schemes.items()}
 for name, r in schemes.items():
     np.testing.assert_allclose(r.sum(axis=0) / m, p)  # unbiased
-    np.testing.assert_allclose(V["MD"] - V[name], (((r - p) @ D) ** 2).sum() / m**2)  # the lemma
+    # the lemma
+    np.testing.assert_allclose(V["MD"] - V[name], (((r - p) @ D) ** 2).sum() / m**2)
 seen = {name: expected_classes(r) for name, r in schemes.items()}
 
 # %% [markdown]
@@ -887,10 +913,12 @@ def variance_within(group, updates):
 mass = np.array([p[g].sum() for g in strata])
 known = np.array([np.sqrt(max(variance_within(g, last), 0)) for g in strata])
 ones = np.ones(len(strata), dtype=int)  # at least a seat for each stratum
-seats = allocation.by_priority(mass * known, m, lower=ones, upper=m * ones, quotas=m * mass)
+bounds = {"lower": ones, "upper": m * ones, "quotas": m * mass}
+seats = allocation.by_priority(mass * known, m, **bounds)
 within = np.array([variance_within(g, D) for g in strata])
 V["strata, seats by spread"] = (mass**2 / seats * within).sum()
-rows = [p * (stratum == h) / mass[h] for h in range(len(strata)) for _ in range(seats[h])]
+rows = [p * (stratum == h) / mass[h] for h in range(len(strata))]
+rows = [row for row, seat in zip(rows, seats, strict=True) for _ in range(seat)]
 seen["strata, seats by spread"] = expected_classes(np.array(rows))
 print("seats:", seats)
 
@@ -951,7 +979,7 @@ table(ch06.compared(V, seen, full))
 # :class: dropdown
 # ````
 # The draws are independent, so the misses multiply: $1 - \prod_k (1 - r_{k,i})$. The sum of a column, $m p_i$, is how *often* client $i$ is drawn,
-# and is the same under every scheme that meets eq. 8.
+# and is the same under every scheme that meets eq. 8. An answer above 1 counts draws and not clients.
 
 
 # %%
@@ -986,7 +1014,8 @@ for name, rows in {"MD": md_rows, "Algorithm 1": one_rows}.items():
 # :class: dropdown
 # ````
 # Give one client the same share of both rows: sizes 2, 1, 1. Algorithm 1 does not do this, but nothing in eq. 7 and
-# eq. 8 forbids it. For client $i$ equality holds if and only if $r_{k,i} = p_i$ for all $k$, by Cauchy and Schwarz.
+# eq. 8 forbids it. For client $i$ equality holds if and only if $r_{k,i} = p_i$ for all $k$, by Cauchy and Schwarz. A refused matrix lets the
+# shares of that client differ between the rows.
 
 # %%
 half, quarter = Q(1, 2), Q(1, 4)
@@ -994,7 +1023,8 @@ r_one = [[half, half, 0], [half, 0, half]]
 print(check.answer("clustered_sampling/one-equality", ([2, 1, 1], r_one)))
 for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
     mean, covariance, sampled = moments(np.array(r))
-    print(f"{name:5} mean", *mean, " variance", *np.diag(covariance), " P(in)", *sampled)
+    print(f"{name:5} mean", *mean, " variance", *np.diag(covariance))
+    print("      P(in)", *sampled)
 
 # %% [markdown]
 # ````{solution-end}
@@ -1017,7 +1047,8 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # :label: sol-ch6-proof
 # :class: dropdown
 # ````
-# Own rows have no variance at all, so the proof's allocation is better here, and each client has its certain draws.
+# Own rows have no variance at all, so the proof's allocation is better here, and each client has its certain draws. If a client with a certain draw
+# has no row of its own in yours, you have drawn Fig. 3.
 
 
 # %%
@@ -1070,7 +1101,8 @@ for name, c_ in (
 # ````
 # Let each row hold one client of each digit. Every draw then shows a uniform digit, independently of the others: the digits are exactly
 # those of MD. All rows have the same mean update, so the variance is MD's as well, by {prf:ref}`lem-ch6-loewner`. Worse they cannot be: digit
-# $c$ is missed with probability $\prod_k (1 - q_{k,c})$, $q_{k,c}$ its share of row $k$, and with the sum of the $q_{k,c}$ given the product is largest when all are equal.
+# $c$ is missed with probability $\prod_k (1 - q_{k,c})$, $q_{k,c}$ its share of row $k$, and with the sum of the $q_{k,c}$ given the product is
+# largest when all are equal. Rows of one digit each are refused, since they show all three.
 
 # %%
 rows_of_nine = [[k, k + 3, k + 6] for k in range(3)]
@@ -1082,7 +1114,8 @@ updates_ = np.eye(10)[digit_of]
 for name, r in (("MD", np.full((10, 100), 0.01)), ("one of each digit per row", rows_bad),
                 ("one digit per row", np.kron(np.eye(10), np.full(10, 0.1)))):  # fmt: skip
     seen_ = sum(1 - np.prod(1 - r[:, digit_of == c].sum(1)) for c in range(10))
-    print(f"{name:26} digits {seen_:.3f}   variance {variance_of_rows(r, updates_):.3f}")
+    spread_ = variance_of_rows(r, updates_)
+    print(f"{name:26} digits {seen_:.3f}   variance {spread_:.3f}")
 
 # %% [markdown]
 # ````{solution-end}

@@ -89,12 +89,14 @@ plots.for_pages()
 
 # %%
 shards, K = [[0], [1, 2, 3]], 2
-pool = [(k, x) for k, shard in enumerate(shards) for x in shard]  # whose, and what
+# whose, and what
+pool = [(k, x) for k, shard in enumerate(shards) for x in shard]
 p = Fraction(K, len(pool))
 
 
 def samples():
-    """All that a round can draw from the pool: each client's sample, and the chance of it."""
+    """All that a round can draw from the pool: each client's sample, and the
+    chance of it."""
     for kept in product((0, 1), repeat=len(pool)):
         drawn = [each for each, coin in zip(pool, kept, strict=True) if coin]
         xi = [[x for owner, x in drawn if owner == k] for k in range(len(shards))]
@@ -102,7 +104,8 @@ def samples():
 
 
 def mean(xi):
-    """A client's mean gradient over its sample; who draws nothing sends nothing."""
+    """A client's mean gradient over its sample; who draws nothing sends
+    nothing."""
     return Fraction(sum(xi), max(1, len(xi)))
 
 
@@ -128,8 +131,10 @@ rules = {
     "over what was drawn": over_drawn,
     "plain mean": plain_mean,
 }
-laws = {name: [(rule(xi), chance) for xi, chance in samples()] for name, rule in rules.items()}
-average = {name: sum(value * chance for value, chance in law) for name, law in laws.items()}
+laws, average = {}, {}
+for name, rule in rules.items():
+    laws[name] = [(rule(xi), chance) for xi, chance in samples()]
+    average[name] = sum(value * chance for value, chance in laws[name])
 wanted = Fraction(sum(x for _, x in pool), len(pool))  # the mean of the pool
 everyone = plain_mean(shards)  # if both clients use all their data
 assert average == {name: theory.moments(law)[0] for name, law in laws.items()}
@@ -179,7 +184,8 @@ expect("Only the first triangle stands on the line", [v == wanted for v in avera
 # gradients are squared around zero, not around their mean: the random *size* of the sample costs that.
 
 # %%
-variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))  # the lemma
+# the lemma
+variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))
 assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7, 8)
 
 # %% [markdown]
@@ -213,7 +219,8 @@ assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7
 # %%
 task_ = tasks.load(s.task, network=s.network, device=s.device)
 lr = {"digits": 0.1, "topics": 0.5, "newsgroups": 0.5}.get(s.task, 0.01)
-module, share = task_.model(s.seed), 0.1  # a tenth of all examples is asked for
+# a tenth of all examples is asked for
+module, share = task_.model(s.seed), 0.1
 
 
 def trained(w, xi, rng, steps=3, batch=128):
@@ -229,12 +236,14 @@ def trained(w, xi, rng, steps=3, batch=128):
 
 
 def one_round(w, shards, t, seed):
-    """The model after a round of FedSampling: everybody draws, and counts by what it drew."""
+    """The model after a round of FedSampling: everybody draws, and counts by
+    what it drew."""
     N = sum(map(len, shards))
     after = w.clone()
     for k, shard in enumerate(shards):
         rng = stream(seed, "data", t, k)
-        xi = shard[rng.random(len(shard)) < share]  # each example once, with probability K/N
+        # each example once, with probability K/N
+        xi = shard[rng.random(len(shard)) < share]
         if len(xi):
             after += len(xi) / (share * N) * (trained(w, xi, rng) - w)
     return after
@@ -250,9 +259,8 @@ for t in (1, 2, 3):
     w = one_round(w, [federation.shards[k] for k in federation.with_data], t, s.seed)
 
 method = methods.get("fedsampling", lr=lr, epsilon=None)
-package = simulation.run(
-    task_, federation, method, rounds=3, clients_per_round=1, seed=s.seed, device=s.device
-)
+how = {"rounds": 3, "clients_per_round": 1, "seed": s.seed, "device": s.device}
+package = simulation.run(task_, federation, method, **how)
 np.testing.assert_allclose(w.cpu().numpy(), package.params, atol=1e-4)
 
 # %% [markdown]
@@ -263,20 +271,27 @@ np.testing.assert_allclose(w.cpu().numpy(), package.params, atol=1e-4)
 # a size. Whom does fedavg reach with ten clients, MD with ten draws, FedSampling with a tenth of everybody?
 
 # %%
-SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10  # as recorded
+# as recorded
+SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10
 
 
 def sizes_at(sigma, seed):
     """The sizes of the clients that have data."""
-    sizes = partition.lognormal(np.zeros(EXAMPLES, dtype=int), CLIENTS, sigma, seed).sizes
+    none = np.zeros(EXAMPLES, dtype=int)
+    sizes = partition.lognormal(none, CLIENTS, sigma, seed).sizes
     return sizes[sizes > 0]
 
 
 def reached(part, rng):
-    """The share of all examples that a round reaches, by method; `part` is each client's share."""
+    """The share of all examples that a round reaches, by method; `part` is
+    each client's share."""
     some = rng.choice(len(part), PER_ROUND, replace=False)
     by_size = np.unique(rng.choice(len(part), PER_ROUND, p=part))
-    return part[some].sum(), part[by_size].sum(), rng.binomial(EXAMPLES, share) / EXAMPLES
+    return (
+        part[some].sum(),
+        part[by_size].sum(),
+        rng.binomial(EXAMPLES, share) / EXAMPLES,
+    )
 
 
 dealt = {sigma: sizes_at(sigma, s.seed) for sigma in SIGMAS}
@@ -285,7 +300,8 @@ shares = {
     sigma: np.array([reached(sizes / sizes.sum(), rng) for _ in range(2000)])
     for sigma, sizes in dealt.items()
 }
-drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}  # a round's samples
+# a round's samples
+drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}
 
 # %% tags=["remove-input"]
 cohort = {sigma: rng.choice(len(dealt[sigma]), PER_ROUND, replace=False) for sigma in (0.0, 3.0)}
@@ -337,16 +353,19 @@ table(ch07.reach(shares, dealt, share))
 
 # %%
 def final(frame, metric="test_accuracy", last=10):
-    """Each run's mean over its last rounds, in percent: a row per sigma and seed, a column per arm."""
+    """Each run's mean over its last rounds, in percent: a row per sigma and
+    seed, a column per arm."""
     recent = frame[frame["round"] > frame["rounds"] - last]
-    return 100 * recent.groupby(["sigma", "seed", "arm"], sort=False)[metric].mean().unstack("arm")
+    by = recent.groupby(["sigma", "seed", "arm"], sort=False)
+    return 100 * by[metric].mean().unstack("arm")
 
 
 recorded = ch07.imbalance()  # a row per measured round of each run
 SIGMA = sorted(recorded["sigma"].unique())
 wides = {metric: final(recorded, metric) for metric in ch07.METRICS}
 test = wides["test_accuracy"]
-change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])  # paired by seed: what the spread of sizes costs
+# paired by seed: what the spread of sizes costs
+change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])
 ends = {arm: tables.interval(change[arm]) for arm in change}
 for arm, (middle, low, high) in ends.items():
     print(f"{arm:22s} {middle:+.1f} points ({low:+.1f} to {high:+.1f})")
@@ -402,23 +421,30 @@ table(ch07.differences(test))
 
 # %%
 def when_spent(curve, cost, budget):
-    """The accuracy at which a budget is spent, between measured rounds; none before the first."""
+    """The accuracy at which a budget is spent, between measured rounds; none
+    before the first."""
     if budget < curve[cost].iloc[0]:
         return np.nan
     return 100 * np.interp(budget, curve[cost], curve["test_accuracy"])
 
 
-means = recorded.groupby(["sigma", "arm", "round"])[["test_accuracy", "megabytes", "thousands"]]
+means = recorded.groupby(["sigma", "arm", "round"])
+means = means[["test_accuracy", "megabytes", "thousands"]]
 means = means.mean()
 
 
 def at_equal(sigma, arm):
-    """Accuracy after all rounds, and with what fedavg spends in all rounds on bytes, on examples."""
+    """Accuracy after all rounds, and with what fedavg spends in all rounds on
+    bytes, on examples."""
     curve, budget = means.loc[sigma, arm], means.loc[sigma, "fedavg"].iloc[-1]
     bytes_, examples = (
         when_spent(curve, cost, budget[cost]) for cost in ("megabytes", "thousands")
     )
-    return {"rounds": 100 * curve["test_accuracy"].iloc[-1], "bytes": bytes_, "examples": examples}
+    return {
+        "rounds": 100 * curve["test_accuracy"].iloc[-1],
+        "bytes": bytes_,
+        "examples": examples,
+    }
 
 
 equal = {(x, arm): at_equal(x, arm) for x in (SIGMA[0], SIGMA[-1]) for arm in arms}
@@ -474,22 +500,28 @@ PARTITIONS = {
     "one class each": ("by_class", {"clients": everyone_has_one}),
 }
 if task_.users is not None:
-    PARTITIONS["by user"] = ("natural", {"clients": s.clients, "users": task_.users})
+    PARTITIONS["by user"] = (
+        "natural",
+        {"clients": s.clients, "users": task_.users},
+    )
 
 
 def train(federation, arm, seed):
     """One run; the control is fedavg with all clients."""
     everyone = len(federation.with_data)
     m = everyone if arm == ch07.ALL else min(s.clients_per_round, everyone)
-    name, settings = arm.split(",")[0], {"epsilon": None} if arm == "fedsampling" else {}
+    name = arm.split(",")[0]
+    settings = {"epsilon": None} if arm == "fedsampling" else {}
     method = methods.get(name, lr=lr, **settings)
-    how = {"rounds": s.rounds, "clients_per_round": m, "seed": seed, "device": s.device}
+    how = {"rounds": s.rounds, "clients_per_round": m}
+    how |= {"seed": seed, "device": s.device}
     return simulation.run(task_, federation, method, **how).frame
 
 
 # %%
 live = []
-for seed, (name, (kind, how)) in product(range(s.seed, s.seed + s.repeats), PARTITIONS.items()):
+seeds_ = range(s.seed, s.seed + s.repeats)
+for seed, (name, (kind, how)) in product(seeds_, PARTITIONS.items()):
     federation = partition.make(kind, task_.train_y, seed=seed, **how)
     for arm in ("fedavg", "md", "fedsampling", ch07.ALL):
         about = {"sigma": name, "arm": arm, "seed": seed, "rounds": s.rounds}
@@ -497,7 +529,8 @@ for seed, (name, (kind, how)) in product(range(s.seed, s.seed + s.repeats), PART
 live = pd.concat(live)
 trials = {metric: final(live, metric) for metric in ch07.METRICS}
 
-won, over = trials["test_accuracy"], {}  # FedSampling's distances, with 95 % intervals
+# FedSampling's distances, with 95 % intervals
+won, over = trials["test_accuracy"], {}
 for name, arm in product(PARTITIONS, ("fedavg", ch07.ALL)):
     over[name, arm] = tables.interval((won["fedsampling"] - won[arm]).xs(name))
 cost = live[live["round"] == s.rounds].groupby(["sigma", "arm"])["examples"].mean()
@@ -556,7 +589,8 @@ table(ch07.gaps(won))
 # %%
 named = task_.network if task_.kind == "documents" else "transformer"
 corpus = tasks.load("topics", network=named, device=s.device)
-by_users = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)  # a client for each
+# a client for each
+by_users = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)
 ceiling, commonest = fedsampling.best(corpus)
 print(f"knowing the distributions of the words: {ceiling:.1%} right")
 print(f"always saying the commonest topic:      {commonest:.1%}")
@@ -590,7 +624,8 @@ say("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum()
 
 # %%
 def macro_f1(true, said, classes):
-    """The mean over classes of twice the hits, over how often the class is true and how often said."""
+    """The mean over classes of twice the hits, over how often the class is
+    true and how often said."""
     scores = []
     for c in range(classes):
         hits = ((true == c) & (said == c)).sum()
@@ -598,10 +633,13 @@ def macro_f1(true, said, classes):
     return np.mean(scores)
 
 
-learned, truth, reader = {}, corpus.test_y.cpu().numpy(), corpus.model(s.seed).eval()
+learned = {}
+truth = corpus.test_y.cpu().numpy()
+reader = corpus.model(s.seed).eval()
 for name in ("fedavg", "fedsampling"):
     method, few = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
-    how = {"rounds": few, "clients_per_round": 10, "eval_every": 2, "device": s.device}
+    how = {"rounds": few, "clients_per_round": 10, "eval_every": 2}
+    how |= {"device": s.device}
     history = simulation.run(corpus, by_users, method, seed=s.seed, **how)
     vector_to_parameters(torch.from_numpy(history.params), reader.parameters())
     said = reader(corpus.test_x.cpu()).argmax(1).numpy()
@@ -733,13 +771,15 @@ paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 
 # %%
 def answers(sizes, M, alpha, rng):
-    """Each client's report: its size, cut off at M-1, with probability alpha; else any of 1, ..., M-1."""
+    """Each client's report: its size, cut off at M-1, with probability alpha;
+    else any of 1, ..., M-1."""
     fake = rng.integers(1, M, len(sizes))
     return np.where(rng.random(len(sizes)) < alpha, np.clip(sizes, 1, M - 1), fake)
 
 
 def estimate(reports, M, alpha):
-    """The total behind the reports: take away what fakes add on average, and divide."""
+    """The total behind the reports: take away what fakes add on average, and
+    divide."""
     return (reports.sum() - (1 - alpha) * M / 2 * len(reports)) / alpha
 
 
@@ -750,11 +790,14 @@ def rate(sizes, M, alpha, rng):
 
 
 sizes = dealt[2.0]
-reports = answers(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
-view = SimpleNamespace(clients=len(sizes), total=sizes.sum(), reports=lambda *_, **__: reports)
+honest = privacy.truth_probability(3, 100)
+reports = answers(sizes, 100, honest, stream(s.seed, "the same"))
+view = SimpleNamespace(clients=len(sizes), total=sizes.sum())
+view.reports = lambda *_, **__: reports
 everybody = SimpleNamespace(clients=np.arange(len(sizes)))
-theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)  # the package's design
-ours = rate(sizes, 100, privacy.truth_probability(3, 100), stream(s.seed, "the same"))
+# the package's design
+theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)
+ours = rate(sizes, 100, honest, stream(s.seed, "the same"))
 np.testing.assert_allclose(theirs, ours)
 
 # %% [markdown]
@@ -765,11 +808,16 @@ SIZE, EPSILON = 600, 3.0
 
 
 def error(M, clients):
-    """Bias, standard deviation and root mean square of the estimate, over the true total."""
+    """Bias, standard deviation and root mean square of the estimate, over the
+    true total."""
     alpha = privacy.truth_probability(EPSILON, M)
     one = privacy.estimate_variance([SIZE], size_cap=M, alpha=alpha)
     bias = (min(SIZE, M - 1) - SIZE) / SIZE
-    return bias, np.sqrt(one / clients) / SIZE, np.hypot(bias, np.sqrt(one / clients) / SIZE)
+    return (
+        bias,
+        np.sqrt(one / clients) / SIZE,
+        np.hypot(bias, np.sqrt(one / clients) / SIZE),
+    )
 
 
 def best(clients):
@@ -777,11 +825,13 @@ def best(clients):
     return min((error(M, clients)[2], M) for M in range(3, 2 * SIZE))
 
 
-low, high = 1, 10**7  # the number of clients for an error of a tenth lies between
+# the number of clients for an error of a tenth lies between
+low, high = 1, 10**7
 while high - low > 1:
     middle = (low + high) // 2
     low, high = (low, middle) if best(middle)[0] <= 0.1 else (middle, high)
-enough, optimum = high, {clients: best(clients) for clients in (100, 1_000, 10_000)}
+enough = high
+optimum = {clients: best(clients) for clients in (100, 1_000, 10_000)}
 
 # %% tags=["remove-input"]
 at = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
@@ -819,8 +869,10 @@ CAPS = (100, 300, 601, 1000)
 
 def rates(clients, M, rounds=1000):
     """The rates of that many rounds, sizes all alike."""
-    alpha, rng = privacy.truth_probability(EPSILON, M), stream(s.seed, "chapter 7", clients, M)
-    return np.array([rate(np.full(clients, SIZE), M, alpha, rng) for _ in range(rounds)])
+    alpha = privacy.truth_probability(EPSILON, M)
+    rng = stream(s.seed, "chapter 7", clients, M)
+    n = np.full(clients, SIZE)
+    return np.array([rate(n, M, alpha, rng) for _ in range(rounds)])
 
 
 found = {clients: {M: rates(clients, M) for M in CAPS} for clients in optimum}
@@ -832,7 +884,8 @@ for M in CAPS:
     exact[M] = law @ chances
     spread = np.sqrt((law - exact[M]) ** 2 @ chances / 1000)
     assert abs(found[100][M].mean() - exact[M]) < 5 * spread
-    found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))  # nearly exact
+    # nearly exact
+    found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))
 
 # %% tags=["remove-input"]
 paste("ch7_rates", ch07.rates(found))
@@ -865,8 +918,10 @@ expect("whatever the number of clients", min(found[n][100].mean() for n in found
 CAP = int(hidden["cap"])
 alpha, told, cut = privacy.truth_probability(EPSILON, CAP), {}, {}
 for sigma in SIGMAS:
-    rng, five = stream(s.seed, "chapter 7, steps"), [sizes_at(sigma, each) for each in range(5)]
-    told[sigma] = np.array([rate(n, CAP, alpha, rng) for n in five for _ in range(400)])
+    rng = stream(s.seed, "chapter 7, steps")
+    five = [sizes_at(sigma, each) for each in range(5)]
+    of_all = [rate(n, CAP, alpha, rng) for n in five for _ in range(400)]
+    told[sigma] = np.array(of_all)
     cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
 
 # %% tags=["remove-input"]
@@ -916,14 +971,19 @@ table(ch07.steps(told, cut))
 # %%
 M = 100
 alpha = Fraction(20 - 1, 20 - 2 + M)  # the first formula
-assert theory.ldp_ratio(M, alpha) == 20 > theory.ldp_ratio(M, alpha / 2)  # a smaller one will do
+# a smaller one will do
+assert theory.ldp_ratio(M, alpha) == 20 > theory.ldp_ratio(M, alpha / 2)
 assert ((M - 1) * alpha + 1) / (1 - alpha) != 20 == ((M - 2) * alpha + 1) / (1 - alpha)
 
-away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}  # the error of the rate
-one = privacy.estimate_variance([SIZE], size_cap=601, alpha=privacy.truth_probability(3, 601))
+# the error of the rate
+away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}
+rarer = privacy.truth_probability(3, 601)
+one = privacy.estimate_variance([SIZE], size_cap=601, alpha=rarer)
 delta = 0.1 * np.sqrt(one / 10_000) / SIZE  # the delta method
-bound = np.sqrt(one / 10_000)  # the slides' bound on a difference of two probabilities
-print(f"error {away[10_000]:.4f}, delta method {delta:.4f}, slides' bound {bound:.0f}")
+# the slides' bound on a difference of two probabilities
+bound = np.sqrt(one / 10_000)
+print(f"error {away[10_000]:.4f}, delta method {delta:.4f},", end=" ")
+print(f"slides' bound {bound:.0f}")
 
 # %% tags=["remove-cell"]
 clipped = np.sqrt(((found[10_000][100] - 0.1) ** 2).mean())
@@ -946,9 +1006,12 @@ expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipp
 # clients are sampled, three local steps of at most 128, lr 0.01.
 
 # %%
-held = records.load_partitions("results")["dirichlet"].sum(axis=1)  # the sizes of seed 0
-alpha, rng = privacy.truth_probability(3, 100), stream(s.seed, "chapter 7, table")
-longer_step = 10 * np.mean([rate(held[held > 0], 100, alpha, rng) for _ in range(1000)])
+# the sizes of seed 0
+held = records.load_partitions("results")["dirichlet"].sum(axis=1)
+alpha = privacy.truth_probability(3, 100)
+rng = stream(s.seed, "chapter 7, table")
+some = held[held > 0]
+longer_step = 10 * np.mean([rate(some, 100, alpha, rng) for _ in range(1000)])
 
 # %% tags=["remove-input"]
 ranked, missing = ch07.every_method()
@@ -1007,7 +1070,8 @@ table(ch07.ranking(ranked))
 # :class: dropdown
 # ````
 # Each example now has the chance (asked) × (kept) = $\frac{|S|}{M}\frac KN$: the factor $M/|S|$ of the first section again,
-# this time in the weights $\frac{M}{|S|}\frac{|\xi_k|}{K}$. Unbiased, but the examples of a client now come together or not at all.
+# this time in the weights $\frac{M}{|S|}\frac{|\xi_k|}{K}$. Unbiased, but the examples of a client now come together or not at all. Without the
+# factor the mean is half as large: nobody stands for the client that was not asked.
 
 
 # %%
@@ -1018,7 +1082,8 @@ def repaired(drawn, K, clients):
 print(check.answer("fedsampling/repaired", repaired))
 alone = [(xi[k], chance / 2) for xi, chance in samples() for k in (0, 1)]
 plain = theory.moments((Fraction(sum(xi), K), chance) for xi, chance in alone)
-mended = theory.moments((repaired([len(xi)], K, 2)[0] * mean(xi), chance) for xi, chance in alone)
+weighed = [(repaired([len(xi)], K, 2)[0], xi, chance) for xi, chance in alone]
+mended = theory.moments((x * mean(xi), chance) for x, xi, chance in weighed)
 print("weights |xi|/K:     mean", plain[0])
 print("weights 2 |xi|/K:   mean", mended[0], " variance", mended[1])
 print("both asked:         mean", wanted, " variance", variance)
@@ -1044,7 +1109,8 @@ print("both asked:         mean", wanted, " variance", variance)
 # :class: dropdown
 # ````
 # While $\alpha$ is small it grows like $e^\epsilon - 1$, and the variance like $1/\alpha^2$: about $e^2 \approx 7$ fewer clients for
-# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1.
+# each unit, more at small $\epsilon$ and less once $\alpha$ is near 1. If yours is too small by a factor of $\alpha^2$, you counted the variance of
+# a report: the estimate divides it by $\alpha$.
 
 
 # %%
@@ -1080,7 +1146,7 @@ for eps in (1.0, 2.0, 3.0, 4.0, 6.0):
 # ````
 # FedSampling's variance is $(1-p)/K$ times the mean square of all numbers (by {prf:ref}`lem-ch7-pooled`), whoever holds them. That of the one client is the spread of the
 # clients' *means*: zero here, where every client mirrors the whole. Uniform examples pay where clients differ; a client that is a small copy of
-# the federation is a better sample than as many scattered examples.
+# the federation is a better sample than as many scattered examples. If FedSampling wins in yours, the means of the two clients lie too far apart.
 
 # %%
 print(check.answer("fedsampling/one-client", ((1, -1), (2, -2))))
@@ -1100,7 +1166,7 @@ for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
 # ```
 # Level 2, by running. By {prf:ref}`lem-ch7-pooled`, FedSampling with one local step on the whole sample is centralised SGD with a batch of random size around
 # $K$. Check it: with one class per client, compare `fedsampling` with one step against `centralised` with one step on a batch of $K$, and
-# against three steps.
+# against three steps. Predict first: which two of the four will agree?
 # ```{exercise-end}
 # ```
 
@@ -1111,12 +1177,16 @@ for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
 # ````
 # `epsilon=None` gives the true total, a large `batch` the whole sample. Both pairs share seeds. The first two rows have the same expected
 # step, though no client has more than one class; FedSampling's varies more, as the size of its sample does. With three steps the two part:
-# each client goes its own way for two more steps, towards its one class.
+# each client goes its own way for two more steps, towards its one class. Who expected FedSampling to suffer from clients of one class had methods
+# in mind that average clients: here examples are averaged.
 
 # %%
 batch = round(0.1 * len(task_.train_y))
 variants = {
-    "fedsampling, 1 step": ("fedsampling", {"epsilon": None, "steps": 1, "batch": 10_000}),
+    "fedsampling, 1 step": (
+        "fedsampling",
+        {"epsilon": None, "steps": 1, "batch": 10_000},
+    ),
     "centralised, 1 step": ("centralised", {"steps": 1, "batch": batch}),
     "fedsampling, 3 steps": ("fedsampling", {"epsilon": None}),
     "centralised, 3 steps": ("centralised", {"steps": 3, "batch": batch}),
@@ -1127,11 +1197,12 @@ for name, (method, settings) in variants.items():
         kind, how = PARTITIONS["one class each"]
         federation = partition.make(kind, task_.train_y, seed=each, **how)
         method_ = methods.get(method, lr=lr, **settings)
-        history = simulation.run(
-            task_, federation, method_, rounds=s.rounds, clients_per_round=1, seed=each, device=s.device
-        )  # fmt: skip
+        of_a_run = {"rounds": s.rounds, "clients_per_round": 1}
+        of_a_run |= {"seed": each, "device": s.device}
+        history = simulation.run(task_, federation, method_, **of_a_run)
         scores.append(100 * history.frame["test_accuracy"].tail(10).mean())
-    print(f"{name:22s} {np.mean(scores):5.1f} %   ({', '.join(f'{x:.1f}' for x in scores)})")
+    all_ = ", ".join(f"{x:.1f}" for x in scores)
+    print(f"{name:22s} {np.mean(scores):5.1f} %   ({all_})")
 
 # %% [markdown]
 # ````{solution-end}

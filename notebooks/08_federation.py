@@ -111,8 +111,11 @@ plots.for_pages()
 # SuperLink counted all that passed, by what it was for.
 
 # %%
-measured = json.loads(Path("examples/flower/bytes.json").read_text())  # ten rounds of each method
-PURPOSE = {  # a model or a gradient travels as an object; the rest is what Flower needs around it
+# ten rounds of each method
+measured = json.loads(Path("examples/flower/bytes.json").read_text())
+# a model or a gradient travels as an object; the rest is what Flower needs
+# around it
+PURPOSE = {
     "push-object": "models, gradients",
     "pull-object": "models, gradients",
     "push-messages": "messages",
@@ -124,21 +127,27 @@ PURPOSE = {  # a model or a gradient travels as an object; the rest is what Flow
 
 
 def passed(run, way):
-    """What passed in one direction, by purpose, beside what the simulation accounts."""
+    """What passed in one direction, by purpose, beside what the simulation
+    accounts."""
     counted = Counter(dict.fromkeys(ch08.PARTS, 0))
     for kind, count in run[way].items():
         counted[PURPOSE.get(kind, "everything else")] += count
     about = {key: run[key] for key in ("task", "method", "parameters")}
     answered = run["requests"]["push-messages"]  # messages, and their answers
-    return about | {"way": way, "accounted": run["accounted"][way], "answered": answered} | counted
+    about |= {"way": way, "accounted": run["accounted"][way]}
+    return about | {"answered": answered} | counted
 
 
-wire = pd.DataFrame([passed(run, way) for run in measured["runs"] for way in ("up", "down")])
+both = ("up", "down")
+wire = [passed(run, way) for run in measured["runs"] for way in both]
+wire = pd.DataFrame(wire)
 total = wire[list(ch08.PARTS)].sum(axis=1)
 wire["ratio"] = total / wire["accounted"]
-wire["beyond"] = (total - wire["accounted"]) / wire["answered"]  # bytes for each message
+# bytes for each message
+wire["beyond"] = (total - wire["accounted"]) / wire["answered"]
 nodes, idle = measured["nodes"], measured["idle"]
-threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4  # a tenth of four bytes each
+# a tenth of four bytes each
+threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4
 
 # %% tags=["remove-input"]
 paste("ch8_figure_wire", ch08.wire(wire))
@@ -216,11 +225,13 @@ updates = norms * rng.choice([-0.5, 1.0], N)
 target = updates.mean()
 p = norms / np.bincount(strata, norms)[strata]
 members = [np.flatnonzero(strata == h) for h in range(H)]
-late = np.argsort(np.argsort(norms)) / (N - 1)  # 0 for the smallest update, 1 for the largest
+# 0 for the smallest update, 1 for the largest
+late = np.argsort(np.argsort(norms)) / (N - 1)
 
 
 def draw():
-    """A cohort of the corrected design: by norm within each stratum, weights that undo it."""
+    """A cohort of the corrected design: by norm within each stratum, weights
+    that undo it."""
     chosen = np.concatenate([rng.choice(k, m // H, p=p[k]) for k in members])
     return Cohort(chosen, 1 / (N * (m // H) * p[chosen]), strata[chosen])
 
@@ -235,14 +246,15 @@ def answers(cohort, how):
 # %%
 estimates = {}
 for how in ("at random", "large ones"):
-    draws = [(cohort, answers(cohort, how)) for cohort in (draw() for _ in range(REPEATS))]
+    cohorts = (draw() for _ in range(REPEATS))
+    draws = [(cohort, answers(cohort, how)) for cohort in cohorts]
     ways = {
         "everybody answers": lambda cohort, said: cohort.weights,
         "the silent count as 0": lambda cohort, said: cohort.weights * said,
         "others stand for them": reweight,
     }
     for what, weigh in ways.items():
-        found = [weigh(cohort, said) @ updates[cohort.clients] for cohort, said in draws]
+        found = [weigh(c, said) @ updates[c.clients] for c, said in draws]
         estimates[how, what] = np.array(found) / target
 ratio = {key: found.mean() for key, found in estimates.items()}
 
@@ -286,7 +298,8 @@ table(ch08.silence(estimates))
 
 # %%
 task_ = tasks.load(s.task)
-federation = partition.dirichlet(task_.train_y, s.clients, s.concentration, seed=s.seed)
+how = s.clients, s.concentration
+federation = partition.dirichlet(task_.train_y, *how, seed=s.seed)
 module = task_.model(s.seed)
 w = models.flatten(module)
 shards = [federation.shards[k] for k in federation.with_data]
@@ -332,7 +345,8 @@ EPSILON, CAP = 3.0, 100
 alpha = privacy.truth_probability(EPSILON, CAP)
 told = []
 for k, n in enumerate(data.sizes):
-    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=stream(s.seed, "memoised report", k))
+    own = stream(s.seed, "memoised report", k)
+    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=own)
     replay = stream(s.seed, "memoised report", k)
     replay.integers(1, CAP, size=())  # the fake
     if replay.random(()) < alpha:  # the coin: this report is true
@@ -398,7 +412,8 @@ assert all(told)
 # :label: sol-ch8-bytes
 # :class: dropdown
 # ````
-# Every client sends $d'$ floats and a code for each parameter, every participant a model.
+# Every client sends $d'$ floats and a code for each parameter, every participant a model. Eight times too much are bits. Far too little forgets
+# that strata need a gradient of *every* client.
 
 
 # %%
@@ -427,7 +442,8 @@ print(check.answer("federation/bytes", bytes_up))
 # :label: sol-ch8-stand
 # :class: dropdown
 # ````
-# The weights hold $1/m_h$; of the $m_h$ draws, $r_h$ are left, and they are draws from the same $p$.
+# The weights hold $1/m_h$; of the $m_h$ draws, $r_h$ are left, and they are draws from the same $p$. If your weights sum to one, you normalised
+# them: Hansen–Hurwitz weights do so only on average.
 
 
 # %%
@@ -459,7 +475,8 @@ print(check.answer("federation/stand-for", stand_for))
 # :label: sol-ch8-silence
 # :class: dropdown
 # ````
-# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is 0.64: no chance is small, and the bias is not.
+# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is 0.64: no chance
+# is small, and the bias is not. Equal chances are refused, however small: such silence makes the cohort smaller and bends nothing.
 
 # %%
 print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))

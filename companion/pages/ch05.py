@@ -12,6 +12,7 @@ from companion.claims.evidence.experiments import MATTERS, amount, one_more, wit
 from companion.claims.evidence.experiments_figures import explained
 from companion.pages import plots
 from companion.runs import experiments, made, tables
+from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
 DEALT = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
@@ -46,18 +47,10 @@ ABOUT = {
     "batch-size": "batches of 32 and 512, the same",
     "privacy": "epsilon and M, the same",
     "ablation": "parts of the corrected method, the same",
-    "optimal-data": "FedSTaS with examples allocated, MNIST 0.01, both partitions",
     "server-rates": "one seed, to choose rates of servers and FedProx's mu",
     "servers": "FedProx and adaptive servers as chosen, MNIST 0.01 disjoint",
-    "cifar100-equal-rates": "CIFAR-100 0.1, equal sizes, one seed, to choose rates",
-    "cifar100-equal": "the same with the chosen rates",
     "least-variance": "strata of least variance (chapter 9); here for its batches",
 }
-
-
-def missing(*grids: tables.Grid) -> str:
-    """What is not recorded yet of these sweeps; nothing if all is."""
-    return "  \n".join(grid.note for grid in grids if grid.note)
 
 
 def folded(title: str, frame: pd.DataFrame):
@@ -166,6 +159,10 @@ class Verdicts:
         return said | {f"orders_{voice}": counted(words) for voice, words in self.orders().items()}
 
 
+IN_THE_TABLE = (  # claims that the table of all methods decides
+    "journal-abstract-standard", "journal-3.3", "preprint-3.2.1-baseline", "preprint-fig-3-bottom-dp-own",
+    "preprint-fig-3-middle-dp-own", "preprint-fig-3-top-dp-own",
+)  # fmt: skip
 LEVELS = ("2a-dp", "2a-fedst", "2b-begins", "2b-fedsts", "3-top-dp", "3-top-fedst")
 LEVELS = tuple(f"preprint-fig-{k}" for k in LEVELS)
 
@@ -185,7 +182,7 @@ def counted(words) -> str:
 
 def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
     """A panel per partition of label counts [N, C]: a bar per client, dark what its largest class has."""
-    figure, axes = plt.subplots(len(held), 1, figsize=(4.2, 4.8), sharex=True)
+    figure, axes = plt.subplots(len(held), 1, figsize=(4.2, 4.2), sharex=True)
     titles = DEALT | {"iid": "IID"}
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         counts = held[name]
@@ -344,7 +341,7 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
 
 def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
     """Accuracy on CIFAR-100 over rounds, a panel per kind of local work; dotted, what is printed."""
-    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 4.6), sharex=True, sharey=True)
+    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 3.8), sharex=True, sharey=True)
     for ax, (title, frame) in zip(axes, panels.items(), strict=True):
         plots.curves(frame, GLOBAL, ax=ax, methods=experiments.DEEP, ends=False)
         for value in printed.values():
@@ -358,16 +355,6 @@ def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figur
     plots.note(axes[1], 195, best + 2.5, "MD, clustered by similarity", "black", 0, ha="right")
     plots.note(axes[1], 195, 3.5, "all three of k-means strata", "black", 0, ha="right")
     return figure
-
-
-def chosen_rates(level: pd.DataFrame, picked: dict[str, str]) -> pd.DataFrame:
-    """Final accuracies with the rate that each method chose."""
-    rows = []
-    for m in (m for m in experiments.HUNDRED if m in level.index):
-        rate = next((w for w in picked.get(m, "–").split(", ") if w[:2] in ("lr", "–")), "–")
-        mean = tables.about(*level.loc[m, ["mean", "low", "high"]])
-        rows.append((CALLED[m], rate, mean, str(int(level.loc[m, "seeds"]))))
-    return pd.DataFrame(rows, columns=["method", "chosen", "global (%)", "seeds"])
 
 
 # All methods
@@ -430,28 +417,6 @@ PAID = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-un
 UNITS = ("megabytes", "thousands")
 
 
-def cost(frames: dict[str, pd.DataFrame]) -> Figure:
-    """Accuracy over megabytes, a panel per partition, four methods each."""
-    figure, axes = plt.subplots(len(frames), 1, figsize=(4.2, 4.8), sharex=True)
-    drawn = ("md", "fedavg", "fedstas", "fedstas-unbiased")
-    for ax, (title, frame) in zip(axes, frames.items(), strict=True):
-        plots.curves(frame, GLOBAL, ax=ax, methods=list(drawn), x="megabytes", ends=False)
-        mean = frame.groupby(["method", "round"])[["megabytes", GLOBAL]].mean()
-        mean[GLOBAL] *= 100
-        ends = tables.summary(frame, GLOBAL)["mean"]
-        alike = abs(ends["md"] - ends["fedavg"]) < 2
-        left, end = {"ha": "right", "right": -6, "up": 4}, {"right": 4}
-        plots.note(ax, *mean.loc[("md", 60)], "MD, FedAvg" if alike else "MD", plots.PINK, **left)
-        if not alike:
-            plots.note(ax, *mean.loc[("fedavg", 99)], "FedAvg", plots.GREY, **end)
-        plots.note(ax, *mean.loc[("fedstas", 99)], "as written", plots.WRITTEN, **end)
-        plots.note(ax, *mean.loc[("fedstas-unbiased", 99)], "corrected", plots.SHOULD, up=5, **end)
-        ax.set(xscale="log", xlabel="", ylabel="global test set (%)", xlim=(2, 9000))
-        ax.set_title(title, loc="left")
-    axes[-1].set_xlabel("sent and received (MB)")
-    return figure
-
-
 def costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
     """What six methods spend in 99 rounds, and until their mean curve reaches the goal."""
     rows = []
@@ -504,7 +469,7 @@ def along(by_arm: pd.DataFrame) -> pd.DataFrame:
 
 def ranges(moved: pd.DataFrame) -> Figure:
     """A row per setting, a dot per value at its accuracy; the values with the least and the most are named."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.9))
+    figure, ax = plt.subplots(figsize=(4.2, 3.4))
     names = [key for key in SETTINGS if key in set(moved["key"])]
     for y, key in enumerate(names[::-1]):
         part, (_, default, method) = moved[moved["key"] == key], SETTINGS[key]
@@ -557,15 +522,6 @@ def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> 
     return pd.DataFrame(rows, columns=heads)
 
 
-def optimal(allocated: pd.DataFrame, frame: pd.DataFrame) -> dict[str, str]:
-    """What allocated examples gain on FedSTaS as written in one partition, as `optimal_dirichlet`."""
-    (name,) = frame["partition"].unique()
-    own = allocated[allocated["partition"] == name]
-    plain = frame[(frame["round"] % 9 == 0) & (frame["method"] == "fedstas")]
-    pair = pd.concat([own, plain[plain["seed"].isin(own["seed"])]])
-    return {f"optimal_{name}": tables.gain(pair, experiments.OPTIMAL, "fedstas")}
-
-
 # Privacy
 
 
@@ -573,7 +529,7 @@ def private(by_arm: pd.DataFrame) -> Figure:
     """Final accuracy over epsilon, a panel per method, a line per size cap; thin, without privacy."""
     pairs = {"fedstas-dp": "fedstas", "fedstas-unbiased-dp": "fedstas-unbiased"}
     titles = ("fresh reports, as written", "one report for good, corrected")
-    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.8), sharex=True)
+    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.0), sharex=True)
     plain = by_arm[by_arm["arm"] == ""].set_index("method")["mean"]
     for ax, (m, base), title in zip(axes, pairs.items(), titles, strict=True):
         colour = plots.METHODS[m][0]
@@ -597,34 +553,10 @@ def private(by_arm: pd.DataFrame) -> Figure:
     return figure
 
 
-def told_privacy(by_arm: pd.DataFrame, stricter: dict) -> dict[str, object]:
-    """Least and most accuracy of each method, and what a stricter epsilon changes at each cap."""
-    told = {}
-    for name, method in {"fresh": "fedstas-dp", "once": "fedstas-unbiased-dp"}.items():
-        means = by_arm[by_arm["method"] == method]["mean"]
-        told |= {f"privacy_{name}_least": means.min(), f"privacy_{name}_most": means.max()}
-        for cap in experiments.CAPS:
-            told[f"privacy_{name}_{cap}"] = tables.span(*stricter[method, cap], "+.1f")
-    return told
-
-
 # Parts of the corrected method
 
 
 WHOLE = "the corrected method"
-SHORTER = {
-    "one stratum": "no strata",
-    "p uniform": "drawn uniformly",
-    "p by norm": "drawn by norm",
-    "p by size": "drawn by size",
-    "plain weights, p by norm, Neyman": "by norm, plain weights",
-    "every client counts the same": "clients count alike",
-    "without replacement": "without replacement",
-    "strata of each round": "strata of each round",
-    "strata frozen at w_0": "strata frozen",
-    "a tenth of the data": "a tenth of the data",
-    "a tenth of the data, strata frozen": "both of these",
-}
 
 
 def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -632,15 +564,6 @@ def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
     names = {(m, tables.arm(**own)): name for name, (m, own) in experiments.PARTS.items()}
     pairs = zip(frame["method"], frame["arm"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
-
-
-def exchanged(change: pd.DataFrame) -> Figure:
-    """Points that an exchanged part changes, with 95 % intervals."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.6))
-    rows = change.loc[list(SHORTER), ["difference", "low", "high"]].rename(SHORTER)
-    plots.forest(ax, rows, [plots.SHOULD] * len(rows))
-    ax.set_xlabel("points above the whole method")
-    return figure
 
 
 def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
@@ -664,10 +587,8 @@ def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
 
 def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
     """What an exchanged part changes, as `part_one`, and its bytes in multiples, as `part_one_sent`."""
-    keys = {"one": "one stratum", "uniform": "p uniform", "size": "p by size", "norm": "p by norm"}
-    keys |= {"each": "strata of each round", "cheap": "a tenth of the data, strata frozen"}
-    keys |= {"plain": "plain weights, p by norm, Neyman"}
-    told = {}
+    keys = {"one": "one stratum", "uniform": "p uniform"}
+    told, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
     for key, part in keys.items():
         told[f"part_{key}"] = tables.span(*change.loc[part, ["difference", "low", "high"]], "+.1f")
         told[f"part_{key}_sent"] = tables.price(parts, part, WHOLE)[0]
@@ -677,9 +598,29 @@ def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
 # This machine
 
 
+def live_runs(task, s) -> pd.DataFrame:
+    """All rounds of the first methods on the chapter's settings `s`, its seeds; `usual` where such a run is recorded."""
+    own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
+    own["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 24 times fewer examples
+    runs = []
+    for i in range(s.seed, s.seed + s.seeds):
+        federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
+        m = min(s.clients_per_round, len(federation.with_data))
+        how = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50), "clients_per_round": m}
+        here = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
+        for name in experiments.FIRST:
+            known = {"lr", *methods.parameters(name)}
+            method = methods.get(name, **{k: v for k, v in own.items() if k in known})
+            history = simulation.run(task, federation, method, seed=i, device=s.device, **how)
+            usual = here and method == methods.get(name)
+            about = {"method": name, "seed": i, "rounds": s.rounds, "usual": usual}
+            runs.append(history.frame.assign(**about))
+    return pd.concat(runs)
+
+
 def live(ends: pd.DataFrame) -> Figure:
     """Final accuracy of each live run, a row per method, a mark per seed: columns seed, index method."""
-    figure, ax = plt.subplots(figsize=(4.2, 2.9))
+    figure, ax = plt.subplots(figsize=(4.2, 2.5))
     names = list(ends.columns)
     for seed, row in ends.iterrows():
         ax.plot(row[names], range(len(names))[::-1], "o-", lw=0.7, ms=5, color="#555555")
