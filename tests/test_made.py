@@ -169,7 +169,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
         "06_clustered_sampling": 10,
         "07_fedsampling": 9,
         "09_what_we_would_write": 6,
-        "10_which_design": 12,
+        "10_which_design": 13,
     }
     figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}
     assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}

@@ -63,7 +63,8 @@ SECOND = {
     "worst_decile": "gain, worst decile",
 }
 VERDICTS = ("better", "no worse", "worse", "we do not know")
-UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01
+UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01, of unlike sizes
+EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
 TRIAL = "digits"  # for readers' own designs: it decides nothing where another is recorded
 # By setting: the sweep and rows that chapters 5 and 9 show of it at the preprint's rate.
 UNTUNED = {
@@ -321,13 +322,33 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
-    for setting in UNLIKE:
+    for setting in (name for name in (*UNLIKE, EQUAL) if name in places):
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
             for metric in BUDGETS:
                 row = places[setting].gain(arm, metric)
                 key = f"{name}_{setting.replace('-', '_')}_{metric}"
                 told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
     return told
+
+
+def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
+    """Whether the answer of chapter 10 holds, by what a sentence is on; `told` are the numbers of `front`."""
+    equal = places[EQUAL].gain("least-variance", "small")
+    late = {name: places[name].gain("least-variance", "large") for name in UNLIKE}
+    plenty = [
+        places[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in places[n].arms
+    ]
+    return {
+        "rate": told["at_best"] - told["at_old"] > told["most"],
+        "lead": told["least"] > 0,
+        "updates": told["updates"],
+        "strict": told["better_strict"] > 1,
+        "dear": told["dear"] == 0,
+        "equal": equal["low"] < 0 < equal["high"],
+        "little": abs(late["mnist"]["gain"]) < 1,
+        "some": late["fashion-mnist"]["low"] > 1,
+        "plenty": max(plenty) < 1,
+    }
 
 
 RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased", "fedvarp")
@@ -343,6 +364,19 @@ def duels(places: Sequence[Place], rivals: Sequence[str] = RIVALS) -> pd.DataFra
         rows.append(found.assign(setting=place.name, rival=found["arm"], **turned))
     table = pd.concat(rows, ignore_index=True)
     return table[["setting", "rival", "metric", "gain", "low", "high"]]
+
+
+def duels_say(found: pd.DataFrame) -> dict[str, bool]:
+    """Whether what chapter 10 says of each rival holds."""
+    low = found.set_index(["rival", "setting", "metric"]).sort_index()["low"]
+    near = low["clustered-similarity"]
+    return {
+        "corrected": (low["fedstas-unbiased"][list(UNLIKE)] > 0).all(),
+        "updates": (low["least-variance, updates"] < 0).all(),
+        "clustered": list(near[near > 0].index) == [(UNLIKE[1], "large")],
+        "memory": (low["fedvarp"][list(UNLIKE)] > 0).all(),
+        "memory, equal": (low["fedvarp"][EQUAL] < 0).all(),
+    }
 
 
 def duel_table(found: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
