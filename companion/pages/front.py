@@ -9,9 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from companion.pages import plots, which
 from companion.runs import protocol, tables
@@ -23,34 +21,9 @@ NAMES = ("start.svg", "start.png")
 
 
 def figure(places: Sequence[which.Place]) -> Figure:
-    """Points above MD at equal megabytes, each design at its own best rate: a panel a setting, full at the larger
-    budget and hollow at the smaller."""
-    rows = 0.24 * len(SHOWN) + 0.28
-    made, axes = plt.subplots(
-        len(places), figsize=(4.2, 1.0 + rows * len(places)), sharex=True, squeeze=False
-    )
-    looks = [which.colour(arm) for arm in SHOWN]
-    for ax, place in zip(axes.flat, places, strict=True):
-        ax.axvspan(
-            -place.setting.matters, place.setting.matters, color=plots.GREY, alpha=0.15, lw=0
-        )
-        for metric, shift in (("large", 0.17), ("small", -0.17)):
-            part = place.gains[place.gains["metric"] == metric].set_index("arm")
-            part = part.rename(columns={"gain": "difference"}).reindex(SHOWN)
-            plots.forest(
-                ax, part.set_axis(map(which.called, SHOWN)), looks, shift=shift, hollow=shift < 0
-            )
-        ax.set_title(place.says)
-        for label, look in zip(ax.get_yticklabels(), looks, strict=True):
-            label.set_color(look)
-    axes.flat[-1].set_xlabel("points of accuracy above MD")
-    small, large = places[0].setting.megabytes[0], places[0].setting.megabytes[-1]
-    dots = [
-        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=f"at {budget:g} MB")
-        for budget, face in ((small, "white"), (large, plots.GREY))
-    ]
-    made.legend(handles=dots, loc="outside upper right", ncols=2, frameon=False)
-    return made
+    """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
+    budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
+    return which.remembered(places, SHOWN, budgets)
 
 
 def sentences(

@@ -588,12 +588,16 @@ def figures(places: Sequence[Place]) -> dict[str, Figure]:
     return made | {"participants": remembered(other) if other else later}
 
 
-def remembered(places: Sequence[Place]) -> Figure:
-    """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger budget,
-    hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge."""
-    gains = pd.concat([p.gains[p.gains["arm"].isin(SHOWN)] for p in places])
+def remembered(
+    places: Sequence[Place],
+    arms: Sequence[str] = SHOWN,
+    budgets: Sequence[str] = ("smaller budget", "larger budget"),
+) -> Figure:
+    """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger of the budgets, so
+    named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge."""
+    gains = pd.concat([p.gains[p.gains["arm"].isin(arms)] for p in places])
     gains = gains[gains["metric"].isin(BUDGETS)]
-    shown = [arm for arm in SHOWN if arm in set(gains["arm"])]
+    shown = [arm for arm in arms if arm in set(gains["arm"])]
     inside = gains[gains["arm"] != "all clients"]
     inside = gains if inside.empty else inside
     room = 0.05 * (max(inside["high"].max(), 2) - min(inside["low"].min(), -2))
@@ -621,8 +625,8 @@ def remembered(places: Sequence[Place]) -> Figure:
             label.set_color(look_)
     axes.flat[-1].set_xlabel("points above MD")
     dots = [
-        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=f"{name} budget")
-        for name, face in (("larger", plots.GREY), ("smaller", "white"))
+        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=name)
+        for name, face in zip(budgets, ("white", plots.GREY), strict=True)
     ]
     figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
     return figure
