@@ -27,6 +27,7 @@ REWRITTEN = (  # pages of the second edition, one a line; the list grows
 )
 PAGES = (
     "explorer", "fedstas_in_150_lines", "findings", "glossary", "how_to_read", "index", "ledger", "notation",
+    "protocol",
     "rerun", "speed", "status", "teaching/misconceptions", "teaching/project", "teaching/syllabus", "theorems",
     "where_is_what",
 )  # fmt: skip
