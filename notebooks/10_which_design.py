@@ -58,8 +58,8 @@ plots.for_pages()
 # %%
 known = protocol.read()  # all settings of the protocol
 recorded = which.read(known)  # of those, what is recorded
-deciding = {name: place for name, place in recorded.items() if name != "digits"}
-ten = [place for place in deciding.values() if not place.setting.rates_of]
+deciding = {name: p for name, p in recorded.items() if name != "digits"}
+ten = [p for p in deciding.values() if not p.setting.rates_of]
 
 # %% tags=["remove-cell"]
 said = which.front(recorded)
@@ -114,14 +114,17 @@ table(which.state(known, recorded))
 
 # %%
 def at_budget(run, megabytes, classes=10):
-    """Accuracy in per cent over the last tenth of a budget; before round 1 a run guesses."""
-    x, y = np.append(0, run["megabytes"]), np.append(1 / classes, run["test_accuracy"])
-    return 100 * np.interp(np.linspace(0.9 * megabytes, megabytes, 101), x, y).mean()
+    """Accuracy in % over a budget's last tenth; a run starts with a guess."""
+    x = np.append(0, run["megabytes"])
+    y = np.append(1 / classes, run["test_accuracy"])
+    last = np.linspace(0.9 * megabytes, megabytes, 101)
+    return 100 * np.interp(last, x, y).mean()
 
 
 def best_rate(rows, design, seeds, megabytes):
-    """The learning rate with the highest mean accuracy on the seeds of tuning."""
-    runs = rows[(rows["arm"] == design) & rows["seed"].isin(seeds)].groupby(["rate", "seed"])
+    """The rate of the highest mean accuracy on the seeds of tuning."""
+    own = rows[(rows["arm"] == design) & rows["seed"].isin(seeds)]
+    runs = own.groupby(["rate", "seed"])
     each = pd.Series({key: at_budget(run, megabytes) for key, run in runs})
     return each.groupby(level=0).mean().idxmax()
 
@@ -132,7 +135,7 @@ def best_rate(rows, design, seeds, megabytes):
 
 # %%
 def gain(rows, design, megabytes, other="md"):
-    """Mean paired difference to another design with its 95 % interval, in points."""
+    """Mean paired difference to another design, 95 % interval, in points."""
     runs = rows[~rows["ended"]].groupby(["arm", "seed"])
     each = pd.Series({key: at_budget(run, megabytes) for key, run in runs})
     pairs = (each[design] - each[other]).dropna()
@@ -150,9 +153,8 @@ for design in ("md", "least-variance", "fedstas"):
     assert rate == mnist.tried.loc[design].idxmax()
     if design != "md" and not mnist.rows["ended"].any():
         found = gain(mnist.rows, design, 240)
-        assert np.allclose(
-            found, mnist.gain(design, "small")[["gain", "low", "high"]].astype(float)
-        )
+        theirs = mnist.gain(design, "small")[["gain", "low", "high"]]
+        assert np.allclose(found, theirs.astype(float))
 
 # %% [markdown]
 # A verdict needs a difference that would matter. The protocol says one point. A design *is better* where its whole interval lies above one point, and *is worse* where
@@ -190,7 +192,8 @@ table(which.kinds(list(deciding.values())))
 # %%
 for rival in ("clustered-similarity", "fedstas-unbiased"):
     more, low, high = gain(mnist.rows, "least-variance", 240, rival)
-    print(f"{more:+.1f} ({low:+.1f} to {high:+.1f}) above {which.called(rival)}")
+    how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
+    print(how, "above", which.called(rival))
 
 # %% [markdown]
 # Points of least variance above four rivals, in all settings:
@@ -223,12 +226,15 @@ expect("where they are equal it keeps up", holds["memory, equal"])
 
 # %%
 def price(rows, megabytes):
-    """What a round sends, how many rounds a budget pays for, and their examples beside MD's."""
-    ends = rows.groupby(["arm", "seed"]).tail(1).groupby("arm").mean(numeric_only=True)
+    """What a round sends, the rounds that a budget buys, their examples."""
+    ends = rows.groupby(["arm", "seed"]).tail(1).groupby("arm")
+    ends = ends.mean(numeric_only=True)
     sent = ends["megabytes"] / ends["round"]
     rounds = megabytes / sent
     examples = rounds * ends["examples"] / ends["round"]
-    columns = {"MB a round": sent, "rounds": rounds, "examples (MD = 1)": examples / examples["md"]}
+    beside = examples / examples["md"]
+    columns = {"MB a round": sent, "rounds": rounds}
+    columns["examples (MD = 1)"] = beside
     return pd.DataFrame(columns).sort_values("MB a round")
 
 
@@ -247,7 +253,8 @@ table(paid.rename_axis("MNIST, 950 MB").reset_index())
 def holm(p):
     """p-values, corrected for their number."""
     order = np.argsort(p)
-    raised = np.maximum.accumulate(np.asarray(p)[order] * np.arange(len(p), 0, -1))
+    times = np.arange(len(p), 0, -1)
+    raised = np.maximum.accumulate(np.asarray(p)[order] * times)
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(raised, 1)
     return corrected
@@ -395,19 +402,21 @@ paste("ch10_explained", figure)
 
 # %%
 def agreeing(cells):
-    """Pairs of one setting in which less error goes with more gain, and how many pairs there are."""
+    """Pairs of a setting where less error goes with more gain; all pairs."""
     found = total = 0
     for _, c in cells.groupby("setting"):
         less = np.sign(np.subtract.outer(c["error"].values, c["error"].values))
         more = np.sign(np.subtract.outer(c["gain"].values, c["gain"].values))
         above = np.triu_indices(len(c), 1)
-        found, total = found + (less == -more)[above].sum(), total + len(above[0])
+        found += (less == -more)[above].sum()
+        total += len(above[0])
     return found, total
 
 
 rng, exchanged = stream(s.seed, "exchanged gains"), []
 for _ in range(200):
-    gains = tuned.groupby("setting")["gain"].transform(lambda g: rng.permutation(g.values))
+    gains = tuned.groupby("setting")["gain"]
+    gains = gains.transform(lambda g: rng.permutation(g.values))
     exchanged.append(agreeing(tuned.assign(gain=gains))[0])
 agree, pairs = agreeing(tuned)
 

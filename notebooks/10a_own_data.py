@@ -69,7 +69,8 @@ ch10a.shown(s.task)
 
 # %%
 data = tasks.load(s.task, network=s.network)
-print(f"{data.name}: {data.classes} classes, examples of shape {tuple(data.train_x.shape[1:])}")
+shape = tuple(data.train_x.shape[1:])
+print(f"{data.name}: {data.classes} classes, examples of shape {shape}")
 print(f"{len(data.train_y)} examples to train on, {len(data.test_y)} to test")
 
 # %% [markdown]
@@ -94,7 +95,8 @@ ch10a.shown("examples/own/my_images.py")
 ch10a.shown(s.partition)
 
 # %%
-federation = partitions.make(s.partition, data.train_y, users=data.users, seed=s.seed)
+labels, users = data.train_y, data.users
+federation = partitions.make(s.partition, labels, users=users, seed=s.seed)
 sizes = federation.sizes
 print(f"{len(sizes)} clients with {sizes.min()} to {sizes.max()} examples")
 
@@ -143,7 +145,7 @@ todo = [
     sweeps.Run(
         task=s.task,
         partition=s.partition,
-        concentration=0.01,  # of a Dirichlet partition; others do not look at it
+        concentration=0.01,  # of a Dirichlet partition; others ignore it
         method=name,
         seed=each,
         overrides={"lr": 0.1},
@@ -155,7 +157,8 @@ todo = [
     for name in names
     for each in range(s.seed, s.seed + s.seeds)
 ]
-failed = sweeps.make(todo, "own-data", folder="runs", device=s.device, progress=False)
+how = {"folder": "runs", "device": s.device, "progress": False}
+failed = sweeps.make(todo, "own-data", **how)
 assert not failed, failed
 
 # %% [markdown]
@@ -192,7 +195,8 @@ paste("ch10a_curves", ch10a.curves(frame))
 specs = (s.task, s.network, s.partition, s.method)
 sys.path += [str(Path(spec).parent) for spec in specs]  # where the files are
 first = next(iter(known))
-again = records.rerun(first, "runs/own-data", device=s.device).frame["test_accuracy"]
+again = records.rerun(first, "runs/own-data", device=s.device)
+again = again.frame["test_accuracy"]
 print({k: v[:8] for k, v in known[first].get("files", {}).items()})
 
 # %% tags=["remove-cell"]

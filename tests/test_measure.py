@@ -42,6 +42,8 @@ FIT = (
     "01_aggregation",
     "02_stratification",
     "03_data_sampling",
+    "10_which_design",
+    "10a_own_data",
 )  # pages whose code does not scroll
 
 

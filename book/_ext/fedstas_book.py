@@ -265,6 +265,12 @@ def copy_mathjax(app, error):
     shutil.copy(source / "tex-chtml-full.js", target)
 
 
+def without_thebe(app, pagename, templatename, context, doctree):
+    """No scripts of a feature that is off: one of them stands on each page twice, an error in its console."""
+    scripts = context["script_files"]
+    context["script_files"] = [s for s in scripts if "thebe" not in f"{s.filename} {s.attributes}"]
+
+
 def setup(app):
     app.setup_extension("fedstas_launch")
     app.setup_extension("fedstas_ledger")
@@ -274,5 +280,6 @@ def setup(app):
     app.add_directive("chaos", Chaos)
     app.config.mathjax_path = "mathjax/tex-chtml-full.js"
     app.connect("doctree-resolved", say_what_is_drawn)
+    app.connect("html-page-context", without_thebe)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
