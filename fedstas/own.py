@@ -79,8 +79,8 @@ def telling(design):
     if not is_own(design):
         return nullcontext()
     module, code = type(design).__module__, getattr(getattr(design, "draw", None), "__code__", None)
-    here = module.startswith(parts.OWN) and code
-    return told(module, f"{code.co_filename} line {code.co_firstlineno}" if here else "")
+    place = f"{code.co_filename} line {code.co_firstlineno}" if code is not None else ""
+    return told(module, place if module.startswith(parts.OWN) else "")
 
 
 def named(spec, usual: str):
