@@ -12,7 +12,7 @@ import papermill
 import pytest
 import yaml
 
-from companion.pages import chapters, copies, parameters
+from companion.pages import chapters, copies, expectations, parameters
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,6 +119,31 @@ def test_without_the_repository_one_sentence_says_what_to_do(tmp_path, monkeypat
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     with pytest.raises(InputError, match="clone the repository and install it with `pip install"):
         chapters.settings("02_stratification", {})
+
+
+def test_what_a_copy_shows_of_its_numbers_is_not_among_its_readers_names(
+    tmp_path, monkeypatch, capsys
+):
+    import IPython.display
+    import myst_nb
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda *_, **how: shown.append(how))
+    monkeypatch.setattr(myst_nb, "glue", myst_nb.glue)  # begin() takes its place
+    monkeypatch.chdir(tmp_path)
+    shell = InteractiveShell()
+    shell.run_cell(code("07_fedsampling")[1].source)
+    assert Path.cwd() == ROOT
+    assert shown == [{"display_id": expectations.TOP}]  # for what the run does not bear out
+    capsys.readouterr()
+    cell = (
+        "numbers = tell = show = [1]\nimport myst_nb; myst_nb.glue('ch7_gain', 0.25, display=False)"
+    )
+    for said in ("⟨gain⟩ 0.25\n", ""):
+        assert shell.run_cell(cell).success
+        assert capsys.readouterr().out == said
+        cell = "pass"
 
 
 @pytest.mark.parametrize("there", [True, False])

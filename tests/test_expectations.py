@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from companion.pages import chapters, copies, expectations, markdown, parameters
+from companion.pages import chapters, expectations, markdown, parameters
 from companion.pages.expectations import expect, listed, mark, stands, taken
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,10 +137,6 @@ def test_a_reader_is_told_and_at_the_defaults_the_build_stops(house):
         "    “fewer clients than eight” (clients = None)",
     ]
     assert not page.exists()
-
-
-def test_a_copy_has_a_place_on_top_for_what_does_not_hold():
-    assert 'show_here(Markdown(""), display_id=expectations.TOP)' in copies.SETUP
 
 
 def asserted(stem: str) -> list[str]:

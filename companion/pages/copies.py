@@ -4,6 +4,7 @@
 on the functions that it shows, and on the repository's address, which stands in `_config.yml`.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -31,41 +32,45 @@ if importlib.util.find_spec("companion") is None:
     sys.path.insert(0, str(clone))  # this kernel began before the installation
     importlib.invalidate_caches()"""
 SETUP = """# Figures are shown where they are drawn, and under a cell stand the numbers that the text takes from it.
-import os
-import re
+from companion.pages import copies
 
-import myst_nb
-from IPython.display import Markdown
-from IPython.display import display as show_here
-
-from companion.pages import expectations, parameters
-
-os.chdir(parameters.ROOT)  # chapters read recorded runs from the repository
-show_here(Markdown(""), display_id=expectations.TOP)  # what the text says and this run does not bear out
-numbers = {}
-
-
-def glue(name, value, display=True):
-    if hasattr(value, "savefig") or hasattr(value, "to_html"):
-        show_here(value)
-    else:
-        numbers[re.sub("^ch[0-9a-z]+_", "", name)] = value
-
-
-def tell(result):
-    told = (f"⟨{k}⟩ {v:.4g}" if isinstance(v, float) else f"⟨{k}⟩ {v}" for k, v in numbers.items())
-    if numbers:
-        print(*told, sep="   ")
-    numbers.clear()
-
-
-myst_nb.glue = glue
-get_ipython().events.register("post_run_cell", tell)"""
+copies.begin(get_ipython())"""
 NOTE = """> A copy of a chapter of *{title}*, to be run. A number that the text takes from the run stands as ⟨name⟩, and
 > its value under the cell that computes it. The page with all numbers is made by `make book` in a clone of
 > [the repository]({url}/tree/{branch}): `_build/html/chapters/{stem}.html`; the source is `notebooks/{stem}.py`.
 > With parameters of yours: `papermill {stem}.ipynb out.ipynb -p NAME VALUE`; their names:
 > `papermill --help-notebook {stem}.ipynb`."""
+
+
+def begin(shell) -> None:
+    """Before the first cell of a copy: what a page glues into its text, that `shell` shows where it is made.
+
+    Nothing of it is among the notebook's names, which are its reader's.
+    """
+    import myst_nb
+    from IPython.display import Markdown
+    from IPython.display import display as show
+
+    from companion.pages import expectations
+
+    os.chdir(parameters.ROOT)  # chapters read recorded runs from the repository
+    show(Markdown(""), display_id=expectations.TOP)  # what this run does not bear out of the text
+    numbers = {}
+
+    def glue(name, value, display=True):
+        if hasattr(value, "savefig") or hasattr(value, "to_html"):
+            show(value)
+        else:
+            numbers[re.sub("^ch[0-9a-z]+_", "", name)] = value
+
+    def tell(_):
+        how = {name: ".4g" if isinstance(value, float) else "" for name, value in numbers.items()}
+        if numbers:
+            print(*(f"⟨{name}⟩ {value:{how[name]}}" for name, value in numbers.items()), sep="   ")
+        numbers.clear()
+
+    myst_nb.glue = glue
+    shell.events.register("post_run_cell", tell)
 
 
 class Name(str):
