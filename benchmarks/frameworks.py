@@ -1,6 +1,6 @@
-"""`flower` and `pfl`: the identical round in Flower's simulation and in pfl-research.
+"""The identical round in Flower's simulation, in pfl-research, compiled by JAX and by torch.
 
-Both run in a process of the interpreter that has them (`--bench-python`, extra `bench`), with our engine
+All run in a process of the interpreter that has them (`--bench-python`, extra `bench`), with our engine
 timed between their rounds, in that process; a framework that is not there is named in one line.
 """
 
@@ -19,9 +19,15 @@ from benchmarks.timing import entry
 from benchmarks.workloads import problem
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = {"flower": ("flwr", "ray"), "pfl": ("pfl",)}
+MODULES = {"flower": ("flwr", "ray"), "pfl": ("pfl",), "jax": ("jax",), "compile": ("torch",)}
 # Each framework's module, and the CPUs that Flower gives a client: two by default.
-SIDES = {"pfl": ["pfl"], "flower": ["flower", "1"], "flower-default": ["flower", "2"]}
+SIDES = {
+    "jax": ["jax"],
+    "compile": ["compile"],
+    "pfl": ["pfl"],
+    "flower": ["flower", "1"],
+    "flower-default": ["flower", "2"],
+}
 
 
 def missing(python: str, framework: str) -> str:
@@ -34,7 +40,7 @@ def missing(python: str, framework: str) -> str:
 
 
 def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
-    """Rounds of `flower` or `pfl` on MNIST or CIFAR shapes, ours in between."""
+    """Rounds of one of `SIDES` on MNIST or CIFAR shapes, ours in between."""
     side, *cpus = SIDES[name]
     title = f"round-{'mnist' if data == 'mnist' else 'cifar'}"
     lacking = missing(python, side)

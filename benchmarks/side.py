@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -24,6 +25,12 @@ def load(data: str, folder: str) -> Problem:
     module = network(data)
     pool = engine.Pool(torch.from_numpy(x), torch.from_numpy(y), offsets)
     return Problem(module, models.flatten(module), pool, idx, "")
+
+
+def one_core() -> None:
+    """Keeps this process on one core (Linux): for a framework that takes as many threads as there are cores."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 class Clock:
