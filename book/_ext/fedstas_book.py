@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import gc
 import html
 import importlib.util
 import json
@@ -272,6 +273,7 @@ def without_thebe(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
+    gc.set_threshold(200_000, 20, 100)  # millions of objects stay: to look for others took a fifth
     app.setup_extension("fedstas_launch")
     app.setup_extension("fedstas_ledger")
     app.add_directive("at-a-glance", AtAGlance)

@@ -216,6 +216,25 @@ class At(SphinxRole):
         )], []  # fmt: skip
 
 
+def bare(text: str) -> str:
+    """What two spellings of a title have in common."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def sections(app, page: str) -> dict[str, str]:
+    """The anchor of each section of a page, by its bare titles and names; the first of that name counts.
+
+    Kept with the build, since hundreds of claims link to a page that takes a tenth of a second to read.
+    """
+    known = vars(app.builder).setdefault("ledger_sections", {})
+    if page not in known:
+        known[page] = {}
+        for section in app.env.get_doctree(page).findall(nodes.section):
+            for name in (*section["ids"], section[0].astext()):
+                known[page].setdefault(bare(name), section["ids"][0])
+    return known[page]
+
+
 def find_section(app, env, node, content):
     """Resolves the link of a claim to the section that is named by its title."""
     if node.get("reftype") != "ledger":
@@ -227,13 +246,9 @@ def find_section(app, env, node, content):
     if not anchor:
         return make_refnode(app.builder, node["refdoc"], page, "", content)
 
-    def bare(text: str) -> str:
-        return re.sub(r"[^a-z0-9]", "", text.lower())
-
-    for section in env.get_doctree(page).findall(nodes.section):
-        names = [*section["ids"], section[0].astext()]
-        if bare(anchor) in map(bare, names):
-            return make_refnode(app.builder, node["refdoc"], page, section["ids"][0], content)
+    at = sections(app, page).get(bare(anchor))
+    if at:
+        return make_refnode(app.builder, node["refdoc"], page, at, content)
     log.warning("%s links to a section that is not there: %s#%s", node["claim"], page, anchor)
     return content
 

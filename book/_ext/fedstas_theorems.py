@@ -41,12 +41,18 @@ class TheoremIndex(LedgerDirective):
         return [theorem_index(answers=answers)]
 
 
-def boxes(env):
-    """(page, node) of every numbered or named statement of the book, in the order of the pages."""
-    for page in sorted(env.found_docs):
-        for node in env.get_doctree(page).findall(nodes.Admonition):
-            if node.get("realtype") in KINDS:
-                yield page, node
+def boxes(app) -> list:
+    """(page, node) of every numbered or named statement of the book, in the order of the pages.
+
+    Kept with the build: two pages ask, and to read all pages takes seconds.
+    """
+    known = vars(app.builder).setdefault("theorem_boxes", [])
+    if not known:
+        for page in sorted(app.env.found_docs):
+            for node in app.env.get_doctree(page).findall(nodes.Admonition):
+                if node.get("realtype") in KINDS:
+                    known.append((page, node))
+    return known
 
 
 def named(app, here: str, page: str, node) -> nodes.reference:
@@ -91,7 +97,7 @@ def answer(app, doctree, here: str) -> None:
         for index in app.env.get_doctree(PAGE).findall(theorem_index)
         for pair in index["answers"]
     ]
-    found = {node["label"]: (page, node) for page, node in boxes(app.env)}
+    found = {node["label"]: (page, node) for page, node in boxes(app)}
     for place in places:
         links: list[nodes.Node] = []
         for label, claim in answers:
@@ -109,7 +115,7 @@ def fill(app, doctree, here: str) -> None:
     """Puts the table in its place."""
     for place in list(doctree.findall(theorem_index)):
         rows, known = [], set()
-        for page, node in boxes(app.env):
+        for page, node in boxes(app):
             label = node["label"]
             known.add(label)
             told = [verdict(app, here, claim) for of, claim in place["answers"] if of == label]
