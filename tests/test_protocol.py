@@ -224,6 +224,25 @@ def test_what_is_recorded_is_not_made_again(carried, monkeypatch):
         assert protocol.carry_out(known, name, folder=folder) == []
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"seeds": [0, 5]}, "unknown seed of evaluation of setting small 5: use one of 0, 1"),
+        ({"jobs": 0}, "jobs"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_where_nothing_is_missing_too(carried, how, words):
+    known, folder = carried
+    with pytest.raises(InputError, match=words):
+        protocol.carry_out(known, "small", folder=folder, **how)
+
+
+def test_the_rate_that_is_tuned_cannot_be_set(carried):
+    with pytest.raises(InputError, match=r"md lr=0\.1: lr is what is tuned; leave it out"):
+        protocol.entered(carried[0]["small"], "md lr=0.1")
+
+
 def test_one_s_own_design_meets_the_others_and_is_what_it_is(carried):
     # BySize with power 1 is md: the same draws, weights and curve.
     known, folder = carried

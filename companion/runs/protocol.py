@@ -177,6 +177,8 @@ def entered(setting: Setting, spec: str) -> Setting:
     pairs = (word.split("=", 1) for word in words)
     settings = tuple((key, yaml.safe_load(value)) for key, value in pairs)
     called = " ".join([method.name, *words])
+    if any(key == "lr" for key, _ in settings):
+        raise InputError(f"{called}: lr is what is tuned; leave it out, and the arena finds it")
     one = Arm(called, str(Path(name).resolve()) if Path(name).is_file() else name, settings)
     if any((arm.method, arm.settings) == (one.method, settings) for arm in setting.arms):
         raise InputError(f"{called} is in setting {setting.name} already")
@@ -293,7 +295,10 @@ def carry_out(
     `arm` alone, or all; of the evaluation these `seeds`, or all. `how` is that of `sweeps.make`, as is what
     is returned."""
     one_of("setting", name, protocol)
+    sweeps.check(**how)
     setting, folders = protocol[name], (RECORDED, folder)
+    for seed in seeds or ():
+        one_of(f"seed of evaluation of setting {name}", seed, setting.evaluation_seeds)
     if arm is not None:
         one_of(f"arm of setting {name}", arm, [each.name for each in setting.arms])
         setting = replace(setting, arms=tuple(a for a in setting.arms if a.name == arm))

@@ -298,11 +298,7 @@ def _timed(number: int, run: Run, here: Path, *where) -> tuple[int, str, float]:
 def _workers(backend: str, address: str | None, jobs: int | None):
     """How many runs at a time joblib makes with that backend, and what it raises when a worker
     is lost."""
-    one_of("backend", backend, BACKENDS)
-    jobs = None if jobs is None else integer("jobs", jobs, 1)
     if backend == "loky":
-        if address is not None:
-            raise InputError(f"address {address} is of use only with the backends dask and ray")
         with parallel_config(backend="loky", initializer=_end_with, initargs=(os.getpid(),)):
             yield jobs or 1, BrokenExecutor
         return
@@ -339,6 +335,19 @@ def _workers(backend: str, address: str | None, jobs: int | None):
             raise InputError("start the Dask workers with --nthreads 1, and more of them")
         with parallel_config(backend="dask"):
             yield jobs or len(threads), KilledWorker
+
+
+def check(
+    *, jobs: int | None = None, device: str = "auto", backend: str = "loky",
+    address: str | None = None, **_,
+) -> None:  # fmt: skip
+    """`InputError` for settings of `make` that it could not use, whether or not a run is missing."""
+    if jobs is not None:
+        integer("jobs", jobs, 1)
+    tasks.find_device(device)
+    one_of("backend", backend, BACKENDS)
+    if backend == "loky" and address is not None:
+        raise InputError(f"address {address} is of use only with the backends dask and ray")
 
 
 def _missing(todo: list[Run], name: str, folder: Path, device: str):
@@ -386,8 +395,7 @@ def make(
     """
     from companion.runs import checkpoints
 
-    if jobs is not None:
-        integer("jobs", jobs, 1)
+    check(jobs=jobs, device=device, backend=backend, address=address)
     folder = Path(folder).absolute()  # workers may stand elsewhere
     began = time.perf_counter()
     missing, failed, recorded = _missing(todo, name, folder, device)

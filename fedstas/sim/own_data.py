@@ -245,6 +245,10 @@ def try_network(task: Task) -> None:
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
             said = f"returns a {type(module).__name__}"
             raise InputError(f"{name}(task) {said}: it must return a torch module with parameters")
+        for called, p in module.named_parameters():
+            why = _unfit(p)
+            if why:
+                raise InputError(f"the network of {name}(task) has a parameter {called} {why}")
         module.to(task.device)
         logits, again, fewer = module(x), module(x), module(x[:2])
         fits = (len(x), task.classes)
@@ -254,14 +258,25 @@ def try_network(task: Task) -> None:
                 f"the network of {name}(task) makes {shape} of {len(x)} examples: it must make "
                 f"{fits}, a number for each of the {task.classes} classes"
             )
-        if any(p.dtype != torch.float32 for p in module.parameters()):
-            raise InputError(f"the network of {name}(task) has parameters that are not float32")
+        if not torch.isfinite(logits).all():
+            raise InputError(f"the network of {name}(task) makes numbers that are not finite")
         if not torch.equal(logits, again):
             why = "draws at random in its forward pass (dropout?): a run could not be made again"
             raise InputError(f"the network of {name}(task) {why}")
         if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
             why = "mixes the examples of a batch (batch normalisation?): use GroupNorm or LayerNorm"
             raise InputError(f"the network of {name}(task) {why}")
+
+
+def _unfit(parameter: torch.Tensor) -> str:
+    """Why a parameter cannot be trained here, or nothing."""
+    if torch.nn.parameter.is_lazy(parameter):
+        return "whose size it does not know yet (a lazy layer): give its layers their sizes"
+    if parameter.dtype != torch.float32:
+        return f"of {parameter.dtype}: it must be torch.float32"
+    if not parameter.requires_grad:
+        return "that is frozen, and all are trained here: what is not, must be a buffer"
+    return ""
 
 
 def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> partition.Federation:
