@@ -249,5 +249,5 @@ def test_which_commits_are_lost_is_what_git_says():
 def test_all_sweeps_are_told_for_the_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(made, "of", lambda name: {"runs": name})
     monkeypatch.setattr(sys, "argv", ["made"])
-    assert made.main([str(tmp_path / "made.json")]) == 0
-    assert set(json.loads((tmp_path / "made.json").read_text())) == NAMES
+    assert made.main([str(tmp_path / "new" / "made.json")]) == 0
+    assert set(json.loads((tmp_path / "new" / "made.json").read_text())) == NAMES

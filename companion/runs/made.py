@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from companion.runs import experiments, one_rounds, protocol, records
+from companion.runs.atomic import write
 from companion.runs.single import ONE_ROUND, PARTITIONS
 from fedstas.errors import one_of
 
@@ -83,7 +84,8 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     """`python -m companion.runs.made FILE`: all sweeps for the pages, as JSON."""
     told = {name: of(name) for name in (*experiments.SWEEPS, protocol.SWEEP, PARTITIONS, ONE_ROUND)}
-    Path(arguments[0]).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(told, indent=1) + "\n"
+    write(Path(arguments[0]), lambda path: path.write_text(text, encoding="utf-8"))
     return 0
 
 
