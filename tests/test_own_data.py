@@ -267,8 +267,8 @@ def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(here, lines, sp
         ),
         ("return nn.Linear(9, 2)", "my_net.py line 6: RuntimeError: .*shapes cannot be"),
         ("return nn.Linear(30, 2).double()", "line 6: .* has a parameter weight of torch.float64"),
-        ("return nn.Linear(30, 2).requires_grad_(False)", "has a parameter weight that is frozen"),
-        ("return nn.LazyLinear(2)", "has a parameter weight whose size it does not know yet"),
+        ("return nn.Linear(30, 2).requires_grad_(False)", "has a frozen parameter weight, and all"),
+        ("return nn.LazyLinear(2)", "has a lazy parameter weight: give"),
         (
             "return nn.Sequential(nn.Linear(30, 2), nn.Threshold(float('inf'), float('nan')))",
             "makes numbers that are not finite",

@@ -63,14 +63,8 @@ def from_arrays(
         users = np.unique(users, return_inverse=True)[1].astype(np.int64)
     classes = 1 + max(int(found[k].max()) if len(found[k]) else 0 for k in tasks.KEYS[1::2])
     check(**found, classes=classes, users=users)
-    return Task(
-        "arrays",
-        **found,
-        classes=classes,
-        digest=_digest(found, users),
-        network=network,
-        users=users,
-    )
+    digest = _digest(found, users)
+    return Task("arrays", **found, classes=classes, digest=digest, network=network, users=users)
 
 
 def from_csv(path, label: str, test=None, *, client: str | None = None, network: str = "") -> Task:
@@ -198,9 +192,8 @@ def check(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
         wrong = ((y < 0) | (y >= classes)).nonzero()
         if len(wrong):
             row = int(wrong[0])
-            raise InputError(
-                f"{split}_y has the label {int(y[row])} in row {row}: it must be of 0..{classes - 1}"
-            )
+            said = f"the label {int(y[row])} in row {row}"
+            raise InputError(f"{split}_y has {said}: it must be of 0..{classes - 1}")
     if classes < 2:
         raise InputError("all examples are of one class: there must be two to be told apart")
     if len(known := set(test_y.tolist())) < classes:
@@ -225,10 +218,8 @@ def task(spec: str) -> Task:
     made = source()
     with own.told("", source.place):
         if not isinstance(made, Task):
-            raise InputError(
-                f"{source.call.__name__}() returns a {type(made).__name__}: it must return a Task, as "
-                "own_data.from_arrays makes it"
-            )
+            said = f"{source.call.__name__}() returns a {type(made).__name__}"
+            raise InputError(f"{said}: it must return a Task, as own_data.from_arrays makes it")
         found = {k: getattr(made, k) for k in tasks.KEYS}
         check(**found, classes=made.classes, users=made.users)
     return replace(made, name=source.name, digest=_digest(found, made.users), source=source)
@@ -245,37 +236,31 @@ def try_network(task: Task) -> None:
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
             said = f"returns a {type(module).__name__}"
             raise InputError(f"{name}(task) {said}: it must return a torch module with parameters")
-        for called, p in module.named_parameters():
-            why = _unfit(p)
-            if why:
-                raise InputError(f"the network of {name}(task) has a parameter {called} {why}")
-        module.to(task.device)
-        logits, again, fewer = module(x), module(x), module(x[:2])
-        fits = (len(x), task.classes)
-        if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != fits:
-            shape = tuple(getattr(logits, "shape", ())) or type(logits).__name__
-            raise InputError(
-                f"the network of {name}(task) makes {shape} of {len(x)} examples: it must make "
-                f"{fits}, a number for each of the {task.classes} classes"
-            )
-        if not torch.isfinite(logits).all():
-            raise InputError(f"the network of {name}(task) makes numbers that are not finite")
-        if not torch.equal(logits, again):
-            why = "draws at random in its forward pass (dropout?): a run could not be made again"
-            raise InputError(f"the network of {name}(task) {why}")
-        if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
-            why = "mixes the examples of a batch (batch normalisation?): use GroupNorm or LayerNorm"
+        if why := _unfit(module, x, task.classes):
             raise InputError(f"the network of {name}(task) {why}")
 
 
-def _unfit(parameter: torch.Tensor) -> str:
-    """Why a parameter cannot be trained here, or nothing."""
-    if torch.nn.parameter.is_lazy(parameter):
-        return "whose size it does not know yet (a lazy layer): give its layers their sizes"
-    if parameter.dtype != torch.float32:
-        return f"of {parameter.dtype}: it must be torch.float32"
-    if not parameter.requires_grad:
-        return "that is frozen, and all are trained here: what is not, must be a buffer"
+def _unfit(module: torch.nn.Module, x: torch.Tensor, classes: int) -> str:
+    """Why a network cannot be trained here, or nothing."""
+    for name, p in module.named_parameters():
+        if torch.nn.parameter.is_lazy(p):
+            return f"has a lazy parameter {name}: give its layer its sizes"
+        if p.dtype != torch.float32:
+            return f"has a parameter {name} of {p.dtype}: it must be torch.float32"
+        if not p.requires_grad:
+            return f"has a frozen parameter {name}, and all are trained here: make it a buffer"
+    module.to(x.device)
+    logits, again, fewer = module(x), module(x), module(x[:2])
+    fits = (len(x), classes)
+    if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != fits:
+        shape = tuple(getattr(logits, "shape", ())) or type(logits).__name__
+        return f"makes {shape} of {len(x)} examples: it must make {fits}, a number for each of the {classes} classes"
+    if not torch.isfinite(logits).all():
+        return "makes numbers that are not finite"
+    if not torch.equal(logits, again):
+        return "draws at random in its forward pass (dropout?): a run could not be made again"
+    if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
+        return "mixes the examples of a batch (batch normalisation?): use GroupNorm or LayerNorm"
     return ""
 
 
