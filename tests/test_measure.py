@@ -125,3 +125,15 @@ def test_all_pages_are_in_the_table():
     assert [line.split()[0] for line in told] == ["page", *measure.names()]
     assert {"findings", *chapters.names()} <= set(measure.names())
     assert (parameters.ROOT / "book" / "findings.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("book/teaching/syllabus.md", "teaching/syllabus"),
+        ("teaching/syllabus", "teaching/syllabus"),
+        ("notebooks/05_experiments.py", "05_experiments"),
+    ],
+)
+def test_a_page_is_named_or_its_file_is(word, name):
+    assert measure.named(word) == name

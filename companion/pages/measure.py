@@ -142,5 +142,12 @@ def table(pages: list[str]) -> str:
     return "\n".join(rows)
 
 
+def named(word: str) -> str:
+    """A page by its name or its file: `05`, `notebooks/05_experiments.py`, `book/teaching/syllabus.md`."""
+    if word.endswith(".md"):
+        return word.removesuffix(".md").removeprefix("book/")
+    return Path(word).stem if word.endswith(".py") else word
+
+
 if __name__ == "__main__":
-    print(table([Path(name).stem for name in sys.argv[1:]] or names()))
+    print(table([named(word) for word in sys.argv[1:]] or names()))

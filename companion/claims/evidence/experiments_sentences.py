@@ -129,7 +129,7 @@ def keeps_most(claim: Claim) -> Evidence:
         found.verdict, found.mean, found.low, found.high,
         "Points of fedstas-dp above fedsts; "
         + ("" if low > 0 else "that FedSTaS itself gains is not shown, so there is nothing to keep: ")
-        + f"fedstas stands at {gain:+.2f}.{found.why if found.verdict == 'undecided' else ''}{said}",
+        + f"fedstas is at {gain:+.2f}.{found.why if found.verdict == 'undecided' else ''}{said}",
         table.round(2), coded,
     )  # fmt: skip
 
