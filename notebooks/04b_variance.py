@@ -305,10 +305,10 @@ equal = 20 * variance([18, 2], [1, 1], [10, 10])
 # two draws, without strata and from {0, 2} and {10, 12}
 apart = one_draw([0, 2, 10, 12], [1] * 4)[1] / 2 / variance([2, 2], [1, 1], [1, 1])
 halves = {len(half): half for half in ([-1, 1], 10 * [-1, 1], 1000 * [-1, 1])}
-few = {
-    2 * n: theory.stratified_random([half, half], [1, 1]) / theory.simple_random(half + half, 2)
-    for n, half in halves.items()
-}
+few = {}
+for n, half in halves.items():
+    split = theory.stratified_random([half, half], [1, 1])
+    few[2 * n] = split / theory.simple_random(half + half, 2)
 
 # %% tags=["remove-input"]
 third = evidence_variance.theorem_1_third()

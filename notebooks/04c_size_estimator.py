@@ -427,10 +427,13 @@ enough = {  # reports for an error of 10 %
     e: bisect_left(range(10**7), -0.1, lo=1, key=lambda c, e=e: -best_cap(e, c)[0])
     for e in (1.0, 3.0)
 }
-affordable = {  # the least epsilon for it, from so many reports
-    c: bisect_left(range(2000), -0.1, lo=1, key=lambda e, c=c: -best_cap(e / 100, c)[0]) / 100
-    for c in (10, 100)
-}
+affordable = {}  # the least epsilon for it, from so many reports
+for c in (10, 100):
+
+    def short(e, c=c):
+        return -best_cap(e / 100, c)[0]
+
+    affordable[c] = bisect_left(range(2000), -0.1, lo=1, key=short) / 100
 
 # %% tags=["remove-input"]
 paste("figure_ch4c_useful", ch04c.useful(many, epsilons, least, chosen, 600))
@@ -616,7 +619,8 @@ print(check.answer("sizes/mean-with-zero", mean))
 print(check.answer("sizes/zero", (Fraction(1, 4), (1, 2))))
 for alpha in (Fraction(1, 2), Fraction(1, 4), Fraction(1, 6)):
     for m_ in (1, 2, 3):
-        chances_ = {n: theory.size_estimator_exact([n] * m_, 4, alpha).get(0, 0) for n in (1, 2, 3)}
+        told = {n: theory.size_estimator_exact([n] * m_, 4, alpha) for n in (1, 2, 3)}
+        chances_ = {n: law.get(0, 0) for n, law in told.items()}
         if any(chances_.values()):
             print(
                 f"alpha = {alpha}, m = {m_}: P(0) =",

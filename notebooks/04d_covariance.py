@@ -90,7 +90,8 @@ def fixed_number(n_k, size):
     """All samples of this size, none twice."""
     samples = list(combinations(range(n_k), size))
     chance = Fraction(1, len(samples))
-    return [([Fraction(int(i in one), size) for i in range(n_k)], chance) for one in samples]
+    shares = ([Fraction(int(i in one), size) for i in range(n_k)] for one in samples)
+    return [(share, chance) for share in shares]
 
 
 def eq_6_10(g, size):

@@ -239,10 +239,10 @@ def sequences(K, c, most):
     j = 0 to most."""
     power = [Fraction(1)]  # coefficients of (sum of z^i / i! up to c)^K
     for n in range(1, most + 1):
-        terms = (
-            (k * (K + 1) - n) * power[n - k] / math.factorial(k) for k in range(1, min(n, c) + 1)
-        )
-        power.append(sum(terms, Fraction(0)) / n)
+        total = Fraction(0)
+        for k in range(1, min(n, c) + 1):
+            total += (k * (K + 1) - n) * power[n - k] / math.factorial(k)
+        power.append(total / n)
     return [math.factorial(j) * x for j, x in enumerate(power)]
 
 
@@ -251,7 +251,8 @@ def read_off(M, alpha, j):
     K, b = M - 1, (1 - alpha) / (M - 1)
     at_most = [sequences(K, c, j)[j] for c in range(j + 1)]
     u = [at_most[c] - at_most[c - 1] for c in range(1, j + 1)]
-    return sum(u[c - 1] * (alpha + b) ** c * b ** (j - c) for c in range(1, j + 1)) / K
+    terms = (u[c - 1] * (alpha + b) ** c * b ** (j - c) for c in range(1, j + 1))
+    return sum(terms) / K
 
 
 attack = theory.mode_attack(M, alpha, 99)  # exact fractions, for all j at once

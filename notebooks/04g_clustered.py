@@ -675,9 +675,8 @@ def line(sizes, m):
     total, start, columns = sum(sizes), 0, []
     for size in sizes:
         end = start + m * size
-        columns.append(
-            [max(0, min(end, (k + 1) * total) - max(start, k * total)) for k in range(m)]
-        )
+        rows = [(k * total, (k + 1) * total) for k in range(m)]
+        columns.append([max(0, min(end, top) - max(start, low)) for low, top in rows])
         start = end
     return [list(row) for row in zip(*columns, strict=True)]
 

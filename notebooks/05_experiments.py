@@ -929,7 +929,8 @@ if {"fedstas", "fedsts"} <= set(wide):
         "draws shared": (one - other).std(),
         "draws of their own": np.sqrt(one.var() + other.var()),
     }.items():
-        print(f"{how}: sd {sd:.1f}, {needed(1.0, sd)} seeds; power of 20: {power(20, 1.0, sd):.0%}")
+        seen = power(20, 1.0, sd)
+        print(f"{how}: sd {sd:.1f}, {needed(1.0, sd)} seeds; power of 20: {seen:.0%}")
 
 # %% [markdown]
 # ````{solution-end}
@@ -958,7 +959,8 @@ if {"fedstas", "fedsts"} <= set(wide):
 lead = recall[1] - recall[0]
 shares = np.where(lead >= np.sort(lead)[5], 0.11, 0.09)
 print(check.answer("experiments/shares", shares))
-for name, weights in {"chosen": shares, "even": np.full(10, 0.1), "reverse": 0.2 - shares}.items():
+beside = {"even": np.full(10, 0.1), "reverse": 0.2 - shares}
+for name, weights in ({"chosen": shares} | beside).items():
     print(f"{name}: FedSTaS leads by {weights @ lead:+.1f} points")
 
 # %% [markdown]

@@ -1111,8 +1111,10 @@ digit_of = np.arange(100) // 10
 rows_bad = np.zeros((10, 100))
 rows_bad[np.arange(100) % 10, np.arange(100)] = 0.1
 updates_ = np.eye(10)[digit_of]
-for name, r in (("MD", np.full((10, 100), 0.01)), ("one of each digit per row", rows_bad),
-                ("one digit per row", np.kron(np.eye(10), np.full(10, 0.1)))):  # fmt: skip
+rows_good = np.kron(np.eye(10), np.full(10, 0.1))
+plans = {"MD": np.full((10, 100), 0.01)}
+plans |= {"one of each digit per row": rows_bad, "one digit per row": rows_good}
+for name, r in plans.items():
     seen_ = sum(1 - np.prod(1 - r[:, digit_of == c].sum(1)) for c in range(10))
     spread_ = variance_of_rows(r, updates_)
     print(f"{name:26} digits {seen_:.3f}   variance {spread_:.3f}")

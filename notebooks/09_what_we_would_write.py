@@ -648,8 +648,10 @@ def with_noise(omega, tau, x, p, anew=True):
     for cohort in product(range(n), repeat=m):
         chance = prod((p[j][k] for j, k in enumerate(cohort)), start=Q(1))
         for sign in signs if chance else ():
-            own = ((j, k, sign[j if anew else k] * tau[k]) for j, k in enumerate(cohort))
-            total += chance * sum(x[j][k] / p[j][k] * e for j, k, e in own) ** 2 / len(signs)
+            error = Q(0)
+            for j, k in enumerate(cohort):
+                error += x[j][k] / p[j][k] * sign[j if anew else k] * tau[k]
+            total += chance * error**2 / len(signs)
     return total
 
 
@@ -1367,10 +1369,8 @@ def ratio(M, alpha, j, fresh):
     for n, r in product(sizes, sizes):
         one[n, r] = (1 - alpha) / (M - 1) + alpha * (r == n)
     seen = product(sizes, repeat=j) if fresh else [(r,) for r in sizes]
-    ratios = [
-        max(prod(one[a, r] / one[b, r] for r in way) for a, b in product(sizes, sizes))
-        for way in seen
-    ]
+    pairs = list(product(sizes, sizes))
+    ratios = [prod(one[a, r] / one[b, r] for r in way) for way in seen for a, b in pairs]
     return max(ratios)
 
 

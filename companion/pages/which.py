@@ -351,6 +351,18 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
     }
 
 
+def participants_say(places: dict[str, Place]) -> dict[str, bool]:
+    """Whether what chapter 10 says of five and twenty participants holds."""
+    few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, "mnist-0.1")]
+    cut = "least-variance"
+    return {
+        "gone": all(abs(places["mnist-m20"].gain(cut, m)["gain"]) < 1 for m in BUDGETS),
+        "lasts": all(places["fashion-mnist-m20"].gain(cut, m)["low"] > 1 for m in BUDGETS),
+        "loss": places["fashion-mnist-m5"].gain(cut, "large")["high"] < 0,
+        "corrected": all(p.gain("fedstas-unbiased", "small")["high"] < 0 for p in few),
+    }
+
+
 RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased", "fedvarp")
 
 
@@ -569,6 +581,8 @@ def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str
 
 # The figures
 
+FOLLOWED = ("least-variance", "least-variance, updates", "clustered-similarity", "fedstas-unbiased")
+FLOOR = 16  # points, where the axis of `participants` ends
 LINES = (
     "least-variance",
     "clustered-similarity",
@@ -582,10 +596,8 @@ LINES = (
 def figures(places: Sequence[Place]) -> dict[str, Figure]:
     """Those of the chapter by name; a line of text where what it shows is not recorded."""
     ten = [place for place in places if not place.setting.rates_of]
-    other = [place for place in places if place.setting.rates_of]
-    later = plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
     made = {"remembered": remembered(ten), "learning": learning(ten), "rates": rates(ten)}
-    return made | {"participants": remembered(other) if other else later}
+    return made | {"participants": participants(places)}
 
 
 def remembered(
@@ -630,6 +642,50 @@ def remembered(
     ]
     figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
     return figure
+
+
+def participants(places: Sequence[Place], arms: Sequence[str] = FOLLOWED) -> Figure:
+    """Points over MD over participants a round, with 95 % intervals: a row a federation that is recorded with several
+    numbers of them, a column a budget. What lies below is told at the edge."""
+    of: dict[str, list[Place]] = {}
+    for place in sorted(places, key=lambda p: p.setting.clients_per_round):
+        of.setdefault(place.setting.rates_of or place.name, []).append(place)
+    shown = {name: group for name, group in of.items() if len(group) > 1}
+    if not shown:
+        return plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
+    size = (4.2, 1.0 + 1.7 * len(shown))
+    figure, axes = plt.subplots(
+        len(shown), 2, sharex=True, sharey=True, figsize=size, squeeze=False
+    )
+    for row, (name, group) in zip(axes, shown.items(), strict=True):
+        base = next((p.says for p in places if p.name == name), name)
+        for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
+            matters = group[0].setting.matters
+            ax.axhspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
+            for k, arm in enumerate(arms):
+                there = [p for p in group if arm in p.arms]
+                cells = pd.DataFrame([p.gain(arm, metric) for p in there])
+                at = [p.setting.clients_per_round * 1.06 ** (k - 1.5) for p in there]
+                _followed(ax, at, cells, look(arm))
+            ax.set(xscale="log", xticks=(5, 10, 20), xticklabels=("5", "10", "20"))
+            ax.minorticks_off()
+            ax.set_ylim(-FLOOR, FLOOR)
+            ax.set_title(f"{base}\n{budget} budget", fontsize="small")
+        row[0].set_ylabel("points above MD")
+    figure.supxlabel("participants a round", fontsize="medium")
+    _legend(figure, arms)
+    return figure
+
+
+def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, look: tuple[str, str]) -> None:
+    """One arm's gains, joined; one below the axis is a number at its edge."""
+    inside = cells["gain"] > -FLOOR
+    x, gain = np.array(at), cells["gain"].where(inside)
+    ax.plot(x, gain, color=look[0], ls=look[1], lw=1, marker="o", ms=3.5)
+    ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=look[0], lw=1)
+    for where, value in zip(x[~inside], cells["gain"][~inside], strict=True):
+        words = {"ha": "center", "va": "bottom", "fontsize": "x-small", "color": look[0]}
+        ax.text(where, -FLOOR, f"{value:.0f}\n▾", **words)
 
 
 def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
