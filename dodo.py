@@ -32,7 +32,7 @@ MEASURED = {
 }
 PROGRESS = Path(".cache/progress")
 SITE = Path("_build/html")
-START = "book/chapters/start.svg"
+START = [f"book/chapters/start-{half}.svg" for half in (1, 2)]
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
 READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
 RECORDED = "book/chapters/recorded.json"
@@ -157,7 +157,7 @@ def task_front():
     README shows it."""
     return {
         "file_dep": ["requirements.lock", "book/protocol.yml", *package(), *recorded()],
-        "targets": [START],
+        "targets": START,
         "actions": [module("companion.pages.front", "book/chapters")],
         "setup": WARM,
     }
@@ -201,7 +201,7 @@ def task_book():
         "file_dep": [
             "_config.yml",
             "requirements.lock",
-            START,
+            *START,
             LEDGER,
             RECORDED,
             *prose,

@@ -193,7 +193,7 @@ def test_pages_with_recorded_numbers_or_the_start_figure_say_so():
         text = page.read_text(encoding="utf-8")
         keys = re.findall(r"05_experiments\.ipynb::(ch5_[\w-]+)", text)
         needed = set().union(*(glued[key] for key in keys))
-        needed |= {"preprint"} if "start.png" in text else set()
+        needed |= {"which-design"} if "start-1.svg" in text else set()
         assert needed <= told(text), f"{page.name} does not say {sorted(needed - told(text))}"
         pages += bool(needed)
     assert pages >= 2  # the start page and Findings

@@ -17,13 +17,18 @@ from fedstas.errors import InputError
 
 PLACES = ("mnist", "mnist-equal", "fashion-mnist", "mnist-0.1")
 SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas", "all clients")
-NAMES = ("start.svg", "start.png")
+HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
+WHOLE = "start.png"  # README's
+NOT_SURE = (
+    "With equal sizes, or clients more alike, the lead is not sure",
+    "With equal sizes the lead is not sure",
+)
 
 
-def figure(places: Sequence[which.Place]) -> Figure:
+def figure(places: Sequence[which.Place], limits: tuple[float, float] | None = None) -> Figure:
     """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
     budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return which.remembered(places, SHOWN, budgets)
+    return which.remembered(places, SHOWN, budgets, limits)
 
 
 def sentences(
@@ -45,6 +50,9 @@ def sentences(
     mnist = places["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
+    unsure = [
+        places[name].gain("least-variance", "small")["low"] for name in (which.EQUAL, which.ALIKE)
+    ]
     small, large = (
         [places[n].gain("least-variance", m) for n in which.UNLIKE] for m in which.BUDGETS
     )
@@ -55,10 +63,9 @@ def sentences(
         ("Where sizes differ, FedSTaS as written ends", written[2] < 0),
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
         ("more than any design adds", worth > max(best, small[0]["gain"])),
-        (
-            "With equal sizes the lead is not sure",
-            places[which.EQUAL].gain("least-variance", "small")["low"] < 0,
-        ),
+        *((words, max(unsure) < 0) for words in NOT_SURE),
+        ("none surely leads MD", which.participants_say(places)["alike"]),
+        ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),
         ("while bytes are short", min(row["low"] for row in small) > mnist.setting.matters),
         ("Later little is left of that on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
         ("some on Fashion-MNIST", large[1]["low"] > mnist.setting.matters),
@@ -72,17 +79,18 @@ def sentences(
 
 
 def main(folder: str | Path) -> None:
-    """Draw the figure; `InputError` names a sentence that does not hold."""
+    """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
     places = which.read(protocol.read())
     if wrong := [words for words, holds in sentences(places) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
     plots.for_pages()
-    drawn = figure([places[name] for name in PLACES if name in places])
+    shown = [places[name] for name in PLACES if name in places]
+    half, limits = -(-len(shown) // 2), which.span(which.at_budgets(shown, SHOWN))
     Path(folder).mkdir(exist_ok=True)
-    for name in NAMES:
-        ground = {} if name.endswith("svg") else {"facecolor": "white", "dpi": 200}
-        kept = {"Date": None} if name.endswith("svg") else {"Software": None}
-        drawn.savefig(Path(folder) / name, metadata=kept, **ground)
+    for name, part in zip(HALVES, (shown[:half], shown[half:]), strict=True):
+        figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})
+    white = {"facecolor": "white", "dpi": 200, "metadata": {"Software": None}}
+    figure(shown).savefig(Path(folder) / WHOLE, **white)
 
 
 if __name__ == "__main__":

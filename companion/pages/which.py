@@ -65,6 +65,7 @@ SECOND = {
 VERDICTS = ("better", "no worse", "worse", "we do not know")
 UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01, of unlike sizes
 EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
+ALIKE = "mnist-0.1"  # few clients, disjoint, that are more alike
 TRIAL = "digits"  # for readers' own designs: it decides nothing where another is recorded
 # By setting: the sweep and rows that chapters 5 and 9 show of it at the preprint's rate.
 UNTUNED = {
@@ -322,11 +323,12 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
-    for setting in (name for name in (*UNLIKE, EQUAL) if name in places):
+    followed = (*UNLIKE, EQUAL, ALIKE, *(f"{name}-m5" for name in UNLIKE))
+    for setting in (name for name in followed if name in places):
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
             for metric in BUDGETS:
                 row = places[setting].gain(arm, metric)
-                key = f"{name}_{setting.replace('-', '_')}_{metric}"
+                key = f"{name}_{re.sub('[-.]', '_', setting)}_{metric}"
                 told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
     return told
 
@@ -353,13 +355,17 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
 
 def participants_say(places: dict[str, Place]) -> dict[str, bool]:
     """Whether what chapter 10 says of five and twenty participants holds."""
-    few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, "mnist-0.1")]
+    few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, ALIKE)]
+    alike = [places[f"{ALIKE}{m}"] for m in ("", "-m5", "-m20")]
+    ahead = [p.gain(arm, m)["low"] for p in alike for arm in p.arms for m in BUDGETS]
     cut = "least-variance"
     return {
         "gone": all(abs(places["mnist-m20"].gain(cut, m)["gain"]) < 1 for m in BUDGETS),
         "lasts": all(places["fashion-mnist-m20"].gain(cut, m)["low"] > 1 for m in BUDGETS),
         "loss": places["fashion-mnist-m5"].gain(cut, "large")["high"] < 0,
         "corrected": all(p.gain("fedstas-unbiased", "small")["high"] < 0 for p in few),
+        "alike": max(ahead) < 0,
+        "kept": places["mnist-m5"].gain(cut, "small")["low"] > 1,
     }
 
 
@@ -600,20 +606,32 @@ def figures(places: Sequence[Place]) -> dict[str, Figure]:
     return made | {"participants": participants(places)}
 
 
+def at_budgets(places: Sequence[Place], arms: Sequence[str] = SHOWN) -> pd.DataFrame:
+    """The gains of these arms at equal megabytes, in all these places."""
+    gains = pd.concat([p.gains for p in places])
+    return gains[gains["arm"].isin(arms) & gains["metric"].isin(BUDGETS)]
+
+
+def span(gains: pd.DataFrame) -> tuple[float, float]:
+    """Where an axis of points ends that holds these intervals, but for those of all clients, and -2 to 2."""
+    inside = gains[gains["arm"] != "all clients"]
+    inside = gains if inside.empty else inside
+    low, high = min(inside["low"].min(), -2), max(inside["high"].max(), 2)
+    room = 0.05 * (high - low)
+    return low - room, high + room
+
+
 def remembered(
     places: Sequence[Place],
     arms: Sequence[str] = SHOWN,
     budgets: Sequence[str] = ("smaller budget", "larger budget"),
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger of the budgets, so
     named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge."""
-    gains = pd.concat([p.gains[p.gains["arm"].isin(arms)] for p in places])
-    gains = gains[gains["metric"].isin(BUDGETS)]
+    gains = at_budgets(places, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
-    inside = gains[gains["arm"] != "all clients"]
-    inside = gains if inside.empty else inside
-    room = 0.05 * (max(inside["high"].max(), 2) - min(inside["low"].min(), -2))
-    limits = min(inside["low"].min(), -2) - room, max(inside["high"].max(), 2) + room
+    limits = limits or span(gains)
     height = 1.0 + (0.26 * len(shown) + 0.28) * len(places)
     figure, axes = plt.subplots(len(places), sharex=True, figsize=(4.2, height), squeeze=False)
     looks = [colour(arm) for arm in shown]
