@@ -195,7 +195,7 @@ paste("figure_fig2", ch05.fig_2(equal, THEIRS, grids["preprint"].note))
 # :name: fig-fig2
 # :alt: Three panels over 99 rounds, for FedSTS, FedSTaS and FedSTaS with privacy, of accuracy under the clients' class shares with equal sizes: the median and a band of our runs as written and as coded, and the paper's curve in black through six of its rounds, from about 20 to about 55 per cent.
 #
-# Fig. 2 of the paper, with equal sizes. Black: the authors' saved curve at six rounds. Coloured: the median of our runs, and a band that holds
+# Fig. 2 of the paper, with equal sizes. Line with dots: the authors' saved curve at six rounds. Coloured: the median of our runs, and a band that holds
 # nine of ten.
 # ```
 #
@@ -354,7 +354,7 @@ expect("level, and not much of an order", min(scatter.values()) > 2, **scatter)
 # $1/m$ for FedSTS and $N_h/m_h$ for FedSTaS.
 # As written the weights are the same. There $p = 2048/6000$ leaves some 205 of 600 examples, which feed the same three steps of 128.
 #
-# Levels say less. Of the three printed accuracies of Fig. 3 (top) so many lie where one more run of ours may:
+# Levels say less. Of the three printed accuracies of Fig. 3 (top), this many lie inside the interval for one more run of ours:
 # - as written, {glue:text}`ch5_levels_dirichlet` when the data are dealt disjointly, and {glue:text}`ch5_levels_dirichlet_fixed_size` with equal sizes;
 # - as coded, {glue:text}`ch5_levels_coded` with equal sizes.
 #
@@ -488,7 +488,7 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 #
 # k-means puts most of the data into one stratum, and that has one seat of ten. So ten participants count for {glue:text}`ch5_cifar_effective:.1f`,
 # and the error of one round is {glue:text}`ch5_cifar_error:.1f` times that of MD. Steps as long as MD bears are too long for such an error. Strata
-# of least variance have {glue:text}`ch5_cifar_cut_error:.2f` times ([chapter 9](09_what_we_would_write.ipynb)).
+# of least variance have {glue:text}`ch5_cifar_cut_error:.2f` times MD's error ([chapter 9](09_what_we_would_write.ipynb)).
 
 # %% tags=["remove-input"]
 ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3-bottom", "journal-1-particularly", but="own")  # fmt: skip
@@ -524,7 +524,7 @@ expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=a
 # :alt: Paired differences to MD in final accuracy for all methods with 95 % intervals, disjoint partition above and equal sizes below, on the global test set and under the clients' class shares. Disjoint, all methods as written and as coded lie left of zero and the corrected one right of it; with equal sizes most lie near zero.
 #
 # Points of final accuracy above MD, seed by seed, with 95 % intervals (not corrected). Full: global test set. Hollow: clients' shares. Blue: as
-# written. Red: as coded. Green: corrected.
+# written. Orange: as coded. Green: corrected.
 # ```
 #
 # ```{provenance} Figure
@@ -710,7 +710,7 @@ expect("hardly move the corrected", rest < 3, most=rest)
 # :name: fig-sensitivity
 # :alt: One row per setting, with a dot per value at its final accuracy on the global test set. Local steps spread from about 49 to 82 per cent and clients a round from 56 to 77; strata spread over seven points; levels, age of strata and share of the data over three points or less.
 #
-# Final accuracy at each value of a setting, means over {glue:text}`ch5_sensitivity_seeds` seeds. Black: the default. Numbers: the values with the least
+# Final accuracy at each value of a setting, means over {glue:text}`ch5_sensitivity_seeds` seeds. In the text's colour: the default. Numbers: the values with the least
 # and the most accuracy. Green: corrected. Blue: as written.
 # ```
 #
@@ -767,7 +767,7 @@ expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, point
 # :name: fig-privacy
 # :alt: Two panels of final accuracy on the global test set against epsilon, a line for each size cap M of 100, 700 and 3000. Above, FedSTaS as written with fresh reports; below, the corrected method with one report for good. Lines for larger caps fall more as epsilon gets smaller. A thin line shows each method without privacy; in the lower panel it lies some twenty points above the others.
 #
-# Final accuracy over $\epsilon$ for three caps $M$, with 95 % intervals. Black: the method without privacy.
+# Final accuracy over $\epsilon$ for three caps $M$, with 95 % intervals. Thin line: the method without privacy.
 # ```
 #
 # ```{provenance} Figure

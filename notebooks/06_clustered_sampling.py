@@ -361,8 +361,8 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 # :name: fig-ch6-tree
 # :alt: A dendrogram with one leaf per client, named by its majority class. Black links join clients whose group fits into one row; grey links above them are cut. Neighbouring leaves often share a class.
 #
-# Ward's tree of the last updates. Black branches are kept as groups; grey links are cut, since what they join is heavier than a row.
-# A class in brackets: the client has not taken part yet. The server was never told the classes.
+# Ward's tree of the last updates. Strong branches are kept as groups; pale links are cut, since what they join is heavier than a row.
+# An asterisk: the client has not taken part yet. The server was never told the classes.
 # ```
 #
 # ```{provenance} Figure
@@ -693,7 +693,7 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # :name: fig-ch6-fig5
 # :alt: Four rows of two panels, for the concentrations 10, 0.1, 0.01 and 0.001. Left, one thin bar per client, divided by class: ten colours in nearly equal parts at 10, nearly one colour per client at 0.001. Right, bars of how many examples each class has: nearly level at 10, of very different heights at 0.001.
 #
-# Fig. 5 of the paper, from ten classes of 5,000 examples, as CIFAR-10 has: (a) who holds what, (b) what all hold together.
+# Fig. 5 of the paper, from ten classes of 5,000 examples, as CIFAR-10 has, drawn with replacement: (a) who holds what, (b) what all hold together.
 # ```
 #
 # ```{provenance} Figure
@@ -765,6 +765,7 @@ paste("figure_ch6_fig9", clustered_figures.figure_9())
 paste("figure_ch6_fig10", clustered_figures.figure_10())
 
 # %% [markdown]
+# `````{dropdown} The paper's Figures 6, 8, 9 and 10: one thing varied at a time
 # ```{glue:figure} figure_ch6_fig6
 # :name: fig-ch6-fig6
 # :alt: Two panels with the training loss over the rounds, smoothed above and as measured below, of MD sampling, Algorithm 1 and Algorithm 2 with the angle, L2 and L1; where nothing is recorded, the command that records it.
@@ -808,6 +809,7 @@ paste("figure_ch6_fig10", clustered_figures.figure_10())
 # ```{provenance} Figure
 # :recorded: clustered-cifar10, clustered-mnist
 # ```
+# `````
 #
 # The paper's accuracy is not that of the global test set. Every client has *test examples of its own*, a fifth of its training size, under its own class
 # shares, and counts with its size. A class that nobody holds is not asked for. For runs of unequal sizes this accuracy is noted of the final
@@ -929,7 +931,7 @@ keys = ("md", "1", "2", "target", "coded", "fresh", "equal", "spread")
 say("ch6", H=len(strata), **{f"saved_{k}": v for k, v in zip(keys, saved.values(), strict=True)})
 say("ch6", relative_md=100 * np.sqrt(V["MD"]) / full, relative_2=100 * np.sqrt(V["Algorithm 2"]) / full)  # fmt: skip
 one, two, target, coded, fresh, *of_strata = list(saved.values())[1:]
-expect("Sizes alone remove a third or more", one > 30, per_cent=one)
+expect("Sizes alone remove", one > 0, per_cent=one)
 expect("about as much as the labels", two > 50 and abs(two - target) < 6, updates=two, labels=target)  # fmt: skip
 expect("hardly more", fresh - two < 8, new=fresh, last=two)
 expect("The tree as coded does as well", abs(coded - two) < 6, coded=coded, ours=two)
@@ -941,7 +943,7 @@ table(ch06.compared(V, seen, full))
 # All are unbiased, and the numbers are exact. *Classes* are expected majority classes in a cohort. The *error* is the root mean square distance
 # between a cohort's update and the full one. FedSTaS as written is not unbiased ([](04_theory.ipynb)), so it is not in the table.
 #
-# Sizes alone remove a third or more of MD's variance, {glue:text}`ch6_saved_1:.0f` %. The last updates remove
+# Sizes alone remove {glue:text}`ch6_saved_1:.0f` % of MD's variance. The last updates remove
 # {glue:text}`ch6_saved_2:.0f` %, about as much as the labels, and the new ones hardly more. The tree as coded does as well as ours. Strata lie in
 # between, {glue:text}`ch6_H` of them with {glue:text}`ch6_saved_equal:.0f` %, and seats by spread do no better. That is one federation, one model
 # and one seed; [](10_which_design.ipynb) compares designs over whole runs.
@@ -1034,7 +1036,7 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # ```{exercise-start} The proof's allocation
 # :label: ex-ch6-proof
 # ```
-# Level 2. The proof of Theorem 3 first gives client $i$ $\lfloor m p_i\rfloor$ rows of its own, clients in the order given, and then lays the remainders end to end
+# Level 2. The proof of Theorem 3 first gives each client $i$ its own $\lfloor m p_i\rfloor$ rows, clients in the order given, and then lays the remainders end to end
 # into the rows that are left. Write `own_rows(sizes, m)`, which returns these rows as whole numbers that sum to $n$ in each row.
 # `check.answer("clustered_sampling/own-rows", own_rows)`. Compare
 # the sum of the clients' variances for $n = (17, 15, 2, 1)$ and $m = 5$ under MD, under Fig. 3, and under the

@@ -55,7 +55,7 @@ plots.for_pages()
 
 # %% [markdown]
 # FedSTaS takes its data sampling and its private sizes from FedSampling {cite:p}`qi2023fedsampling`, and leaves a part behind: the weights. This
-# chapter looks at the neighbour as a whole. Its idea is one sentence. Draw *examples* uniformly from everybody, not clients, and let each drawn
+# chapter looks at the neighbour as a whole. Its idea is one sentence. Draw *examples*, not clients, uniformly from everybody, and let each drawn
 # example count the same. We worked from the authors' slides and public code; "as written" is what stands on the slides.
 #
 # ## Uniform over clients, or uniform over examples?
@@ -271,7 +271,6 @@ np.testing.assert_allclose(w.cpu().numpy(), package.params, atol=1e-4)
 # a size. Whom does fedavg reach with ten clients, MD with ten draws, FedSampling with a tenth of everybody?
 
 # %%
-# as recorded
 SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10
 
 
@@ -617,7 +616,7 @@ say("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum()
 # ```
 #
 # The busiest user has {glue:text}`ch7_most:d` documents, the one in the middle {glue:text}`ch7_middle:.0f`, the last {glue:text}`ch7_least:d`. On average
-# {glue:text}`ch7_favourite:.0f` % of what a user writes is about one topic. No topic has more than {glue:text}`ch7_commonest:.0f` % of the corpus. The slides judge by
+# {glue:text}`ch7_favourite:.0f` % of what a user writes is about one topic. No topic has more than {glue:text}`ch7_commonest:.0f` % of the training documents. The slides judge by
 # macro F1, the mean over classes of a score that punishes both what is missed and what is claimed wrongly. A few rounds with all
 # defaults of FedSampling (private sizes, $\epsilon = 3$, $M = 100$):
 
@@ -668,7 +667,7 @@ say("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] 
 # ```{provenance} Figure
 # ```
 #
-# After {glue:text}`ch7_text_rounds:d` rounds FedSampling names {glue:text}`ch7_text_sampling:.0f` % of the topics (macro F1 {glue:text}`ch7_f1_sampling:.0f` %), fedavg
+# After {glue:text}`ch7_text_rounds:d` rounds FedSampling names the topic of {glue:text}`ch7_text_sampling:.0f` % of the test documents (macro F1 {glue:text}`ch7_f1_sampling:.0f` %), fedavg
 # {glue:text}`ch7_text_fedavg:.0f` % ({glue:text}`ch7_f1_fedavg:.0f` %). It has processed {glue:text}`ch7_text_times:.1f` times the documents, and sent
 # {glue:text}`ch7_text_bytes:.0f` times the bytes. Its estimate of the total cuts sizes off at 100, so it is too small, and the steps are too long by as much. One
 # seed is an illustration. To see more of it:
@@ -684,7 +683,7 @@ say("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] 
 # ### The slides' table
 #
 # How do all their methods compare (Performance Evaluation)? Ours have one setting, five seeds and 100 rounds: a client for each user, ten a round where clients are
-# sampled, five local steps of at most 128 documents. FedOpt (FedAdam, FedYogi and FedAdagrad) is on the slides Algorithm 1 with a
+# sampled, five local steps of at most 128 documents. On the slides FedOpt (FedAdam, FedYogi and FedAdagrad) is Algorithm 1, with a
 # *plain mean* of the updates. Reddi et al. weigh by size, as fedavg does. We declare both. FedSampling has private sizes, as they describe it, and
 # in a row more the true total. Beside ours stands what they print of MIND: other data, so compare the order of rows, not the numbers. The rates are
 # the one choice of ours that can favour a row. For them the sweep `fedsampling-topics-rates` tries three of each on one seed, and takes the one with the
@@ -756,7 +755,7 @@ paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 # :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
-# What names a command is declared and not recorded yet. The command records it, in as many sittings as you like. With `--dry-run` it says how long that takes.
+# A panel that names a command is declared and not recorded yet. The command records it, in as many sittings as you like. With `--dry-run` it says how long that takes.
 #
 # ## What does privacy cost?
 #
@@ -912,7 +911,7 @@ expect("whatever the number of clients", min(found[n][100].mean() for n in found
 #
 # The weights do not notice: they remain $|\xi_k|/K$. By {prf:ref}`lem-ch7-pooled` with the rate $\tilde p$ in place of $K/N$, the expected update is
 # $\tilde p N / K$ times the pooled one. So an error in $\tilde N$ becomes an error in the *learning rate*. At $M = 100$ a step is
-# {glue:text}`ch7_step_100:.1f` times the intended. For the federations of the recorded runs, with their cap of {glue:text}`ch7_cap`:
+# {glue:text}`ch7_step_100:.1f` times the intended. For federations dealt as those of the recorded runs, with their cap of {glue:text}`ch7_cap`:
 
 # %%
 CAP = int(hidden["cap"])
@@ -1038,7 +1037,7 @@ table(ch07.ranking(ranked))
 # `centralised`, overhead and encryption. Of the package's methods {glue:text}`ch7_missing` are not recorded in this setting.
 #
 # FedSampling leads with {glue:text}`ch7_first_score:.1f` %; the next federated method has {glue:text}`ch7_second_score:.1f` %. A typical method's best and worst seed are
-# {glue:text}`ch7_typical_width:.0f` points apart. But it also sends the most, {glue:text}`ch7_sampling_times:.1f` times the bytes of the cheapest, and its step is not the
+# {glue:text}`ch7_typical_width:.0f` points apart. But FedSampling also sends the most, {glue:text}`ch7_sampling_times:.1f` times the bytes of the cheapest federated method, and its step is not the
 # intended one. At its default $M = 100$, on the federation of seed 0, it is nearly ten times the intended: almost all data, every round. At equal cost the methods
 # are compared in [](10_which_design.ipynb).
 #
@@ -1109,7 +1108,7 @@ print("both asked:         mean", wanted, " variance", variance)
 # :label: sol-ch7-epsilon
 # :class: dropdown
 # ````
-# While $\alpha$ is small it grows like $e^\epsilon - 1$, and the variance like $1/\alpha^2$: about $e^2 \approx 7$ fewer clients for
+# While $\alpha$ is small it grows like $e^\epsilon - 1$, and the variance like $1/\alpha^2$: about $e^2 \approx 7$ times fewer clients for
 # each unit, more at small $\epsilon$ and less once $\alpha$ is near 1. If yours is too small by a factor of $\alpha^2$, you counted the variance of
 # a report: the estimate divides it by $\alpha$.
 

@@ -171,8 +171,8 @@ expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low
 # :name: fig-ch8-wire
 # :alt: Two panels of horizontal bars, digits above and MNIST below: the bytes that passed between five SuperNodes and the SuperLink in ten rounds, split into models and gradients, messages, the app and everything else, divided by the bytes that the simulation accounts. A black line marks one. With the small model of the digits the bars reach up to almost four, with that of MNIST they end close to one.
 #
-# Bytes between five SuperNodes and the SuperLink in ten rounds, per byte that the simulation accounts (black line). Models and gradients are the
-# requests that carry them, with their heads.
+# Bytes between five SuperNodes and the SuperLink in ten rounds, per byte that the simulation accounts (vertical line). Models and gradients are the
+# requests that carry them, headers included.
 # ```
 #
 # ```{provenance} Figure
@@ -183,15 +183,15 @@ table(ch08.sizes(wire))
 
 # %% [markdown]
 # Recorded on {glue:text}`ch8_date` with Flower {glue:text}`ch8_flwr`, by `tests/flower/measure.py`. Between the account and the wire lies nothing that grows with the model.
-# There is the head of each array, and a request of HTTP for each of the objects that Flower cuts a message into (about a kilobyte, with its answer). A node looks
+# There is a header for each array, and an HTTP request for each of the objects into which Flower cuts a message (about a kilobyte, with its answer). A node looks
 # for messages every three seconds, and an idle one sends {glue:text}`ch8_idle:.0f` bytes a second. The app itself travels once a run and node
 # ({glue:text}`ch8_app:.0f` kB).
 #
 # Together it is {glue:text}`ch8_up_low:.0f` to {glue:text}`ch8_up_high:.0f` kB up and {glue:text}`ch8_down_low:.0f` to {glue:text}`ch8_down_high:.0f` kB down for each message
 # that is answered, for both tasks. With the {glue:text}`ch8_small` parameters of the digits that makes {glue:text}`ch8_small_low:.1f` to
 # {glue:text}`ch8_small_high:.1f` times the account. With the {glue:text}`ch8_large` of MNIST it is {glue:text}`ch8_large_low:.2f` to
-# {glue:text}`ch8_large_high:.2f` times. From about {glue:text}`ch8_threshold:,.0f` parameters on, the difference is below 10 % both ways where models are
-# what is sent. A message that carries only a squeezed gradient, an eighth of a model, or a size is small, and there the head weighs more. The account is
+# {glue:text}`ch8_large_high:.2f` times. For a message that carries a model the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
+# A message that carries only a squeezed gradient, an eighth of a model, or a size is small, and there the header weighs more. The account is
 # that of the *algorithm*: within a test, the arrays in all messages add up to it to 0.2 %.
 #
 # ## When nodes fail
@@ -263,13 +263,13 @@ zero, stand = (ratio["at random", x] for x in ("the silent count as 0", "others 
 told = ratio["large ones", "others stand for them"]
 say("ch8", zero=zero, stand=stand, informative=told)
 expect("a quarter of the step would be missing", abs(zero - 0.75) < 0.05, mean=zero)
-expect("with others standing for them it is there", abs(stand - 1) < 0.05, mean=stand)
+expect("letting the others stand for them restores it", abs(stand - 1) < 0.05, mean=stand)
 expect("no weights can repair it", abs(told - 1) > 0.05, mean=told)
 table(ch08.silence(estimates))
 
 # %% [markdown]
 # If the silent simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). Where silence is at random,
-# with others standing for them it is there: {glue:text}`ch8_stand:.2f`. What is left of a bias comes from cohorts in which a whole stratum was silent. Where large updates are
+# letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`. What is left of a bias comes from cohorts in which a whole stratum was silent. Where large updates are
 # missing more often, no weights can repair it: {glue:text}`ch8_informative:.2f`. Nor can the run test for it: those who could tell did
 # not answer.
 #
@@ -359,7 +359,7 @@ assert all(told)
 # memoised report the same in every run. The public seed is used only if the node sets `reproducible`, for tests. The draws of examples do come from the public seed: the server can
 # tell which *places* in a shard were used, not what is there. No privacy by subsampling may be claimed.
 #
-# **Nor does a privacy that the server may set.** A server that asks for a report with $\alpha = 1$ asks for the true size. What a node reports with is of its own
+# **A privacy that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. What a node reports with is of its own
 # configuration: `epsilon`, `size-cap`, `memoised`, and the number of `reports` that it gives in a run at most. It computes $\alpha$ itself. It refuses a question that
 # names another, or asks for one report more. With an `epsilon` it never tells its size, whatever method the run names; without one it gives no reports.
 # Gradients, their norms and losses it does tell. They are means over its examples, the same if each were there twice. That hides its size and

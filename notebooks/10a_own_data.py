@@ -31,7 +31,8 @@
 # about yours:
 #
 # ```bash
-# fedstas chapter own_data -p task my_data.py -p network my_network.py -p partition my_clients.npy -p method my_design.py --open
+# fedstas chapter own_data -p task my_data.py -p network my_network.py \
+#     -p partition my_clients.npy -p method my_design.py --open
 # ```
 
 # %% tags=["parameters", "hide-input"]
@@ -49,6 +50,7 @@ seeds: int = 3  # runs of each design
 # %% tags=["hide-input"]
 import sys
 from pathlib import Path
+from textwrap import fill
 
 from companion import ch10a, chapters, plots, records, sweeps
 from companion.pages.prose import expect, paste, say
@@ -220,7 +222,7 @@ for attempt in (
     try:
         attempt()
     except InputError as error:
-        print(f"- {error}")
+        print(fill(f"- {error}", 79, subsequent_indent="  "))
 
 # %% [markdown]
 # ## How do you compare designs fairly?

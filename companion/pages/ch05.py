@@ -197,8 +197,8 @@ def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
         ax.grid(visible=False)
     axes[-1].set_xlabel("client, sorted")
     place = {"transform": axes[0].transAxes, "ha": "right", "fontsize": 9}
-    axes[0].text(0.98, 0.8, "dark: its largest class", color="#333333", **place)
-    axes[0].text(0.98, 0.62, "light: all others", color="#777777", **place)
+    axes[0].text(0.98, 0.8, "its largest class", color="#333333", **place)
+    axes[0].text(0.98, 0.62, "all others", color="#777777", **place)
     return figure
 
 
@@ -533,15 +533,22 @@ def private(by_arm: pd.DataFrame) -> Figure:
     plain = by_arm[by_arm["arm"] == ""].set_index("method")["mean"]
     for ax, (m, base), title in zip(axes, pairs.items(), titles, strict=True):
         colour = plots.METHODS[m][0]
-        for cap, dash, aside in zip(
-            experiments.CAPS, ("-", "--", ":"), (1, 1.05, 0.95), strict=True
+        for cap, dash, aside, up in zip(
+            experiments.CAPS, ("-", "--", ":"), (1, 1.05, 0.95), (7, 0, -7), strict=True
         ):
             at = {tables.arm(epsilon=e, size_cap=cap, n_star=2048): e for e in experiments.EPSILONS}
             part = by_arm[by_arm["arm"].isin(at) & (by_arm["method"] == m)]
             part = part.assign(x=aside * part["arm"].map(at).astype(float)).sort_values("x")
             ax.errorbar(part["x"], part["mean"], (part["high"] - part["low"]) / 2, color=colour, ls=dash, lw=1.5, elinewidth=0.7)  # fmt: skip
             plots.note(
-                ax, part["x"].iloc[0], part["mean"].iloc[0], f"M = {cap}", colour, -6, ha="right"
+                ax,
+                part["x"].iloc[0],
+                part["mean"].iloc[0],
+                f"M = {cap}",
+                colour,
+                -6,
+                up,
+                ha="right",
             )
         ax.plot([0.5, 10], [plain[base]] * 2, color="black", lw=1)
         plots.note(ax, 10, plain[base], "no privacy", "black")

@@ -86,7 +86,7 @@ def rows(schemes: dict[str, np.ndarray], labels: np.ndarray) -> Figure:
 def tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, never) -> Figure:
     """Ward's tree of the clients: branches within a group black, others grey; leaves are majority classes.
 
-    `never`: bool [N], clients that have not taken part, in brackets.
+    `never`: bool [N], clients that have not taken part, with an asterisk.
     """
     clients = len(labels)
     members = {k: {k} for k in range(clients)}
@@ -101,7 +101,7 @@ def tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, never)
     height = joined[:, 2].max()
     if clients <= 40:
         for place, leaf in enumerate(leaves):
-            words = f"({labels[leaf]})" if never[leaf] else str(labels[leaf])
+            words = f"{labels[leaf]}*" if never[leaf] else str(labels[leaf])
             ax.text(10 * place + 5, -0.03 * height, words, ha="center", va="top", fontsize=8)
     ax.set(ylim=(-0.1 * height, 1.03 * height), ylabel="height (Ward, of angles)")
     ax.set_xlabel("clients, by majority class" if clients <= 40 else "clients")

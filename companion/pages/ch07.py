@@ -204,7 +204,7 @@ def caps(at: np.ndarray, parts: np.ndarray, curves: dict[int, list], best: dict[
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 5.8), sharex=True, sharey=True)
     looks = (("missing by clipping", "#B15928"), ("standard deviation", PURPLE), ("both", "#000000"))  # fmt: skip
     for values, (name, colour), (x, right, up, ha) in zip(
-        np.abs(parts).T, looks, ((12, 0, -10, "left"), (230, 10, -4, "left"), (760, -4, 8, "right")), strict=True
+        np.abs(parts).T, looks, ((12, 0, -10, "left"), (40, 4, -10, "left"), (760, -4, 8, "right")), strict=True
     ):  # fmt: skip
         axes[0].plot(at, values, color=colour, lw=1.6)
         plots.note(axes[0], x, np.interp(x, at, values), name, colour, right, up, ha=ha)
@@ -213,7 +213,7 @@ def caps(at: np.ndarray, parts: np.ndarray, curves: dict[int, list], best: dict[
         axes[1].plot(at, values, color=colour, lw=1.6)
         error, cap = best[count]
         axes[1].plot(cap, 100 * error, "o", color=colour, ms=6)
-        plots.note(axes[1], at[-1], values[-1], f"{count:,}", colour)
+        plots.note(axes[1], at[-1], values[-1], f"{count:,}", colour, up=5)
     axes[1].set_title("both parts, by the number of clients", loc="left")
     for ax in axes:
         ax.axhline(10, color="#808080", lw=0.8, ls="--")

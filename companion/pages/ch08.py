@@ -35,14 +35,13 @@ def wire(sent: pd.DataFrame) -> Figure:
 
 
 def sizes(sent: pd.DataFrame) -> pd.DataFrame:
-    """The same in kilobytes, with what objects alone and all are of the account."""
+    """The same in kilobytes, with what all is of the account."""
     rows = []
     for row in sent.to_dict("records"):
         kilo = {f"{part} (kB)": f"{row[part] / 1e3:,.0f}" for part in PARTS}
         head = {"task": row["task"], "method": f"`{row['method']}`", "way": row["way"]}
         head["accounted (kB)"] = f"{row['accounted'] / 1e3:,.0f}"
-        objects = f"{row['models, gradients'] / row['accounted']:.2f}"
-        rows.append(head | kilo | {"objects / accounted": objects, "all / accounted": f"{row['ratio']:.2f}"})  # fmt: skip
+        rows.append(head | kilo | {"all / accounted": f"{row['ratio']:.2f}"})
     return pd.DataFrame(rows)
 
 

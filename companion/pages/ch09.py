@@ -112,7 +112,7 @@ def silent(state, vibs: dict, found: dict, levels: int, drop: float, seed: int):
         LEAST: (state, "fedstas-least-variance", {"levels": levels}),
         "distinct clients at random": (state, "fedavg-unbiased", {}),
         **{f"K-Vib, round {t + 1} of its own run": (x, "k-vib", {}) for t, x in vibs.items()},
-        "coins by size, in the last of these": (late, "poisson", {}),
+        "coins by size, in that round": (late, "poisson", {}),
     }
     seen = one_rounds.silent(looked_at, drop, seed=seed)
     return seen.assign(exact=pd.Series(exact).reindex(seen.index))
@@ -242,12 +242,12 @@ def costs(races: dict) -> Figure:
 
 
 def gain(frame: pd.DataFrame, method: str = "fedstas-unbiased", other: str = "md") -> str:
-    """Mean, 95 % interval and seeds of the paired difference in final accuracy, in points."""
+    """Mean and 95 % interval of the paired difference in final accuracy, in points."""
     if not {method, other} <= set(frame["method"]):
         return f"({tables.NOT_YET})"
     wide = tables.by_seed(frame, "test_accuracy")
     difference = (wide[method] - wide[other]).dropna()
-    return f"{tables.span(*tables.interval(difference), '+.1f')}, {len(difference)} seeds"
+    return tables.span(*tables.interval(difference), "+.1f")
 
 
 def tried(grids: dict) -> pd.DataFrame:
@@ -267,8 +267,9 @@ def tried(grids: dict) -> pd.DataFrame:
     for x in (5, 20, 40):
         arm = around[around["arm"] == tables.arm(clients_per_round=x)]
         rows.append(("MNIST", "disjoint", "0.01", x, arm))
-    names = ["data", "partition", "concentration", "$m$", "corrected against MD, points"]
-    return pd.DataFrame([(*row[:4], gain(row[4])) for row in rows], columns=names)
+    names = ["data", "partition", "concentration", "$m$", "corrected against MD, points", "seeds"]
+    found = [(*row[:4], gain(row[4]), row[4]["seed"].nunique()) for row in rows]
+    return pd.DataFrame(found, columns=names)
 
 
 def on_cifar(hundred) -> dict[str, float]:

@@ -122,7 +122,9 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
             said = [tables.about(*tables.interval(found[k])) for k in reversed(METRICS)]
             rows.append((network, arm, *said, len(found), *printed.get(arm, ("–", "–"))))
     columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
-    return pd.DataFrame(rows, columns=[*columns, "MIND, printed: macro F1", "accuracy"])
+    return pd.DataFrame(
+        rows, columns=[*columns, "MIND, printed: macro F1", "MIND, printed: accuracy"]
+    )
 
 
 def _dots(ax: Axes, at: float, values, colour: str) -> float:

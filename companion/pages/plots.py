@@ -252,7 +252,7 @@ def strata_map(points: np.ndarray, omega: np.ndarray, designs: dict[str, np.ndar
             ylim=(low[1] - span / 9, high[1] + span / 9),
         )
     figure.supxlabel("first principal coordinate of the updates", fontsize="medium")
-    figure.supylabel("second", fontsize="medium")
+    figure.supylabel("second coordinate", fontsize="medium")
     return figure
 
 

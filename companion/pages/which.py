@@ -63,6 +63,11 @@ SECOND = {
     "worst_decile": "gain, worst decile",
 }
 VERDICTS = ("better", "no worse", "worse", "we do not know")
+HOLLOW = (
+    "least-variance, updates",
+    "clustered-size",
+    "divfl",
+)  # of two arms that share a colour, one
 UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01, of unlike sizes
 EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
 ALIKE = "mnist-0.1"  # few clients, disjoint, that are more alike
@@ -791,7 +796,7 @@ def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figu
         ax.axvline(1, color=plots.BLACK, lw=0.8)
         for row in cells.itertuples():
             ax.plot([row.error] * 2, [row.low, row.high], color=colour(row.arm), lw=0.8, alpha=0.5)
-            face = "white" if row.arm.endswith("updates") else colour(row.arm)
+            face = "white" if row.arm in HOLLOW else colour(row.arm)
             ax.plot(row.error, row.gain, marks[row.setting], color=colour(row.arm), ms=5, mfc=face)
         if not len(cells):
             ax.text(
@@ -810,7 +815,7 @@ def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figu
             marker="s",
             ls="",
             color=colour(a),
-            mfc="white" if a.endswith("updates") else colour(a),
+            mfc="white" if a in HOLLOW else colour(a),
             label=called(a),
         )
         for a in arms
