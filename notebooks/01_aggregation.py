@@ -143,7 +143,7 @@ m = min(s.clients_per_round, N)  # m of N clients take part in a round
 # plain PyTorch:
 
 # %%
-# the digits have 24 times fewer examples
+# the digits have 42 times fewer examples than MNIST
 LR = 0.1 if s.task == "digits" else 0.01
 module = task.model(s.seed)
 
@@ -349,12 +349,12 @@ even = (rms["fedavg"] / bias["fedavg"]) ** 2
 expect("It takes some hundreds of rounds", 200 <= even < 1000, rounds=even)
 levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
 expect("FedAvg's line bends", levels[0] > 1.4 * levels[1], fedavg=levels[0], md=levels[1])
-expect("FedAvg ends up further from the target", ends["fedavg"] > 2 * ends["md"], **ends)
+expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md"], **ends)
 
 # %% [markdown]
 # ```{glue:figure} figure_averaging
 # :name: fig-ch1-averaging
-# :alt: Error of the mean against the number of rounds averaged, both axes logarithmic. Three parallel lines fall all the way, weights on models far above the others; FedAvg's line falls with them at first and then levels off.
+# :alt: Error of the mean against the number of rounds averaged, both axes logarithmic. Three parallel lines fall all the way, weights on models far above the others; FedAvg's line levels off once noise is below its bias.
 #
 # Averaging many rounds. Three lines fall as one over the root of the number of rounds. FedAvg's line bends and stays.
 # ```

@@ -468,6 +468,7 @@ expect("Strata of restored gradients know the labels", low > 0.1, low=low)
 apart = told["rand_restored"] - told["rand_oracle"]
 expect("as good as strata of the class shares themselves", apart > -0.15, apart=apart)
 expect("know hardly anything of the labels", max(both) < 0.15, most=max(both))
+expect("those of centres hardly", max(both) < 0.15, most=max(both))
 gained = told["left_chance"] - told["left_unsorted"], told["left_chance"] - told["left_restored"]
 expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
 expect("leave about half of the gradients' variance", 40 < told["left_restored"] < 60)
@@ -863,7 +864,7 @@ expect("No stratum was asked for more clients than it has", not reach["over"].an
 # %% [markdown]
 # ```{glue:figure} figure_reach
 # :name: fig-reach
-# :alt: Two histograms of the number of clients out of reach over sixty stratifications each, for the disjoint partition and for equal sizes. Most stratifications stand at zero; a tail to the right leaves one to several clients out.
+# :alt: Two histograms of the number of clients out of reach over sixty stratifications each, for the disjoint partition and for equal sizes. The bar at zero are stratifications that reach everybody; bars to its right leave clients out.
 #
 # Clients in strata without a seat, over 20 federations at $\boldsymbol{w}_0$ with three seeds of k-means each. All as coded: centres, $S_h$, $m = H$ and
 # rounding.

@@ -500,7 +500,7 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - own))
 # %% [markdown]
 # ```{glue:figure} figure_theory_order
 # :name: fig-theory-order
-# :alt: Horizontal bars of the variance of seven designs in percent of that without strata, which is the longest. Strata with proportional seats are about half as long, Neyman's seats a little shorter. The plain mean by norm is longer again, with a hatched piece for its squared bias. Three green bars of corrected designs are the shortest and hardly differ.
+# :alt: Horizontal bars of the variance of seven designs in percent of that without strata, which is the longest. Strata with proportional seats are shorter, with Neyman's seats shorter still or as long. The plain mean by norm is longer again, with a hatched piece for its squared bias. Three green bars of corrected designs are the shortest and hardly differ.
 #
 # Variance of a cohort at one model, independent draws, real seats. Hatched: the squared bias of the plain
 # mean.
@@ -569,7 +569,7 @@ assert counted == list(count.values())[:4]
 say("ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m)
 say("ch4b", with_whole=100 * with_whole / found["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
-expect("whole seats take back more than", lost > 1.05, to_proportional=lost)
+expect("whole seats take back more than", lost > 1, to_proportional=lost)
 expect("It needs a rule for whole numbers", whole.verdict == "fails")
 
 # %% [markdown]

@@ -835,7 +835,7 @@ say("ch5", live_again=ch05.again(live, disjoint))
 # %% [markdown]
 # ```{glue:figure} figure_live
 # :name: fig-live
-# :alt: One row per method with a mark per seed at its final accuracy, the marks of a seed joined by a line. The lines of the seeds lie beside each other.
+# :alt: One row per method with a mark per seed at its final accuracy, the marks of a seed joined by a line.
 #
 # Live: {glue:text}`ch5_live_task`, {glue:text}`ch5_live_clients` clients at concentration {glue:text}`ch5_live_concentration`,
 # {glue:text}`ch5_live_m` a round, on {glue:text}`ch5_live_device`. A line is a seed, its number above it.

@@ -107,7 +107,7 @@ paste("ch9_figure_seats", seats.draw())
 #
 # One draw from each of $m$ strata, which are cut once, before the first round.
 #
-# ```{prf:algorithm} Strata of least variance (fedstas-least-variance)
+# ```{prf:algorithm} Strata of least variance: fedstas-least-variance
 # :label: wwi-alg-cut
 # **Input** $\boldsymbol w_0$; $m$; $d' = 9$; $q = 1$; $E$, $B$, $\eta$; weights $\omega_k = n_k/n$
 #
@@ -949,7 +949,7 @@ table(ch09.gaps_table(gaps))
 # replacement from k-means strata, by size times norm:
 #
 # ````{dropdown} The corrected method, line by line, and with private sizes
-# ```{prf:algorithm} FedSTaS, corrected (fedstas-unbiased)
+# ```{prf:algorithm} FedSTaS, corrected: fedstas-unbiased
 # :label: wwi-alg
 # **Input** $\boldsymbol w_0$; $m$; $H = 10$; $d' = 9$; $f = 0.01$; $q = 1$; $E$, $B$, $\eta$; weights $\omega_k = n_k/n$
 #
@@ -973,7 +973,7 @@ table(ch09.gaps_table(gaps))
 #    \big(\boldsymbol w_{t+1}^{k_i} - \boldsymbol w_t\big)$$
 # ```
 #
-# ```{prf:algorithm} FedSTaS, corrected, with private sizes (fedstas-unbiased-dp)
+# ```{prf:algorithm} FedSTaS, corrected, with private sizes: fedstas-unbiased-dp
 # :label: wwi-alg-dp
 # As {prf:ref}`wwi-alg`, except that the server uses no $n_k$:
 #

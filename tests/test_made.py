@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,6 +119,12 @@ def cells(stem: str) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in nb.cells]
 
 
+def unfolded(text: str) -> Iterator[tuple]:
+    """The pieces of a text, and those in its dropdowns."""
+    for piece in markdown.pieces(text):
+        yield from markdown.pieces(piece[3]) if piece[0] == "dropdown" else [piece]
+
+
 def shown(stem: str) -> list[tuple[str, set[str], str]]:
     """What a chapter shows of recorded runs: (figure or table, its sweeps, the text that tells them)."""
     reading, pasted, tables, texts = Reading(), {}, [], cells(stem)
@@ -142,7 +149,7 @@ def shown(stem: str) -> list[tuple[str, set[str], str]]:
                 tables.append((ast.unparse(statement)[:60], sweeps, after))
     found = []
     for kind, source in texts:
-        parts = list(markdown.pieces(source)) if kind == "markdown" else []
+        parts = list(unfolded(source)) if kind == "markdown" else []
         for at, (name, title, _, _) in enumerate(parts):
             if name == "glue:figure":
                 sweeps = pasted.get(title) or pasted.get(re.sub(r"^ch\d+_", "", title), set())

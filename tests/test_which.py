@@ -331,7 +331,7 @@ def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside
     for ax in panels:
         low, high = ax.get_xlim()
         assert -10 < low < -1 and 9 < high < 12
-        assert "◂ -40" in [text.get_text() for text in ax.texts]
+        assert "◂ −40" in [text.get_text() for text in ax.texts]
         dots = sorted(
             round(line.get_xdata()[0], 6) for line in ax.lines if line.get_marker() == "o"
         )

@@ -198,7 +198,7 @@ class ExecutionStatus(SphinxDirective):
             ]
             cells = [[nodes.paragraph("", text)] for text in told]
             rows.append([[nodes.paragraph("", "", link)], *cells])
-        head = ["chapter", "profile", "seconds", "of processors", "device", "date", "commit"]
+        head = ["chapter", "profile", "seconds", "processor seconds", "device", "date", "commit"]
         return [table_of(head, rows, "status")]
 
 

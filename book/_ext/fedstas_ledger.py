@@ -209,7 +209,7 @@ class At(SphinxRole):
         number, _, title = self.text.partition(" ")
         folder = Path(self.env.srcdir) / "chapters"
         stem = next((path.stem for path in sorted(folder.glob(f"{number}_*.ipynb"))), number)
-        text = ", ".join(filter(None, (number.lstrip("0"), title.replace("$", ""))))
+        text = ": ".join(filter(None, (number.lstrip("0"), title.replace("$", ""))))
         return [addnodes.pending_xref(
             "", nodes.inline("", text), refdomain="", reftype="ledger", reftarget=f"chapters/{stem}",
             anchor=title, claim=self.env.docname, refexplicit=True, refwarn=True, refdoc=self.env.docname,

@@ -131,7 +131,7 @@ def fill(app, doctree, here: str) -> None:
         head = [
             "statement",
             "chapter",
-            "corrects or repeats, with the verdict on the paper's statement",
+            "corrects, completes or repeats, with the verdict on the paper’s statement",
         ]
         place.replace_self(table_of(head, rows, "theorems"))
 

@@ -60,9 +60,9 @@ def sentences(
     garments = places[which.UNLIKE[1]].gain("fedstas-unbiased", "small")
     k_means = [mnist.gain("fedstas-unbiased", metric) for metric in which.BUDGETS]
     return [
-        ("Where sizes differ, FedSTaS as written ends", written[2] < 0),
+        ("where sizes differ, FedSTaS as written ends", written[2] < 0),
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
-        ("more than any design adds", worth > max(best, small[0]["gain"])),
+        ("more than any tuned design adds", worth > max(best, small[0]["gain"])),
         *((words, max(unsure) < 0) for words in NOT_SURE),
         ("none surely leads MD", which.participants_say(places)["alike"]),
         ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),

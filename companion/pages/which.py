@@ -649,8 +649,8 @@ def remembered(
             out = (found["difference"] < limits[0]) | (found["difference"] > limits[1])
             for arm, value in found.loc[out, "difference"].items():
                 low, at = value < limits[0], len(shown) - 1 - shown.index(arm) + shift
-                words = f"◂ {value:+.0f}" if low else f"{value:+.0f} ▸"
-                where = {"ha": "left" if low else "right", "va": "center", "fontsize": "x-small"}
+                words = f"◂ {value:+.0f}".replace("-", "−") if low else f"{value:+.0f} ▸"
+                where = {"ha": "left" if low else "right", "va": "center", "fontsize": "small"}
                 ax.text(limits[0 if low else 1], at, words, color=colour(arm), **where)
             found.loc[out, "difference"] = np.nan
             found.index = [called(arm) for arm in shown]
