@@ -204,7 +204,7 @@ def caps(at: np.ndarray, parts: np.ndarray, curves: dict[int, list], best: dict[
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 5.8), sharex=True, sharey=True)
     looks = (("missing by clipping", "#B15928"), ("standard deviation", PURPLE), ("both", "#000000"))  # fmt: skip
     for values, (name, colour), (x, right, up, ha) in zip(
-        np.abs(parts).T, looks, ((12, 0, -10, "left"), (40, 4, -10, "left"), (760, -4, 8, "right")), strict=True
+        np.abs(parts).T, looks, ((12, 0, -10, "left"), (230, -6, 4, "right"), (760, -4, 8, "right")), strict=True
     ):  # fmt: skip
         axes[0].plot(at, values, color=colour, lw=1.6)
         plots.note(axes[0], x, np.interp(x, at, values), name, colour, right, up, ha=ha)
