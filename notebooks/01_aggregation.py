@@ -107,7 +107,7 @@ say("ch1", task=s.task, concentration=float(s.concentration))
 sizes = federations["disjoint"].sizes[federations["disjoint"].with_data]
 least, most, empty = sizes.min(), sizes.max(), clients - len(sizes)
 say("ch1", least=least, most=most, clients=clients, with_data=len(sizes))
-expect("clients differ in size, and some hold nothing", most > 2 * least and empty > 0, empty=empty)
+expect("clients differ in size, and not all hold data", most > 2 * least and empty > 0, empty=empty)
 table(ch01.held(federations))
 
 # %% [markdown]
@@ -116,7 +116,7 @@ table(ch01.held(federations))
 # :alt: Three panels of squares, clients from left to right and classes from bottom to top, the area of a square the number of examples. Disjoint: a few squares for each client, some large and some tiny. Equal sizes: a few for each client, alike in total. Dealt at random: small squares everywhere.
 #
 # Who holds what: a square's area is the number of examples that a client has of a class. Both Dirichlet partitions have the same concentration,
-# {glue:text}`ch1_concentration:g`. In the disjoint one clients differ in size, and some hold nothing.
+# {glue:text}`ch1_concentration:g`. In the disjoint one clients differ in size, and not all hold data.
 # ```
 #
 # ```{provenance} Figure
@@ -307,7 +307,7 @@ table(ch01.table(errors, weights))
 # :name: fig-estimators
 # :alt: Four histograms of one round's step along the target. Three are bell-shaped around 1; the one for weights on models is many times wider and runs out of the panel.
 #
-# {glue:text}`ch1_R` cohorts of {glue:text}`ch1_m` of {glue:text}`ch1_N` clients, all from the same updates. The black line is the target.
+# {glue:text}`ch1_R` cohorts of {glue:text}`ch1_m` of {glue:text}`ch1_N` clients, all from the same updates. The upright line at 1 is the target.
 # Three estimators scatter around it on the scale of the target. Weights on models scatter on the scale of the model.
 # ```
 #
@@ -469,7 +469,7 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 # :name: fig-ch1-rounds
 # :alt: Two panels over rounds, each with the median of five runs and their range. Above, the length of the model on a logarithmic axis: flat and narrow on updates, wandering and ever wider on models. Below, test accuracy for the same runs.
 #
-# Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model hardly moves. On models it is
+# Five seeds of each form: the median run as a line, all runs in the band. On updates the length of the model grows slowly, and alike in all runs. On models it is
 # multiplied by a random number in every round.
 # ```
 #

@@ -811,7 +811,7 @@ expect("all whole rules agree here", all(same), same=same)
 # :name: fig-allocation
 # :alt: Two panels of discs, for as many participants as strata and for twice as many: a row for each rule, a column for each stratum, the number of seats in the disc and the variance at the right. In the upper panel three rules have an empty ring, a stratum without a seat, and an infinite variance; only the best rule has one seat everywhere.
 #
-# Seats of the same strata by different rules. An empty ring is a stratum that nobody represents. At the right $V$, in per cent of that of the
+# Seats of the same strata by different rules. A ring around 0 is a stratum that nobody represents. At the right $V$, in per cent of that of the
 # best whole numbers.
 # ```
 #

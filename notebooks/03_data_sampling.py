@@ -286,7 +286,7 @@ def largest_ratio(fakes, sizes):
 
 ratio = largest_ratio(range(1, M), range(1, M))
 assert ratio == hit / fake == theory.ldp_ratio(M, alpha)
-print("e^epsilon =", ratio, "  epsilon =", math.log(ratio))
+print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 
 # %% tags=["remove-input"]
 paste("figure_report", ch03.report(M, float(fake), float(hit)))
@@ -630,7 +630,7 @@ expect("One memoised report never gives more away", read_off[1] < 0.2, chance=re
 
 # %% [markdown]
 # After twenty reports the clipped size is read off in {glue:text}`ch3_attack_20:.0f` % of all cases: guess the most frequent answer. One
-# memoised report never gives more away than the first, {glue:text}`ch3_attack_1:.0f` %. [Chapter 4e](04e_privacy.ipynb) has the attack, how often
+# memoised report never gives away more than a single one, {glue:text}`ch3_attack_1:.0f` %. [Chapter 4e](04e_privacy.ipynb) has the attack, how often
 # clients are asked in 99 rounds, and what else leaves a client.
 #
 # ```{admonition} Corrected
@@ -709,7 +709,7 @@ table(ch03.rates(runs, empty, local))
 # {glue:text}`ch3_shard:.0f` examples on average here, and what $q$ leaves of a shard depends on its size. A client of 600 still fills a batch of
 # 128 from $q$ = {glue:text}`ch3_enough:.2f` on. [Chapter 5](05_experiments.ipynb) trains at the paper's scale.
 #
-# What is saved? At $q = 0.05$ local training processes {glue:text}`ch3_least_share:.0f` % of the examples at $q = 1$. But the strata ask for the
+# What is saved? At $q = 0.05$ local training processes {glue:text}`ch3_least_share:.0f` % of the examples that it processes at $q = 1$. But the strata ask for the
 # gradients of all clients, {glue:text}`ch3_strata` examples whatever $q$ is. Together it is {glue:text}`ch3_least_total:.0f` %.
 #
 # ## Whose examples, at the same price?
@@ -808,7 +808,7 @@ expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low,
 # :name: fig-ch3-optimal
 # :alt: Two curves of the variance of the optimal allocation in per cent of that of one rate for all, against the share of examples requested, one for weights by size and one for equal weights; a dotted line marks 100 per cent.
 #
-# What the optimal allocation leaves of the variance of the aggregated gradient, all clients taking part, after {glue:text}`ch3_task` training. Both
+# What the optimal allocation leaves of the variance of the aggregated gradient, all clients taking part, after training on {glue:text}`ch3_task`. Both
 # allocations request the same number of examples.
 # ```
 #

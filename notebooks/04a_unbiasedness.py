@@ -458,7 +458,7 @@ table(decided["weights"].table)
 
 # %% [markdown]
 # Both are legitimate objectives. {prf:ref}`lem-hansen-hurwitz` serves either, since it holds for any $\omega_k$. On the federation above the
-# designs aim at equal clients. All four designs miss the other target, the full update by data. As written they do so by
+# designs aim at equal clients. All four designs miss the other target, the full update by data. The design as written misses it by
 # {glue:text}`ch4a_size:.0f` % of its length (the table's last columns).
 #
 # The preprint says that the weights of FedAvg, $n_k$ over the cohort, bring a bias into the model. So they do, wherever sizes differ: FedAvg's are biased

@@ -322,7 +322,7 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 # Equal seats do harm: {glue:text}`ch4b_equal` > {glue:text}`ch4b_none`, times $m$. Proportional seats change nothing here, since these strata
 # separate nothing. Strata that separate help: with {0, 2} and {10, 12} the variance is {glue:text}`ch4b_apart:.0f` times less.
 #
-# Few seats, which the theorem leaves out, make strata costly that separate nothing. Take two strata of −1 and 1, with a seat each: they have
+# With few seats, a case that the theorem leaves out, strata that separate nothing cost something. Take two strata of −1 and 1, with a seat each: they have
 # {glue:text}`ch4b_few4:.1f` times the variance of no strata. With twenty clients a stratum it is {glue:text}`ch4b_few40:.2f` times: in larger
 # populations ever less.
 #

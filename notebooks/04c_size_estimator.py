@@ -266,7 +266,7 @@ table(decided["rate_is_a_probability"].table)
 # sampling is off.
 #
 # Without a guard the mean squared error is huge, {glue:text}`ch4c_raw_mse:.0f`, because of the rounds with $\tilde n$ near 0. There
-# $\mathbb E[1/\tilde n]$ is {glue:text}`ch4c_inverse:.3f` of $1/n_c$. That is *below* 1: negative values outweigh Jensen's inequality, which needs
+# $\mathbb E[1/\tilde n]$ is {glue:text}`ch4c_inverse:.3f` of $1/n_c$, where $n_c$ is the clipped total. That is *below* 1: negative values outweigh Jensen's inequality, which needs
 # a positive variable.
 #
 # :::{admonition} Verdict on the rate: fails
@@ -405,8 +405,7 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # %%
 def best_cap(epsilon, reports, size=600):
     """The least error of eq. 5.7 over M, as a share of the total, and that M."""
-    caps = np.unique(np.round(np.geomspace(3, 1.5 * size, 500)).astype(int))
-    caps = np.union1d(caps, [size, size + 1])
+    caps = np.arange(3, int(1.5 * size) + 1)
     a = np.expm1(epsilon) / (np.exp(epsilon) + caps - 2)
     clipped = np.minimum(size, caps - 1)
     spread = caps * (caps - 2) / 12 + a * (clipped - caps / 2) ** 2

@@ -262,14 +262,14 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 # :name: fig-ch4d-map
 # :alt: Three panels on logarithmic axes, the client's sample against the requested sample, for ten clients of 6, 60 and 600 examples. A white region at the lower left is marked as a covariance, a grey one as negative for equal gradients, and the dark upper right as negative for all gradients. The line of the paper's sample size starts at the edge of the white region and leaves it at once. Two black dots, the paper's settings, lie in the dark region.
 #
-# Where eq. 6.11 is a covariance (white), gives a negative variance when all gradients are equal (grey), and for all gradients (dark).
+# Where eq. 6.11 is a covariance (not shaded), gives a negative variance when all gradients are equal (shaded), and for all gradients (shaded strongly).
 # Blue: the paper's own rule $\bar n = n^*/m$. Dots: $n^* = 600$, and the preprint's 2,048.
 # ```
 #
 # ```{provenance} Figure
 # ```
 #
-# The blue line touches the white region at $\bar n = 1$ only. For $n^* = 600$ the two
+# The blue line touches the unshaded region at $\bar n = 1$ only. For $n^* = 600$ the two
 # eigenvalues are {glue:text}`ch4d_a_600:.5f` and {glue:text}`ch4d_along_600:.4f`; for 2,048 they are
 # {glue:text}`ch4d_a_2048:.5f` and {glue:text}`ch4d_along_2048:.4f`. All variances would be negative.
 # The largest $n^*$ that {prf:ref}`lem-ch4d-psd` allows is {glue:text}`ch4d_most_60:.2f` at $\bar n = 60$ and
@@ -622,7 +622,7 @@ print(check.answer("covariance/bernoulli-wins", (3, -2, 1, 0)))
 # ````
 
 # %% [markdown]
-# ```{exercise-start} A point of the white region
+# ```{exercise-start} A point of the unshaded region
 # :label: ex-ch4d-green
 # ```
 # Level 3. Find $(n_k, n, n^*, \bar n)$ with $\bar n \ge 2$, $n^* \ge 2$ in which eq. 6.11 is a covariance, and check it with

@@ -389,7 +389,7 @@ for local in (1, 5, 20):
     ends = {lr: stops(lr, local) for lr in (0.2, 0.05)}
     print(
         f"{local:2d} local steps:",
-        *(f"step {lr} {end:.5f}  " for lr, end in ends.items()),
+        *(f"step {lr}: {end:.5f}  " for lr, end in ends.items()),
     )
 
 # %% [markdown]
@@ -489,7 +489,7 @@ expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, 
 # :name: fig-ch4f-clustered
 # :alt: Above, horizontal bars of the long-run excess objective for four designs, a full bar for one local step and a pale one for five; MD has the longest bars. Below, the expected squared gradient over eight rounds for MD and for clustered sampling with flat tails; clustered sampling is above MD in every round.
 #
-# Above: the floor, for one local step (full) and five of a fifth of the size (pale). Below: four clients whose common part is
+# Above: the floor, for one local step (upper bar) and five of a fifth of the size (lower bar). Below: four clients whose common part is
 # linear outside $[-1, 1]$. Both exact.
 # ```
 #

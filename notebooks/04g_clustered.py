@@ -58,7 +58,7 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 #
 # | Claim | What it says | Verdict |
 # | :-- | :-- | :-- |
-# | Proposition 1, eq. 6–10 | row sums 1 and column sums $mp_i$ are enough to be unbiased | {glue:text}`ch4g_prop1` |
+# | Proposition 1, eq. 6–10 | row sums 1 and column sums $mp_i$ make a scheme unbiased | {glue:text}`ch4g_prop1` |
 # | eq. 12 | expected weights are $p_i$ | {glue:text}`ch4g_eq12` |
 # | eq. 13–14 | the variance under MD sampling | {glue:text}`ch4g_eq13` |
 # | eq. 15–16 | the variance under clustered sampling | {glue:text}`ch4g_eq15` |
@@ -416,8 +416,8 @@ table(found["alg1"].table)
 # :name: fig-ch4g-printed
 # :alt: Share of random federations for which Algorithm 1 satisfies Proposition 1, against the number of clients from 1 to 12. As printed it is near zero throughout. With rows from 0 and line 11 repaired it starts at 100 per cent for one client and falls steadily. With all three repairs it is 100 per cent.
 #
-# Printed Algorithm 1 on {glue:text}`ch4g_repeats` random federations for each number of clients, sizes 1 to 60, $m$ from 1 to 10. Every client that
-# begins and ends in a row begun before breaks line 13.
+# Printed Algorithm 1 on {glue:text}`ch4g_repeats` random federations for each number of clients, sizes 1 to 60, $m$ from 1 to 10. Line 13 fails
+# for every client that begins and ends in a row that another client has begun.
 # ```
 #
 # ```{provenance} Figure
@@ -624,10 +624,10 @@ expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=sai
 #
 # `from companion import check`; `check.answer` says which input breaks an answer.
 #
-# ```{exercise-start} The variance of a weight (level 1)
+# ```{exercise-start} The variance of a weight
 # :label: ex-ch4g-variance
 # ```
-# Write `variance(rows, client)`, the variance of a client's weight from the rows of a scheme:
+# Level 1. Write `variance(rows, client)`, the variance of a client's weight from the rows of a scheme:
 # `check.answer("clusters/variance", variance)`.
 # ```{exercise-end}
 # ```
@@ -653,10 +653,10 @@ print(check.answer("clusters/variance", variance))
 # ````
 
 # %% [markdown]
-# ```{exercise-start} Mend the pseudocode (level 2)
+# ```{exercise-start} Mend the pseudocode
 # :label: ex-ch4g-line
 # ```
-# Write `line(sizes, m)`: the whole-number rows $r'$ of Fig. 3 for sizes in descending order, as lists:
+# Level 2. Write `line(sizes, m)`: the whole-number rows $r'$ of Fig. 3 for sizes in descending order, as lists:
 # `check.answer("clusters/line", line)`.
 # ```{exercise-end}
 # ```
@@ -688,10 +688,10 @@ print(check.answer("clusters/line", line))
 # ````
 
 # %% [markdown]
-# ```{exercise-start} No gain, no excuse (level 2)
+# ```{exercise-start} No gain, no excuse
 # :label: ex-ch4g-nothing
 # ```
-# Four equal clients have the gradients 1, 0, 1, 0. Find two rows that are not MD's with $B_{Cl} = B_{MD}$:
+# Level 2. Four equal clients have the gradients 1, 0, 1, 0. Find two rows that are not MD's with $B_{Cl} = B_{MD}$:
 # `check.answer("clusters/no-gain", rows)`.
 # ```{exercise-end}
 # ```
@@ -711,10 +711,10 @@ print(check.answer("clusters/no-gain", [["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2
 # ````
 
 # %% [markdown]
-# ```{exercise-start} A certain draw lost (level 3)
+# ```{exercise-start} A certain draw lost
 # :label: ex-ch4g-certain
 # ```
-# Find sizes of at most three clients and a number of draws $m$ for which Fig. 3 gives some client fewer rows of its own than $\lfloor mp_i\rfloor$:
+# Level 3. Find sizes of at most three clients and a number of draws $m$ for which Fig. 3 gives some client fewer rows of its own than $\lfloor mp_i\rfloor$:
 # `check.answer("clusters/certain", (sizes, m))`.
 # ```{exercise-end}
 # ```

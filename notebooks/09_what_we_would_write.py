@@ -1685,10 +1685,10 @@ Markdown(ch09.citation())
 #
 # ## Exercises
 #
-# ```{exercise-start} The weights of a cohort (level 1)
+# ```{exercise-start} The weights of a cohort
 # :label: wwi-ex-weights
 # ```
-# Write `weights(omega, p, labels, seats, drawn)`: for each drawn client its weight on the update. `labels[k]` is the stratum of client $k$, `seats[h]` its $m_h$;
+# Level 1. Write `weights(omega, p, labels, seats, drawn)`: for each drawn client its weight on the update. `labels[k]` is the stratum of client $k$, `seats[h]` its $m_h$;
 # `p` sums to one within each stratum. Check it with `check.answer("corrected/weights", weights)`.
 # ```{exercise-end}
 # ```
@@ -1714,10 +1714,10 @@ check.answer("corrected/weights", weights)
 # ````
 
 # %% [markdown]
-# ```{exercise-start} The variance of a design (level 2)
+# ```{exercise-start} The variance of a design
 # :label: wwi-ex-variance
 # ```
-# Write `variance(omega, p, labels, seats, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1) for updates that are numbers and not random. Check it with
+# Level 2. Write `variance(omega, p, labels, seats, updates)`, the $V$ of {prf:ref}`wwi-thm-variance` (1) for updates that are numbers and not random. Check it with
 # `check.answer("corrected/variance", variance)`.
 # ```{exercise-end}
 # ```
@@ -1748,10 +1748,10 @@ check.answer("corrected/variance", variance_of)
 # ````
 
 # %% [markdown]
-# ```{exercise-start} Strata that do harm (level 3)
+# ```{exercise-start} Strata that do harm
 # :label: wwi-ex-worse
 # ```
-# Find sizes, updates and strata such that one draw from each stratum with $p \propto n_k$ has a *larger* variance than MD sampling with as many draws.
+# Level 3. Find sizes, updates and strata such that one draw from each stratum with $p \propto n_k$ has a *larger* variance than MD sampling with as many draws.
 # Which assumption of {prf:ref}`wwi-thm-variance` (4) is broken? Check with
 # `check.answer("corrected/worse-than-md", (sizes, updates, labels))`.
 # ```{exercise-end}

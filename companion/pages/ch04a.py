@@ -63,7 +63,7 @@ def table(found: dict[str, tuple[dict, dict]]) -> pd.DataFrame:
         row = {"design": name}
         for place, (target, (bias, noise)) in enumerate(found.items()):
             of = f" {target}" if place else ""
-            row[f"bias{of}"] = f"{100 * bias[name]:.0f} %"
-            row[f"error{of}"] = f"{100 * np.hypot(bias[name], noise[name]):.0f} %"
+            row[f"bias{of}"] = f"{100 * bias[name]:.0f}\u00a0%"
+            row[f"error{of}"] = f"{100 * np.hypot(bias[name], noise[name]):.0f}\u00a0%"
         rows.append(row)
     return pd.DataFrame(rows)

@@ -92,11 +92,11 @@ def own(m: int, size_cap: int, epsilon: float, n_star: int, size: int = 600) -> 
         "reports": m,
         "M": size_cap,
         "ε": f"{epsilon:g}",
-        "total": size * m,
+        "total": f"{size * m:,}",
         "mean estimate": f"{mean:,.0f}",
         "standard deviation": f"{np.sqrt((values - mean) ** 2 @ chances):,.0f}",
         "chance of 0 or less": f"{chances[values <= 0].sum():.4f}",
-        "requested": n_star,
+        "requested": f"{n_star:,}",
         "right rate": f"{n_star / (size * m):.4f}",
         "mean rate": f"{rate.mean:.4f}",
     }

@@ -44,6 +44,8 @@ def where(sizes=(6, 60, 600), m: int = 10) -> Figure:
         ax.set(xscale="log", yscale="log", xlim=(1, n_k), ylim=(1, n))
         ax.set_title(f"{m} clients of {n_k} examples", loc="left")
         ax.xaxis.set_minor_formatter(NullFormatter())
+        if n_k < 10:
+            ax.set_xticks([1, 2, 3, n_k], ["1", "2", "3", f"{n_k}"])
         ax.grid(visible=False)
     for words, (_, _, star, size) in covariances.SETTINGS.items():
         ax.plot(size, star, "o", color=plots.BLACK, ms=6)

@@ -72,7 +72,11 @@ def own(clients: int, m: int, rounds: int, size_cap: int, epsilon: float) -> pd.
         f"{rounds}, as coded": rounds,
     }
     rows = [
-        (words, f"{count * epsilon:.1f}", f"{float(attack[round(count)]):.5f} ({round(count)})")
+        (
+            words,
+            f"{count * epsilon:.1f}",
+            f"{100 * float(attack[round(count)]):.2f} % ({round(count)})",
+        )
         for words, count in who.items()
     ]
     return pd.DataFrame(rows, columns=["reports", "total ε", "size is read off (after reports)"])

@@ -263,7 +263,7 @@ def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
             weak.append(min(less) >= 0)
             strict.append(min(less) > 0 or _is_md(rows))
     note = "Never worse for any client; strictly better for a client if and only if some r_ki differs from p_i."
-    ours = f"never worse in {sum(weak)} of {len(weak)}, strictly better or MD in {sum(strict)}"
+    ours = f"never worse in {sum(weak)} of {len(weak)} cases, strictly better or MD itself in {sum(strict)}"
     return Evidence(verdict(all(strict), all(weak)), ours, note=note, table=_example())
 
 

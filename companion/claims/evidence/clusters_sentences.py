@@ -32,7 +32,7 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
                           "weight without the step": map(str, without),
                           "weight with it": [str(Fraction(int(x), 20)) for x in kept.sum(0)]})  # fmt: skip
     note = "The step is needed: a client above a row that simply becomes a row loses weight."
-    ours = f"{sum(checks)} of {len(checks)} federations with p_i >= 1/m"
+    ours = f"{sum(checks)} of {len(checks)} federations with p_i ≥ 1/m"
     return Evidence(verdict(all(checks)), ours, note=note, table=table)
 
 

@@ -133,7 +133,7 @@ def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
         end = 0.0 if size == 60 or (request(1) == 600 and not relative) else limit["clipped"]
         rows.append(
             {"setting": name}
-            | {f"m = {m}": f"{v:.6f}" for m, v in zip(counts, values, strict=True)}
+            | {f"m = {m}": f"{v:.4g}" for m, v in zip(counts, values, strict=True)}
             | {"limit": f"{end / float(Q) ** 2 if relative else end:.4g}"}
         )
     raw = [
