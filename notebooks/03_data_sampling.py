@@ -626,7 +626,7 @@ for j in (1, 5, 10, 20):
 # %% tags=["remove-input"]
 say("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
 expect("After twenty reports the clipped size is read off", read_off[20] > 0.7, chance=read_off[20])
-expect("One memoised report never gives more away", read_off[1] < 0.2, chance=read_off[1])
+expect("One memoised report never gives away more", read_off[1] < 0.2, chance=read_off[1])
 
 # %% [markdown]
 # After twenty reports the clipped size is read off in {glue:text}`ch3_attack_20:.0f` % of all cases: guess the most frequent answer. One

@@ -1024,7 +1024,7 @@ say("ch7", first_score=ranked["mean"]["fedsampling"], second_score=others["mean"
 say("ch7", sampling_times=sent["fedsampling"] / sent[others.index].min())
 say("ch7", default_step=longer_step)
 expect("FedSampling leads", ranked.index[0] == "fedsampling")
-expect("it also sends the most", sent.idxmax() == "fedsampling")
+expect("FedSampling also sends the most", sent.idxmax() == "fedsampling")
 expect("nearly ten times the intended", 9 < longer_step <= 10, step=longer_step)
 table(ch07.ranking(ranked))
 
