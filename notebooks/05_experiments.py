@@ -510,7 +510,9 @@ even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
 paste("figure_forest", plots.method_forest(beside, names=ch05.CALLED))
-sent = [tables.price(f, m, "md")[0] for m in two for f in (disjoint, equal)]
+price = [tables.price(f, m, "md") for m in two for f in (disjoint, equal)]
+sent, seen = zip(*price, strict=True)  # bytes and examples
+say("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
 say("ch5", apart_written=ch05.distance(lost), times_written=sent[0])
 say("ch5", apart_written_equal=ch05.distance(even), times_written_equal=sent[1])
 say("ch5", apart_corrected=ch05.distance(won), times_corrected=sent[2])
@@ -532,10 +534,10 @@ expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=a
 # ```
 #
 # Over 99 rounds at the paper's rate, on the global test set:
-# - FedSTaS as written is {glue:text}`ch5_apart_written` below MD when dealt disjointly, at {glue:text}`ch5_times_written:.1f` times the bytes. With
-#   equal sizes it is {glue:text}`ch5_apart_written_equal` above, at {glue:text}`ch5_times_written_equal:.1f` times the bytes.
-# - Corrected it is {glue:text}`ch5_apart_corrected` above, at {glue:text}`ch5_times_corrected:.1f` times the bytes. With equal sizes it is
-#   {glue:text}`ch5_apart_corrected_equal` above, at {glue:text}`ch5_times_corrected_equal:.1f` times.
+# - FedSTaS as written is {glue:text}`ch5_apart_written` below MD when dealt disjointly, at {glue:text}`ch5_times_written:.1f` times the bytes and {glue:text}`ch5_seen_written:.0f` times
+#   the examples. With equal sizes it is {glue:text}`ch5_apart_written_equal` above, at {glue:text}`ch5_times_written_equal:.1f` and {glue:text}`ch5_seen_written_equal:.0f` times.
+# - Corrected it is {glue:text}`ch5_apart_corrected` above, at {glue:text}`ch5_times_corrected:.1f` times the bytes and {glue:text}`ch5_seen_corrected:.1f` times the examples. With equal sizes it is
+#   {glue:text}`ch5_apart_corrected_equal` above, at {glue:text}`ch5_times_corrected_equal:.1f` times the bytes.
 #
 # Why does the partition matter so much? With equal sizes the weights $1/N$ of eq. 6 are the weights $n_k/n$ of eq. 2.1, and one of the two
 # errors of [chapter 4](04_theory.ipynb) is gone. Is a gain left at equal megabytes and tuned rates? That is [chapter 10](10_which_design.ipynb).
