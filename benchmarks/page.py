@@ -209,7 +209,7 @@ convolutions are nearly all of the work. There Flower takes {ratio("round-cifar"
 On one core, a round of the perceptron that torch has compiled takes {ratio("round-mnist", "compile"):.2f} times as long as ours, one that JAX has compiled
 {ratio("round-mnist", "jax"):.2f} times. For the CNN it is {ratio("round-cifar", "compile"):.1f} and {ratio("round-cifar", "jax"):.1f} times. We compile nothing: it would change the bits of recorded runs.
 
-The tables for two machines are in the repository, in `benchmarks/README.md`, and what they leave open.
+The tables for two machines, and what they leave open, are in the repository, in `benchmarks/README.md`.
 """
 
 
