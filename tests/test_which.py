@@ -156,6 +156,22 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
     assert (told["better"], told["better_strict"], told["updates"]) == (10, 10, False)
 
 
+def test_what_is_said_of_many_clients_holds_in_one_world_and_not_in_another(monkeypatch):
+    lost, won = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
+    arms = ("fedstas", "fedstas-unbiased", "least-variance")
+    for arm in arms:
+        monkeypatch.setitem(GAINS, arm, lost)
+    many = place(KNOWN["mnist-1000"], arms)
+    told = which.many_says(many)
+    assert told == {"loss": True, "nothing": True, "half": False, "written": False}
+    assert which.asked(many) == 0
+    many.rows.loc[many.rows["arm"] == "least-variance", "megabytes"] += 121  # of 240
+    assert which.asked(many) == 121 and which.many_says(many)["half"]
+    monkeypatch.setitem(GAINS, "least-variance", won)
+    told = which.many_says(place(KNOWN["mnist-1000"], arms))
+    assert not (told["loss"] or told["nothing"])
+
+
 def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.7]))
     there = {"mnist": place(KNOWN["mnist"], arms=("fedstas-unbiased", "least-variance"))}

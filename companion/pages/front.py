@@ -20,7 +20,7 @@ SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas"
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
 WHOLE = "start.png"  # README's
 NOT_SURE = (
-    "With equal sizes, or clients more alike, the lead is not sure",
+    "With equal sizes, or clients more alike, the lead is not sure; with 1,000 clients it is a loss",
     "With equal sizes the lead is not sure",
 )
 
@@ -50,6 +50,7 @@ def sentences(
     mnist = places["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
+    many = which.many_says(places[which.MANY])
     unsure = [
         places[name].gain("least-variance", "small")["low"] for name in (which.EQUAL, which.ALIKE)
     ]
@@ -64,10 +65,12 @@ def sentences(
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
         ("more than any tuned design adds", worth > max(best, small[0]["gain"])),
         *((words, max(unsure) < 0) for words in NOT_SURE),
+        ("with 1,000 clients it is a loss", many["loss"]),
+        ("more than half of these bytes", many["half"]),
         ("none surely leads MD", which.participants_say(places)["alike"]),
         ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),
         ("while bytes are short", min(row["low"] for row in small) > mnist.setting.matters),
-        ("Later little is left of that on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
+        ("Later little is left on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
         ("some on Fashion-MNIST", large[1]["low"] > mnist.setting.matters),
         ("At the paper's rate, 0.01, the corrected method gains", corrected[1] > 0),
         (
