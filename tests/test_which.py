@@ -1,6 +1,7 @@
 """Chapter 10's tables, figures and sentences, on small made-up records whose answers are known."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import matplotlib
@@ -200,6 +201,15 @@ def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
     assert any("at an end of those that were tried: MD (digits" in each for each in said)
     assert any("not tried yet: DivFL (digits" in each for each in said)
     assert any(each.startswith("**Runs.** Not recorded yet: of digits") for each in said)
+
+
+def test_an_arm_on_fewer_seeds_than_its_setting_is_told():
+    here = place()
+    rows = here.outcomes
+    late = rows.drop(rows[(rows["arm"] == "divfl") & (rows["seed"] == 2)].index)
+    said = which.departures({"digits": DIGITS}, {"digits": replace(here, outcomes=late)})
+    one = "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
+    assert one in said
 
 
 def test_a_run_of_the_table_has_a_command_that_makes_it_again():

@@ -574,6 +574,9 @@ def departures(known: dict[str, protocol.Setting], places: dict[str, Place]) -> 
         there = set(place.outcomes["seed"])
         if there < set(place.setting.evaluation_seeds):
             fewer.setdefault(made.span(there), []).append(place.says)
+        for arm, own in place.outcomes.groupby("arm")["seed"]:
+            if set(own) < there:
+                fewer.setdefault(made.span(set(own)), []).append(f"{called(arm)} ({place.says})")
         for arm in place.tried.index.intersection(place.outcomes["arm"]):
             if sign := place.edge(arm):
                 edges.setdefault(sign, []).append(f"{called(arm)} ({place.says})")
