@@ -79,11 +79,8 @@ expect("gains are left", holds["strict"])
 expect("None of them is better than MD in any cell", holds["dear"])
 
 # %% tags=["remove-cell"]
-figures = which.figures(list(deciding.values()))
-paste("ch10_remembered", figures["remembered"])
-paste("ch10_participants", figures["participants"])
-paste("ch10_learning", figures["learning"])
-paste("ch10_rates", figures["rates"])
+for name, figure in which.figures(list(deciding.values())).items():
+    paste(f"ch10_{name}", figure)
 
 # %% [markdown]
 # Up to here all methods used the learning rate of the preprint, 0.01. At that rate whoever makes the longest step wins. They were also compared by
