@@ -378,7 +378,8 @@ say("ch7", sigmas=ch07.listing(f"{x:g}" for x in SIGMA), seeds=seeds, cap=int(hi
 say("ch7", recorded_rounds=first["rounds"], recorded_lr=first["lr"], epsilon=hidden["epsilon"])
 say("ch7", recorded_clients=first["clients"], recorded_m=first["clients_per_round"])
 say("ch7", low_sigma=SIGMA[0], high_sigma=SIGMA[-1])
-say("ch7", **{f"change_{arm}": ends[arm][0] for arm in ("fedavg", "md", "fedsampling")})
+changed = {arm: ch07.signed(ends[arm][0]) for arm in ("fedavg", "md", "fedsampling")}
+say("ch7", **{f"change_{arm}": points for arm, points in changed.items()})
 said = ledger.decide("slides-imbalance")[1].substitute
 expect("Verdict on MNIST: undecided", said == "undecided", verdict=said)
 expect("could not show such a loss", seeds == 2 and ends["fedavg"][2] - ends["fedavg"][0] > 5)
@@ -398,8 +399,8 @@ expect("neither baseline", max(ends["fedavg"][0], ends["md"][0]) > -2 and ends["
 #
 # ```{admonition} Verdict on MNIST: undecided
 # :class: verdict
-# From $\sigma$ = {glue:text}`ch7_low_sigma:g` to {glue:text}`ch7_high_sigma:g` the accuracy changes by {glue:text}`ch7_change_fedavg:.1f` points for fedavg,
-# {glue:text}`ch7_change_md:.1f` for md and {glue:text}`ch7_change_fedsampling:.1f` for FedSampling. If "quickly" means two points or more, neither baseline degrades. But two
+# From $\sigma$ = {glue:text}`ch7_low_sigma:g` to {glue:text}`ch7_high_sigma:g` the accuracy changes by {glue:text}`ch7_change_fedavg` points for fedavg,
+# {glue:text}`ch7_change_md` for md and {glue:text}`ch7_change_fedsampling` for FedSampling. If "quickly" means two points or more, neither baseline degrades. But two
 # seeds could not show such a loss: their intervals are printed above.
 # ```
 #
@@ -415,7 +416,7 @@ table(ch07.differences(test))
 # :recorded: imbalance
 # ```
 #
-# FedSampling with the true total is nowhere ahead of fedavg beyond its interval. And a round is not a round. What does each cost?
+# FedSampling with the true total is nowhere ahead of fedavg beyond its interval. And rounds do not cost alike. What does each cost?
 
 
 # %%
@@ -464,7 +465,8 @@ table(ch07.costs(equal, means))
 # :recorded: imbalance
 # ```
 #
-# The last two columns stop each method when it has sent as many bytes, or processed as many examples, as fedavg in all its rounds.
+# Accuracies are those of one evaluation: after the last round, or when a method has sent as many bytes, or processed as many examples, as fedavg in
+# all its rounds.
 #
 # ```{glue:figure} ch7_cost
 # :name: fig-ch7-cost
@@ -547,7 +549,7 @@ expect("What sampling saves is", saved > 1.5, times=saved)
 expect("That everyone takes part", max(over[k, ch07.ALL][1] for k in labels) <= 0)
 expect("far ahead of fedavg", over["one class each", "fedavg"][1] > 10)
 level = over["sizes unlike", "fedavg"]
-expect("fedavg and FedSampling are level", level[1] < 0 < level[2])
+expect("With sizes unlike no difference to fedavg shows", level[1] < 0 < level[2])
 expect("and it is behind the control", over["one class each", ch07.ALL][2] < 0)
 
 # %% tags=["remove-input"]
@@ -567,7 +569,7 @@ table(ch07.gaps(won))
 # ```
 #
 # The table has accuracies on the global test set in percent, and distances in points. With one class each FedSampling is far ahead of fedavg,
-# and it is behind the control. With sizes unlike, fedavg and FedSampling are level. So its gain comes with hearing everyone, not with sampling examples. What sampling saves is
+# and it is behind the control. With sizes unlike no difference to fedavg shows. So its gain comes with hearing everyone, not with sampling examples. What sampling saves is
 # computation: with one class each the control processes {glue:text}`ch7_control_examples:.0f` times the examples, for the same bytes.
 #
 # ## And on text?
@@ -618,7 +620,7 @@ say("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum()
 # ```
 #
 # The busiest user has {glue:text}`ch7_most:d` documents, the one in the middle {glue:text}`ch7_middle:.0f`, the last {glue:text}`ch7_least:d`. On average
-# {glue:text}`ch7_favourite:.0f` % of what a user writes is about one topic. No topic has more than {glue:text}`ch7_commonest:.0f` % of the training documents. The slides judge by
+# {glue:text}`ch7_favourite:.0f` % of what a user writes is about one topic. The commonest topic has {glue:text}`ch7_commonest:.0f` % of the training documents. The slides judge by
 # macro F1, the mean over classes of a score that punishes both what is missed and what is claimed wrongly. A few rounds with all
 # defaults of FedSampling (private sizes, $\epsilon = 3$, $M = 100$):
 
@@ -765,7 +767,7 @@ paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 # Sampling at a fixed ratio, without any size, leaks sizes or biases the update.
 # ```
 #
-# With a hundred clients, the rate. The rate $K/N$ needs the number of all examples, and the clients shall not tell theirs. So each answers at random, and the server adds up.
+# With a hundred clients, control of the rate. The rate $K/N$ needs the number of all examples, and the clients shall not tell theirs. So each answers at random, and the server adds up.
 # [](03_data_sampling.ipynb) derives the estimate $\tilde N$ and its exact law for ten participants. In FedSampling all clients report. Is that enough? The
 # answer, the estimate and the rate, as on the slides but for the clip, which must be at $M - 1$ (see below):
 
@@ -894,7 +896,9 @@ wide, narrow = (np.quantile(found[n][601], (0.05, 0.95)) for n in (100, 10_000))
 say("ch7", rate_low=wide[0], rate_high=wide[1], rate_one=100 * (found[100][601] >= 1).mean())
 say("ch7", rate_low_big=narrow[0], rate_high_big=narrow[1], step_100=10 * exact[100])
 expect("It is a lottery with few clients", wide[1] > 10 * wide[0], low=wide[0], high=wide[1])
-expect("whatever the number of clients", min(found[n][100].mean() for n in found) > 0.55)
+at_100 = [found[n][100].mean() for n in found]
+say("ch7", rate_cut_low=min(at_100), rate_cut_high=max(at_100))
+expect("six times what is wanted", min(at_100) > 0.55 and max(at_100) < 0.65, low=min(at_100))
 
 # %% [markdown]
 # ```{glue:figure} ch7_rates
@@ -909,7 +913,8 @@ expect("whatever the number of clients", min(found[n][100].mean() for n in found
 #
 # With 100 clients at $M = 601$ nine rounds of ten have a rate between {glue:text}`ch7_rate_low:.2f` and {glue:text}`ch7_rate_high:.2f`;
 # {glue:text}`ch7_rate_one:.0f` % of the rounds use *all* data. With 10,000 clients it is {glue:text}`ch7_rate_low_big:.3f` to
-# {glue:text}`ch7_rate_high_big:.3f`. At $M = 100$ it stays above 0.5 whatever the number of clients.
+# {glue:text}`ch7_rate_high_big:.3f`. At $M = 100$ its mean is {glue:text}`ch7_rate_cut_low:.2f` to
+# {glue:text}`ch7_rate_cut_high:.2f`, six times what is wanted, whatever the number of clients.
 #
 # The weights do not notice: they remain $|\xi_k|/K$. By {prf:ref}`lem-ch7-pooled` with the rate $\tilde p$ in place of $K/N$, the expected update is
 # $\tilde p N / K$ times the pooled one. So an error in $\tilde N$ becomes an error in the *learning rate*. At $M = 100$ a step is
@@ -943,7 +948,7 @@ table(ch07.steps(told, cut))
 # The more unequal the sizes, the more is cut off, and the higher the rate. The mean step is {glue:text}`ch7_step_low:.1f` times the intended one at $\sigma = 0$,
 # {glue:text}`ch7_step_high:.1f` times at $\sigma = 3$. In {numref}`fig-ch7-imbalance` private FedSampling is above FedSampling: by {glue:text}`ch7_gap_0:.1f` points
 # ({glue:text}`ch7_low_0:.1f` to {glue:text}`ch7_high_0:.1f`) at $\sigma = 0$, and by {glue:text}`ch7_gap_3:.1f` ({glue:text}`ch7_low_3:.1f` to
-# {glue:text}`ch7_high_3:.1f`) at $\sigma = 3$. That is not privacy improving anything. It is the longer step and the larger sample. A test of the price of privacy would
+# {glue:text}`ch7_high_3:.1f`) at $\sigma = 3$. That is not privacy improving anything: its rounds take longer steps, on larger samples. A test of the price of privacy would
 # have to hold the step fixed.
 #
 # ### The slides' two lemmas

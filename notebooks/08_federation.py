@@ -73,7 +73,7 @@ plots.for_pages()
 # ```
 #
 # and on machines of your own. Run `flower-superlink` on one, `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
-# the others, and `flwr run`. To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
+# the others, and `flwr run`, with certificates (see [below](#tls-and-authentication)). To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
 #
 # ## One round, in messages
 #
@@ -100,8 +100,8 @@ plots.for_pages()
 # `fedstas-unbiased-dp` for ten rounds, in Flower's simulation and on five SuperNodes. They ask for the same cohorts and, to float tolerance, the same model.
 # All other methods are compared over messages that are turned into bytes and back.
 #
-# Two methods are refused: `target`, because no server of real nodes can know their labels, and `centralised`. A third, `fedstas-dp-authors-dec`, stops with an
-# error, for it is called private and asks for true sizes. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
+# Three methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
+# private and asks for true sizes. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
 # weighs them by sizes, or by $1/N$ where the design hides these. Where only the samples are private it is refused.
 #
 # ## What is on the wire?
@@ -191,7 +191,7 @@ table(ch08.sizes(wire))
 # that is answered, for both tasks. With the {glue:text}`ch8_small` parameters of the digits that makes {glue:text}`ch8_small_low:.1f` to
 # {glue:text}`ch8_small_high:.1f` times the account. With the {glue:text}`ch8_large` of MNIST it is {glue:text}`ch8_large_low:.2f` to
 # {glue:text}`ch8_large_high:.2f` times. For a message that carries a model the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
-# A message that carries only a squeezed gradient, an eighth of a model, or a size is small, and there the header weighs more. The account is
+# A message that carries only a squeezed gradient (at nine levels an eighth of a model) or a size is small, and there the header weighs more. The account is
 # that of the *algorithm*: within a test, the arrays in all messages add up to it to 0.2 %.
 #
 # ## When nodes fail
@@ -214,11 +214,12 @@ table(ch08.sizes(wire))
 # ```
 #
 # This is how survey statisticians adjust for unit nonresponse {cite:p}`horvitz1952generalization`. It is right if silence has nothing to do with the update. Try both: five thousand
-# cohorts of the corrected design, one participant in four silent. Before you look: how far off is the mean if large updates are the likelier to be missing?
+# cohorts of the corrected design, one client in four silent. Before you look: how far off is the mean if large updates are the likelier to be missing?
 
 # %%
 REPEATS, rng = 5000, stream(s.seed, "chapter 8, silence")
-N, H, m = s.clients, 5, s.clients_per_round
+N, m = s.clients, s.clients_per_round
+H = min(5, m)
 strata = np.arange(N) % H
 norms = np.exp(rng.normal(strata, 0.5))  # updates of a stratum are alike
 updates = norms * rng.choice([-0.5, 1.0], N)
@@ -264,14 +265,14 @@ told = ratio["large ones", "others stand for them"]
 say("ch8", zero=zero, stand=stand, informative=told)
 expect("a quarter of the step would be missing", abs(zero - 0.75) < 0.05, mean=zero)
 expect("letting the others stand for them restores it", abs(stand - 1) < 0.05, mean=stand)
-expect("no weights can repair it", abs(told - 1) > 0.05, mean=told)
+expect("these weights do not repair it", abs(told - 1) > 0.05, mean=told)
 table(ch08.silence(estimates))
 
 # %% [markdown]
 # If the silent simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). Where silence is at random,
 # letting the others stand for them restores it: {glue:text}`ch8_stand:.2f`. What is left of a bias comes from cohorts in which a whole stratum was silent. Where large updates are
-# missing more often, no weights can repair it: {glue:text}`ch8_informative:.2f`. Nor can the run test for it: those who could tell did
-# not answer.
+# missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Others would need each client's chance to answer, which the server
+# does not know. Nor can the run test for it: those who could tell did not answer.
 #
 # | method | silent participants | and unbiasedness |
 # | --- | --- | --- |
@@ -315,7 +316,7 @@ error = np.linalg.norm(recovered - gradients[0]) / np.linalg.norm(gradients[0])
 print(f"relative error of the recovered gradient: {error:.1e}")
 
 # %% [markdown]
-# With three steps it is the sum of three gradients at three points, which is hardly less. Squeezing the gradient protects nothing that the model does not then tell.
+# With three steps it is the sum of three gradients at three points. Squeezing the gradient protects nothing that the model does not then tell.
 #
 # **A gradient tells labels.** The derivative by the bias of output $c$ is the mean predicted probability of class $c$ less its share among the
 # client's examples. At $w_0$ all predictions are near $1/C$. So the most negative of $C$ numbers in the squeezed gradient names the client's most frequent label:
@@ -372,7 +373,7 @@ assert all(told)
 #
 # ## TLS and authentication
 #
-# They are configuration, not code. The commands above use `--insecure`, on one machine. Between machines, Flower encrypts and authenticates:
+# They are configuration, not code. On one machine `deploy.py` starts everything with `--insecure`. Between machines, Flower encrypts and authenticates:
 #
 # ```bash
 # # the server: a certificate for its name, and only nodes that were registered
@@ -394,7 +395,8 @@ assert all(told)
 #
 # - The designs run unchanged on real processes. A view that asks in messages is all that is new, and the runs equal the simulation's.
 # - The simulation's account is the algorithm's. Around it Flower sends a fixed sum for each message, whatever the model.
-# - Silence after the draw changes the estimator. $m_h/r_h$ keeps it unbiased for silence at random. Nothing does for silence that depends on the update.
+# - Silence after the draw changes the estimator. $m_h/r_h$ keeps it unbiased for silence at random. Where silence depends on the update, nothing
+#   does that the server knows.
 # - No size on the wire is not the same as nothing learned: labels, gradients and running times tell much.
 #
 # ## Exercises

@@ -423,7 +423,7 @@ say("ch9", kmeans=kmeans, kmeans_best=best5)
 #
 # ## What do the designs do to the same clients?
 #
-# All but MD leave about six tenths of its variance here. Train for {glue:text}`ch9_rounds` rounds of MD on
+# All but MD leave half to two thirds of its variance here. Train for {glue:text}`ch9_rounds` rounds of MD on
 # {glue:text}`ch9_task`, and let every client train once more:
 
 
@@ -458,8 +458,8 @@ say("ch9", shown=100 * ch09.coordinates(state)[1], rel_cut=left[ch09.LEAST])
 share, own = ch09.heaviest(designs[ch09.KMEANS][1], state.omega)
 say("ch9", heaviest=100 * share, its_seats=own)
 expect("strata of least variance have the least", left[ch09.LEAST] == min(left.values()), **left)
-there = all(0.45 < x < 0.75 for name, x in left.items() if name != ch09.MD)
-expect("All but MD leave about six tenths of its variance", there, **left)
+there = all(0.48 < x < 0.69 for name, x in left.items() if name != ch09.MD)
+expect("All but MD leave half to two thirds of its variance", there, **left)
 
 # %% [markdown]
 # ```{glue:figure} ch9_map
@@ -801,13 +801,14 @@ md_more, cut_more = (exact[x] - left[x] for x in (ch09.MD, ch09.LEAST))
 say("ch9", silent_md_more=md_more, silent_cut_more=cut_more)
 more = cut_more / left[ch09.LEAST], md_more / left[ch09.MD]
 expect("It weighs more where the error was less", more[0] > 1.3 * more[1], cut=more[0], md=more[1])
-expect("have less still", vib.iloc[2] < 0.95 * vib.iloc[1], coins=vib.iloc[2], vib=vib.iloc[1])
+expect("and errs less in the later round", vib.iloc[1] < vib.iloc[0], at_first=vib.iloc[0])
+expect("err less still", vib.iloc[2] < 0.95 * vib.iloc[1], coins=vib.iloc[2], vib=vib.iloc[1])
 table(ch09.silent_table(silent))
 
 # %% [markdown]
 # Mean squared errors from 1,000 cohorts, MD's being 1 where all answer; a bias is relative to the root of that. With the remedy MD errs by
 # {glue:text}`ch9_silent_md_more:.2f` more and the cut by {glue:text}`ch9_silent_cut_more:.2f`. It weighs more where the error was less. K-Vib (Zeng et al.,
-# 2023) learns from the updates that come back. Coins by size, which learn nothing, have less still.
+# 2023) learns from the updates that come back, and errs less in the later round. Coins by size, which learn nothing, err less still.
 #
 # ## How good is one round, measured?
 #
@@ -849,10 +850,16 @@ expect("err less with ten participants", better and many[ch09.NORM] > many[CUT],
 k_ahead = KMEANS in one_rounds.ahead(rounds_of, "mnist-equal", 10)
 expect("k-means strata are ahead", k_ahead and ten_equal[ch09.NORM] < ten_equal[CUT])
 rest = [x for x in one_rounds.DESIGNS if "biased" not in one_rounds.NAMES[x] and "fedstas" not in x]
-far = [2 * max(x[CUT], x[KMEANS]) < x[rest].min() for x in (ten, ten_equal)]
+places = ten, ten_equal, error["fashion-mnist", 10]
+far = [2 * max(x[CUT], x[KMEANS]) < x[rest].min() for x in places]
 expect("strata of gradients are far below the other unbiased designs", all(far))
 expect("k-means strata are worse than MD", few[KMEANS] > 1, error=few[KMEANS])
-expect("their largest cell", top["setting"] == "cifar100", error=top["exact"])
+expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
+
+# %% tags=["remove-cell"]
+mild = error["mnist-0.1", 10]
+say("ch9", mild_cube=mild["cube"], mild_cut=mild[CUT])
+expect("the lead over the cube method is gone", mild["cube"] < mild[CUT], cube=mild["cube"])
 
 # %% [markdown]
 # ```{glue:figure} ch9_one_round
@@ -877,13 +884,17 @@ table(ch09.ahead(rounds_of))
 # ```
 #
 # Five draws cannot stand for ten classes: with $m = 5$ the true updates would do no better, {glue:text}`ch9_five_oracle:.2f` against
-# {glue:text}`ch9_five_cut:.2f` (disjoint). Strata from last updates know nobody at first: their largest cell is {glue:text}`ch9_from_top:.2f` (CIFAR-100). Of the cut's own
-# {glue:text}`ch9_cut_cells` cells {glue:text}`ch9_cut_above` are above MD, though squeezed gradients only stand for updates, and strata grow old.
+# {glue:text}`ch9_five_cut:.2f` (disjoint). Strata from last updates know nobody at first. In their worst cell (a model of one partition, with one $m$) they leave
+# {glue:text}`ch9_from_top:.2f`, on CIFAR-100. Of the cut's own {glue:text}`ch9_cut_cells` cells {glue:text}`ch9_cut_above` are above MD, though squeezed gradients only
+# stand for updates, and strata grow old.
 #
-# With as many draws as classes, strata of gradients are far below the other unbiased designs. Disjoint, the cut leaves
+# At concentration 0.01, with ten draws for ten classes, strata of gradients are far below the other unbiased designs. On MNIST, disjoint, the cut leaves
 # {glue:text}`ch9_ten_cut:.3f`, k-means strata {glue:text}`ch9_ten_kmeans:.3f`, and the cube method, which draws distinct clients whose features nearly add up to those
-# of all, {glue:text}`ch9_ten_cube:.3f`. But with $m = 5$ k-means strata are worse than MD: {glue:text}`ch9_five_kmeans:.2f`. With equal sizes and ten participants, k-means
-# strata are ahead, since they draw by norm.
+# of all, {glue:text}`ch9_ten_cube:.3f`. But with $m = 5$ k-means strata are worse than MD there: {glue:text}`ch9_five_kmeans:.2f`. With equal sizes and ten participants,
+# k-means strata are ahead, since they draw by norm.
+#
+# Where clients are more alike, at 0.1, the lead over the cube method is gone. With ten participants it leaves {glue:text}`ch9_mild_cube:.2f` on average, the cut
+# {glue:text}`ch9_mild_cut:.2f`.
 #
 # All settings in numbers:
 
@@ -1125,7 +1136,7 @@ say("ch9", distinct=Q(0), again=again)
 say("ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in parts.items()})
 
 # %% [markdown]
-# $mV_{\mathrm{MD}}$ is {glue:text}`ch9_md_times_m`. Strata take {glue:text}`ch9_part_strata` of it, norms {glue:text}`ch9_part_norms`, the allocation
+# $mV_{\mathrm{MD}}$ is {glue:text}`ch9_md_times_m`. Strata take {glue:text}`ch9_part_strata` away, norms {glue:text}`ch9_part_norms`, the allocation
 # {glue:text}`ch9_part_allocation`, and {glue:text}`ch9_part_left` is left.
 #
 # ## What does the size estimator estimate?
@@ -1386,7 +1397,7 @@ for j in (2, 3):
 # :class: as-it-should-be
 # The memoised size reports of {prf:ref}`wwi-alg-dp` are together $\epsilon$-LDP in each client's **size**, over
 # all rounds of a run and towards a server that sees who participates. Every client must draw its report from randomness that it alone knows. With a
-# fixed $q$ there is none. Nothing else is protected:
+# fixed $q$ there is no report. Nothing else is protected:
 #
 # - Gradients, norms, models and participation are released in clear.
 # - **An empty client is visible.** Taking part shows $n_k \ge 1$ where clients without data are left out. Elsewhere its updates show it: a client that returns
@@ -1459,7 +1470,8 @@ say("ch9", replayed=true, right=int(right))
 #
 # In the long run the constant is $V_*$, which the strata make small; heavy strata cost step size, through
 # $\Lambda$. Noise of variance $\tau_k^2$ adds $\frac12 \sum_k \omega_k W_h \tau_k^2$ to $V_*$. For $E > 1$ and decreasing steps,
-# {cite:t}`li2020convergence` prove $O(1/T)$ for unbiased schemes under bounded gradients. Five quadratics, whose exact errors follow from the moments of all cohorts:
+# {cite:t}`li2020convergence` prove $O(1/T)$ for unbiased schemes under bounded gradients. Five quadratics, whose exact errors
+# $\mathbb E\|\boldsymbol w_t - \boldsymbol w^*\|^2$ follow from the moments of all cohorts:
 
 # %%
 centres, curvatures = np.array([0.0, 1, 3, 8, 9]), np.array([1.0, 2, 1, 3, 1])
@@ -1562,7 +1574,7 @@ table(ch09.duels_table(duels))
 # ```
 #
 # Differences on the global test set in points, paired by seed, with 95 % intervals; * where Holm's p is below 0.05. Bytes and examples: strata made once, in
-# multiples of the other method's. "Final" is the mean of rounds 90 and 99.
+# multiples of the other method's. An accuracy is the mean of rounds 90 and 99.
 #
 # ```{glue:figure} ch9_cost
 # :name: fig-wwi-cost-ten
@@ -1648,15 +1660,16 @@ say("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_rou
 #
 # - **The guarantee** of {prf:ref}`wwi-thm-md` is about the features. For updates the bound of {prf:ref}`wwi-prp-features` can be above 1.
 # - **Others can be better:** distinct clients where all are unlike ({prf:ref}`wwi-prp-distinct`), MD that trains anew where trainings are noisy
-#   ({prf:ref}`wwi-prp-noise`). The cube method errs less in every partition on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty.
+#   ({prf:ref}`wwi-prp-noise`). The cube method errs less in every partition on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty,
+#   and on average on MNIST at 0.1.
 # - **Availability.** A client that does not answer leaves its whole stratum out; with the remedy of {prf:ref}`wwi-prp-silent`
 #   heavy strata can be worse than MD.
 # - **Cost.** All $N$ clients are asked for a gradient over all their data, and who is offline then has no stratum. While it cuts, the server
 #   holds a byte for each client and parameter: {glue:text}`ch9_stored:.1f` MB for 100 of our perceptrons.
 # - **Privacy.** Squeezed gradients go to the server in clear, and what they tell about a size is not protected.
 # - **Theory.** {prf:ref}`wwi-thm-convergence` needs strong convexity and one local step; networks have neither.
-# - **Evidence.** Recorded here are perceptrons of 50 hidden units on MNIST and Fashion-MNIST, at one learning rate. The recommended method was not
-#   trained on CIFAR-100. More settings, with tuned rates, are in [](10_which_design.ipynb).
+# - **Evidence.** Recorded here are perceptrons of 50 hidden units on MNIST and Fashion-MNIST, at one learning rate. In these runs
+#   the recommended method was not trained on CIFAR-100. More settings, with tuned rates, are in [](10_which_design.ipynb).
 #
 # ## How to cite
 
@@ -1671,6 +1684,8 @@ told = {("fashion-mnist", 5), ("cifar100", 10), ("cifar100", 20)}
 expect(
     "on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty", better == told
 )
+milder = [error["mnist-0.1", m] for m in (5, 10, 20)]
+expect("and on average on MNIST at 0.1", all(x["cube"] < x[CUT] for x in milder))
 Markdown(ch09.citation())
 
 # %% [markdown]
