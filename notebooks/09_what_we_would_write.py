@@ -864,7 +864,7 @@ expect("the lead over the cube method is gone", mild["cube"] < mild[CUT], cube=m
 # %% [markdown]
 # ```{glue:figure} ch9_one_round
 # :name: fig-wwi-one-round
-# :alt: A panel for each of five settings, with the error of a round relative to MD sampling over 5, 10 and 20 participants on a logarithmic axis, a line for each of six designs, and a horizontal line at one for MD. On MNIST and Fashion-MNIST the cut and k-means strata fall steeply to a few per cent at ten; on CIFAR-100 all but k-means strata stay between a half and one, and k-means strata are far above one.
+# :alt: A panel for each of five settings, with the error of a round relative to MD sampling over 5, 10 and 20 participants on a logarithmic axis, a line for each of six designs, and a horizontal line at one for MD. On MNIST and Fashion-MNIST at 0.01 the cut and k-means strata fall steeply to a few per cent at ten; at 0.1 they and the cube method fall to a fifth. On CIFAR-100 all but k-means strata stay between a half and one, and k-means strata are far above one.
 #
 # Mean squared error of one round, MD being 1. Bars: one standard error over partitions. The numbers are concentrations.
 # ```

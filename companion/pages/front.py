@@ -20,7 +20,7 @@ SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas"
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
 WHOLE = "start.png"  # README's
 NOT_SURE = (
-    "With equal sizes, or clients more alike, the lead is not sure; with 1,000 clients it is a loss",
+    "With equal sizes, or clients more alike, the lead is not sure; with 1,000 such clients it is a loss",
     "With equal sizes the lead is not sure",
 )
 
@@ -65,7 +65,7 @@ def sentences(
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
         ("more than any tuned design adds", worth > max(best, small[0]["gain"])),
         *((words, max(unsure) < 0) for words in NOT_SURE),
-        ("with 1,000 clients it is a loss", many["loss"]),
+        ("with 1,000 such clients it is a loss", many["loss"]),
         ("more than half of these bytes", many["half"]),
         ("none surely leads MD", which.participants_say(places)["alike"]),
         ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),
