@@ -17,8 +17,8 @@
 # :needs: the package, installed from a clone
 # ```
 #
-# You have data, a network, or an idea of whom to ask. Each is one short file, and an option names it. Copy the four files below into a
-# folder of yours, change what is yours, and train:
+# You have data, a network, or an idea of whom to ask. Each is one short file, and an option names it. Copy four files from
+# `examples/own` into a folder of yours, change what is yours, and train:
 #
 # ```bash
 # fedstas run --task my_data.py --network my_network.py --partition my_clients.npy --method my_design.py \
@@ -167,7 +167,7 @@ assert not failed, failed
 # ## Which design was better?
 #
 # Read the column *against md*. It is taken seed by seed, so that a lucky deal of the data helps nobody. An interval that holds 0
-# tells you nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
+# decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
 
 # %%
 frame, known = ch10a.of_these(todo, "runs/own-data")
