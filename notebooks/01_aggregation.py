@@ -298,7 +298,7 @@ expect("All but FedAvg are right on average", max(seen.values()) < 2, **seen)
 expect(
     "In one round nobody would notice", noticed > 3 and small < 0.1, seen=noticed, of_noise=small
 )
-expect("by more than its whole length", rms["md"] > 1, md=rms["md"])
+expect("is mostly noise: it misses the target by more than its whole length", rms["md"] > 1)
 expect("on the scale of the model", rms["printed"] > 3 * rms["scaled"], error=rms["printed"])
 table(ch01.table(errors, weights))
 
@@ -316,8 +316,8 @@ table(ch01.table(errors, weights))
 #
 # The table gives errors in lengths of the target, as root mean squares over the cohorts, and the sums of weights of nine cohorts in ten. All but
 # FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: about that of the column
-# *by chance alone*. Yet a single round is far off. Even one of MD sampling misses the target by more than its whole length, by
-# {glue:text}`ch1_md_error:.1f` lengths. What one cohort says is mostly noise.
+# *by chance alone*. Yet even a single round of MD sampling is mostly noise: it misses the target by more than its whole length,
+# {glue:text}`ch1_md_error:.1f` lengths.
 #
 # ## Which errors go away by averaging?
 #
@@ -413,13 +413,15 @@ expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 # ```{provenance} Figure
 # ```
 #
-# The slope is the standard deviation of the sum of weights, {glue:text}`ch1_sum_sd:.2f`: a common part of 100 lengths makes an error of
-# {glue:text}`ch1_hundred:.0f`. It is zero where all $\omega_k$ are equal, and then the two forms are one. That is why the authors'
+# Each length of the common part brings {glue:text}`ch1_sum_sd:.2f` lengths of error: that is the standard deviation of the sum of weights. A
+# common part of 100 lengths makes an error of {glue:text}`ch1_hundred:.0f`. The sum is always one where all $\omega_k$ are equal, and then the
+# two forms are one. That is why the authors'
 # federation, where all clients have the same size, cannot show the difference.
 #
 # ## What happens over rounds?
 #
-# The model is multiplied by a random number again and again, and wanders off. Six lines train it in either form; only the last of them differs.
+# The model is multiplied by a random number again and again, and wanders off. The loop below trains it in either form. They differ in one line,
+# the one that makes the new `w`.
 # Before you look at the figure: will the models on average become longer, shorter, or neither?
 
 
@@ -500,7 +502,7 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 # ## What we learned
 #
 # - The target is the update of all clients, $\sum_k \omega_k \boldsymbol{\Delta}_k$. The paper names two different $\omega$.
-# - Unbiased is a promise about the mean over cohorts. A single round is mostly noise.
+# - Unbiased is a promise about the mean over cohorts, and none about a single one.
 # - Noise averages out over rounds. Bias stays.
 # - Weights that do not sum to one multiply the model: put them on updates.
 #

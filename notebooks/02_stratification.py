@@ -115,7 +115,7 @@ say("ch2", concentration=float(s.concentration), rounds=s.rounds)
 #
 # ```{margin} The paper says: preprint, Sec. 3.2
 # It is the compression of the gradients that makes FedSTaS better than its baseline.
-# Judged by runs: {doc}`/ledger`, `preprint-3.2-compression`.
+# We ran it: {doc}`/ledger`, `preprint-3.2-compression`.
 # ```
 #
 # Nearly all of it, in about an eighth of the bits. The squeeze is a k-means in one dimension. The $d$ entries of a
@@ -214,6 +214,7 @@ sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
 say("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
 say("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
 say("ch2", biggest_share=100 * shares.max())
+expect("Nearly all of it", np.median(error) < 10, lost=np.median(error))
 expect("in about an eighth of the bits", 0.1 < sent < 0.15, sent=sent)
 expect("loses a few per cent of its squared norm", 1 < np.median(error) < 9, error=np.median(error))
 fewer = error_same / np.median(error)
@@ -474,6 +475,7 @@ expect("leave about half of the gradients' variance", 40 < told["left_restored"]
 table(ch02.knowledge(found))
 
 # %% tags=["remove-cell"]
+expect("Those of restored gradients do", low > 0.1, low=low)
 expect("those of centres hardly", max(both) < 0.15, most=max(both))
 expect("Strata of centres do neither", max(both) < 0.15 and told["left_unsorted"] > 70)
 expect("collect like labels", low > 0.1, low=low)
@@ -602,7 +604,7 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 #
 # ```{margin} The paper says: preprint, Sec. 1
 # Neyman allocation over strata of compressed gradients converges better than proportional allocation.
-# Judged by runs: {doc}`/ledger`, `preprint-intro-neyman`; as a formula below and in [chapter 4b](04b_variance.ipynb).
+# We ran it: {doc}`/ledger`, `preprint-intro-neyman`; as a formula below and in [chapter 4b](04b_variance.ipynb).
 # ```
 #
 # Large strata whose clients differ much should get more. Of $m$ seats stratum $h$ gets $m_h$, in proportion to the number $N_h$ of its clients times

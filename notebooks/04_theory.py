@@ -48,8 +48,8 @@ s = chapters.settings("04_theory", globals())
 # ## Which statements hold?
 #
 # Of the {glue:text}`ch4_claims` statements that calculation alone can decide, {glue:text}`ch4_count_holds` hold,
-# {glue:text}`ch4_count_holds_if` hold on a condition, and {glue:text}`ch4_count_fails` fail. The four papers make them, and some repeat each other:
-# they state {glue:text}`ch4_facts` facts. Each fact became a function, exact in rational numbers where a case is small. The words below were
+# {glue:text}`ch4_count_holds_if` hold on a condition, and {glue:text}`ch4_count_fails` fail. Four texts make them: the preprint, the journal
+# version, FedSampling's slides and the paper on clustered sampling. Some repeat each other, so there are {glue:text}`ch4_facts` facts. Each fact became a function, exact in rational numbers where a case is small. The words below were
 # computed by these functions while this page was made.
 #
 # *Fails* is a word about a sentence, under the assumptions printed with it. It does not say that the method is of no use. Beside each one
@@ -185,7 +185,7 @@ expect("the rounds end at", abs(w - 1 / 3) > 0.05, end=w)
 # | 4d | Gradients +1 and −1, both used. Simple random sampling has the variance {glue:text}`ch4_simple`. Eq. 6.11 says {glue:text}`ch4_lemma4`, and Theorem 3 calls that smaller. |
 # | 4e | One report costs {glue:text}`ch4_epsilon:g`. 99 fresh ones cost {glue:text}`ch4_spent:.0f`, or {glue:text}`ch4_relaxed:.1f` at $\delta = 10^{-5}$. One that is remembered costs {glue:text}`ch4_epsilon:g`. |
 # | 4f | Three parabolas around 0, 0, 1. Drawn by norm, the rounds end at {glue:text}`ch4_w:.4f`; the optimum is 0.3333. |
-# | 4g | Of 300 federations of two to six clients Algorithm 1 satisfies Proposition 1 in {glue:text}`ch4_printed` as printed, and in {glue:text}`ch4_drawn` as drawn in Fig. 3. |
+# | 4g | Clustered sampling's Algorithm 1 satisfies its Proposition 1 in {glue:text}`ch4_printed` of 300 federations as printed, and in {glue:text}`ch4_drawn` as drawn in Fig. 3. |
 #
 # ```{provenance} How this page was made
 # ```

@@ -17,6 +17,7 @@ from companion.claims.evidence import (
     slides_sampling,
 )
 from companion.pages import plots
+from fedstas import clustered
 
 ASKED = Claim("4g", "clustered", "", "theory", "", None, "", "")
 THEOREMS = {  # by the page's names: the functions that decide them, in the order of its first table
@@ -81,6 +82,17 @@ VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, c
     "and line 11": ("#B07400", "^", 4, (6, 3)),
     "all three": (plots.SHOULD, "o", 12, (6, -3)),
 }
+
+
+def small_cases(federations: list) -> dict[str, int]:
+    """For how many groupings Algorithm 2 is right as printed, and in how many of these federations Fig. 3
+    loses a client a certain draw."""
+    good, tried = clusters_algorithms.frequency_2()
+    rows = [
+        (n, m, clusters_algorithms.certain(clustered.counts_by_size(n, m))) for n, m in federations
+    ]
+    short = [any(c < m * k // sum(n) for c, k in zip(own, n, strict=True)) for n, m, own in rows]
+    return {"good": good, "tried": tried, "lost": sum(short)}
 
 
 def decided() -> tuple[dict[str, str], dict[str, Evidence]]:
