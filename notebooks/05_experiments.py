@@ -111,7 +111,8 @@ print(ours[["md", "fedsts", "fedstas"]].head(3).round(1))
 # %%
 SWEEPS = ("preprint", "last-bit", "mnist-0.001", "mnist-iid", "fashion-mnist")
 SWEEPS += ("cifar100", "sensitivity", "batch-size", "privacy", "ablation")
-SWEEPS += ("least-variance", "server-rates", "servers")
+SWEEPS += ("least-variance", "server-rates", "servers", "optimal-data")
+SWEEPS += ("cifar100-equal-rates", "cifar100-equal")
 grids = {name: tables.recorded(name, "results") for name in SWEEPS}
 disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.DEALT)
 theirs = tables.by_seed(disjoint, "test_accuracy")
@@ -123,7 +124,7 @@ display(Markdown(ch05.made_where(grids)), ch05.folded("All runs", ch05.recorded(
 
 # %% [markdown]
 # ```{provenance} Recorded runs of this chapter, and of its verdicts
-# :recorded: preprint, last-bit, mnist-0.001, mnist-iid, fashion-mnist, cifar100, sensitivity, batch-size, privacy, ablation, server-rates, servers, least-variance
+# :recorded: preprint, last-bit, mnist-0.001, mnist-iid, fashion-mnist, cifar100, sensitivity, batch-size, privacy, ablation, server-rates, servers, least-variance, optimal-data, cifar100-equal-rates, cifar100-equal
 # ```
 #
 # `fedstas sweep NAME --profile paper --folder results` makes what is missing of one. `records.rerun(run)` makes any single run again.
@@ -489,6 +490,19 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 # k-means puts most of the data into one stratum, and that has one seat of ten. So ten participants count for {glue:text}`ch5_cifar_effective:.1f`,
 # and the error of one round is {glue:text}`ch5_cifar_error:.1f` times that of MD. Steps as long as MD bears are too long for such an error. Strata
 # of least variance have {glue:text}`ch5_cifar_cut_error:.2f` times MD's error ([chapter 9](09_what_we_would_write.ipynb)).
+#
+# Does more data per class help? CIFAR-100 again, with equal sizes at concentration 0.1, which leaves every class to somebody, 100 rounds and
+# a rate for each method:
+
+# %% tags=["remove-input"]
+evenly = ch05.hundred_equal(grids["cifar100-equal"].frame)
+notes = " ".join(grids[f"cifar100-equal{rest}"].note for rest in ("-rates", ""))
+display(ch05.folded("CIFAR-100 0.1, equal sizes", evenly, notes))
+
+# %% [markdown]
+# ```{provenance} Table
+# :recorded: cifar100-equal
+# ```
 
 # %% tags=["remove-input"]
 ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3-bottom", "journal-1-particularly", but="own")  # fmt: skip
@@ -739,6 +753,15 @@ display(ch05.folded("By the size of a batch", batches))
 # %% [markdown]
 # ```{provenance} Table
 # :recorded: batch-size, sensitivity, least-variance
+# ```
+
+# %% tags=["remove-input"]
+allocated = ch05.by_allocation(grids["optimal-data"].frame, grids["preprint"].frame)
+display(ch05.folded("By the allocation of examples", allocated, grids["optimal-data"].note))
+
+# %% [markdown]
+# ```{provenance} Table
+# :recorded: optimal-data, preprint
 # ```
 #
 # ## What does privacy cost?

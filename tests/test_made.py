@@ -31,6 +31,13 @@ _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR | _SKEWED for k in (2, 7)}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (6, 8, 9, 10)}
 FIXED["clustered_figures", "local_tests"] = _CIFAR
+FIXED["clustered_figures", "verdicts"] = _CIFAR | _SKEWED
+FIXED["fedsampling", "verdicts"] = {
+    "imbalance",
+    "fedsampling-topics",
+    "fedsampling-topics-ablations",
+}
+FIXED["fedsampling", "verdicts"] |= {"fedsampling-mnist-ablations"}
 FIXED |= {("ch06", name): {"clustered-fig-1", "one-digit"} for name in ("recorded", "verdicts")}
 FIXED |= {("ch07", "imbalance"): {"imbalance"}, ("ch07", "every_method"): {"preprint", "methods"}}
 READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded"}

@@ -145,6 +145,17 @@ def decide(name: str, path: str | Path = CLAIMS) -> tuple[Claim, Evidence]:
     return known[name], compute(known[name])
 
 
+def tried(names: Iterable[str]) -> pd.DataFrame:
+    """What substitutes say of claims whose data cannot be had; their own verdict where the data are there."""
+    rows = []
+    for claim, evidence in map(decide, names):
+        found = evidence.substitute or evidence.verdict
+        found = "not recorded yet" if found in ("no-data", "pending") else found
+        ours = show_ours(evidence.ours, evidence.low, evidence.high) or "–"
+        rows.append((claim.statement, ours, found))
+    return pd.DataFrame(rows, columns=["claim", "ours", "on a substitute"])
+
+
 def _try(claim: Claim) -> Evidence | str:
     try:
         return compute(claim)

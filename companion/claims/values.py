@@ -9,7 +9,8 @@ LOSS = f"training loss in nats, {LAST}"
 RELATIVE = "gain of FedSTaS over FedSTS in % of FedSTS; the interval is for one more pair"
 SCHEMES = "over all cohorts of small federations"
 ORDERS = "in which our runs show FedSTaS above"
-RIVAL = "points of macro F1 above the strongest rival"
+RIVAL = "points of macro F1 above the strongest rival, on topics"
+ABOVE = "points of accuracy above the stronger way to draw clients"
 LESS = "nats that the training loss is below MD sampling's, in the worst comparison"
 FEDSTAS = "points that FedSTaS is above FedSTS"
 PRIVATE = "points that DP + FedSTaS is above FedSTS"
@@ -98,11 +99,10 @@ SAYS = {
     "experiments_clustered.ten_clients": "is the fewest different clients in a recorded round",
     "experiments_fedsampling.better_sampling": "comparisons with FedAvg and MD on MNIST that show FedSampling above",
     "experiments_fedsampling.imbalance": "points that FedSampling gains from equal to most unequal sizes, on MNIST",
-    "experiments_fedsampling.on_beauty": RIVAL,
-    "experiments_fedsampling.on_femnist": RIVAL,
-    "experiments_fedsampling.on_mind": RIVAL,
-    "experiments_fedsampling.on_toys": RIVAL,
-    "experiments_fedsampling.weighted_on_mind": RIVAL,
+    "experiments_fedsampling.sorted_by_class": f"{ABOVE}, on MNIST",
+    "experiments_fedsampling.text_cnn": RIVAL,
+    "experiments_fedsampling.transformer": RIVAL,
+    "experiments_fedsampling.weighted": f"{ABOVE}, on topics",
     "experiments_figures.begins_at": "accuracy in % after round 1; the interval is for one more run",
     "experiments_figures.by_round_40": f"{FEDSTAS} at round 40",
     "experiments_figures.equal_portions": "clients, with equally many images",

@@ -50,14 +50,17 @@ ABOUT = {
     "server-rates": "one seed, to choose rates of servers and FedProx's mu",
     "servers": "FedProx and adaptive servers as chosen, MNIST 0.01 disjoint",
     "least-variance": "strata of least variance (chapter 9); here for its batches",
+    "optimal-data": "FedSTaS with examples allocated optimally, MNIST 0.01, both partitions",
+    "cifar100-equal-rates": "one seed, to choose rates on CIFAR-100 0.1, equal sizes",
+    "cifar100-equal": "CIFAR-100 0.1, equal sizes, at these rates",
 }
 
 
-def folded(title: str, frame: pd.DataFrame):
-    """A table in a box that is closed until its title is clicked."""
+def folded(title: str, frame: pd.DataFrame, note: str = ""):
+    """A table in a box that is closed until its title is clicked; below it a note, on what is not recorded yet."""
     from IPython.display import Markdown
 
-    text = frame.to_markdown(index=False, disable_numparse=True)
+    text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
     return Markdown(f"````{{admonition}} {title}\n:class: dropdown\n\n{text}\n````")
 
 
@@ -520,6 +523,31 @@ def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> 
         rows.append((str(b), *cells, *(tables.gain(here, m, "md") for m in others)))
     heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
     return pd.DataFrame(rows, columns=heads)
+
+
+def by_allocation(optimal: pd.DataFrame, preprint: pd.DataFrame) -> pd.DataFrame:
+    """FedSTaS with n* shared optimally against FedSTaS with one rate for all, by partition, at the same seeds."""
+    usual = preprint[(preprint["method"] == "fedstas") & (preprint["round"] % 9 == 0)]
+    rows = []
+    for kind, name in DEALT.items():
+        own, beside = (f[f["partition"] == kind] for f in (optimal, usual))
+        here = pd.concat([own, beside[beside["seed"].isin(own["seed"])]]) if len(own) else beside
+        said = tables.gain(here, experiments.OPTIMAL, "fedstas")
+        rows.append(
+            (name, tables.about(*tables.interval(tables.by_seed(here, GLOBAL)["fedstas"])), said)
+        )
+    return pd.DataFrame(rows, columns=["partition", "FedSTaS (%)", "with optimal allocation"])
+
+
+def hundred_equal(runs: pd.DataFrame) -> pd.DataFrame:
+    """CIFAR-100 0.1 with equal sizes: each method at its rate, and against MD."""
+    rows = []
+    for method, own in experiments.HUNDRED_TUNED.items():
+        values = tables.summary(runs[runs["method"] == method], GLOBAL).reindex([method])
+        level = tables.about(*values.loc[method, ["mean", "low", "high"]])
+        against = "" if method == "md" else tables.gain(runs, method, "md")
+        rows.append((CALLED[method], f"{own['lr']:g}" if len(runs) else "–", level, against))
+    return pd.DataFrame(rows, columns=["method", "rate", "global test set (%)", "against MD"])
 
 
 # Privacy

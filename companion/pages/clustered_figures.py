@@ -15,9 +15,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from companion.claims import ledger
 from companion.claims.evidence import experiments
 from companion.claims.evidence.experiments import Missing, Setting
-from companion.claims.evidence.experiments_clustered import CIFAR, COARSE, MNIST, ROLLING, SKEWS
+from companion.claims.evidence.experiments_clustered import CIFAR, COARSE, MNIST, SKEWS, window
 from companion.pages import plots
 from companion.runs import records, tables
 from fedstas.sim import partition
@@ -61,17 +62,12 @@ def _nothing(note: str) -> Figure:
     return figure
 
 
-def _window(frame: pd.DataFrame) -> int:
-    """Rounds of the rolling mean: the paper's 50 of 1,000, and at most a fifth of a shorter run."""
-    return min(ROLLING, int(frame["rounds"].min()) // 5)
-
-
 def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
     """One panel: mean curves, named at their ends; without a rolling mean the single seeds behind them."""
     if frame is None:
         plots.blank(ax, note)
         return
-    rolling, shown = _window(frame) if smooth else 0, list(names)
+    rolling, shown = window(frame) if smooth else 0, list(names)
     plots.curves(frame, metric, ax=ax, methods=shown, ends=False, rolling=rolling, seeds=not smooth)
     drawn = [line for line in ax.lines if line.get_gid()]
     last = [(*(v[-1] for v in line.get_data()), line.get_color()) for line in drawn]
@@ -174,6 +170,14 @@ def figure_5(sizes, seed: int = 0) -> Figure:
     axes[-1, 0].set_xlabel("% of its examples")
     axes[-1, 1].set_xlabel("class")
     return figure
+
+
+JUDGED = ("fig-2", "fig-2-skew", "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-10", "6-never-worse")
+
+
+def verdicts() -> pd.DataFrame:
+    """What the first data set recorded says of the claims on Fig. 2 and 6 to 10."""
+    return ledger.tried(f"clustered-{name}" for name in JUDGED)
 
 
 def local_tests() -> pd.DataFrame:

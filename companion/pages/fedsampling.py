@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,13 +11,26 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from companion.claims import ledger
 from companion.pages import plots
-from companion.runs import records, tables
-from companion.runs.fedsampling_grid import CAPS, EPSILONS, HIDDEN, SIGMAS, SPREADS
+from companion.runs import tables
+from companion.runs.fedsampling_grid import (
+    CAPS,
+    EPSILONS,
+    HIDDEN,
+    METRICS,
+    PLAIN,
+    PRIVATE,
+    SIGMAS,
+    SPREADS,
+)
+from companion.runs.fedsampling_grid import (
+    COLUMNS as COLUMNS,
+)
+from companion.runs.fedsampling_grid import ends as ends
 from fedstas.sim import text
 from fedstas.sim.tasks import Task
 
-PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 WORDS = {"fedavg": "fedavg", "fedsampling": "FedSampling"}
 ARMS = ("centralised", "fedavg", "fedyogi", "fedadagrad", "fedadam")
 ARMS += (*(f"{m}{PLAIN}" for m in ARMS[2:]), PRIVATE, "fedsampling")
@@ -41,8 +53,6 @@ PRINTED = {
         PRIVATE: ("53.43 ± 0.57", "71.98 ± 0.37"),
     },
 }
-COLUMNS = ["task", "partition", "sigma", "network", "arm", "epsilon", "size_cap", "seed"]
-METRICS = ["test_accuracy", "macro_f1"]
 USUAL = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # partition, sigma
 PLACES = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
 
@@ -90,27 +100,6 @@ def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
     return figure
 
 
-def ends(*grids: tables.Grid, folder: str | Path = "results") -> pd.DataFrame:
-    """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
-    the last ten rounds. An arm is a method, with what makes it private or a plain mean."""
-    rows = []
-    for grid in grids:
-        if not grid.found:
-            continue
-        values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
-        known = records.identities(Path(folder) / grid.sweep)
-        for run, scores in values.iterrows():
-            who, method = known[run], known[run]["method"]
-            data, arm = method["data"], method["name"]
-            arm += PLAIN if method["clients"].get("weights") == "plain" else ""
-            arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
-            where = (who["task"], who["partition"]["name"], who["partition"].get("sigma", np.nan))
-            private = (data.get("epsilon") or np.nan, data.get("size_cap") or np.nan)
-            head = (*where, who.get("network", ""), arm, *private, who["seed"])
-            rows.append((*head, *scores))
-    return pd.DataFrame(rows, columns=[*COLUMNS, *METRICS])
-
-
 def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     """The slides' table on `topics`, from `ends`, with what they print of MIND beside it; a dash where nothing
     is recorded, or printed."""
@@ -125,6 +114,14 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         rows, columns=[*columns, "MIND, printed: macro F1", "MIND, printed: accuracy"]
     )
+
+
+JUDGED = ("table-mind", "table-mind-transformer", "weighted-sampling", "femnist", "imbalance")
+
+
+def verdicts() -> pd.DataFrame:
+    """What `topics` and MNIST say of the slides' claims; those on Toys and Beauty are MIND's, with the same runs."""
+    return ledger.tried(f"slides-{name}" for name in JUDGED)
 
 
 def _dots(ax: Axes, at: float, values, colour: str) -> float:

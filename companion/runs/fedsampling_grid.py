@@ -16,6 +16,8 @@ from fedstas.aggregation import Adaptive
 if TYPE_CHECKING:
     import pandas as pd
 
+    from companion.runs.tables import Grid
+
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
 NETWORKS = ("", "transformer")  # of documents; the usual one is the Text-CNN
 FEDOPT = {"fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
@@ -29,6 +31,10 @@ SIGMAS = (0.0, 1.5, 3.0)  # of the recorded sweep `imbalance`, two seeds
 SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)
 EPSILONS, CAPS = (0.5, 1.0, 10.0), {"topics": (20, 500), "mnist": (100, 3000)}
 HIDDEN = {"topics": {"epsilon": 3.0, "size_cap": 100}, "mnist": {"epsilon": 3.0, "size_cap": 700}}
+# Arms of `ends`: a method's name, FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
+PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
+COLUMNS = ["task", "partition", "sigma", "network", "arm", "epsilon", "size_cap", "seed"]
+METRICS = ["test_accuracy", "macro_f1"]
 
 
 def _on_topics(profile: str, method: str, seed: int, network: str = "", **changed) -> Run:
@@ -141,6 +147,32 @@ def chosen(folder: str | Path = "results") -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["network", "method", "rate", "train_loss"])
     least = table.groupby(["network", "method"])["train_loss"].idxmin()
     return table.loc[least].reset_index(drop=True)
+
+
+def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
+    """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
+    the last ten rounds. An arm is a method, with what makes it private or a plain mean."""
+    import numpy as np
+    import pandas as pd
+
+    from companion.runs import records, tables
+
+    rows = []
+    for grid in grids:
+        if not grid.found:
+            continue
+        values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
+        known = records.identities(Path(folder) / grid.sweep)
+        for run, scores in values.iterrows():
+            who, method = known[run], known[run]["method"]
+            data, arm = method["data"], method["name"]
+            arm += PLAIN if method["clients"].get("weights") == "plain" else ""
+            arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
+            where = (who["task"], who["partition"]["name"], who["partition"].get("sigma", np.nan))
+            private = (data.get("epsilon") or np.nan, data.get("size_cap") or np.nan)
+            head = (*where, who.get("network", ""), arm, *private, who["seed"])
+            rows.append((*head, *scores))
+    return pd.DataFrame(rows, columns=[*COLUMNS, *METRICS])
 
 
 SWEEPS = {

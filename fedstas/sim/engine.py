@@ -103,8 +103,8 @@ def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> 
     """The root of the mean squared distance of example gradients to their mean, for one client."""
     squares, mean = 0.0, torch.zeros_like(params)
     kernel = arithmetic(module).gradients
-    for start in range(0, len(x), autograd.ROWS):
-        rows = slice(start, start + autograd.ROWS)
+    for start in range(0, len(x), FEW):
+        rows = slice(start, start + FEW)
         one = torch.ones(len(x[rows]), 1, dtype=params.dtype, device=params.device)
         models = params.expand(len(one), -1)
         gradients = kernel(module, models, x[rows][:, None], y[rows][:, None], one)
