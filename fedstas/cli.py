@@ -24,7 +24,6 @@ OWN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'md lr=
 OWN_COMMANDS = ("run", "methods", "variance", "audit")
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="FedSTaS, executed: train a federation; in a clone: record sweeps, re-execute chapters.",
@@ -284,6 +283,9 @@ def _companion(arguments: list[str]) -> list[str]:
         commands = importlib.import_module("companion.commands")
         there = app.registered_commands
         there += [c for c in commands.app.registered_commands if c not in there]
+        known = [c.name or c.callback.__name__ for c in there if c.callback]
+        if word and not difflib.get_close_matches(word, known, 1):
+            raise InputError(f"there is no command {word!r}: use one of {', '.join(known)}")
         return commands.join_pairs(arguments)
     near = difflib.get_close_matches(word, OWN_COMMANDS, 1)  # which the parser then suggests
     if word and not own and not near:
@@ -307,7 +309,7 @@ def _usage(error, arguments: list[str]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every expected failure is one sentence."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     usage_error = typer.BadParameter.__mro__[1]  # click's own, or the copy that typer carries
     said = ""
     try:

@@ -37,9 +37,14 @@ def one_of(name: str, value, allowed) -> None:
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
         listed = [*filter(None, map(str, allowed))]
-        near = difflib.get_close_matches(str(value), listed, 1, 0.7)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise InputError(f"unknown {name} {_shown(value)}{hint}: use one of {', '.join(listed)}")
+        said = f"unknown {name} {_shown(value)}{hint(str(value), listed)}"
+        raise InputError(f"{said}: use one of {', '.join(listed)}")
+
+
+def hint(word: str, known) -> str:
+    """" (did you mean ...?)", or nothing where no word that is known is near."""
+    near = difflib.get_close_matches(word, list(known), 1, 0.7)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def integer(name: str, value, low: int, high: float = math.inf) -> int:

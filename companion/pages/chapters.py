@@ -32,8 +32,9 @@ from companion.pages.parameters import (
 )
 from companion.runs import provenance as made
 from companion.runs.atomic import write
+from fedstas import methods
 from fedstas.errors import InputError
-from fedstas.sim import tasks
+from fedstas.sim import partition, tasks
 
 __all__ = [
     "PROFILES",
@@ -199,6 +200,16 @@ def _tidy(nb) -> None:
         nb.update(from_dict(json.loads(text.replace(here + "/", "").replace(here, "."))))
 
 
+def _tried(effective: dict[str, Any]) -> None:
+    """The data, the network, the partition and the design that are asked for, before a kernel is started."""
+    data = tasks.load(effective["task"], network=effective.get("network", ""))
+    if "partition" in effective:
+        seed = effective["seed"]
+        partition.make(effective["partition"], data.train_y, users=data.users, seed=seed)
+    if "method" in effective:
+        methods.get(effective["method"])
+
+
 def run(
     name: str,
     parameters: dict[str, Any] | None = None,
@@ -227,7 +238,7 @@ def run(
     )  # what is not here is an error now, not in a minute
     if effective.get("task", "digits") != "digits" or effective.get("network"):
         with contextlib.chdir(table.ROOT):  # where the chapter will stand
-            tasks.load(effective["task"], network=effective.get("network", ""))
+            _tried(effective)
     output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)

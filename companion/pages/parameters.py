@@ -59,7 +59,7 @@ PARAMETERS = {
     "device": _choice("auto", "cpu", "cuda"),
     "task": _choice(*tasks.names(), file=own.FILE),
     "network": _choice("", *tasks.NETWORKS, file=own.FILE),  # the task's usual one if it is empty
-    "partition": _choice(*(n for n in partition.names() if n != "natural"), file=own.TABLE),
+    "partition": _choice(*partition.names(), file=own.TABLE),
     "method": _choice(*methods.names(), file=own.FILE),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
@@ -98,13 +98,14 @@ def find(name: str) -> str:
         number, _, title = stem.partition("_")
         if name in (stem, title, number, number.lstrip("0")):
             return stem
-    raise InputError(f"unknown chapter {name!r}: use one of {', '.join(known)}")
+    near = errors.hint(name, known)
+    raise InputError(f"unknown chapter {name!r}{near}: use one of {', '.join(known)}")
 
 
 def check(name: str, value: Any) -> Any:
     """The value as its declared type, or an `InputError` that says what is allowed."""
     if name not in PARAMETERS:
-        raise InputError(f"unknown parameter {name!r}: use one of {', '.join(PARAMETERS)}")
+        errors.one_of("parameter", name, PARAMETERS)
     kind, checked = PARAMETERS[name]
     if kind is not str and isinstance(value, str):
         raise InputError(f"{name} is {value!r}: it must be a number, not text")
@@ -189,9 +190,8 @@ def refuse_unknown(chapter: str, given: set[str]) -> None:
     """Refuse names that the chapter does not declare."""
     known = declared(chapter)
     for name in sorted(given - set(known)):
-        raise InputError(
-            f"unknown parameter {name!r} of chapter {chapter}: use one of {', '.join(known)}"
-        )
+        said = f"unknown parameter {name!r} of chapter {chapter}{errors.hint(name, known)}"
+        raise InputError(f"{said}: use one of {', '.join(known)}")
 
 
 def _injected(namespace: dict[str, Any]) -> set[str]:

@@ -57,7 +57,6 @@ class Setting:
     says: str
     task: str
     partition: str
-    concentration: float
     clients: int
     clients_per_round: int
     rounds: int
@@ -72,6 +71,7 @@ class Setting:
     longer: dict[str, int] = field(default_factory=dict)
     rates_of: str | None = None
     network: str = ""
+    concentration: float = 0.01  # of a Dirichlet partition; no other has one
 
     @property
     def classes(self) -> int:
@@ -94,7 +94,7 @@ class Setting:
 
 _KEYS = ("rounds", "evaluate_every", "megabytes", "rates", "tuning_seeds", "evaluation_seeds")
 _KEYS += ("reference", "matters")
-_PLACE = ("says", "task", "partition", "concentration", "clients", "clients_per_round")
+_PLACE = ("says", "task", "partition", "clients", "clients_per_round")
 
 
 def read(path: str | Path = FILE) -> dict[str, Setting]:
@@ -134,7 +134,7 @@ def _setting(
         one_of(
             f"key of setting {name}",
             key,
-            (*_KEYS, *_PLACE, "arms", "longer", "rates_of", "network"),
+            (*_KEYS, *_PLACE, "concentration", "arms", "longer", "rates_of", "network"),
         )
     for key in (*_KEYS, *_PLACE):
         if key not in said:
@@ -145,6 +145,14 @@ def _setting(
         one_of("partition", said["partition"], partition.names())
     if not own.FILE.fullmatch(str(said["task"])):
         one_of("task", said["task"], tasks.names())
+    has = said["partition"] in ("dirichlet", "dirichlet_fixed_size")
+    if has and "concentration" not in said:
+        raise InputError(f"setting {name} lacks concentration")
+    if "concentration" in said:
+        real(f"concentration of setting {name}", said["concentration"], 0)
+        if not has:
+            none = f"partition {said['partition']} has none"
+            raise InputError(f"concentration of setting {name} is of no use: {none}")
     chosen = tuple(known[arm] for arm in arms or known)
     one_of(f"reference of setting {name}", said["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
@@ -265,8 +273,8 @@ def _far_enough(setting: Setting, run: pd.DataFrame, budget: float) -> None:
     last = run.iloc[-1]
     if last["round"] < setting.rounds and last["megabytes"] < budget and not last["ended"]:
         raise InputError(
-            f"{last['arm']} in setting {setting.name} sent {last['megabytes']:.0f} of {budget:g} MB in "
-            f"{last['round']} rounds of tuning: give it more tuning_rounds"
+            f"{last['arm']} in setting {setting.name} sent {last['megabytes']:.3g} of {budget:g} MB in "
+            f"{last['round']} rounds of tuning: give it more tuning_rounds, or the setting fewer megabytes"
         )
 
 
@@ -292,7 +300,7 @@ def carry_out(
 ) -> list[str]:  # fmt: skip
     """Make what is missing of one setting: its rates, until no optimum lies at an end, then its evaluation.
 
-    `arm` alone, or all; of the evaluation these `seeds`, or all. `how` is that of `sweeps.make`, as is what
+    `arm` and the reference that it is held against, or all; of the evaluation these `seeds`, or all. `how` is that of `sweeps.make`, as is what
     is returned."""
     one_of("setting", name, protocol)
     sweeps.check(**how)
@@ -301,7 +309,8 @@ def carry_out(
         one_of(f"seed of evaluation of setting {name}", seed, setting.evaluation_seeds)
     if arm is not None:
         one_of(f"arm of setting {name}", arm, [each.name for each in setting.arms])
-        setting = replace(setting, arms=tuple(a for a in setting.arms if a.name == arm))
+        both = tuple(a for a in setting.arms if a.name in (arm, setting.reference))
+        setting = replace(setting, arms=both)
     tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
 
     def make(place: Setting, wanted) -> list[str]:
@@ -426,8 +435,7 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
     found = outcomes(protocol, name, folders)
     if not len(found):
         return (
-            f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded: "
-            f"`fedstas arena --setting {name}`, with no design of yours, makes it"
+            f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded"
         )
     reference, (small, *_, large) = protocol[name].reference, protocol[name].megabytes
     table = gains(found, reference).pivot(index="arm", columns="metric")
@@ -452,6 +460,12 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
                 said += f"  {gain:+.1f} ({low:+.1f} to {high:+.1f})"
             cells.append(f"{said:>24s}")
         lines.append(f"{arm:28s}{row['rate']:6g} {row['seeds']:5.0f}  {cells[0]}  {cells[1]}")
+    sent = found.groupby("arm")["sent"].max()
+    if len(short := sent[sent < large]):
+        lines.append(
+            f"sent less than {large:g} MB by the end of their rounds, and stand as they were then: "
+            + ", ".join(f"{arm} {much:.3g} MB" for arm, much in short.items())
+        )
     return "\n".join(lines)
 
 

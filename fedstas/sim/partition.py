@@ -152,7 +152,12 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
     labels, seed = _labels(labels), _seed(seed)
     if users is None:
         raise InputError(
-            "partition natural needs data that say whose each example is: tasks topics and newsgroups do"
+            "partition natural needs data that say whose each example is: tasks topics and newsgroups do, and "
+            "one of your own that is made with client= or users="
+        )
+    if len(users) != len(labels):
+        raise InputError(
+            f"users says whose {len(users)} examples are, and there are {len(labels)}: say it of each"
         )
     known = np.unique(users)
     clients = integer("the number of clients, each a user of the data,", clients, 1, len(known))
