@@ -42,7 +42,7 @@ def one_of(name: str, value, allowed) -> None:
 
 
 def hint(word: str, known) -> str:
-    """" (did you mean ...?)", or nothing where no word that is known is near."""
+    """ " (did you mean ...?)", or nothing where no word that is known is near."""
     near = difflib.get_close_matches(word, list(known), 1, 0.7)
     return f" (did you mean {near[0]}?)" if near else ""
 

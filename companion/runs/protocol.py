@@ -434,9 +434,7 @@ def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:
     """One setting as a table of text: each arm's rate, accuracy and gain at both budgets, best first."""
     found = outcomes(protocol, name, folders)
     if not len(found):
-        return (
-            f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded"
-        )
+        return f"{protocol[name].says}: of {protocol[name].reference}, which all are held against, nothing is recorded"
     reference, (small, *_, large) = protocol[name].reference, protocol[name].megabytes
     table = gains(found, reference).pivot(index="arm", columns="metric")
     means = found.groupby("arm").agg(

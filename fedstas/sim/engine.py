@@ -22,6 +22,7 @@ from fedstas.sim import autograd, perceptron
 from fedstas.sim.models import Perceptron, unflatten
 
 BACKENDS = ("auto", "loop", "batched")
+FEW = 32  # gradients of single examples at once: with more they leave the cache, and take three times as long
 
 
 def arithmetic(module: nn.Module):
