@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from companion.claims.evidence import Claim, Evidence
@@ -33,7 +34,7 @@ def _ends(*sweeps: str) -> pd.DataFrame:
         HIDDEN[task] == {"epsilon": e, "size_cap": cap}
         for task, e, cap in runs[["task", "epsilon", "size_cap"]].itertuples(index=False)
     ]
-    return runs[(runs["arm"] != PRIVATE) | usual]
+    return runs[(runs["arm"] != PRIVATE) | np.array(usual, dtype=bool)]
 
 
 def tried(
@@ -52,7 +53,7 @@ def tried(
     @decided
     def evidence(claim: Claim) -> Evidence:
         runs = _ends(*sweeps)
-        runs = runs[[row == where for row in runs[[*where]].to_dict("records")]]
+        runs = runs[(runs[[*where]] == where).all(axis=1)]
         wide = runs.pivot_table(index="seed", columns="arm", values=metric)
         few = [m for m in (PRIVATE, *rivals) if m not in wide or wide[m].count() < SHOWN]
         if few:
