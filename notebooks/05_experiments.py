@@ -495,9 +495,7 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 # a rate for each method:
 
 # %% tags=["remove-input"]
-evenly = ch05.hundred_equal(grids["cifar100-equal"].frame)
-notes = " ".join(grids[f"cifar100-equal{rest}"].note for rest in ("-rates", ""))
-display(ch05.folded("CIFAR-100 0.1, equal sizes", evenly, notes))
+display(ch05.folded("CIFAR-100 0.1, equal sizes", *ch05.hundred_equal(grids["cifar100-equal"])))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -756,8 +754,7 @@ display(ch05.folded("By the size of a batch", batches))
 # ```
 
 # %% tags=["remove-input"]
-allocated = ch05.by_allocation(grids["optimal-data"].frame, grids["preprint"].frame)
-display(ch05.folded("By the allocation of examples", allocated, grids["optimal-data"].note))
+display(ch05.folded("By allocation", *ch05.by_allocation(grids["optimal-data"], grids["preprint"])))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -817,7 +814,7 @@ for part in ("one stratum", "p uniform"):
     package = change.loc[part, ["difference", "low", "high"]]
     np.testing.assert_allclose(package.astype(float), mine)
 
-# weights as they should be, on the draws that the paper asks for; MD is the other
+# correct weights, on the draws that the paper asks for; MD is the other
 by_norm = paired(parts, "p by norm", "one stratum, p by size")
 
 # %% tags=["remove-input"]

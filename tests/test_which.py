@@ -351,7 +351,7 @@ def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside
     finally:
         del GAINS["all clients"]
     panels = [ax for ax in figure.axes if ax.axison]
-    assert [ax.get_title() for ax in panels] == [
+    assert [ax.get_title("right") for ax in panels] == [
         KNOWN[n].says for n in ("mnist", "mnist-equal", "mnist-0.1")
     ]
     for ax in panels:

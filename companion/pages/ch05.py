@@ -525,9 +525,11 @@ def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> 
     return pd.DataFrame(rows, columns=heads)
 
 
-def by_allocation(optimal: pd.DataFrame, preprint: pd.DataFrame) -> pd.DataFrame:
-    """FedSTaS with n* shared optimally against FedSTaS with one rate for all, by partition, at the same seeds."""
-    usual = preprint[(preprint["method"] == "fedstas") & (preprint["round"] % 9 == 0)]
+def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFrame, str]:
+    """FedSTaS with n* shared optimally against FedSTaS with one rate for all, by partition, at the same seeds; and
+    what is not recorded of it."""
+    optimal, usual = shared.frame, preprint.where(method="fedstas")
+    usual = usual[usual["round"] % 9 == 0]
     rows = []
     for kind, name in DEALT.items():
         own, beside = (f[f["partition"] == kind] for f in (optimal, usual))
@@ -536,18 +538,20 @@ def by_allocation(optimal: pd.DataFrame, preprint: pd.DataFrame) -> pd.DataFrame
         rows.append(
             (name, tables.about(*tables.interval(tables.by_seed(here, GLOBAL)["fedstas"])), said)
         )
-    return pd.DataFrame(rows, columns=["partition", "FedSTaS (%)", "with optimal allocation"])
+    heads = ["partition", "FedSTaS (%)", "with optimal allocation"]
+    return pd.DataFrame(rows, columns=heads), shared.note
 
 
-def hundred_equal(runs: pd.DataFrame) -> pd.DataFrame:
-    """CIFAR-100 0.1 with equal sizes: each method at its rate, and against MD."""
-    rows = []
+def hundred_equal(grid: tables.Grid) -> tuple[pd.DataFrame, str]:
+    """CIFAR-100 0.1 with equal sizes: each method at its rate, and against MD; and what is not recorded of it."""
+    rows, runs = [], grid.frame
     for method, own in experiments.HUNDRED_TUNED.items():
         values = tables.summary(runs[runs["method"] == method], GLOBAL).reindex([method])
         level = tables.about(*values.loc[method, ["mean", "low", "high"]])
         against = "" if method == "md" else tables.gain(runs, method, "md")
         rows.append((CALLED[method], f"{own['lr']:g}" if len(runs) else "–", level, against))
-    return pd.DataFrame(rows, columns=["method", "rate", "global test set (%)", "against MD"])
+    heads = ["method", "rate", "global test set (%)", "against MD"]
+    return pd.DataFrame(rows, columns=heads), grid.note
 
 
 # Privacy

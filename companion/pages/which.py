@@ -72,6 +72,7 @@ UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.
 EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
 ALIKE = "mnist-0.1"  # few clients, disjoint, that are more alike
 MANY = "mnist-1000"  # of the same kind, ten times as many
+COLOUR = "cifar100-coarse"  # few clients, at the milder concentration, a convolutional network
 TRIAL = "digits"  # for readers' own designs: it decides nothing where another is recorded
 # By setting: the sweep and rows that chapters 5 and 9 show of it at the preprint's rate.
 UNTUNED = {
@@ -322,6 +323,7 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     told["least"] = min(places[name].gain("least-variance", "small")["low"] for name in UNLIKE)
     told |= {"cut_rate": _rate(places, "least-variance"), "md_rate": _rate(places, "md")}
     dear = [arm for kind, arms in KINDS.items() if kind in DEAR for arm in arms]
+    told |= colour_told(places[COLOUR]) if COLOUR in places else {}
     told["updates"] = [places[n].verdict("least-variance, updates", m) for n in UNLIKE for m in BUDGETS] == [
         "no worse", "no worse", "better", "better",
     ]  # fmt: skip
@@ -366,7 +368,7 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
     plenty = [
         places[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in places[n].arms
     ]
-    return {
+    return colour_says(places[COLOUR]) | {
         "rate": told["at_best"] - told["at_old"] > told["most"],
         "lead": told["least"] > 0,
         "updates": told["updates"],
@@ -393,6 +395,27 @@ def participants_say(places: dict[str, Place]) -> dict[str, bool]:
         "alike": max(ahead) < 0,
         "kept": places["mnist-m5"].gain(cut, "small")["low"] > 1,
     }
+
+
+def colour_says(place: Place) -> dict[str, bool]:
+    """Whether what chapter 10 says of colour images holds."""
+    late = place.gains[place.gains["metric"] == "large"].set_index("arm")
+    guess = 100 / place.setting.classes
+    return {
+        "early": place.outcomes.groupby("arm")["small"].mean().max() < 1.2 * guess,
+        "late": list(late.index[late["low"] > 0]) == ["clustered-similarity"],
+        "perhaps": late.loc["least-variance", "low"] > -place.setting.matters,
+    }
+
+
+def colour_told(place: Place) -> dict[str, float | str]:
+    """Accuracies in % at the larger budget, from the lowest method to the highest; two gains there."""
+    ends = place.outcomes.groupby("arm")["large"].mean()
+    told: dict[str, float | str] = {"colour_low": ends.min(), "colour_high": ends.max()}
+    for arm, name in (("clustered-similarity", "clustered"), ("least-variance", "cut")):
+        row = place.gain(arm, "large")
+        told[f"{name}_colour"] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+    return told
 
 
 RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased", "fedvarp")
@@ -679,7 +702,8 @@ def remembered(
             found.loc[out, "difference"] = np.nan
             found.index = [called(arm) for arm in shown]
             plots.forest(ax, found, looks, shift=shift, hollow=shift < 0)
-        ax.set(title=place.says, xlim=limits)
+        ax.set_title(place.says, loc="right")  # longer than the axis is wide
+        ax.set_xlim(limits)
         for label, look_ in zip(ax.get_yticklabels(), looks, strict=True):
             label.set_color(look_)
     axes.flat[-1].set_xlabel("points above MD")
