@@ -20,7 +20,7 @@ SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas"
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
 WHOLE = "start.png"  # README's
 NOT_SURE = (
-    "With equal sizes, or clients more alike, the lead is not sure; with 1,000 such clients it is a loss",
+    "With equal sizes, colour images, or clients more alike, the lead is not sure; with 1,000 such clients it is a loss",
     "With equal sizes the lead is not sure",
 )
 
@@ -52,8 +52,11 @@ def sentences(
     worth = rates.max() - rates[0.01]
     many = which.many_says(places[which.MANY])
     unsure = [
-        places[name].gain("least-variance", "small")["low"] for name in (which.EQUAL, which.ALIKE)
+        places[name].gain("least-variance", "small")["low"]
+        for name in (which.EQUAL, which.ALIKE, which.COLOUR)
     ]
+    colour = which.colour_says(places[which.COLOUR])
+    in_colour = places[which.COLOUR].gain("least-variance", "large")
     small, large = (
         [places[n].gain("least-variance", m) for n in which.UNLIKE] for m in which.BUDGETS
     )
@@ -68,6 +71,8 @@ def sentences(
         ("with 1,000 such clients it is a loss", many["loss"]),
         ("more than half of these bytes", many["half"]),
         ("none surely leads MD", which.participants_say(places)["alike"]),
+        ("clustered sampling by similarity leads at 980 MB", colour["late"]),
+        ("least variance perhaps", in_colour["low"] < 0 < in_colour["gain"]),
         ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),
         ("while bytes are short", min(row["low"] for row in small) > mnist.setting.matters),
         ("Later little is left on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
