@@ -4,6 +4,7 @@ import contextlib
 import csv
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -459,10 +460,17 @@ def test_a_protocol_may_name_files_of_ones_own(here, task):
         "arms": {"md": {"method": "md"}},
         "settings": {"mine": {
             "says": "mine", "task": task, "partition": partition,
-            "network": "my_network.py:network", "concentration": 0.01, "clients": 20,
-            "clients_per_round": 5,
+            "network": "my_network.py:network", "clients": 20, "clients_per_round": 5,
         }},
     }  # fmt: skip
+    for more, words in (
+        ({"concentration": 0.1}, f"is of no use: partition {partition} has none"),
+        ({"partition": "dirichlet"}, "setting mine lacks concentration"),
+    ):
+        other = told | {"settings": {"mine": told["settings"]["mine"] | more}}
+        Path("mine.yml").write_text(json.dumps(other))
+        with pytest.raises(InputError, match=re.escape(words)):
+            protocol.read("mine.yml")
     Path("mine.yml").write_text(json.dumps(told))
     known = protocol.read("mine.yml")
     assert known["mine"].classes == 2
