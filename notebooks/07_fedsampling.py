@@ -343,7 +343,7 @@ table(ch07.reach(shares, dealt, share))
 # $\alpha = 0.5$ at $M = 100$.
 # ```
 #
-# Not that two seeds could tell. The slides' data cannot be had here, so we test the statement on MNIST, not their numbers. The recorded runs have
+# Hardly, on MNIST: there nobody loses much. The slides' data cannot be had here, so we test the statement on MNIST, not their numbers. The recorded runs have
 # {glue:text}`ch7_recorded_clients` clients and {glue:text}`ch7_recorded_rounds` rounds of three local steps at lr {glue:text}`ch7_recorded_lr:g`. In a round,
 # {glue:text}`ch7_recorded_m` clients take part in `fedavg` and `md`, and all in FedSampling with $K = N/10$. Private means $\epsilon$ =
 # {glue:text}`ch7_epsilon:g` and size cap {glue:text}`ch7_cap`. Classes are dealt uniformly, so clients differ in size alone. Each of
@@ -380,27 +380,26 @@ say("ch7", recorded_clients=first["clients"], recorded_m=first["clients_per_roun
 say("ch7", low_sigma=SIGMA[0], high_sigma=SIGMA[-1])
 changed = {arm: ch07.signed(ends[arm][0]) for arm in ("fedavg", "md", "fedsampling")}
 say("ch7", **{f"change_{arm}": points for arm, points in changed.items()})
-expect("Verdict on two seeds: undecided", seeds == 2)
-expect("could not show such a loss", seeds == 2 and ends["fedavg"][2] - ends["fedavg"][0] > 5)
-expect("neither baseline", max(ends["fedavg"][0], ends["md"][0]) > -2 and ends["md"][1] > -2)
+expect("Verdict on MNIST: differs", min(ends["fedavg"][1], ends["md"][1]) > -2)
+expect("there nobody loses much", min(low for _, low, _ in ends.values()) > -2)
 
 # %% [markdown]
 # ```{glue:figure} ch7_imbalance
 # :name: fig-ch7-imbalance
 # :alt: Two panels, accuracy on the global test set and under the clients' class shares, over sigma {glue:text}`ch7_sigmas`, one mark with the single seeds per method and sigma: fedavg, md, FedSampling with the true total, and private FedSampling. Only private FedSampling stands above the others.
 #
-# Accuracy after training, mean of the last ten rounds, as sizes drift apart: single seeds, and their mean.
+# Accuracy after training, mean of the last ten rounds, as sizes drift apart: single seeds, their means and 95 % intervals.
 # ```
 #
 # ```{provenance} Figure
-# :recorded: imbalance
+# :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
-# ```{admonition} Verdict on two seeds: undecided
+# ```{admonition} Verdict on MNIST: differs
 # :class: verdict
 # From $\sigma$ = {glue:text}`ch7_low_sigma:g` to {glue:text}`ch7_high_sigma:g` the accuracy changes by {glue:text}`ch7_change_fedavg` points for fedavg,
-# {glue:text}`ch7_change_md` for md and {glue:text}`ch7_change_fedsampling` for FedSampling. If "quickly" means two points or more, neither baseline degrades. But two
-# seeds could not show such a loss: their intervals are printed above.
+# {glue:text}`ch7_change_md` for md and {glue:text}`ch7_change_fedsampling` for FedSampling. If "quickly" means two points or more, neither baseline degrades: the
+# intervals printed above lie within that.
 # ```
 #
 # At each $\sigma$, the differences to fedavg in points on the global test set, with 95 % intervals:
@@ -412,7 +411,7 @@ table(ch07.differences(test))
 
 # %% [markdown]
 # ```{provenance} Table
-# :recorded: imbalance
+# :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
 # FedSampling with the true total is nowhere ahead of fedavg beyond its interval. And rounds do not cost alike. What does each cost?
@@ -461,7 +460,7 @@ table(ch07.costs(equal, means))
 
 # %% [markdown]
 # ```{provenance} Table
-# :recorded: imbalance
+# :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
 # Accuracies are those of one evaluation: after the last round, or when a method has sent as many bytes, or processed as many examples, as fedavg in
@@ -475,11 +474,11 @@ table(ch07.costs(equal, means))
 # ```
 #
 # ```{provenance} Figure
-# :recorded: imbalance
+# :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
 # At $\sigma$ = {glue:text}`ch7_high_sigma:g` a round of FedSampling sends {glue:text}`ch7_times_bytes:.1f` times the bytes of a fedavg round and processes
-# {glue:text}`ch7_times_examples:.1f` times the examples. After equally many rounds the two are {glue:text}`ch7_equal_rounds:.1f` points apart, which two seeds cannot tell from nothing. But
+# {glue:text}`ch7_times_examples:.1f` times the examples. After equally many rounds the two are {glue:text}`ch7_equal_rounds:.1f` points apart, hardly anything. But
 # at equal examples it is behind by {glue:text}`ch7_equal_examples:.0f` points, and at equal bytes far behind, by {glue:text}`ch7_equal_bytes:.0f`.
 #
 # ### Is it the examples, or that everyone takes part?
@@ -689,8 +688,8 @@ say("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] 
 # sampled, five local steps of at most 128 documents. On the slides FedOpt (FedAdam, FedYogi and FedAdagrad) is Algorithm 1, with a
 # *plain mean* of the updates. Reddi et al. weigh by size, as fedavg does. We declare both. FedSampling has private sizes, as they describe it, and
 # in a row more the true total. Beside ours stands what they print of MIND: other data, so compare the order of rows, not the numbers. The rates are
-# the one choice of ours that can favour a row. For them the sweep `fedsampling-topics-rates` tries three of each on one seed, and takes the one with the
-# least training loss.
+# the one choice of ours that can favour a row. For them the sweep `fedsampling-topics-rates` tries three for fedavg, whose steps all share, and six for each server, on
+# one seed, and takes the one with the least training loss.
 
 # %% tags=["remove-input"]
 MORE = ("fedsampling-topics-ablations", "fedsampling-mnist-ablations")
@@ -739,7 +738,7 @@ paste("ch7_ablations_topics", fedsampling.ablations(both, "topics", note))
 # :recorded: fedsampling-topics, fedsampling-topics-ablations
 # ```
 #
-# And on MNIST, in the setting of {numref}`fig-ch7-imbalance`, whose runs are among these; ten seeds of each spread are declared.
+# And on MNIST, in the setting of {numref}`fig-ch7-imbalance`, whose runs are among these: ten seeds of each spread, five of all else.
 
 # %% tags=["remove-input"]
 both = fedsampling.ends(grids["imbalance"], grids["fedsampling-mnist-ablations"])
@@ -758,7 +757,8 @@ paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 # :recorded: imbalance, fedsampling-mnist-ablations
 # ```
 #
-# What these runs say of the slides' claims, with private sizes, as the slides have them. None of it is a verdict on their data:
+# What these runs say of the slides' claims, with private sizes, as the slides have them. None of it is a verdict on their data, and
+# a private round takes longer steps, so that a lead need not be the sampling's:
 
 # %% tags=["remove-input"]
 table(fedsampling.verdicts())
@@ -950,7 +950,7 @@ table(ch07.steps(told, cut))
 
 # %% [markdown]
 # ```{provenance} Table
-# :recorded: imbalance
+# :recorded: imbalance, fedsampling-mnist-ablations
 # :live:
 # ```
 #
@@ -1061,7 +1061,7 @@ table(ch07.ranking(ranked))
 #
 # - Weights $|\xi_k|/K$ make the drawn examples an unbiased picture of the pool, whoever holds them. Both client-sampling pairs on the slides need the factor
 #   $M/|S|$ first.
-# - Whether baselines lose as sizes drift apart, two seeds cannot show. That FedSampling loses at equal bytes, they do: a round sends
+# - On MNIST nobody loses as sizes drift apart. FedSampling loses at equal bytes: a round sends
 #   {glue:text}`ch7_times_bytes:.1f` times as many.
 # - At $\epsilon = 3$ and 100 clients the best cap leaves an error of {glue:text}`ch7_rmse_100:.0f` % in the total. It becomes an error in the learning rate, and
 #   {glue:text}`ch7_needed` clients bring it to 10 %.

@@ -39,7 +39,8 @@ FIXED["fedsampling", "verdicts"] = {
 }
 FIXED["fedsampling", "verdicts"] |= {"fedsampling-mnist-ablations"}
 FIXED |= {("ch06", name): {"clustered-fig-1", "one-digit"} for name in ("recorded", "verdicts")}
-FIXED |= {("ch07", "imbalance"): {"imbalance"}, ("ch07", "every_method"): {"preprint", "methods"}}
+FIXED |= {("ch07", "imbalance"): {"imbalance", "fedsampling-mnist-ablations"}}
+FIXED |= {("ch07", "every_method"): {"preprint", "methods"}}
 READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded"}
 
 

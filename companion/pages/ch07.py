@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import records, tables
+from companion.runs import fedsampling_grid, records, tables
 from fedstas import methods
 
 PURPLE, SOFT = plots.METHODS["fedsampling"][0], "#555555"
 PRIVATE, ALL = "fedsampling, private", "fedavg, all clients"
+SPREAD, HIDDEN = ("imbalance", "fedsampling-mnist-ablations"), fedsampling_grid.HIDDEN["mnist"]
 ARMS = {  # by the chapter's names: what the page calls them, colour and marker
     "fedavg": ("fedavg", "#808080", "s"),
     "md": ("md", plots.METHODS["md"][0], "D"),
@@ -94,12 +96,16 @@ def reach(shares: dict[float, np.ndarray], sizes: dict[float, np.ndarray], p: fl
 
 
 def imbalance() -> pd.DataFrame:
-    """The recorded runs of the sweep `imbalance` on MNIST, a row per measured round, with columns `arm`,
-    `sigma`, `cap`, `epsilon`, `lr`, `megabytes` and `thousands` (of examples)."""
-    about = {}
-    for run, who in records.identities("results/imbalance").items():
+    """The recorded runs on MNIST whose sizes are log-normal, of two sweeps, a row per measured round, with columns
+    `arm`, `sigma`, `cap`, `epsilon`, `lr`, `megabytes` and `thousands` (of examples)."""
+    about, sweeps = {}, [Path("results") / name for name in SPREAD]
+    known = [pair for sweep in sweeps for pair in records.identities(sweep).items()]
+    for run, who in known:
         method, data = who["method"], who["method"]["data"]
         private = data.get("epsilon") is not None
+        asked = {key: data.get(key) for key in HIDDEN}
+        if who["partition"]["name"] != "lognormal" or (private and asked != HIDDEN):
+            continue
         about[run] = {
             "arm": PRIVATE if private else method["name"],
             "sigma": who["partition"].get("sigma"),
@@ -107,8 +113,8 @@ def imbalance() -> pd.DataFrame:
             "epsilon": data.get("epsilon"),
             "lr": method["local"]["lr"],
         }
-    frame = records.load("results/imbalance")
-    frame = frame[frame["task"] == "mnist"]
+    frame = pd.concat([records.load(sweep) for sweep in sweeps], ignore_index=True)
+    frame = frame[(frame["task"] == "mnist") & frame["run"].isin(about)]
     frame = frame.join(pd.DataFrame.from_dict(about, orient="index"), on="run")
     megabytes = (frame["bytes_down"] + frame["bytes_up"]) / 1e6
     return frame.assign(megabytes=megabytes, thousands=frame["examples"] / 1e3)

@@ -117,7 +117,8 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         own = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):
             sizes = partition.listed(run.sizes) if run.sizes else recipe.get("sizes")
-            if sizes == recipe.get("sizes") and all(getattr(run, k) == v for k, v in own.items()):
+            said = own | ({} if run.size else {"size": None})  # unsaid, the largest that there is
+            if sizes == recipe.get("sizes") and said.items() <= vars(run).items():
                 made = note["environment"]
                 arms[note["run"]] = _arm(run)
                 facts.append(
