@@ -24,7 +24,7 @@ FEDOPT = {"fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
 TRUE = {"epsilon": None}  # FedSampling that knows the total
 # Learning rates of FedAvg, and of the server; those in use are to be chosen by `fedsampling-topics-rates`
 # (`chosen` reads what it recorded; a test holds the two together).
-TRIED, SERVER_TRIED = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3)
+TRIED, SERVER_TRIED = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LR = dict.fromkeys(NETWORKS, 0.5)
 SERVER = {(network, m): 0.01 for network in NETWORKS for m in FEDOPT}
 SIGMAS = (0.0, 1.5, 3.0)  # of the recorded sweep `imbalance`, two seeds
