@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from fedstas.arrays import LARGEST, alike, moderate, reals, told, wholes
-from fedstas.errors import InputError, integer
+from fedstas.arrays import LARGEST, alike, moderate, reals, wholes
+from fedstas.errors import InputError, integer, told
 
 MOST = 10**6  # seats that are given one by one
 

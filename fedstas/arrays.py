@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedstas.errors import InputError
+from fedstas.errors import InputError, told
 
 LARGEST = 2**31 - 1  # of a count: two of them can still be multiplied in 64 bits
 ORDINARY = 300  # exponents up to which squares of float64 and long sums of them stay normal
@@ -36,13 +36,6 @@ def wholes(name: str, values, low: int = 0, high: int = LARGEST, *, ndim: int | 
         allowed = f">= {low} and at most {high}"
         raise InputError(f"{name} are {told(values)}: they must be whole numbers {allowed}")
     return found.astype(np.int64)
-
-
-def told(values) -> str:
-    """Values in a sentence: on one line, and not all of them where they are many."""
-    short = repr(values.ravel()[:20].tolist() if isinstance(values, np.ndarray) else values)
-    short = short.replace("\n", " ")
-    return short if len(short) <= 60 else f"{short[:57]}..."
 
 
 def array(name: str, values) -> np.ndarray:

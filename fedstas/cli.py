@@ -3,7 +3,6 @@
 In a clone of the repository it has the companion's commands too.
 """
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -16,10 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from fedstas import __version__, methods, own
-from fedstas.errors import Diverged, InputError, Interrupted, one_of
+from fedstas.errors import Diverged, InputError, Interrupted, hint, one_of
 
-COMPARED = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased"
-COMPARED += ",fedstas-least-variance"
+COMPARED = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased,fedstas-least-variance"
 OWN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'md lr=0.1'"
 OWN_COMMANDS = ("run", "methods", "variance", "audit")
 app = typer.Typer(
@@ -265,8 +263,7 @@ def audit(
 
 @app.command(name="methods")
 def list_methods() -> None:
-    """The methods: the weights that each is unbiased for, whether it works under secure aggregation, what
-    it does, and its settings."""
+    """The methods: the weights that each is unbiased for, if it works under secure aggregation, and what it does."""
     typer.echo(f"{'method':24} {'unbiased for':13} {'secure':13} what it does, and its settings")
     for name in methods.names():
         says, secure = methods.describe(name).splitlines()[0], methods.secure(name)
@@ -284,13 +281,12 @@ def _companion(arguments: list[str]) -> list[str]:
         there = app.registered_commands
         there += [c for c in commands.app.registered_commands if c not in there]
         known = [c.name or c.callback.__name__ for c in there if c.callback]
-        if word and not difflib.get_close_matches(word, known, 1):
-            raise InputError(f"there is no command {word!r}: use one of {', '.join(known)}")
+        if word:
+            one_of("command", word, known)
         return commands.join_pairs(arguments)
-    near = difflib.get_close_matches(word, OWN_COMMANDS, 1)  # which the parser then suggests
-    if word and not own and not near:
+    if word and not own:
         raise InputError(
-            f"there is no command {word!r} here, only run, methods, variance and audit: those of the book (sweep, "
+            f"there is no command {word!r} here{hint(word, OWN_COMMANDS)}, only run, methods, variance and audit: those of the book (sweep, "
             "compare, chapter, claims, ...) need a clone of its repository, and there `pip install -e .[book]`"
         )
     return arguments

@@ -28,8 +28,11 @@ class Diverged(RuntimeError):
         self.history = history
 
 
-def _shown(value) -> str:
-    return repr(value).replace("\n", " ")
+def told(values) -> str:
+    """Values in a sentence: on one line, and not all of them where they are many."""
+    short = repr(values.ravel()[:20].tolist() if isinstance(values, np.ndarray) else values)
+    short = short.replace("\n", " ")
+    return short if len(short) <= 60 else f"{short[:57]}..."
 
 
 def one_of(name: str, value, allowed) -> None:
@@ -37,7 +40,7 @@ def one_of(name: str, value, allowed) -> None:
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
         listed = [*filter(None, map(str, allowed))]
-        said = f"unknown {name} {_shown(value)}{hint(str(value), listed)}"
+        said = f"unknown {name} {told(value)}{hint(str(value), listed)}"
         raise InputError(f"{said}: use one of {', '.join(listed)}")
 
 
@@ -55,7 +58,7 @@ def integer(name: str, value, low: int, high: float = math.inf) -> int:
             value, whole = value.__index__(), True
     if not whole or not low <= value <= high:
         allowed = f"at least {low}" + ("" if high == math.inf else f" and at most {high}")
-        raise InputError(f"{name} is {_shown(value)}: it must be a whole number of {allowed}")
+        raise InputError(f"{name} is {told(value)}: it must be a whole number of {allowed}")
     return int(value)
 
 
@@ -71,12 +74,12 @@ def real(name: str, value, low: float, high: float = math.inf, *, open_low=True,
     if not (math.isfinite(number) and above and below):
         upper = "" if high == math.inf else f" and {'below' if open_high else 'at most'} {high:g}"
         floor = f"above {low:g}" if open_low else f"at least {low:g}"
-        raise InputError(f"{name} is {_shown(value)}: it must be a number {floor}{upper}")
+        raise InputError(f"{name} is {told(value)}: it must be a number {floor}{upper}")
     return number + 0.0  # -0.0 is 0.0: equal settings are one run
 
 
 def flag(name: str, value) -> bool:
     """The value as a bool, or an `InputError`."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} is {_shown(value)}: it must be True or False")
+        raise InputError(f"{name} is {told(value)}: it must be True or False")
     return bool(value)

@@ -671,7 +671,7 @@ say("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] 
 #
 # After {glue:text}`ch7_text_rounds:d` rounds FedSampling names the topic of {glue:text}`ch7_text_sampling:.0f` % of the test documents (macro F1 {glue:text}`ch7_f1_sampling:.0f` %), fedavg
 # {glue:text}`ch7_text_fedavg:.0f` % ({glue:text}`ch7_f1_fedavg:.0f` %). It has processed {glue:text}`ch7_text_times:.1f` times the documents, and sent
-# {glue:text}`ch7_text_bytes:.0f` times the bytes. Its estimate of the total cuts sizes off at 100, so it is too small, and the steps are too long by as much. One
+# {glue:text}`ch7_text_bytes:.0f` times the bytes. Its estimate of the total cuts sizes off at 100, so on average it is too small, and the steps are too long by as much. One
 # seed is an illustration. To see more of it:
 #
 # ```bash

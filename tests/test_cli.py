@@ -554,7 +554,7 @@ def test_what_is_misspelt_is_told_what_was_meant(line, meant, capsys):
 
 def test_a_wheel_alone_suggests_its_own_commands(capsys, monkeypatch):
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    refused("audti mine.py", capsys, "audti", "Did you mean 'audit'?")
+    refused("audti mine.py", capsys, "audti", "did you mean audit?")
     refused("sweep preprint", capsys, "no command 'sweep' here, only run, methods")
 
 

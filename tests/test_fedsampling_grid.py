@@ -126,3 +126,9 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
             grid.LR[row.network] if row.method == "fedavg" else grid.SERVER[row.network, row.method]
         )
         assert known == row.rate, row
+
+
+def test_all_recorded_runs_by_class_are_found_though_the_data_set_their_size():
+    grid_ = tables.recorded("fedsampling-mnist-ablations", ROOT / "results")
+    assert grid_.found == grid_.planned == 221
+    assert (grid_.frame.drop_duplicates("run")["partition"] == "by_class").sum() == 20

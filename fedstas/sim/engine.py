@@ -1,10 +1,9 @@
 """The arithmetic: local SGD of a cohort, gradients of all clients, evaluation (FedSTaS eq. 2.2).
 
-Examples lie in one resident pool in the order of the clients; a batch is a gather of its rows.
-One contract, `(params, idx [m, steps, batch], weight [m, steps, batch]) -> params [m, P]`, and two
-backends that must agree: `loop` (one client after another) and `batched` (all clients at once: by hand
-for the perceptron, by torch.func otherwise). Ragged clients are padded with weight 0. Parameters are
-flat vectors.
+Examples lie in one resident pool in the order of the clients; a batch is a gather of its rows. One contract,
+`(params, idx [m, steps, batch], weight [m, steps, batch]) -> params [m, P]`, and two backends that must
+agree: `loop` (one client after another) and `batched` (all clients at once: by hand for the perceptron, by
+torch.func otherwise). Ragged clients are padded with weight 0. Parameters are flat vectors.
 """
 
 from __future__ import annotations

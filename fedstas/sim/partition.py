@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedstas import own
-from fedstas.arrays import wholes
+from fedstas.arrays import alike, wholes
 from fedstas.errors import InputError, integer, one_of, real
 from fedstas.sim.rng import LARGEST_SEED, stream
 
@@ -152,13 +152,9 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
     labels, seed = _labels(labels), _seed(seed)
     if users is None:
         raise InputError(
-            "partition natural needs data that say whose each example is: tasks topics and newsgroups do, and "
-            "one of your own that is made with client= or users="
+            "partition natural needs data that say whose each example is: topics, newsgroups, yours with client= or users="
         )
-    if len(users) != len(labels):
-        raise InputError(
-            f"users says whose {len(users)} examples are, and there are {len(labels)}: say it of each"
-        )
+    alike("labels and users", labels, users)
     known = np.unique(users)
     clients = integer("the number of clients, each a user of the data,", clients, 1, len(known))
     chosen = np.sort(stream(seed, "partition").choice(known, clients, replace=False))

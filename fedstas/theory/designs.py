@@ -10,8 +10,8 @@ from math import perm, prod
 
 import numpy as np
 
-from fedstas.arrays import moderate, reals, told
-from fedstas.errors import InputError, integer, one_of
+from fedstas.arrays import moderate, reals
+from fedstas.errors import InputError, integer, one_of, told
 
 DESIGNS = ("plain-wr", "plain-successive", "hansen-hurwitz", "horvitz-thompson")
 ESTIMATORS = (*DESIGNS, "des-raj")  # the names that `design_moments` knows

@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from fedstas.arrays import LARGEST, told
-from fedstas.errors import InputError, integer, real
+from fedstas.arrays import LARGEST
+from fedstas.errors import InputError, integer, real, told
 
 MOST = 10_000  # sizes, or reports, whose outcomes are gone through one by one
 
