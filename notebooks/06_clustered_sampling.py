@@ -446,7 +446,7 @@ expect("Much of the gain is in the sizes already", by_sizes > 0.4, share=by_size
 # Does it depend on how likeness is measured? The paper tries three measures (Appendix D.2, Fig. 6). The *angle* is blind to the updates'
 # lengths. *L2*, the Euclidean distance, and *L1*, the sum of absolute differences, are not. The *linkage* says how far two groups are
 # apart. Ward's: by how much the squared distances within would grow. `single` and `complete`: nearest and farthest pair. `average`: the mean of
-# all pairs, of which the other three are variants. Both are settings of the method:
+# all pairs. `weighted`, `centroid` and `median` weigh the members otherwise. Both are settings of the method:
 
 # %%
 ways = [(measure, "ward") for measure in clustered.MEASURES]

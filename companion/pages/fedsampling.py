@@ -116,6 +116,33 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
+    """Whether what chapter 7 says of `slides_table` holds, and its differences in macro F1 with 95 % intervals over
+    seeds: `runs` as from `ends`."""
+
+    def above(network: str, arm: str, other: str) -> tuple[float, float, float]:
+        own = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
+        return tables.interval((own[arm] - own[other]).dropna())
+
+    kinds = {"text_cnn": "", "transformer": "transformer"}
+    lead = {name: above(n, "fedadagrad", PRIVATE) for name, n in kinds.items()}
+    over = {name: above(n, PRIVATE, "fedavg") for name, n in kinds.items()}
+    true = above("transformer", "fedsampling", "fedavg")
+    best = [
+        min(above(n, "fedadagrad", arm)[1] for arm in ARMS if not arm.startswith("fedadagrad"))
+        for n in kinds.values()
+    ]
+    holds = {
+        "best": min(best) > 0,
+        "central": all(above(n, "fedadagrad", "centralised")[1] > 0 for n in kinds.values()),
+        "fedavg": over["transformer"][1] > 0 > over["text_cnn"][1],
+        "true": true[1] < 0 < true[2],
+    }
+    said = {f"adagrad_{name}": tables.span(*gain, ".1f") for name, gain in lead.items()}
+    said["over_fedavg"] = tables.span(*over["transformer"], ".1f")
+    return holds, said | {"true_over_fedavg": tables.span(*true, ".1f")}
+
+
 JUDGED = ("table-mind", "table-mind-transformer", "weighted-sampling", "femnist", "imbalance")
 
 
