@@ -48,8 +48,13 @@ def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkey
     ]
     monkeypatch.setitem(experiments.SWEEPS, "trial", lambda profile: runs)
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
+    runs.append(Run(*where, "md", 0, local | {"lr": 1e30}, **shape))
+    assert len(sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False)) == 1
     grid = tables.recorded("trial", tmp_path)
-    found = pages.ends(grid, folder=tmp_path).fillna(0)
+    found = pages.ends(grid, folder=tmp_path)
+    lost = found[found["macro_f1"].isna()]  # it diverged: a row, without a value
+    assert lost["arm"].tolist() == ["md"] and lost["partition"].tolist() == ["natural"]
+    found = found.drop(lost.index).fillna(0)
     keys = ["partition", "sigma", "network", "arm", "epsilon", "size_cap"]
     assert sorted(found[keys].to_numpy().tolist()) == [
         ["lognormal", 1.5, "", "md", 0, 0],

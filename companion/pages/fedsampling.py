@@ -107,13 +107,27 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     for network, printed in PRINTED.items():
         own = runs[runs["network"] == ("" if network == "text-cnn" else network)]
         for arm in ARMS:
-            found = own[own["arm"] == arm]
+            found = own[own["arm"] == arm].dropna(subset=METRICS)
             said = [tables.about(*tables.interval(found[k])) for k in reversed(METRICS)]
             rows.append((network, arm, *said, len(found), *printed.get(arm, ("–", "–"))))
     columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
     return pd.DataFrame(
         rows, columns=[*columns, "MIND, printed: macro F1", "MIND, printed: accuracy"]
     )
+
+
+def diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
+    """How many runs on `topics` with the Text-CNN diverged, of all and of private FedSampling, and `of` how many of
+    these; whether all with an epsilon of 1 or less did, and all at the largest spread. `runs` as from `ends`."""
+    runs = runs[runs["network"] == ""]
+    lost, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
+    noisy = private & ((runs["epsilon"] <= 1) | (runs["sigma"] == max(SPREADS)))
+    return {
+        "lost": int(lost.sum()),
+        "lost_private": int((lost & private).sum()),
+        "of": int(private.sum()),
+        "whenever": bool(lost[noisy].all()),
+    }
 
 
 def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
@@ -152,7 +166,15 @@ def verdicts() -> pd.DataFrame:
 
 
 def _dots(ax: Axes, at: float, values, colour: str) -> float:
-    """Runs, their mean and its 95 % interval (of few seeds, none) at one place; returns the mean."""
+    """Runs, their mean and its 95 % interval (of few seeds, none) at one place, and how many diverged; returns
+    the mean of the others."""
+    lost, of = int(values.isna().sum()), len(values)
+    if lost:
+        where = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        ax.text(at, 0.02, f"{lost} of {of}\ndiverged", color=colour, fontsize="x-small", **where)
+    values = values.dropna()
+    if not len(values):
+        return np.nan
     mean, low, high = tables.interval(values)
     ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
     if len(values) >= plots.FEW:
@@ -181,7 +203,7 @@ def _over_spreads(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
         means = [_dots(ax, x, v, _look(arm)[0]) for x, v in at]
         ax.plot([x for x, _ in at], means, color=_look(arm)[0], ls=_look(arm)[1], lw=1)
     ax.set_xticks(range(len(SPREADS)), [f"{s:g}" for s in SPREADS])
-    ax.set_xlabel("σ of the sizes")
+    ax.set(xlabel="σ of the sizes", xlim=(-0.5, len(SPREADS) - 0.3))
 
 
 def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
@@ -195,6 +217,7 @@ def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
         if len(part):
             _dots(ax, place, part[METRICS[0]], _look(PRIVATE)[0])
     ax.axvline(len(epsilons) - 0.5, color=plots.GREY, lw=0.8)
+    ax.set_xlim(-0.6, len(settings) - 0.4)
     ax.set_xticks(range(len(settings)), [s[0] for s in settings], fontsize="small")
 
 
@@ -227,6 +250,9 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
         if len(part):
             draw(ax, part, how)
             ax.grid(axis="x", visible=False)
+            if part[METRICS[0]].isna().any():  # room for how many
+                low, high = ax.get_ylim()
+                ax.set_ylim(low - 0.3 * (high - low), high)
         else:
             plots.blank(ax, note.replace(" --", "\n--"))
         ax.set_ylabel("accuracy on the\nglobal test set (%)")

@@ -151,7 +151,8 @@ def chosen(folder: str | Path = "results") -> pd.DataFrame:
 
 def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
     """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
-    the last ten rounds. An arm is a method, with what makes it private or a plain mean."""
+    the last ten rounds; of a run that diverged, none. An arm is a method, with what makes it private or a plain
+    mean."""
     import numpy as np
     import pandas as pd
 
@@ -162,16 +163,19 @@ def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
         if not grid.found:
             continue
         values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
-        known = records.identities(Path(folder) / grid.sweep)
-        for run, scores in values.iterrows():
-            who, method = known[run], known[run]["method"]
+        values = values.to_dict("index")
+        for note in (each.note for each in records.recorded(Path(folder) / grid.sweep)):
+            if not note.get("diverged") and note["run"] not in values:
+                continue
+            scores = dict.fromkeys(METRICS, np.nan) if note.get("diverged") else values[note["run"]]
+            who, method = note["identity"], note["identity"]["method"]
             data, arm = method["data"], method["name"]
             arm += PLAIN if method["clients"].get("weights") == "plain" else ""
             arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
             where = (who["task"], who["partition"]["name"], who["partition"].get("sigma", np.nan))
             private = (data.get("epsilon") or np.nan, data.get("size_cap") or np.nan)
             head = (*where, who.get("network", ""), arm, *private, who["seed"])
-            rows.append((*head, *scores))
+            rows.append((*head, *(scores[k] for k in METRICS)))
     return pd.DataFrame(rows, columns=[*COLUMNS, *METRICS])
 
 
