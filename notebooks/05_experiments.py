@@ -491,8 +491,8 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 # and the error of one round is {glue:text}`ch5_cifar_error:.1f` times that of MD. Steps as long as MD bears are too long for such an error. Strata
 # of least variance have {glue:text}`ch5_cifar_cut_error:.2f` times MD's error ([chapter 9](09_what_we_would_write.ipynb)).
 #
-# Does more data per class help? CIFAR-100 again, with equal sizes at concentration 0.1, which leaves every class to somebody, 100 rounds and
-# a rate for each method:
+# Do equal sizes help? CIFAR-100 again, at concentration 0.1, which leaves every class to somebody, 100 rounds and a rate for each method. As long as
+# the box has dashes, it names the command that answers:
 
 # %% tags=["remove-input"]
 display(ch05.folded("CIFAR-100 0.1, equal sizes", *ch05.hundred_equal(grids["cifar100-equal"])))
@@ -734,7 +734,8 @@ expect("hardly move the corrected", rest < 3, most=rest)
 #
 # Over local steps the mean goes from {glue:text}`ch5_least_steps:.0f` to {glue:text}`ch5_most_steps:.0f` %, over participants from
 # {glue:text}`ch5_least_clients_per_round:.0f` to {glue:text}`ch5_most_clients_per_round:.0f` %. The tables have the differences to MD (five seeds,
-# not corrected). The optimal allocation of examples, which the preprint leaves to future work, is in [chapter 3](03_data_sampling.ipynb).
+# not corrected). The optimal allocation of examples, which the preprint leaves to future work, is in [chapter 3](03_data_sampling.ipynb). What it does to
+# the accuracy is in the last box.
 
 # %% tags=["remove-input"]
 display(ch05.folded("Differences to MD along three settings", ch05.gaps_around(around)))
