@@ -73,7 +73,7 @@ plots.for_pages()
 # ```
 #
 # and on machines of your own. Run `flower-superlink` on one, `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
-# the others, and `flwr run`, with certificates (see [below](#tls-and-authentication)). To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
+# the others, and `flwr run`, with certificates (how, says *TLS and authentication*). To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
 #
 # ## One round, in messages
 #
