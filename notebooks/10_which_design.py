@@ -32,8 +32,8 @@
 # {glue:text}`ch10_asked:.0f` MB. On Fashion-MNIST these strata learn
 # best at rate {glue:text}`ch10_cut_rate`, and MD at {glue:text}`ch10_md_rate`.
 #
-# **On colour images, group the clients by their last updates.** At 980 MB clustered sampling by similarity leads MD by
-# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may, by
+# **On colour images another design leads.** At 980 MB clustered sampling by similarity is above MD by
+# <a href="#cell-cifar100-coarse-clustered-similarity">{glue:text}`ch10_clustered_colour`</a>. Least variance may be, by
 # <a href="#cell-cifar100-coarse-least-variance">{glue:text}`ch10_cut_colour`</a>. That is one setting, and early in training: all have
 # {glue:text}`ch10_colour_low:.0f` to {glue:text}`ch10_colour_high:.0f` % of twenty classes right.
 #
@@ -176,7 +176,7 @@ for design in ("md", "least-variance", "fedstas"):
 # :name: fig-ch10-remembered
 # :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie left of zero on MNIST.
 #
-# Means over seeds with 95 % intervals. Grey: less than a point. A number at the edge lies outside.
+# Means over seeds with 95 % intervals. Grey: less than a point. A number at the edge lies outside; an empty row was not run.
 # ```
 #
 # ```{provenance} Figure
