@@ -133,8 +133,8 @@ def run(
     how |= {"eval_every": eval_every, "device": device, "threads": threads, "progress": True}
     kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if kept:
-        for key in ("task", "network", "partition", "method"):  # files of one's own may change
-            asked[key] += own.sha256(asked[key].partition(" ")[0])
+        mine = ("task", "network", "partition", "method")  # files, and what they read, may change
+        asked["of"] = data.digest + "".join(own.sha256(asked[k].partition(" ")[0]) for k in mine)
         how["resume"] = saved.history(kept, asked)
         how["checkpoint"] = functools.partial(saved.keep, kept, asked)
     try:
@@ -165,7 +165,7 @@ def _dealer(partition: str, *given):
     from fedstas.sim import partition as partitions
 
     if not (mine := own.TABLE.fullmatch(partition)):
-        one_of("partition", partition, partitions.names())
+        one_of("partition", partition, [*partitions.names(), "FILE.npy", "FILE.csv:COLUMN"])
     has = {} if mine else inspect.signature(getattr(partitions, partition)).parameters
     settings = zip(("concentration", "sigma"), given, strict=True)
     dealt = {key: value for key, value in settings if value is not None}

@@ -46,7 +46,7 @@ def one_of(name: str, value, allowed) -> None:
 
 def hint(word: str, known) -> str:
     """ " (did you mean ...?)", or nothing where no word that is known is near."""
-    near = difflib.get_close_matches(word, list(known), 1, 0.7)
+    near = difflib.get_close_matches(word, known, 1, 0.7) or [k for k in known if {*k} == {*word}]
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -541,9 +541,11 @@ def test_the_version_is_said(capsys):
     ("line", "meant"),
     [
         ("swep preprint", "sweep"),
+        ("rnu", "(did you mean run?)"),
         ("run --method fedstas-unbised", "(did you mean fedstas-unbiased?)"),
         ("run --task mnits", "(did you mean mnist?)"),
         ("run --partition dirichlett", "(did you mean dirichlet?)"),
+        ("run --partition clients.csv", "natural, FILE.npy, FILE.csv:COLUMN"),
         ("sweep preprnt", "(did you mean preprint?)"),
         ("run --method nothing-like-it", "unknown method 'nothing-like-it': use one of"),
     ],

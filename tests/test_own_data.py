@@ -18,6 +18,7 @@ from companion.pages import parameters
 from companion.runs import leaderboard, protocol, records, sweeps, tables
 from fedstas import cli, methods, own, own_data, partition, simulation, tasks
 from fedstas.errors import DataError, Diverged, InputError
+from fedstas.sim import saved
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "own"
@@ -448,6 +449,39 @@ def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(here, capsy
         with pytest.raises(SystemExit) as left:
             cli.main([*call.split(), *more.split()])
         assert left.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, capsys, monkeypatch):
+    table(
+        "patients.csv",
+        [(k, k % 4, "ab"[k % 2]) for k in range(20)],
+        ("size", "clinic", "diagnosis"),
+    )
+    call = (
+        "run --task my_table.py --partition natural --clients-per-round 2 --method md --device cpu"
+    )
+    call = f"{call} --rounds 3 --out h.parquet".split()
+    keep = saved.keep
+
+    def cut(*given):
+        keep(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saved, "keep", cut)
+    with pytest.raises(SystemExit):
+        cli.main(call)
+    assert "the same call goes on from .h.parquet.checkpoint" in capsys.readouterr().err
+    monkeypatch.setattr(saved, "keep", keep)
+    before = Path("patients.csv").read_text()
+    Path("patients.csv").write_text(before.replace("19,", "18,"))
+    with pytest.raises(SystemExit) as left:
+        cli.main(call)
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and ".h.parquet.checkpoint is of a run with other settings" in said
+    Path("patients.csv").write_text(before)
+    with pytest.raises(SystemExit) as left:
+        cli.main(call)
+    assert not left.value.code and Path("h.parquet").exists()
 
 
 @pytest.mark.parametrize("task", ["my_data.py:task", "there/my_data.py"])

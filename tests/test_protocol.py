@@ -255,6 +255,17 @@ def test_one_s_own_design_meets_the_others_and_is_what_it_is(carried):
         protocol.entered(known["small"], "md")
 
 
+def test_the_reference_alone_is_a_table(carried):
+    # As after a change of one's design: nothing of it is recorded yet.
+    known, folder = carried
+    found = protocol.outcomes(known, "small", [folder])
+    table = protocol.gains(found[found["arm"] == "md"], "md")
+    assert len(table) == 0 and {"arm", "metric", "gain", "holm"} <= set(table)
+    alone = [arm for arm in known["small"].arms if arm.name == "md"]
+    said = protocol.report({"small": replace(known["small"], arms=tuple(alone))}, "small", [folder])
+    assert said.splitlines()[-1].startswith("md ")
+
+
 def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
     known, folder = carried
     frame = records.load(folder)

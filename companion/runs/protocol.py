@@ -416,7 +416,8 @@ def gains(found: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS)
             told = {"arm": arm, "metric": metric, "seeds": len(gain), "mean": pairs[arm].mean()}
             told |= dict(zip(("gain", "low", "high"), tables.interval(gain), strict=True))
             rows.append(told | {"p": p})
-    table = pd.DataFrame(rows)
+    columns = ["arm", "metric", "seeds", "mean", "gain", "low", "high", "p"]
+    table = pd.DataFrame(rows, columns=columns)  # of none, where the reference alone is recorded
     primary = table["metric"].isin(("large", "small"))
     return table.assign(holm=tables.holm(table["p"].where(primary)))
 

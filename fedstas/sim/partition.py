@@ -216,7 +216,7 @@ def make(
         from fedstas.sim import own_data
 
         return own_data.dealt(name, labels, clients, sizes)
-    one_of("partition", name, _PARTITIONS)
+    one_of("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
     if clients is None:
         known = name == "natural" and users is not None
         clients = min(100, len(np.unique(users))) if known else 100
