@@ -161,7 +161,7 @@ def test_what_is_recorded_says_how_it_was_recorded(site):
 
 def test_an_alternative_text_says_what_is_drawn(chapter_pages):
     alts = [image.get("alt", "") for image in chapter_pages["07_fedsampling"].images]
-    assert any("over sigma 0, 1.5 and 3, one mark" in alt for alt in alts)
+    assert any("over sigma 0, 0.75, 1.5, 2.25 and 3, one mark" in alt for alt in alts)
 
 
 def test_each_chapter_can_be_launched_and_downloaded(chapter_pages):
