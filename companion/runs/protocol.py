@@ -300,8 +300,8 @@ def carry_out(
 ) -> list[str]:  # fmt: skip
     """Make what is missing of one setting: its rates, until no optimum lies at an end, then its evaluation.
 
-    `arm` and the reference that it is held against, or all; of the evaluation these `seeds`, or all. `how` is that of `sweeps.make`, as is what
-    is returned."""
+    `arm` and the reference that it is held against, or all; of the evaluation these `seeds`, or all. `how` is
+    that of `sweeps.make`, as is what is returned."""
     one_of("setting", name, protocol)
     sweeps.check(**how)
     setting, folders = protocol[name], (RECORDED, folder)
