@@ -33,9 +33,15 @@ def kept(what: str):
         raise Interrupted(what) from None
 
 
+@contextlib.contextmanager
 def recording(folder: Path):
     """The same, of runs that are recorded there."""
-    return kept(f"what is made is in {shown(folder)}, and the same call goes on from there")
+    try:
+        yield
+    except KeyboardInterrupt:
+        there = any(path.is_file() for path in folder.rglob("*"))
+        made = f"what is made is in {shown(folder)}, and the same call goes on from there"
+        raise Interrupted(made if there else "nothing is made yet") from None
 
 
 def shown(path: Path) -> Path:

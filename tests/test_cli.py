@@ -667,7 +667,11 @@ def test_an_interrupted_sweep_says_what_is_kept(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr(simulation, "train_round", stop)
     monkeypatch.chdir(tmp_path)
-    code, _, err = call("sweep preprint --methods md --seeds 0 --folder mine", capsys)
+    line = "sweep preprint --methods md --seeds 0 --folder mine"
+    code, _, err = call(line, capsys)
+    assert (code, err[-1]) == (130, "fedstas: interrupted: nothing is made yet")
+    (tmp_path / "mine/one.parquet").touch()
+    code, _, err = call(line, capsys)
     said = "what is made is in mine, and the same call goes on from there"
     assert (code, err[-1]) == (130, f"fedstas: interrupted: {said}")
 

@@ -97,11 +97,12 @@ def test_bytes_are_scaled_and_documents_are_tokens():
         ((X[:0], Y[:0], X, Y), r"train_x has shape \(0, 2\)"),
         ((np.where(X == 6, np.nan, X), Y), "train_x has a value that is not finite in row 3"),
         ((X, Y, np.where(X == 6, np.inf, X), Y), "test_x has a value .* in row 3"),
+        ((X, Y, None, None, [-1] * 20), "users is -1 in row 0: name users by words"),
     ],
 )
 def test_arrays_that_are_no_task_are_one_sentence(given, words):
     with pytest.raises(InputError, match=words) as caught:
-        own_data.from_arrays(*given)
+        own_data.from_arrays(*given[:4], users=(*given, *[None] * 5)[4])
     assert "\n" not in str(caught.value)
 
 
@@ -161,7 +162,7 @@ def test_a_table_with_two_columns_of_a_name_is_refused(here):
 
 @pytest.mark.parametrize("nobody", [None, float("nan")])
 def test_an_example_of_nobody_is_refused(nobody):
-    with pytest.raises(InputError, match=f"users is {nobody} in row 3: it must say whose"):
+    with pytest.raises(InputError, match=f"users is {nobody} in row 3: name users by"):
         own_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
 
 
@@ -231,8 +232,8 @@ TASK = "my_task.py"
         (None, "away.py:task", "there is no file away.py: name a task as FILE.py or FILE.py:FUN"),
         (["def other(): ..."], TASK, "my_task.py has no function task: it has other"),
         (["task = 5"], TASK, "my_task.py has no function task: it has none"),
-        (["def task():", "    return {}"], TASK, r"line 6: task\(\) returns a dict: it must"),
-        (["def task():", "    return"], TASK, r"line 6: task\(\) returns a NoneType"),
+        (["def task():", "    return {}"], TASK, r"line 6: task\(\) returns dict: it must"),
+        (["def task():", "    return"], TASK, r"line 6: task\(\) returns NoneType"),
         (["def task():", "", "    return 1 / 0"], TASK, "my_task.py line 8: ZeroDivisionError: div"),
         (["def task(n):", "    return n"], TASK, "my_task.py line 6: TypeError: task.. missing 1"),
         (["x = 1 / 0"], TASK, "my_task.py line 6 fails on import: ZeroDivisionError"),
@@ -261,8 +262,8 @@ def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(here, lines, sp
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return 5", r"line 6: network\(task\) returns a int: it must return a torch module with"),
-        ("return nn.ReLU()", "returns a ReLU: it must return a torch module with parameters"),
+        ("return 5", r"line 6: network\(task\) returns int: it must return a torch module with"),
+        ("return nn.ReLU()", "returns ReLU: it must return a torch module with parameters"),
         (
             "return nn.Linear(30, 7)",
             r"line 6: .* makes \(32, 7\) of 32 examples: it must make \(32, 2",
@@ -309,6 +310,7 @@ def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(here)
         (np.zeros(9, dtype=int), "names the clients of 9 examples, and there are 456 training ex"),
         (np.zeros(456), r"holds float64 \(456,\): it must be whole numbers or words"),
         (np.zeros((456, 1), dtype=int), r"holds int64 \(456, 1\)"),
+        (np.arange(456) % 20 - 1, "c.npy names a client -1: number from 0 on, or use words"),
         (b"nothing", "c.npy is not an array of numbers or words"),
         ("archive", "c.npy is not an array of numbers or words"),
     ],

@@ -36,8 +36,8 @@ def from_arrays(
         if each is not None and (each.ndim != 1 or len(each) != len(x)):
             raise InputError(f"{name} has shape {each.shape}: it must be one for each of {len(x)}")
     for row, user in enumerate([] if users is None else users.tolist()):
-        if user is None or user != user:  # not a number: a cell that was empty
-            raise InputError(f"users is {user} in row {row}: it must say whose the example is")
+        if user is None or user != user or (isinstance(user, int) and user < 0):  # an empty cell
+            raise InputError(f"users is {user} in row {row}: name users by words, or from 0 on")
     if (test_x is None) != (test_y is None):
         raise InputError("a test set is test_x and test_y: give both, or neither")
     if test_x is None:
@@ -74,8 +74,7 @@ def from_csv(path, label: str, test=None, *, client: str | None = None, network:
     tables = [_read(path, label, client), *([] if test is None else [_read(test, label, client)])]
     head, x, labels, users, _ = tables[0]
     names = np.unique(labels)
-    places = [Path(path), Path(test or path)]
-    for place, (other, _, given, _, lines) in zip(places, tables, strict=False):
+    for place, (other, _, given, _, lines) in zip((path, test), tables, strict=False):
         if other != head:
             raise InputError(f"{place} has the columns {', '.join(other)}, not {', '.join(head)}")
         strange = np.flatnonzero(~np.isin(given, names))
@@ -106,8 +105,8 @@ def _read(path, label: str, client: str | None):
                 said = f"column {name} is {row[name]!r}: it must be a number"
                 raise InputError(f"{path} line {line}: {said}")
     users = _numbered([row[client] for _, row in rows]) if client else None
-    lines, labels = [line for line, _ in rows], _numbered([row[label] for _, row in rows])
-    return head, values, labels, users, lines
+    labels = _numbered([row[label] for _, row in rows])
+    return head, values, labels, users, [line for line, _ in rows]
 
 
 def _rows(path, *needed: str) -> list[tuple[int, dict]]:
@@ -128,8 +127,7 @@ def _rows(path, *needed: str) -> list[tuple[int, dict]]:
         raise InputError(f"{path} line {long[0]} has {said}")
     for name in needed:
         if name not in rows[0][1]:
-            has = ", ".join(map(str, rows[0][1]))
-            raise InputError(f"{path} has no column {name}: it has {has}")
+            raise InputError(f"{path} has no column {name}: it has {', '.join(rows[0][1])}")
         for line, row in rows:
             if not (row[name] or "").strip():
                 raise InputError(f"{path} line {line}: column {name} is empty")
@@ -159,13 +157,13 @@ def from_folder(path, size: int = 32, *, network: str = "") -> Task:
         x = np.stack(pixels).transpose(0, 3, 1, 2)
         return images.classes, x.astype(np.float32) / 127.5 - 1, np.array(images.targets)
 
-    path = Path(path)
-    if not ((path / "train").is_dir() and (path / "test").is_dir()):
-        return from_arrays(*read(path)[1:], network=network)
-    (classes, x, y), (others, test_x, test_y) = read(path / "train"), read(path / "test")
+    train, test = Path(path) / "train", Path(path) / "test"
+    if not (train.is_dir() and test.is_dir()):
+        return from_arrays(*read(Path(path))[1:], network=network)
+    (classes, x, y), (others, test_x, test_y) = read(train), read(test)
     if others != classes:
-        said = f"has the classes {', '.join(others)}, not {', '.join(classes)}"
-        raise InputError(f"{path / 'test'} {said}")
+        said = f"{', '.join(others)}, not {', '.join(classes)}"
+        raise InputError(f"{test} has the classes {said}")
     return from_arrays(x, y, test_x, test_y, network=network)
 
 
@@ -218,7 +216,7 @@ def task(spec: str) -> Task:
     made = source()
     with own.told("", source.place):
         if not isinstance(made, Task):
-            said = f"{source.call.__name__}() returns a {type(made).__name__}"
+            said = f"{source.call.__name__}() returns {type(made).__name__}"
             raise InputError(f"{said}: it must return a Task, as own_data.from_arrays makes it")
         found = {k: getattr(made, k) for k in tasks.KEYS}
         check(**found, classes=made.classes, users=made.users)
@@ -234,7 +232,7 @@ def try_network(task: Task) -> None:
     with own.told(made.module, made.place), torch.no_grad(), torch.random.fork_rng(devices=[]):
         module = made.call(task)
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
-            said = f"returns a {type(module).__name__}"
+            said = f"returns {type(module).__name__}"
             raise InputError(f"{name}(task) {said}: it must return a torch module with parameters")
         if why := _unfit(module, x, task.classes):
             raise InputError(f"the network of {name}(task) {why}")
@@ -280,8 +278,10 @@ def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> par
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path} is not an array of numbers or words: {error}") from error
     if names.ndim != 1 or names.dtype.kind not in "iuU":
-        said = f"{names.dtype} {names.shape}"
-        raise InputError(f"{path} holds {said}: it must be whole numbers or words, one an example")
+        kind = f"{names.dtype} {names.shape}"
+        raise InputError(f"{path} holds {kind}: it must be whole numbers or words, one an example")
+    if names.dtype.kind == "i" and names.min(initial=0) < 0:
+        raise InputError(f"{path} names a client {names.min()}: number from 0 on, or use words")
     if len(names) != len(labels):
         raise InputError(
             f"{path} names the clients of {len(names)} examples, and there are {len(labels)} training "
