@@ -106,7 +106,7 @@ by_deviation, by_variance, by_size = found
 
 pair = [[Q(1)], [Q(-1)]]  # 4d: the only two gradients, and both are used
 simple = Q(theory.srs_covariance(pair, 2)[0, 0])
-printed = Q(theory.paper_lemma4(pair, 4, 1, 2)[0, 0])
+printed = Q(theory.paper_lemma4(pair, 12, 4, 2)[0, 0])
 
 # %% [markdown]
 # For 4c the law of the estimated total, at the paper's scale and without approximation. A participant holds 600 examples. It answers with $\min(600, M - 1)$ with
@@ -168,11 +168,11 @@ say("ch4", plain=plain, target=target, simple=simple, lemma4=printed)
 say("ch4", deviation=by_deviation, variance=by_variance, w=w, truth=m * SIZE)
 say("ch4", mean=mean, sd=sd, below=100 * below, spent=spent, relaxed=relaxed)
 say("ch4", epsilon=float(s.epsilon), printed=right[0], drawn=right[1], m=m)
-say("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}")
+say("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}", error=error)
 expect("the repaired one hits the target", plain != target == repaired)
 expect("no better than by sizes alone", by_variance == by_size > by_deviation)
 expect("Every size is cut", SIZE > M - 1, size_cap=M)
-expect("Simulated rounds say the same", error < 5, standard_errors=error)
+expect("simulated rounds agrees", error < 5, standard_errors=error)
 expect("calls that smaller", printed > simple)
 expect("the rounds end at", abs(w - 1 / 3) > 0.05, end=w)
 
@@ -182,7 +182,7 @@ expect("the rounds end at", abs(w - 1 / 3) > 0.05, end=w)
 # | 4a | Three updates 1, 2, 6 with norms 1, 2, 3, two drawn. The plain mean expects {glue:text}`ch4_plain`, and the repaired one hits the target, {glue:text}`ch4_target`. |
 # | 4b | Strata of 50, 30, 20 clients with spreads 2, 4, 6, ten seats. The variance is {glue:text}`ch4_deviation` by standard deviations. By variances, as the text says, it is {glue:text}`ch4_variance`, no better than by sizes alone. |
 # | 4c | The estimate of {glue:text}`ch4_truth` examples is {glue:text}`ch4_mean:.0f` on average, with a standard deviation of {glue:text}`ch4_sd:.0f`. |
-# | 4d | Gradients +1 and −1, both used. Simple random sampling has the variance {glue:text}`ch4_simple`. Eq. 6.11 says {glue:text}`ch4_lemma4`, and Theorem 3 calls that smaller. |
+# | 4d | Gradients +1 and −1, both used; $n = 12$, $n^* = 4$. Simple random sampling has the variance {glue:text}`ch4_simple`. Eq. 6.11 says {glue:text}`ch4_lemma4`, and Theorem 3 calls that smaller. |
 # | 4e | One report costs {glue:text}`ch4_epsilon:g`. 99 fresh ones cost {glue:text}`ch4_spent:.0f`, or {glue:text}`ch4_relaxed:.1f` at $\delta = 10^{-5}$. One that is remembered costs {glue:text}`ch4_epsilon:g`. |
 # | 4f | Three parabolas around 0, 0, 1. Drawn by norm, the rounds end at {glue:text}`ch4_w:.4f`; the optimum is 0.3333. |
 # | 4g | Clustered sampling's Algorithm 1 satisfies its Proposition 1 in {glue:text}`ch4_printed` of 300 federations as printed, and in {glue:text}`ch4_drawn` as drawn in Fig. 3. |
@@ -192,14 +192,14 @@ expect("the rounds end at", abs(w - 1 / 3) > 0.05, end=w)
 #
 # Data sampling and its privacy rest on the size estimate. Here $N$ = {glue:text}`ch4_N`, $m$ = {glue:text}`ch4_m` and
 # $M$ = {glue:text}`ch4_M`. Every size is cut to $M - 1$. In {glue:text}`ch4_below:.1f` % of rounds the estimate is not positive, and then
-# $p = n^*/\tilde n$ is no probability. Simulated rounds say the same, {glue:text}`ch4_simulated` of them.
+# $p = n^*/\tilde n$ is no probability. The mean of {glue:text}`ch4_simulated` simulated rounds agrees, within {glue:text}`ch4_error:.1f` standard errors.
 # {doc}`04c_size_estimator` goes on from here.
 #
 # ## What we learned
 #
 # - Of {glue:text}`ch4_claims` statements {glue:text}`ch4_count_fails` have a counterexample. The others hold, many on a condition.
 # - Lemma 1 fails; dividing each update by its selection probability repairs it.
-# - At the paper's numbers the private total is {glue:text}`ch4_mean:.0f` ± {glue:text}`ch4_sd:.0f` where
+# - At the paper's numbers the private total is {glue:text}`ch4_mean:.0f` on average, with a standard deviation of {glue:text}`ch4_sd:.0f`, where
 #   {glue:text}`ch4_truth` is true.
 #
 # ## Exercises

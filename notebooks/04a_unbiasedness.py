@@ -19,7 +19,7 @@
 #
 # At the end you will know
 # - whether the cohort that FedSTaS draws has the right mean, and by how much it misses;
-# - three estimators that are exactly unbiased with the same draws, and what they divide by;
+# - three estimators that are exactly unbiased with the same $p_k$, and what they divide by;
 # - for which draws the weights of eq. 2.4 are right.
 
 # %% tags=["parameters", "hide-input"]
@@ -170,13 +170,14 @@ expect("The smallest counterexample has two clients", decided.verdict == "fails"
 # FedSTS, and so "preserves unbiased client selection". The preprint calls the lemma "an immediate consequence of the same result in FedSTS",
 # which was not available to us. But every proof must cross this line, in each stratum:
 #
-# $$\mathbb E\Big[\frac1{m_h}\sum_{k\in S_h} \boldsymbol w^k_{t+1}\Big] = \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1}
+# $$\mathbb E\Big[\frac1{m_h}\sum_{k\in S_t \cap \mathcal C_h} \boldsymbol w^k_{t+1}\Big] = \frac1{m_h}\sum_{k\in\mathcal C_h} \nu_k\, \boldsymbol w^k_{t+1}
 # \overset{?}{=} \frac1{N_h}\sum_{k\in\mathcal C_h} \boldsymbol w^k_{t+1}.$$
 #
 # The first step is always right. The second holds for all models only if $\nu_k = m_h/N_h$: within a stratum every client must be expected
 # equally often. That is true of stratified sampling as in a textbook. Section 3.2 of this paper gives it up, and Algorithm 3 keeps the plain mean.
 #
-# For distinct clients $\nu_k$ is the {term}`inclusion probability` $\pi_k$, and that is not $m\,p_k$. Section 3.2 of the paper calls the
+# For distinct clients $\nu_k$ is the {term}`inclusion probability` $\pi_k$. Drawn one after another, clients have one that is not $m\,p_k$; designs
+# with $\pi_k = m\,p_k$ exist, and leave the bias of draws with replacement. Section 3.2 of the paper calls the
 # probability of selecting a client proportional to its norm. That holds on a condition: for one draw, or for the expected *number* of draws with
 # replacement. [Chapter 2](02_stratification.ipynb) shows by how much the two differ.
 #
@@ -247,7 +248,7 @@ table(ch04a.listed(found))
 #
 # Each estimator needs something. Hansen and Hurwitz {cite:p}`hansen1943theory` need draws with replacement. Horvitz and Thompson
 # {cite:p}`horvitz1952generalization` need the true $\pi_k$. The third, due to Des Raj (1956), needs the order of the draws. Hansen and Hurwitz'
-# weights on *distinct* clients exchange one bias for another: the mean is then {glue:text}`ch4a_naive`.
+# weights on distinct clients, drawn one after another, exchange one bias for another: the mean is then {glue:text}`ch4a_naive`.
 #
 # ```{prf:lemma} Hansen and Hurwitz on updates
 # :label: lem-hansen-hurwitz
@@ -273,14 +274,14 @@ table(ch04a.listed(found))
 # Draw $m_h \ge 1$ distinct clients of each stratum one after another, $p_k > 0$. Both of these have expectation
 # $\sum_{k\in\mathcal C_h}\omega_k\boldsymbol d_k$ in stratum $h$:
 #
-# $$\sum_{k \in S_h} \frac{\omega_k}{\pi_k}\,\boldsymbol d_k, \qquad \frac1{m_h}\sum_{r=1}^{m_h} \boldsymbol t_r,$$
+# $$\sum_{k \in S_t \cap \mathcal C_h} \frac{\omega_k}{\pi_k}\,\boldsymbol d_k, \qquad \frac1{m_h}\sum_{r=1}^{m_h} \boldsymbol t_r,$$
 #
 # $$\boldsymbol t_r = \sum_{i<r}\omega_{k_i}\boldsymbol d_{k_i}
 # + \frac{1-\sum_{i<r}p_{k_i}}{p_{k_r}}\,\omega_{k_r}\boldsymbol d_{k_r}.$$
 # ```
 #
 # ```{prf:proof}
-# The first sum is $\sum_k \mathbb 1[k\in S_h]\,\omega_k\boldsymbol d_k/\pi_k$, and the indicator has expectation $\pi_k$. For the
+# The first sum is $\sum_k \mathbb 1[k\in S_t]\,\omega_k\boldsymbol d_k/\pi_k$, and the indicator has expectation $\pi_k$. For the
 # second, given the first $r-1$ draws client $k$ among the others is drawn next with probability
 # $p_k/(1-\sum_{i<r}p_{k_i})$. So the last term of $\boldsymbol t_r$ has the conditional expectation
 # $\sum_{k \text{ left}} \omega_k\boldsymbol d_k$, and the first one adds those that are no longer left.
@@ -461,7 +462,7 @@ table(decided["weights"].table)
 # designs aim at equal clients. All four designs miss the other target, the full update by data. The design as written misses it by
 # {glue:text}`ch4a_size:.0f` % of its length (the table's last columns).
 #
-# The preprint says that the weights of FedAvg, $n_k$ over the cohort, bring a bias into the model. So they do, wherever sizes differ: FedAvg's are biased
+# The preprint says that FedAvg "introduces bias into the global model", not by what. Its weights, $n_k$ over the cohort, do, wherever sizes differ: FedAvg's are biased
 # for eq. 2.1. Draw two of the clients 1, 2 and 6 uniformly, with sizes 1, 1 and 8. The mean is {glue:text}`ch4a_ours_cohort_weights`.
 #
 # ```{admonition} Verdict on the weights of eq. 2.1: holds, on a condition
@@ -549,7 +550,7 @@ table(ch04a.decimals(on_models.table.iloc[:, :5]))
 #
 # ## What we learned
 #
-# - A plain mean of clients drawn by norm is biased by a covariance (Lemma 1); three estimators repair it exactly with the same draws.
+# - A plain mean of clients drawn by norm is biased by a covariance (Lemma 1); three estimators repair it exactly with the same $p_k$.
 # - "Unbiased" needs a target: equal clients or equal examples; and a seat for every stratum.
 # - Weights that do not sum to one multiply the model itself; on updates they do no harm.
 #

@@ -68,8 +68,8 @@ plots.for_pages()
 #
 # ## Does drawing by norm lower the variance?
 #
-# Not with a plain mean: drawing by norm prefers the extremes, and a plain mean repeats them. It helps if each draw is divided by its probability,
-# and if the norm is that of what is averaged. Take one draw from one stratum; $m$ draws have an $m$-th of its variance.
+# Not surely with a plain mean: drawing by norm prefers the extremes, and a plain mean repeats them. It surely helps if each draw is divided by its
+# probability, and if the norm is that of what is averaged. Take one draw from one stratum; $m$ draws have an $m$-th of its variance.
 
 
 # %%
@@ -211,7 +211,7 @@ table(neyman.table)
 #
 # ```{prf:lemma} Standard deviation or variance
 # :label: lem-neyman-spread
-# For independent uniform draws within strata and real seats $m_h$ with sum $m$, $V = \sum_h W_h^2\sigma_h^2/m_h$ is least at
+# Let all $\sigma_h > 0$. For independent uniform draws within strata and real seats $m_h$ with sum $m$, $V = \sum_h W_h^2\sigma_h^2/m_h$ is least at
 # $m_h \propto N_h\sigma_h$, where it is $(\sum_h W_h\sigma_h)^2/m$. At $m_h \propto N_h\sigma_h^2$ it is
 # $\sum_h W_h\sigma_h^2/m$, which is its value at $m_h \propto N_h$.
 # ```
@@ -260,7 +260,7 @@ expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 #
 # ```{admonition} Verdict on eq. 3.5: holds, on a condition
 # :class: verdict
-# It minimises the variance if $S_h$ is the standard deviation, and the seats are real numbers.
+# For uniform draws it minimises the variance if $S_h$ is the standard deviation, and the seats are real numbers.
 # ```
 #
 # The second inequality is this lemma. It needs spreads of the vectors that are averaged. FedSTaS takes those of gradients, and averages updates:
@@ -360,8 +360,8 @@ expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 # $$\Big(\sum_h W_h\tau_h\Big)^2 \le \Big(\sum_h W_h\sigma_h\Big)^2 \le \sum_h W_h\sigma_h^2 \le \sigma^2 .$$
 #
 # Divided by $m$ these are the variances of four designs: draws by norm with Hansen–Hurwitz, uniform draws with Neyman's seats, uniform draws with
-# proportional seats, and no strata. The first has $p_k \propto \|\boldsymbol d_k\|$ within strata and $m_h \propto N_h\tau_h$. No other $p$ and $m_h$
-# are better for these strata.
+# proportional seats, and no strata. The first has $p_k \propto \|\boldsymbol d_k\|$ within strata and $m_h \propto N_h\tau_h$ (a limit,
+# where some $\tau_h = 0$). No other $p$ and $m_h$ are better for these strata.
 # ```
 #
 # ```{prf:proof}
@@ -588,7 +588,7 @@ expect("It needs a rule for whole numbers", whole.verdict == "fails")
 #
 # ## What we learned
 #
-# - Drawing by norm helps only an estimator that divides by $p$, and only with the norm of what is averaged.
+# - Drawing by norm is sure to help only if draws are divided by $p$, and by the norm of what is averaged.
 # - Neyman's $S_h$ is a standard deviation, of one weighted draw where draws are weighted.
 # - Strata with proportional seats never hurt in the limit; when $m$ is close to $H$, whole seats leave little to allocate.
 #

@@ -19,7 +19,7 @@
 #
 # At the end you will know
 # - what eq. 5.7 is unbiased for, and its law at the paper's numbers;
-# - which three conditions Lemma 2 needs, and what happens without each of them;
+# - which two conditions Lemma 2 needs, and what happens without each of them;
 # - when the estimate is of use, and why a share of the data needs none.
 
 # %% tags=["parameters", "hide-input"]
@@ -143,7 +143,7 @@ table(decided["estimator"].table)
 #
 # :::{admonition} Verdict on eq. 5.7: holds, on a condition
 # :class: verdict
-# Unbiased for $\sum_k \min(n_k, M-1)$ if fakes have mean $M/2$. It is so for $n$ only if every participant also holds between 1 and $M-1$
+# Unbiased for $\sum_k \min(n_k, M-1)$ if fakes have mean $M/2$. It is so for $n$ only if no participant holds more than $M-1$
 # examples. The slides' version clips at $M$ and is unbiased for $\sum_k \min(n_k, M)$,
 # at a price in privacy: see [](04e_privacy.ipynb).
 # :::
@@ -277,7 +277,7 @@ table(decided["rate_is_a_probability"].table)
 #
 # ## What limit does Lemma 2 have?
 #
-# The right one, on three conditions: a guard, no size above the cap, and a request that grows with the data.
+# The right one, on two conditions: a guard, and no size above the cap, unless the rate itself vanishes.
 #
 # ```{admonition} As written: journal, eq. 6.8
 # :class: as-written
@@ -289,7 +289,7 @@ table(decided["rate_is_a_probability"].table)
 #    $m$ = 25, 50, 75 and so on.
 # 2. **The cap.** The estimate settles at the clipped total $n_c$. So for $n^* = qn$ the error settles at $q^2(n/n_c-1)^2$.
 # 3. **The request.** For a fixed $n^*$ both $p$ and $\tilde p$ go to 0. Then (6.8) is true even when everything is clipped. *Relative* to $p$ the
-#    error stays, and that is what a method feels.
+#    error of clipped sizes stays, and that is what a method feels.
 
 
 # %%
@@ -331,7 +331,7 @@ table(decided["lemma2"].table)
 # %% tags=["remove-input"]
 last = {name: values[-1] for name, values in error.items()}
 needs = {verdict["lemma2"], verdict["asymptotic_unbiasedness"]}
-expect("Verdict on Lemma 2: holds, on three conditions", needs == {"holds-if"})
+expect("Verdict on Lemma 2: holds, on two conditions", needs == {"holds-if"})
 expect("Verdict on the slides' Lemma 1: fails", verdict["slides_lemma1"] == "fails")
 expect("keep it at its limit", abs(last["clipped"] / stays - 1) < 0.02, **last)
 expect("makes it vanish", last["clipped, 600"] < 1e-4, error=last["clipped, 600"])
@@ -350,7 +350,7 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # ```{provenance} Figure
 # ```
 #
-# The three conditions are enough:
+# For a share of the data, $n^* = qn$, here is how fast. For any other $n^*$ see {prf:ref}`wwi-lem-size`.
 #
 # ```{prf:lemma} The error of the guarded rate
 # :label: lem-size-rate
@@ -379,11 +379,10 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 # {glue:text}`ch4c_limit_relative:.1f` times $q^2$. With sizes 60 the delta method gives the constant: $m$ times the error tends to
 # $q^2\,\mathrm{Var}(r)/(\alpha^2\,60^2)$ = {glue:text}`ch4c_delta:.4f`.
 #
-# :::{admonition} Verdict on Lemma 2: holds, on three conditions
+# :::{admonition} Verdict on Lemma 2: holds, on two conditions
 # :class: verdict
-# (1) $\tilde n$ is guarded from below, (2) every size is at most $M-1$, (3) $n^*$ grows in
-# proportion to $n$, so that the rate itself does not vanish. Then the error is $O(1/m)$. The sentence before it, on asymptotic unbiasedness,
-# needs (1) and (2).
+# (1) $\tilde n$ is guarded from below; (2) no size is above $M-1$, or $n^*/n \to 0$. With $n^* = qn$ and nothing clipped the error is
+# $O(1/m)$. The sentence before it, on asymptotic unbiasedness, needs (1) and that nothing is clipped.
 # :::
 #
 # :::{admonition} Verdict on the slides' Lemma 1: fails
@@ -392,8 +391,8 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 #
 # $$\lim \mathbb E[(p - \hat p)^2] < \lim \tfrac{\mathrm{Var}(r_c)}{|C|\alpha^2} = 0$$
 #
-# says that a limit of squares is below 0. With $\le$ and the three
-# conditions it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, $\bar n$ the mean size.
+# says that a limit of squares is below 0. With $\le$, a guard and no clipping
+# it is true. To first order the error is smaller by the factor $(K/N)^2/\bar n^2$, $\bar n$ the mean size.
 # :::
 #
 # ## Which settings make it useful?
@@ -528,7 +527,7 @@ table(decided["slides_fixed_ratio"].table)
 # ## What we learned
 #
 # - Eq. 5.7 is unbiased for $\sum_k \min(n_k, M-1)$. At the paper's numbers that is {glue:text}`ch4c_mean:.0f`, with a standard deviation of {glue:text}`ch4c_sd:.0f`, where 6000 is meant.
-# - Lemma 2 needs a guard, sizes below the cap, and a request that grows with $n$. Then the error is $O(1/m)$.
+# - Lemma 2 needs a guard, and sizes below the cap or a rate that vanishes. With $n^* = qn$ and no clipping the error is $O(1/m)$.
 # - An error of 10 % takes {glue:text}`ch4c_enough` reports at $\epsilon = 3$. A fixed share $q$ takes none.
 #
 # The verdicts, by the functions that also decide the ledger:

@@ -309,7 +309,7 @@ table(ch04e.costs(attack, soft, one))
 # ```
 #
 # A blind guess is right with {glue:text}`ch4e_attack_0:.0f` %, and one after a single report with {glue:text}`ch4e_attack_1:.0f` %. Two reports are no better: a second one that disagrees is a tie.
-# After ten it is {glue:text}`ch4e_attack_10:.1f` % ({glue:text}`ch4e_trials` simulated attacks: {glue:text}`ch4e_right:.1f` ± {glue:text}`ch4e_right_error:.1f` %), and
+# After ten it is {glue:text}`ch4e_attack_10:.1f` % ({glue:text}`ch4e_trials` simulated attacks: {glue:text}`ch4e_right:.1f` %, standard error {glue:text}`ch4e_right_error:.1f`), and
 # 90 % is reached after {glue:text}`ch4e_nine` reports. A client above the cap gives away only that it is there.
 #
 # ```{explorer} privacy

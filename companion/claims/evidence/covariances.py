@@ -118,7 +118,7 @@ def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
 
 CASES = (
     ("bernoulli", (3, 9, 3, 1), (1, 1, 1)),
-    ("eq. 6.11", (2, 4, 1, 2), (1, -1)),
+    ("eq. 6.11", (2, 12, 4, 2), (1, -1)),  # with a client of 10 beside, n̄ = n*/m
     ("again", (2, 2, 2, 2), (1, -1)),
     ("pooled", (2, 4, 2, 1), (1, 1)),
 )

@@ -128,8 +128,12 @@ def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
         ("sizes 600 (clipped), n* = n/10", SIZE, lambda m: 60.0 * m, False),
         ("sizes 600 (clipped), n* = 600", SIZE, lambda m: 600.0, False),
         ("sizes 600 (clipped), n* = 600, relative", SIZE, lambda m: 600.0, True),
+        ("sizes 60 (below M), n* = 60, relative", 60, lambda m: 60.0, True),
     ):
-        values = [squared_error(size, m, request(m)) * (m**2 if relative else 1) for m in counts]
+        rates = [request(m) / (size * m) if relative else 1.0 for m in counts]
+        values = [
+            squared_error(size, m, request(m)) / p**2 for m, p in zip(counts, rates, strict=True)
+        ]
         end = 0.0 if size == 60 or (request(1) == 600 and not relative) else limit["clipped"]
         rows.append(
             {"setting": name}
@@ -170,8 +174,8 @@ def lemma2(
         verdict(all(printed), all(condition)),
         f"clipped: {clipped:.4f} at m = {large} (limit {limit['clipped']:.4f}); "
         f"below the cap: {unclipped:.2e} = {unclipped * large:.4f}/m",
-        note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), no size exceeds M−1, and n* grows in proportion to n "
-        "(else p itself vanishes); then the error is O(1/m).",
+        note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), and no size exceeds M−1 or n*/n goes to 0. With "
+        "n* = qn and no size above M−1 the error is O(1/m).",
         table=lemma2_table(),
     )
 
