@@ -560,11 +560,11 @@ table(ch07.gaps(won))
 # %% [markdown]
 # ```{glue:figure} ch7_live
 # :name: fig-ch7-live
-# :alt: Two panels, accuracy on the global test set and under the clients' class shares, for {glue:text}`ch7_live_names`, one mark with a range per method: fedavg, md, FedSampling and fedavg with all clients.
+# :alt: Two panels, accuracy on the global test set and under the clients' class shares, for {glue:text}`ch7_live_names`, one mark with the single federations per method: fedavg, md, FedSampling and fedavg with all clients.
 #
 # The live run: {glue:text}`ch7_live_clients` clients, {glue:text}`ch7_live_m` a round where clients are sampled, {glue:text}`ch7_live_rounds`
-# rounds at lr {glue:text}`ch7_live_lr:g`. Means with 95 % intervals over {glue:text}`ch7_live_repeats` federations, and single ones. In the control all clients
-# take part.
+# rounds at lr {glue:text}`ch7_live_lr:g`. Means over {glue:text}`ch7_live_repeats` federations and single ones; from five on, 95 % intervals. In the control all
+# clients take part.
 # ```
 #
 # ```{provenance} Figure
