@@ -858,7 +858,7 @@ best_of = live_ends.idxmax(axis=1)  # of each seed
 paste("figure_live", ch05.live(live_ends))
 say("ch5", live_task=s.task, live_clients=s.clients, live_m=s.clients_per_round)
 say("ch5", live_concentration=float(s.concentration), live_device=str(task.device))
-say("ch5", live_seeds=s.seeds, live_sd=live_ends.std().mean())
+say("ch5", live_scatter=ch05.scatter(live_ends))
 expect("No method is best with every seed", best_of.nunique() > 1, best=", ".join(best_of))
 
 # %% tags=["remove-cell"]
@@ -876,8 +876,7 @@ say("ch5", live_again=ch05.again(live, disjoint))
 # ```{provenance} Figure
 # ```
 #
-# Over {glue:text}`ch5_live_seeds` seeds a method's runs have a standard deviation of {glue:text}`ch5_live_sd:.1f` points.
-# {glue:text}`ch5_live_again` `fedstas compare MINE results` holds your own recordings against ours.
+# {glue:text}`ch5_live_scatter` {glue:text}`ch5_live_again` `fedstas compare MINE results` holds your own recordings against ours.
 #
 # ## What we learned
 #
