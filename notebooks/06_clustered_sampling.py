@@ -131,13 +131,14 @@ assert (by_size == clustered.counts_by_size(sizes, m)).all()
 paste("figure_ch6_size_rows", ch06.rows({"Algorithm 1": by_size}, label))
 say("ch6", task=s.task, clients=s.clients, concentration=float(s.concentration), N=N, m=m)
 say("ch6", least=sizes.min(), most=sizes.max())
-mixed = np.mean([len(set(label[row > 0])) > 1 for row in by_size])
-expect("Most rows mix several classes", mixed > 0.5, share=mixed)
+mixed = sum(len(set(label[row > 0])) > 1 for row in by_size)
+say("ch6", mixed=mixed)
+expect("Most rows mix several classes", mixed > m / 2, rows=mixed)
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_size_rows
 # :name: fig-ch6-size-rows
-# :alt: Stacked horizontal bars, one per draw, all of equal length. Each bar is divided among clients, large ones in the first rows and many small ones in the last; the shade and number of a piece is its client's majority class, and most rows hold several classes.
+# :alt: Stacked horizontal bars, one per draw, all of equal length. Each bar is divided among clients, large ones in the first rows and small ones in the last; the shade and number of a piece is its client's majority class. {glue:text}`ch6_mixed` of {glue:text}`ch6_m` rows hold several classes.
 #
 # Algorithm 1 on this federation. A piece is a client, its shade and number the client's majority class.
 # ```
@@ -153,7 +154,7 @@ expect("Most rows mix several classes", mixed > 0.5, share=mixed)
 # Every client's weight varies less than under MD sampling, and every client is more likely to take part.
 # ```
 #
-# No weight, and no sum of weights, varies more than under MD sampling, and nobody takes part less often.
+# No weight varies more than under MD sampling, and no weighted sum of them does. Nobody is less likely to take part.
 #
 # ```{admonition} As written: eq. 17 and eq. 23
 # :class: as-written
@@ -359,7 +360,7 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 # %% [markdown]
 # ```{glue:figure} figure_ch6_tree
 # :name: fig-ch6-tree
-# :alt: A dendrogram with one leaf per client, named by its majority class. Black links join clients whose group fits into one row; grey links above them are cut. Neighbouring leaves often share a class.
+# :alt: A dendrogram with one leaf per client, named by its majority class where there is room. Links within a group that fits into one row are black; the links above, which are cut, are grey. {glue:text}`ch6_alike` of {glue:text}`ch6_pairs` pairs of neighbouring leaves share a class.
 #
 # Ward's tree of the last updates. Strong branches are kept as groups; pale links are cut, since what they join is heavier than a row.
 # An asterisk: the client has not taken part yet. The server was never told the classes.
@@ -402,11 +403,13 @@ told = clustered.counts_by_groups(sizes, by_label, m)
 # %% tags=["remove-input"]
 shown = {"Algorithm 2": by_updates, "target, told the classes": told}
 paste("figure_ch6_rows", ch06.rows(shown, label))
+ruled_2, ruled_target = (ch06.ruled(rows, label) for rows in shown.values())
+say("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_rows
 # :name: fig-ch6-rows
-# :alt: Two panels of stacked horizontal bars of equal length, one bar per draw. Above, Algorithm 2, where many rows are dominated by one class; below, the target, where the rows are filled class by class.
+# :alt: Two panels of stacked horizontal bars of equal length, one bar per draw. Above, Algorithm 2: in {glue:text}`ch6_ruled_2` of {glue:text}`ch6_m` rows one class has more than half. Below, the target, filled class by class: in {glue:text}`ch6_ruled_target`.
 #
 # The rows of Algorithm 2 and of the target, which is told the majority classes. Compare with {numref}`fig-ch6-size-rows`.
 # ```
@@ -414,7 +417,7 @@ paste("figure_ch6_rows", ch06.rows(shown, label))
 # ```{provenance} Figure
 # ```
 #
-# How many classes does a cohort show? That is exact: class $c$ is missed with probability $\prod_k (1 - \sum_{i \in c} r_{k,i})$.
+# How many classes does a cohort show? The expected number is exact: class $c$ is missed with probability $\prod_k (1 - \sum_{i \in c} r_{k,i})$.
 
 
 # %%
@@ -436,9 +439,9 @@ for name, value in seen.items():
 
 # %% tags=["remove-input"]
 order = [seen[name] for name in schemes]
-expect("between those of MD and the target", order[0] + 0.3 < order[2] < order[3] - 0.3, **seen)
+expect("between those of MD and the target", order[0] < order[2] < order[3], **seen)
 by_sizes = (order[1] - order[0]) / (order[2] - order[0])
-expect("Much of the gain is in the sizes already", by_sizes > 0.4, share=by_sizes)
+expect("Much of the gain is in the sizes already", by_sizes > 1 / 3, share=by_sizes)
 
 # %% [markdown]
 # Algorithm 2 shows a number of classes between those of MD and the target. Much of the gain is in the sizes already.
@@ -446,7 +449,7 @@ expect("Much of the gain is in the sizes already", by_sizes > 0.4, share=by_size
 # Does it depend on how likeness is measured? The paper tries three measures (Appendix D.2, Fig. 6). The *angle* is blind to the updates'
 # lengths. *L2*, the Euclidean distance, and *L1*, the sum of absolute differences, are not. The *linkage* says how far two groups are
 # apart. Ward's: by how much the squared distances within would grow. `single` and `complete`: nearest and farthest pair. `average`: the mean of
-# all pairs. `weighted`, `centroid` and `median` weigh the members otherwise. Both are settings of the method:
+# all pairs. `weighted`, `centroid` and `median` weigh the members otherwise. Measure and linkage are settings of the method:
 
 # %%
 ways = [(measure, "ward") for measure in clustered.MEASURES]
@@ -485,10 +488,10 @@ common = {frozenset(g) for g in groups} & {frozenset(g) for g in coded}
 print(f"{len(coded)} groups, {len(common)} of them also among our {len(groups)}")
 
 # %% tags=["remove-input"]
-expect("a different tree", len(common) < len(groups), common=len(common), groups=len(groups))
+expect("That gives other groups", len(common) < len(groups), common=len(common), groups=len(groups))
 
 # %% [markdown]
-# That is a different tree, and below we see what it is worth. The package uses the angles as angles, as the paper says. Each round sends what
+# That gives other groups, and below we see what they are worth. The package uses the angles as angles, as the paper says. Each round sends what
 # any round of federated learning sends: representative gradients are updates that were sent anyway.
 #
 # ## Does it help? One digit per client
@@ -497,7 +500,7 @@ expect("a different tree", len(common) < len(groups), common=len(common), groups
 # In none of the settings that were tried did clustered sampling do worse than MD sampling.
 # ```
 #
-# Knowing who is alike helps a lot. Sizes cannot help much where all are equal. The paper's first experiment is built for the question: MNIST, 100 clients with
+# Knowing who is alike helps a lot. Sizes tell nothing where all are equal. The paper's first experiment is built for the question: MNIST, 100 clients with
 # 500 images of one digit each, ten clients per digit, ten draws a round. A client makes 50 local steps of 50 images with learning rate 0.01, on a
 # network with one hidden layer of 50 units. The ideal cohort has ten digits. *Target* sampling is told who has which, and draws one of each.
 #
@@ -609,7 +612,7 @@ table(ch06.verdicts())
 #
 # ### Live: clients numbered at random
 #
-# The same in small, on this page's task: one digit per client, ten local steps of 50, five seeds. Before you look: how many digits can Algorithm 1
+# The same in small, on this page's task: one class per client, ten local steps of 50, five seeds. Before you look: how many classes can Algorithm 1
 # bring?
 
 # %%
@@ -636,23 +639,24 @@ live = ch06.Recorded(pd.concat(history), pd.concat(drawn))
 live_md = every * (1 - (1 - 1 / every) ** m)
 
 # %% tags=["remove-input"]
-paste("figure_ch6_live", ch06.panels(live, live_md, every))
+paste("figure_ch6_live", ch06.panels(live, live_md, every, "classes"))
 brought = live.drawn.groupby("method")["digits"].mean()
 second = live.drawn[live.drawn["round"] > s.rounds / 2].groupby("method")["digits"].mean()
 gain = ch06.gains(live, min(5, s.rounds))
 say("ch6", live_clients=live_clients, live_1=brought["clustered-size"], live_md=brought["md"])
-say("ch6", live_exact=np.mean(promised), live_md_exact=live_md)
+say("ch6", live_exact=np.mean(promised), live_md_exact=live_md, live_told=brought["target"])
 say("ch6", live_2=second["clustered-similarity"], **{f"live_{k}": v for k, v in gain.items()})
 expect("as many as its rows promise", abs(brought["clustered-size"] - np.mean(promised)) < 0.5)
 most, ends = second["clustered-similarity"], (gain["similarity_low"], gain["target_low"])
 expect("nearly all of them in the second half", most > every - 0.5, digits=most)
-expect("Only those that know who is alike", min(ends) > 5, similarity=ends[0], target=ends[1])
+least, other = min(ends), gain["size_low"]
+expect("Only those that know who is alike", least > 5 > other, least=least, by_size=other)
 expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=gain["size"])
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_live
 # :name: fig-ch6-live
-# :alt: The same three panels for the live runs. The target has as many digits as a cohort can show; Algorithm 2 rises towards it; Algorithm 1 lies between MD and Algorithm 2 in the number of digits.
+# :alt: The same three panels for the live runs. A cohort of the target shows {glue:text}`ch6_live_told:.1f` classes on average, one of Algorithm 2 {glue:text}`ch6_live_2:.1f` in the second half, of Algorithm 1 {glue:text}`ch6_live_1:.1f`, of MD {glue:text}`ch6_live_md:.1f`.
 #
 # The same experiment with {glue:text}`ch6_live_clients` clients of {glue:text}`ch6_task`. Means over seeds and 95 % bands; dotted: the exact
 # mean under MD.
@@ -942,8 +946,8 @@ say("ch6", H=len(strata), **{f"saved_{k}": v for k, v in zip(keys, saved.values(
 say("ch6", relative_md=100 * np.sqrt(V["MD"]) / full, relative_2=100 * np.sqrt(V["Algorithm 2"]) / full)  # fmt: skip
 one, two, target, coded, fresh, *of_strata = list(saved.values())[1:]
 expect("remove nearly as much variance as rows", abs(two - target) < 6, updates=two, labels=target)
-expect("about as much as the labels", two > 50 and abs(two - target) < 6, updates=two, labels=target)  # fmt: skip
-expect("hardly more", 0 < fresh - two < 8, new=fresh, last=two)
+alike = two > 50 and abs(two - target) < 6 and abs(two - fresh) < 6
+expect("about as much as groups by label", alike, last=two, labels=target, new=fresh)
 expect("a single cohort is far off", V["Algorithm 2"] > full**2 / 4, of=full)
 expect("The tree as coded does as well", abs(coded - two) < 6, coded=coded, ours=two)
 expect("Strata lie in between", one < min(of_strata) and max(of_strata) < two, most=max(of_strata))
@@ -954,8 +958,8 @@ table(ch06.compared(V, seen, full))
 # All are unbiased, and the numbers are exact. *Classes* are expected majority classes in a cohort. The *error* is the root mean square distance
 # between a cohort's update and the full one. FedSTaS as written is not unbiased ([](04_theory.ipynb)), so it is not in the table.
 #
-# Sizes alone remove {glue:text}`ch6_saved_1:.0f` % of MD's variance. The last updates remove
-# {glue:text}`ch6_saved_2:.0f` %, about as much as the labels, and the new ones hardly more. The tree as coded does as well as ours. Strata lie in
+# Sizes alone remove {glue:text}`ch6_saved_1:.0f` % of MD's variance. Groups from the last updates remove
+# {glue:text}`ch6_saved_2:.0f` %, about as much as groups by label or from the new updates. The tree as coded does as well as ours. Strata lie in
 # between, {glue:text}`ch6_H` of them with {glue:text}`ch6_saved_equal:.0f` %, and seats by spread do no better. That is one federation, one model
 # and one seed; [](10_which_design.ipynb) compares designs over whole runs.
 #

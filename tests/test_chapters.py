@@ -167,6 +167,18 @@ def test_the_page_is_opened_or_its_place_is_said(tmp_path, monkeypatch):
     assert opened == [there.as_uri()] * 2
 
 
+def test_what_is_recorded_is_told_where_the_book_was_not_built_yet(tmp_path):
+    told = tmp_path / "book" / "chapters" / "recorded.json"
+    told.parent.mkdir(parents=True)
+    preview.tell_recorded(tmp_path)
+    known = json.loads(told.read_text())
+    assert {"preprint", "imbalance", "partitions"} <= set(known)
+    assert known["preprint"]["runs"] == "not recorded yet"  # there is no results/
+    told.write_text("{}")
+    preview.tell_recorded(tmp_path)
+    assert told.read_text() == "{}"
+
+
 def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(house, capsys):
     with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
         preview.render("01")

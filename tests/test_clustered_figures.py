@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from companion.claims.evidence import experiments as evidence
+from companion.pages import ch06
 from companion.pages import clustered_figures as figures
 from companion.runs import experiments, records
 from fedstas import methods, partition
@@ -157,3 +158,10 @@ def test_the_table_of_local_tests_has_what_was_noted(recorded, monkeypatch):
     assert means == pytest.approx([65, 75, 85])
     assert set(table["global test set"].str[:4]) == {"50.0"}
     assert set(table["seeds"]) == {"2"} and set(table["data"]) == {"mnist"}
+
+
+def test_rows_that_one_class_rules_have_more_than_half_of_it():
+    rows = np.array([[6, 0, 6, 0], [7, 2, 0, 3], [3, 4, 2, 3]])
+    assert ch06.ruled(rows, np.array([0, 1, 2, 2])) == 1
+    assert ch06.ruled(rows, np.array([0, 0, 2, 2])) == 2
+    assert ch06.ruled(rows, np.array([5, 5, 5, 5])) == 3

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from companion.claims.evidence.experiments import within_one_more
-from companion.pages import markdown
+from companion.pages import ch05, markdown
 from companion.runs import tables
 
 ROOT = Path(__file__).parents[1]
@@ -128,6 +128,13 @@ def test_what_a_client_spends_counts_its_own_reports():
         text = " ".join(page.read_text().replace("\n# ", "\n").split())
         for sentence in re.findall(r"[^.;]*\b99 (?:fresh )?(?:reports )?cost[^.;]*", text):
             assert re.search(r"as coded|one client", sentence), (page.name, sentence)
+
+
+def test_live_runs_of_one_seed_have_no_scatter():
+    ends = pd.DataFrame({"md": [50.0, 52.0], "fedavg": [40.0, 40.0]})
+    told = "Over 2 seeds a method's runs have a standard deviation of 0.7 points."
+    assert ch05.scatter(ends) == told  # the mean of sqrt(2) and 0
+    assert ch05.scatter(ends[:1]) == "One seed shows no scatter."
 
 
 def alts(text: str):

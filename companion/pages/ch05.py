@@ -673,6 +673,14 @@ def live(ends: pd.DataFrame) -> Figure:
     return figure
 
 
+def scatter(ends: pd.DataFrame) -> str:
+    """How far a method's live runs lie apart over seeds: columns method, index seed."""
+    if len(ends) < 2:
+        return "One seed shows no scatter."
+    sd = ends.std().mean()
+    return f"Over {len(ends)} seeds a method's runs have a standard deviation of {sd:.1f} points."
+
+
 def again(live: pd.DataFrame, recorded: pd.DataFrame) -> str:
     """Whether runs that are recorded came out the same: `live` with a column `usual` where they may be."""
     same = live[live["usual"]]

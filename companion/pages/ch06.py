@@ -83,6 +83,12 @@ def rows(schemes: dict[str, np.ndarray], labels: np.ndarray) -> Figure:
     return figure
 
 
+def ruled(counts: np.ndarray, labels: np.ndarray) -> int:
+    """In how many rows [m, N] one class has more than half."""
+    shares = np.array([counts[:, labels == c].sum(1) for c in np.unique(labels)])
+    return int((2 * shares.max(0) > counts.sum(1)).sum())
+
+
 def tree(joined: np.ndarray, groups: list[list[int]], labels: np.ndarray, never) -> Figure:
     """Ward's tree of the clients: branches within a group black, others grey; leaves are majority classes.
 
@@ -152,9 +158,9 @@ def _band(ax: Axes, frame: pd.DataFrame, value: str, method: str) -> tuple:
     return wide.index[-1], mean[-1], colour
 
 
-def panels(runs: Recorded, under_md: float, every: int) -> Figure:
-    """Distinct digits a round, training loss and test accuracy over the rounds; dotted: the mean under MD."""
-    shown = {"distinct digits": (runs.drawn, "digits")}
+def panels(runs: Recorded, under_md: float, every: int, what: str = "digits") -> Figure:
+    """Distinct digits (or `what`) a round, training loss, test accuracy over the rounds; dotted: the mean under MD."""
+    shown = {f"distinct {what}": (runs.drawn, "digits")}
     for metric in ("train_loss", "test_accuracy"):
         scaled = runs.history.assign(y=runs.history[metric] * plots.METRICS[metric][1])
         words = {"train_loss": "training loss (nats)", "test_accuracy": "test accuracy (%)"}[metric]

@@ -1,5 +1,6 @@
 """The page of one executed chapter, as the book shows it, without building the book."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -31,6 +32,7 @@ def render(chapter: str) -> Path:
         raise InputError(
             'a page is built by jupyter-book, which is not installed: pip install -e ".[book]"'
         )
+    tell_recorded(root)
     made, contents = root / "_build" / "page" / stem, root / ".cache" / f"page-{stem}.yml"
     shutil.rmtree(made, ignore_errors=True)
     contents.parent.mkdir(exist_ok=True)
@@ -47,6 +49,16 @@ def render(chapter: str) -> Path:
         said = re.sub(r"\x1b\[[\d;]*m", "", (done.stderr or done.stdout).strip())
         raise InputError(f"the page of chapter {stem} could not be built: {said[-600:]}")
     return page
+
+
+def tell_recorded(root: Path) -> None:
+    """How the recorded runs were made, which stands under their figures: written where the book was not built yet."""
+    path = root / "book" / "chapters" / "recorded.json"
+    if not path.is_file():
+        from companion.runs import made  # with it come pandas and torch
+
+        with contextlib.chdir(root):  # where results/ stands
+            made.main([str(path)])
 
 
 def show(page: Path) -> str:
