@@ -339,6 +339,9 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
                 row = places[setting].gain(arm, metric)
                 key = f"{name}_{re.sub('[-.]', '_', setting)}_{metric}"
                 told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+    if (few := f"{UNLIKE[1]}-m5") in places:
+        row = places[few].gain("least-variance, updates", "large")
+        told["updates_few"] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
     return told
 
 
@@ -401,6 +404,7 @@ def participants_say(places: dict[str, Place]) -> dict[str, bool]:
         "gone": all(abs(places["mnist-m20"].gain(cut, m)["gain"]) < 1 for m in BUDGETS),
         "lasts": all(places["fashion-mnist-m20"].gain(cut, m)["low"] > 1 for m in BUDGETS),
         "loss": places["fashion-mnist-m5"].gain(cut, "large")["high"] < 0,
+        "updates": places["fashion-mnist-m5"].gain(f"{cut}, updates", "large")["high"] < 0,
         "corrected": all(p.gain("fedstas-unbiased", "small")["high"] < 0 for p in few),
         "alike": max(ahead) < 0,
         "kept": places["mnist-m5"].gain(cut, "small")["low"] > 1,
