@@ -52,9 +52,9 @@ s = chapters.settings("08_federation", globals())
 plots.for_pages()
 
 # %% [markdown]
-# So far a federation was a loop in one process. But a design is a function of what the server is told: sizes, squeezed gradients, reports. Whether these come
-# from an array or from a machine in another town is nothing to it. `fedstas.flower` gives the same designs a home in [Flower](https://flower.ai), the
-# framework of practitioners. A *SuperLink* stands in the middle, each client runs a *SuperNode*, and both run an app that they are handed.
+# So far a federation was a loop in one process. But a design only needs what the server is told: sizes, squeezed gradients, reports. It cannot see whether these
+# come from an array or from a machine in another town. `fedstas.flower` runs the same designs on [Flower](https://flower.ai), a
+# framework for real machines. A *SuperLink* stands in the middle, each client runs a *SuperNode*, and both run an app that they are handed.
 #
 # ## How to run it
 #
@@ -65,7 +65,7 @@ plots.for_pages()
 # python examples/flower/deploy.py --nodes 5 "method='fedstas-unbiased'" rounds=10
 # ```
 #
-# starts one SuperLink and five SuperNodes on your machine, each with its own shard of the digits. It trains, shows the cohort and the accuracy of
+# starts one SuperLink and five SuperNodes on your machine, each with its own part of the digits. It trains, shows the cohort and the accuracy of
 # each round, and stops everything that it started. The app in `examples/flower` is the same in Flower's own simulation,
 #
 # ```bash
@@ -73,12 +73,12 @@ plots.for_pages()
 # ```
 #
 # and on machines of your own. Run `flower-superlink` on one, `flower-supernode --superlink HOST:PORT --node-config "partition-id=3"` on each of
-# the others, and `flwr run`, with certificates (how, says *TLS and authentication*). To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
+# the others, and `flwr run`. The last section adds the certificates. To bring your own data, change one function, `load` in `examples/flower/federation/client.py`.
 #
 # ## One round, in messages
 #
-# Nothing of the algorithm is written a second time. The strategy hands the design a view of the server, as the simulation does. Only that
-# this view asks its questions in messages. Here is the one for gradients:
+# The design asks the same questions as in the simulation, now in messages. Nothing of the algorithm is written a second time: the design is handed a view
+# of the server, as before, and this view sends messages. Here is the question for gradients:
 #
 # ```{literalinclude} ../../fedstas/flower/nodes.py
 # :pyobject: Nodes.gradients
@@ -102,7 +102,7 @@ plots.for_pages()
 #
 # Three methods are refused: `target`, because no server of real nodes can know their labels, `centralised`, and `fedstas-dp-authors-dec`, which is called
 # private and asks for true sizes. A design of your own runs as it does in the simulation. A server that remembers updates (`fedvarp`, `mifa`)
-# weighs them by sizes, or by $1/N$ where the design hides these. Where only the samples are private it is refused.
+# weighs them by sizes, or by $1/N$ where the design hides sizes. It is refused in methods that hide only how many examples a client draws.
 #
 # ## What is on the wire?
 #
@@ -184,15 +184,15 @@ table(ch08.sizes(wire))
 # %% [markdown]
 # Recorded on {glue:text}`ch8_date` with Flower {glue:text}`ch8_flwr`, by `tests/flower/measure.py`. Between the account and the wire lies nothing that grows with the model.
 # There is a header for each array, and an HTTP request for each of the objects into which Flower cuts a message (about a kilobyte, with its answer). A node looks
-# for messages every three seconds, and an idle one sends {glue:text}`ch8_idle:.0f` bytes a second. The app itself travels once a run and node
-# ({glue:text}`ch8_app:.0f` kB).
+# for messages every three seconds, and for an idle one that makes {glue:text}`ch8_idle:.0f` bytes a second, both ways. The app itself travels once a run
+# and node ({glue:text}`ch8_app:.0f` kB).
 #
 # Together it is {glue:text}`ch8_up_low:.0f` to {glue:text}`ch8_up_high:.0f` kB up and {glue:text}`ch8_down_low:.0f` to {glue:text}`ch8_down_high:.0f` kB down for each message
 # that is answered, for both tasks. With the {glue:text}`ch8_small` parameters of the digits that makes {glue:text}`ch8_small_low:.1f` to
 # {glue:text}`ch8_small_high:.1f` times the account. With the {glue:text}`ch8_large` of MNIST it is {glue:text}`ch8_large_low:.2f` to
 # {glue:text}`ch8_large_high:.2f` times. For a message that carries a model the difference is below 10 % both ways from about {glue:text}`ch8_threshold:,.0f` parameters on.
 # A message that carries only a squeezed gradient (at nine levels an eighth of a model) or a size is small, and there the header weighs more. The account is
-# that of the *algorithm*: within a test, the arrays in all messages add up to it to 0.2 %.
+# that of the *algorithm*: in a test, the arrays in all messages add up to it within 0.2 %.
 #
 # ## When nodes fail
 #
@@ -222,7 +222,7 @@ N, m = s.clients, s.clients_per_round
 H = min(5, m)
 strata = np.arange(N) % H
 norms = np.exp(rng.normal(strata, 0.5))  # updates of a stratum are alike
-updates = norms * rng.choice([-0.5, 1.0], N)
+updates = norms * rng.choice([0.5, 1.0], N)
 target = updates.mean()
 p = norms / np.bincount(strata, norms)[strata]
 members = [np.flatnonzero(strata == h) for h in range(H)]
@@ -274,14 +274,16 @@ table(ch08.silence(estimates))
 # missing more often, these weights do not repair it: {glue:text}`ch8_informative:.2f`. Others would need each client's chance to answer, which the server
 # does not know. Nor can the run test for it: those who could tell did not answer.
 #
+# What becomes of each method (*at random*: silence has nothing to do with the update):
+#
 # | method | silent participants | and unbiasedness |
 # | --- | --- | --- |
-# | `fedavg`, `md`, `fedprox`, server optimisers, `power-of-choice`, `divfl`, `cyclic` | weights normalised over the respondents | as before, at random |
-# | `fedavg-unbiased`, `fedstas-unbiased`, without replacement too | $m_h / r_h$ within the stratum | kept, at random, if each stratum has an answer |
+# | `fedavg`, `md`, `fedprox`, server optimisers, `power-of-choice`, `divfl`, `cyclic` | weights normalised over the respondents | as before, if at random |
+# | `fedavg-unbiased`, `fedstas-unbiased`, without replacement too | $m_h / r_h$ within the stratum | kept, if at random and each stratum has an answer |
 # | `strat`, `fedsts`, `fedstas` | the same | biased as it was |
 # | `clustered-*` | normalised, as for `md` | lost: a row that is silent is represented by other rows |
 # | `fedstas-least-variance` | one seat a stratum: the weight of a silent one goes to the others in proportion | lost: the other strata represent it |
-# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | kept, at random, if anyone answers |
+# | `fedsampling`, `poisson`, `optimal-client-sampling`, `k-vib`, `cube`, `local-pivotal`, `fedvarp` | $m/r$ over the cohort | kept, if at random and anyone answers |
 # | `mifa` | none: its last update counts again | biased towards the past, as it was |
 #
 # Below a quorum (half of the cohort by default) the run stops with a sentence that says who failed and why. It goes on from its last round when started again.
@@ -360,8 +362,8 @@ assert all(told)
 # memoised report the same in every run. The public seed is used only if the node sets `reproducible`, for tests. The draws of examples do come from the public seed: the server can
 # tell which *places* in a shard were used, not what is there. No privacy by subsampling may be claimed.
 #
-# **A privacy that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. What a node reports with is of its own
-# configuration: `epsilon`, `size-cap`, `memoised`, and the number of `reports` that it gives in a run at most. It computes $\alpha$ itself. It refuses a question that
+# **A privacy that the server may set protects nothing either.** A server that asks for a report with $\alpha = 1$ asks for the true size. So a node has a configuration of its
+# own: `epsilon`, `size-cap`, `memoised`, and the number of `reports` that it gives in a run at most. It computes $\alpha$ itself. It refuses a question that
 # names another, or asks for one report more. With an `epsilon` it never tells its size, whatever method the run names; without one it gives no reports.
 # Gradients, their norms and losses it does tell. They are means over its examples, the same if each were there twice. That hides its size and
 # nothing else.
@@ -477,11 +479,18 @@ print(check.answer("federation/stand-for", stand_for))
 # :label: sol-ch8-silence
 # :class: dropdown
 # ````
-# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is 0.64: no chance
-# is small, and the bias is not. Equal chances are refused, however small: such silence makes the cohort smaller and bends nothing.
+# With chances $q_0, q_1$ the mean is $\frac{q_0 q_1/2 + (1 - q_0) q_1}{1 - (1-q_0)(1-q_1)}$: at $q_0 = 1/2$ and $q_1 = 0.95$ it is
+# {glue:text}`ch8_bent:.2f` instead of 0.5. Neither chance is small, and the bias is large. Equal chances are refused, however small: such silence makes the
+# cohort smaller and bends nothing.
 
 # %%
 print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))
+
+# %% tags=["remove-cell"]
+q0, q1 = 0.5, 0.95
+bent = (q0 * q1 / 2 + (1 - q0) * q1) / (1 - (1 - q0) * (1 - q1))
+say("ch8", bent=bent)
+expect("the bias is large", bent - 0.5 > 0.15, mean=bent)
 
 # %% [markdown]
 # ````{solution-end}

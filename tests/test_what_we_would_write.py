@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.runs import cuts, one_rounds
+from companion.pages import ch09, which
+from companion.runs import cuts, one_rounds, protocol
 from companion.teach.exercises.corrected import by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
@@ -659,3 +660,39 @@ def test_every_comparison_of_a_rival_is_told_as_what_it_is():
     )
     assert cuts.told(duels, "fedstas-unbiased") == "Not told apart: B, m = 5"
     assert cuts.told(duels, "clustered-similarity") == "(not recorded yet)"
+
+
+# What chapter 10 found, told in chapter 9
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    return ch09.tuned()
+
+
+def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
+    place = which.read({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
+    for arm, budget in product(("least-variance", "clustered-similarity"), ("small", "large")):
+        theirs = place.gain(arm, budget)[["gain", "low", "high"]].astype(float)
+        ours = tuned.loc[("mnist-0.1", arm, "md", budget), ["gain", "low", "high"]]
+        np.testing.assert_allclose(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("cell", "low", "high", "sentence"),
+    [
+        (("fashion-mnist", "least-variance", "md", "small"), -0.1, 9.0, "early"),
+        (("mnist", "least-variance", "md", "large"), 0.1, 2.0, "late"),
+        (("mnist-equal", "least-variance", "md", "small"), 0.1, 9.0, "equal"),
+        (("mnist", "least-variance", "fedstas-unbiased", "large"), -0.1, 9.0, "corrected"),
+        (("mnist", "least-variance", "clustered-similarity", "small"), 0.1, 9.0, "similar"),
+        (("mnist-0.1", "least-variance", "md", "large"), 0.1, 9.0, "alike"),
+        (("mnist-1000", "least-variance", "md", "large"), -0.1, 0.1, "many"),
+        (("cifar100-coarse", "least-variance", "md", "large"), 0.1, 2.0, "colour"),
+    ],
+)
+def test_each_sentence_on_tuned_rates_hangs_on_its_cells(tuned, cell, low, high, sentence):
+    assert all(ch09.tuned_say(tuned).values())
+    other = tuned.copy()
+    other.loc[cell, ["low", "high"]] = low, high
+    assert [key for key, holds in ch09.tuned_say(other).items() if not holds] == [sentence]

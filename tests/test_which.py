@@ -186,6 +186,39 @@ def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
     assert row["smaller budget"] == "-5.1 (-5.4 to -4.8)"
 
 
+def test_what_is_said_of_rivals_hangs_on_their_cells():
+    cells = pd.MultiIndex.from_product(
+        [which.RIVALS, ("mnist", "fashion-mnist", "mnist-equal", "mnist-1000"), which.BUDGETS],
+        names=["rival", "setting", "metric"],
+    )
+    found = pd.DataFrame({"gain": 0.0, "low": -1.0, "high": 1.0}, index=cells).sort_index()
+    for rival in ("fedstas-unbiased", "fedvarp"):
+        found.loc[(rival, ["mnist", "fashion-mnist"]), ["low", "high"]] = 1.0, 3.0
+    found.loc[("clustered-similarity", "fashion-mnist", "large"), ["low", "high"]] = 1.0, 3.0
+    assert not which.duels_say(found.reset_index())["many"]
+    for rival in ("least-variance, updates", "clustered-similarity"):
+        found.loc[(rival, "mnist-1000"), ["low", "high"]] = -3.0, -1.0
+    assert all(which.duels_say(found.reset_index()).values())
+
+
+def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
+    monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
+    monkeypatch.setitem(GAINS, "least-variance, updates", ([0.2, 0.1, 0.3], [4.0, 4.1, 3.9]))
+    monkeypatch.setitem(GAINS, "clustered-similarity", ([2.0, 2.1, 1.9], [0.1, -0.1, 0.0]))
+    monkeypatch.setitem(GAINS, "fedstas-unbiased", ([-2.0, -2.1, -1.9], [-4.0, -4.1, -3.9]))
+    leaders = ("least-variance", "least-variance, updates", "clustered-similarity")
+    arms = (*leaders, "fedstas-unbiased")
+    names = ("mnist", "fashion-mnist", "mnist-equal", "cifar100-coarse")
+    there = {name: place(KNOWN[name], arms) for name in names}
+    told = which.says(there, which.front(there))
+    assert told["meet"] and told["later"]  # who leads late alone does not count
+    assert not told["seeds"]  # three are run
+    monkeypatch.setitem(GAINS, "least-variance", ([-2.0, -2.1, -1.9], [4.0, 4.1, 3.9]))
+    there["mnist"] = place(KNOWN["mnist"], arms)
+    told = which.says(there, which.front(there))
+    assert not (told["meet"] or told["later"])
+
+
 def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
     here = place()
     assert here.edge("md") == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.pages import plots, seats
-from companion.runs import one_rounds, tables
+from companion.runs import one_rounds, protocol, tables
 from companion.runs.one_rounds import CUT
 from fedstas import allocation, methods
 from fedstas.sim import one_round
@@ -270,6 +271,73 @@ def tried(grids: dict) -> pd.DataFrame:
     names = ["data", "partition", "concentration", "$m$", "corrected against MD, points", "seeds"]
     found = [(*row[:4], gain(row[4]), row[4]["seed"].nunique()) for row in rows]
     return pd.DataFrame(found, columns=names)
+
+
+TUNED = ("mnist", "fashion-mnist", "mnist-equal", "mnist-0.1", "mnist-1000", "cifar100-coarse")
+ARM = "least-variance"  # what the protocol calls the method
+RIVALS = ("md", "clustered-similarity", "fedstas-unbiased")
+
+
+def tuned() -> pd.DataFrame:
+    """Of the protocol, at both budgets: points of least variance and of three rivals above each other. Index
+    setting, arm, rival, budget; columns gain, low, high, seeds."""
+    arms = {ARM, *RIVALS}
+    known = {
+        name: replace(setting, arms=tuple(arm for arm in setting.arms if arm.name in arms))
+        for name, setting in protocol.read().items()
+    }
+    runs, rows = protocol.runs(), []
+    for name in TUNED:
+        found = protocol.outcomes(known, name, among=runs)
+        for rival in sorted(set(RIVALS) & set(found["arm"])):
+            against = protocol.gains(found, rival, ("small", "large"))
+            rows.append(against.assign(setting=name, rival=rival))
+    table = pd.concat(rows).rename(columns={"metric": "budget"})
+    return table.set_index(["setting", "arm", "rival", "budget"])[
+        ["gain", "low", "high", "seeds"]
+    ].sort_index()
+
+
+def tuned_told(table: pd.DataFrame) -> dict[str, str | int]:
+    """Gains of `tuned` with their intervals, as the chapter names them, and on how many seeds at least."""
+    cells = {
+        "mnist": ("mnist", ARM, "md", "small"),
+        "fashion": ("fashion-mnist", ARM, "md", "small"),
+        "fashion_late": ("fashion-mnist", ARM, "md", "large"),
+        "equal": ("mnist-equal", ARM, "md", "small"),
+        "alike": ("mnist-0.1", ARM, "md", "small"),
+        "thousand": ("mnist-1000", ARM, "md", "small"),
+        "corrected": ("mnist", ARM, "fedstas-unbiased", "small"),
+        "colour": ("cifar100-coarse", ARM, "md", "large"),
+        "similar": ("cifar100-coarse", "clustered-similarity", "md", "large"),
+    }
+    told: dict[str, str | int] = {"tuned_seeds": int(table["seeds"].min())}
+    for key, at in cells.items():
+        told[f"tuned_{key}"] = tables.span(*table.loc[at, ["gain", "low", "high"]], "+.1f")
+    return told
+
+
+def tuned_say(table: pd.DataFrame) -> dict[str, bool]:
+    """Whether what the chapter says of `tuned` holds."""
+
+    def sure(setting: str, rival: str, arm: str = ARM) -> tuple[int, ...]:
+        """At the smaller and the larger budget: 1 surely above the rival, -1 surely below, 0 open."""
+        both = (table.loc[setting, arm, rival, budget] for budget in ("small", "large"))
+        return tuple(int(one["low"] > 0) - int(one["high"] < 0) for one in both)
+
+    unlike, similar = ("mnist", "fashion-mnist"), "clustered-similarity"
+    near = [sure(place, similar) for place in (*unlike, "mnist-equal")]
+    clustered, cut = sure("cifar100-coarse", "md", similar), sure("cifar100-coarse", "md")
+    return {
+        "early": all(sure(place, "md")[0] == 1 for place in unlike),
+        "late": [sure(place, "md")[1] for place in unlike] == [0, 1],
+        "equal": sure("mnist-equal", "md")[0] == 0,
+        "corrected": all(sure(place, "fedstas-unbiased") == (1, 1) for place in unlike),
+        "similar": near == [(0, 0), (0, 1), (0, 0)],
+        "alike": sure("mnist-0.1", "md") == (0, 0),
+        "many": sure("mnist-1000", "md") == (-1, -1),
+        "colour": (clustered[1], cut[1]) == (1, 0),
+    }
 
 
 def on_cifar(hundred) -> dict[str, float]:

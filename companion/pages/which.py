@@ -330,6 +330,7 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     rows = pd.concat([p.gains[p.gains["metric"].isin(BUDGETS)] for p in deciding])
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
+    told |= {"asked": asked(places[MANY])} if MANY in places else {}
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
     followed = (*UNLIKE, EQUAL, ALIKE, MANY, *(f"{name}-m5" for name in UNLIKE))
     for setting in (name for name in followed if name in places):
@@ -338,6 +339,9 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
                 row = places[setting].gain(arm, metric)
                 key = f"{name}_{re.sub('[-.]', '_', setting)}_{metric}"
                 told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+    if (few := f"{UNLIKE[1]}-m5") in places:
+        row = places[few].gain("least-variance, updates", "large")
+        told["updates_few"] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
     return told
 
 
@@ -363,7 +367,9 @@ def many_says(place: Place) -> dict[str, bool]:
 
 def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
     """Whether the answer of chapter 10 holds, by what a sentence is on; `told` are the numbers of `front`."""
-    equal = places[EQUAL].gain("least-variance", "small")
+    equal, mnist = places[EQUAL].gain("least-variance", "small"), places["mnist"]
+    planned = [p for p in places.values() if len(p.setting.evaluation_seeds) == 10]
+    five = [p.outcomes["seed"].nunique() == 5 for p in planned]
     late = {name: places[name].gain("least-variance", "large") for name in UNLIKE}
     plenty = [
         places[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in places[n].arms
@@ -377,6 +383,13 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
         "equal": equal["low"] < 0 < equal["high"],
         "little": abs(late["mnist"]["gain"]) < 1,
         "some": late["fashion-mnist"]["low"] > 1,
+        "later": all(row["low"] > -1 for row in late.values()),
+        "meet": all(
+            abs(mnist.gain(arm, "large")["gain"]) < 1
+            for arm in mnist.arms
+            if mnist.gain(arm, "small")["low"] > 0
+        ),
+        "seeds": all(five) and len(five) > len(places) / 2,
         "plenty": max(plenty) < 1,
     }
 
@@ -391,6 +404,7 @@ def participants_say(places: dict[str, Place]) -> dict[str, bool]:
         "gone": all(abs(places["mnist-m20"].gain(cut, m)["gain"]) < 1 for m in BUDGETS),
         "lasts": all(places["fashion-mnist-m20"].gain(cut, m)["low"] > 1 for m in BUDGETS),
         "loss": places["fashion-mnist-m5"].gain(cut, "large")["high"] < 0,
+        "updates": places["fashion-mnist-m5"].gain(f"{cut}, updates", "large")["high"] < 0,
         "corrected": all(p.gain("fedstas-unbiased", "small")["high"] < 0 for p in few),
         "alike": max(ahead) < 0,
         "kept": places["mnist-m5"].gain(cut, "small")["low"] > 1,
@@ -435,12 +449,14 @@ def duels(places: Sequence[Place], rivals: Sequence[str] = RIVALS) -> pd.DataFra
 
 def duels_say(found: pd.DataFrame) -> dict[str, bool]:
     """Whether what chapter 10 says of each rival holds."""
-    low = found.set_index(["rival", "setting", "metric"]).sort_index()["low"]
+    rows = found.set_index(["rival", "setting", "metric"]).sort_index()
+    low, high = rows["low"], rows["high"]
     near = low["clustered-similarity"]
     return {
         "corrected": (low["fedstas-unbiased"][list(UNLIKE)] > 0).all(),
         "updates": (low["least-variance, updates"] < 0).all(),
         "clustered": list(near[near > 0].index) == [(UNLIKE[1], "large")],
+        "many": all((high[rival][MANY] < 0).all() for rival in RIVALS[:2]),
         "memory": (low["fedvarp"][list(UNLIKE)] > 0).all(),
         "memory, equal": (low["fedvarp"][EQUAL] < 0).all(),
     }
