@@ -478,18 +478,23 @@ def _rate(places: dict[str, Place], arm: str) -> float:
     return places[UNLIKE[1]].tried.loc[arm].idxmax()
 
 
-DEAR = ("all clients in each round", "gradients, as written")
+DEAR = ("all or many clients in each round", "gradients of all: FedSTS, FedSTaS")
+LAST = "last updates: "  # which a server has anyway
 KINDS = {  # of designs, by what they ask for
-    "all clients in each round": (
+    "all or many clients in each round": (
         "all clients",
         "optimal-client-sampling",
         "power-of-choice",
         "divfl",
     ),
-    "gradients, as written": ("fedsts", "fedstas"),
-    "gradients or updates, corrected": ("fedstas-unbiased", *protocol.ONE_ROUND),
-    "updates of the past": ("clustered-similarity", "fedvarp"),
-    "sizes alone": ("fedavg", "fedavg-unbiased", "clustered-size"),
+    "gradients of all: FedSTS, FedSTaS": ("fedsts", "fedstas"),
+    "gradients of all: FedSTaS corrected": ("fedstas-unbiased",),
+    "one gradient of each: least variance": ("least-variance",),
+    LAST + "least variance": ("least-variance, updates",),
+    LAST + "clustered by similarity": ("clustered-similarity",),
+    LAST + "a server that remembers": ("fedvarp",),
+    "sizes: clustered by size": ("clustered-size",),
+    "sizes: FedAvg, also unbiased": ("fedavg", "fedavg-unbiased"),
 }
 
 
