@@ -720,3 +720,6 @@ def test_what_a_chapter_shows_are_plain_numbers_and_words(monkeypatch):
     assert (found.ours, glued["ch0_verdict_sum"], glued["ch0_ours_sum"]) == (7, "fails", "7")
     lines = prose.table(pd.DataFrame({"a": ["1/2", "1.50"]})).data.split("\n")
     assert [line.split() for line in lines[2:]] == [["|", "1/2", "|"], ["|", "1.50", "|"]]
+    power = prose.table(pd.DataFrame({"a": ["7.9e-05", "at 1e-3"], "b": ["3e+04", "x"]})).data
+    assert "| 7.9\u00a0·\u00a010⁻⁵" in power and "| 3\u00a0·\u00a010⁴" in power
+    assert "| at 1e-3" in power

@@ -272,6 +272,21 @@ def without_thebe(app, pagename, templatename, context, doctree):
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s.filename} {s.attributes}"]
 
 
+FOLLOWED = re.compile(
+    r'(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>)([.,;:!?)\]”’-]+)'
+)
+NAME = re.compile(r'(?<=<span class="pre">)[\w.*]+(?=</span>)')
+
+
+def no_line_begins_with_a_stop(app, pagename, templatename, context, doctree):
+    """A formula and the stop behind it share a line; names in the narrow tables break at their joints."""
+    if body := context.get("body"):
+        body = FOLLOWED.sub(r'<span class="held">\1\2</span>', body)
+        if pagename in ("where_is_what", "notation"):
+            body = NAME.sub(lambda m: re.sub(r"([_.])(?=\w)", r"\1<wbr>", m[0]), body)
+        context["body"] = body
+
+
 def setup(app):
     gc.set_threshold(200_000, 20, 100)  # millions of objects stay: to look for others took a fifth
     app.setup_extension("fedstas_launch")
@@ -283,5 +298,6 @@ def setup(app):
     app.config.mathjax_path = "mathjax/tex-chtml-full.js"
     app.connect("doctree-resolved", say_what_is_drawn)
     app.connect("html-page-context", without_thebe)
+    app.connect("html-page-context", no_line_begins_with_a_stop)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -57,7 +57,7 @@ def estimators(along: dict[str, np.ndarray], limit: float = 4.0) -> Figure:
         words, _, colour = ESTIMATORS[name]
         ax.hist(values, np.linspace(1 - limit, 1 + limit, 81), color=colour, density=True)
         ax.axvline(1, color="black", lw=1)
-        ax.set_title(words, loc="left", color=colour, pad=3)
+        ax.set_title(words, loc="left", color=plots.ink(colour), pad=3)
         ax.set_yticks([])
         if (outside := np.mean(np.abs(values - 1) > limit)) > 0.001:
             where = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": 9}
@@ -94,6 +94,7 @@ def averaging(rounds: list[int], curves: dict[str, list[float]]) -> Figure:
         plots.note(ax, rounds[-1], errors[-1], short, colour, up=apart.get(name, 0))
     ax.set(xlabel="rounds averaged", ylabel="error of the mean\n(lengths of the target)")
     ax.set_xlim(1, 60 * rounds[-1])  # room for the names
+    ax.set_ylim(bottom=0.5 * min(map(min, curves.values())))  # the lowest name above the axis
     return figure
 
 

@@ -60,7 +60,7 @@ def plane(views: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) 
             ax.text(*point, str(label), ha="center", va="center", fontweight="bold", zorder=2)
         ax.scatter(*xy.T, s=0)
         words, colour = SUMMARIES[name]
-        ax.set_title(words, loc="left", color=colour)
+        ax.set_title(words, loc="left", color=plots.ink(colour))
         ax.set(xticklabels=[], yticklabels=[], ylabel="second component")
         ax.set_xlabel(f"first component ({part:.0%} of the variance in both)")
     return figure
@@ -81,8 +81,8 @@ def known(found: pd.DataFrame) -> Figure:
             mean, low, high = plots.interval(values)
             ax.barh(-at, mean, 0.36, color=colour, lw=0)
             ax.plot([low, high], [-at, -at], color=BLACK, lw=1.5)
-            ax.plot([chance, chance], [-at - 0.26, -at + 0.26], color=BLACK, lw=2)
-            ax.text(0, -at + 0.24, words, color=colour, fontsize=9, va="bottom")
+            ax.plot([chance, chance], [-at - 0.26, -at + 0.22], color=BLACK, lw=2)
+            ax.text(0, -at + 0.24, words, color=plots.ink(colour), fontsize=9, va="bottom")
         plots.note(ax, chance, -at - 0.26, "by chance", BLACK, 0, -7, ha="center")
         ax.set(yticks=[], ylim=(-2.75, 0.75), xlim=(0, 100))
         ax.set_title(title, loc="left")
@@ -211,7 +211,9 @@ def seats(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> Figure:
     for ax, (m, rules) in zip(axes, panels.items(), strict=True):
         for row, (name, (found, variance)) in enumerate(rules.items()):
             words, colour = RULES[name]
-            ax.text(-0.75, -row, words, ha="right", va="center", color=colour, fontsize=9)
+            ax.text(
+                -0.75, -row, words, ha="right", va="center", color=plots.ink(colour), fontsize=9
+            )
             empty = np.asarray(found) == 0
             ax.scatter(at[~empty], -row - 0 * at[~empty], 60 + 260 * found[~empty] / most,
                        color=colour, alpha=0.3, lw=0)  # fmt: skip

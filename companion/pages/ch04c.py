@@ -48,7 +48,7 @@ def error_of_the_rate(counts, errors: dict, relative: dict, limit: float, falls:
     axes[0].loglog(counts, falls / counts, color=plots.GREY, ls=":", lw=1.2)
     for name, (x, y) in {
         "clipped": (40, 2),
-        "clipped, 600": (500, 1e-3),
+        "clipped, 600": (500, 3.2e-3),
         "whole": (3, 4e-5),
     }.items():
         words, colour, _ = SETTINGS[name]
@@ -69,7 +69,7 @@ def useful(many, epsilons, least, chosen, size: int) -> Figure:
         y = float(np.interp(-level, -column, epsilons))
         plots.note(ax, x, y, f"{level} %", "#555555", 4, 0 if x > 1e4 else 5)
     ax.contour(many, epsilons, chosen, [size + 0.5], colors=plots.PINK, linestyles="--")
-    plots.note(ax, 300, 10, "nobody clipped", plots.PINK, 0)
+    plots.note(ax, 1000, 10.6, "nobody clipped", plots.PINK, 0)
     for words, x, y, colour in (
         ("paper: 10", 10, 3.8, plots.WRITTEN),
         ("as coded:\n100", 100, 2.5, plots.CODED),

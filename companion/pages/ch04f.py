@@ -95,7 +95,7 @@ def slopes(found: pd.DataFrame) -> pd.DataFrame:
             "draws": row["draws"],
             "slope": f"{row['slope']:.2f}",
             "95 % interval": f"{row['low']:.2f} to {row['high']:.2f}",
-            "error after the last round": f"{1e4 * row['excess at T']:.2f} · 10⁻⁴",
+            "error after the last round": f"{1e4 * row['excess at T']:.2f}\u00a0·\u00a010⁻⁴",
         }
         for _, row in found.iterrows()
     ]

@@ -583,8 +583,8 @@ def private(by_arm: pd.DataFrame) -> Figure:
                 ha="right",
             )
         ax.plot([0.5, 10], [plain[base]] * 2, color="black", lw=1)
-        plots.note(ax, 10, plain[base], "no privacy", "black")
-        ax.set(xscale="log", ylabel="global test set (%)", xlim=(0.17, 35))
+        plots.note(ax, 10, plain[base], "no privacy", "black", up=-7)
+        ax.set(xscale="log", ylabel="global test set (%)", xlim=(0.13, 35))
         ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])
         ax.minorticks_off()
         ax.set_title(title, loc="left")
@@ -667,7 +667,8 @@ def live(ends: pd.DataFrame) -> Figure:
     ax.set_yticks(range(len(names))[::-1], [CALLED[m] for m in names])
     for label in ax.get_yticklabels():
         method = next(m for m in names if CALLED[m] == label.get_text())
-        label.set_color(plots.METHODS[method][0])
+        voice = next((v for v, group in plots.GROUPS.items() if method in group), "baselines")
+        label.set_color(plots.ink(plots.VOICES[voice]))
     ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(names)))
     ax.grid(axis="y", visible=False)
     return figure

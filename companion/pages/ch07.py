@@ -57,7 +57,7 @@ def enumeration(laws: dict[str, list], target: float) -> Figure:
         ax.bar(at, np.bincount(where, chances), 0.1, color=colour, alpha=0.7)
         ax.axvline(target, color="black", lw=1.2, ls="--")
         ax.plot(values @ chances, 0.4, "v", color=colour, ms=9, mec="black")
-        ax.set_title(name, loc="left", color=colour)
+        ax.set_title(name, loc="left", color=plots.ink(colour))
         ax.set(ylim=(0, 0.45), yticks=[0, 0.2, 0.4])
         ax.grid(axis="x", visible=False)
     axes[len(axes) // 2].set_ylabel("chance")

@@ -156,7 +156,15 @@ def one_round_errors(means: pd.DataFrame) -> Figure:
         colour, dash = plots.look(design)
         y = 1 - (place + 0.5) / len(LINES)
         last.plot((0, 0.2), (y, y), color=colour, ls=dash, lw=2, transform=last.transAxes)
-        last.text(0.25, y, words, color=colour, fontsize=9, va="center", transform=last.transAxes)
+        last.text(
+            0.25,
+            y,
+            words,
+            color=plots.ink(colour),
+            fontsize=9,
+            va="center",
+            transform=last.transAxes,
+        )
     for ax in list(axes.flat)[len(there) :]:
         ax.axis("off")
     figure.supxlabel("participants", fontsize=10)

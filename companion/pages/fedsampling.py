@@ -171,7 +171,7 @@ def _dots(ax: Axes, at: float, values, colour: str) -> float:
     lost, of = int(values.isna().sum()), len(values)
     if lost:
         where = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        ax.text(at, 0.02, f"{lost} of {of}\ndiverged", color=colour, fontsize="x-small", **where)
+        ax.text(at, 0.02, f"{lost} of {of}\ndiverged", color=plots.ink(colour), fontsize=8, **where)
     values = values.dropna()
     if not len(values):
         return np.nan

@@ -28,6 +28,23 @@ from companion.runs.tables import summary as summary
 WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
 GREY, BLACK, ORANGE, PINK, SKY = "#7F7F7F", "#000000", "#E69F00", "#CC79A7", "#56B4E9"
 
+# A word needs more contrast than a line: the same hues, 4.5 or more on white (and, turned over, in the dark).
+INKS = {
+    CODED: "#A84600",
+    SHOULD: "#00704F",
+    GREY: "#696969",
+    ORANGE: "#8A5F00",
+    PINK: "#A04A7C",
+    SKY: "#1B6FA3",
+    "#999933": "#6B6B1C",
+}
+
+
+def ink(colour: str) -> str:
+    """The colour of words about what is drawn in this colour."""
+    return INKS.get(colour, colour)
+
+
 # method -> colour and dash; methods of one voice share its hue.
 METHODS = {
     "fedavg": (GREY, "-"),
@@ -127,7 +144,7 @@ def for_pages() -> None:
 
 def note(ax: Axes, x: float, y: float, words: str, colour: str, right=6.0, up=0.0, **how) -> None:
     """Write words beside the point (x, y) of the data, `right` and `up` of it by so many points."""
-    how = {"va": "center", "color": colour, "fontsize": 9, "annotation_clip": False} | how
+    how = {"va": "center", "color": ink(colour), "fontsize": 9, "annotation_clip": False} | how
     ax.annotate(words, (x, y), (right, up), textcoords="offset points", **how)
 
 
@@ -149,7 +166,7 @@ def label_ends(ax: Axes, ends: dict[str, tuple[float, float, str]], gap: float =
             x, _, colour = ends[name]
             ax.text(
                 x + 0.015 * np.diff(ax.get_xlim())[0], _first(group, ends, step) + place * step,
-                name, color=colour, va="center", fontsize="small", clip_on=False,
+                name, color=ink(colour), va="center", fontsize="small", clip_on=False,
             )  # fmt: skip
 
 
@@ -389,6 +406,6 @@ def method_forest(
             forest(ax, rows, list(listed.values()), shift=shift, hollow=shift < 0)
         ax.set_title(place, loc="left")
         for label, colour in zip(ax.get_yticklabels(), listed.values(), strict=True):
-            label.set_color(colour)
+            label.set_color(ink(colour))
     axes[-1, 0].set_xlabel(f"points above {names.get(baseline, baseline)}")
     return figure

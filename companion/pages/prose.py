@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -19,11 +20,18 @@ def paste(name: str, figure) -> None:
     plt.close(figure)
 
 
+POWER = re.compile(r"(?<=\| )(-?[\d.]+)e([+-]\d+)(?= *\|)")
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def table(frame, note: str = ""):
-    """A frame as a table of the page, cells as they are; below it a note, on what is not recorded yet."""
+    """A frame as a table of the page, cells as they are, but for 2e-05, which is 2 · 10⁻⁵ and stays on one
+    line; below it a note, on what is not recorded yet."""
     from IPython.display import Markdown
 
-    return Markdown(f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip())
+    text = frame.to_markdown(index=False, disable_numparse=True)
+    text = POWER.sub(lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(RAISED)}", text)
+    return Markdown(f"{text}\n\n{note}".rstrip())
 
 
 def say(chapter: str, /, **values: Any) -> None:

@@ -97,10 +97,10 @@ def draw(seats: Seats | None = None):
     area is the chance that this seat draws this client."""
     seats = seats or worked()
     count, main = len(seats.omega), seats.counts.argmax(1)
-    figure, axes = plt.subplots(4, 1, figsize=(5.2, 7.4), sharex=True)
+    figure, axes = plt.subplots(4, 1, figsize=(4.2, 6.6), sharex=True)
     for ax, (title, p) in zip(axes, seats.designs.items(), strict=True):
         rows, columns = np.nonzero(p > 1e-9)
-        ax.scatter(columns, rows, s=220 * p[rows, columns], color=plots.BLACK, lw=0, zorder=2)
+        ax.scatter(columns, rows, s=150 * p[rows, columns], color=plots.BLACK, lw=0, zorder=2)
         for k in np.flatnonzero(np.diff(main)):  # where the next class begins
             ax.axvline(k + 0.5, color=plots.GREY, lw=0.5, alpha=0.5)
         ax.set_title(title, loc="left", fontsize="medium")

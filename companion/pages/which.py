@@ -726,7 +726,7 @@ def remembered(
         ax.set_title(place.says, loc="right")  # longer than the axis is wide
         ax.set_xlim(limits)
         for label, look_ in zip(ax.get_yticklabels(), looks, strict=True):
-            label.set_color(look_)
+            label.set_color(plots.ink(look_))
     axes.flat[-1].set_xlabel("points above MD")
     dots = [
         Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=name)
@@ -776,7 +776,7 @@ def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, look: tuple[str, s
     ax.plot(x, gain, color=look[0], ls=look[1], lw=1, marker="o", ms=3.5)
     ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=look[0], lw=1)
     for where, value in zip(x[~inside], cells["gain"][~inside], strict=True):
-        words = {"ha": "center", "va": "bottom", "fontsize": "x-small", "color": look[0]}
+        words = {"ha": "center", "va": "bottom", "fontsize": 8, "color": plots.ink(look[0])}
         ax.text(where, -FLOOR, f"{value:.0f}\n▾", **words)
 
 
@@ -890,6 +890,7 @@ def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figu
         for a in arms
     ]
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small"
-    )
+        handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small",
+        handlelength=1, handletextpad=0.4, columnspacing=0.6,
+    )  # fmt: skip
     return figure

@@ -32,7 +32,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
     const most = 8, more = [8, 25, 12, 5];
     const sizes = data.sizes.concat(more), spreads = data.spreads.concat([1, 0.5, 3, 2]);
     const { controls, figure, told } = frame(root);
-    key(controls, [["written", "printed: eq. 3.5"], ["coded", "rounded: largest remainder"],
+    key(controls, [["written", "printed: eq. 3.5"], ["law", "rounded: largest remainder"],
       ["should", "optimal: whole numbers from 1 to N\u2095"]]);
     const strata = slider(controls, "strata, H", 1, most, 1, data.sizes.length, String, update);
     const m = slider(controls, "participants, m", 1, 60, 1, data.m, String, update);
@@ -56,7 +56,7 @@ fedstasExplorer.add("allocation", (tools, data) => {
       m.input.max = Math.min(60, sum(n));
       m.told();
       const found = seats(n, s, m.get()), shown = ["printed", "rounded", "optimal"];
-      const kinds = { printed: "written", rounded: "coded", optimal: "should" };
+      const kinds = { printed: "written", rounded: "law", optimal: "should" };
       const top = Math.max(1, ...shown.map((name) => Math.max(0, ...(found[name].seats || []))));
       const words = shown.map((name) => name + " " + (found[name].seats ? found[name].seats.map((v) => number(v, 1)).join(", ") : "0/0"));
       const p = plane(figure, "Seats of each stratum: " + words.join("; "), [0, count], [0, top * 1.1],
