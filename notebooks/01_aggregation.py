@@ -295,9 +295,12 @@ say("ch1", **{f"{name}_error": value for name, value in rms.items()}, fedavg_bia
 seen = {name: bias[name] / rms[name] * np.sqrt(R) for name in rms}  # 1 is what chance makes
 noticed, small = seen.pop("fedavg"), bias["fedavg"] / rms["fedavg"]
 expect("All but FedAvg are right on average", max(seen.values()) < 2, **seen)
+expect("at most about that of the column", max(seen.values()) < 2, **seen)
 expect(
     "In one round nobody would notice", noticed > 3 and small < 0.1, seen=noticed, of_noise=small
 )
+alike = [rms[name] for name in ("fedavg", "scaled", "md")]
+expect("Three estimators scatter around it on the scale of the target", max(alike) < 3, **rms)
 expect("is mostly noise: it misses the target by more than its whole length", rms["md"] > 1)
 expect("on the scale of the model", rms["printed"] > 3 * rms["scaled"], error=rms["printed"])
 table(ch01.table(errors, weights))
@@ -315,8 +318,8 @@ table(ch01.table(errors, weights))
 # ```
 #
 # The table gives errors in lengths of the target, as root mean squares over the cohorts, and the sums of weights of nine cohorts in ten. All but
-# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: about that of the column
-# *by chance alone*. Yet even a single round of MD sampling is mostly noise: it misses the target by more than its whole length,
+# FedAvg are right on average. Even these show a little bias, since {glue:text}`ch1_R` cohorts are not all there are: at most about that of the
+# column *by chance alone*. Yet even a single round of MD sampling is mostly noise: it misses the target by more than its whole length,
 # {glue:text}`ch1_md_error:.1f` lengths.
 #
 # ## Which errors go away by averaging?
@@ -422,7 +425,7 @@ expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 #
 # The model is multiplied by a random number again and again, and wanders off. The loop below trains it in either form. They differ in one line,
 # the one that makes the new `w`.
-# Before you look at the figure: will the models on average become longer, shorter, or neither?
+# Before you look at the figure: will this random factor alone make models longer, shorter, or neither, on average?
 
 
 # %%
@@ -465,6 +468,12 @@ updates_apart = found["updates_length_most"] / found["updates_length_least"]
 models_apart = found["models_length_most"] / found["models_length_least"]
 expect("they hardly differ in length", updates_apart < 1.2, most_to_least=updates_apart)
 expect("it is anything between", models_apart > 5, most_to_least=models_apart)
+factors = 1 + surplus[: R // s.rounds * s.rounds].reshape(-1, s.rounds)
+products, chance = factors.prod(axis=1), surplus.std() / np.sqrt(R)
+shrunk, grown = (products < 1).mean(), (products > 5).mean()
+expect("factors with mean one", abs(surplus.mean()) < 4 * chance + 1e-9, off=surplus.mean())
+expect("its logarithm drifts downwards", np.log(factors).mean() < 0)
+expect("shrinks most models, and a rare one explodes", shrunk > 0.6 and 0 < grown < 0.2, up=grown)
 
 # %% [markdown]
 # ```{glue:figure} figure_rounds
@@ -480,9 +489,11 @@ expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 #
 # All models start at a length of about {glue:text}`ch1_first_length:.1f`. After {glue:text}`ch1_rounds` rounds on updates they hardly differ in
 # length: {glue:text}`ch1_updates_length_least:.1f` to {glue:text}`ch1_updates_length_most:.1f`. On models it is anything between
-# {glue:text}`ch1_models_length_least:.2g` and {glue:text}`ch1_models_length_most:.2g`. Neither longer nor shorter *on average*: a product of random
-# factors with mean one has mean one. But its logarithm drifts downwards, so most models shrink and a rare one explodes. The accuracies are
-# {glue:text}`ch1_updates_accuracy_least:.0f` to {glue:text}`ch1_updates_accuracy_most:.0f` % on updates, and
+# {glue:text}`ch1_models_length_least:.2g` and {glue:text}`ch1_models_length_most:.2g`. The factor alone makes them neither longer nor
+# shorter *on average*: a product of independent factors with mean one has mean one. But its logarithm drifts downwards, so it shrinks most models,
+# and a rare one explodes. What the updates add comes on top.
+#
+# The accuracies are {glue:text}`ch1_updates_accuracy_least:.0f` to {glue:text}`ch1_updates_accuracy_most:.0f` % on updates, and
 # {glue:text}`ch1_models_accuracy_least:.0f` to {glue:text}`ch1_models_accuracy_most:.0f` % on models.
 #
 # ```{admonition} Verdict: holds, on a condition

@@ -232,6 +232,8 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 # ```{provenance} Figure
 # ```
 #
+# Try it on the last layer of one client's gradient:
+#
 # ```{explorer} squeeze
 # ```
 #
@@ -386,7 +388,7 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # :alt: Two scatter plots of the clients in the plane of the first two principal components, each client drawn as the digit of its largest class and joined by a grey line to the centre of its stratum; above from restored gradients, below from centres in any order.
 #
 # Each client is drawn as its largest class, and tied to the centre of its stratum. Strata that know the labels tie equal digits together.
-# Strata that overlap in these two components can be apart in others.
+# Strata that overlap in these two principal components can be apart in further ones.
 # ```
 #
 # ```{provenance} Figure
@@ -396,6 +398,8 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # - *Label purity*: the share of the largest class among a stratum's examples, averaged over strata. Small strata are pure by chance, so we
 #   compare with strata of the same sizes and shuffled clients.
 # - The *adjusted Rand index* of strata and largest classes: 1 if both are the same grouping, 0 on average if they have nothing to do with each other.
+#   {glue:text}`ch2_H` strata for {glue:text}`ch2_classes` classes never reach 1: the classes themselves, merged evenly,
+#   reach {glue:text}`ch2_merged:.1f`.
 # - The *variance left*: the part of the gradients' variance that lies within strata. Stratum $h$ is a set $\mathcal{C}_h$ of $N_h$ clients with
 #   the mean gradient $\bar G_h$ and the {term}`spread` $S_h$; without $h$ all clients are meant. Two strata with gradients 0, 2 and 10, 12 have
 #   $S_h = 1$ and $S^2 = 26$: they leave 1/26.
@@ -407,7 +411,7 @@ paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 # S^2 = \frac{1}{N}\sum_{k} \lVert G_k - \bar G \rVert^2 .
 # ```
 #
-# Up to finite-population corrections, that is what a stratified draw with proportional seats cannot remove.
+# That is what a stratified draw with replacement and proportional seats cannot remove.
 
 
 # %%
@@ -433,7 +437,7 @@ def knowledge(strata, G, counts):
 
 # %% [markdown]
 # One federation could be a lucky one. So we deal five of either kind, each with its own $\boldsymbol{w}_0$ and three seeds of k-means. The
-# *oracle* clusters the class shares themselves, which no server sees. Before you look: how far below it are the gradients?
+# *oracle* clusters the class shares themselves, which no server sees. Before you look: how close do the gradients come?
 
 # %%
 from itertools import combinations, product
@@ -473,6 +477,13 @@ gained = told["left_chance"] - told["left_unsorted"], told["left_chance"] - told
 expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
 expect("leave about half of the gradients' variance", 40 < told["left_restored"] < 60)
 table(ch02.knowledge(found))
+
+# %% tags=["remove-input"]
+fives = [deal("dirichlet", seed) for seed in SEEDS]
+classes_of = [each.label_counts[each.with_data].argmax(axis=1) for each in fives]
+merged = [ch02.merged(each, H) for each in classes_of]
+say("ch2", merged=np.mean(merged))
+expect("never reach 1", max(merged) < 1, most=max(merged))
 
 # %% tags=["remove-cell"]
 expect("Those of restored gradients do", low > 0.1, low=low)
@@ -616,11 +627,12 @@ expect("The choice of the summary costs far more", summary[1] > keeping[2], summ
 # m_h = m \cdot \frac{N_h S_h}{\sum_{h=1}^{H} N_h S_h}.
 # ```
 #
-# It is meant to minimise the variance $V$ of the stratified mean. For draws with replacement, and clients that count alike, that is
+# It is meant to minimise the variance $V$ of the *stratified mean*: the means of the drawn clients of each stratum, weighted by $W_h = N_h/N$.
+# With replacement, the mean of $m_h$ draws has the variance $S_h^2/m_h$. So where clients count alike, it is
 #
 # ```{math}
 # :label: eq-objective
-# V(m_1, \dots, m_H) = \sum_{h=1}^{H} \frac{W_h^2 S_h^2}{m_h}, \qquad W_h = \frac{N_h}{N}, \quad \sum_h m_h = m .
+# V(m_1, \dots, m_H) = \sum_{h=1}^{H} \frac{W_h^2 S_h^2}{m_h}, \qquad \sum_h m_h = m .
 # ```
 #
 # (Without replacement $S_h^2$ takes the divisor $N_h - 1$, and a constant is subtracted.)
@@ -723,6 +735,8 @@ for words, (n, sd) in cases.items():
 # %% tags=["remove-input"]
 paste("figure_exponent", ch02.exponents(powers, curves))
 say("ch2", gain_run=100 - curves["this run"].min())
+kept = objective(sizes, spreads, 10 * sizes / N) / (np.square(Z - Z.mean(axis=0)).sum() / N / 10)
+expect("cannot remove", np.isclose(kept, variance_left(strata, Z), rtol=1e-4), kept=kept)
 
 # %% [markdown]
 # ```{glue:figure} figure_exponent
@@ -783,8 +797,9 @@ for m in range(len(sizes), N + 1):
     assert (share_out(sizes, spreads, m) == theirs).all()
 
 # %% [markdown]
-# Now all rules on the same strata, with as many participants as strata and with twice as many. Before you look: how many
-# ways are there to seat every stratum when $m = H$?
+# Now all rules on the same strata, with as many participants as strata and with twice as many. *Largest remainder* cuts all quotas to whole
+# numbers, and gives the seats left to the largest fractions. Before you look: how many ways
+# are there to seat every stratum when $m = H$?
 
 # %%
 few, many = len(sizes), min(2 * len(sizes), N)
@@ -981,13 +996,15 @@ expect("order the clients much alike", rank > 0.75, rank=rank)
 # ```{provenance} Figure
 # ```
 #
-# ```{explorer} strata
-# ```
-#
 # In this stratum of {glue:text}`ch2_members` clients the largest norm is {glue:text}`ch2_norm_ratio:.1f` times the smallest. The client with the
 # largest comes too seldom, {glue:text}`ch2_ratio_low:.2f` times as often as $m_h p_k$ says. The one with the smallest comes too often,
 # {glue:text}`ch2_ratio_high:.2f` times. Norms of the centres, which the code uses, order the clients much alike (rank correlation
 # {glue:text}`ch2_rank:.2f`).
+#
+# Draw a round yourself, here from a small federation in four strata:
+#
+# ```{explorer} strata
+# ```
 #
 # ```{admonition} Verdict: holds, on a condition
 # :class: verdict
@@ -1139,7 +1156,7 @@ for sd in ((4, 4, 4), (3, 4, 5), (2, 4, 6), (0, 4, 8)):
 # ```
 # Rounding eq. 3.5 by largest remainder looks harmless. Level 2: find two strata for which it leaves one of them empty.
 # `check.answer("stratification/empty", (sizes, spreads, m))`. Level 3: find two for which it respects $1 \le m_h \le N_h$ and is still not the minimum of
-# $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers whole, and no ties.
+# $V$. `check.answer("stratification/not-optimal", (sizes, spreads, m))`. All numbers whole, and no tied fractions.
 # ```{exercise-end}
 # ```
 

@@ -265,7 +265,7 @@ theirs = privacy.estimate_total(reports[0], size_cap=M, alpha=a)
 np.testing.assert_allclose(estimate(reports, a, M)[0], theirs)
 
 # %% [markdown]
-# Before the server adds up: what does one report give away?
+# Before the server adds up: what does one report give away? Compare its chance under two sizes. The largest ratio is called $e^\epsilon$:
 
 # %%
 fake = (1 - alpha) / (M - 1)  # the chance of each wrong answer
@@ -326,7 +326,8 @@ expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 # \alpha = \frac{e^{\epsilon} - 1}{e^{\epsilon} + M - 2}.
 # ```
 #
-# Try it on one client. How many of its answers do you need?
+# Try it on one client of 40 examples: how many answers until its size is known to ±10? Who guesses the most frequent answer needs far fewer, as
+# *Three cures* shows.
 #
 # ```{explorer} coin
 # ```
@@ -343,9 +344,7 @@ right_count = {(u, v) for u, v in intervals if v - u + 1 == M - 1}
 assert right_mean & right_count == {(1, M - 1)}
 
 # the true sizes must stay in the same range: nobody else ever reports 0
-# (where a client may be empty), nor M (clipped at M, as on the slides)
 assert largest_ratio(range(1, M), range(M)) == math.inf
-assert largest_ratio(range(1, M), range(1, M + 1)) == math.inf
 
 # %% [markdown]
 # So the code's choice is the only consistent one, and this book reads the paper so. An empty client would give itself away: nobody else reports
@@ -374,8 +373,8 @@ assert largest_ratio(range(1, M), range(1, M + 1)) == math.inf
 # ```{exercise-start} Where is the estimate?
 # :label: ex-ch3-estimate
 # ```
-# Level 1, before you scroll on. The truth is 6,000. Write down what the estimate {eq}`eq-ch3-estimator` is on average, and in how many of 99 rounds
-# it is not even positive.
+# Level 1, before you scroll on. The truth is 6,000. Write down what the estimate {eq}`eq-ch3-estimator` is on average, and in how many of the
+# preprint's 99 rounds it is not even positive.
 # ```{exercise-end}
 # ```
 
@@ -626,6 +625,8 @@ for j in (1, 5, 10, 20):
 # %% tags=["remove-input"]
 say("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
 expect("After twenty reports the clipped size is read off", read_off[20] > 0.7, chance=read_off[20])
+band = 1.96**2 * privacy.estimate_variance([40], size_cap=M, alpha=a) / 10**2  # reports for ±10
+expect("needs far fewer", band > 500 and read_off[20] > 0.7, reports=band, chance=read_off[20])
 expect("One memoised report never gives away more", read_off[1] < 0.2, chance=read_off[1])
 
 # %% [markdown]
@@ -802,6 +803,9 @@ low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])
 say("ch3", sigma_low=low, sigma_high=high)
 expect("removes more if they count equally", gains["equal"] > gains["weights"] + 1, **gains)
 expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low, high=high)
+whole = [data_sampling.optimal_sizes(a_k, sigma, n_k, n) for a_k in by_weights.values()]
+nothing = variance(n_k, one, sigma, n_k) == 0 and np.allclose(whole, n_k)  # all give all
+expect("both variances are 0", nothing)
 
 # %% [markdown]
 # ```{glue:figure} figure_optimal
@@ -821,7 +825,7 @@ expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low,
 # second, one rate draws most from the largest clients, which count no more than others.
 #
 # The package has this as `fedstas-optimal-data`. It costs a pass over a participant's data, and $\sigma_k$ is sent in the clear. When everything is
-# requested nothing is left to gain. And what is gained is the noise within clients, not the noise of who takes part ([chapter 1](01_aggregation.ipynb)).
+# requested, both variances are 0. And what is gained is the noise within clients, not the noise of who takes part ([chapter 1](01_aggregation.ipynb)).
 #
 # ## What we learned
 #
@@ -885,7 +889,7 @@ print("alpha =", four, "  largest ratio =", worst)
 # :class: dropdown
 # ````
 # The report $M$ has probability $\alpha$ under a size of $M$ or more, and 0 under any other. The ratio of the two is
-# infinite for every $\alpha > 0$: who reports $M$ is known to hold at least $M$ examples. A large client gives itself
+# infinite for every $\alpha > 0$, as `largest_ratio` finds below: who reports $M$ is known to hold at least $M$ examples. A large client gives itself
 # away with probability $\alpha$ in each report. If you named the report 99, you looked for a report that is likely: what gives a client
 # away is one that others can never make.
 
@@ -908,8 +912,8 @@ for j in (1, 10, 99):
 # ```
 # Level 2. The journal adapts data sampling "to mimic centralized learning across the set of participating clients". Two clients
 # hold the numbers {0} and {1, 2, 3}; each number is kept with probability 1/2, so $n^* = 2$. What is the expectation of the mean of
-# the two clients' *full* means, and of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$? Write `both(shards)`, which returns the two for any clients and any
-# rate ($n^*$ is the rate times the number of examples). `check.answer("data_sampling/two-means", both)`. Which one mimics the pooled mean 3/2?
+# the two clients' *full* means, and of $\frac{1}{n^*} \sum_k \sum_{j \in \xi_k} x_{k,j}$? Write `both(shards)`, which returns the two for any clients;
+# $n^*$ is the rate times the number of examples. Why does the rate not matter? `check.answer("data_sampling/two-means", both)`. Which one mimics the pooled mean 3/2?
 # ```{exercise-end}
 # ```
 
@@ -919,7 +923,8 @@ for j in (1, 10, 99):
 # :class: dropdown
 # ````
 # Averaging clients gives each client the same weight; adding what was drawn gives each example the same. Data
-# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels. If you expected 3/2
+# sampling alone does not centralise: the weights must follow it, $|\xi_k|/n^*$ as in FedSampling. The rate cancels:
+# it stands in the expected sum and in $n^*$. If you expected 3/2
 # both times, you took equal chances of examples for equal weights of examples.
 
 

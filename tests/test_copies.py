@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from companion.pages import chapters, copies, expectations, parameters
+from companion.teach import teaching
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,8 +60,25 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_code_of_a_copy_is_that_of_its_source(stem):
-    source = [cell.source for cell in chapters.notebook(stem).cells if cell.cell_type == "code"]
-    assert [cell.source for cell in code(stem)[2:]] == source
+    nb = chapters.notebook(stem)
+    teaching.tag(nb)
+    own, solving = [], []
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            (solving if "solution" in cell.metadata["tags"] else own).append(cell.source)
+    assert [cell.source for cell in code(stem)[2:]] == own + solving
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_solutions_stand_after_all_else_and_every_exercise_leads_to_its_own(stem):
+    text = "\n".join(c.source for c in read(stem).cells if c.cell_type == "markdown")
+    chapter, _, solutions = text.partition("\n## Solutions\n")
+    asked = re.findall(r"^### (Exercise \d+):", chapter, re.M)
+    assert "Solution of" not in re.sub(r"\*\[Solution of .+, at the end\*", "", chapter)
+    told = re.findall(r"^\*\[Solution of (Exercise \d+)\]\(#(\S+)\), at the end\*$", chapter, re.M)
+    assert told == [(each, f"Solution-of-{each.replace(' ', '-')}") for each in asked]
+    assert re.findall(r"^### Solution of (.+)$", solutions, re.M) == asked
+    assert "## Further reading" not in solutions and "## What we learned" not in solutions
 
 
 def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):

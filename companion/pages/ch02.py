@@ -61,8 +61,8 @@ def plane(views: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) 
         ax.scatter(*xy.T, s=0)
         words, colour = SUMMARIES[name]
         ax.set_title(words, loc="left", color=plots.ink(colour))
-        ax.set(xticklabels=[], yticklabels=[], ylabel="second component")
-        ax.set_xlabel(f"first component ({part:.0%} of the variance in both)")
+        ax.set(xticklabels=[], yticklabels=[], ylabel="second principal component")
+        ax.set_xlabel(f"first principal component\n({part:.0%} of the variance in the two)")
     return figure
 
 
@@ -92,12 +92,24 @@ def known(found: pd.DataFrame) -> Figure:
 
 
 SHOWN = {
-    "oracle": "class shares themselves",
+    "oracle": "class shares themselves (oracle)",
     "restored": "restored gradients, as written",
     "sorted": "centres, ascending",
     "unsorted": "centres in any order, as coded",
     "unsorted shuffled": "the last, clients shuffled",
 }
+
+
+def merged(classes: np.ndarray, H: int) -> float:
+    """The adjusted Rand index of the clients' `classes` with these merged into H groups, as even as can be:
+    the largest first, each into the group that is smallest so far."""
+    from sklearn.metrics import adjusted_rand_score
+
+    sizes, group = np.zeros(H), {}
+    for name, many in pd.Series(classes).value_counts().items():
+        group[name] = sizes.argmin()
+        sizes[group[name]] += many
+    return adjusted_rand_score(classes, [group[name] for name in classes])
 
 
 def of(found: pd.DataFrame, metric: str, name: str, **where) -> np.ndarray:

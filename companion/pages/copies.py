@@ -1,5 +1,7 @@
 """Copies of the chapters to be run elsewhere: `notebooks/ipynb/<stem>.ipynb`, in plain Markdown, without outputs.
 
+Nothing can be folded in them, so solutions stand at the end, and a link to it where the page has one.
+
 `python -m companion.pages.copies` (or `make notebooks`) writes them all. A copy depends on the chapter's source,
 on the functions that it shows, and on the repository's address, which stands in `_config.yml`.
 """
@@ -35,6 +37,13 @@ SETUP = """# Figures are shown where they are drawn, and under a cell stand the 
 from companion.pages import copies
 
 copies.begin(get_ipython())"""
+TURN = re.compile(  # in a chapter: a solution in one cell, the beginning of one in several, and its end
+    r"(?P<whole>^(?P<fence>`{3,})\{solution\}.*?^(?P=fence)[ \t]*$)"
+    r"|(?P<start>^`{3,}\{solution-start\})|(?P<end>^`{3,}\{solution-end\}\s*?\n`{3,}[ \t]*$)",
+    re.MULTILINE | re.DOTALL,
+)
+SOLUTIONS = "## Solutions"
+SOLVES = re.compile(r"`{3,}\{solution(?:-start)?\}\s*(\S+)")
 NOTE = """> A copy of a chapter of *{title}*, to be run. A number that the text takes from the run stands as ⟨name⟩, and
 > its value under the cell that computes it. The page with all numbers is made by `make book` in a clone of
 > [the repository]({url}/tree/{branch}): `_build/html/chapters/{stem}.html`; the source is `notebooks/{stem}.py`.
@@ -91,6 +100,36 @@ def folder() -> Path:
     return parameters.sources() / "ipynb"
 
 
+def solutions_last(cells: list, labels: dict[str, str]) -> list:
+    """A chapter's cells with its solutions after them; where one stood, a link to it."""
+    from nbformat.v4 import new_markdown_cell
+
+    kept, solved, inside = [], [], False
+
+    def put(text: str, there: list) -> None:
+        if text.strip():
+            there.append(new_markdown_cell(text.strip("\n")))
+
+    for cell in cells:
+        turns = list(TURN.finditer(cell.source)) if cell.cell_type == "markdown" else []
+        if not turns:
+            (solved if inside else kept).append(cell)
+            continue
+        at = 0
+        for turn in turns:
+            cut = turn.end() if turn["end"] else turn.start()
+            put(cell.source[at:cut], solved if inside else kept)
+            at, inside = cut, bool(turn["start"])
+            if not turn["end"]:
+                name = f"Solution of {labels[SOLVES.match(cell.source, cut)[1]]}"
+                put(f"*[{name}](#{name.replace(' ', '-')}), at the end*", kept)
+            if turn["whole"]:
+                put(turn[0], solved)
+                at = turn.end()
+        put(cell.source[at:], solved if inside else kept)
+    return [*kept, *([new_markdown_cell(SOLUTIONS), *solved] if solved else [])]
+
+
 def copy(chapter: str):
     """The copy of a chapter, as a notebook."""
     from nbformat.v4 import new_code_cell
@@ -101,14 +140,20 @@ def copy(chapter: str):
     labels = markdown.numbers(texts)
     keys = [key for text in texts for key, _ in markdown.GLUE.findall(text)]
     values = {key: Name(re.sub("^ch[0-9a-z]+_", "", key)) for key in keys}
+    nb.cells = solutions_last(nb.cells, labels)
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            cell.source = markdown.markdown(cell.source, values, labels)
+            plain = markdown.markdown(cell.source, values, labels)
+            cell.source = re.sub(
+                r"^\*\*(Solution of .+)\*\*$", r"### \1", plain, flags=re.MULTILINE
+            )
     nb.cells = [cell for cell in nb.cells if cell.source.strip()]
     if nb.cells[0].cell_type != "markdown" or not nb.cells[0].source.startswith("# "):
         raise InputError(f"notebooks/{stem}.py must begin with a markdown cell with its title")
     title, _, rest = nb.cells[0].source.partition("\n")
     note = NOTE.format(stem=stem, **where)
+    if any(cell.source == SOLUTIONS for cell in nb.cells):
+        note += "\n> Solutions of its exercises stand at the end."
     nb.cells[0].source = f"{title}\n\n{note}\n{rest}".rstrip()
     nb.cells[1:1] = [
         new_code_cell(INSTALL.format(clone=CLONE, **where), metadata={"tags": ["install"]}),
