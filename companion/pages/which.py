@@ -331,6 +331,8 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
     told |= {"asked": asked(places[MANY])} if MANY in places else {}
+    safe = sum(counted(deciding, metric, ["clustered-similarity"]) for metric in BUDGETS)
+    told |= {"cells": int(safe.sum()), "safe": int(safe["better"]), "lost": int(safe["worse"])}
     told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
     followed = (*UNLIKE, EQUAL, ALIKE, MANY, *(f"{name}-m5" for name in UNLIKE))
     for setting in (name for name in followed if name in places):
@@ -380,6 +382,8 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
         "updates": told["updates"],
         "strict": told["better_strict"] > 1,
         "dear": told["dear"] == 0,
+        "safe": told["lost"] == 0,
+        "holm": all(places[n].gain("least-variance", "small")["holm"] > 0.05 for n in UNLIKE),
         "equal": equal["low"] < 0 < equal["high"],
         "little": abs(late["mnist"]["gain"]) < 1,
         "some": late["fashion-mnist"]["low"] > 1,

@@ -299,7 +299,7 @@ def window(frame: pd.DataFrame) -> int:
     return min(ROLLING, int(frame["rounds"].min()) // 5)
 
 
-def _less(setting: Setting, method: str) -> pd.Series:
+def less(setting: Setting, method: str) -> pd.Series:
     """By seed: how many nats less a scheme has than MD sampling, over the last rounds as the paper draws them."""
     frame = setting.runs("md", method)
     wide = tables.by_seed(frame, "train_loss", window(frame))
@@ -312,7 +312,7 @@ def _in(where: Setting, changes: Iterable[dict], rule=higher) -> Evidence:
     for changed, (method, name) in itertools.product(changes, ALGORITHM.items()):
         if "measure" in changed and method != "clustered-similarity":
             continue
-        found = rule(_less(replace(where, **changed), method), "nats")
+        found = rule(less(replace(where, **changed), method), "nats")
         told = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changed.items())
         table.append((told, name, found.mean, found.low, found.high, found.verdict))
         whys.append(found.why if found.verdict == "undecided" else "")
@@ -351,10 +351,10 @@ def on_measures(where: Setting) -> Evidence:
     words = ("arccos", "L2", "L1")
     better = _in(where, ({"measure": word} for word in words))
     better.table["compared with"] = "MD"
-    less = {w: _less(replace(where, measure=w), "clustered-similarity") for w in words}
+    ahead = {w: less(replace(where, measure=w), "clustered-similarity") for w in words}
     rows, whys = [], []
     for a, b in itertools.combinations(words, 2):
-        found = same((less[a] - less[b]).dropna(), 0, "nats")
+        found = same((ahead[a] - ahead[b]).dropna(), 0, "nats")
         rows.append(
             (
                 f"measure {a}",
@@ -429,7 +429,7 @@ def grows_with_skew(where: Setting) -> Evidence:
         where,
         "concentration",
         SKEWS,
-        _less,
+        less,
         "nats",
         -1,
         "the gain on MD sampling",
@@ -458,7 +458,7 @@ def on_cohorts(where: Setting) -> Evidence:
         where,
         "clients_per_round",
         COHORTS,
-        _less,
+        less,
         "nats",
         -1,
         "the gain on MD sampling",
