@@ -12,6 +12,7 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 AUDIT = (Path(__file__).parent / "page.js").read_text() + "; globalThis.audit = audit; true"
 PHONE, PAPER = 375, 680  # px; paper is A4 with the margins of book.css
+TABLET = 1000  # there a page has no margin for notes
 LOCAL = ("file", "data", "blob", "about")
 
 
@@ -45,6 +46,8 @@ def examine(page, url: str) -> dict[str, list[str]]:
     found["phone"] = ask(page, "wide()")
     page.evaluate("audit.unfold()")
     found["phone"] += ask(page, "wide()", "clipped()")
+    page.resize(TABLET)
+    found["tablet"] = ask(page, "wide()")
     page.resize(1280)
     found["screen"] = ask(page, "wide()", "clipped()")
     found["light"] = ask(page, "faint()")
@@ -83,7 +86,18 @@ def faults(chromium, site) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-KINDS = ["rendered", "formulas", "phone", "screen", "light", "dark", "paper", "network", "console"]
+KINDS = [
+    "rendered",
+    "formulas",
+    "phone",
+    "tablet",
+    "screen",
+    "light",
+    "dark",
+    "paper",
+    "network",
+    "console",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,6 +117,7 @@ WRONG = {
     "rendered": {"WORDS": ""},
     "formulas": {"BODY": r"<p>the sum $\sum_k w_k$</p>"},
     "phone": {"BODY": "<div style='width: 500px'>wide</div>"},
+    "tablet": {"BODY": "<style>@media (min-width: 900px) and (max-width: 1100px) {i {display: block; width: 1300px}}</style><i>wide</i>"},
     "screen": {"BODY": "<div style='width: 90px; overflow: hidden; white-space: nowrap'>a hidden end of this</div>"},
     "light": {"BODY": "<p style='color: #888'>grey</p>"},
     "dark": {"BODY": "<p style='color: #444'>dark grey</p>"},
