@@ -203,12 +203,20 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         ahead(**change)["Algorithm 2"]
         for change in ({"measure": "L2"}, {"measure": "L1"}, {"prox": 0.1})
     ]
-    told = {"sizes": size[2], "similar": similar[2], "most": similar[3], "alike": similar[0]}
+    few = ahead(clients_per_round=5)["Algorithm 1"]
+    told = {
+        "few": few,
+        "sizes": size[2],
+        "similar": similar[2],
+        "most": similar[3],
+        "alike": similar[0],
+    }
     holds = {
         "one": similar[2][1] > 0 > size[2][1],
         "more": similar[0][0] < similar[1][0] < similar[2][0] < similar[3][0],
         "open": similar[3][1] < 0 < similar[3][2],
         "nothing": all(mean < 0.03 and low < 0.01 for mean, low, _ in size),
+        "few": few[2] < 0,
         "others": min(low for _, low, _ in others) > 0,
         "rate": bool(
             (clustered_grid.chosen("clustered-mnist-rates", experiments.RESULTS)["lr"] == 0.1).all()
