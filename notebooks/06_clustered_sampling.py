@@ -680,7 +680,7 @@ expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=
 # ```
 #
 # On grey ones Algorithm 2 does, and Algorithm 1 does not. CIFAR-10 is not among the data of this book, so their colour images are not decided here. On
-# MNIST, in their setting, Algorithm 2 ends {glue:text}`ch6_similar` nats below MD's training loss, and Algorithm 1 {glue:text}`ch6_sizes`.
+# MNIST, in their setting, Algorithm 2 ends {glue:text}`ch6_grey_similar` nats below MD's training loss, and Algorithm 1 {glue:text}`ch6_grey_sizes`.
 #
 # All other experiments of the paper are on CIFAR-10, and change one thing at a time. They change the concentration (Fig. 2, raw in Fig. 7), the measure of
 # similarity (Fig. 6), and local steps and participants (Fig. 8, raw in Fig. 9). Last comes FedProx, which adds $\frac{\mu}{2}\|w - w_t\|^2$
@@ -734,9 +734,9 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - "in none of the experimental settings considered for this paper clustered sampling underperformed".
 # ```
 #
-# On MNIST the first sentence holds for one of the two. The less alike, the more Algorithm 2 gains: from {glue:text}`ch6_alike` nats at concentration 10
-# to {glue:text}`ch6_most` at 0.001. There five seeds leave it open. Algorithm 1 gains nothing anywhere.
-# With five participants it is behind MD, {glue:text}`ch6_few` nats. The other measures, and FedProx, change nothing of this.
+# On MNIST the first sentence holds for one of the two. The less alike, the more Algorithm 2 gains: from {glue:text}`ch6_grey_even` nats at concentration 10
+# to {glue:text}`ch6_grey_skewed` at 0.001. There five seeds leave it open. Algorithm 1 gains nothing anywhere.
+# With five participants it is behind MD, {glue:text}`ch6_grey_few` nats. The other measures, and FedProx, change nothing of this.
 #
 # The losses of Fig. 2, 6, 8 and 10 are a *rolling mean* over 50 of 1,000 rounds, or 20 of 100. It shows what remains of a loss that jumps. It hides
 # the jumps, and delays what it shows by half its length. So the raw values stand beside it.

@@ -487,6 +487,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # The limits of this are plain. Cells of one setting share the runs of MD and the partitions, so they are not independent. The error is of one round from a model that MD trained at rate
 # 0.01, and biased designs have an error, too, that rounds do not average away. A rank says nothing about size: half the error is not half of anything in points.
 #
+# (which-one-then)=
 # ## Which one, then?
 #
 # - **Clients are few and unlike:** tune the rate and take strata of least variance. On <a href="#cell-mnist-least-variance">MNIST</a> and

@@ -208,8 +208,8 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "few": few,
         "sizes": size[2],
         "similar": similar[2],
-        "most": similar[3],
-        "alike": similar[0],
+        "skewed": similar[3],
+        "even": similar[0],
     }
     holds = {
         "one": similar[2][1] > 0 > size[2][1],
@@ -222,7 +222,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
             (clustered_grid.chosen("clustered-mnist-rates", experiments.RESULTS)["lr"] == 0.1).all()
         ),
     }
-    return {key: tables.span(*value, ".3f") for key, value in told.items()}, holds
+    return {f"grey_{k}": tables.span(*v, ".3f") for k, v in told.items()}, holds
 
 
 def local_tests() -> pd.DataFrame:
