@@ -184,7 +184,7 @@ for design in ("md", "least-variance", "fedstas"):
 # :name: fig-ch10-remembered
 # :alt: One panel a setting, one row a design, and points above MD sampling on a common axis. Full dots with intervals stand for the larger budget, hollow ones for the smaller. A grey band marks differences of less than a point. All clients together lie left of zero on MNIST.
 #
-# Means over seeds with 95 % intervals. Grey: less than a point. A number at the edge lies outside; an empty row was not run.
+# Means over seeds with 95 % intervals. Grey: less than a point. What lies outside is told at the edge; an empty row was not run.
 # ```
 #
 # ```{provenance} Figure

@@ -227,9 +227,11 @@ for attempt in (
 # %% [markdown]
 # ## How do you compare designs fairly?
 #
-# By the protocol: every design is tuned, and compared at equal cost ({doc}`/protocol`). It takes your files too. Copy `book/protocol.yml`, let
-# `task`, `partition` and `network` of a setting name your files, and let it be carried out:
+# By the protocol: every design is tuned, and compared at equal cost ({doc}`/protocol`). It takes your files too. Copy `book/protocol.yml`. In a
+# setting name your `task`, `partition` and `network`, and say how many `clients` there are. Set `rounds`, and `megabytes` to what so many
+# rounds send; leave out `longer`. The dry run says how many runs it takes:
 #
 # ```bash
+# fedstas arena my_design.py --file my_protocol.yml --setting mine --dry-run
 # fedstas arena my_design.py --file my_protocol.yml --setting mine
 # ```
