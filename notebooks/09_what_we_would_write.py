@@ -1308,7 +1308,7 @@ table(ch09.rates_table(rates))
 # $\sum_i \boldsymbol g_i \boldsymbol g_i^\top = (n_k - 1)\boldsymbol S + n_k \bar{\boldsymbol g}\bar{\boldsymbol g}^\top$. (2): Jensen.
 # ```
 #
-# So at equal size, neither way of sampling is better for all gradients; the paper's Theorem 3
+# So at equal size coins are never better for all gradients; the paper's Theorem 3
 # has no counterpart ({prf:ref}`thm-ch4d-blind` says why). Four gradients, $q = \frac12$, $\eta_t = 1$, and every sample:
 
 # %%
@@ -1751,7 +1751,7 @@ Markdown(ch09.citation())
 # :label: wwi-sol-weights
 # :class: dropdown
 # ````
-# The $m_h$ of the client's own stratum, and no normalisation. If yours sum to one in every cohort, you have made a ratio estimator, and that is
+# The $m_h$ of the client's own stratum, and no normalisation. If yours sum to one for every $p$, you have made a ratio estimator, and that is
 # biased.
 
 
