@@ -158,9 +158,16 @@ def lemma2(
 ) -> Evidence:
     """Lemma 2, eq. 6.8 (preprint: Lemma 2.2): the mean squared error of n*/ñ vanishes.
 
-    `sizes` below the cap and above it, n* = n/10, with a guard; `alpha` for M = 4 and sizes of 3, without one.
+    `sizes` below the cap and above it, n* = n/10 and three requests that are no fixed share of n, with a guard;
+    `alpha` for M = 4 and sizes of 3, without one.
     """
     (small, size), limit, large = sizes, limits(), 5_000
+    # m times 3 Var(ñ)/n², the bound on the rate's error; requests that vanish, waver and take nearly all
+    bound = 3 * limit["unclipped times m"] / float(Q) ** 2
+    requests = (math.sqrt, lambda n: n / (2 + n % 7), lambda n: n - 1)
+    last = range(large - 2, large + 1)
+    errors = [squared_error(small, m, r(small * m)) * m for r in requests for m in last]
+    vanishing = squared_error(size, large, math.sqrt(size * large))
     raw = [theory.raw_rate_error([3] * m, 4, alpha, m) for m in range(1, 6)]
     clipped = squared_error(size, large, size / 10 * large)
     unclipped = squared_error(small, large, small / 10 * large)
@@ -169,13 +176,15 @@ def lemma2(
         bool(np.isclose(unclipped * large, limit["unclipped times m"], rtol=0.03)),
         unclipped < 2e-5,
         bool(np.isclose(clipped, limit["clipped"], rtol=0.005)),
+        max(errors) < bound,
+        vanishing < 2e-5,
     ]
     return Evidence(
         verdict(all(printed), all(condition)),
         f"clipped: {clipped:.4f} at m = {large} (limit {limit['clipped']:.4f}); "
         f"below the cap: {unclipped:.2e} = {unclipped * large:.4f}/m",
         note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), and no size exceeds M−1 or n*/n goes to 0. With "
-        "n* = qn and no size above M−1 the error is O(1/m).",
+        "no size above M−1 the error is O(1/m), for n* = qn and for requests that vanish, waver or take nearly all.",
         table=lemma2_table(),
     )
 
