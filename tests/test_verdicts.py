@@ -633,6 +633,11 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
     assert word(same, (52, 1.5), 50, "points") == "differs"
     assert word(same, (52, 1.5), 50, "points", room=1) == "undecided"
     assert word(same, (50, 0.1, 4), 50, "points") == "undecided"
+    lower = experiments.not_lower
+    assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # a loss that cannot matter
+    assert word(lower, (-0.05, 0.045), "nats") == "differs"
+    assert word(lower, (-0.05, 0.045), "nats", of=20) == "undecided"  # one of so many, by chance
+    assert word(lower, (-0.05, 0.01), "nats", of=20) == "differs"
     whole = experiments.whole
     assert whole(["agrees", "agrees"]) == "agrees"
     assert whole(["agrees", "no-data", "undecided"]) == "undecided"

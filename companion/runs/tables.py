@@ -139,13 +139,13 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
     return Grid(sweep, frame, planned, pd.DataFrame(facts))
 
 
-def interval(values) -> tuple[float, float, float]:
-    """Mean and 95 % t-interval of independent values (one per seed); no interval for one value."""
+def interval(values, level: float = 0.95) -> tuple[float, float, float]:
+    """Mean and t-interval (95 %) of independent values (one per seed); no interval for one value."""
     values = np.asarray(values, dtype=float)
     mean = float(values.mean()) if len(values) else np.nan
     if len(values) < 2:
         return mean, np.nan, np.nan
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    half = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return mean, mean - half, mean + half
 
 

@@ -218,14 +218,19 @@ def higher(values, unit: str, matters: float | None = None) -> Found:
     )
 
 
-def not_lower(values, unit: str) -> Found:
-    """Are these differences, one per seed, not below zero? A loss that cannot matter is none."""
+def not_lower(values, unit: str, of: int = 1) -> Found:
+    """Are these differences, one per seed, not below zero? A loss that cannot matter is none.
+
+    Of so many comparisons one must be lower beyond chance (Bonferroni), or the claim for all is not refuted."""
     room = MATTERS[unit]
     mean, low, high = tables.interval(values)
-    word = "agrees" if low > -room else "differs" if high < 0 else "undecided"
+    sure = tables.interval(values, 1 - 0.05 / of)[2]
+    word = "agrees" if low > -room else "differs" if sure < 0 else "undecided"
     loss = (
         f"the interval holds both no loss and one of more than {amount(room, unit)}, which matters"
     )
+    if high < 0:
+        loss = f"an interval lies below zero, which among {of} comparisons may be chance"
     return _found(values, word, (mean, low, high), loss)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -335,8 +336,9 @@ def on_heavy_skew(where: Setting) -> Evidence:
 
 @on_cifar10(MNIST)
 def on_all_settings(where: Setting) -> Evidence:
-    """Do both algorithms nowhere end with a larger loss than MD sampling?"""
-    return _in(where, PRINTED, not_lower)
+    """Do both algorithms nowhere end with a larger loss than MD sampling, but for what may be chance?"""
+    many = sum(1 if "measure" in changed else len(ALGORITHM) for changed in PRINTED)
+    return _in(where, PRINTED, partial(not_lower, of=many))
 
 
 @on_cifar10(MNIST)
