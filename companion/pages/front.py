@@ -15,8 +15,14 @@ from companion.pages import plots, which
 from companion.runs import protocol, tables
 from fedstas.errors import InputError
 
-PLACES = ("mnist", "mnist-equal", "fashion-mnist", "mnist-0.1")
-SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas", "all clients")
+SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas", "fedavg", "all clients")
+TITLES = {  # in plain words
+    "mnist": "MNIST, clients unlike, sizes unequal",
+    "mnist-equal": "MNIST, clients unlike, equal sizes",
+    "fashion-mnist": "Fashion-MNIST, unlike, sizes unequal",
+    "mnist-0.1": "MNIST, clients more alike",
+}
+PLACES = tuple(TITLES)
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
 WHOLE = "start.png"  # README's
 NOT_SURE = (
@@ -28,7 +34,7 @@ NOT_SURE = (
 def figure(places: Sequence[which.Place], limits: tuple[float, float] | None = None) -> Figure:
     """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
     budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return which.remembered(places, SHOWN, budgets, limits)
+    return which.remembered(places, SHOWN, budgets, limits, TITLES)
 
 
 def sentences(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -703,9 +703,11 @@ def remembered(
     arms: Sequence[str] = SHOWN,
     budgets: Sequence[str] = ("smaller budget", "larger budget"),
     limits: tuple[float, float] | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> Figure:
     """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger of the budgets, so
-    named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge."""
+    named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge.
+    `titles` of settings, where they are not the protocol's names."""
     gains = at_budgets(places, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
     limits = limits or span(gains)
@@ -727,7 +729,8 @@ def remembered(
             found.loc[out, "difference"] = np.nan
             found.index = [called(arm) for arm in shown]
             plots.forest(ax, found, looks, shift=shift, hollow=shift < 0)
-        ax.set_title(place.says, loc="right")  # longer than the axis is wide
+        said = (titles or {}).get(place.name, place.says)
+        ax.set_title(said, loc="right")  # longer than the axis is wide
         ax.set_xlim(limits)
         for label, look_ in zip(ax.get_yticklabels(), looks, strict=True):
             label.set_color(plots.ink(look_))
