@@ -15,7 +15,14 @@ from companion.pages import plots, which
 from companion.runs import protocol, tables
 from fedstas.errors import InputError
 
-SHOWN = ("least-variance", "clustered-similarity", "fedstas-unbiased", "fedstas", "fedavg", "all clients")
+SHOWN = (
+    "least-variance",
+    "clustered-similarity",
+    "fedstas-unbiased",
+    "fedstas",
+    "fedavg",
+    "all clients",
+)
 TITLES = {  # in plain words
     "mnist": "MNIST, clients unlike, sizes unequal",
     "mnist-equal": "MNIST, clients unlike, equal sizes",
