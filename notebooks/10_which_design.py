@@ -280,7 +280,7 @@ table(paid.rename_axis("MNIST, 950 MB").reset_index())
 asked = {}
 for name in ("mnist-equal", "mnist-1000"):
     asked[name] = which.asked(deciding[name]) / price(deciding[name].rows, 950)["MB a round"]["md"]
-say("ch10", asked=asked["mnist-equal"], asked_many=asked["mnist-1000"])
+say("ch10", asking=asked["mnist-equal"], asking_many=asked["mnist-1000"])
 half = [asked["mnist-equal"] / 10, asked["mnist-1000"] / 100]
 expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), shares=half)
 
@@ -290,7 +290,7 @@ expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), sh
 # ```
 #
 # There is a rule for the price of asking. One gradient of every client, as least variance wants it, costs about half of $N/m$ rounds of MD, since a participant gets a model and sends one.
-# With 100 clients, ten a round and equal sizes that is {glue:text}`ch10_asked:.0f` rounds; with 1,000 clients it is {glue:text}`ch10_asked_many:.0f`.
+# With 100 clients, ten a round and equal sizes that is {glue:text}`ch10_asking:.0f` rounds; with 1,000 clients it is {glue:text}`ch10_asking_many:.0f`.
 #
 # Many comparisons hide some that came by chance. Holm's correction counts them all: the smallest of $k$ p-values $k$ times, the next $k - 1$ times, and so on.
 
@@ -448,13 +448,13 @@ table(which.left_table(left, recorded))
 # well a design learns, nobody would have to train at all to choose one.
 
 # %% tags=["remove-cell"]
-tuned, figure = which.beside_one_round(deciding, known)
+tuned, figure = which.beside_one_round(deciding)
 paste("ch10_explained", figure)
 
 # %% [markdown]
 # ```{glue:figure} ch10_explained
 # :name: fig-ch10-explained
-# :alt: Two panels of points above MD after 99 rounds over the error of one round on a logarithmic axis, left at the preprint's learning rate, right with tuned rates. A mark stands for a setting and a colour for a design. Left, designs with a small error gain up to seven points, and those with a larger one less or lose.
+# :alt: Two panels of points above MD after 99 rounds over the error of one round on a logarithmic axis, above at the preprint's learning rate, below with tuned rates. A dot is a design in a setting; four designs have colours, the others are grey. Above, designs with a small error gain up to seven points, and those with a larger one less or lose.
 #
 # Points above MD after 99 rounds over the error of one round, MD's being 1, with 95 % intervals. Left of the vertical line a design errs less than MD.
 # ```

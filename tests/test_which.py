@@ -410,7 +410,8 @@ def test_an_empty_panel_says_that_nothing_is_recorded():
         [("digits", "divfl", 0.5, 1.0, 0.0, 2.0)],
         columns=["setting", "arm", "error", "gain", "low", "high"],
     )
-    figure = which.explained({"a": full, "b": full[:0]}, {"digits": "digits"})
+    figure = which.explained({"a": full, "b": full[:0]})
     left, right = figure.axes
     assert [text.get_text() for text in right.texts] == ["not recorded yet"] and not left.texts
-    assert any(list(line.get_ydata()) == [1.0] for line in left.lines)
+    dots = [line for line in left.lines if list(line.get_ydata()) == [1.0]]
+    assert [dot.get_color() for dot in dots] == [which.plots.GREY]  # none of those named

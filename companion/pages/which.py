@@ -63,11 +63,8 @@ SECOND = {
     "worst_decile": "gain, worst decile",
 }
 VERDICTS = ("better", "no worse", "worse", "we do not know")
-HOLLOW = (
-    "least-variance, updates",
-    "clustered-size",
-    "divfl",
-)  # of two arms that share a colour, one
+NAMED = ("least-variance", "least-variance, updates", "clustered-similarity", "fedstas-unbiased")
+HOLLOW = "least-variance, updates"  # it has the colour of another
 UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01, of unlike sizes
 EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
 ALIKE = "mnist-0.1"  # few clients, disjoint, that are more alike
@@ -852,52 +849,41 @@ def rates(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
     return figure
 
 
-def beside_one_round(places: dict[str, Place], known: dict) -> tuple[pd.DataFrame, Figure]:
+def beside_one_round(places: dict[str, Place]) -> tuple[pd.DataFrame, Figure]:
     """Tuned gains after 99 rounds beside the error of one round, and the figure of both rates."""
     error = one_rounds.summary(one_rounds.load())
     after = tuned_at(list(places.values()), 99)
     before, tuned = (protocol.beside_one_round(g, error) for g in (untuned(), after))
     panels = {"rate 0.01, 99 rounds": before, "each tuned, 99 rounds": tuned}
-    return tuned, explained(panels, {name: setting.says for name, setting in known.items()})
+    return tuned, explained(panels)
 
 
-def explained(panels: dict[str, pd.DataFrame], settings: dict[str, str]) -> Figure:
-    """Gain over error of one round, a panel a kind of gain, a mark a setting, a colour an arm; an empty one
-    says that nothing is recorded."""
-    marks = dict(zip(settings, "osD^vPX*<>hpd", strict=False))
-    figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 1.6), sharex=True)
+def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = NAMED) -> Figure:
+    """Gain over error of one round, a panel a kind of gain, a dot a design in a setting: these arms in their
+    colours, all others grey. A panel without any says that nothing is recorded."""
+    figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 0.8), sharex=True)
     for ax, (title, cells) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         ax.set(title=title, xscale="log", ylabel="points above MD")
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)
-        for row in cells.itertuples():
-            ax.plot([row.error] * 2, [row.low, row.high], color=colour(row.arm), lw=0.8, alpha=0.5)
-            face = "white" if row.arm in HOLLOW else colour(row.arm)
-            ax.plot(row.error, row.gain, marks[row.setting], color=colour(row.arm), ms=5, mfc=face)
+        for row in sorted(cells.itertuples(), key=lambda row: row.arm in arms):
+            shade = colour(row.arm) if row.arm in arms else plots.GREY
+            ax.plot([row.error] * 2, [row.low, row.high], color=shade, lw=0.8, alpha=0.5)
+            ax.plot(row.error, row.gain, "o", color=shade, ms=5, mfc=_face(row.arm, shade))
         if not len(cells):
             ax.text(
                 0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
             )
     np.atleast_1d(axes)[-1].set_xlabel("error of one round (MD = 1)")
-    there = [n for n in settings if any(n in set(cells["setting"]) for cells in panels.values())]
-    arms = [a for a in ARMS if any(a in set(cells["arm"]) for cells in panels.values())]
-    handles = [
-        Line2D([], [], marker=marks[n], ls="", color=plots.GREY, label=settings[n]) for n in there
+    names = {called(arm): (colour(arm), _face(arm, colour(arm))) for arm in arms}
+    names["other designs"] = (plots.GREY, plots.GREY)
+    dots = [
+        Line2D([], [], marker="o", ls="", color=shade, mfc=face, label=name)
+        for name, (shade, face) in names.items()
     ]
-    handles += [
-        Line2D(
-            [],
-            [],
-            marker="s",
-            ls="",
-            color=colour(a),
-            mfc="white" if a in HOLLOW else colour(a),
-            label=called(a),
-        )
-        for a in arms
-    ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small",
-        handlelength=1, handletextpad=0.4, columnspacing=0.6,
-    )  # fmt: skip
+    figure.legend(handles=dots, loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+def _face(arm: str, shade: str) -> str:
+    return "white" if arm == HOLLOW else shade
