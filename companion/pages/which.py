@@ -63,7 +63,7 @@ SECOND = {
     "worst_decile": "gain, worst decile",
 }
 VERDICTS = ("better", "no worse", "worse", "we do not know")
-NAMED = ("least-variance", "least-variance, updates", "clustered-similarity", "fedstas-unbiased")
+FOLLOWED = ("least-variance", "least-variance, updates", "clustered-similarity", "fedstas-unbiased")
 HOLLOW = "least-variance, updates"  # it has the colour of another
 UNLIKE = ("mnist", "fashion-mnist")  # few clients, disjoint at concentration 0.01, of unlike sizes
 EQUAL = "mnist-equal"  # few clients that are unlike, but for their sizes
@@ -661,7 +661,6 @@ def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str
 
 # The figures
 
-FOLLOWED = ("least-variance", "least-variance, updates", "clustered-similarity", "fedstas-unbiased")
 FLOOR = 16  # points, where the axis of `participants` ends
 LINES = (
     "least-variance",
@@ -858,7 +857,7 @@ def beside_one_round(places: dict[str, Place]) -> tuple[pd.DataFrame, Figure]:
     return tuned, explained(panels)
 
 
-def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = NAMED) -> Figure:
+def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -> Figure:
     """Gain over error of one round, a panel a kind of gain, a dot a design in a setting: these arms in their
     colours, all others grey. A panel without any says that nothing is recorded."""
     figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 0.8), sharex=True)
