@@ -599,7 +599,7 @@ expect("For Algorithm 1 the accuracy does not decide", low < 0 < high, low=low, 
 # reaches the target, {glue:text}`ch6_gain_short:.1f` points short. For Algorithm 1 the accuracy does not decide. The authors' repository holds no
 # saved curves of this figure, so shapes can be compared and numbers cannot.
 #
-# Our runs have {glue:text}`ch6_last_round` rounds, the paper's figure 200. What the {doc}`ledger </ledger>` makes of each claim
+# The paper's figure shows 200 rounds; ours are {glue:text}`ch6_last_round`. What the {doc}`ledger </ledger>` makes of each claim
 # ({doc}`/how_to_read` says what the words mean):
 
 # %% tags=["remove-input"]
