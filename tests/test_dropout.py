@@ -41,24 +41,25 @@ def test_the_hash_is_the_published_one():
 
 def masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
     """The same in another arithmetic: which units [n, *shape] are kept."""
+    channels, *image = shape
     with np.errstate(over="ignore"):
         seeds = splitmix64(keys.numpy().view(np.uint64) + np.uint64(layer), np.uint64(0))
-        bits = splitmix64(seeds[:, None], np.arange(np.prod(shape), dtype=np.uint64))
-    signed = bits.view(np.int64).reshape(
-        -1, *shape
-    )  # its 24 first bits as a number from -1/2 to 1/2
-    return torch.from_numpy((signed >> 40) / 2**24 >= -0.3 - 1e-9)
+        words = splitmix64(seeds[:, None], np.arange(np.prod(shape) // 4, dtype=np.uint64))
+    four = [(words >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4)]  # low bits first
+    value = np.stack(four, -1).reshape(-1, *image, channels).astype(np.int64)
+    signed = (value + 2**15) % 2**16 - 2**15  # as a signed number of 16 bits
+    return torch.from_numpy(np.moveaxis(signed, -1, 1) >= 13107 - 2**15)  # 13107 / 2**16 is a fifth
 
 
 def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_kept():
     keys = torch.from_numpy(np.random.default_rng(0).integers(-(2**63), 2**63, 2000))
-    x = torch.randn(3, 4, 4, dtype=torch.float64)
+    x = torch.randn(4, 3, 4, dtype=torch.float64)
     module, n = network(), len(keys)
     dropped = {k: module.drop(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
     for layer, found in dropped.items():
-        kept = masks(keys, layer, (3, 4, 4))
+        kept = masks(keys, layer, (4, 3, 4))
         assert torch.equal(found != 0, kept)
-        assert torch.equal(found, x * kept / 0.8)
+        assert torch.equal(found, x * kept * 1.25)
         sd = (0.8 * 0.2) ** 0.5  # of one unit of one example
         assert abs(kept.double().mean() - 0.8) < 4 * sd / kept.numel() ** 0.5
         assert (kept.double().mean(0) - 0.8).abs().max() < 5 * sd / n**0.5  # of each unit
