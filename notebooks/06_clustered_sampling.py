@@ -705,7 +705,7 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```
 #
 # The network, `--network convolutional-dropout`, has three convolutions and two linear layers, with dropout after each convolution. A hash of an
-# example's key, the layer and the place says whether a unit is dropped, so that all ways of computing drop the same ones:
+# example's key, the layer and the place says of four units whether they are dropped, so that all ways of computing drop the same ones:
 #
 # ```{literalinclude} ../../fedstas/sim/models.py
 # :pyobject: ConvolutionalDropout.drop
