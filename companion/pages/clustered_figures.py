@@ -207,7 +207,10 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
     others += [one["Algorithm 2"] for one in (*worked, *regular)]
     many = [one["Algorithm 1"] for one in (*worked, *regular)]
     few = ahead(clients_per_round=5)["Algorithm 1"]
-    rates = clustered_grid.chosen("clustered-mnist-rates", experiments.RESULTS)
+    rates, colour = (
+        clustered_grid.chosen(f"clustered-{name}-rates", experiments.RESULTS)["lr"]
+        for name in ("mnist", "coarse10")
+    )
     told = {
         "few": few,
         "sizes": size[2],
@@ -226,7 +229,8 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "few": few[2] < 0 and judged["6-never-worse"] == "undecided",
         "others": min(low for _, low, _ in others) > 0,
         "faster": judged["fig-8-steps"] == "undecided",
-        "rate": (rates["lr"] == 0.1).all(),
+        "rate": (rates == 0.1).all(),
+        "rate_colour": (colour == 0.1).all(),
     }
     spans = {f"grey_{k}": tables.span(*v, ".3f") for k, v in told.items()}
     return spans, {k: bool(v) for k, v in holds.items()}
