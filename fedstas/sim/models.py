@@ -54,26 +54,21 @@ def mixed(z: Tensor) -> Tensor:
 class ConvolutionalDropout(Convolutional):
     """The same as Fraboni et al. (Section 6) train it: dropout after each convolution, no ReLU after the third.
 
-    Both, and the rate, which they do not print, are those of their code. Its dropout stayed on when the
-    model was evaluated; here there is none without `keys`.
+    Both, and the rate, are those of their code, whose dropout stays on in evaluations; here it wants `keys`.
     """
 
     RATE = 0.2
 
     def drop(self, x: Tensor, keys: Tensor | None, layer: int) -> Tensor:
-        """Units x [n, c, h, w] of a layer, c a multiple of 4, each 0 with
-        probability `RATE` (to 2**-16), or divided by 1 - `RATE`. A hash of its
-        example's key (int64 [n]), its layer and its place, channels innermost,
-        says which: no backend has draws of its own."""
+        """Units x [n, c, h, w] of a layer, c a multiple of 4, each 0 with probability
+        `RATE` (to 2**-16), or divided by 1 - `RATE`: as a hash of its example's key (int64 [n]),
+        its layer and its place says, channels innermost. No backend has draws of its own."""
         if keys is None:
             return x
-        n, c, h, w = x.shape
-        places = torch.arange(c * h * w // 4, device=x.device)
+        places = torch.arange(x[0].numel() // 4, device=x.device)
         words = mixed(mixed(keys + layer)[:, None] + places * -7046029254386353131)
-        sixteen = words.view(torch.int16)  # four units of each word
-        kept = sixteen >= round((self.RATE - 0.5) * 2**16)
-        scale = kept.view(n, h, w, c).permute(0, 3, 1, 2) / (1 - self.RATE)
-        return x * scale
+        kept = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)  # of each word four
+        return x * (kept.view(x.movedim(1, -1).shape).movedim(-1, 1) / (1 - self.RATE))
 
     def forward(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits [n, classes] of images [n, 3, 32, 32]; `keys` int64 [n], one an example, while it is trained."""
