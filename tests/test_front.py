@@ -51,10 +51,12 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
 
 
 def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
-    arms = ("divfl", "fedavg", "fedstas-unbiased")
+    arms = ("divfl", "clustered-size", "fedstas-unbiased")
     drawn = front.figure([place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")])
     assert len(drawn.axes) == 2
     assert [t.get_text() for t in drawn.axes[0].get_yticklabels()] == ["corrected"]
+    titles = [ax.get_title(loc="right") for ax in drawn.axes]
+    assert titles == [front.TITLES[name] for name in ("mnist", "fashion-mnist")]
     dots = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
     assert sorted(float(line.get_xdata()[0]) for line in dots) == pytest.approx([5.0, 9.0])
     assert [t.get_text() for t in drawn.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]
