@@ -220,13 +220,14 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "ten": worked[0]["Algorithm 2"],
         "long": worked[-1]["Algorithm 2"],
     }
+    compared = len(ledger.decide("clustered-6-never-worse")[1].table)
     judged = {name: ledger.tried([f"clustered-{name}"]).iloc[0, -1] for name in JUDGED}
     holds = {
         "one": similar[2][1] > 0 > size[2][1],
         "more": similar[0][0] < similar[1][0] < similar[2][0] < similar[3][0],
         "open": similar[3][1] < 0 < similar[3][2],
         "nothing": max(low for _, low, _ in (*size, *many)) < 0.01,
-        "few": few[2] < 0 and judged["6-never-worse"] == "undecided",
+        "few": few[2] < 0 and judged["6-never-worse"] == "undecided" and compared == 20,
         "others": min(low for _, low, _ in others) > 0,
         "faster": judged["fig-8-steps"] == "undecided",
         "rate": (rates == 0.1).all(),
