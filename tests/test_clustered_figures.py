@@ -17,7 +17,7 @@ from fedstas.sim import simulation
 
 SIZES = partition.listed("100x10,250x30,500x30,750x20,1000x10")
 LESS = {"md": 0.0, "clustered-size": 0.1, "clustered-similarity": 0.2}
-ALL = {k: getattr(figures, f"figure_{k}") for k in (2, 6, 7, 8, 9, 10)}
+ALL = {k: getattr(figures, f"figure_{k}") for k in (2, "2_colour", 6, 7, 8, 9, 10)}
 WANTED = {  # of MNIST: a few of what the sweep has; others are not recorded
     "concentration": (0.01, 10.0), "steps": (100, 500), "clients_per_round": (10, 5), "prox": (0.0, 0.1)
 }  # fmt: skip
@@ -72,9 +72,10 @@ def said(figure) -> str:
 @pytest.mark.parametrize("number", ALL)
 def test_what_is_not_recorded_says_which_command_records_it(number, tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    sweep = "clustered-coarse10" if number in (2, 7) else "clustered-mnist"
+    sweep = "clustered-coarse10" if number == "2_colour" else "clustered-mnist"
+    profile = "laptop" if number == "2_colour" else "paper"
     figure = ALL[number]()
-    assert f"fedstas sweep {sweep} --profile paper --folder results" in said(figure)
+    assert f"fedstas sweep {sweep} --profile {profile} --folder results" in said(figure)
     assert sweep in experiments.names() and len(figure.axes) == 1
     assert "`fedstas sweep clustered-mnist" in figures.local_tests().iloc[0, 0]
 
@@ -130,12 +131,15 @@ def test_measures_have_a_curve_each(recorded, monkeypatch):
         assert len(looks) == 5
 
 
-def test_the_first_data_set_that_is_recorded_is_drawn(recorded, tmp_path, monkeypatch):
+def test_the_substitute_in_colour_has_a_figure_of_its_own(recorded, tmp_path, monkeypatch):
     (tmp_path / "clustered-mnist").symlink_to(recorded / "clustered-mnist")
     record(tmp_path, "clustered-coarse10")
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    assert figures.figure_2().get_suptitle() == "cifar100-coarse10"
-    assert figures.figure_8().get_suptitle() == "mnist"
+    assert figures.figure_2().get_suptitle() == "mnist"
+    figure = figures.figure_2_colour()
+    assert figure.get_suptitle() == "cifar100-coarse10"
+    assert [ax.get_title() for ax in figure.axes] == list(figures.COLOUR)
+    assert all({n.get_gid() for n in ax.lines} - {None} == set(LESS) for ax in figure.axes)
 
 
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():
@@ -153,11 +157,18 @@ def test_figure_5_has_every_clients_shares_and_every_classs_examples():
 
 def test_the_table_of_local_tests_has_what_was_noted(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
-    table = figures.local_tests().set_index("scheme")
-    means = [float(re.match(r"[\d.]+", text)[0]) for text in table["own test sets"]]
-    assert means == pytest.approx([65, 75, 85])
-    assert set(table["global test set"].str[:4]) == {"50.0"}
-    assert set(table["seeds"]) == {"2"} and set(table["data"]) == {"mnist"}
+    table = figures.local_tests().set_index("setting")
+    there = [
+        "concentration 10",
+        "concentration 0.01",
+        "500 local steps, m = 10",
+        "100 local steps, m = 5",
+    ]
+    means = table.loc[there].map(lambda text: float(re.match(r"[\d.]+", text)[0]))
+    assert means.to_numpy() == pytest.approx(np.tile([65, 75, 85], (4, 1)))
+    assert set(table.iloc[-1].str[:4]) == {"50.0"} and "global" in table.index[-1]
+    missing = table.drop(index=[*there, table.index[-1]])
+    assert len(table) == 9 and (missing == "–").all(axis=None)
 
 
 def test_rows_that_one_class_rules_have_more_than_half_of_it():

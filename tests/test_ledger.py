@@ -431,7 +431,7 @@ def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
     cifar = [row for row in rows if claims.set_index("id")["verdict"][row.id] == "no-data"]
     assert len(cifar) == 7
     for row in cifar:
-        assert "`fedstas sweep clustered-cifar10 --profile paper`" in notes[row.id]
+        assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in notes[row.id]
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "cifar10.npz").touch()
     there = [ledger.function(row)(row) for row in cifar]

@@ -594,7 +594,7 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
         found = ledger.function(claim)(claim)
         assert found.verdict == "no-data"
         assert found.substitute == (word.strip() if recorded else "")
-        assert "`fedstas sweep clustered-cifar10 --profile paper`" in found.note
+        assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in found.note
         first = name.endswith("skew") and len(recorded) > 1
         if recorded:
             assert f"On {recorded[first]} instead: " in found.note

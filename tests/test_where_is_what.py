@@ -127,6 +127,7 @@ def test_every_numbered_thing_of_the_four_papers_has_one_row():
         "Amazon-Beauty",
         "FEMNIST",
     ]
+    slides += ["Federated Learning", "Discussions on Utility and Privacy"]
     slides += ["Text-CNN", "Transformer", "Performance Evaluation", "Class Non-IID Distribution"]
     slides += ["Comparisons with Weighted Sampling", "Influence of Data Size Imbalance"]
     assert sorted(listed(SLIDES)) == sorted([*slides, "epsilon and M", "Conclusion"])

@@ -152,7 +152,7 @@ def tried(names: Iterable[str]) -> pd.DataFrame:
         found = evidence.substitute or evidence.verdict
         found = "not recorded yet" if found in ("no-data", "pending") else found
         ours = show_ours(evidence.ours, evidence.low, evidence.high) or "–"
-        rows.append((claim.statement, ours, found))
+        rows.append((claim.statement, f"{ours} {what(claim, evidence)}".strip(), found))
     return pd.DataFrame(rows, columns=["claim", "ours", "on a substitute"])
 
 

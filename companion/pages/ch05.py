@@ -208,16 +208,41 @@ def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
 # Figure 2
 
 
+AT = (10, 20, 40, 60, 80, 99)
 ENDS = {"fedsts": (19.7, 56.13), "fedstas": (27.6, 56.96), "fedstas-dp": (18.2, 52.94)}
+FALLS = {  # their training losses at the same rounds
+    "fedsts": (2.236, 2.162, 2.006, 1.827, 1.665, 1.512),
+    "fedstas": (2.232, 2.154, 1.989, 1.796, 1.627, 1.505),
+    "fedstas-dp": (2.235, 2.157, 2.001, 1.818, 1.628, 1.473),
+}
 
 
 def fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
-    """The published curves on ours, a panel a method: `theirs` at rounds 20 to 80, and `ENDS`, rounds 10 and 99."""
-    at, panels = (10, 20, 40, 60, 80, 99), {}
-    for m, name in PAPER.items():
-        first, last = ENDS[m]
-        panels[name] = ((m, f"{m}-authors-dec"), at, (first, *theirs[m][:-1], last))
-    return plots.beside_published(frame, panels, SHARES, note)
+    """The published accuracies on ours, a panel a method: `theirs` at rounds 20 to 80, `ENDS` at 10 and 99."""
+    curves = {m: (ENDS[m][0], *theirs[m][:-1], ENDS[m][1]) for m in PAPER}
+    return _beside(frame, curves, SHARES, note)
+
+
+def fig_2_loss(frame: pd.DataFrame, note: str) -> Figure:
+    """The published training losses on ours, a panel a method."""
+    return _beside(frame, FALLS, "train_loss", note)
+
+
+def _beside(frame: pd.DataFrame, curves: dict, metric: str, note: str) -> Figure:
+    panels = {name: ((m, f"{m}-authors-dec"), AT, curves[m]) for m, name in PAPER.items()}
+    return plots.beside_published(frame, panels, metric, note)
+
+
+def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
+    """Of the published losses, how many lie where one more run as coded may lie (`losses_in`, of `losses_of`); and
+    the largest distance of FedSTaS's from FedSTS's (`losses_apart`)."""
+    inside = 0
+    for m, values in FALLS.items():
+        own = frame[frame["method"] == f"{m}-authors-dec"]
+        spans = [one_more(own.loc[own["round"] == t, "train_loss"]) for t in AT]
+        inside += sum(a <= v <= b for v, (_, a, b) in zip(values, spans, strict=True))
+    apart = np.abs(np.subtract(FALLS["fedstas"], FALLS["fedsts"])).max()
+    return {"losses_in": inside, "losses_of": len(FALLS) * len(AT), "losses_apart": float(apart)}
 
 
 def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict) -> pd.DataFrame:

@@ -235,7 +235,7 @@ def verdicts() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "claim of Section 6": claim.statement,
-            "ours": ledger.show_ours(evidence.ours, evidence.low, evidence.high),
+            "ours": f"{ledger.show_ours(evidence.ours, evidence.low, evidence.high)} {ledger.what(claim, evidence)}",
             "verdict": evidence.verdict,
         }
         for claim, evidence in found

@@ -97,7 +97,7 @@ def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Fede
     """Each client draws its own class shares and its examples with replacement.
 
     The scheme of the authors' code and of Fraboni et al.: counts are floor(P n_k), the remainder
-    goes to the last class, and clients overlap: not a partition of the data.
+    goes to the last class, and clients overlap: not a partition of the data, and `sizes` may exceed it.
     """
     labels, sizes = _labels(labels), wholes("sizes", sizes)
     concentration, seed = real("concentration", concentration, 0), _seed(seed)

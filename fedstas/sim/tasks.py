@@ -83,7 +83,11 @@ class Task:
         object.__setattr__(self, "network", self.network or self.networks[0])
         for key in KEYS[::2] if self.kind == "documents" else ():
             x = getattr(self, key)
-            if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
+            if (
+                not x.numel()
+                or not (x > 0).any(1).all()
+                or not 0 <= x.min() <= x.max() < self.tokens
+            ):
                 raise InputError(
                     f"{key} of task {self.name} has an empty document or an unknown token: each needs a "
                     f"token of 1..{self.tokens - 1}, and 0 is padding"
@@ -97,7 +101,7 @@ class Task:
     @property
     def tokens(self) -> int:
         """How many there are in the training documents, padding included."""
-        return int(self.train_x.max()) + 1
+        return int(self.train_x.max()) + 1 if self.train_x.numel() else 1
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -232,6 +232,6 @@ def converging(clients: Quadratics, labels, rounds: int, distance: float) -> Con
     x, p = rows_of_strata(clients.omega.tolist(), np.asarray(labels).tolist())
     variance, mu = variance_of(x, p, g @ g.T), clients.convexity
     smooth = clients.smoothness * (1 + 2 * float(np.bincount(labels, clients.omega).max()))
-    t, gamma = np.arange(rounds + 1), 2 * smooth / mu
-    v = max(8 * variance / mu**2, gamma * distance)
-    return Converging(2 / (mu * (t[:-1] + gamma)), v / (t + gamma), variance, smooth)
+    at = np.arange(rounds + 1) + 2 * smooth / mu  # t + gamma
+    start = (at[0] - 1) * (at[0] - 2) / ((at - 1) * (at - 2)) * distance
+    return Converging(2 / (mu * at[:-1]), 8 * variance / (mu**2 * at) + start, variance, smooth)

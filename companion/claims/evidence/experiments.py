@@ -108,8 +108,8 @@ def obtainable(task: str, sweep: str = "NAME") -> None:
     if task == "cifar10" and not (tasks.data_folder() / f"{task}.npz").exists():
         raise Missing(
             "no-data",
-            f"{task}.npz is not in the data folder; where it is, `fedstas sweep {sweep} --profile paper` records "
-            "the runs that decide this claim",
+            f"{task}.npz is not in the data folder; where it is, `fedstas sweep {sweep} --profile paper "
+            "--folder results` records the runs that decide this claim",
         )
 
 
@@ -191,6 +191,13 @@ class Found:
 
     def __str__(self) -> str:
         return tables.span(self.mean, self.low, self.high)
+
+
+def decisive(found: Iterable[Found]) -> Found:
+    """Of a claim's parts, those with the verdict of the `whole`, the one with the lowest interval."""
+    found = list(found)
+    word = whole(part.verdict for part in found)
+    return min((part for part in found if part.verdict == word), key=lambda part: part.low)
 
 
 def _found(values, word: str, interval: tuple, undecided: str, differs: str = "") -> Found:

@@ -11,6 +11,7 @@ from companion.claims.evidence.experiments import (
     SHOWN,
     Missing,
     decided,
+    decisive,
     higher,
     on_substitute,
     recorded,
@@ -68,7 +69,7 @@ def tried(
         shown = [m for m in (*rivals, *also) if m in wide]
         found = {m: higher((wide[PRIVATE] - wide[m]).dropna(), "points") for m in shown}
         word = whole(found[m].verdict for m in rivals)
-        worst = min((found[m] for m in rivals), key=lambda f: f.low)
+        worst = decisive(found[m] for m in rivals)
         table = pd.DataFrame(
             [
                 (m, f.mean, f.low, f.high, f.verdict, "yes" if m in rivals else "no")
