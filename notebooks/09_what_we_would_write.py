@@ -523,9 +523,9 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 #
 # $$V \ge 2 \sum_j \sum_{k<l} \big( |x_{jk} x_{jl}| \|\boldsymbol u_k\| \|\boldsymbol u_l\| - x_{jk} x_{jl} \langle \boldsymbol u_k, \boldsymbol u_l \rangle \big),$$
 #
-# the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\alpha_j x_{jk}$ if it is positive and $\beta_j |x_{jk}|$ if not. Both slopes are
+# the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\phi_j x_{jk}$ if it is positive and $\psi_j |x_{jk}|$ if not. Both slopes are
 # $\ge 0$, as $\|\boldsymbol u_k\| \sum_l |x_{jl}| \|\boldsymbol u_l\| \ge |\langle \boldsymbol u_k, \sum_l x_{jl} \boldsymbol u_l \rangle|$. The positive $x_{jk}$
-# sum to at least $\omega_k$, so client $k$ adds at least $\omega_k \min_j \alpha_j$. Giving all of $\omega_k$ to that draw never raises the bound. Do so client by client:
+# sum to at least $\omega_k$, so client $k$ adds at least $\omega_k \min_j \phi_j$. Giving all of $\omega_k$ to that draw never raises the bound. Do so client by client:
 # what is left is a partition. With one weight $c_j$, $p_{jk} = x_{jk}/c_j$ and $V = \sum_j \sum_{k<l} x_{jk} x_{jl} \|\boldsymbol u_k - \boldsymbol u_l\|^2$, linear
 # in the $x_{jk} \ge 0$ of one client.
 # ```
@@ -809,8 +809,8 @@ table(ch09.silent_table(silent))
 
 # %% [markdown]
 # Mean squared errors from 1,000 cohorts, MD's being 1 where all answer; a bias is relative to the root of that. With the remedy MD errs by
-# {glue:text}`ch9_silent_md_more:.2f` more and the cut by {glue:text}`ch9_silent_cut_more:.2f`. It weighs more where the error was less. K-Vib (Zeng et al.,
-# 2023) learns from the updates that come back, and errs less in the later round. Coins by size, which learn nothing, err less still.
+# {glue:text}`ch9_silent_md_more:.2f` more and the cut by {glue:text}`ch9_silent_cut_more:.2f`. It weighs more where the error was less. K-Vib
+# {cite:p}`zeng2023enhanced` learns from the updates that come back, and errs less in the later round. Coins by size, which learn nothing, err less still.
 #
 # ## How good is one round, measured?
 #

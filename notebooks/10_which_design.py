@@ -110,7 +110,11 @@ for name, figure in which.figures(list(deciding.values())).items():
 # ## What was compared?
 #
 # Thirteen ways to choose clients, one server that remembers updates, and all clients at once. All start from the same model on the same clients and take
-# the same local steps. Only the learning rate is each method's own. It was chosen on seeds that serve nothing else, and other seeds decide. Rules and
+# the same local steps. Four come from elsewhere. *Power of choice* takes the clients with the largest losses {cite:p}`cho2022towards`. *Optimal client
+# sampling* tosses a coin for each client, by the norm of its gradient {cite:p}`chen2022optimal`. *DivFL* takes those whose gradients are nearest to
+# everyone's {cite:p}`balakrishnan2022diverse`. The server of *FedVARP* remembers each client's last update {cite:p}`jhunjhunwala2022fedvarp`.
+#
+# Only the learning rate is each method's own. It was chosen on seeds that serve nothing else, and other seeds decide. Rules and
 # reasons stand in the {doc}`../protocol`, which was committed before the runs. These settings are recorded so far:
 
 # %%

@@ -163,6 +163,9 @@ def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, m
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", official)
     task = tasks.load("newsgroups", root=tmp_path, network="transformer")
     assert task.train_x[:, 0].tolist() == [2, 1]  # the second post is empty: one unknown word
+    for key in ("train_x", "test_x"):  # none has a word
+        with pytest.raises(InputError, match=f"{key} of task .* has an empty document"):
+            replace(task, **{key: getattr(task, key)[:, :0]})
     assert task.test_x[0, :2].tolist() == [1, 0]
     assert (task.users.tolist(), task.classes, task.network) == ([0, 1], 2, "transformer")
     assert task.model(0)(task.test_x).shape == (1, 2)

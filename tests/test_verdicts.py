@@ -603,6 +603,49 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
             assert found.ours is None
 
 
+@pytest.mark.parametrize("seeds, decides", [(5, "cifar100-coarse10"), (3, "mnist")])
+def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
+    seeds, decides, monkeypatch
+):
+    two = less(0.2, at={("concentration", 10.0): less(0)})
+
+    def runs(setting, *methods):
+        if setting.task == "cifar10":
+            experiments.obtainable(setting.task, setting.sweep)
+        if setting.task == "cifar100-coarse10":
+            if setting.concentration not in (10.0, 0.01):
+                raise experiments.Missing("pending", "not recorded")
+            at = {key: replace(there, seeds=seeds) for key, there in two.at.items()}
+            return replace(two, seeds=seeds, at=at).frame(setting, methods)
+        return replace(two, at={}).frame(setting, methods)
+
+    monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
+    monkeypatch.setattr(experiments.Setting, "runs", runs)
+    heavy, trend = (
+        ledger.function(BY_FUNCTION[f"experiments_clustered.{name}"])(None)
+        for name in ("on_heavy_skew", "grows_with_skew")
+    )
+    assert all(f"On {decides} instead: " in found.note for found in (heavy, trend))
+    in_colour = decides != "mnist"
+    assert heavy.substitute == "agrees" and len(heavy.table) == (2 if in_colour else 4)
+    assert trend.substitute == ("agrees" if in_colour else "differs")
+    assert set(trend.table["concentration"]) >= ({"0.01", "10"} if in_colour else {"0.001", "0.1"})
+
+
+def test_the_part_that_decides_is_shown():
+    parts = [
+        experiments.Found(word, mean, mean - 1, mean + 1, 5)
+        for word, mean in (("agrees", -9), ("undecided", 3), ("undecided", 2), ("agrees", 5))
+    ]
+    assert experiments.decisive(parts) is parts[2]
+    assert experiments.decisive(parts[::3]) is parts[0]
+    assert experiments.decisive([*parts, lost := experiments.Found("differs", 8, 7, 9, 5)]) is lost
+    # a trend the wrong way decides, and not the other algorithm's, which is less sure
+    claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
+    found = ledger.function(claim)(claim)
+    assert (found.verdict, found.substitute) == ("no-data", "differs") and found.high < 0
+
+
 def test_no_function_that_decides_on_runs_is_left_out():
     assert set(CASES) == set(BY_FUNCTION)
     for name, worlds in CASES.items():
