@@ -842,7 +842,7 @@ paste("figure_ch6_fig10", clustered_figures.figure_10())
 #
 # ```{glue:figure} figure_ch6_fig8
 # :name: fig-ch6-fig8
-# :alt: Four panels with the smoothed training loss over the rounds of the three schemes: 10 and 500 local steps with ten participants above, 5 and 20 participants with 100 local steps below. Algorithm 2 is lowest in all but the third, where it meets the others.
+# :alt: Four panels with the smoothed training loss over the rounds of the three schemes: 10 and 500 local steps with ten participants above, 5 and 20 participants with 100 local steps below. In all four the curve of Algorithm 2 is the lowest or meets MD's.
 #
 # As Fig. 8: local steps, and participants $m$ of a round, concentration 0.01, rolling mean.
 # ```
