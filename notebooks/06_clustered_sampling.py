@@ -719,7 +719,7 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # ```
 #
 # The sweep `clustered-cifar10` has all these runs, for a machine that can load the data. There are two substitutes. `clustered-mnist` has the
-# same on MNIST with 100 rounds (200 of 10 steps, 50 of 500). `clustered-coarse10` has those of Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
+# same on MNIST with 100 rounds; 200 where there are 10 local steps, 50 where there are 500. `clustered-coarse10` has those of Fig. 2 on the first ten superclasses of CIFAR-100: 25,000 images
 # instead of 50,000, each class made of five kinds of things, 20 local steps and 100 rounds.
 #
 # A substitute can show an order or a trend. It cannot show the size of an effect on CIFAR-10. So the {doc}`ledger </ledger>` keeps `no-data` for such a claim, with the substitute's verdict beside it. The rates are chosen as the
@@ -741,14 +741,14 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 #   surely ahead of MD at concentration 0.1 only, by {glue:text}`ch6_grey_sizes_tenth`.
 # - Any amount: with five participants Algorithm 1 ends {glue:text}`ch6_grey_few` nats *behind* MD, and Algorithm 2 {glue:text}`ch6_grey_few_2` ahead, which
 #   five seeds leave open.
-# - In none: that one setting is the only one below MD by its own interval. As one of twenty comparisons that may be chance.
+# - In none: that one is the only one of their settings that ends behind MD by its own interval. As one of twenty comparisons that may be chance.
 #
 # Algorithm 2 stays ahead with L2 and L1, with every $\mu$ of FedProx, and with any number of local steps: {glue:text}`ch6_grey_ten` nats with 10,
 # {glue:text}`ch6_grey_long` with 500. That more steps make it *faster*, beside MD, five seeds do not show.
 #
 # The paper has 100 clients throughout. Let the same data be held by ten, five of them in a round: both algorithms look better than MD, Algorithm 2 by
-# {glue:text}`ch6_grey_ten_clients` nats, but five seeds leave it open. With 500 clients, 50 in a round, nothing is gained
-# ({glue:text}`ch6_grey_crowd`). A class with a tenth of the data is missed by MD's ten draws once in three rounds, by 50 draws once in 200: there is
+# {glue:text}`ch6_grey_ten_clients` nats, but five seeds leave it open. With 500 clients, 50 in a round, nothing is gained:
+# {glue:text}`ch6_grey_crowd`. A class with a tenth of the data is missed by MD's ten draws once in three rounds, by 50 draws once in 200: there is
 # little left to gain.
 #
 # The losses of Fig. 2, 6, 8 and 10 are a *rolling mean* over 50 of 1,000 rounds, or 20 of 100. It shows what remains of a loss that jumps. It hides

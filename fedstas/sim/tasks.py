@@ -83,11 +83,7 @@ class Task:
         object.__setattr__(self, "network", self.network or self.networks[0])
         for key in KEYS[::2] if self.kind == "documents" else ():
             x = getattr(self, key)
-            if (
-                not x.numel()
-                or not (x > 0).any(1).all()
-                or not 0 <= x.min() <= x.max() < self.tokens
-            ):
+            if not (x > 0).any(1).all() or not 0 <= x.min() <= x.max() < self.tokens:
                 raise InputError(
                     f"{key} of task {self.name} has an empty document or an unknown token: each needs a "
                     f"token of 1..{self.tokens - 1}, and 0 is padding"
