@@ -398,7 +398,7 @@ def on_measures(where: Setting) -> Evidence:
     return Evidence(word, one.mean, one.low, one.high, note, table)
 
 
-def _trend(
+def trend(
     where: Setting, key: str, values: tuple, gain, unit: str, sign: int, what: str
 ) -> Evidence:
     """Does the gain of both algorithms grow with a setting (`sign` 1), or as it falls? Judged by the change from its
@@ -446,7 +446,7 @@ def _saved(setting: Setting, method: str) -> pd.Series:
 @on_cifar10(COARSE, MNIST)
 def grows_with_skew(where: Setting) -> Evidence:
     """Fig. 2: is the improvement larger, the smaller the concentration?"""
-    return _trend(
+    return trend(
         where,
         "concentration",
         _skews(where, SKEWS, 2),
@@ -460,7 +460,7 @@ def grows_with_skew(where: Setting) -> Evidence:
 @on_cifar10(MNIST)
 def on_local_work(where: Setting) -> Evidence:
     """Fig. 8: the more local steps, the faster, compared with MD sampling?"""
-    return _trend(
+    return trend(
         where,
         "steps",
         WORK,
@@ -475,7 +475,7 @@ def on_local_work(where: Setting) -> Evidence:
 def on_cohorts(where: Setting) -> Evidence:
     """Fig. 8: is clustered sampling better with every number of participants, and the more so, the fewer?"""
     better = _in(where, ({"clients_per_round": m} for m in COHORTS))
-    found = _trend(
+    found = trend(
         where,
         "clients_per_round",
         COHORTS,
