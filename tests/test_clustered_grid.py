@@ -211,4 +211,4 @@ def test_rounds_saved_are_those_to_the_worse_of_the_two_ends(monkeypatch):
     )
     monkeypatch.setattr(evidence.Setting, "runs", lambda self, *methods: frame)
     monkeypatch.setattr(clustered, "ROLLING", 1)
-    assert clustered._saved(clustered.CIFAR, "clustered-size").to_dict() == {0: 0.5}
+    assert clustered.saved(clustered.CIFAR, "clustered-size").to_dict() == {0: 0.5}

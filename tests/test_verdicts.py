@@ -286,18 +286,26 @@ def varied(key: str, **by_word) -> dict:
     }
 
 
+def early(reach: int, **more) -> World:
+    """Both algorithms reach their end after so many rounds, MD sampling after 90."""
+    return World(reach={"md": 90} | dict.fromkeys(BOTH, reach), **more)
+
+
 def faster(**by_word) -> dict:
-    """Worlds in which both algorithms reach their end after so many rounds, MD sampling after 90."""
-    ends = {"md": 90}
+    """Worlds in which both algorithms reach their end after so many rounds, by local steps."""
     return {
-        word.replace("_", " "): World(
-            at={("steps", n): World(reach=ends | dict.fromkeys(BOTH, t)) for n, t in reach.items()}
-        )
+        word.replace("_", " "): World(at={("steps", n): early(t) for n, t in reach.items()})
         for word, reach in by_word.items()
     }
 
 
 SCATTERED = World(wide=0.1)
+CALMER = {
+    "agrees": World(jump={"md": 0.2} | dict.fromkeys(BOTH, 0.1), shared=0),
+    "differs": World(jump={"md": 0.1} | dict.fromkeys(BOTH, 0.2), shared=0),
+    "differs ": World(jump={"md": 0.2, "clustered-similarity": 0.1, "clustered-size": 0.2}, shared=0),
+    "undecided": World(jump={"md": 0.2} | dict.fromkeys(BOTH, 0.2), wide=0.05, shared=0),
+}  # fmt: skip
 
 
 def scattered(key: str, low: float, high: float, wide: float = 0.1) -> dict:
@@ -461,6 +469,45 @@ CASES = {
     },
     "experiments_clustered.on_heavy_skew": ON_CIFAR
     | {"differs ": less(0.2, at={("concentration", 0.001): less(0)})},
+    "experiments_clustered.on_light_skew": {
+        "agrees": less(0),
+        "differs": less(0.2),
+        "differs ": less(0, at={("concentration", 10.0): less(-0.2)}),
+        "undecided": SCATTERED,
+    },
+    "experiments_clustered.faster_on_any_skew": {
+        "agrees": early(50),
+        "differs": early(90),
+        "differs ": early(50, at={("concentration", 10.0): early(90)}),
+        "undecided": World(wide=0.5),
+    },
+    "experiments_clustered.smoother_loss_overall": CALMER,
+    "experiments_clustered.smoother_accuracy_overall": CALMER,
+    "experiments_clustered.similarity_faster": {
+        "agrees": early(50),
+        "differs": early(95),
+        "undecided": World(wide=0.5),
+    },
+    "experiments_clustered.faster_in_larger_cohorts": {
+        word: World(
+            at={
+                ("clients_per_round", m): World(
+                    loss=dict.fromkeys(("md", *BOTH), nats) | other.get(m, {})
+                )
+                for m, nats in zip((5, 10, 20), losses, strict=True)
+            }
+        )
+        for word, losses, other in (
+            ("agrees", (1.5, 1.4, 1.3), {}),
+            ("differs", (1.3, 1.4, 1.5), {}),
+            (
+                "differs ",
+                (1.5, 1.4, 1.3),
+                {20: {"md": 1.5}, 10: {"md": 1.5}},
+            ),  # both of them, but not MD
+        )
+    }
+    | scattered("clients_per_round", 5, 20, wide=0.5),
     "experiments_clustered.grows_with_skew": varied(
         "concentration",
         agrees={10.0: 0, 0.1: 0.1, 0.01: 0.2, 0.001: 0.3},
@@ -500,6 +547,12 @@ CASES = {
     | {"differs ": less(0.2, at={("prox", 0.1): less(0)})},
     "experiments_fedsampling.text_cnn": ranked({"centralised": 9, "fedyogi": 9}),  # neither decides
     "experiments_fedsampling.transformer": ranked({}, network="transformer"),
+    "experiments_fedsampling.text_cnn_accuracy": ranked(
+        {"centralised": 9, "fedyogi": 9}, "test_accuracy"
+    ),
+    "experiments_fedsampling.transformer_accuracy": ranked(
+        {}, "test_accuracy", network="transformer"
+    ),
     "experiments_fedsampling.weighted": ranked({}, "test_accuracy"),
     "experiments_fedsampling.sorted_by_class": ranked({}, "test_accuracy", "mnist", "by_class"),
     "experiments_fedsampling.imbalance": {
@@ -571,7 +624,9 @@ def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
 
 
 CIFAR = [n for n in CASES if n.partition(".")[2] in (
-    "on_all_settings", "on_heavy_skew", "grows_with_skew", "on_measures", "on_local_work", "on_cohorts", "on_prox",
+    "on_all_settings", "on_heavy_skew", "on_light_skew", "grows_with_skew", "faster_on_any_skew",
+    "smoother_loss_overall", "smoother_accuracy_overall", "on_measures", "on_local_work", "on_cohorts",
+    "faster_in_larger_cohorts", "on_prox",
 )]  # fmt: skip
 
 
@@ -595,7 +650,7 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
         assert found.verdict == "no-data"
         assert found.substitute == (word.strip() if recorded else "")
         assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in found.note
-        first = name.endswith("skew") and len(recorded) > 1
+        first = name.endswith(("skew", "overall")) and len(recorded) > 1
         if recorded:
             assert f"On {recorded[first]} instead: " in found.note
         else:

@@ -25,7 +25,7 @@ NAMES = {  # schemes as the page calls them
 }
 SHORT = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2", "target": "target"}  # fmt: skip
 FIG_1 = ("size-digits", "size-loss", "size-accuracy", "similarity-digits", "similarity-loss")
-FIG_1 += ("similarity-accuracy", "target")
+FIG_1 += ("similarity-accuracy", "faster", "target")
 JUDGED = [f"clustered-fig-1-{name}" for name in FIG_1]
 JUDGED += [f"clustered-6-{name}" for name in ("ten-clients", "finds-groups")]
 JUDGED += [f"clustered-6-smoother-{name}" for name in ("loss", "accuracy")]

@@ -157,7 +157,8 @@ def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
     return holds, said | {"true_over_fedavg": tables.span(*true, ".1f")}
 
 
-JUDGED = ("table-mind", "table-mind-transformer", "weighted-sampling", "femnist", "imbalance")
+JUDGED = ("table-mind", "table-mind-accuracy", "table-mind-transformer")
+JUDGED += ("table-mind-transformer-accuracy", "weighted-sampling", "femnist", "imbalance")
 
 
 def verdicts() -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 
 import numpy as np
 import pandas as pd
@@ -174,15 +174,20 @@ def as_the_target(claim: Claim) -> Evidence:
     )  # fmt: skip
 
 
+def jumps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """How far a curve jumps from one evaluation to the next in its second half: a row a seed, a column a scheme."""
+    late = frame[frame["round"] > frame["rounds"] / 2].sort_values("round")
+    steps = late.groupby(["method", "seed"])[metric].apply(lambda v: v.diff().abs().mean())
+    return steps.unstack("method") * tables.SCALES.get(metric, 1)
+
+
 def smoother(metric: str):
     """Does a curve of both algorithms jump less from one evaluation to the next than MD's?"""
 
     @decided
     def evidence(claim: Claim) -> Evidence:
         frame = ONE_DIGIT.runs("md", *ALGORITHM)
-        late = frame[frame["round"] > frame["rounds"] / 2].sort_values("round")
-        steps = late.groupby(["method", "seed"])[metric].apply(lambda v: v.diff().abs().mean())
-        wide = steps.unstack("method") * tables.SCALES.get(metric, 1)
+        wide = jumps(frame, metric)
         found = {n: higher(wide["md"] - wide[m], unit_of(metric)) for m, n in ALGORITHM.items()}
         table = pd.DataFrame(
             [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()],
@@ -256,6 +261,7 @@ CENTRE = {"clients": 100, "clients_per_round": 10, "prox": 0.0, "measure": "arcc
 CIFAR = Setting("clustered-cifar10", "cifar10", steps=100, **CENTRE)
 MNIST = Setting("clustered-mnist", "mnist", steps=100, **CENTRE)
 COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
+LESS = ("nats less", "mean of the last rounds (50, or a fifth if fewer)")
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
 SKEWS, WORK, COHORTS = (10.0, 0.1, 0.01, 0.001), (10, 100, 500), (5, 10, 20)
 PRINTED = (  # what the paper changes, one at a time
@@ -290,8 +296,7 @@ def on_cifar10(*substitutes: Setting):
                 return replace(found, verdict="no-data", substitute=found.verdict, note=note)
             raise Missing("no-data", "; ".join(lacking))
 
-        evidence.__doc__ = decide.__doc__
-        return evidence
+        return wraps(decide)(evidence)  # `__wrapped__` is asked of one setting
 
     return of
 
@@ -308,24 +313,40 @@ def less(setting: Setting, method: str) -> pd.Series:
     return (wide["md"] - wide[method]).dropna()
 
 
-def _in(where: Setting, changes: Iterable[dict], rule=higher) -> Evidence:
-    """Is the loss of both algorithms less than MD sampling's in each of these settings?"""
+def _in(
+    where: Setting, changes: Iterable[dict], rule=higher, gain=less, unit="nats", what=LESS
+) -> Evidence:
+    """Do both algorithms gain on MD sampling (`gain` by setting and method) in each of these settings?"""
     table, each = [], []
     for changed, (method, name) in itertools.product(changes, ALGORITHM.items()):
         if "measure" in changed and method != "clustered-similarity":
             continue
-        found = rule(less(replace(where, **changed), method), "nats")
+        found = rule(gain(replace(where, **changed), method), unit)
         told = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changed.items())
         table.append((told, name, found.mean, found.low, found.high, found.verdict))
         each.append(found)
-    columns = ["setting", "scheme", "nats less than MD", "low", "high", "verdict"]
+    columns = ["setting", "scheme", f"{what[0]} than MD", "low", "high", "verdict"]
     table, one = pd.DataFrame(table, columns=columns), decisive(each)
     return Evidence(
         one.verdict, one.mean, one.low, one.high,
-        f"Nats less than MD sampling, mean of the last rounds ({ROLLING}, or a fifth if fewer), in the one of {len(table)} "
+        f"{what[0].capitalize()} than MD sampling, {what[1]}, in the one of {len(table)} "
         f"comparisons that decides.{one.why if one.verdict == 'undecided' else ''}",
         table.round(3),
     )  # fmt: skip
+
+
+def saved(setting: Setting, method: str) -> pd.Series:
+    """By seed: the share of the rounds that a scheme saves on MD sampling's way to the worse of their last losses."""
+    frame = setting.runs("md", method)
+    frame = tables.rolling(frame, "train_loss", window(frame))
+    share = {}
+    for seed, part in frame.groupby("seed"):
+        curves = {m: one.set_index("round")["train_loss"] for m, one in part.groupby("method")}
+        if len(curves) == 2:
+            target = max(curve.iloc[-1] for curve in curves.values())
+            first = {m: curve.index[curve <= target][0] for m, curve in curves.items()}
+            share[seed] = (first["md"] - first[method]) / part["rounds"].iloc[0]
+    return pd.Series(share, dtype=float)
 
 
 def _skews(where: Setting, printed: tuple[float, ...], fewest: int) -> tuple[float, ...]:
@@ -349,6 +370,52 @@ def _skews(where: Setting, printed: tuple[float, ...], fewest: int) -> tuple[flo
 def on_heavy_skew(where: Setting) -> Evidence:
     """Fig. 2: do both algorithms end with a smaller loss than MD sampling at 0.01 and 0.001?"""
     return _in(where, ({"concentration": c} for c in _skews(where, (0.01, 0.001), 1)))
+
+
+@on_cifar10(COARSE, MNIST)
+def on_light_skew(where: Setting) -> Evidence:
+    """Fig. 2: do both algorithms end as MD sampling does at 10 and 0.1?"""
+    light = ({"concentration": c} for c in _skews(where, (10.0, 0.1), 1))
+    return _in(where, light, lambda values, unit: same(values, 0, unit))
+
+
+@on_cifar10(COARSE, MNIST)
+def faster_on_any_skew(where: Setting) -> Evidence:
+    """Fig. 2: do both algorithms need fewer rounds than MD sampling at every concentration?"""
+    what = ("share of rounds less", "to the worse of the two last losses (rolling means)")
+    skews = ({"concentration": c} for c in _skews(where, SKEWS, 2))
+    return _in(where, skews, gain=saved, unit="of a share", what=what)
+
+
+def _smoother(metric: str):
+    def of(where: Setting) -> Evidence:
+        """Fig. 2 and 7: over all concentrations, is the mean jump of both algorithms a smaller one than MD sampling's?"""
+        rows, found = [], []
+        for method, name in ALGORITHM.items():
+            shares = {}
+            for c in _skews(where, SKEWS, 2):
+                wide = jumps(replace(where, concentration=c).runs("md", method), metric).dropna()
+                shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
+            each = pd.DataFrame(shares).dropna()
+            found.append(one := higher(each.mean(axis=1), "of a share"))
+            rows += [(name, c, *tables.interval(each[c]), "") for c in each]
+            rows.append((name, "all", one.mean, one.low, one.high, one.verdict))
+        columns = ["scheme", "concentration", "share less of a jump", "low", "high", "verdict"]
+        one = decisive(found)
+        return Evidence(
+            one.verdict, one.mean, one.low, one.high,
+            f"Share by which a jump of {metric.replace('_', ' ')} is smaller than under MD sampling, second half of the "
+            f"runs, mean of all concentrations, for the one of the two that decides, {one.seeds} paired runs."
+            f"{one.why if one.verdict == 'undecided' else ''}",
+            pd.DataFrame(rows, columns=columns).round(3),
+        )  # fmt: skip
+
+    return on_cifar10(COARSE, MNIST)(of)
+
+
+smoother_loss_overall, smoother_accuracy_overall = (
+    _smoother(metric) for metric in ("train_loss", "client_accuracy")
+)
 
 
 @on_cifar10(MNIST)
@@ -399,13 +466,20 @@ def on_measures(where: Setting) -> Evidence:
 
 
 def trend(
-    where: Setting, key: str, values: tuple, gain, unit: str, sign: int, what: str
+    where: Setting,
+    key: str,
+    values: tuple,
+    gain,
+    unit: str,
+    sign: int,
+    what: str,
+    schemes: dict[str, str] = ALGORITHM,
 ) -> Evidence:
-    """Does the gain of both algorithms grow with a setting (`sign` 1), or as it falls? Judged by the change from its
+    """Does the gain of both algorithms (or of all `schemes`) grow with a setting (`sign` 1), or as it falls? Judged by the change from its
     smallest to its largest value along a line fitted in its logarithm, one per seed; `gain` by method and seed."""
     rows, x = [], np.log(np.array(sorted(values), dtype=float))
     found = {}
-    for method, name in ALGORITHM.items():
+    for method, name in schemes.items():
         gains = pd.concat(
             {v: gain(replace(where, **{key: v}), method) for v in sorted(values)}, axis=1
         )
@@ -424,23 +498,9 @@ def trend(
     grows = "grows" if sign > 0 else "falls"
     note = (
         f"How much {what} {grows} from {key.replace('_', ' ')} {min(values):g} to {max(values):g}, along a line "
-        f"fitted in its logarithm, for the one of the two that decides, {one.seeds} paired runs.{one.why}"
+        f"fitted in its logarithm, for the one of the {len(schemes)} that decides, {one.seeds} paired runs.{one.why}"
     )
     return Evidence(one.verdict, one.mean, one.low, one.high, note, table.round(3))
-
-
-def _saved(setting: Setting, method: str) -> pd.Series:
-    """By seed: the share of the rounds that a scheme saves on MD sampling's way to the worse of their last losses."""
-    frame = setting.runs("md", method)
-    frame = tables.rolling(frame, "train_loss", window(frame))
-    saved = {}
-    for seed, part in frame.groupby("seed"):
-        curves = {m: one.set_index("round")["train_loss"] for m, one in part.groupby("method")}
-        if len(curves) == 2:
-            target = max(curve.iloc[-1] for curve in curves.values())
-            first = {m: curve.index[curve <= target][0] for m, curve in curves.items()}
-            saved[seed] = (first["md"] - first[method]) / part["rounds"].iloc[0]
-    return pd.Series(saved, dtype=float)
 
 
 @on_cifar10(COARSE, MNIST)
@@ -464,7 +524,7 @@ def on_local_work(where: Setting) -> Evidence:
         where,
         "steps",
         WORK,
-        _saved,
+        saved,
         "of a share",
         1,
         "the share of the rounds that is saved on MD sampling",
@@ -488,6 +548,32 @@ def on_cohorts(where: Setting) -> Evidence:
     said = f" With every number: {better.verdict}; the trend: {found.verdict}."
     one = found if found.verdict == word else better
     return replace(one, note=one.note + said, table=pd.concat([found.table, better.table]))
+
+
+def _fallen(setting: Setting, method: str) -> pd.Series:
+    """By seed: minus the loss after all rounds, the mean of the last ones."""
+    frame = setting.runs(method)
+    return -tables.by_seed(frame, "train_loss", window(frame))[method].dropna()
+
+
+@on_cifar10(MNIST)
+def faster_in_larger_cohorts(where: Setting) -> Evidence:
+    """Fig. 8: do all three schemes converge faster with more participants, that is, to less after the same rounds?"""
+    what, schemes = "the loss is less after all rounds", {"md": "MD"} | ALGORITHM
+    return trend(where, "clients_per_round", COHORTS, _fallen, "nats", 1, what, schemes)
+
+
+@decided
+def similarity_faster(claim: Claim) -> Evidence:
+    """Fig. 1: does Algorithm 2 need fewer rounds than MD sampling to the worse of their last losses?"""
+    shares = saved(ONE_DIGIT, "clustered-similarity")
+    found = higher(shares, "of a share")
+    return Evidence(
+        found.verdict, found.mean, found.low, found.high,
+        f"Share of the rounds that Algorithm 2 saves on MD sampling's way to the worse of their last losses "
+        f"(rolling means), {found.seeds} paired runs.{found.why}",
+        pd.DataFrame({"seed": shares.index, "share saved": shares.round(3).to_numpy()}),
+    )  # fmt: skip
 
 
 def better_in_figure_1(claim: Claim) -> Evidence:
