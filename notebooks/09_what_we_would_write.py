@@ -97,7 +97,7 @@ paste("ch9_figure_seats", seats.draw())
 # | $p_t^k = a_k/A_h$ | probability of client $k$ in one draw from its stratum |
 # | $d_{kl}$ | what two clients in one stratum add to the variance; new here |
 # | $V$, $V_{\mathrm{MD}}$ | total variance (trace) of a round's update, and that of MD (multinomial) sampling: $m$ draws with replacement, $p = \omega_k$, each of weight $\frac1m$ |
-# | $\tau_k^2$ | variance of client $k$'s update about its mean: the noise of its batches |
+# | $\tau_k^2$, $\lambda_k^2 = \mathbb E\|\boldsymbol u_k\|^2$ | variance of client $k$'s update about its mean, the noise of its batches; and its mean squared length |
 # | $H$, $m_h$ | strata, and draws (seats) of each, where these may be several |
 # | $q$ | share of its examples that a participant trains on; new here |
 # | $M$, $\alpha$, $\epsilon$, $r_k$, $\tilde n$ | size cap, truth probability, privacy loss, report, estimated total |
@@ -375,7 +375,7 @@ for n, m in product((6, 9, 12), (2, 3, 4)):
 # (1) What client $k$ costs in its own stratum is at most what it costs in any other, so at most the mean over the $m$ strata, $\frac1m \sum_l d_{kl}$. Sum
 # over $k$: every pair counts twice on both sides. Placed one by one, $k$ adds at most $\frac1m$ of its pairs with those before it.
 # (2) Let strata $A$ and $B$ have $s$ clients each, $I_A$ and $I_B$ inside and $X$ across. A swap of $k$ and $l$ changes $I$ by
-# $c_k(B) + c_l(A) - 2d_{kl} - c_k(A) - c_l(B) \ge 0$, where $c_k(B)$ is the cost of $k$ beside those of $B$. Over all $k \in A$, $l \in B$ this sums to
+# $\mathrm{cost}_k(B) + \mathrm{cost}_l(A) - 2d_{kl} - \mathrm{cost}_k(A) - \mathrm{cost}_l(B) \ge 0$, where $\mathrm{cost}_k(B)$ is that of $k$ beside those of $B$. Over all $k \in A$, $l \in B$ this sums to
 # $2(s-1)X - 2s(I_A + I_B) \ge 0$. Over all pairs of strata: $(s-1)(P - I) \ge s(m-1) I$, and $sm = N$.
 # The variance of $m$ distinct clients is $\frac{N-m}{N-1}$ of that with replacement.
 # ```
@@ -506,7 +506,7 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 #
 # ```{prf:theorem} No independent draws do better
 # :label: wwi-thm-best
-# Take any $m$ independent draws of one client each: draw $j$ is client $k$ with probability $p_{jk}$ and adds $c_{jk} \boldsymbol u_k$. Let
+# Take any $m$ independent draws of one client each: draw $j$ is client $k$ with probability $p_{jk}$ and adds $y_{jk} \boldsymbol u_k$. Let
 # the sum be unbiased for $\sum_k \omega_k \boldsymbol u_k$, whatever the updates are. Then $V$ is at least the least inside sum of all
 # partitions into $m$ strata, with the pair weights
 #
@@ -518,7 +518,7 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# Put $x_{jk} = p_{jk} c_{jk}$. Unbiased means $\sum_j x_{jk} = \omega_k$. By Cauchy and Schwarz the second moment of draw $j$,
+# Put $x_{jk} = p_{jk}\, y_{jk}$. Unbiased means $\sum_j x_{jk} = \omega_k$. By Cauchy and Schwarz the second moment of draw $j$,
 # $\sum_k x_{jk}^2 \|\boldsymbol u_k\|^2/p_{jk}$, is at least $\big(\sum_k |x_{jk}| \|\boldsymbol u_k\|\big)^2$. So
 #
 # $$V \ge 2 \sum_j \sum_{k<l} \big( |x_{jk} x_{jl}| \|\boldsymbol u_k\| \|\boldsymbol u_l\| - x_{jk} x_{jl} \langle \boldsymbol u_k, \boldsymbol u_l \rangle \big),$$
@@ -526,7 +526,7 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 # the squares cancel. Let the $x_{jk}$ of one client $k$ vary. Each then adds $\phi_j x_{jk}$ if it is positive and $\psi_j |x_{jk}|$ if not. Both slopes are
 # $\ge 0$, as $\|\boldsymbol u_k\| \sum_l |x_{jl}| \|\boldsymbol u_l\| \ge |\langle \boldsymbol u_k, \sum_l x_{jl} \boldsymbol u_l \rangle|$. The positive $x_{jk}$
 # sum to at least $\omega_k$, so client $k$ adds at least $\omega_k \min_j \phi_j$. Giving all of $\omega_k$ to that draw never raises the bound. Do so client by client:
-# what is left is a partition. With one weight $c_j$, $p_{jk} = x_{jk}/c_j$ and $V = \sum_j \sum_{k<l} x_{jk} x_{jl} \|\boldsymbol u_k - \boldsymbol u_l\|^2$, linear
+# what is left is a partition. With one weight $y_j$, $p_{jk} = x_{jk}/y_j$ and $V = \sum_j \sum_{k<l} x_{jk} x_{jl} \|\boldsymbol u_k - \boldsymbol u_l\|^2$, linear
 # in the $x_{jk} \ge 0$ of one client.
 # ```
 #
@@ -535,15 +535,15 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 #
 # - **No Neyman allocation.** Split a stratum of $m_h$ draws into $m_h$ strata, each client where it costs least: for the same measure, that is never
 #   worse ({prf:ref}`wwi-thm-md`, part 1).
-# - **Clustered sampling and MD split clients.** Clustered sampling has $x_{jk} = r_{jk}/m$, where $r_{jk}$ is the chance of client $k$ in draw $j$; MD has
+# - **Clustered sampling and MD split clients.** In clustered sampling $x_{jk}$ is the chance of client $k$ in draw $j$, divided by $m$; MD has
 #   $\omega_k/m$. Rounding client by client makes strata of any such draws, and never raises the variance on the updates that it sees.
 
 
 # %%
 def angular(omega, gram):
     """Pair weights of draws by norm."""
-    r = np.sqrt(gram.diagonal())
-    return 2 * np.outer(omega, omega) * (np.outer(r, r) - gram)
+    length = np.sqrt(gram.diagonal())
+    return 2 * np.outer(omega, omega) * (np.outer(length, length) - gram)
 
 
 rng, tried, below, raised = np.random.default_rng(s.seed), 200, 0, 0
@@ -563,11 +563,11 @@ assert below == raised == 0
 
 # %%
 sixths = np.array([Q(x, 6) for x in (1, 2, 1, 2)])
-r4 = np.array([5, 5, 13, 10])
+length4 = np.array([5, 5, 13, 10])
 u4 = np.array([[3, 4], [5, 0], [5, 12], [6, -8]])
-d4 = 2 * np.outer(sixths, sixths) * (np.outer(r4, r4) - u4 @ u4.T)
+d4 = 2 * np.outer(sixths, sixths) * (np.outer(length4, length4) - u4 @ u4.T)
 for labels in lv.partitions(4, 2):
-    by_norm = lv.rows_of_strata(sixths, labels, sixths * r4)
+    by_norm = lv.rows_of_strata(sixths, labels, sixths * length4)
     assert inside(d4, labels) == lv.enumerated(*by_norm, u4)[1]
 
 sizes, u = rng.integers(1, 9, 8), rng.normal(size=(8, 2))
@@ -580,10 +580,10 @@ draws = {
 }
 draws["clustered by similarity"] = clustered.by_groups(sizes, similar, 3)
 d, rounded = pair_weights(w, u), {}
-for name, r in draws.items():
-    strata = lv.rounded(r / 3, gram)
+for name, rows in draws.items():
+    strata = lv.rounded(rows / 3, gram)
     rounded[name] = (
-        variance(r / 3, r, gram),
+        variance(rows / 3, rows, gram),
         inside(d, strata),
         lv.best(d, 3)[1],
     )
@@ -599,14 +599,14 @@ table(ch09.rounded_table(rounded))
 #
 # ```{prf:proposition} Where distinct clients win
 # :label: wwi-prp-distinct
-# Let $\omega_k = 1/N$, let the updates be orthonormal, and let $N = sm + r > m$ with $0 \le r < m$. The least variance of $m$ independent draws
-# is $1 + \frac{r(m - r)}{N(N - m)}$ times that of $m$ distinct clients drawn at random.
+# Let $\omega_k = 1/N$, let the updates be orthonormal, and let $N = sm + R > m$ with $0 \le R < m$. The least variance of $m$ independent draws
+# is $1 + \frac{R(m - R)}{N(N - m)}$ times that of $m$ distinct clients drawn at random.
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# All $d_{kl}$ are $2/N^2$, for both cuts. So $I$ is least for strata of $s$ or $s + 1$ clients, $s(ms - m + 2r)/N^2$. Distinct clients have
-# $\frac{N-m}{mN}$, and $sm(ms - m + 2r) = N(N - m) + r(m - r)$.
+# All $d_{kl}$ are $2/N^2$, for both cuts. So $I$ is least for strata of $s$ or $s + 1$ clients, $s(ms - m + 2R)/N^2$. Distinct clients have
+# $\frac{N-m}{mN}$, and $sm(ms - m + 2R) = N(N - m) + R(m - R)$.
 # ```
 
 # %%
@@ -624,20 +624,20 @@ assert three / distinct == 1 + Q(1 * (2 - 1), 3 * (3 - 2))
 # ```{prf:proposition} Client noise
 # :label: wwi-prp-noise
 # Let $\boldsymbol u_k$ have mean $\bar{\boldsymbol u}_k$ and variance $\tau_k^2$, independent from draw to draw; let $a_k = \omega_k$ and
-# $c = \sum_k \omega_k^2 \tau_k^2$.
+# $\nu = \sum_k \omega_k^2 \tau_k^2$.
 #
-# 1. $V$ is $c$ plus the sum over pairs that share a stratum of
+# 1. $V$ is $\nu$ plus the sum over pairs that share a stratum of
 #    $\omega_k\omega_l \big( \|\bar{\boldsymbol u}_k - \bar{\boldsymbol u}_l\|^2 + \tau_k^2 + \tau_l^2 \big).$
 # 2. Strata at rest in the sense of {prf:ref}`wwi-thm-md` (1), for *these* pairs, are never worse than MD whose repeated draws of a client share one
-#    training. They are at most $(1 - \frac1m) c$ above MD whose repeated draws train anew.
+#    training. They are at most $(1 - \frac1m) \nu$ above MD whose repeated draws train anew.
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
 # (1) Noise adds $W_h^2\tau_k^2$ with probability $\omega_k/W_h$, and $\omega_k W_h \tau_k^2 = \sum_{l \in \mathcal C_h} \omega_k \omega_l \tau_k^2$. The term
-# $l = k$ goes to $c$, the others to the pairs. (2) In MD client $k$ is drawn $t_k$ times, $\mathbb E t_k = m\omega_k$ and
-# $\mathbb E t_k^2 = m\omega_k + m(m-1)\omega_k^2$. Noise adds $\sum_k \tau_k^2\, \mathbb E t_k^2/m^2$ if draws share a training, so that MD has $P/m + c$; and
-# $\sum_k \tau_k^2\, \mathbb E t_k/m^2$ if not, $(P + c)/m$. By {prf:ref}`wwi-thm-md`, $V \le P/m + c$.
+# $l = k$ goes to $\nu$, the others to the pairs. (2) In MD client $k$ is drawn $t_k$ times, $\mathbb E t_k = m\omega_k$ and
+# $\mathbb E t_k^2 = m\omega_k + m(m-1)\omega_k^2$. Noise adds $\sum_k \tau_k^2\, \mathbb E t_k^2/m^2$ if draws share a training, so that MD has $P/m + \nu$; and
+# $\sum_k \tau_k^2\, \mathbb E t_k/m^2$ if not, $(P + \nu)/m$. By {prf:ref}`wwi-thm-md`, $V \le P/m + \nu$.
 # ```
 
 
@@ -665,12 +665,12 @@ def md(omega, m):
 w, tau = [Q(1, 6), Q(2, 6), Q(3, 6)], [1, 2, 1]
 # equal updates, and noise
 d = lv.pairs(w, [[0]] * 3, None, [t * t for t in tau])
-c = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True))
+nu = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True))
 P = inside(d, (0, 0, 0))
 for labels in lv.partitions(3, 2):
-    assert with_noise(w, tau, *lv.rows_of_strata(w, labels)) == inside(d, labels) + c
-assert with_noise(w, tau, *md(w, 2), anew=False) == P / 2 + c
-assert with_noise(w, tau, *md(w, 2)) == (P + c) / 2
+    assert with_noise(w, tau, *lv.rows_of_strata(w, labels)) == inside(d, labels) + nu
+assert with_noise(w, tau, *md(w, 2), anew=False) == P / 2 + nu
+assert with_noise(w, tau, *md(w, 2)) == (P + nu) / 2
 
 # %% tags=["remove-cell"]
 say("ch9", cut_three=three, distinct_three=distinct)
@@ -688,16 +688,16 @@ say("ch9", wrong_norms=lv.enumerated(*by_length, [[1], [1]])[1])
 # ```{prf:proposition} Features that are not the updates
 # :label: wwi-prp-features
 # Let strata be made of features $\boldsymbol z_k$, with $a_k = \omega_k$. Let $V(\boldsymbol z)$ and $V_{\mathrm{MD}}(\boldsymbol z)$ be the variances if the features were the updates,
-# $\rho = V(\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol z)$ and $\varepsilon^2 = \min_c V_{\mathrm{MD}}(\boldsymbol u - c\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol u)$. Then
+# $\rho = V(\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol z)$ and $\varepsilon^2 = \min_\beta V_{\mathrm{MD}}(\boldsymbol u - \beta\boldsymbol z)/V_{\mathrm{MD}}(\boldsymbol u)$. Then
 #
 # $$\sqrt{\frac{V(\boldsymbol u)}{V_{\mathrm{MD}}(\boldsymbol u)}} \le \sqrt{\rho (1 - \varepsilon^2)} + \sqrt{m \max_h W_h}\; \varepsilon \le \sqrt{\rho + m \max_h W_h} .$$
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# $\sqrt V$ and $\sqrt{V_{\mathrm{MD}}}$ are seminorms. At the best $c$, $c\boldsymbol z$ is the projection of $\boldsymbol u$ in MD's inner product, so that
-# $V_{\mathrm{MD}}(c\boldsymbol z) = (1 - \varepsilon^2) V_{\mathrm{MD}}(\boldsymbol u)$. Triangle inequality: $\sqrt{V(\boldsymbol u)} \le \sqrt{\rho V_{\mathrm{MD}}(c\boldsymbol z)} + \sqrt{V(\boldsymbol e)}$
-# with $\boldsymbol e = \boldsymbol u - c\boldsymbol z$. And $V(\boldsymbol e)$, the sum of $W_h \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}_h\|^2$, is at most
+# $\sqrt V$ and $\sqrt{V_{\mathrm{MD}}}$ are seminorms. At the best $\beta$, $\beta\boldsymbol z$ is the projection of $\boldsymbol u$ in MD's inner product, so that
+# $V_{\mathrm{MD}}(\beta\boldsymbol z) = (1 - \varepsilon^2) V_{\mathrm{MD}}(\boldsymbol u)$. Triangle inequality: $\sqrt{V(\boldsymbol u)} \le \sqrt{\rho V_{\mathrm{MD}}(\beta\boldsymbol z)} + \sqrt{V(\boldsymbol e)}$
+# with $\boldsymbol e = \boldsymbol u - \beta\boldsymbol z$. And $V(\boldsymbol e)$, the sum of $W_h \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}_h\|^2$, is at most
 # $\max_h W_h \sum_k \omega_k \|\boldsymbol e_k - \bar{\boldsymbol e}\|^2 = m \max_h W_h\, V_{\mathrm{MD}}(\boldsymbol e)$. The last step is Cauchy's.
 # ```
 #
@@ -734,15 +734,15 @@ table(ch09.bounds_table(measured))
 #
 # ```{prf:proposition} Silence is noise
 # :label: wwi-prp-silent
-# An unbiased sum of independent draws stays unbiased with this remedy. Let $r_k^2 = \mathbb E\|\boldsymbol u_k\|^2$. Then $V$ is what it is without silence if every
-# $\tau_k^2$ is larger by $\frac\delta{1-\delta} r_k^2$, and every draw trains anew. For strata with $a_k = \omega_k$
-# this adds $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k r_k^2$, for MD $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k r_k^2$.
+# An unbiased sum of independent draws stays unbiased with this remedy. Let $\lambda_k^2 = \mathbb E\|\boldsymbol u_k\|^2$. Then $V$ is what it is without silence if every
+# $\tau_k^2$ is larger by $\frac\delta{1-\delta} \lambda_k^2$, and every draw trains anew. For strata with $a_k = \omega_k$
+# this adds $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k \lambda_k^2$, for MD $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k \lambda_k^2$.
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
 # An answer that comes with probability $1 - \delta$ and counts $\frac1{1-\delta}$ times has the mean $\bar{\boldsymbol u}_k$ and the second moment
-# $\frac{r_k^2}{1-\delta}$: it is an update with noise of variance $\frac{r_k^2}{1-\delta} - \|\bar{\boldsymbol u}_k\|^2 = \tau_k^2 + \frac\delta{1-\delta} r_k^2$. The sums are those of
+# $\frac{\lambda_k^2}{1-\delta}$: it is an update with noise of variance $\frac{\lambda_k^2}{1-\delta} - \|\bar{\boldsymbol u}_k\|^2 = \tau_k^2 + \frac\delta{1-\delta} \lambda_k^2$. The sums are those of
 # {prf:ref}`wwi-prp-noise`.
 # ```
 #
@@ -762,18 +762,18 @@ def or_nobody(x, p, silent, factor=1):
 
 SILENT, labels, nobody = Q(1, 10), (0, 1, 0, 2, 1), [*u5, [0, 0]]
 full = [sum(five[k] * u5[k][i] for k in range(5)) for i in (0, 1)]
-# delta / (1 - delta) times r_k^2
+# delta / (1 - delta) times the squared length
 more = [Q(1, 9) * sum(c * c for c in v) for v in u5]
-d, c = lv.pairs(five, u5, None, more), sum(five**2 * more)
+d, nu = lv.pairs(five, u5, None, more), sum(five**2 * more)
 draws = lv.rows_of_strata(five, labels)
 short = lv.enumerated(*or_nobody(*draws, SILENT), nobody)[0]
 assert short == [Q(9, 10) * x for x in full]
 assert lv.enumerated(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (
     full,
-    inside(d, labels) + c,
+    inside(d, labels) + nu,
 )
 found = lv.enumerated(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
-assert found == (full, (inside(d, [0] * 5) + c) / 3)
+assert found == (full, (inside(d, [0] * 5) + nu) / 3)
 
 # %% tags=["remove-cell"]
 half = [
@@ -1047,7 +1047,7 @@ table(ch09.gaps_table(gaps))
 # ```
 # ````
 #
-# Let $r_k^2 = \mathbb E\|\boldsymbol\Delta_t^k\|^2$, $T_h = \sum_{k \in \mathcal C_h} \omega_k r_k$, and let
+# Let $\lambda_k^2 = \mathbb E\|\boldsymbol\Delta_t^k\|^2$, $T_h = \sum_{k \in \mathcal C_h} \omega_k \lambda_k$, and let
 # $\boldsymbol D_h = \frac1{W_h}\sum_{k \in \mathcal C_h} \omega_k\,\mathbb E\boldsymbol\Delta_t^k$ be the mean update of a stratum, $\boldsymbol D$ that of all.
 # $\mathrm{Var}_h$ is the variance over the clients of a stratum with weights $\omega_k/W_h$.
 #
@@ -1057,36 +1057,36 @@ table(ch09.gaps_table(gaps))
 #
 # 1. $V = \sum_h V_h/m_h$, where
 #    $V_h + \|W_h \boldsymbol D_h\|^2$ is
-#    $\sum_{k \in \mathcal C_h} \omega_k^2 r_k^2/p_t^k$.
-# 2. $V_h$ is smallest for $p_t^k \propto \omega_k r_k$, the norms of the *averaged* vectors; then
-#    $V_h = T_h^2 - \|W_h\boldsymbol D_h\|^2$. (A client with $r_k = 0$ adds nothing, whatever its $p_t^k$ is.)
+#    $\sum_{k \in \mathcal C_h} \omega_k^2 \lambda_k^2/p_t^k$.
+# 2. $V_h$ is smallest for $p_t^k \propto \omega_k \lambda_k$, the norms of the *averaged* vectors; then
+#    $V_h = T_h^2 - \|W_h\boldsymbol D_h\|^2$. (A client with $\lambda_k = 0$ adds nothing, whatever its $p_t^k$ is.)
 # 3. Over real $m_h > 0$ with sum $m$, $V \ge (\sum_h \sqrt{V_h})^2/m$, with equality for $m_h \propto \sqrt{V_h}$ if all
-#    $V_h > 0$. If $a_k = c\,\omega_k r_k$ with *one* constant $c$ for all clients, line 3 of {prf:ref}`wwi-alg` minimises the bound
+#    $V_h > 0$. If $a_k = c\,\omega_k \lambda_k$ with *one* constant $c$ for all clients, line 3 of {prf:ref}`wwi-alg` minimises the bound
 #    $\sum_h T_h^2/m_h \ge V$ over integers $m_h \ge 1$. With a constant $c_h$ for each stratum $p$ is still that of part 2, but the
 #    seats are no longer best.
 # 4. Against MD sampling ($m$ draws with $p = \omega_k$ and no strata), with parts 2 and 3 in force:
 #
 # $$\begin{aligned} m V_{\mathrm{MD}} &= \underbrace{\textstyle\sum_h W_h \|\boldsymbol D_h - \boldsymbol D\|^2}_{\text{strata}}
-#   + \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(r)}_{\text{norms}} \\
+#   + \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(\lambda)}_{\text{norms}} \\
 #   &+ \underbrace{\textstyle\sum_h W_h \big(\tfrac{\sqrt{V_h}}{W_h} - \sum_j\! \sqrt{V_j}\big)^2}_{\text{allocation}}
 #   + \underbrace{\textstyle\big(\sum_h \sqrt{V_h}\big)^2}_{=\, m V} . \end{aligned}$$
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 r_k^2/(p_t^k)^2$; draws are independent.
-# (2) Cauchy–Schwarz: $\sum_k \omega_k^2 r_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k r_k$.
+# (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 \lambda_k^2/(p_t^k)^2$; draws are independent.
+# (2) Cauchy–Schwarz: $\sum_k \omega_k^2 \lambda_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k \lambda_k$.
 # (3) The same with $\sqrt{V_h/m_h}$ and $\sqrt{m_h}$. Seats given one by one to the largest decrease
 # $T_h^2\big(\frac1{m_h} - \frac1{m_h + 1}\big)$ are optimal, since the bound is separable and convex {cite:p}`wright2012equivalence`.
 # With $A_h = cT_h$ the largest $A_h/\sqrt{m_h(m_h+1)}$ is the largest decrease.
-# (4) $mV_{\mathrm{MD}} = \sum_k \omega_k r_k^2 - \|\boldsymbol D\|^2$. Here
-# $\sum_{k\in\mathcal C_h} \omega_k r_k^2$ is $W_h \mathrm{Var}_h(r) + T_h^2/W_h$, and
+# (4) $mV_{\mathrm{MD}} = \sum_k \omega_k \lambda_k^2 - \|\boldsymbol D\|^2$. Here
+# $\sum_{k\in\mathcal C_h} \omega_k \lambda_k^2$ is $W_h \mathrm{Var}_h(\lambda) + T_h^2/W_h$, and
 # $\|\boldsymbol D\|^2$ is $\sum_h W_h\|\boldsymbol D_h\|^2$ less the strata's part. What is left is $\sum_h V_h/W_h$,
 # the mean square of $\sqrt{V_h}/W_h$ under the weights $W_h$: squared mean plus variance.
 # ```
 #
 # Strata remove the variance between their mean *updates*. Draws by norm remove the variance of the lengths within strata. No part is negative. If
-# $a_k/(\omega_k r_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$ (Kantorovich).
+# $a_k/(\omega_k \lambda_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$ (Kantorovich).
 #
 # Part 2 is the first inequality of eq. 6.9, if the uniform draws from the same strata are *with replacement*. Against *distinct* uniform draws it is not true: two
 # clients with $\omega_k\Delta_k = \frac12, -\frac12$, both drawn, leave {glue:text}`ch9_distinct`; drawn by norm with replacement they leave {glue:text}`ch9_again`.
