@@ -151,6 +151,7 @@ def tried(names: Iterable[str]) -> pd.DataFrame:
     for claim, evidence in map(decide, names):
         found = evidence.substitute or evidence.verdict
         found = "not recorded yet" if found in ("no-data", "pending") else found
+        found += f", on {evidence.tried_on}" if evidence.tried_on else ""
         ours = show_ours(evidence.ours, evidence.low, evidence.high) or "–"
         rows.append((claim.statement, f"{ours} {what(claim, evidence)}".strip(), found))
     return pd.DataFrame(rows, columns=["claim", "ours", "on a substitute"])

@@ -38,7 +38,8 @@ class Evidence:
     """What was computed for a claim.
 
     `verdict` is that of the reading that decides; `coded` the one that the authors' code would have
-    got, where runs of it are recorded; `substitute` that on what was tried where the verdict is `no-data`.
+    got, where runs of it are recorded; `substitute` that on what was tried where the verdict is `no-data`,
+    and `tried_on` its data, if it could be one of several.
     `ours` is a number or a short text, `low`..`high` its interval where it has one; `note` is the
     condition of `holds-if`, the corrected statement of `fails`, or the reason of `undecided`, `no-data`
     and `pending`; `table` is small enough to be checked by hand.
@@ -52,6 +53,9 @@ class Evidence:
     table: pd.DataFrame | None = None
     coded: str = ""
     substitute: str = ""
+    tried_on: str = (
+        ""  # the data of the substitute, where `substitute` does not follow from the claim
+    )
 
 
 def theory(printed: bool, condition: bool = False) -> str:

@@ -293,7 +293,13 @@ def on_cifar10(*substitutes: Setting):
                     lacking.append(f"on {setting.task} instead: {missing}")
                     continue
                 note = f"{lacking[0]}. On {setting.task} instead: {found.note}"
-                return replace(found, verdict="no-data", substitute=found.verdict, note=note)
+                return replace(
+                    found,
+                    verdict="no-data",
+                    substitute=found.verdict,
+                    tried_on=setting.task,
+                    note=note,
+                )
             raise Missing("no-data", "; ".join(lacking))
 
         return wraps(decide)(evidence)  # `__wrapped__` is asked of one setting
