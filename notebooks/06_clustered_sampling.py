@@ -682,8 +682,8 @@ expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=
 # The smaller the concentration, the larger the improvement.
 # ```
 #
-# On grey ones Algorithm 2 does; for Algorithm 1 five seeds leave it open. CIFAR-10 is not among the data of this book, so their colour images are not
-# decided here. On MNIST, in their setting with concentration 0.01, Algorithm 2 ends {glue:text}`ch6_grey_similar` nats below MD's training loss, and
+# Algorithm 2 does where clients differ much, on grey images and on a substitute in colour; for Algorithm 1 five seeds leave it open. CIFAR-10 is not
+# among the data of this book, so their own colour images are not decided here. On MNIST, in their setting with concentration 0.01, Algorithm 2 ends {glue:text}`ch6_grey_similar` nats below MD's training loss, and
 # Algorithm 1 {glue:text}`ch6_grey_sizes`.
 #
 # All other experiments of the paper are on CIFAR-10, and change one thing at a time. They change the concentration (Fig. 2, raw in Fig. 7), the measure of
@@ -715,7 +715,8 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # :class: as-coded
 # A fifth of the units is dropped, the third convolution has no ReLU, and dropout is on in evaluations, too. The captions give the rate
 # 0.1 to concentration 10 and 0.05 to the smaller ones. The code plots 0.1 for concentration 0.001, and 0.05 for the others. For
-# Fig. 6 the caption says 0.05 and the code 0.01.
+# Fig. 6 the caption says 0.05 and the code 0.01. Three slips of the text: the bound is that of Theorem 2, not 4; Fig. 1 has 100 clients, not 10; the
+# raw curves of Fig. 8 are in Fig. 9, not 7.
 # ```
 #
 # The sweep `clustered-cifar10` has all these runs, for a machine that can load the data. There are two substitutes. `clustered-mnist` has the
@@ -741,17 +742,19 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # - The smaller, the larger: so it is for Algorithm 2. Along a fitted line its gain grows by {glue:text}`ch6_grey_grown` nats from concentration 10, where it
 #   is {glue:text}`ch6_grey_even`, to 0.001. There it is {glue:text}`ch6_grey_skewed`: five seeds leave open whether it is a gain at all. Algorithm 1 is
 #   surely ahead of MD at concentration 0.1 only, by {glue:text}`ch6_grey_sizes_tenth`.
-# - Close, but faster: at 10 and 0.1 all three end within 0.03 nats of each other. At 10 none of them is faster. To the loss that both reach,
-#   Algorithm 2 saves {glue:text}`ch6_grey_saved` % of MD's rounds at 0.1 and {glue:text}`ch6_grey_saved_skewed` % at 0.001. For Algorithm 1 no
+# - Close, but faster: at 10 and 0.1 both end within 0.03 nats of MD. At 10 neither shows a saving of rounds. On MD's way to the loss that both
+#   reach, Algorithm 2 saves {glue:text}`ch6_grey_saved` % of all rounds at 0.1 and {glue:text}`ch6_grey_saved_skewed` % at 0.001. For Algorithm 1 no
 #   concentration shows a saving.
-# - Smoother: over all concentrations a jump of the loss is {glue:text}`ch6_grey_calm` % smaller with Algorithm 2. With Algorithm 1 it is
-#   {glue:text}`ch6_grey_calm_sizes` %: with five seeds that may be none.
+# - Smoother: take as a *jump* what changes from one evaluation to the next, in the second half of a run. Over all concentrations Algorithm 2 has
+#   jumps of the loss that are {glue:text}`ch6_grey_calm` % smaller, and of the accuracy {glue:text}`ch6_grey_calm_accuracy` %. With Algorithm 1 it is
+#   {glue:text}`ch6_grey_calm_sizes` % of the loss: with five seeds that may be none.
 # - Any amount: with five participants Algorithm 1 ends {glue:text}`ch6_grey_few` nats *behind* MD, and Algorithm 2 {glue:text}`ch6_grey_few_2` ahead, which
 #   five seeds leave open.
 # - In none: that one is the only one of their settings that ends behind MD by its own interval. As one of twenty comparisons that may be chance.
 #
 # Algorithm 2 stays ahead with L2 and L1, with every $\mu$ of FedProx, and with any number of local steps: {glue:text}`ch6_grey_ten` nats with 10,
-# {glue:text}`ch6_grey_long` with 500. That more steps make it *faster*, beside MD, five seeds do not show.
+# {glue:text}`ch6_grey_long` with 500. That more steps make it *faster*, beside MD, five seeds do not show. The paper keeps $\mu = 0.1$ as the best with
+# MD. On MNIST 0.001 and 0.01 end with less loss: 0.1 costs {glue:text}`ch6_grey_mu` nats beside 0.001.
 #
 # The paper has 100 clients throughout. Let the same data be held by ten, five of them in a round: both algorithms look better than MD, Algorithm 2 by
 # {glue:text}`ch6_grey_ten_clients` nats, but five seeds leave it open. With 500 clients, 50 in a round, nothing is gained:
@@ -764,16 +767,16 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # %% tags=["remove-input"]
 told, holds = clustered_figures.on_mnist()
 say("ch6", **told)
-expect("On grey ones Algorithm 2 does; for Algorithm 1 five seeds leave it open", holds["one"])
+expect("on grey images and on a substitute in colour", holds["one"])
 expect("so it is for Algorithm 2", holds["more"] and holds["grown"])
 expect("five seeds leave open whether it is a gain at all", holds["open"])
 expect("surely ahead of MD at concentration 0.1 only", holds["nothing"])
-expect("At 10 none of them is faster", holds["sooner"])
+expect("At 10 neither shows a saving of rounds", holds["sooner"])
 expect("For Algorithm 1 no concentration shows a saving", holds["sizes_saved"])
 expect("with five seeds that may be none", holds["calm"])
 expect("with five participants Algorithm 1 ends", holds["few"])
-expect("all three end within 0.03 nats of each other", holds["close"])
-expect("As one of twenty comparisons that may be chance", holds["chance"])
+expect("both end within 0.03 nats of MD", holds["close"])
+expect("As one of twenty comparisons that may be chance", holds["chance"] and holds["only"])
 expect("Algorithm 2 stays ahead with L2 and L1", holds["others"])
 expect("That more steps make it *faster*, beside MD, five seeds do not show", holds["faster"])
 
@@ -782,6 +785,7 @@ expect("both algorithms look better than MD", holds["clients"])
 expect("With 500 clients, 50 in a round, nothing is gained", holds["crowd"])
 often = 0.9**-10, 0.9**-50
 expect("once in three rounds, by 50 draws once in 200", often[0] < 3.5 and 190 < often[1] < 210)
+expect("On MNIST 0.001 and 0.01 end with less loss", holds["mu"])
 expect("the largest that the paper tries is best in each setting", holds["rate"])
 expect("There it is best, too", holds["rate_colour"])
 paste("figure_ch6_fig2", clustered_figures.figure_2())
@@ -812,25 +816,26 @@ paste("figure_ch6_fig7", clustered_figures.figure_7())
 
 # %% tags=["remove-input"]
 paste("figure_ch6_colour", clustered_figures.figure_2_colour())
-say("ch6", **(seen_in_colour := clustered_figures.in_colour()))
-few = min(seen_in_colour[key] for key in ("colour_seeds", "colour_10_seeds"))
-expect("too few for a verdict", few < 5, seeds=few)
+told, holds = clustered_figures.in_colour()
+say("ch6", **told)
+expect("In colour it is the same", holds["skewed"])
+expect("At 10 nothing shows", holds["even"])
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_colour
 # :name: fig-ch6-colour
-# :alt: Two panels with the smoothed training loss over the rounds of the three schemes on ten superclasses of CIFAR-100. At concentration 10 the three curves lie on each other. At 0.01 that of Algorithm 2 ends lowest and MD's highest, with single seeds far apart.
+# :alt: Two panels with the smoothed training loss over the rounds of the three schemes on ten superclasses of CIFAR-100. At concentration 10 the three curves lie on each other. At 0.01 that of Algorithm 2 ends lowest and MD's highest, with wide bands.
 #
-# In colour: as Fig. 2 at concentrations 10 and 0.01, on the superclasses. Thin lines are single seeds.
+# In colour: as Fig. 2 at concentrations 10 and 0.01, on the superclasses, rolling mean, with 95 % bands.
 # ```
 #
 # ```{provenance} Figure
 # :recorded: clustered-coarse10
 # ```
 #
-# In colour {glue:text}`ch6_colour_seeds` of five seeds are recorded at concentration 0.01 and {glue:text}`ch6_colour_10_seeds` at 10, too few for a verdict. At
-# 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD and Algorithm 1 {glue:text}`ch6_colour_1`. At 10 it is {glue:text}`ch6_colour_10_2` and
-# {glue:text}`ch6_colour_10_1`. `fedstas sweep clustered-coarse10 --profile laptop --folder results` makes the rest.
+# In colour it is the same. At concentration 0.01 Algorithm 2 ends {glue:text}`ch6_colour_2` nats below MD, and {glue:text}`ch6_colour_points` points of test
+# accuracy above. For Algorithm 1, {glue:text}`ch6_colour_1` nats, five seeds leave it open. At 10 nothing shows: {glue:text}`ch6_colour_10_2` and
+# {glue:text}`ch6_colour_10_1` nats.
 
 # %% tags=["remove-input"]
 paste("figure_ch6_fig6", clustered_figures.figure_6())

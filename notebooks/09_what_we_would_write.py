@@ -97,7 +97,7 @@ paste("ch9_figure_seats", seats.draw())
 # | $p_t^k = a_k/A_h$ | probability of client $k$ in one draw from its stratum |
 # | $d_{kl}$ | what two clients in one stratum add to the variance; new here |
 # | $V$, $V_{\mathrm{MD}}$ | total variance (trace) of a round's update, and that of MD (multinomial) sampling: $m$ draws with replacement, $p = \omega_k$, each of weight $\frac1m$ |
-# | $\tau_k^2$, $\lambda_k^2 = \mathbb E\|\boldsymbol u_k\|^2$ | variance of client $k$'s update about its mean, the noise of its batches; and its mean squared length |
+# | $\tau_k^2$, $\ell_k^2 = \mathbb E\|\boldsymbol u_k\|^2$ | variance of client $k$'s update about its mean, the noise of its batches; and its mean squared length |
 # | $H$, $m_h$ | strata, and draws (seats) of each, where these may be several |
 # | $q$ | share of its examples that a participant trains on; new here |
 # | $M$, $\alpha$, $\epsilon$, $r_k$, $\tilde n$ | size cap, truth probability, privacy loss, report, estimated total |
@@ -375,7 +375,7 @@ for n, m in product((6, 9, 12), (2, 3, 4)):
 # (1) What client $k$ costs in its own stratum is at most what it costs in any other, so at most the mean over the $m$ strata, $\frac1m \sum_l d_{kl}$. Sum
 # over $k$: every pair counts twice on both sides. Placed one by one, $k$ adds at most $\frac1m$ of its pairs with those before it.
 # (2) Let strata $A$ and $B$ have $s$ clients each, $I_A$ and $I_B$ inside and $X$ across. A swap of $k$ and $l$ changes $I$ by
-# $\mathrm{cost}_k(B) + \mathrm{cost}_l(A) - 2d_{kl} - \mathrm{cost}_k(A) - \mathrm{cost}_l(B) \ge 0$, where $\mathrm{cost}_k(B)$ is that of $k$ beside those of $B$. Over all $k \in A$, $l \in B$ this sums to
+# $\mathrm{cost}_k(B) + \mathrm{cost}_l(A) - 2d_{kl} - \mathrm{cost}_k(A) - \mathrm{cost}_l(B) \ge 0$, where $\mathrm{cost}_k(B)$ is what $k$ costs beside those of $B$. Over all $k \in A$, $l \in B$ this sums to
 # $2(s-1)X - 2s(I_A + I_B) \ge 0$. Over all pairs of strata: $(s-1)(P - I) \ge s(m-1) I$, and $sm = N$.
 # The variance of $m$ distinct clients is $\frac{N-m}{N-1}$ of that with replacement.
 # ```
@@ -734,15 +734,15 @@ table(ch09.bounds_table(measured))
 #
 # ```{prf:proposition} Silence is noise
 # :label: wwi-prp-silent
-# An unbiased sum of independent draws stays unbiased with this remedy. Let $\lambda_k^2 = \mathbb E\|\boldsymbol u_k\|^2$. Then $V$ is what it is without silence if every
-# $\tau_k^2$ is larger by $\frac\delta{1-\delta} \lambda_k^2$, and every draw trains anew. For strata with $a_k = \omega_k$
-# this adds $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k \lambda_k^2$, for MD $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k \lambda_k^2$.
+# An unbiased sum of independent draws stays unbiased with this remedy. Let $\ell_k^2 = \mathbb E\|\boldsymbol u_k\|^2$. Then $V$ is what it is without silence if every
+# $\tau_k^2$ is larger by $\frac\delta{1-\delta} \ell_k^2$, and every draw trains anew. For strata with $a_k = \omega_k$
+# this adds $\frac\delta{1-\delta} \sum_h W_h \sum_{k \in \mathcal C_h} \omega_k \ell_k^2$, for MD $\frac\delta{1-\delta} \cdot \frac1m \sum_k \omega_k \ell_k^2$.
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
 # An answer that comes with probability $1 - \delta$ and counts $\frac1{1-\delta}$ times has the mean $\bar{\boldsymbol u}_k$ and the second moment
-# $\frac{\lambda_k^2}{1-\delta}$: it is an update with noise of variance $\frac{\lambda_k^2}{1-\delta} - \|\bar{\boldsymbol u}_k\|^2 = \tau_k^2 + \frac\delta{1-\delta} \lambda_k^2$. The sums are those of
+# $\frac{\ell_k^2}{1-\delta}$: it is an update with noise of variance $\frac{\ell_k^2}{1-\delta} - \|\bar{\boldsymbol u}_k\|^2 = \tau_k^2 + \frac\delta{1-\delta} \ell_k^2$. The sums are those of
 # {prf:ref}`wwi-prp-noise`.
 # ```
 #
@@ -1047,7 +1047,7 @@ table(ch09.gaps_table(gaps))
 # ```
 # ````
 #
-# Let $\lambda_k^2 = \mathbb E\|\boldsymbol\Delta_t^k\|^2$, $T_h = \sum_{k \in \mathcal C_h} \omega_k \lambda_k$, and let
+# Let $\ell_k^2 = \mathbb E\|\boldsymbol\Delta_t^k\|^2$, $T_h = \sum_{k \in \mathcal C_h} \omega_k \ell_k$, and let
 # $\boldsymbol D_h = \frac1{W_h}\sum_{k \in \mathcal C_h} \omega_k\,\mathbb E\boldsymbol\Delta_t^k$ be the mean update of a stratum, $\boldsymbol D$ that of all.
 # $\mathrm{Var}_h$ is the variance over the clients of a stratum with weights $\omega_k/W_h$.
 #
@@ -1057,36 +1057,36 @@ table(ch09.gaps_table(gaps))
 #
 # 1. $V = \sum_h V_h/m_h$, where
 #    $V_h + \|W_h \boldsymbol D_h\|^2$ is
-#    $\sum_{k \in \mathcal C_h} \omega_k^2 \lambda_k^2/p_t^k$.
-# 2. $V_h$ is smallest for $p_t^k \propto \omega_k \lambda_k$, the norms of the *averaged* vectors; then
-#    $V_h = T_h^2 - \|W_h\boldsymbol D_h\|^2$. (A client with $\lambda_k = 0$ adds nothing, whatever its $p_t^k$ is.)
+#    $\sum_{k \in \mathcal C_h} \omega_k^2 \ell_k^2/p_t^k$.
+# 2. $V_h$ is smallest for $p_t^k \propto \omega_k \ell_k$, the norms of the *averaged* vectors; then
+#    $V_h = T_h^2 - \|W_h\boldsymbol D_h\|^2$. (A client with $\ell_k = 0$ adds nothing, whatever its $p_t^k$ is.)
 # 3. Over real $m_h > 0$ with sum $m$, $V \ge (\sum_h \sqrt{V_h})^2/m$, with equality for $m_h \propto \sqrt{V_h}$ if all
-#    $V_h > 0$. If $a_k = c\,\omega_k \lambda_k$ with *one* constant $c$ for all clients, line 3 of {prf:ref}`wwi-alg` minimises the bound
+#    $V_h > 0$. If $a_k = c\,\omega_k \ell_k$ with *one* constant $c$ for all clients, line 3 of {prf:ref}`wwi-alg` minimises the bound
 #    $\sum_h T_h^2/m_h \ge V$ over integers $m_h \ge 1$. With a constant $c_h$ for each stratum $p$ is still that of part 2, but the
 #    seats are no longer best.
 # 4. Against MD sampling ($m$ draws with $p = \omega_k$ and no strata), with parts 2 and 3 in force:
 #
 # $$\begin{aligned} m V_{\mathrm{MD}} &= \underbrace{\textstyle\sum_h W_h \|\boldsymbol D_h - \boldsymbol D\|^2}_{\text{strata}}
-#   + \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(\lambda)}_{\text{norms}} \\
+#   + \underbrace{\textstyle\sum_h W_h \mathrm{Var}_h(\ell)}_{\text{norms}} \\
 #   &+ \underbrace{\textstyle\sum_h W_h \big(\tfrac{\sqrt{V_h}}{W_h} - \sum_j\! \sqrt{V_j}\big)^2}_{\text{allocation}}
 #   + \underbrace{\textstyle\big(\sum_h \sqrt{V_h}\big)^2}_{=\, m V} . \end{aligned}$$
 # ```
 #
 # ```{dropdown} Proof
 # :class-container: proof
-# (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 \lambda_k^2/(p_t^k)^2$; draws are independent.
-# (2) Cauchy–Schwarz: $\sum_k \omega_k^2 \lambda_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k \lambda_k$.
+# (1) One draw has mean $W_h\boldsymbol D_h$ and second moment $\sum_k p_t^k\, \omega_k^2 \ell_k^2/(p_t^k)^2$; draws are independent.
+# (2) Cauchy–Schwarz: $\sum_k \omega_k^2 \ell_k^2/p_t^k \cdot \sum_k p_t^k \ge T_h^2$, with equality for $p_t^k \propto \omega_k \ell_k$.
 # (3) The same with $\sqrt{V_h/m_h}$ and $\sqrt{m_h}$. Seats given one by one to the largest decrease
 # $T_h^2\big(\frac1{m_h} - \frac1{m_h + 1}\big)$ are optimal, since the bound is separable and convex {cite:p}`wright2012equivalence`.
 # With $A_h = cT_h$ the largest $A_h/\sqrt{m_h(m_h+1)}$ is the largest decrease.
-# (4) $mV_{\mathrm{MD}} = \sum_k \omega_k \lambda_k^2 - \|\boldsymbol D\|^2$. Here
-# $\sum_{k\in\mathcal C_h} \omega_k \lambda_k^2$ is $W_h \mathrm{Var}_h(\lambda) + T_h^2/W_h$, and
+# (4) $mV_{\mathrm{MD}} = \sum_k \omega_k \ell_k^2 - \|\boldsymbol D\|^2$. Here
+# $\sum_{k\in\mathcal C_h} \omega_k \ell_k^2$ is $W_h \mathrm{Var}_h(\ell) + T_h^2/W_h$, and
 # $\|\boldsymbol D\|^2$ is $\sum_h W_h\|\boldsymbol D_h\|^2$ less the strata's part. What is left is $\sum_h V_h/W_h$,
 # the mean square of $\sqrt{V_h}/W_h$ under the weights $W_h$: squared mean plus variance.
 # ```
 #
 # Strata remove the variance between their mean *updates*. Draws by norm remove the variance of the lengths within strata. No part is negative. If
-# $a_k/(\omega_k \lambda_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$ (Kantorovich).
+# $a_k/(\omega_k \ell_k)$ varies by a factor $\kappa$ within a stratum, its second moment grows by at most $(\kappa + 1)^2/4\kappa$ (Kantorovich).
 #
 # Part 2 is the first inequality of eq. 6.9, if the uniform draws from the same strata are *with replacement*. Against *distinct* uniform draws it is not true: two
 # clients with $\omega_k\Delta_k = \frac12, -\frac12$, both drawn, leave {glue:text}`ch9_distinct`; drawn by norm with replacement they leave {glue:text}`ch9_again`.
@@ -1108,10 +1108,10 @@ def by_cohorts(omega, p, u, strata, seats):
 w = np.array([Q(n, 8) for n in (1, 2, 1, 1, 1, 2)])
 u = np.array([1, -2, 3, -1, 2, 1])
 halves, everyone = [[0, 1, 2], [3, 4, 5]], [list(range(6))]
-W, r = np.array([sum(w[h]) for h in halves]), abs(u)
+W, length = np.array([sum(w[h]) for h in halves]), abs(u)
 # D: W_h times D_h
-T, D = (np.array([sum((w * x)[h]) for h in halves]) for x in (r, u))
-by_norm = np.concatenate([(w * r)[h] / t for h, t in zip(halves, T, strict=True)])
+T, D = (np.array([sum((w * x)[h]) for h in halves]) for x in (length, u))
+by_norm = np.concatenate([(w * length)[h] / t for h, t in zip(halves, T, strict=True)])
 given = allocation.by_priority(T.astype(float), 6, lower=[1, 1], upper=[6, 6])
 V = {
     "MD": by_cohorts(w, w, u, everyone, [6]),
@@ -1125,7 +1125,7 @@ root = np.array([Q(1), Q(1, 2)])  # of V_h = T_h^2 - (W_h D_h)^2
 assert (root**2 == T**2 - D**2).all()
 parts = {
     "strata": sum(W * (D / W - sum(D)) ** 2),
-    "norms": sum(w * r**2) - sum(T**2 / W),
+    "norms": sum(w * length**2) - sum(T**2 / W),
     "allocation": sum(W * (root / W - sum(root)) ** 2),
     "left": sum(root) ** 2,
 }

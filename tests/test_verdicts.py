@@ -299,6 +299,43 @@ def faster(**by_word) -> dict:
     }
 
 
+def with_prox(usual=None, /, **by_word) -> dict:
+    """Worlds in which mu = 0.1 makes a difference, and no other mu."""
+    usual = usual or {"loss": {"md": 1.5}}
+    return {
+        word.replace("_", " "): World(**usual, at={("prox", 0.1): World(**usual | other)})
+        for word, other in by_word.items()
+    }
+
+
+class Turns(World):
+    """A world whose seeds take turns: even ones are of it, odd ones of `other`."""
+
+    def frame(self, setting, methods) -> pd.DataFrame:
+        one, two = World.frame(self, setting, methods), self.other.frame(setting, methods)
+        return pd.concat([one[one["seed"] % 2 == 0], two[two["seed"] % 2 == 1]])
+
+
+def reached(**by_word) -> dict:
+    """Worlds in which 5, 10 and 20 clients a round reach one loss after so many rounds, some schemes after others."""
+
+    def world(others: dict, rounds: tuple, odd: tuple = ()) -> World:
+        def of(by_size: tuple, kind=World) -> World:
+            each = zip((5, 10, 20), by_size, strict=True)
+            ends = {m: dict.fromkeys(("md", *BOTH), t) | others for m, t in each}
+            return kind(
+                at={("clients_per_round", m): World(reach=r, wide=0) for m, r in ends.items()}
+            )
+
+        if not odd:
+            return of(rounds)
+        turns = of(rounds, Turns)
+        object.__setattr__(turns, "other", of(odd))
+        return turns
+
+    return {word.replace("_", " "): world(*how) for word, how in by_word.items()}
+
+
 SCATTERED = World(wide=0.1)
 CALMER = {
     "agrees": World(jump={"md": 0.2} | dict.fromkeys(BOTH, 0.1), shared=0),
@@ -488,26 +525,26 @@ CASES = {
         "differs": early(95),
         "undecided": World(wide=0.5),
     },
-    "experiments_clustered.faster_in_larger_cohorts": {
-        word: World(
-            at={
-                ("clients_per_round", m): World(
-                    loss=dict.fromkeys(("md", *BOTH), nats) | other.get(m, {})
-                )
-                for m, nats in zip((5, 10, 20), losses, strict=True)
-            }
-        )
-        for word, losses, other in (
-            ("agrees", (1.5, 1.4, 1.3), {}),
-            ("differs", (1.3, 1.4, 1.5), {}),
-            (
-                "differs ",
-                (1.5, 1.4, 1.3),
-                {20: {"md": 1.5}, 10: {"md": 1.5}},
-            ),  # both of them, but not MD
-        )
-    }
-    | scattered("clients_per_round", 5, 20, wide=0.5),
+    "experiments_clustered.faster_in_larger_cohorts": reached(
+        agrees=({}, (90, 70, 40)),
+        differs=({}, (40, 70, 90)),
+        differs_=({"md": 90}, (90, 70, 40)),  # both algorithms, but not MD
+        undecided=({}, (90, 70, 40), (60, 70, 80)),
+    ),
+    "experiments_clustered.by_size_in_figure_6": below("clustered-size"),
+    "experiments_clustered.best_prox": with_prox(
+        agrees={"loss": {"md": 1.3}},
+        differs={"loss": {"md": 1.6}},
+        differs_={},
+        undecided={"wide": 0.1, "loss": {"md": 1.48}},
+    ),
+    "experiments_clustered.smoother_with_prox": with_prox(
+        {"jump": dict.fromkeys(("md", *BOTH), 0.2), "shared": 0},
+        agrees={"jump": dict.fromkeys(("md", *BOTH), 0.1)},
+        differs={"jump": dict.fromkeys(("md", *BOTH), 0.2)},
+        differs_={"jump": {"md": 0.2} | dict.fromkeys(BOTH, 0.1)},
+        undecided={"jump": dict.fromkeys(("md", *BOTH), 0.19), "wide": 0.05},
+    ),
     "experiments_clustered.grows_with_skew": varied(
         "concentration",
         agrees={10.0: 0, 0.1: 0.1, 0.01: 0.2, 0.001: 0.3},
@@ -625,7 +662,7 @@ def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
 
 CIFAR = [n for n in CASES if n.partition(".")[2] in (
     "on_all_settings", "on_heavy_skew", "on_light_skew", "grows_with_skew", "faster_on_any_skew",
-    "smoother_loss_overall", "smoother_accuracy_overall", "on_measures", "on_local_work", "on_cohorts",
+    "smoother_loss_overall", "smoother_accuracy_overall", "by_size_in_figure_6", "best_prox", "smoother_with_prox", "on_measures", "on_local_work", "on_cohorts",
     "faster_in_larger_cohorts", "on_prox",
 )]  # fmt: skip
 
@@ -650,7 +687,7 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
         assert found.verdict == "no-data"
         assert found.substitute == (word.strip() if recorded else "")
         assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in found.note
-        first = name.endswith(("skew", "overall")) and len(recorded) > 1
+        first = name.endswith(("heavy_skew", "with_skew")) and len(recorded) > 1
         if recorded:
             assert f"On {recorded[first]} instead: " in found.note
         else:

@@ -202,7 +202,7 @@ def bound(totals, seats) -> Q:
 
 
 def test_seats_need_one_measure_across_the_strata():
-    """a_k = c_h omega_k r_k has the p of part 2, whatever c is; its seats are best for equal c only."""
+    """a_k = c_h omega_k l_k has the p of part 2, whatever c is; its seats are best for equal c only."""
     omega, updates, labels = [Q(1, 4)] * 4, [1, -1, 1, -1], [0, 0, 1, 1]
     u = [o * abs(d) for o, d in zip(omega, updates, strict=True)]
     T = [Q(1, 2), Q(1, 2)]

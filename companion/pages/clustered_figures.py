@@ -23,9 +23,11 @@ from companion.claims.evidence.experiments_clustered import (
     COARSE,
     MNIST,
     SKEWS,
+    best_prox,
     less,
     on_light_skew,
     saved,
+    smoother_accuracy_overall,
     smoother_loss_overall,
     trend,
     window,
@@ -197,7 +199,7 @@ def figure_5(sizes, seed: int = 0) -> Figure:
 
 JUDGED = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
 JUDGED += ("fig-2-smoother-accuracy", "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
-JUDGED += ("fig-10", "6-never-worse")
+JUDGED += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-never-worse")
 
 
 def verdicts() -> pd.DataFrame:
@@ -219,9 +221,9 @@ def _grown() -> tuple[float, float, float]:
     return -row[2], -row[4], -row[3]
 
 
-def _smoother() -> dict[str, tuple[float, float, float]]:
-    """By algorithm: the share by which a jump of the loss on MNIST is smaller than MD sampling's, over all skews."""
-    table = smoother_loss_overall.__wrapped__(MNIST).table
+def _smoother(decide) -> dict[str, tuple[float, float, float]]:
+    """By algorithm: by how many % a jump on MNIST is smaller than MD sampling's, over all skews."""
+    table = decide.__wrapped__(MNIST).table
     rows = table[table["concentration"] == "all"].set_index("scheme")
     share = rows[["share less of a jump", "low", "high"]].astype(float)
     return {name: tuple(100 * share.loc[name]) for name in rows.index}
@@ -261,17 +263,20 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
     }
     gone = [saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
     gone = [tables.interval(100 * shares) for shares in gone]
-    calm = _smoother()
-    compared = len(ledger.decide("clustered-6-never-worse")[1].table)
+    calm, accuracy = map(_smoother, (smoother_loss_overall, smoother_accuracy_overall))
+    mu = best_prox.__wrapped__(MNIST).table.set_index("mu")
+    never = ledger.decide("clustered-6-never-worse")[1].table
     judged = {n: ledger.decide(f"clustered-{n}")[1] for n in ("6-never-worse", "fig-8-steps")}
     judged = {n: found.substitute or found.verdict for n, found in judged.items()}
     holds = {
-        "one": similar[2][1] > 0 > size[2][1],
+        "one": similar[2][1] > 0 > size[2][1] and size[2][2] > 0,
         "more": similar[0][0] < similar[1][0] < similar[2][0] < similar[3][0],
         "open": similar[3][1] < 0 < similar[3][2],
         "nothing": size[1][1] > 0 > max(low for _, low, _ in (size[0], *size[2:], *many)),
         "few": few["Algorithm 1"][2] < 0,
-        "chance": judged["6-never-worse"] == "undecided" and compared == 20,
+        "chance": judged["6-never-worse"] == "undecided" and len(never) == 20,
+        "only": (never["high"] < 0).sum() == 1,
+        "mu": (mu["high"] < 0).loc[[0.001, 0.01]].all(),
         "grown": grown[1] > 0,
         "clients": all(low < 0 < high and mean > 0.03 for mean, low, high in ten.values()),
         "crowd": all(-0.02 < low < 0 < high < 0.02 for _, low, high in crowd.values()),
@@ -280,27 +285,39 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "sooner": gone[4][1] < 0 < gone[4][2] and min(low for _, low, _ in gone[5:]) > 0,
         "close": on_light_skew.__wrapped__(MNIST).verdict == "agrees",
         "sizes_saved": all(low <= 0 <= high for _, low, high in gone[:4]),
-        "calm": calm["Algorithm 2"][1] > 0 > calm["Algorithm 1"][1] and calm["Algorithm 1"][2] > 0,
+        "calm": min(calm["Algorithm 2"][1], accuracy["Algorithm 2"][1]) > 0 > calm["Algorithm 1"][1]
+        and calm["Algorithm 1"][2] > 0,
         "rate": (rates == 0.1).all(),
         "rate_colour": (colour == 0.1).all(),
     }
     spans = {f"grey_{k}": tables.span(*v, ".3f") for k, v in told.items()}
-    shares = {"calm": calm["Algorithm 2"], "calm_sizes": calm["Algorithm 1"]}
+    shares = {
+        "calm": calm["Algorithm 2"],
+        "calm_accuracy": accuracy["Algorithm 2"],
+        "calm_sizes": calm["Algorithm 1"],
+    }
     shares |= {"saved": gone[5], "saved_skewed": gone[7]}
     spans |= {f"grey_{k}": tables.span(*v, ".0f") for k, v in shares.items()}
+    spans["grey_mu"] = tables.span(*-mu.iloc[:, :3].loc[0.001].astype(float).iloc[[0, 2, 1]], ".3f")
     return spans, {k: bool(v) for k, v in holds.items()}
 
 
-def in_colour() -> dict[str, object]:
+def in_colour() -> tuple[dict[str, str], dict[str, bool]]:
     """What chapter 6 says of the substitute in colour: intervals as `colour_10_2` (concentration 10, Algorithm 2), at
-    0.01 as `colour_2`, and how many seeds there are (`colour_seeds`, `colour_10_seeds`)."""
-    told: dict[str, object] = {}
-    for key, concentration in (("colour_10", 10.0), ("colour", 0.01)):
-        one, two = ahead(COARSE, concentration=concentration).values()
-        told |= {f"{key}_1": one, f"{key}_2": two}
-        at = [less(replace(COARSE, concentration=concentration), m) for m in ALGORITHM]
-        told[f"{key}_seeds"] = min(map(len, at))
-    return {k: tables.span(*v, ".2f") if isinstance(v, tuple) else v for k, v in told.items()}
+    0.01 as `colour_2`, in points of accuracy `colour_points`; and whether its sentences hold."""
+    (even_1, even_2), (one, two) = (ahead(COARSE, concentration=c).values() for c in (10.0, 0.01))
+    frame = replace(COARSE, concentration=0.01).runs("md", "clustered-similarity")
+    wide = tables.by_seed(frame, "test_accuracy")
+    points = tables.interval((wide["clustered-similarity"] - wide["md"]).dropna())
+    nats = {"colour_10_1": even_1, "colour_10_2": even_2, "colour_1": one, "colour_2": two}
+    told = {key: tables.span(*found, ".2f") for key, found in nats.items()}
+    holds = {
+        "skewed": min(two[1], points[1]) > 0 > one[1] and one[2] > 0,
+        "even": max(even_1[1], even_2[1]) < 0 < min(even_1[2], even_2[2]),
+    }
+    return told | {"colour_points": tables.span(*points, ".1f")}, {
+        k: bool(v) for k, v in holds.items()
+    }
 
 
 def local_tests() -> pd.DataFrame:

@@ -13,8 +13,10 @@ import pandas as pd
 from companion.claims.evidence import Claim, Evidence
 from companion.claims.evidence.experiments import (
     FEWEST,
+    MATTERS,
     RESULTS,
     WEIGHED,
+    Found,
     Missing,
     Setting,
     decided,
@@ -264,8 +266,9 @@ COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
 LESS = ("nats less", "mean of the last rounds (50, or a fifth if fewer)")
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
 SKEWS, WORK, COHORTS = (10.0, 0.1, 0.01, 0.001), (10, 100, 500), (5, 10, 20)
+SKEWED = tuple({"concentration": c} for c in SKEWS)
 PRINTED = (  # what the paper changes, one at a time
-    *({"concentration": c} for c in SKEWS),
+    *SKEWED,
     *({"steps": n} for n in (10, 500)),
     *({"clients_per_round": m} for m in (5, 20)),
     {"prox": 0.1},
@@ -341,17 +344,31 @@ def _in(
     )  # fmt: skip
 
 
-def saved(setting: Setting, method: str) -> pd.Series:
-    """By seed: the share of the rounds that a scheme saves on MD sampling's way to the worse of their last losses."""
-    frame = setting.runs("md", method)
-    frame = tables.rolling(frame, "train_loss", window(frame))
-    share = {}
-    for seed, part in frame.groupby("seed"):
-        curves = {m: one.set_index("round")["train_loss"] for m, one in part.groupby("method")}
-        if len(curves) == 2:
-            target = max(curve.iloc[-1] for curve in curves.values())
-            first = {m: curve.index[curve <= target][0] for m, curve in curves.items()}
-            share[seed] = (first["md"] - first[method]) / part["rounds"].iloc[0]
+def first_reached(curve: pd.Series, level: float) -> float:
+    """The round at which a loss is down to a level; the last one of the curve if it is not."""
+    reached = curve.index[curve <= level]
+    return reached[0] if len(reached) else curve.index[-1]
+
+
+def curves(
+    setting: Setting, *methods: str, metric="train_loss", rounds=0
+) -> dict[tuple, pd.Series]:
+    """By (method, seed): the rolling mean by round, as the paper draws it or over so many rounds; accuracies negative, so
+    that less is better."""
+    frame = setting.runs(*methods)
+    frame = tables.rolling(frame, metric, rounds or window(frame))
+    sign = 1 if metric == "train_loss" else -1
+    parts = frame.groupby(["method", "seed"])
+    return {key: sign * part.set_index("round")[metric] for key, part in parts}
+
+
+def saved(setting: Setting, method: str, **how) -> pd.Series:
+    """By seed: the share of all rounds that a scheme saves on MD sampling's way to the worse of their last losses."""
+    shown, share = curves(setting, "md", method, **how), {}
+    for (name, seed), md in shown.items():
+        if name == "md" and (other := shown.get((method, seed))) is not None:
+            level = max(md.iloc[-1], other.iloc[-1])
+            share[seed] = (first_reached(md, level) - first_reached(other, level)) / md.index[-1]
     return pd.Series(share, dtype=float)
 
 
@@ -378,19 +395,22 @@ def on_heavy_skew(where: Setting) -> Evidence:
     return _in(where, ({"concentration": c} for c in _skews(where, (0.01, 0.001), 1)))
 
 
-@on_cifar10(COARSE, MNIST)
+def near(values, unit: str) -> Found:
+    """Are these differences all but zero? Refuted only by an interval beyond what matters."""
+    return same(values, 0, unit, MATTERS[unit])
+
+
+@on_cifar10(MNIST)
 def on_light_skew(where: Setting) -> Evidence:
-    """Fig. 2: do both algorithms end as MD sampling does at 10 and 0.1?"""
-    light = ({"concentration": c} for c in _skews(where, (10.0, 0.1), 1))
-    return _in(where, light, lambda values, unit: same(values, 0, unit))
+    """Fig. 2: do both algorithms end within 0.03 nats of MD sampling at 10 and 0.1?"""
+    return _in(where, ({"concentration": c} for c in (10.0, 0.1)), near)
 
 
-@on_cifar10(COARSE, MNIST)
+@on_cifar10(MNIST)
 def faster_on_any_skew(where: Setting) -> Evidence:
     """Fig. 2: do both algorithms need fewer rounds than MD sampling at every concentration?"""
-    what = ("share of rounds less", "to the worse of the two last losses (rolling means)")
-    skews = ({"concentration": c} for c in _skews(where, SKEWS, 2))
-    return _in(where, skews, gain=saved, unit="of a share", what=what)
+    what = ("share of all rounds less", "to the worse of the two last losses (rolling means)")
+    return _in(where, SKEWED, gain=saved, unit="of a share", what=what)
 
 
 def _smoother(metric: str):
@@ -399,7 +419,7 @@ def _smoother(metric: str):
         rows, found = [], []
         for method, name in ALGORITHM.items():
             shares = {}
-            for c in _skews(where, SKEWS, 2):
+            for c in SKEWS:
                 wide = jumps(replace(where, concentration=c).runs("md", method), metric).dropna()
                 shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
             each = pd.DataFrame(shares).dropna()
@@ -411,12 +431,12 @@ def _smoother(metric: str):
         return Evidence(
             one.verdict, one.mean, one.low, one.high,
             f"Share by which a jump of {metric.replace('_', ' ')} is smaller than under MD sampling, second half of the "
-            f"runs, mean of all concentrations, for the one of the two that decides, {one.seeds} paired runs."
+            f"runs, mean of the {len(SKEWS)} concentrations, for the one of the two that decides, {one.seeds} paired runs."
             f"{one.why if one.verdict == 'undecided' else ''}",
             pd.DataFrame(rows, columns=columns).round(3),
         )  # fmt: skip
 
-    return on_cifar10(COARSE, MNIST)(of)
+    return on_cifar10(MNIST)(of)
 
 
 smoother_loss_overall, smoother_accuracy_overall = (
@@ -446,7 +466,7 @@ def on_measures(where: Setting) -> Evidence:
     ahead = {w: less(replace(where, measure=w), "clustered-similarity") for w in words}
     rows, alikes = [], []
     for a, b in itertools.combinations(words, 2):
-        found = same((ahead[a] - ahead[b]).dropna(), 0, "nats")
+        found = near((ahead[a] - ahead[b]).dropna(), "nats")
         rows.append(
             (
                 f"measure {a}",
@@ -556,29 +576,97 @@ def on_cohorts(where: Setting) -> Evidence:
     return replace(one, note=one.note + said, table=pd.concat([found.table, better.table]))
 
 
-def _fallen(setting: Setting, method: str) -> pd.Series:
-    """By seed: minus the loss after all rounds, the mean of the last ones."""
-    frame = setting.runs(method)
-    return -tables.by_seed(frame, "train_loss", window(frame))[method].dropna()
+def sooner(setting: Setting, method: str) -> pd.Series:
+    """By seed: the share of all rounds that are left when a run reaches the loss at which the fewest clients a round end."""
+    few = curves(replace(setting, clients_per_round=COHORTS[0]), method)
+    left = {
+        seed: 1 - first_reached(curve, few[name, seed].iloc[-1]) / curve.index[-1]
+        for (name, seed), curve in curves(setting, method).items()
+        if (name, seed) in few
+    }
+    return pd.Series(left, dtype=float)
 
 
 @on_cifar10(MNIST)
 def faster_in_larger_cohorts(where: Setting) -> Evidence:
-    """Fig. 8: do all three schemes converge faster with more participants, that is, to less after the same rounds?"""
-    what, schemes = "the loss is less after all rounds", {"md": "MD"} | ALGORITHM
-    return trend(where, "clients_per_round", COHORTS, _fallen, "nats", 1, what, schemes)
+    """Fig. 8: do all three schemes reach a loss earlier with more participants?"""
+    what = "the share of rounds left at the loss at which the fewest end"
+    schemes = {"md": "MD"} | ALGORITHM
+    return trend(where, "clients_per_round", COHORTS, sooner, "of a share", 1, what, schemes)
+
+
+@on_cifar10(MNIST)
+def by_size_in_figure_6(where: Setting) -> Evidence:
+    """App. D.2: does Algorithm 1 end with a smaller loss than MD sampling at concentration 0.01?"""
+    found = higher(less(where, "clustered-size"), "nats")
+    return Evidence(
+        found.verdict, found.mean, found.low, found.high,
+        f"Nats less than MD sampling, {LESS[1]}, concentration 0.01, {found.seeds} paired runs.{found.why}",
+    )  # fmt: skip
+
+
+@on_cifar10(MNIST)
+def best_prox(where: Setting) -> Evidence:
+    """App. D.5: does MD sampling with mu = 0.1 end with a smaller loss than with the other three?"""
+
+    def end(mu: float) -> pd.Series:
+        frame = replace(where, prox=mu).runs("md")
+        return tables.by_seed(frame, "train_loss", window(frame))["md"]
+
+    found = {mu: higher((end(mu) - end(0.1)).dropna(), "nats") for mu in (0.001, 0.01, 1.0)}
+    one = decisive(found.values())
+    rows = [(mu, f.mean, f.low, f.high, f.verdict) for mu, f in found.items()]
+    columns = ["mu", "nats more than with 0.1", "low", "high", "verdict"]
+    return Evidence(
+        one.verdict, one.mean, one.low, one.high,
+        f"Nats of MD sampling that another mu has more than 0.1, {LESS[1]}, for the one of {len(found)} that decides, "
+        f"{one.seeds} paired runs.{one.why if one.verdict == 'undecided' else ''}",
+        pd.DataFrame(rows, columns=columns).round(3),
+    )  # fmt: skip
+
+
+@on_cifar10(MNIST)
+def smoother_with_prox(where: Setting) -> Evidence:
+    """App. D.5: does the loss of all three schemes jump less with mu = 0.1 than with 0?"""
+    found = {}
+    for method, name in ({"md": "MD"} | ALGORITHM).items():
+        usual, prox = (
+            jumps(replace(where, prox=mu).runs(method), "train_loss")[method] for mu in (0.0, 0.1)
+        )
+        found[name] = higher((1 - prox / usual).dropna(), "of a share")
+    one = decisive(found.values())
+    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
+    return Evidence(
+        one.verdict, one.mean, one.low, one.high,
+        f"Share by which a jump of the training loss is smaller with mu = 0.1 than without, second half of the runs, for "
+        f"the one of {len(found)} schemes that decides, {one.seeds} paired runs.{one.why if one.verdict == 'undecided' else ''}",
+        pd.DataFrame(rows, columns=["scheme", "share less of a jump", "low", "high", "verdict"]).round(3),
+    )  # fmt: skip
 
 
 @decided
 def similarity_faster(claim: Claim) -> Evidence:
-    """Fig. 1: does Algorithm 2 need fewer rounds than MD sampling to the worse of their last losses?"""
-    shares = saved(ONE_DIGIT, "clustered-similarity")
-    found = higher(shares, "of a share")
+    """Fig. 1: does Algorithm 2 need fewer rounds than MD sampling, in loss and in accuracy, to the worse of their ends?
+
+    Means of ten rounds: the figure is not smoothed, but the first of 200 single values to pass a level is chance.
+    """
+    rounds = int(ONE_DIGIT.runs("md", "clustered-similarity")["rounds"].min())
+    found = {
+        metric.replace("_", " "): higher(
+            saved(ONE_DIGIT, "clustered-similarity", metric=metric, rounds=10), "of a share"
+        )
+        for metric in ("train_loss", "test_accuracy")
+    }
+    one = decisive(found.values())
+    short = (
+        f" The figure shows {FIGURE_1} rounds, our runs have {rounds}." if rounds < FIGURE_1 else ""
+    )
+    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
     return Evidence(
-        found.verdict, found.mean, found.low, found.high,
-        f"Share of the rounds that Algorithm 2 saves on MD sampling's way to the worse of their last losses "
-        f"(rolling means), {found.seeds} paired runs.{found.why}",
-        pd.DataFrame({"seed": shares.index, "share saved": shares.round(3).to_numpy()}),
+        one.verdict, one.mean, one.low, one.high,
+        f"Share of all {rounds} rounds that Algorithm 2 saves on MD sampling's way to the worse of their ends (means of "
+        f"ten rounds), for the one of loss and accuracy that decides, {one.seeds} paired runs.{one.why}{short}",
+        pd.DataFrame(rows, columns=["curve", "share saved", "low", "high", "verdict"]).round(3),
     )  # fmt: skip
 
 

@@ -136,12 +136,13 @@ def on_mnist(claim: Claim) -> Evidence:
     )
     one = decisive(parts.values())
     said = next(name for name, part in parts.items() if part is one)
-    less = QUICKLY if said.endswith("loses") else 0  # what is shown is the whole loss
+    less, why = (QUICKLY, f"{QUICKLY} points") if said.endswith("loses") else (0, "")
+    why = f" Undecided: the interval holds both more and less than {why}." if why else one.why
     return Evidence(
         one.verdict, one.mean + less, one.low + less, one.high + less,
         f"Points that {said} from sigma {low:g} to {high:g}, {len(change)} seeds (the statement is tested, not the "
         f"slides' numbers); quickly means {QUICKLY} points or more. Of {len(parts)} parts this one decides."
-        f"{one.why if one.verdict == 'undecided' else ''}",
+        f"{why if one.verdict == 'undecided' else ''}",
         table.round(2),
     )  # fmt: skip
 
