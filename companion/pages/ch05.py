@@ -567,6 +567,28 @@ def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFr
     return pd.DataFrame(rows, columns=heads), shared.note
 
 
+def hundred_ends(grid: tables.Grid) -> pd.DataFrame:
+    """CIFAR-100 0.1 with equal sizes, one seed: loss and accuracy (%) in the end, NaN of a run that diverged, by method
+    and rate."""
+    runs = grid.frame.assign(rate=grid.frame["arm"].astype(str).str.extract(r"lr ([\d.]+)")[0])
+    last = tables.final_rounds(runs).set_index(["method", "rate"])[["train_loss", GLOBAL]]
+    tried = runs.set_index(["method", "rate"]).index.unique()
+    return last.reindex(tried).assign(accuracy=100 * last[GLOBAL])
+
+
+def hundred_rates(grid: tables.Grid) -> tuple[pd.DataFrame, str]:
+    """These ends as a table, a row a method and a column a rate; and what is missing."""
+    ends, rows = hundred_ends(grid), []
+    rates = [f"{rate:g}" for rate in experiments.HUNDRED_RATES]
+    for method in experiments.HUNDRED:
+        found = [ends.loc[key] if (key := (method, r)) in ends.index else None for r in rates]
+        cells = (
+            "–" if e is None else f"{e['train_loss']:.2f}; {e['accuracy']:.1f} %" for e in found
+        )
+        rows.append((CALLED[method], *(cell.replace("nan; nan %", "diverged") for cell in cells)))
+    return pd.DataFrame(rows, columns=["method", *(f"rate {rate}" for rate in rates)]), grid.note
+
+
 def hundred_equal(grid: tables.Grid) -> tuple[pd.DataFrame, str]:
     """CIFAR-100 0.1 with equal sizes: each method at its rate, and against MD; and what is not recorded of it."""
     rows, runs = [], grid.frame
