@@ -81,7 +81,7 @@ SAYS = {
     "experiments_clustered.by_size_in_figure_6": "nats that Algorithm 1 is below MD sampling",
     "experiments_clustered.cifar_partitions": "mean share of a client's largest class at 0.001",
     "experiments_clustered.digits_of_md": "of the rounds have 6 to 8 digits",
-    "experiments_clustered.faster_in_larger_cohorts": "of the rounds are left at one loss with most clients a round, not with fewest, for the scheme that decides",
+    "experiments_clustered.faster_in_larger_cohorts": "of the rounds are saved on the way to one loss by most clients a round, not fewest, for the scheme that decides",
     "experiments_clustered.faster_on_any_skew": "of the rounds are saved on MD sampling, in the comparison that decides",
     "experiments_clustered.finds_the_groups": "digits a round in the last 20 rounds",
     "experiments_clustered.grows_with_skew": "nats that the gain on MD sampling grows from the largest to the smallest concentration",
