@@ -518,20 +518,9 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 # For each method five seeds are to follow, at its best rate; the boxes name the commands.
 
 # %% tags=["remove-input"]
-rates, five = grids["cifar100-equal-rates"], grids["cifar100-equal"]
-ends = ch05.hundred_ends(rates)["accuracy"].xs("0.1", level="rate")
-here = {
-    "md": "md",
-    "fedstas-unbiased": "kmeans",
-    "fedstas": "written",
-    "fedstas-least-variance": "cut",
-}
-say("ch5", **{f"equal_{name}": ends[method] for method, name in here.items()})
-expect("learns, too, but less", 5 < ends["fedstas-unbiased"] < ends["md"] - 2, **ends)
-expect("None of them diverged", ends.notna().all())
-expect("by the one seed that was run", rates.frame["seed"].nunique() == 1 and five.frame.empty)
-display(ch05.folded("CIFAR-100 0.1, equal sizes: one seed, by rate", *ch05.hundred_rates(rates)))
-display(ch05.folded("CIFAR-100 0.1, equal sizes: five seeds", *ch05.hundred_equal(five)))
+told = ch05.equal_sizes(grids["cifar100-equal-rates"], grids["cifar100-equal"])
+say("ch5", **{f"equal_{name}": value for name, value in told.items()})
+expect("learns, too, but less", 5 < told["kmeans"] < told["md"] - 2 and told["ended"])
 
 # %% [markdown]
 # ```{provenance} Tables

@@ -601,6 +601,29 @@ def hundred_equal(grid: tables.Grid) -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(rows, columns=heads), grid.note
 
 
+def equal_sizes(rates: tables.Grid, five: tables.Grid):
+    """What chapter 5 says of CIFAR-100 with equal sizes: accuracies at rate 0.1, seeds, whether all trials ended; and
+    both tables in boxes."""
+    from IPython.display import Markdown, display
+
+    ends = hundred_ends(rates)["accuracy"]
+    names = {
+        "md": "md",
+        "fedstas-unbiased": "kmeans",
+        "fedstas": "written",
+        "fedstas-least-variance": "cut",
+    }
+    told = {name: ends.get((method, "0.1"), np.nan) for method, name in names.items()}
+    told |= {
+        "seeds": max(f.frame["seed"].nunique() for f in (rates, five)),
+        "ended": ends.notna().all(),
+    }
+    found = {"one seed, by rate": hundred_rates(rates), "five seeds": hundred_equal(five)}
+    boxes = [folded(f"CIFAR-100 0.1, equal sizes: {name}", *of).data for name, of in found.items()]
+    display(Markdown("\n\n".join(boxes)))
+    return told
+
+
 # Privacy
 
 
