@@ -621,7 +621,7 @@ def equal_sizes(rates: tables.Grid, five: tables.Grid):
     found = {"one seed, by rate": hundred_rates(rates), "five seeds": hundred_equal(five)}
     boxes = [folded(f"CIFAR-100 0.1, equal sizes: {name}", *of).data for name, of in found.items()]
     display(Markdown("\n\n".join(boxes)))
-    return told
+    return {f"equal_{name}": value for name, value in told.items()}
 
 
 # Privacy
