@@ -496,7 +496,8 @@ expect("learn with it; strata of k-means do not", in_strata < 2 < more["md"], km
 once = one_rounds.load("results")
 once = once[(once["setting"] == "cifar100") & (once["m"] == 10)]
 ten = once.groupby("design")[["largest", "effective", "error"]].mean()
-kmeans, cut = ten.loc["fedstas-unbiased"], ten.loc["fedstas-least-variance"]
+kmeans = ten.loc["fedstas-unbiased"]
+cut = ten.loc["fedstas-least-variance"]
 
 # %% tags=["remove-input"]
 say("ch5", **kmeans.add_prefix("cifar_"), cifar_cut_error=cut["error"])
