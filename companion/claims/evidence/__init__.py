@@ -53,9 +53,7 @@ class Evidence:
     table: pd.DataFrame | None = None
     coded: str = ""
     substitute: str = ""
-    tried_on: str = (
-        ""  # the data of the substitute, where `substitute` does not follow from the claim
-    )
+    tried_on: str = ""
 
 
 def theory(printed: bool, condition: bool = False) -> str:

@@ -183,6 +183,17 @@ def jumps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     return steps.unstack("method") * tables.SCALES.get(metric, 1)
 
 
+def of_parts(found: dict[object, Found], heads: tuple[str, str], note: str) -> Evidence:
+    """The evidence of a claim of several parts: the one that decides, and all of them in a table headed so."""
+    one = decisive(found.values())
+    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
+    why = one.why if one.verdict == "undecided" else ""
+    return Evidence(
+        one.verdict, one.mean, one.low, one.high, f"{note}, {one.seeds} paired runs.{why}",
+        pd.DataFrame(rows, columns=[*heads, "low", "high", "verdict"]).round(4),
+    )  # fmt: skip
+
+
 def smoother(metric: str):
     """Does a curve of both algorithms jump less from one evaluation to the next than MD's?"""
 
@@ -191,18 +202,11 @@ def smoother(metric: str):
         frame = ONE_DIGIT.runs("md", *ALGORITHM)
         wide = jumps(frame, metric)
         found = {n: higher(wide["md"] - wide[m], unit_of(metric)) for m, n in ALGORITHM.items()}
-        table = pd.DataFrame(
-            [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()],
-            columns=["scheme", "smaller jumps than MD", "low", "high", "verdict"],
+        note = (
+            f"How much smaller a jump of {metric.replace('_', ' ')} is than under MD sampling, second half of the runs, for "
+            f"the one of the two that decides; MD jumps by {wide['md'].mean():.3g}"
         )
-        word, worst = whole(table["verdict"]), decisive(found.values())
-        return Evidence(
-            word, worst.mean, worst.low, worst.high,
-            f"How much smaller a jump of {metric.replace('_', ' ')} is than under MD sampling, for the one "
-            f"of the two that decides; MD jumps by {wide['md'].mean():.3g}, {len(wide)} paired runs, second half."
-            f"{worst.why if word == 'undecided' else ''}",
-            table.round(4),
-        )  # fmt: skip
+        return of_parts(found, ("scheme", "smaller jumps than MD"), note)
 
     return evidence
 
@@ -614,15 +618,8 @@ def best_prox(where: Setting) -> Evidence:
         return tables.by_seed(frame, "train_loss", window(frame))["md"]
 
     found = {mu: higher((end(mu) - end(0.1)).dropna(), "nats") for mu in (0.001, 0.01, 1.0)}
-    one = decisive(found.values())
-    rows = [(mu, f.mean, f.low, f.high, f.verdict) for mu, f in found.items()]
-    columns = ["mu", "nats more than with 0.1", "low", "high", "verdict"]
-    return Evidence(
-        one.verdict, one.mean, one.low, one.high,
-        f"Nats of MD sampling that another mu has more than 0.1, {LESS[1]}, for the one of {len(found)} that decides, "
-        f"{one.seeds} paired runs.{one.why if one.verdict == 'undecided' else ''}",
-        pd.DataFrame(rows, columns=columns).round(3),
-    )  # fmt: skip
+    note = f"Nats of MD sampling that another mu has more than 0.1, {LESS[1]}, for the one that decides"
+    return of_parts(found, ("mu", "nats more than with 0.1"), note)
 
 
 @on_cifar10(MNIST)
@@ -634,14 +631,11 @@ def smoother_with_prox(where: Setting) -> Evidence:
             jumps(replace(where, prox=mu).runs(method), "train_loss")[method] for mu in (0.0, 0.1)
         )
         found[name] = higher((1 - prox / usual).dropna(), "of a share")
-    one = decisive(found.values())
-    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
-    return Evidence(
-        one.verdict, one.mean, one.low, one.high,
-        f"Share by which a jump of the training loss is smaller with mu = 0.1 than without, second half of the runs, for "
-        f"the one of {len(found)} schemes that decides, {one.seeds} paired runs.{one.why if one.verdict == 'undecided' else ''}",
-        pd.DataFrame(rows, columns=["scheme", "share less of a jump", "low", "high", "verdict"]).round(3),
-    )  # fmt: skip
+    note = (
+        "Share by which a jump of the training loss is smaller with mu = 0.1 than without, second half of the runs, for "
+        "the scheme that decides"
+    )
+    return of_parts(found, ("scheme", "share less of a jump"), note)
 
 
 @decided
@@ -657,17 +651,12 @@ def similarity_faster(claim: Claim) -> Evidence:
         )
         for metric in ("train_loss", "test_accuracy")
     }
-    one = decisive(found.values())
-    short = (
-        f" The figure shows {FIGURE_1} rounds, our runs have {rounds}." if rounds < FIGURE_1 else ""
+    short = f" (the figure shows {FIGURE_1})" if rounds < FIGURE_1 else ""
+    note = (
+        f"Share of all {rounds} rounds{short} that Algorithm 2 saves on MD sampling's way to the worse of their ends "
+        "(means of ten rounds), for the one of loss and accuracy that decides"
     )
-    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
-    return Evidence(
-        one.verdict, one.mean, one.low, one.high,
-        f"Share of all {rounds} rounds that Algorithm 2 saves on MD sampling's way to the worse of their ends (means of "
-        f"ten rounds), for the one of loss and accuracy that decides, {one.seeds} paired runs.{one.why}{short}",
-        pd.DataFrame(rows, columns=["curve", "share saved", "low", "high", "verdict"]).round(3),
-    )  # fmt: skip
+    return of_parts(found, ("curve", "share saved"), note)
 
 
 def better_in_figure_1(claim: Claim) -> Evidence:
