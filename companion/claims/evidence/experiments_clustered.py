@@ -267,8 +267,8 @@ CENTRE = {"clients": 100, "clients_per_round": 10, "prox": 0.0, "measure": "arcc
 CIFAR = Setting("clustered-cifar10", "cifar10", steps=100, **CENTRE)
 MNIST = Setting("clustered-mnist", "mnist", steps=100, **CENTRE)
 COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
-LESS = ("nats less", "mean of the last rounds (50, or a fifth if fewer)")
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
+LESS = ("nats less", f"mean of the last rounds ({ROLLING}, or a fifth if fewer)")
 SKEWS, WORK, COHORTS = (10.0, 0.1, 0.01, 0.001), (10, 100, 500), (5, 10, 20)
 SKEWED = tuple({"concentration": c} for c in SKEWS)
 PRINTED = (  # what the paper changes, one at a time
@@ -505,8 +505,9 @@ def trend(
     what: str,
     schemes: dict[str, str] = ALGORITHM,
 ) -> Evidence:
-    """Does the gain of both algorithms (or of all `schemes`) grow with a setting (`sign` 1), or as it falls? Judged by the change from its
-    smallest to its largest value along a line fitted in its logarithm, one per seed; `gain` by method and seed."""
+    """Does the gain of both algorithms (or of all `schemes`) grow with a setting (`sign` 1), or as it falls? Judged
+    by the change from its smallest to its largest value along a line fitted in its logarithm, one per seed;
+    `gain` by method and seed."""
     rows, x = [], np.log(np.array(sorted(values), dtype=float))
     found = {}
     for method, name in schemes.items():
