@@ -46,10 +46,10 @@ def key(run: Run) -> tuple:
 def test_what_one_sweep_has_no_other_runs_again():
     names = ("imbalance", TABLE, MORE, ON_MNIST)
     keys = [key(r) for name in names for r in experiments.runs(name, "paper")]
-    assert len(set(keys)) == len(keys) == 24 + 100 + 100 + 221
+    assert len(set(keys)) == len(keys) == 24 + 100 + 170 + 221
 
 
-def test_the_spreads_are_five_of_ten_seeds_on_mnist_and_of_five_on_topics():
+def test_the_spreads_are_five_of_ten_seeds_on_mnist_and_on_topics():
     spread = [r for r in experiments.runs(ON_MNIST, "paper") if r.partition == "lognormal"]
     whole = [r for r in spread if arm(r)[1] in ("", "None") or r.overrides == grid.HIDDEN["mnist"]]
     both = Counter((r.sigma, *arm(r)) for r in whole + experiments.runs("imbalance", "paper"))
@@ -58,8 +58,23 @@ def test_the_spreads_are_five_of_ten_seeds_on_mnist_and_of_five_on_topics():
     )
     here = [r for r in experiments.runs(MORE, "paper") if r.partition == "lognormal"]
     assert Counter((r.sigma, r.method) for r in here) == Counter(
-        {(g, m): 5 for g in grid.SPREADS for m in ("fedavg", "fedsampling")}
+        {(g, m): 10 for g in grid.SPREADS for m in ("fedavg", "fedsampling")}
     )
+
+
+def test_clients_drawn_otherwise_have_ten_seeds_on_topics():
+    runs = experiments.runs(TABLE, "paper") + experiments.runs(MORE, "paper")
+    usual = [
+        r
+        for r in runs
+        if r.partition == "natural" and not r.network and "size_cap" not in r.overrides
+    ]
+    drawn = ("fedavg", "fedavg-unbiased", "md", "fedsampling")
+    seeds = {
+        m: sorted(r.seed for r in usual if (r.method, arm(r)[1]) in ((m, ""), (m, "3.0")))
+        for m in drawn
+    }
+    assert seeds == dict.fromkeys(drawn, [*range(10)])
 
 
 ARMS = (("fedavg", ""), ("md", ""), ("fedsampling", "None"), ("fedsampling", "3.0"))

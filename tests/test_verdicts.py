@@ -564,6 +564,13 @@ CASES = {
         differs_={10: 50, 100: 50, 500: 50},
     )
     | scattered("steps", 10, 500, wide=0.5),
+    "experiments_clustered.better_with_more_work": varied(
+        "steps",
+        agrees={10: 0, 50: 0.1, 100: 0.2, 500: 0.3},
+        differs={10: 0.3, 50: 0.2, 100: 0.1, 500: 0},
+        differs_=dict.fromkeys((10, 50, 100, 500), 0.3),
+    )
+    | scattered("steps", 10, 500),
     "experiments_clustered.on_cohorts": varied(
         "clients_per_round",
         agrees={5: 0.3, 10: 0.2, 20: 0.1},
@@ -662,7 +669,7 @@ def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
 
 CIFAR = [n for n in CASES if n.partition(".")[2] in (
     "on_all_settings", "on_heavy_skew", "on_light_skew", "grows_with_skew", "faster_on_any_skew",
-    "smoother_loss_overall", "smoother_accuracy_overall", "by_size_in_figure_6", "best_prox", "smoother_with_prox", "on_measures", "on_local_work", "on_cohorts",
+    "smoother_loss_overall", "smoother_accuracy_overall", "by_size_in_figure_6", "best_prox", "smoother_with_prox", "on_measures", "on_local_work", "on_cohorts", "better_with_more_work",
     "faster_in_larger_cohorts", "on_prox",
 )]  # fmt: skip
 

@@ -78,6 +78,7 @@ SAYS = {
     "experiments_clustered.as_the_target": "points that Algorithm 2 is above the target where our runs end",
     "experiments_clustered.better_in_figure_1": "comparisons (two algorithms; loss and accuracy) that our runs show",
     "experiments_clustered.best_prox": "nats that another mu has more than 0.1, for the one that decides",
+    "experiments_clustered.better_with_more_work": "nats that Algorithm 2's gain on MD sampling grows from fewest to most local steps",
     "experiments_clustered.by_size_in_figure_6": "nats that Algorithm 1 is below MD sampling",
     "experiments_clustered.cifar_partitions": "mean share of a client's largest class at 0.001",
     "experiments_clustered.digits_of_md": "of the rounds have 6 to 8 digits",

@@ -527,9 +527,10 @@ def trend(
     )
     one = decisive(found.values())
     grows = "grows" if sign > 0 else "falls"
+    which = f"for the one of the {len(schemes)} that decides, " if len(schemes) > 1 else ""
     note = (
         f"How much {what} {grows} from {key.replace('_', ' ')} {min(values):g} to {max(values):g}, along a line "
-        f"fitted in its logarithm, for the one of the {len(schemes)} that decides, {one.seeds} paired runs.{one.why}"
+        f"fitted in its logarithm, {which}{one.seeds} paired runs.{one.why}"
     )
     return Evidence(one.verdict, one.mean, one.low, one.high, note, table.round(3))
 
@@ -560,6 +561,14 @@ def on_local_work(where: Setting) -> Evidence:
         1,
         "the share of the rounds that is saved on MD sampling",
     )
+
+
+@on_cifar10(MNIST)
+def better_with_more_work(where: Setting) -> Evidence:
+    """Sec. 6: does what Algorithm 2 gains on MD sampling grow with the local steps? The clusters are not judged."""
+    scheme = {"clustered-similarity": ALGORITHM["clustered-similarity"]}
+    what = "Algorithm 2's gain on MD sampling"
+    return trend(where, "steps", WORK, less, "nats", 1, what, scheme)
 
 
 @on_cifar10(MNIST)
