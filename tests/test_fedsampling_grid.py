@@ -74,7 +74,7 @@ def test_clients_drawn_otherwise_have_ten_seeds_on_topics():
         m: sorted(r.seed for r in usual if (r.method, arm(r)[1]) in ((m, ""), (m, "3.0")))
         for m in drawn
     }
-    assert seeds == dict.fromkeys(drawn, [*range(10)])
+    assert seeds == {m: [*range(10)] for m in drawn}
 
 
 ARMS = (("fedavg", ""), ("md", ""), ("fedsampling", "None"), ("fedsampling", "3.0"))
