@@ -292,7 +292,7 @@ def test_a_run_of_other_data_is_not_made_again(copy):
 def test_every_recorded_run_is_what_its_name_says():
     """A change of `methods` or of how identities are written would orphan what is recorded."""
     found = records.recorded(Path(__file__).resolve().parents[1] / "results")
-    assert len(found) == 4498
+    assert len(found) == 4593
     for run in found:
         who = run.note["identity"]
         assert records.run_id(who) == run.note["run"]

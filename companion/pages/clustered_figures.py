@@ -24,6 +24,7 @@ from companion.claims.evidence.experiments_clustered import (
     MNIST,
     SKEWS,
     best_prox,
+    better_with_more_work,
     less,
     on_light_skew,
     saved,
@@ -199,7 +200,7 @@ def figure_5(sizes, seed: int = 0) -> Figure:
 
 JUDGED = ("fig-2", "fig-2-skew", "fig-2-close", "fig-2-faster", "fig-2-smoother-loss")
 JUDGED += ("fig-2-smoother-accuracy", "fig-6", "fig-8-steps", "fig-8-cohorts", "fig-8-more-clients")
-JUDGED += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-never-worse")
+JUDGED += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-never-worse")
 
 
 def verdicts() -> pd.DataFrame:
@@ -240,6 +241,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
     many = [one["Algorithm 1"] for one in (*worked, *regular)]
     few = ahead(clients_per_round=5)
     lost, grown = tuple(-v for v in few["Algorithm 1"]), _grown()
+    work = better_with_more_work.__wrapped__(MNIST)
     ten, crowd = (
         ahead(clients=n, clients_per_round=m) for n, m in clustered_grid.PARTICIPANTS.items()
     )
@@ -260,6 +262,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "ten_clients": ten["Algorithm 2"],
         "crowd": crowd["Algorithm 2"],
         "long": worked[-1]["Algorithm 2"],
+        "work": (work.ours, work.low, work.high),
     }
     gone = [saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
     gone = [tables.interval(100 * shares) for shares in gone]
@@ -282,6 +285,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "clients": all(low < 0 < high and mean > 0.03 for mean, low, high in ten.values()),
         "crowd": all(-0.02 < low < 0 < high < 0.02 for _, low, high in crowd.values()),
         "others": min(low for _, low, _ in others) > 0,
+        "work": work.verdict == "agrees",
         "faster": judged["fig-8-steps"] == "undecided",
         "sooner": gone[4][1] < 0 < gone[4][2] and min(low for _, low, _ in gone[5:]) > 0,
         "close": on_light_skew.__wrapped__(MNIST).verdict == "agrees",

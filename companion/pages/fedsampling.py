@@ -118,15 +118,20 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 def diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
     """How many runs on `topics` with the Text-CNN diverged, of all and of private FedSampling, and `of` how many of
-    these; whether all with an epsilon of 1 or less did, and all at the largest spread. `runs` as from `ends`."""
+    these; whether all with an epsilon of 1 or less did, and how many `wide` ones, `of_wide` at the largest spread.
+    `runs` as from `ends`."""
     runs = runs[runs["network"] == ""]
     lost, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
-    noisy = private & ((runs["epsilon"] <= 1) | (runs["sigma"] == max(SPREADS)))
+    noisy, wide = (
+        private & which for which in (runs["epsilon"] <= 1, runs["sigma"] == SPREADS[-1])
+    )
     return {
         "lost": int(lost.sum()),
         "lost_private": int((lost & private).sum()),
         "of": int(private.sum()),
         "whenever": bool(lost[noisy].all()),
+        "wide": int((lost & wide).sum()),
+        "of_wide": int(wide.sum()),
     }
 
 
