@@ -519,6 +519,9 @@ expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **k
 five = grids["cifar100-equal"].frame
 level = final(five).mean()  # at the rates that one other seed chose
 behind = {m: paired(five, m, "md") for m in level.index.drop("md")}
+# p-values of three comparisons, and those that stay small as such
+p = tables.paired(five, "test_accuracy", "md")["p"]
+sure = p.index[tables.holm(p) < 0.05]
 
 # %% tags=["remove-input"]
 equals = ch05.equal_sizes(grids["cifar100-equal-rates"], grids["cifar100-equal"])
@@ -527,12 +530,9 @@ display(ch05.folded("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 # %% tags=["remove-cell"]
 trials = ch05.equal_trials(grids["cifar100-equal-rates"])
 say("ch5", equal_md=level["md"], **ch05.equal_gaps(behind), **trials)
-ended = final(five).notna().to_numpy().all() and not grids["cifar100-equal"].note
-expect("all learn, and no run diverged", level.min() > 10 and bool(ended))
+expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
-chances = tables.paired(five, "test_accuracy", "md")["p"]
-lost_surely = chances.index[tables.holm(chances) < 0.05]
-expect("only the corrected method's loss is", list(lost_surely) == ["fedstas-unbiased"])
+expect("only the corrected method's loss is", [*sure] == ["fedstas-unbiased"])
 expect("could not tell 0.1 from 0.3", abs(trials["equal_near"] - trials["equal_chosen"]) < 0.01)
 
 # %% [markdown]

@@ -1681,6 +1681,8 @@ say("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[CUT])
 expect(
     "CIFAR-100: it does not learn", final["more", KMEANS] < 2 and one[KMEANS] > 2, error=one[KMEANS]
 )
+equal = tables.paired(tables.recorded("cifar100-equal").frame, "test_accuracy", "md")
+expect("ends behind MD, at a rate that one seed chose", equal.loc[CUT, "high"] < 0)
 around = grids["sensitivity"].frame
 say("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_round=5)]))
 
@@ -1718,11 +1720,6 @@ say("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_rou
 # ## How to cite
 
 # %% tags=["remove-input"]
-hundred = tables.paired(tables.recorded("cifar100-equal").frame, "test_accuracy", "md")
-expect(
-    "the recommended method ends behind MD, at a rate that one seed chose",
-    hundred.loc[CUT, "high"] < 0,
-)
 ahead = {(x, m): one_rounds.ahead(rounds_of, x, m) for x in one_rounds.PLACES for m in (5, 10, 20)}
 better, at_ten = ({x for x, names in ahead.items() if name in names} for name in ("cube", KMEANS))
 expect(

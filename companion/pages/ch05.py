@@ -585,7 +585,7 @@ def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, st
         end = last.loc[method, rate] if (method, rate) in last.index else None
         trial = "diverged" if tried else "–"
         if end is not None:
-            trial = f"{end['train_loss']:.3f} nats, {100 * end[GLOBAL]:.1f} %"
+            trial = f"{end['train_loss']:.3f}\u00a0nats, {100 * end[GLOBAL]:.1f}\u00a0%"
         here = runs[(runs["method"] == method) & (runs["rate"] == rate)]
         level = tables.summary(here, GLOBAL).reindex([method])
         beside = pd.concat([here, md]) if method != "md" and len(here) else md.iloc[:0]
