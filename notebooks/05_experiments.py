@@ -522,13 +522,15 @@ behind = {m: paired(five, m, "md") for m in level.index.drop("md")}
 # p-values of three comparisons, and those that stay small as such
 p = tables.paired(five, "test_accuracy", "md")["p"]
 sure = p.index[tables.holm(p) < 0.05]
+# how close two rates were, where one was chosen
+rates = grids["cifar100-equal-rates"]
+trials = ch05.equal_trials(rates)
 
 # %% tags=["remove-input"]
-equals = ch05.equal_sizes(grids["cifar100-equal-rates"], grids["cifar100-equal"])
+equals = ch05.equal_sizes(rates, grids["cifar100-equal"])
 display(ch05.folded("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
-trials = ch05.equal_trials(grids["cifar100-equal-rates"])
 say("ch5", equal_md=level["md"], **ch05.equal_gaps(behind), **trials)
 expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
