@@ -117,7 +117,7 @@ def task_recorded():
     return {
         "file_dep": ["requirements.lock", *package(), *recorded()],
         "targets": [RECORDED],
-        "actions": [module("companion.runs.made", RECORDED)],
+        "actions": [module("companion.runs.provenance_report", RECORDED)],
         "setup": WARM,
     }
 
@@ -158,7 +158,7 @@ def task_front():
     return {
         "file_dep": ["requirements.lock", "book/protocol.yml", *package(), *recorded()],
         "targets": START,
-        "actions": [module("companion.pages.front", "book/chapters")],
+        "actions": [module("companion.pages.landing_page", "book/chapters")],
         "setup": WARM,
     }
 

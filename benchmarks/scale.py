@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.large import bound
 from benchmarks.timing import interleaved, machine, seconds
 from benchmarks.workloads import problem
-from fedstas.client_sampling import Stratified, strata_of
+from fedstas.client_sampling import Stratified, stratify_clients
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
 
@@ -21,7 +21,7 @@ def restratified(p) -> None:
     """Strata made anew, by what the designs call: gradient, squeeze, discard; restore; k-means; spread."""
     server = Server(p.data, p.module, 0)
     server.begin(1, p.params)
-    strata_of(Stratified(), server, 10, stream(0, "scale"))
+    stratify_clients(Stratified(), server, 10, stream(0, "scale"))
 
 
 def measured(axis: str, values, make, call, size, repeats: int) -> list[dict]:

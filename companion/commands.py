@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from companion import ROOT
-from fedstas.errors import Diverged, InputError, Interrupted, one_of
+from fedstas.errors import Diverged, InputError, Interrupted, check_choice
 
 app = typer.Typer()
 RUNS = ROOT / "runs"  # what readers record; results/ is the book's own, and is tracked
@@ -127,7 +127,7 @@ def arena(
     from companion.runs import protocol, sweeps
 
     known = protocol.read(file or protocol.FILE)
-    one_of("setting", setting, known)
+    check_choice("setting", setting, known)
     arm = None
     if design is not None:
         known[setting] = protocol.entered(known[setting], design)
@@ -237,7 +237,7 @@ def claims(
             typer.echo(ledger.explain(*ledger.decide(name)))
             return
         if verdict is not None:
-            one_of("verdict", verdict, ledger.VERDICTS)
+            check_choice("verdict", verdict, ledger.VERDICTS)
         table = ledger.claims(paper=paper, kind=kind, progress=True)
         typer.echo(ledger.listing(table if verdict is None else table[table["verdict"] == verdict]))
     except ledger.Undecided as error:

@@ -9,14 +9,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.arrays import LARGEST, alike, moderate, reals, wholes
-from fedstas.errors import InputError, integer
-from fedstas.parts import choice, number, part
+from fedstas.arrays import (
+    MAX_COUNT,
+    as_float_array,
+    as_int_array,
+    check_same_shape,
+    rescale_exponent,
+)
+from fedstas.config import choice_field, config, float_field
+from fedstas.errors import InputError, check_int
 
 
 def cohort_weights(sizes) -> np.ndarray:
     """n_k over the total of the cohort (McMahan et al., FederatedAveraging)."""
-    sizes = moderate(reals("client sizes", sizes, 0))[0]
+    sizes = rescale_exponent(as_float_array("client sizes", sizes, 0))[0]
     if not sizes.any():
         raise InputError("the clients of the cohort have no examples: their weights are 0/0")
     return sizes / sizes.sum()
@@ -24,8 +30,8 @@ def cohort_weights(sizes) -> np.ndarray:
 
 def expansion_weights(omega, clients: int) -> np.ndarray:
     """N / m omega_k (FedSTaS, eq. 2.3): unbiased for uniform draws, on updates only."""
-    omega = reals("omega", omega, 0)
-    return integer("the number of clients", clients, 1, LARGEST) / len(omega) * omega
+    omega = as_float_array("omega", omega, 0)
+    return check_int("the number of clients", clients, 1, MAX_COUNT) / len(omega) * omega
 
 
 def stratum_weights(sizes, allocation) -> np.ndarray:
@@ -33,8 +39,11 @@ def stratum_weights(sizes, allocation) -> np.ndarray:
 
     `InputError` where a stratum has clients and no participant; 0 for one that has neither.
     """
-    sizes, seats = reals("stratum sizes", sizes, 0), wholes("the allocation", allocation)
-    alike("sizes and allocation", sizes, seats)
+    sizes, seats = (
+        as_float_array("stratum sizes", sizes, 0),
+        as_int_array("the allocation", allocation),
+    )
+    check_same_shape("sizes and allocation", sizes, seats)
     if (seats[sizes > 0] == 0).any() or not sizes.any():
         raise InputError("every stratum with clients needs a participant, and one must have some")
     return sizes / (sizes.sum() * np.maximum(seats, sizes == 0))
@@ -42,9 +51,12 @@ def stratum_weights(sizes, allocation) -> np.ndarray:
 
 def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
     """omega_k / (m_h p_k) for each draw: unbiased with replacement, whatever p > 0 is."""
-    omega, p = reals("omega", omega, 0), reals("selection probabilities", selection, 0)
-    draws = reals("draws", draws, 0, ndim=None)
-    alike("omega, selection and draws", omega, p, *([draws] if draws.ndim else []))
+    omega, p = (
+        as_float_array("omega", omega, 0),
+        as_float_array("selection probabilities", selection, 0),
+    )
+    draws = as_float_array("draws", draws, 0, ndim=None)
+    check_same_shape("omega, selection and draws", omega, p, *([draws] if draws.ndim else []))
     if not (draws * p).all():
         raise InputError("each client drawn needs a selection probability and draws above 0")
     return omega / (draws * p)
@@ -55,7 +67,7 @@ def aggregate(params, models, weights):
     return weights @ (models - params)
 
 
-@part
+@config
 class Adaptive:
     """Server Adam, Yogi or Adagrad on the aggregated update (Reddi et al. 2021, Algorithm 2).
 
@@ -63,11 +75,11 @@ class Adaptive:
     v_t as `kind` has it, from v_0 = tau^2.
     """
 
-    kind: str = choice("adam", "yogi", "adagrad")
-    rate: float = number(0.01, 0)
-    beta1: float = number(0.9, 0, 1, open_low=False, open_high=True)
-    beta2: float = number(0.99, 0, 1, open_low=False, open_high=True)
-    tau: float = number(1e-3, 0)
+    kind: str = choice_field("adam", "yogi", "adagrad")
+    rate: float = float_field(0.01, 0)
+    beta1: float = float_field(0.9, 0, 1, open_low=False, open_high=True)
+    beta2: float = float_field(0.99, 0, 1, open_low=False, open_high=True)
+    tau: float = float_field(1e-3, 0)
 
     def step(self, params, update, state: dict):
         """The next parameters [P]; `state` holds m and v from round to round."""
@@ -85,19 +97,19 @@ class Adaptive:
         return params + self.rate * m / (v**0.5 + self.tau)
 
 
-@part
+@config
 class Average:
     """w_{t+1} = w_t + rate times the aggregated update: FedAvg's server for rate 1."""
 
-    rate: float = number(1.0, 0)
+    rate: float = float_field(1.0, 0)
 
     def step(self, params, update, state: dict):
         """The next parameters [P]; `state` is kept from round to round."""
         return params + self.rate * update
 
 
-@part
-class Remembering:
+@config
+class UpdateMemoryServer:
     """A server that keeps each client's last update y_k, zero before its first.
 
     `kind` "fedvarp" (Jhunjhunwala et al. 2022): sum_k omega_k y_k plus the cohort's weighted sum of u_k - y_k,
@@ -108,8 +120,8 @@ class Remembering:
     """
 
     remembers: ClassVar[bool] = True
-    kind: str = choice("fedvarp", "mifa")
-    rate: float = number(1.0, 0)
+    kind: str = choice_field("fedvarp", "mifa")
+    rate: float = float_field(1.0, 0)
 
     def combine(self, clients, weights, updates, omega, state: dict):
         """The aggregated update [P] of the cohort's `updates` [m, P]; `state` keeps y [N, P]."""

@@ -5,14 +5,20 @@
 
 import numpy as np
 
-from fedstas.arrays import LARGEST, alike, moderate, reals, wholes
-from fedstas.errors import InputError, integer, told
+from fedstas.arrays import (
+    MAX_COUNT,
+    as_float_array,
+    as_int_array,
+    check_same_shape,
+    rescale_exponent,
+)
+from fedstas.errors import InputError, check_int, format_value
 
 MOST = 10**6  # seats that are given one by one
 
 
 def _counts(sizes) -> np.ndarray:
-    sizes = wholes("stratum sizes", sizes)
+    sizes = as_int_array("stratum sizes", sizes)
     if not sizes.any():
         raise InputError("the strata are empty: there is no client to draw")
     return sizes
@@ -20,9 +26,9 @@ def _counts(sizes) -> np.ndarray:
 
 def _spreads(spreads, sizes) -> np.ndarray:
     """Their ratios count alone: those whose products would leave the floats are scaled."""
-    spreads = reals("spreads", spreads, 0)
-    alike("spreads and stratum sizes", spreads, sizes)
-    return moderate(spreads)[0]
+    spreads = as_float_array("spreads", spreads, 0)
+    check_same_shape("spreads and stratum sizes", spreads, sizes)
+    return rescale_exponent(spreads)[0]
 
 
 def largest_remainder(quotas, m: int) -> np.ndarray:
@@ -30,7 +36,7 @@ def largest_remainder(quotas, m: int) -> np.ndarray:
 
     Ties go to the lowest index; no bounds, so a stratum may get 0. `quotas` [H] sum to m.
     """
-    quotas, m = reals("quotas", quotas, 0), integer("m", m, 0, LARGEST)
+    quotas, m = as_float_array("quotas", quotas, 0), check_int("m", m, 0, MAX_COUNT)
     if abs(quotas.sum() - m) > 1e-6:
         raise InputError(f"quotas must be finite, >= 0 and sum to m = {m}")
     floors = np.floor(quotas + 1e-9)  # a quota of 3 - 1e-15 is 3
@@ -46,14 +52,14 @@ def topped_up(seats: np.ndarray, left: np.ndarray, m: int) -> np.ndarray:
 
 def proportional(sizes, m: int) -> np.ndarray:
     """Largest remainder of m N_h / N, in whole numbers; ties to the lowest index, no bounds."""
-    sizes, m = _counts(sizes), integer("m", m, 0, LARGEST)
+    sizes, m = _counts(sizes), check_int("m", m, 0, MAX_COUNT)
     total = int(sizes.sum())
     return topped_up(m * sizes // total, m * sizes % total, m)
 
 
 def neyman_real(sizes, spreads, m: int) -> np.ndarray:
     """Eq. 3.5 as printed: m N_h S_h / sum N_h S_h, float [H]; `InputError` where it is 0/0."""
-    sizes, m = _counts(sizes), integer("m", m, 1, LARGEST)
+    sizes, m = _counts(sizes), check_int("m", m, 1, MAX_COUNT)
     products = sizes * _spreads(spreads, sizes)
     if not products.any():
         raise InputError("all spreads are zero: eq. 3.5 is 0/0")
@@ -68,14 +74,16 @@ def by_priority(totals, m: int, *, lower, upper, quotas=None) -> np.ndarray:
     priorities are zero the seat goes to the stratum furthest below its quota. `InputError` where
     the bounds contradict each other or m.
     """
-    totals, m = reals("stratum totals", totals, 0), integer("m", m, 0, MOST)
-    seats, upper = wholes("lower bounds", lower), wholes("upper bounds", upper)
-    quotas = np.zeros_like(totals) if quotas is None else reals("quotas", quotas)
-    alike("totals, bounds and quotas", totals, seats, upper, quotas)
+    totals, m = as_float_array("stratum totals", totals, 0), check_int("m", m, 0, MOST)
+    seats, upper = as_int_array("lower bounds", lower), as_int_array("upper bounds", upper)
+    quotas = np.zeros_like(totals) if quotas is None else as_float_array("quotas", quotas)
+    check_same_shape("totals, bounds and quotas", totals, seats, upper, quotas)
     if (seats > upper).any() or not seats.sum() <= m <= upper.sum():
-        raise InputError(f"m is {m}: the bounds {told(seats)} and {told(upper)} do not allow it")
+        raise InputError(
+            f"m is {m}: the bounds {format_value(seats)} and {format_value(upper)} do not allow it"
+        )
     if totals.max() < 1:  # so that no priority is lost below the least float
-        totals = moderate(totals)[0]
+        totals = rescale_exponent(totals)[0]
     for _ in range(m - seats.sum()):
         with np.errstate(divide="ignore", invalid="ignore"):
             priority = np.where(totals > 0, totals / np.sqrt(seats * (seats + 1.0)), 0.0)
@@ -92,7 +100,7 @@ def neyman(sizes, spreads, m: int) -> np.ndarray:
     bounds. Corrects eq. 3.5, which is real-valued, unbounded, and optimal only if S_h is the
     standard deviation. `InputError` for m below the number of strata or above sum N_h.
     """
-    sizes, m = _counts(sizes), integer("m", m, 0, MOST)
+    sizes, m = _counts(sizes), check_int("m", m, 0, MOST)
     spreads = _spreads(spreads, sizes)
     lower = (sizes > 0).astype(np.int64)
     least, most = lower.sum(), sizes.sum()

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.client_sampling import Cohort, View, at_most, from_strata, sizes_of
+from fedstas.client_sampling import Cohort, View, check_participants, client_sizes, draw_from_strata
+from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.data_sampling import bernoulli, private_total
-from fedstas.parts import choice, number, part, whole
 from fedstas.stratification import kmeans, rounded, stratify
 
 CAP = 10.0  # of a weight, before it is divided by p
@@ -79,7 +79,7 @@ class Frozen:
     norms: np.ndarray
 
 
-@part
+@config
 class AuthorsStratified:
     """Strata once at w_0 on the unsorted centres, draws without replacement with p by their norms.
 
@@ -89,12 +89,12 @@ class AuthorsStratified:
     """
 
     version: ClassVar[int] = 2  # 2: what is clustered is rounded
-    weights: str = choice("strata", "uniform")
-    strata: int = whole(10)
-    levels: int = whole(9, 2, 256)
-    batch: int = whole(128)
-    n_star: int = whole(2048)
-    processor: int = whole(0, 0)
+    weights: str = choice_field("strata", "uniform")
+    strata: int = int_field(10)
+    levels: int = int_field(9, 2, 256)
+    batch: int = int_field(128)
+    n_star: int = int_field(2048)
+    processor: int = int_field(0, 0)
 
     def _freeze(self, view: View, m: int, rng: np.random.Generator) -> Frozen:
         last_bits = partial(raw_centres, processor=self.processor)
@@ -110,7 +110,7 @@ class AuthorsStratified:
         return Frozen(labels, seats, np.linalg.norm(centres, axis=1))
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = at_most(m, view.clients)
+        m = check_participants(m, view.clients)
         frozen = view.remember("authors", 10**9, lambda: self._freeze(view, m, rng))
 
         def pick(members, seat: int) -> np.ndarray:
@@ -118,35 +118,35 @@ class AuthorsStratified:
             p = p / p.sum() if 0 < seat <= np.count_nonzero(p) else None
             return rng.choice(members, seat, replace=False, p=p)
 
-        clients, strata = from_strata(frozen.labels, frozen.seats, pick)
+        clients, strata = draw_from_strata(frozen.labels, frozen.seats, pick)
         if self.weights == "uniform":
             return Cohort(clients, np.full(len(clients), 1 / len(clients)), strata)
         sizes = np.bincount(frozen.labels, minlength=len(frozen.seats))
         raw = np.minimum(sizes[strata] / (m * frozen.seats[strata]), CAP)
-        raw = raw / np.minimum(1.0, self.n_star / sizes_of(view)[clients])
+        raw = raw / np.minimum(1.0, self.n_star / client_sizes(view)[clients])
         return Cohort(clients, raw / raw.sum(), strata)
 
 
-@part
+@config
 class AuthorsRate:
     """p = min(1, n*/n_k) for each participant: 1 for every client of at most n* examples."""
 
     sample = staticmethod(bernoulli)
-    n_star: int = whole(2048)
+    n_star: int = int_field(2048)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         return np.minimum(1.0, self.n_star / view.sizes[cohort.clients])
 
 
-@part
+@config
 class AuthorsPrivateRate:
     """p = min(1, n*/n~), n~ from fresh reports of *all* clients, at least their number."""
 
     hides_sizes: ClassVar[bool] = True
     sample = staticmethod(bernoulli)
-    n_star: int = whole(2048)
-    epsilon: float = number(3.0, 0)
-    size_cap: int = whole(100, 3)
+    n_star: int = int_field(2048)
+    epsilon: float = float_field(3.0, 0)
+    size_cap: int = int_field(100, 3)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         total = private_total(view, np.arange(view.clients), self.epsilon, self.size_cap)

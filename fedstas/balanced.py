@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.arrays import alike, reals
-from fedstas.client_sampling import Cohort, View, at_most, sizes_of
+from fedstas.arrays import as_float_array, check_same_shape
+from fedstas.client_sampling import Cohort, View, check_participants, client_sizes
+from fedstas.config import choice_field, config, int_field
 from fedstas.corrected import inclusion
 from fedstas.errors import InputError
 from fedstas.least_variance import points, sketch
-from fedstas.parts import choice, part, whole
 from fedstas.stratification import rounded
 
 TINY = 1e-9
@@ -50,7 +50,7 @@ def undecided(pi) -> np.ndarray:
 
 def probabilities(pi) -> np.ndarray:
     """A copy of inclusion probabilities pi [N]; `InputError` if one is not in 0..1."""
-    pi = reals("inclusion probabilities", pi, 0)
+    pi = as_float_array("inclusion probabilities", pi, 0)
     if pi.max() > 1:
         raise InputError(f"an inclusion probability is {pi.max():g}: it must be at most 1")
     return pi
@@ -65,8 +65,8 @@ def cube(balance, pi, rng: np.random.Generator) -> np.ndarray:
     one way or the other with the chances that keep its mean, until one more client is decided (the
     first p + 1: Chauvet and Tille 2006). The landing, where no direction is left, drops the last column.
     """
-    pi, balance = probabilities(pi), reals("balancing variables", balance, ndim=2)
-    alike("balancing variables and inclusion probabilities", balance[:, 0], pi)
+    pi, balance = probabilities(pi), as_float_array("balancing variables", balance, ndim=2)
+    check_same_shape("balancing variables and inclusion probabilities", balance[:, 0], pi)
     rows = (balance / np.where(pi > 0, pi, 1.0)[:, None]).T
     rows = rows / np.maximum(np.abs(rows).max(1, keepdims=True), np.finfo(float).tiny)
     while len(left := undecided(pi)):
@@ -88,8 +88,8 @@ def local_pivotal(features, pi, rng: np.random.Generator) -> np.ndarray:
     """A sample, bool [N], with inclusion probabilities exactly pi [N]: a random undecided client and its
     nearest undecided neighbour in features [N, d] fight for their probabilities, until all are decided
     (Grafstrom, Lundstrom and Schelin 2012, method 2; the first of several that are as near)."""
-    pi, features = probabilities(pi), reals("features", features, ndim=2)
-    alike("features and inclusion probabilities", features[:, 0], pi)
+    pi, features = probabilities(pi), as_float_array("features", features, ndim=2)
+    check_same_shape("features and inclusion probabilities", features[:, 0], pi)
     while len(left := undecided(pi)) > 1:
         k = rng.choice(left)
         others = left[left != k]
@@ -105,20 +105,20 @@ def local_pivotal(features, pi, rng: np.random.Generator) -> np.ndarray:
     return pi > 0.5
 
 
-@part
+@config
 class Balanced:
     """`how`: "cube", balanced on pi and the m - 1 leading principal coordinates of omega_k Z_k, or
     "pivotal", spread over the Z_k. `measure`: pi by "size-norm" or "size". Unbiased, with weights
     omega_k / pi_k, that of a client without gradient too: norms count as a thousandth of their mean."""
 
     stratifies: ClassVar[bool] = True  # it squeezes
-    how: str = choice("cube", "pivotal")
-    measure: str = choice("size-norm", "size")
-    levels: int = whole(9, 2, 256)
-    restratify_every: int = whole(10)
+    how: str = choice_field("cube", "pivotal")
+    measure: str = choice_field("size-norm", "size")
+    levels: int = int_field(9, 2, 256)
+    restratify_every: int = int_field(10)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
         omega = sizes / sizes.sum()
 
         def make():

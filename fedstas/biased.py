@@ -6,26 +6,32 @@ Their weights sum to one, so that they are unbiased only where the clients' upda
 import numpy as np
 
 from fedstas.aggregation import cohort_weights
-from fedstas.arrays import reals
-from fedstas.client_sampling import Cohort, View, at_most, sizes_of, successive
-from fedstas.errors import InputError, integer
-from fedstas.parts import part, whole
+from fedstas.arrays import as_float_array
+from fedstas.client_sampling import (
+    Cohort,
+    View,
+    check_participants,
+    client_sizes,
+    successive_sample,
+)
+from fedstas.config import config, int_field
+from fedstas.errors import InputError, check_int
 from fedstas.stratification import rounded
 
 
-@part
+@config
 class PowerOfChoice:
     """Cho, Wang and Joshi (2022): of d candidates, drawn by size without replacement, the m with the
     largest loss at w_t, ties in the order drawn; weights 1/m. Biased towards clients that fit badly.
     `candidates` is d, m to N; 0 for 2 m, or N if that is less. With d = m: towards small clients, since
     the chance to be among them is below m n_k / n for the large."""
 
-    candidates: int = whole(0, 0)
+    candidates: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
-        d = integer("candidates", self.candidates or min(2 * m, view.clients), m, view.clients)
-        asked = successive(sizes, d, rng)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
+        d = check_int("candidates", self.candidates or min(2 * m, view.clients), m, view.clients)
+        asked = successive_sample(sizes, d, rng)
         worst = asked[np.argsort(-rounded(view.losses(asked)), kind="stable")[:m]]
         return Cohort(worst, np.full(m, 1 / m))
 
@@ -33,11 +39,11 @@ class PowerOfChoice:
 def facilities(distances, m: int) -> np.ndarray:
     """m of N indices [m] that greedily make the sum over all of the distance to the nearest least, ties to
     the first: of what the best m save against the largest distance, at least the share 1 - 1/e."""
-    distances = reals("distances", distances, 0, ndim=2)
+    distances = as_float_array("distances", distances, 0, ndim=2)
     if distances.shape[0] != distances.shape[1]:
         raise InputError(f"distances have shape {distances.shape}: they must be [N, N]")
     nearest, chosen = np.full(len(distances), np.inf), np.zeros(0, dtype=int)
-    for _ in range(integer("m", m, 1, len(distances))):
+    for _ in range(check_int("m", m, 1, len(distances))):
         totals = np.minimum(nearest, distances).sum(axis=1)
         totals[chosen] = np.inf
         chosen = np.append(chosen, totals.argmin())
@@ -45,7 +51,7 @@ def facilities(distances, m: int) -> np.ndarray:
     return chosen
 
 
-@part
+@config
 class DivFL:
     """Balakrishnan et al. (2022): the m clients whose gradients are nearest to everyone's, by greedy
     facility location; each stands for those that are nearest to it, with their share of all examples.
@@ -54,10 +60,10 @@ class DivFL:
     what clients differ from those that stand for them, at most the sum that the greedy choice lowers.
     """
 
-    levels: int = whole(9, 2, 256)
+    levels: int = int_field(9, 2, 256)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
         z = view.gradients(self.levels).restore().astype(np.float64)
         gram = z @ z.T
         square = gram.diagonal()
@@ -70,7 +76,7 @@ class DivFL:
         return Cohort(chosen, shares[chosen])
 
 
-@part
+@config
 class Cyclic:
     """Groups of m clients take turns, in an order that is dealt once (Cho et al. 2023, who draw within
     the group whose turn it is); weights n_k over the cohort. The last group of a turn may be smaller.
@@ -79,7 +85,7 @@ class Cyclic:
     """
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
         kept = view.remember(
             "cyclic", 10**9, lambda: {"order": rng.permutation(view.clients), "next": 0}
         )

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedstas import __version__, methods, own
-from fedstas.errors import Diverged, InputError, Interrupted, hint, one_of
+from fedstas import __version__, methods, user_code
+from fedstas.errors import Diverged, InputError, Interrupted, check_choice, suggestion
 
 COMPARED = "md,fedavg-unbiased,clustered-size,clustered-similarity,fedsts,fedstas-unbiased,fedstas-least-variance"
 OWN = "a file of your own, FILE.py or FILE.py:CLASS; with settings as in 'md lr=0.1'"
@@ -116,7 +116,7 @@ def run(
     asked = {k: str(v) for k, v in locals().items() if k not in ("rounds", "out")}
     settings = {key for name in methods.names() for key in methods.parameters(name)}
     given = {k: v for k, v in locals().items() if k in settings and v is not None}
-    from fedstas.sim import saved, simulation, tasks
+    from fedstas.sim import run_file, simulation, tasks
 
     chosen = methods.parse(method, **given)
     _in_a_folder(out)
@@ -134,9 +134,11 @@ def run(
     kept, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if kept:
         mine = ("task", "network", "partition", "method")  # files, and what they read, may change
-        asked["of"] = data.digest + "".join(own.sha256(asked[k].partition(" ")[0]) for k in mine)
-        how["resume"] = saved.history(kept, asked)
-        how["checkpoint"] = functools.partial(saved.keep, kept, asked)
+        asked["of"] = data.digest + "".join(
+            user_code.sha256(asked[k].partition(" ")[0]) for k in mine
+        )
+        how["resume"] = run_file.history(kept, asked)
+        how["checkpoint"] = functools.partial(run_file.keep, kept, asked)
     try:
         history = simulation.run(data, federation, chosen, **how)
     except Diverged as error:
@@ -164,8 +166,8 @@ def _dealer(partition: str, *given):
     """`partition.make` for that partition; a setting that is given must be one of its own."""
     from fedstas.sim import partition as partitions
 
-    if not (mine := own.TABLE.fullmatch(partition)):
-        one_of("partition", partition, [*partitions.names(), "FILE.npy", "FILE.csv:COLUMN"])
+    if not (mine := user_code.TABLE.fullmatch(partition)):
+        check_choice("partition", partition, [*partitions.names(), "FILE.npy", "FILE.csv:COLUMN"])
     has = {} if mine else inspect.signature(getattr(partitions, partition)).parameters
     settings = zip(("concentration", "sigma"), given, strict=True)
     dealt = {key: value for key, value in settings if value is not None}
@@ -214,7 +216,7 @@ def variance(
     import pandas as pd
     from tqdm import tqdm
 
-    from fedstas.errors import integer
+    from fedstas.errors import check_int
     from fedstas.sim import one_round, tasks
 
     chosen = {name.strip(): methods.parse(name) for name in designs.split(",")}
@@ -225,9 +227,9 @@ def variance(
     how: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     how |= {"method": trained, "device": device}
     found = []
-    for seed in tqdm(range(integer("seeds", seeds, 1)), "variance", unit="seed"):
+    for seed in tqdm(range(check_int("seeds", seeds, 1)), "variance", unit="seed"):
         federation = deal(data.train_y, clients=clients, seed=seed, users=data.users)
-        state = one_round.at(data, federation, seed=seed, **how)
+        state = one_round.state_after(data, federation, seed=seed, **how)
         rows = one_round.table(state, chosen, draws=draws, seed=seed, drop=drop)
         found.append(rows.assign(seed=seed))
     frame = pd.concat(found).rename_axis("design")
@@ -275,18 +277,18 @@ def _companion(arguments: list[str]) -> list[str]:
     """The arguments, and the companion's commands added, unless one of the package's own is called;
     `InputError` if one of the companion's is called where it is not."""
     word = next((a for a in arguments if not a.startswith("-")), "")
-    own = word in OWN_COMMANDS
-    if not own and find_spec("companion") and find_spec("companion.commands"):
+    user_code = word in OWN_COMMANDS
+    if not user_code and find_spec("companion") and find_spec("companion.commands"):
         commands = importlib.import_module("companion.commands")
         there = app.registered_commands
         there += [c for c in commands.app.registered_commands if c not in there]
         known = [c.name or c.callback.__name__ for c in there if c.callback]
         if word:
-            one_of("command", word, known)
+            check_choice("command", word, known)
         return commands.join_pairs(arguments)
-    if word and not own:
+    if word and not user_code:
         raise InputError(
-            f"there is no command {word!r} here{hint(word, OWN_COMMANDS)}, only run, methods, variance and audit: those of the book (sweep, "
+            f"there is no command {word!r} here{suggestion(word, OWN_COMMANDS)}, only run, methods, variance and audit: those of the book (sweep, "
             "compare, chapter, claims, ...) need a clone of its repository, and there `pip install -e .[book]`"
         )
     return arguments

@@ -9,11 +9,11 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedstas import aggregation, allocation, own
-from fedstas.arrays import moderate, reals, wholes
+from fedstas import aggregation, allocation, user_code
+from fedstas.arrays import as_float_array, as_int_array, rescale_exponent
 from fedstas.compression import Squeezed
-from fedstas.errors import InputError, integer
-from fedstas.parts import choice, flag, number, part, whole
+from fedstas.config import bool_field, choice_field, config, float_field, int_field
+from fedstas.errors import InputError, check_int
 from fedstas.stratification import features, spread, stratify
 
 
@@ -84,15 +84,15 @@ class Cohort:
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
 
-    def on_updates(self, drawn) -> np.ndarray:
+    def on_updates(self, draw_cohort) -> np.ndarray:
         """The weight of each participant's update, from how many examples each drew, int [m]."""
-        return self.weights * drawn if self.per_example else self.weights
+        return self.weights * draw_cohort if self.per_example else self.weights
 
 
 class ClientDesign(Protocol):
     """Draws the cohort of a round.
 
-    What is special about a design, here or over examples, it says of itself by attributes that `trait`
+    What is special about a design, here or over examples, it says of itself by attributes that `has_flag`
     reads: `stratifies` (squeezes the clients' gradients: its runs carry the squeeze's version),
     `hides_sizes` (asks for no true size), `pooled` (one client holds all data), `replaces` (m may be above
     N: it draws with replacement, or does not go by m).
@@ -101,21 +101,21 @@ class ClientDesign(Protocol):
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort: ...
 
 
-def trait(design, name: str) -> bool:
+def has_flag(design, name: str) -> bool:
     """Whether a design (over clients or over examples) says of itself that it has this trait."""
     return bool(getattr(design, name, False))
 
 
-def enough(design, m: int, clients: int) -> None:
+def check_cohort_size(design, m: int, clients: int) -> None:
     """`InputError` if a design that draws distinct clients is asked for more than there are."""
-    if m > clients and not (trait(design, "replaces") or trait(design, "pooled")):
+    if m > clients and not (has_flag(design, "replaces") or has_flag(design, "pooled")):
         raise InputError(f"{m} clients per round are more than the {clients} clients with data")
 
 
-def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
+def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
     """The cohort that a design draws; `InputError` if that is no cohort of the view's clients."""
-    enough(design, m, view.clients)
-    with own.telling(design):
+    check_cohort_size(design, m, view.clients)
+    with user_code.design_errors(design):
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
@@ -136,42 +136,42 @@ def drawn(design: ClientDesign, view: View, m: int, rng: np.random.Generator) ->
     return cohort
 
 
-def successive(selection, m: int, rng: np.random.Generator) -> np.ndarray:
+def successive_sample(selection, m: int, rng: np.random.Generator) -> np.ndarray:
     """m distinct indices, drawn one after another with probabilities proportional to `selection`.
 
     This is what `rng.choice(replace=False, p=...)` does; by exponential keys (Efraimidis and
     Spirakis), so that zeros are drawn last instead of being an error. The inclusion probability
     is *not* m p: see `theory.inclusion_probabilities`.
     """
-    selection = moderate(reals("selection", selection, 0))[0]
-    m = integer("m", m, 0, len(selection))
+    selection = rescale_exponent(as_float_array("selection", selection, 0))[0]
+    m = check_int("m", m, 0, len(selection))
     with np.errstate(divide="ignore", over="ignore"):
         keys = rng.exponential(size=len(selection)) / selection
     ties = rng.random(len(selection))
     return np.lexsort((ties, keys, selection == 0))[:m]
 
 
-def true_sizes(sizes) -> np.ndarray:
+def check_sizes(sizes) -> np.ndarray:
     """Sizes n_k as int [N], refused if there is no client, one is negative, or all are zero."""
     if hasattr(sizes, "__len__") and not len(sizes):
         raise InputError("the federation is empty: there is no client to draw")
-    sizes = wholes("client sizes", sizes)
+    sizes = as_int_array("client sizes", sizes)
     if not sizes.any():
         raise InputError("client sizes are all zero")
     return sizes
 
 
-def sizes_of(view: View) -> np.ndarray:
+def client_sizes(view: View) -> np.ndarray:
     """The true sizes n_k [N], as the server asks for them."""
-    return true_sizes(view.sizes)
+    return check_sizes(view.sizes)
 
 
-def at_most(m: int, clients: int) -> int:
+def check_participants(m: int, clients: int) -> int:
     """m in 1..N, for a design that draws distinct clients."""
-    return integer("the number of participants (clients per round)", m, 1, clients)
+    return check_int("the number of participants (clients per round)", m, 1, clients)
 
 
-@part
+@config
 class Uniform:
     """m distinct clients with equal probabilities.
 
@@ -179,33 +179,33 @@ class Uniform:
     updates: eq. 2.3, unbiased) or "plain" (1/m: Algorithm 1 of FedSampling's slides, FedOpt).
     """
 
-    weights: str = choice("cohort", "expansion", "plain")
+    weights: str = choice_field("cohort", "expansion", "plain")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        chosen = rng.choice(view.clients, at_most(m, view.clients), replace=False)
+        chosen = rng.choice(view.clients, check_participants(m, view.clients), replace=False)
         if self.weights == "plain":
             return Cohort(chosen, np.full(len(chosen), 1 / len(chosen)))
-        sizes = sizes_of(view)
+        sizes = client_sizes(view)
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
         omega = sizes / sizes.sum()
         return Cohort(chosen, aggregation.expansion_weights(omega[chosen], view.clients))
 
 
-@part
+@config
 class MD:
     """m draws with replacement, p = n_k / n, weights 1/m (multinomial; Li et al. 2020, scheme I)."""
 
     replaces: ClassVar[bool] = True
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = integer("the number of participants (clients per round)", m, 1)
-        sizes = sizes_of(view)
+        m = check_int("the number of participants (clients per round)", m, 1)
+        sizes = client_sizes(view)
         chosen = rng.choice(view.clients, m, p=sizes / sizes.sum())
         return Cohort(chosen, np.full(m, 1 / m))
 
 
-@part
+@config
 class PerExample:
     """All clients, or a fraction of them drawn uniformly, each weighted by its drawn examples over
     K, K being `share` of all examples (FedSampling; Qi et al. 2023).
@@ -215,8 +215,8 @@ class PerExample:
     """
 
     replaces: ClassVar[bool] = True
-    share: float = number(0.1, 0, 1)
-    fraction: float = number(1.0, 0, 1)
+    share: float = float_field(0.1, 0, 1)
+    fraction: float = float_field(1.0, 0, 1)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         count = max(1, round(self.fraction * view.clients))
@@ -225,7 +225,7 @@ class PerExample:
         return Cohort(chosen, weights, per_example=True)
 
 
-@part
+@config
 class Pooled:
     """One client that holds all data: centralised training. The simulation pools the shards."""
 
@@ -244,7 +244,7 @@ class Strata:
     spreads: np.ndarray
 
 
-def strata_of(design, view: View, m: int, rng) -> Strata:
+def stratify_clients(design, view: View, m: int, rng) -> Strata:
     """Strata of the restored gradients Z_k (Alg. 2), as the design's `strata`, `levels` and
     `restratify_every` say."""
 
@@ -252,19 +252,23 @@ def strata_of(design, view: View, m: int, rng) -> Strata:
         squeezed = view.gradients(design.levels)
         points = features(squeezed)
         labels = stratify(points, min(design.strata, m), int(rng.integers(2**31)))
-        return Strata(labels, moderate(squeezed.norms())[0], moderate(spread(points, labels))[0])
+        return Strata(
+            labels,
+            rescale_exponent(squeezed.norms())[0],
+            rescale_exponent(spread(points, labels))[0],
+        )
 
     return view.remember("strata", design.restratify_every, make)
 
 
-def from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
+def draw_from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
     """Clients [m] and the stratum of each [m]: of stratum h those that `pick(members, seats[h])` names."""
     members = [np.flatnonzero(labels == h) for h in range(len(seats))]
     chosen = [pick(those, int(seat)) for those, seat in zip(members, seats, strict=True)]
     return np.concatenate(chosen), np.repeat(np.arange(len(seats)), seats)
 
 
-@part
+@config
 class Stratified:
     """Strata of squeezed gradients, m_h by allocation, weights N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
 
@@ -277,17 +281,17 @@ class Stratified:
 
     stratifies: ClassVar[bool] = True
 
-    strata: int = whole(10)
-    levels: int = whole(9, 2, 256)
-    restratify_every: int = whole(1)
-    allocation: str = choice("neyman", "proportional")
-    selection: str = choice("norm", "uniform")
-    spread: str = choice("deviation", "variance")
-    replace: bool = flag(False)
+    strata: int = int_field(10)
+    levels: int = int_field(9, 2, 256)
+    restratify_every: int = int_field(1)
+    allocation: str = choice_field("neyman", "proportional")
+    selection: str = choice_field("norm", "uniform")
+    spread: str = choice_field("deviation", "variance")
+    replace: bool = bool_field(False)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = at_most(m, view.clients)
-        s = strata_of(self, view, m, rng)
+        m = check_participants(m, view.clients)
+        s = stratify_clients(self, view, m, rng)
         sizes = np.bincount(s.labels)
         spreads = np.ones(len(sizes)) if self.allocation == "proportional" else s.spreads
         if self.spread == "variance":
@@ -297,9 +301,9 @@ class Stratified:
         def pick(members, seat: int) -> np.ndarray:
             p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
             if not self.replace:
-                return members[successive(p, seat, rng)]
+                return members[successive_sample(p, seat, rng)]
             p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
             return rng.choice(members, seat, p=p)
 
-        chosen, strata = from_strata(s.labels, seats, pick)
+        chosen, strata = draw_from_strata(s.labels, seats, pick)
         return Cohort(chosen, aggregation.stratum_weights(sizes, seats)[strata], strata)

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.arrays import moderate, reals, wholes
+from fedstas.arrays import as_float_array, as_int_array, rescale_exponent
 from fedstas.client_sampling import Cohort, View
-from fedstas.client_sampling import true_sizes as _sizes
-from fedstas.errors import InputError, integer, one_of
-from fedstas.parts import choice, part
+from fedstas.client_sampling import check_sizes as _sizes
+from fedstas.config import choice_field, config
+from fedstas.errors import InputError, check_choice, check_int
 from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
@@ -33,7 +33,7 @@ def _laid(amounts, room) -> np.ndarray:
 
 def counts_by_size(sizes, m: int) -> np.ndarray:
     """r' int [m, N] of Algorithm 1: clients by descending size, ties by index, laid end to end."""
-    sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
     order = np.argsort(-sizes, kind="stable")
     rows = np.zeros((m, len(sizes)), dtype=np.int64)
     rows[:, order] = _laid(m * sizes[order], np.full(m, sizes.sum()))
@@ -53,9 +53,9 @@ def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
     rows are left; the clients of the remaining groups, by decreasing mass too, fill the rows from
     the first on.
     """
-    sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
     groups = [list(group) for group in groups]
-    listed = wholes("the groups", [k for group in groups for k in group])
+    listed = as_int_array("the groups", [k for group in groups for k in group])
     if sorted(listed) != list(range(len(sizes))):
         raise InputError("the groups must hold every client exactly once")
     total = int(sizes.sum())
@@ -83,8 +83,8 @@ def dissimilarity(updates, measure: str) -> np.ndarray:
     """Distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
     from scipy.spatial.distance import pdist, squareform
 
-    one_of("measure", measure, MEASURES)
-    updates, e = moderate(reals("representative gradients", updates, ndim=2))
+    check_choice("measure", measure, MEASURES)
+    updates, e = rescale_exponent(as_float_array("representative gradients", updates, ndim=2))
     if measure != "arccos":
         metric = {"L2": "euclidean", "L1": "cityblock"}[measure]
         return np.ldexp(squareform(pdist(updates, metric)), e)
@@ -107,9 +107,9 @@ def similarity_groups(
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    sizes, m = _sizes(sizes), integer("m", m, 1, MOST)
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
     distances = dissimilarity(updates, measure)
-    one_of("linkage", linkage, LINKAGES)
+    check_choice("linkage", linkage, LINKAGES)
     clients, total = len(sizes), int(sizes.sum())
     if len(distances) != clients:
         raise InputError("there must be one representative gradient per client")
@@ -127,7 +127,7 @@ def similarity_groups(
     return [members[node] for node in sorted(whole)]
 
 
-@part
+@config
 class Clustered:
     """One draw from each of m distributions, weights 1/m.
 
@@ -137,9 +137,9 @@ class Clustered:
     """
 
     replaces: ClassVar[bool] = True
-    groups: str = choice("similarity", "size", "label")
-    measure: str = choice("arccos", *MEASURES)
-    linkage: str = choice("ward", *LINKAGES, later=True)
+    groups: str = choice_field("similarity", "size", "label")
+    measure: str = choice_field("arccos", *MEASURES)
+    linkage: str = choice_field("ward", *LINKAGES, later=True)
 
     def distributions(self, view: View, m: int) -> np.ndarray:
         """r [m, N] of this round."""
@@ -154,7 +154,7 @@ class Clustered:
         return by_groups(view.sizes, groups, m)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = integer("the number of participants (clients per round)", m, 1)
+        m = check_int("the number of participants (clients per round)", m, 1)
         rows = view.remember("rows", 1, lambda: self.distributions(view, m))
         chosen = [rng.choice(view.clients, p=row) for row in rows]
         return Cohort(np.array(chosen), np.full(m, 1 / m))

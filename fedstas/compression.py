@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedstas.arrays import moderate, reals
-from fedstas.errors import InputError, integer
+from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.errors import InputError, check_int
 
 ROWS = 50  # gradients squeezed together, to share the cost of each call
 EDGES = 128  # candidate cuts of the dynamic programme
@@ -45,7 +45,7 @@ class Squeezed:
         """The norms of Z_k, float64 [N], from the counts of the codes."""
         norms = []
         for levels, c in zip(self.levels, self.codes, strict=True):
-            v, e = moderate(levels.astype(np.float64))
+            v, e = rescale_exponent(levels.astype(np.float64))
             counts = np.array([np.count_nonzero(c == j) for j in range(len(v))])
             norms.append(np.ldexp(np.sqrt(counts @ v**2), e))
         return np.array(norms)
@@ -68,12 +68,12 @@ def squeeze(gradients, levels: int) -> Squeezed:
     for entries that are not finite, or beyond 1e300.
     """
     given = hasattr(gradients, "dtype")
-    rows = np.atleast_2d(gradients if given else reals("gradients", gradients, ndim=None))
-    levels = integer("levels", levels, 2, 256)
+    rows = np.atleast_2d(gradients if given else as_float_array("gradients", gradients, ndim=None))
+    levels = check_int("levels", levels, 2, 256)
     if rows.ndim != 2 or not rows.size:
         raise InputError("gradients must be [d] or [N, d] and not empty")
     if rows.dtype not in (np.float32, np.float64):
-        rows = reals("gradients", rows, ndim=2)
+        rows = as_float_array("gradients", rows, ndim=2)
     count, d = rows.shape
     centres, far = np.empty((count, levels), dtype=rows.dtype), np.empty(count, dtype=bool)
     codes = np.empty(rows.shape, dtype=np.uint8)
@@ -127,10 +127,10 @@ def _moved(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     distinct = np.unique(x[:d])
     if len(distinct) <= levels:
         return np.pad(distinct, (0, levels - len(distinct)), mode="edge")
-    y, e = moderate(x.astype(np.float64))
+    y, e = rescale_exponent(x.astype(np.float64))
     middle = y[d // 2]
     y[:d] -= middle
-    y, finer = moderate(y)
+    y, finer = rescale_exponent(y)
     few = len(distinct) <= 4 * EDGES  # all cuts between them are tried
     found = _few(y[None], d, levels) if few else _centres(y[None], d, levels)[0]
     found = np.ldexp(found, finer) + middle

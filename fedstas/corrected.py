@@ -9,10 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from fedstas import aggregation, allocation
-from fedstas.arrays import moderate, reals
-from fedstas.client_sampling import Cohort, View, at_most, from_strata, sizes_of, strata_of
-from fedstas.errors import InputError, integer
-from fedstas.parts import choice, flag, number, part, whole
+from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.client_sampling import (
+    Cohort,
+    View,
+    check_participants,
+    client_sizes,
+    draw_from_strata,
+    stratify_clients,
+)
+from fedstas.config import bool_field, choice_field, config, float_field, int_field
+from fedstas.errors import InputError, check_int
 
 SELECTIONS = ("size-norm", "size", "norm", "uniform")
 
@@ -22,13 +29,13 @@ def inclusion(measure, m: int) -> np.ndarray:
 
     Clients of measure zero come last, all alike. `InputError` for m beyond 0..N.
     """
-    measure = reals("measure", measure, 0)
-    m = integer("m", m, 0, len(measure))
+    measure = as_float_array("measure", measure, 0)
+    m = check_int("m", m, 0, len(measure))
     pi = np.zeros(len(measure))
     open_ = np.ones(len(measure), dtype=bool)
     while open_.any():
         left = m - (len(measure) - open_.sum())
-        rest = moderate(measure[open_])[0]
+        rest = rescale_exponent(measure[open_])[0]
         pi[open_] = left * rest / rest.sum() if rest.any() else left / len(rest)
         certain = open_ & (pi >= 1 - 1e-12)
         if not certain.any() or certain.sum() == left < len(rest):  # the others keep their little
@@ -43,7 +50,7 @@ def systematic(pi, rng: np.random.Generator) -> np.ndarray:
     Madow's systematic sampling in random order: client k is in when u + j falls into its interval
     of the cumulated pi, one uniform u for all.
     """
-    pi = reals("inclusion probabilities", pi, 0)
+    pi = as_float_array("inclusion probabilities", pi, 0)
     if pi.max() > 1 + 1e-9 or abs(pi.sum() - round(pi.sum())) > 1e-6:
         raise InputError("inclusion probabilities must be at most 1 and sum to a whole number")
     order = rng.permutation(len(pi))
@@ -54,7 +61,7 @@ def systematic(pi, rng: np.random.Generator) -> np.ndarray:
     return order[np.minimum(places, len(pi) - 1)]
 
 
-@part
+@config
 class StratifiedHansenHurwitz:
     """The corrected design: the same strata, draws with replacement, Hansen-Hurwitz weights.
 
@@ -68,19 +75,19 @@ class StratifiedHansenHurwitz:
 
     stratifies: ClassVar[bool] = True
     replaces: ClassVar[bool] = True
-    strata: int = whole(10)
-    levels: int = whole(9, 2, 256)
-    restratify_every: int = whole(10)
-    selection: str = choice("size-norm", *SELECTIONS)
-    equal_clients: bool = flag(False)
-    floor: float = number(0.01, 0, 1)
+    strata: int = int_field(10)
+    levels: int = int_field(9, 2, 256)
+    restratify_every: int = int_field(10)
+    selection: str = choice_field("size-norm", *SELECTIONS)
+    equal_clients: bool = bool_field(False)
+    floor: float = float_field(0.01, 0, 1)
     hides_sizes = property(lambda s: s.equal_clients and not s.selection.startswith("size"))
 
     def measure(self, view: View, m: int, rng: np.random.Generator):
         """Strata labels [N], the measure that draws follow [N], and omega [N]."""
-        s = strata_of(self, view, m, rng)
+        s = stratify_clients(self, view, m, rng)
         ones = np.ones(view.clients)
-        sizes = ones if self.hides_sizes else sizes_of(view)
+        sizes = ones if self.hides_sizes else client_sizes(view)
         omega = ones / view.clients if self.equal_clients else sizes / sizes.sum()
         measure = sizes.astype(float) if self.selection.startswith("size") else ones
         if self.selection.endswith("norm") and s.norms.any():
@@ -88,17 +95,19 @@ class StratifiedHansenHurwitz:
         return s.labels, measure, omega
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = integer("the number of participants (clients per round)", m, 1)
+        m = check_int("the number of participants (clients per round)", m, 1)
         labels, measure, omega = self.measure(view, m, rng)
         totals = np.bincount(labels, measure)
         ones, p = np.ones(len(totals)), measure / totals[labels]
         seats = allocation.by_priority(totals, m, lower=ones, upper=m * ones)
-        chosen, strata = from_strata(labels, seats, lambda k, seat: rng.choice(k, seat, p=p[k]))
+        chosen, strata = draw_from_strata(
+            labels, seats, lambda k, seat: rng.choice(k, seat, p=p[k])
+        )
         weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], seats[strata])
         return Cohort(chosen, weights, strata)
 
 
-@part
+@config
 class StratifiedHorvitzThompson:
     """The corrected design without replacement: distinct clients, true inclusion probabilities.
 
@@ -111,7 +120,7 @@ class StratifiedHorvitzThompson:
     hides_sizes = property(lambda self: self.corrected.hides_sizes)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = at_most(m, view.clients)
+        m = check_participants(m, view.clients)
         labels, measure, omega = self.corrected.measure(view, m, rng)
         sizes = np.bincount(labels)
         totals = np.bincount(labels, measure)
@@ -122,5 +131,5 @@ class StratifiedHorvitzThompson:
             pi[members] = inclusion(measure[members], seat)
             return members[systematic(pi[members], rng)]
 
-        chosen, strata = from_strata(labels, seats, pick)
+        chosen, strata = draw_from_strata(labels, seats, pick)
         return Cohort(chosen, omega[chosen] / pi[chosen], strata)

@@ -10,10 +10,16 @@ import numpy as np
 
 from fedstas import privacy
 from fedstas.allocation import largest_remainder
-from fedstas.arrays import LARGEST, alike, moderate, reals, wholes
+from fedstas.arrays import (
+    MAX_COUNT,
+    as_float_array,
+    as_int_array,
+    check_same_shape,
+    rescale_exponent,
+)
 from fedstas.client_sampling import Cohort, View
-from fedstas.errors import integer, real
-from fedstas.parts import flag, number, part, whole
+from fedstas.config import bool_field, config, float_field, int_field
+from fedstas.errors import check_float, check_int
 
 
 class DataDesign(Protocol):
@@ -35,17 +41,20 @@ def private_total(view: View, clients, epsilon, size_cap, memoised=False) -> flo
 
 def bernoulli(size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
     """Positions kept independently with probability `rate`."""
-    rate = real("rate", rate, 0, 1, open_low=False)
-    return np.flatnonzero(rng.random(integer("size", size, 0, LARGEST)) < rate)
+    rate = check_float("rate", rate, 0, 1, open_low=False)
+    return np.flatnonzero(rng.random(check_int("size", size, 0, MAX_COUNT)) < rate)
 
 
 def fixed_size(size: int, number: float, rng: np.random.Generator) -> np.ndarray:
     """That many positions without replacement, ascending; all where there are no more."""
-    size, number = integer("size", size, 0, LARGEST), real("number", number, 0, open_low=False)
+    size, number = (
+        check_int("size", size, 0, MAX_COUNT),
+        check_float("number", number, 0, open_low=False),
+    )
     return np.sort(rng.choice(size, min(size, int(number)), replace=False))
 
 
-@part
+@config
 class AllData:
     """Every example."""
 
@@ -56,11 +65,11 @@ class AllData:
         return np.arange(size)
 
 
-@part
+@config
 class FixedRate:
     """Each example with the same probability, chosen beforehand: no size is needed."""
 
-    rate: float = number(1.0, 0, 1)
+    rate: float = float_field(1.0, 0, 1)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         return np.full(len(cohort.clients), self.rate)
@@ -69,7 +78,7 @@ class FixedRate:
         return np.arange(size) if rate >= 1 else bernoulli(size, rate, rng)
 
 
-@part
+@config
 class Requested:
     """Each example with probability p = min(1, n* / n), n the total of the participants (Sec. 5.2).
 
@@ -79,10 +88,10 @@ class Requested:
     """
 
     sample = staticmethod(bernoulli)
-    n_star: int = whole(2048)
-    epsilon: float | None = number(None, 0, optional=True)
-    size_cap: int = whole(100, 3)
-    memoised: bool = flag(False)
+    n_star: int = int_field(2048)
+    epsilon: float | None = float_field(None, 0, optional=True)
+    size_cap: int = int_field(100, 3)
+    memoised: bool = bool_field(False)
     hides_sizes = property(lambda self: self.epsilon is not None)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
@@ -94,7 +103,7 @@ class Requested:
         return np.full(m, min(1.0, self.n_star / max(total, m)))
 
 
-@part
+@config
 class FedSampling:
     """Each example of every participant with probability K / N~ (Qi et al. 2023).
 
@@ -104,9 +113,9 @@ class FedSampling:
     """
 
     sample = staticmethod(bernoulli)
-    share: float = number(0.1, 0, 1)
-    epsilon: float | None = number(3.0, 0, optional=True)
-    size_cap: int = whole(100, 3)
+    share: float = float_field(0.1, 0, 1)
+    epsilon: float | None = float_field(3.0, 0, optional=True)
+    size_cap: int = int_field(100, 3)
     hides_sizes = property(lambda self: self.epsilon is not None)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
@@ -124,14 +133,14 @@ def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
     beyond their data give all of it (KKT), and every client at least one example is left to
     the rounding. a_k are the aggregation weights, s_k the spreads of a client's example gradients.
     """
-    weights, spreads = reals("weights", weights), reals("spreads", spreads, 0)
-    sizes = wholes("client sizes", sizes).astype(float)
-    alike("weights, spreads and sizes", weights, spreads, sizes)
-    priority = np.abs(moderate(weights)[0]) * moderate(spreads)[0]
+    weights, spreads = as_float_array("weights", weights), as_float_array("spreads", spreads, 0)
+    sizes = as_int_array("client sizes", sizes).astype(float)
+    check_same_shape("weights, spreads and sizes", weights, spreads, sizes)
+    priority = np.abs(rescale_exponent(weights)[0]) * rescale_exponent(spreads)[0]
     result, open_ = np.zeros(len(sizes)), sizes > 0
-    total = min(real("total", total, 0, open_low=False), float(sizes.sum()))
+    total = min(check_float("total", total, 0, open_low=False), float(sizes.sum()))
     while open_.any():
-        p = moderate(priority[open_] if priority[open_].any() else sizes[open_])[0]
+        p = rescale_exponent(priority[open_] if priority[open_].any() else sizes[open_])[0]
         result[open_] = max(0.0, total - sizes[~open_].sum()) * p / p.sum()
         full = open_ & (result >= sizes)
         result[full] = sizes[full]
@@ -141,7 +150,7 @@ def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
     return result
 
 
-@part
+@config
 class Optimal:
     """n* examples in all, shared among the participants so that the variance of the aggregated
     gradient is smallest (`optimal_sizes`): what the paper names as future work.
@@ -153,16 +162,16 @@ class Optimal:
     """
 
     sample = staticmethod(fixed_size)
-    n_star: int = whole(2048)
+    n_star: int = int_field(2048)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         sizes, spreads = view.sizes[cohort.clients], view.gradient_spreads(cohort.clients)
         real_ = optimal_sizes(cohort.weights, spreads, sizes, self.n_star)
-        whole = largest_remainder(real_, round(real_.sum())) if real_.sum() >= 1 else real_
-        return np.clip(whole, 1, sizes).astype(float)
+        rounded = largest_remainder(real_, round(real_.sum())) if real_.sum() >= 1 else real_
+        return np.clip(rounded, 1, sizes).astype(float)
 
 
-@part
+@config
 class FixedSize:
     """floor(n*/m) examples of each participant without replacement, the other reading of Alg. 1.
 
@@ -170,7 +179,7 @@ class FixedSize:
     """
 
     sample = staticmethod(fixed_size)
-    n_star: int = whole(2048)
+    n_star: int = int_field(2048)
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         m = len(cohort.clients)

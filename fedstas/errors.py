@@ -28,29 +28,29 @@ class Diverged(RuntimeError):
         self.history = history
 
 
-def told(values) -> str:
+def format_value(values) -> str:
     """Values in a sentence: on one line, and not all of them where they are many."""
     short = repr(values.ravel()[:20].tolist() if isinstance(values, np.ndarray) else values)
     short = short.replace("\n", " ")
     return short if len(short) <= 60 else f"{short[:57]}..."
 
 
-def one_of(name: str, value, allowed) -> None:
+def check_choice(name: str, value, allowed) -> None:
     """Refuse a value that is not among the allowed ones."""
     allowed = list(allowed)
     if not any(isinstance(value, type(known)) and value == known for known in allowed):
         listed = [*filter(None, map(str, allowed))]
-        said = f"unknown {name} {told(value)}{hint(str(value), listed)}"
+        said = f"unknown {name} {format_value(value)}{suggestion(str(value), listed)}"
         raise InputError(f"{said}: use one of {', '.join(listed)}")
 
 
-def hint(word: str, known) -> str:
+def suggestion(word: str, known) -> str:
     """ " (did you mean ...?)", or nothing where no word that is known is near."""
     near = difflib.get_close_matches(word, known, 1, 0.7) or [k for k in known if {*k} == {*word}]
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def integer(name: str, value, low: int, high: float = math.inf) -> int:
+def check_int(name: str, value, low: int, high: float = math.inf) -> int:
     """The value as an int in low..high, or an `InputError`."""
     whole = isinstance(value, float) and value.is_integer()
     if hasattr(value, "__index__") and not isinstance(value, bool | np.bool_):
@@ -58,11 +58,13 @@ def integer(name: str, value, low: int, high: float = math.inf) -> int:
             value, whole = value.__index__(), True
     if not whole or not low <= value <= high:
         allowed = f"at least {low}" + ("" if high == math.inf else f" and at most {high}")
-        raise InputError(f"{name} is {told(value)}: it must be a whole number of {allowed}")
+        raise InputError(f"{name} is {format_value(value)}: it must be a whole number of {allowed}")
     return int(value)
 
 
-def real(name: str, value, low: float, high: float = math.inf, *, open_low=True, open_high=False):
+def check_float(
+    name: str, value, low: float, high: float = math.inf, *, open_low=True, open_high=False
+):
     """The value as a finite float in (low, high] (or with other ends), or an `InputError`."""
     known = isinstance(value, Real) and not isinstance(value, bool)  # no text, no np.bool_
     try:
@@ -74,12 +76,12 @@ def real(name: str, value, low: float, high: float = math.inf, *, open_low=True,
     if not (math.isfinite(number) and above and below):
         upper = "" if high == math.inf else f" and {'below' if open_high else 'at most'} {high:g}"
         floor = f"above {low:g}" if open_low else f"at least {low:g}"
-        raise InputError(f"{name} is {told(value)}: it must be a number {floor}{upper}")
+        raise InputError(f"{name} is {format_value(value)}: it must be a number {floor}{upper}")
     return number + 0.0  # -0.0 is 0.0: equal settings are one run
 
 
-def flag(name: str, value) -> bool:
+def check_bool(name: str, value) -> bool:
     """The value as a bool, or an `InputError`."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} is {told(value)}: it must be True or False")
+        raise InputError(f"{name} is {format_value(value)}: it must be True or False")
     return bool(value)

@@ -6,26 +6,28 @@ sum_k (1 / pi_k - 1) |omega_k u_k|^2.
 
 import numpy as np
 
-from fedstas.arrays import moderate, reals
-from fedstas.client_sampling import Cohort, View, at_most, sizes_of
+from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.client_sampling import Cohort, View, check_participants, client_sizes
+from fedstas.config import config, float_field, int_field
 from fedstas.corrected import inclusion
-from fedstas.errors import InputError, integer
-from fedstas.parts import number, part, whole
+from fedstas.errors import InputError, check_int
 
 
-def coins(pi, omega, rng: np.random.Generator) -> Cohort:
+def poisson_sample(pi, omega, rng: np.random.Generator) -> Cohort:
     """The clients whose coins fell, in order, with weights omega_k / pi_k."""
     chosen = np.flatnonzero(rng.random(len(pi)) < pi)
     return Cohort(chosen, omega[chosen] / pi[chosen])
 
 
-@part
+@config
 class Poisson:
     """pi_k proportional to n_k, at most 1, sum m: independent sampling in its plain form. Unbiased."""
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        sizes = sizes_of(view)
-        return coins(inclusion(sizes, at_most(m, view.clients)), sizes / sizes.sum(), rng)
+        sizes = client_sizes(view)
+        return poisson_sample(
+            inclusion(sizes, check_participants(m, view.clients)), sizes / sizes.sum(), rng
+        )
 
 
 def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
@@ -34,8 +36,8 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     works under secure aggregation. After N rounds at most it is `inclusion`, where m clients or more have a
     measure; before, its sum is below m.
     """
-    measure = moderate(reals("measure", measure, 0))[0]
-    m, rounds = integer("m", m, 0, len(measure)), integer("rounds", rounds, 0)
+    measure = rescale_exponent(as_float_array("measure", measure, 0))[0]
+    m, rounds = check_int("m", m, 0, len(measure)), check_int("rounds", rounds, 0)
     if not measure.any():
         raise InputError("the measure is zero for every client: pi is proportional to nothing")
     pi = np.minimum(1.0, m * measure / measure.sum())
@@ -49,7 +51,7 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     return pi
 
 
-@part
+@config
 class OptimalClientSampling:
     """Chen, Horvath and Richtarik (2022): pi_k proportional to omega_k |g_k|, capped at 1, sum m: the
     least variance of all independent coins. Every client computes and reports a norm in every round.
@@ -59,21 +61,21 @@ class OptimalClientSampling:
     Unbiased but for clients without gradient: these have nothing to send and are never asked.
     """
 
-    approximate: int = whole(0, 0)
+    approximate: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
         omega = sizes / sizes.sum()
         measure = omega * view.norms()
         if np.count_nonzero(measure) <= m:
             chosen = np.flatnonzero(measure)
             return Cohort(chosen, omega[chosen])
         if self.approximate:
-            return coins(approximate_inclusion(measure, m, self.approximate), omega, rng)
-        return coins(inclusion(measure, m), omega, rng)
+            return poisson_sample(approximate_inclusion(measure, m, self.approximate), omega, rng)
+        return poisson_sample(inclusion(measure, m), omega, rng)
 
 
-@part
+@config
 class KVib:
     """Zeng et al. (2023), K-Vib: coins that learn from the norms of the updates that came back. Unbiased.
 
@@ -82,10 +84,10 @@ class KVib:
     rounds. gamma is G^2 N / (mix m), G the largest |omega_k u_k| of the first cohort that came back.
     """
 
-    mix: float = number(0.4, 0, 1)
+    mix: float = float_field(0.4, 0, 1)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m, sizes = at_most(m, view.clients), sizes_of(view)
+        m, sizes = check_participants(m, view.clients), client_sizes(view)
         omega = sizes / sizes.sum()
         none = {"shown": np.zeros(len(omega)), "gamma": 0.0, "asked": np.zeros(0, dtype=int)}
         kept = view.remember("k-vib", 10**9, lambda: none)
@@ -100,6 +102,6 @@ class KVib:
             return (1 - self.mix) * inclusion(measure, m) + self.mix * m / len(omega)
 
         kept["pi"] = view.remember("k-vib pi", 1, learn)  # once a round
-        cohort = coins(kept["pi"], omega, rng)
+        cohort = poisson_sample(kept["pi"], omega, rng)
         kept["asked"] = cohort.clients
         return cohort

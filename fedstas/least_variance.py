@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedstas.client_sampling import Cohort, View, sizes_of
+from fedstas.client_sampling import Cohort, View, client_sizes
 from fedstas.compression import Squeezed
-from fedstas.errors import InputError, integer
-from fedstas.parts import choice, flag, part, whole
+from fedstas.config import bool_field, choice_field, config, int_field
+from fedstas.errors import InputError, check_int
 from fedstas.stratification import COLUMNS
 
 DENSE = 1024  # clients; of more, the gradients are sketched
@@ -54,7 +54,7 @@ def sketch(squeezed: Squeezed) -> np.ndarray:
     return result / np.float32(np.sqrt(SKETCH))
 
 
-class Cut:
+class MaxCutPartition:
     """m strata of N points, and what moving a client costs, from three sums a stratum: with mass q [N],
     points a [N, r] and b [N] >= |a|^2, the cost is sum_h Q_h (sum q b)_h - |(sum q a)_h|^2."""
 
@@ -140,7 +140,7 @@ def strata(q, a, b, m: int) -> np.ndarray:
     if len(q) <= DENSE:
         rng = np.random.default_rng(0)
         orders += [rng.permutation(len(q)) for _ in range(STARTS - 1)]
-    cut, best, least = Cut(q, a, b, m), np.zeros(len(q), int), np.inf
+    cut, best, least = MaxCutPartition(q, a, b, m), np.zeros(len(q), int), np.inf
     for order in orders:
         cut.clear()
         cut.place(order)
@@ -152,7 +152,7 @@ def strata(q, a, b, m: int) -> np.ndarray:
     return np.argsort(np.argsort(first))[labels]
 
 
-def mismatch(features, updates) -> float:
+def residual_variance(features, updates) -> float:
     """tau^2, in units of |z|^2: how far updates u [K, d] are from their features z [K, d] after the best
     common factor, the mean of |u / c - z|^2; infinite where nothing is known or they share nothing."""
     z, u = (np.asarray(x, dtype=np.float64) for x in (features, updates))
@@ -162,14 +162,14 @@ def mismatch(features, updates) -> float:
     return float(np.square(u * (length / shared) - z).sum() / len(z))
 
 
-@part
+@config
 class LeastVariance:
     """One client from each of m strata of least variance, weight omega_k / p_k on its update.
 
     Unbiased for sum_k omega_k (w_k - w_t) whatever the strata, since they and p are fixed before the
     draw. `draws`: "size" (p_k = omega_k / W_h; the weights are the strata's shares W_h) or "norm" (p_k
     proportional to omega_k s_k, s_k^2 = |Z_k|^2 + tau^2, and strata that cut angles; tau^2 from the
-    updates seen so far, see `mismatch`, and "size" until there are any). `features`: "gradients" (all
+    updates seen so far, see `residual_variance`, and "size" until there are any). `features`: "gradients" (all
     clients', squeezed) or "updates" (each client's last one, which the server has; a client never seen
     is as far from all others as two of the seen are on average). `restratify_every` 0: gradients once,
     updates in each round. `noise`: tau^2 enters the pairs of "size", too, so that a stratum does not
@@ -177,12 +177,12 @@ class LeastVariance:
     With no more clients than m all take part, with weights omega_k.
     """
 
-    draws: str = choice("size", "norm")
-    features: str = choice("gradients", "updates")
-    levels: int = whole(9, 2, 256)
-    restratify_every: int = whole(0, 0)
-    noise: bool = flag(False)
-    equal_clients: bool = flag(False)
+    draws: str = choice_field("size", "norm")
+    features: str = choice_field("gradients", "updates")
+    levels: int = int_field(9, 2, 256)
+    restratify_every: int = int_field(0, 0)
+    noise: bool = bool_field(False)
+    equal_clients: bool = bool_field(False)
     stratifies = property(lambda self: self.features == "gradients")
     hides_sizes = property(lambda self: self.equal_clients)
     replaces: ClassVar[bool] = True
@@ -194,7 +194,7 @@ class LeastVariance:
 
     def strata(self, view: View, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Labels [N] of this round's strata, the measure q [N] that draws follow, and omega [N]."""
-        sizes = np.ones(view.clients) if self.equal_clients else sizes_of(view)
+        sizes = np.ones(view.clients) if self.equal_clients else client_sizes(view)
         omega = sizes / sizes.sum()
         if view.clients <= m:
             return np.arange(view.clients), omega, omega
@@ -207,7 +207,7 @@ class LeastVariance:
             updates = view.last_updates()
             seen = np.flatnonzero(updates.any(axis=1))
             known = Squeezed(squeezed.levels[seen], squeezed.codes[seen]).restore()
-            tau, every = mismatch(known, updates[seen]), 1
+            tau, every = residual_variance(known, updates[seen]), 1
         tilted = self.draws == "norm" and np.isfinite(tau)
 
         def make():
@@ -227,7 +227,7 @@ class LeastVariance:
         return *view.remember("cut", every, make), omega
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = integer("the number of participants (clients per round)", m, 1)
+        m = check_int("the number of participants (clients per round)", m, 1)
         labels, q, omega = self.strata(view, m)
         p = q / np.bincount(labels, q)[labels]
         members = [np.flatnonzero(labels == h) for h in range(labels.max() + 1)]

@@ -6,31 +6,40 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fedstas import ALGORITHMS, own, parts
-from fedstas.aggregation import Adaptive, Average, Remembering
+from fedstas import ALGORITHMS, user_code
+from fedstas.aggregation import Adaptive, Average, UpdateMemoryServer
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.balanced import Balanced
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice
-from fedstas.client_sampling import MD, ClientDesign, PerExample, Pooled, Stratified, Uniform, trait
+from fedstas.client_sampling import (
+    MD,
+    ClientDesign,
+    PerExample,
+    Pooled,
+    Stratified,
+    Uniform,
+    has_flag,
+)
 from fedstas.clustered import Clustered
+from fedstas.config import config, float_field, int_field, with_settings
+from fedstas.config import settings as settings_of
 from fedstas.corrected import StratifiedHansenHurwitz as Corrected
 from fedstas.corrected import StratifiedHorvitzThompson
 from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Optimal, Requested
-from fedstas.errors import InputError, flag, one_of
+from fedstas.errors import InputError, check_bool, check_choice
 from fedstas.independent import KVib, OptimalClientSampling, Poisson
 from fedstas.least_variance import LeastVariance
-from fedstas.parts import number, part, whole
 
 
-@part
+@config
 class LocalSGD:
     """`steps` steps of SGD on batches of at most `batch` examples, each freshly drawn from the
     client's sample (eq. 2.2); `prox` is FedProx's mu."""
 
-    steps: int = whole(3)
-    batch: int = whole(128)
-    lr: float = number(0.01, 0)
-    prox: float = number(0.0, 0, open_low=False)
+    steps: int = int_field(3)
+    batch: int = int_field(128)
+    lr: float = float_field(0.01, 0)
+    prox: float = float_field(0.0, 0, open_low=False)
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class Method:
     clients: ClientDesign
     data: DataDesign = AllData()
     local: LocalSGD = LocalSGD()
-    server: Average | Adaptive | Remembering = Average()
+    server: Average | Adaptive | UpdateMemoryServer = Average()
 
     def __post_init__(self):
         for name, needs in _NEEDS.items():
@@ -92,8 +101,8 @@ _ALL = (
     Method("power-of-choice", PowerOfChoice()),
     Method("divfl", DivFL()),
     Method("cyclic", Cyclic()),
-    Method("fedvarp", Uniform("expansion"), server=Remembering()),
-    Method("mifa", Uniform("expansion"), server=Remembering("mifa")),
+    Method("fedvarp", Uniform("expansion"), server=UpdateMemoryServer()),
+    Method("mifa", Uniform("expansion"), server=UpdateMemoryServer("mifa")),
     Method("centralised", Pooled()),
 )
 _METHODS = {method.name: method for method in _ALL}
@@ -109,7 +118,7 @@ _SETTINGS = {
     "fedstas-optimal-data": (*_STRATA, "spread", "replace", "n_star"),
     "fedstas-unbiased": (*_STRATA, "rate", "selection", "floor"),
     "fedstas-unbiased-dp": (*_STRATA, "rate", "selection", "floor", "epsilon", "size_cap"),
-    "fedstas-least-variance": (*parts.settings(LeastVariance()), "rate"),
+    "fedstas-least-variance": (*settings_of(LeastVariance()), "rate"),
     "fedsts-authors-dec": _AS_CODED,
     "fedstas-authors-dec": _AS_CODED,
     "fedstas-dp-authors-dec": (*_AS_CODED, "epsilon", "size_cap"),
@@ -195,42 +204,42 @@ def register(name: str, method: Method | ClientDesign, *, says: str = "") -> Met
         )
     made = replace(method, name=name) if isinstance(method, Method) else Method(name, method)
     for each in (made.clients, made.data):
-        own.frozen(type(each))
+        user_code.check_frozen(type(each))
     _METHODS[name], _SAYS[name] = made, says or (type(made.clients).__doc__ or name).splitlines()[0]
-    _SETTINGS[name] = (*parts.settings(made.clients), *parts.settings(made.data))
+    _SETTINGS[name] = (*settings_of(made.clients), *settings_of(made.data))
     return made
 
 
 def _named(name: str) -> Method:
     """The method of that name, or of the design in a file FILE.py or FILE.py:CLASS."""
-    if isinstance(name, str) and name not in _METHODS and own.FILE.fullmatch(name):
-        known, kind = own.load(name)
-        with own.told(kind.__module__):
+    if isinstance(name, str) and name not in _METHODS and user_code.FILE.fullmatch(name):
+        known, kind = user_code.load_design(name)
+        with user_code.user_code_errors(kind.__module__):
             try:
                 return Method(known, kind())
             except TypeError as error:
                 raise InputError(f"{known}: give each setting a default ({error})") from None
-    one_of("method", name, _METHODS)
+    check_choice("method", name, _METHODS)
     return _METHODS[name]
 
 
 def describe(name: str) -> str:
     """One line on a method."""
-    one_of("method", name, _METHODS)
+    check_choice("method", name, _METHODS)
     return _SAYS[name]
 
 
 def unbiased_for(name: str) -> str:
     """The clients' weights for which a named method is unbiased: "n_k/n", "1/N" or "none"; "-" where one
     client holds all data, "?" for a method that is not of the package."""
-    one_of("method", name, _METHODS)
+    check_choice("method", name, _METHODS)
     return next((w for w, those in _MEAN_WEIGHTS.items() if name in those.split()), "?")
 
 
 def secure(name: str) -> str:
     """Whether a named method of the package works under secure aggregation, in the words of
     `sim.audit.secure`; "?" for one that is not of the package."""
-    one_of("method", name, _METHODS)
+    check_choice("method", name, _METHODS)
     other = "no" if name in _PACKAGE else "?"
     return next((word for word, those in _SECURE.items() if name in those.split()), other)
 
@@ -240,7 +249,7 @@ def parameters(name: str) -> dict:
     method = _named(name)
     switch, usual, other = _SWITCHES.get(name, ("", None, {}))
     designs = (*other.values(), method.clients, method.data)
-    there = {key: value for d in designs for key, value in parts.settings(d).items()}
+    there = {key: value for d in designs for key, value in settings_of(d).items()}
     usually = () if name in _PACKAGE else tuple(there)
     there["server_rate"] = getattr(method.server, "rate", None)
     settings = {key: there[key] for key in _SETTINGS.get(name, usually)}
@@ -264,30 +273,35 @@ def get(name: str, **overrides) -> Method:
     method = _named(name)
     switch, usual, other = _SWITCHES.get(name, ("", None, {}))
     if isinstance(usual, bool):  # no part has it, and checks it
-        flag(switch, overrides.get(switch, usual))
+        check_bool(switch, overrides.get(switch, usual))
     if overrides.get(switch, usual) != usual:
         method = replace(method, **other)
     given = {k: v for k, v in overrides.items() if k in known and k not in LOCAL}
-    local = parts.changed(method.local, {k: v for k, v in overrides.items() if k in LOCAL})
-    with own.telling(method.clients):
-        clients, data = parts.changed(method.clients, given), parts.changed(method.data, given)
+    local = with_settings(method.local, {k: v for k, v in overrides.items() if k in LOCAL})
+    with user_code.design_errors(method.clients):
+        clients, data = (
+            with_settings(method.clients, given),
+            with_settings(method.data, given),
+        )
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
     server = method.server
     if "server_rate" in given:
-        server = parts.changed(server, {"rate": given["server_rate"]})
-    there = parts.settings(clients) | parts.settings(data) | {switch: None, "server_rate": None}
+        server = with_settings(server, {"rate": given["server_rate"]})
+    there = settings_of(clients) | settings_of(data) | {switch: None, "server_rate": None}
     if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
         why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
         raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
-    if trait(method.clients, "hides_sizes") and not trait(clients, "hides_sizes"):
+    if has_flag(method.clients, "hides_sizes") and not has_flag(clients, "hides_sizes"):
         wrong = given["selection"]
         raise InputError(f"{name} asks for no size, selection {wrong!r} would: use norm or uniform")
-    whole = {k: v for k, v in overrides.items() if k in PARTS}
-    foreign = [f"{k} {type(v).__name__}" for k, v in whole.items() if own.is_own(v)]
+    replaced = {k: v for k, v in overrides.items() if k in PARTS}
+    foreign = [
+        f"{k} {type(v).__name__}" for k, v in replaced.items() if user_code.is_user_defined(v)
+    ]
     called = ", ".join([method.name, *foreign])
     made: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
-    return replace(method, name=called, **made | whole)
+    return replace(method, name=called, **made | replaced)
 
 
 def parse(spec: str, **more) -> Method:
@@ -317,15 +331,15 @@ def version(method: Method) -> int:
     """The version of the algorithms that the method's runs were last changed by: the squeeze's if it
     squeezes gradients, else its design's own `version`, which is 1 if the design says nothing."""
     clients = method.clients
-    return ALGORITHMS if trait(clients, "stratifies") else getattr(clients, "version", 1)
+    return ALGORITHMS if has_flag(clients, "stratifies") else getattr(clients, "version", 1)
 
 
 def to_dict(method: Method) -> dict:
     """A method with all its settings, as plain data (for a run's identity); a part of one's own with the
     SHA-256 of its file."""
-    return {"name": method.name} | {p: own.to_dict(getattr(method, p)) for p in PARTS}
+    return {"name": method.name} | {p: user_code.to_dict(getattr(method, p)) for p in PARTS}
 
 
 def from_dict(data: dict) -> Method:
     """The method that `to_dict` wrote down."""
-    return Method(data["name"], **{p: own.from_dict(data[p]) for p in PARTS})
+    return Method(data["name"], **{p: user_code.from_dict(data[p]) for p in PARTS})

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from fedstas.arrays import LARGEST, wholes
-from fedstas.errors import integer, real
+from fedstas.arrays import MAX_COUNT, as_int_array
+from fedstas.errors import check_float, check_int
 from fedstas.theory import reports as theory
 
 LEAST = 1e-100  # alpha that an estimate can be divided by, and its square
@@ -22,36 +22,36 @@ def truth_probability(epsilon: float, size_cap: int) -> float:
     `InputError` beyond 36 + log(M - 1): there alpha rounds to 1, and every true size would be told.
     """
     size_cap = _cap(size_cap)
-    epsilon = real("epsilon", epsilon, 0, 36 + math.log(size_cap - 1))
+    epsilon = check_float("epsilon", epsilon, 0, 36 + math.log(size_cap - 1))
     return -math.expm1(-epsilon) / (1 + (size_cap - 2) * math.exp(-epsilon))
 
 
 def _cap(size_cap) -> int:
-    return integer("size_cap", size_cap, 3, LARGEST)
+    return check_int("size_cap", size_cap, 3, MAX_COUNT)
 
 
 def epsilon(alpha: float, size_cap: int) -> float:
     """The epsilon of one report: log(1 + (M-1) alpha / (1 - alpha)); infinite for alpha = 1."""
-    alpha, size_cap = real("alpha", alpha, 0, 1, open_low=False), _cap(size_cap)
+    alpha, size_cap = check_float("alpha", alpha, 0, 1, open_low=False), _cap(size_cap)
     return math.inf if alpha == 1 else math.log1p((size_cap - 1) * alpha / (1 - alpha))
 
 
 def clip(sizes, size_cap: int) -> np.ndarray:
     """Sizes in 1..M-1. The paper clips above only: an empty client would betray itself."""
-    return np.clip(wholes("client sizes", sizes, ndim=None), 1, _cap(size_cap) - 1)
+    return np.clip(as_int_array("client sizes", sizes, ndim=None), 1, _cap(size_cap) - 1)
 
 
 def report(sizes, *, size_cap: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
     """r_k (eq. 5.6), int of the shape of `sizes`, each in 1..M-1."""
-    true, alpha = clip(sizes, size_cap), real("alpha", alpha, 0, 1, open_low=False)
+    true, alpha = clip(sizes, size_cap), check_float("alpha", alpha, 0, 1, open_low=False)
     fake = rng.integers(1, int(size_cap), size=true.shape)
     return np.where(rng.random(true.shape) < alpha, true, fake).astype(np.int64)
 
 
 def estimate_total(reports, *, size_cap: int, alpha: float) -> float:
     """The estimate of the clipped total from m reports (eq. 5.7), as printed: no guard, may be < 0."""
-    alpha, size_cap = real("alpha", alpha, LEAST, 1, open_low=False), _cap(size_cap)
-    reports = wholes("reports", reports, ndim=None)
+    alpha, size_cap = check_float("alpha", alpha, LEAST, 1, open_low=False), _cap(size_cap)
+    reports = as_int_array("reports", reports, ndim=None)
     return float((reports.sum() - (1 - alpha) * size_cap * reports.size / 2) / alpha)
 
 
@@ -60,7 +60,7 @@ def estimate_variance(sizes, *, size_cap: int, alpha: float, times=1) -> float:
 
     `times`: how often the report of each client [m] counts, where one that is drawn again repeats it.
     """
-    true, alpha = clip(sizes, size_cap), real("alpha", alpha, LEAST, 1, open_low=False)
+    true, alpha = clip(sizes, size_cap), check_float("alpha", alpha, LEAST, 1, open_low=False)
     fake_variance = size_cap * (size_cap - 2) / 12
     terms = (1 - alpha) * fake_variance + alpha * (1 - alpha) * (true - size_cap / 2) ** 2
     return float((terms * np.square(times)).sum() / alpha**2)

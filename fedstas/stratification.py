@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
-from fedstas.arrays import array, moderate, reals, wholes
+from fedstas.arrays import as_array, as_float_array, as_int_array, rescale_exponent
 from fedstas.compression import Squeezed
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 
 LARGE = 2**26  # entries of all restored gradients; more are never restored at once
 COLUMNS = 4096  # of them are, then
@@ -19,12 +19,12 @@ def coordinates(features) -> np.ndarray:
     all of it. Rounding to 2^-16 of the largest coordinate keeps the last bit of a sum, which
     differs between backends, from deciding a cohort.
     """
-    features = array("features", features)
+    features = as_array("features", features)
     if features.ndim != 2 or not features.size:
         raise InputError("features must be [N, d] with at least one client")
-    points = moderate(reals("features", features, ndim=2))[0]
+    points = rescale_exponent(as_float_array("features", features, ndim=2))[0]
     points -= points.mean(axis=0)
-    points = moderate(points)[0]
+    points = rescale_exponent(points)[0]
     if points.shape[1] > len(points):
         values, vectors = np.linalg.eigh(points @ points.T)
         points = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -58,7 +58,7 @@ def features(squeezed: Squeezed) -> np.ndarray:
 
 def rounded(points) -> np.ndarray:
     """Points on a grid of 2^-16 of the largest coordinate, float64."""
-    points, e = moderate(reals("points", points, ndim=None))
+    points, e = rescale_exponent(as_float_array("points", points, ndim=None))
     largest = max(points.max(initial=0.0), -points.min(initial=0.0))
     if largest == 0.0:
         return points
@@ -83,7 +83,7 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
     Ten starts of scikit-learn's KMeans; with fewer distinct clients than strata there are
     fewer strata, none of them empty. Labels are numbered in order of first appearance.
     """
-    strata, seed = integer("strata", strata, 1), integer("seed", seed, 0, 2**32 - 1)
+    strata, seed = check_int("strata", strata, 1), check_int("seed", seed, 0, 2**32 - 1)
     points = coordinates(features)
     strata = min(strata, len(np.unique(points, axis=0)))
     if strata == 1:
@@ -102,16 +102,16 @@ def spread(features, labels) -> np.ndarray:
 
     The journal version prints "sample variance" (Sec. 3.1); eq. 3.5 needs the standard deviation.
     """
-    features = array("features", features)
+    features = as_array("features", features)
     if features.ndim != 2 or len(features) != np.size(labels):
         raise InputError("features must be [N, d], with one label for each client")
-    labels = wholes("labels", labels, 0, max(0, len(features) - 1))
+    labels = as_int_array("labels", labels, 0, max(0, len(features) - 1))
     result = np.zeros(labels.max() + 1)
     for h in range(len(result)):
         if (labels == h).sum() > 1:
-            group, e = moderate(reals("features", features[labels == h], ndim=2))
+            group, e = rescale_exponent(as_float_array("features", features[labels == h], ndim=2))
             group -= group.mean(axis=0)
-            group, finer = moderate(group)
+            group, finer = rescale_exponent(group)
             mean = np.square(group, out=group).sum() / len(group)
             result[h] = np.ldexp(np.sqrt(mean), e + finer)
     return result

@@ -40,7 +40,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from companion import ch01, chapters, check, plots
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import aggregation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
@@ -102,11 +102,11 @@ federations = {
 }
 
 # %% tags=["remove-input"]
-paste("figure_partitions", ch01.who_holds_what(federations))
-say("ch1", task=s.task, concentration=float(s.concentration))
+glue_figure("figure_partitions", ch01.who_holds_what(federations))
+glue_values("ch1", task=s.task, concentration=float(s.concentration))
 sizes = federations["disjoint"].sizes[federations["disjoint"].with_data]
 least, most, empty = sizes.min(), sizes.max(), clients - len(sizes)
-say("ch1", least=least, most=most, clients=clients, with_data=len(sizes))
+glue_values("ch1", least=least, most=most, clients=clients, with_data=len(sizes))
 expect("clients differ in size, and not all hold data", most > 2 * least and empty > 0, empty=empty)
 table(ch01.held(federations))
 
@@ -289,9 +289,13 @@ for name, step in steps.items():
     bias[name] = np.linalg.norm(error.mean(axis=0))
 
 # %% tags=["remove-input"]
-paste("figure_estimators", ch01.estimators({name: step @ target for name, step in steps.items()}))
-say("ch1", rounds=s.rounds, m=m, N=N, R=f"{R:,}", ratio=np.linalg.norm(common))
-say("ch1", **{f"{name}_error": value for name, value in rms.items()}, fedavg_bias=bias["fedavg"])
+glue_figure(
+    "figure_estimators", ch01.estimators({name: step @ target for name, step in steps.items()})
+)
+glue_values("ch1", rounds=s.rounds, m=m, N=N, R=f"{R:,}", ratio=np.linalg.norm(common))
+glue_values(
+    "ch1", **{f"{name}_error": value for name, value in rms.items()}, fedavg_bias=bias["fedavg"]
+)
 seen = {name: bias[name] / rms[name] * np.sqrt(R) for name in rms}  # 1 is what chance makes
 noticed, small = seen.pop("fedavg"), bias["fedavg"] / rms["fedavg"]
 expect("All but FedAvg are right on average", max(seen.values()) < 2, **seen)
@@ -345,9 +349,9 @@ for name, error in errors.items():
     curves[name] = [mean_error(error, r) for r in many]
 
 # %% tags=["remove-input"]
-paste("figure_averaging", ch01.averaging(many, curves))
+glue_figure("figure_averaging", ch01.averaging(many, curves))
 ends = {name: values[-1] for name, values in curves.items()}
-say("ch1", **{f"{name}_end": value for name, value in ends.items()})
+glue_values("ch1", **{f"{name}_end": value for name, value in ends.items()})
 even = (rms["fedavg"] / bias["fedavg"]) ** 2
 expect("It takes some hundreds of rounds", 200 <= even < 1000, rounds=even)
 levels = curves["fedavg"][-1] / curves["fedavg"][-3], ends["md"] / curves["md"][-3]
@@ -400,8 +404,8 @@ for length in lengths:
 
 # %% tags=["remove-input"]
 here, on_updates = np.linalg.norm(common), rms["scaled"]
-paste("figure_common", ch01.common_part(lengths, on_models, on_updates, here))
-say("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
+glue_figure("figure_common", ch01.common_part(lengths, on_models, on_updates, here))
+glue_values("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
 growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
 expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
@@ -461,9 +465,9 @@ package = simulation.run(task, federation, unbiased, **settings)
 np.testing.assert_allclose(ours, package.params, atol=1e-3)
 
 # %% tags=["remove-input"]
-paste("figure_rounds", ch01.over_rounds(runs))
+glue_figure("figure_rounds", ch01.over_rounds(runs))
 found = ch01.ranges(runs)
-say("ch1", **found, first_length=float(models.flatten(task.model(s.seed)).norm()))
+glue_values("ch1", **found, first_length=float(models.flatten(task.model(s.seed)).norm()))
 updates_apart = found["updates_length_most"] / found["updates_length_least"]
 models_apart = found["models_length_most"] / found["models_length_least"]
 expect("they hardly differ in length", updates_apart < 1.2, most_to_least=updates_apart)

@@ -42,7 +42,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from companion import ch02, chapters, check, plots
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
 from fedstas.stratification import spread, stratify
@@ -106,8 +106,8 @@ first = gradient(fresh, federation.shards[federation.with_data[0]])
 np.testing.assert_allclose(first.cpu().numpy(), G[0], atol=1e-5)
 
 # %% tags=["remove-input"]
-say("ch2", N=N, clients=s.clients, d=d, H=H, levels=s.levels, classes=classes)
-say("ch2", concentration=float(s.concentration), rounds=s.rounds)
+glue_values("ch2", N=N, clients=s.clients, d=d, H=H, levels=s.levels, classes=classes)
+glue_values("ch2", concentration=float(s.concentration), rounds=s.rounds)
 
 # %% [markdown]
 # (map-squeeze)=
@@ -208,12 +208,12 @@ code = int(np.ceil(np.log2(s.levels)))  # bits that name a level
 full = squeeze(G, 2**code)  # as many levels as such a code can name
 
 # %% tags=["remove-input"]
-paste("figure_squeeze", ch02.squeezed(G[example], squeezed.levels[example], curve, s.levels))
+glue_figure("figure_squeeze", ch02.squeezed(G[example], squeezed.levels[example], curve, s.levels))
 error, error_same = 100 * lost(G, Z), 100 * np.median(lost(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
-say("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
-say("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
-say("ch2", biggest_share=100 * shares.max())
+glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
+glue_values("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
+glue_values("ch2", biggest_share=100 * shares.max())
 expect("Nearly all of it", np.median(error) < 10, lost=np.median(error))
 expect("in about an eighth of the bits", 0.1 < sent < 0.15, sent=sent)
 expect("loses a few per cent of its squared norm", 1 < np.median(error) < 9, error=np.median(error))
@@ -283,7 +283,7 @@ theirs = np.stack([nearest(*each) for each in zip(centres, G, strict=True)])
 ratios = lost(G, Z) / lost(G, theirs)  # our error over that of scikit-learn
 
 # %% tags=["remove-input"]
-say("ch2", best_ratio=ratios.min(), orders=len(orders))
+glue_values("ch2", best_ratio=ratios.min(), orders=len(orders))
 expect("never larger than theirs", ratios.max() < 1.01, most=ratios.max())
 expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders=len(orders))
 
@@ -337,7 +337,7 @@ print(f"named by G: {named(G)} of {N}, by Z: {named(Z)}")
 print(f"class shares guessed to {off:.3f}")
 
 # %% tags=["remove-input"]
-say("ch2", named_z=named(Z), single=100 * held.max(axis=1).mean())
+glue_values("ch2", named_z=named(Z), single=100 * held.max(axis=1).mean())
 expect("you are nearly always right", named(G) >= 0.9 * N, named=named(G))
 expect("After the squeeze you still are", named(Z) >= 0.8 * N, named=named(Z))
 expect("to about one percentage point", off < 0.02, off=off)
@@ -380,7 +380,7 @@ assert adjusted_rand_score(strata_of["restored"], plainly) > 0.999
 
 # %% tags=["remove-input"]
 shown = {name: views[name] for name in ("restored", "unsorted")}
-paste("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
+glue_figure("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
 
 # %% [markdown]
 # ```{glue:figure} figure_plane
@@ -464,9 +464,9 @@ keys = ["partition", "seed", "round", "strata of"]
 found = pd.DataFrame(found).groupby(keys).mean().reset_index()
 
 # %% tags=["remove-input"]
-paste("figure_purity", ch02.known(found))
+glue_figure("figure_purity", ch02.known(found))
 told = ch02.numbers(found)
-say("ch2", **told)
+glue_values("ch2", **told)
 both = [told[f"{p}rand_{kind}_high"] for p in ("", "equal_") for kind in ("sorted", "unsorted")]
 low = min(told["rand_restored_low"], told["equal_rand_restored_low"])
 expect("Strata of restored gradients know the labels", low > 0.1, low=low)
@@ -482,7 +482,7 @@ table(ch02.knowledge(found))
 fives = [deal("dirichlet", seed) for seed in SEEDS]
 classes_of = [each.label_counts[each.with_data].argmax(axis=1) for each in fives]
 merged = [ch02.merged(each, H) for each in classes_of]
-say("ch2", merged=np.mean(merged))
+glue_values("ch2", merged=np.mean(merged))
 expect("never reach 1", max(merged) < 1, most=max(merged))
 
 # %% tags=["remove-cell"]
@@ -532,7 +532,7 @@ agree = np.mean([rand(raw[i], small[i]) for i in range(3)])
 restart = np.mean([rand(*pair) for pair in combinations(raw, 2)])
 
 # %% tags=["remove-input"]
-say("ch2", agree=agree, restart=restart)
+glue_values("ch2", agree=agree, restart=restart)
 expect("no more than another start", agree > restart - 0.05, squeezed=agree, restarted=restart)
 
 # %% [markdown]
@@ -575,16 +575,18 @@ for seed in SEEDS:
 trained = pd.DataFrame(trained).assign(partition="disjoint")
 
 # %% tags=["remove-input"]
-paste("figure_rounds", ch02.over_rounds(trained))
+glue_figure("figure_rounds", ch02.over_rounds(trained))
 last = {name: trained[trained["round"] == s.rounds].pipe(ch02.of, *name.split(), round=s.rounds)
         for name in ("left restored", "kept restored", "kept unsorted", "purity restored")}  # fmt: skip
 change = plots.interval(last["purity restored"] - ch02.of(trained, "purity", "restored"))
 keeping = plots.interval(last["kept restored"] - last["left restored"])
 summary = plots.interval(last["kept unsorted"] - last["kept restored"])
-say("ch2", every=method.clients.restratify_every, left_last=last["left restored"].mean())
-say("ch2", kept=last["kept restored"].mean(), kept_coded=last["kept unsorted"].mean())
-say("ch2", keeping=keeping[0], keeping_low=keeping[1], keeping_high=keeping[2])
-say("ch2", change=change[0], change_low=change[1], change_high=change[2], summary=summary[0])
+glue_values("ch2", every=method.clients.restratify_every, left_last=last["left restored"].mean())
+glue_values("ch2", kept=last["kept restored"].mean(), kept_coded=last["kept unsorted"].mean())
+glue_values("ch2", keeping=keeping[0], keeping_low=keeping[1], keeping_high=keeping[2])
+glue_values(
+    "ch2", change=change[0], change_low=change[1], change_high=change[2], summary=summary[0]
+)
 expect("about as much as at the start", abs(change[0]) < 8, change=change[0])
 expect("The choice of the summary costs far more", summary[1] > keeping[2], summary=summary)
 
@@ -694,7 +696,7 @@ print("V: (a)", V[0], " (b)", V[1], " (c)", V[2])
 
 # %% tags=["remove-input"]
 bound = sum(n / sum(N3) * sd for n, sd in zip(N3, S3, strict=True)) ** 2 / 10
-say("ch2", V0=V[0], V1=V[1], V_gain=100 * float(1 - V[1] / V[0]))
+glue_values("ch2", V0=V[0], V1=V[1], V_gain=100 * float(1 - V[1] / V[0]))
 expect("exactly as bad as proportional seats", V[0] == V[2] > V[1] == bound)
 
 # %% [markdown]
@@ -733,8 +735,8 @@ for words, (n, sd) in cases.items():
     curves[words] = 100 * values / values[0]
 
 # %% tags=["remove-input"]
-paste("figure_exponent", ch02.exponents(powers, curves))
-say("ch2", gain_run=100 - curves["this run"].min())
+glue_figure("figure_exponent", ch02.exponents(powers, curves))
+glue_values("ch2", gain_run=100 - curves["this run"].min())
 kept = objective(sizes, spreads, 10 * sizes / N) / (np.square(Z - Z.mean(axis=0)).sum() / N / 10)
 expect("cannot remove", np.isclose(kept, variance_left(strata, Z), rtol=1e-4), kept=kept)
 
@@ -819,7 +821,7 @@ for m, each in rules.items():
     least = objective(sizes, spreads, each["best"]) or 1
     shown = {k: (v, 100 * objective(sizes, spreads, v) / least) for k, v in each.items()}
     panels[m] = shown
-paste("figure_allocation", ch02.seats(sizes, panels))
+glue_figure("figure_allocation", ch02.seats(sizes, panels))
 zeros = [int((rules[few][k] == 0).sum()) for k in ("coded", "remainder", "proportional")]
 expect("Each of the other whole rules leaves a stratum empty", min(zeros) > 0, empty=zeros)
 same = [(rules[many][k] == rules[many]["best"]).all() for k in ("remainder", "proportional")]
@@ -870,11 +872,13 @@ for name, title in PARTITIONS.items():
 reach = pd.DataFrame(reach, columns=["partition", "clients", "over"])
 
 # %% tags=["remove-input"]
-paste("figure_reach", ch02.out_of_reach(reach))
+glue_figure("figure_reach", ch02.out_of_reach(reach))
 lost_ones = reach.groupby("partition")["clients"]
 hits, gone = lost_ones.agg(lambda c: (c > 0).sum()), lost_ones.mean()
-say("ch2", hit_disjoint=hits["disjoint"], hit_equal=hits["equal sizes"], of_each=len(reach) // 2)
-say("ch2", most=reach["clients"].max())
+glue_values(
+    "ch2", hit_disjoint=hits["disjoint"], hit_equal=hits["equal sizes"], of_each=len(reach) // 2
+)
+glue_values("ch2", most=reach["clients"].max())
 part = hits / (len(reach) // 2)
 expect("in about a third of all stratifications", part.between(0.2, 0.5).all(), most=part.max())
 expect("shuts out about one client", gone.between(0.4, 1.6).all(), **gone.to_dict())
@@ -975,10 +979,10 @@ def counted(p, m, tries=10_000):
 small = (2 * np.array(p, dtype=float), np.array(pi, dtype=float), counted(p, 2))
 large = (draws * p_run, pi_run, counted(p_run, draws))
 titles = "three clients, two draws", f"the largest stratum, {draws} draws"
-paste("figure_inclusion", ch02.inclusion(dict(zip(titles, (small, large), strict=True))))
+glue_figure("figure_inclusion", ch02.inclusion(dict(zip(titles, (small, large), strict=True))))
 ratio = pi_run / (draws * p_run)
-say("ch2", members=len(members), norm_ratio=p_run.max() / p_run.min(), rank=rank)
-say("ch2", ratio_low=ratio[p_run.argmax()], ratio_high=ratio[p_run.argmin()])
+glue_values("ch2", members=len(members), norm_ratio=p_run.max() / p_run.min(), rank=rank)
+glue_values("ch2", ratio_low=ratio[p_run.argmax()], ratio_high=ratio[p_run.argmin()])
 ends = ratio[p_run.argmax()], ratio[p_run.argmin()]
 expect("comes too seldom", ends[0] < 0.995, ratio=ends[0])
 expect("comes too often", ends[1] > 1.005, ratio=ends[1])
@@ -1027,7 +1031,7 @@ print("each draw weighted by 1 / (N_h p):", hansen_hurwitz)
 # %% tags=["remove-input"]
 designs = ("plain-wr", "plain-successive", "hansen-hurwitz")
 means = [theory.design_moments(name, updates, (1, 2, 3), 2)[0] for name in designs]
-say("ch2", repeatable=repeatable, distinct=distinct)
+glue_values("ch2", repeatable=repeatable, distinct=distinct)
 expect("Both plain means miss it", means == [repeatable, distinct, 3] and 3 not in means[:2])
 expect("chances 5/12, 11/15 and 17/20", pi == [Fraction(5, 12), Fraction(11, 15), Fraction(17, 20)])
 

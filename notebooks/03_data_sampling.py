@@ -47,7 +47,7 @@ import pandas as pd
 import torch
 
 from companion import ch03, chapters, check, plots
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import data_sampling, engine, methods, partition, privacy, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.data_sampling import FixedSize, Requested
@@ -131,13 +131,15 @@ for name, draw in READINGS.items():
     drawn[name] = np.array(each)
 
 # %% tags=["remove-input"]
-paste("figure_readings", ch03.readings(held, drawn))
+glue_figure("figure_readings", ch03.readings(held, drawn))
 asked, got = n_star // m, drawn["fixed size"][0]
-say("ch3", m=m, n_star=n_star, cohort_total=held.sum(), p=p, asked=asked, fixed_total=got.sum())
-say("ch3", bernoulli_sd=math.sqrt((held * p * (1 - p)).sum()), task=s.task, small=held[0])
-say("ch3", none=100 * (1 - p) ** held[0], small_chance=100 * got[0] / held[0])
-say("ch3", large_chance=100 * got[-1] / held[-1], ratio=held[-1] / held[0])
-say("ch3", proportional_total=drawn["proportional"][0].sum())
+glue_values(
+    "ch3", m=m, n_star=n_star, cohort_total=held.sum(), p=p, asked=asked, fixed_total=got.sum()
+)
+glue_values("ch3", bernoulli_sd=math.sqrt((held * p * (1 - p)).sum()), task=s.task, small=held[0])
+glue_values("ch3", none=100 * (1 - p) ** held[0], small_chance=100 * got[0] / held[0])
+glue_values("ch3", large_chance=100 * got[-1] / held[-1], ratio=held[-1] / held[0])
+glue_values("ch3", proportional_total=drawn["proportional"][0].sum())
 more = drawn["Bernoulli"].mean(0) / held
 expect("in expectation it is what was asked for", p < 1, p=p)
 expect("now and then draws nothing", 0.001 < (1 - p) ** held[0] < 0.2, chance=(1 - p) ** held[0])
@@ -289,9 +291,9 @@ assert ratio == hit / fake == theory.ldp_ratio(M, alpha)
 print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 
 # %% tags=["remove-input"]
-paste("figure_report", ch03.report(M, float(fake), float(hit)))
-say("ch3", paper_size=size, written_examples=2048 / 10, epsilon_one=math.log(ratio))
-say("ch3", ratio_one=float(ratio))
+glue_figure("figure_report", ch03.report(M, float(fake), float(hit)))
+glue_values("ch3", paper_size=size, written_examples=2048 / 10, epsilon_one=math.log(ratio))
+glue_values("ch3", ratio_one=float(ratio))
 expect("it trains on all", min(1, 2048 / size) == 1)
 expect("Five answers in six are invented", 0.82 < 1 - alpha < 0.85)
 
@@ -426,10 +428,10 @@ simulated = (estimate(reports, a, M) <= 0).mean()
 off = abs(simulated - below) / np.sqrt(below * (1 - below) / len(reports))
 
 # %% tags=["remove-input"]
-paste("figure_estimator", ch03.estimator(laws, {"written": 10, "coded": 100}, size, M))
+glue_figure("figure_estimator", ch03.estimator(laws, {"written": 10, "coded": 100}, size, M))
 coded_mean, coded_sd = moments(*laws["coded"])
-say("ch3", mean=mean, sd=sd, true_total=10 * size, below=below, of_99=99 * below)
-say(
+glue_values("ch3", mean=mean, sd=sd, true_total=10 * size, below=below, of_99=99 * below)
+glue_values(
     "ch3",
     largest=f"{values.max():,.0f}",
     coded_mean=f"{coded_mean:,.0f}",
@@ -501,9 +503,13 @@ own = law(held, own_alpha, s.size_cap)
 own_mean, own_sd = moments(*own)
 
 # %% tags=["remove-input"]
-say("ch3", rate=tenth, guards=100 * guards, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}")
-say("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
-say("ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(held >= s.size_cap).sum())
+glue_values(
+    "ch3", rate=tenth, guards=100 * guards, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}"
+)
+glue_values("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
+glue_values(
+    "ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(held >= s.size_cap).sum()
+)
 expect("more than six times what is meant", 6 < tenth / 0.1 < 8, rate=tenth)
 expect("data sampling is switched off", at_one > 0.9 and requested > 0.95, rate=requested)
 expect("fewer than were requested", 6000 * coded < 2048)
@@ -560,11 +566,11 @@ for m_ in (10, 100, 1000):
 needed = (rmse(601, 3, 1) / 10) ** 2
 
 # %% tags=["remove-input"]
-paste("figure_caps", ch03.caps(caps, *error(caps, 3, 10), by_cap, by_m))
-say("ch3", best=best, best_error=rmse(best, 3, 10), sd_601=rmse(601, 3, 10))
-say("ch3", limit=-error(100, 3, 1)[0], needed=f"{math.ceil(needed):,}")
+glue_figure("figure_caps", ch03.caps(caps, *error(caps, 3, 10), by_cap, by_m))
+glue_values("ch3", best=best, best_error=rmse(best, 3, 10), sd_601=rmse(601, 3, 10))
+glue_values("ch3", limit=-error(100, 3, 1)[0], needed=f"{math.ceil(needed):,}")
 loss = {m_: np.interp(-10, -np.array(errors), losses) for m_, (_, errors) in by_m.items()}
-say("ch3", loss_ratio=f"{round(math.exp(loss[10]), -2):,.0f}")
+glue_values("ch3", loss_ratio=f"{round(math.exp(loss[10]), -2):,.0f}")
 expect("the best of all caps still errs by three quarters", abs(rmse(best, 3, 10) - 76) < 2)
 expect("reaches 10 % only after thousands of reports", 5000 < needed < 20_000, reports=needed)
 expect("A thousand reports need an epsilon above 4", 4 < loss[1000] < 5, epsilon=loss[1000])
@@ -623,7 +629,7 @@ for j in (1, 5, 10, 20):
     print(f"{j:2} reports: epsilon {paid:4.1f}, read off: {read_off[j]:.0%}")
 
 # %% tags=["remove-input"]
-say("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
+glue_values("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
 expect("After twenty reports the clipped size is read off", read_off[20] > 0.7, chance=read_off[20])
 band = 1.96**2 * privacy.estimate_variance([40], size_cap=M, alpha=a) / 10**2  # reports for ±10
 expect("needs far fewer", band > 500 and read_off[20] > 0.7, reports=band, chance=read_off[20])
@@ -677,12 +683,18 @@ steps = s.rounds * s.clients_per_round * local_steps
 local = (spent - strata) / steps  # examples behind a local step
 
 # %% tags=["remove-input"]
-paste("figure_accuracy", ch03.accuracy(runs))
-say("ch3", rounds=s.rounds, lr=lr, last=min(10, s.rounds), repeats=s.repeats, strata=f"{strata:,}")
-say("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
-say("ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0])
+glue_figure("figure_accuracy", ch03.accuracy(runs))
+glue_values(
+    "ch3", rounds=s.rounds, lr=lr, last=min(10, s.rounds), repeats=s.repeats, strata=f"{strata:,}"
+)
+glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
+glue_values(
+    "ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0]
+)
 found = plots.paired(runs, "test_accuracy", 1.0)
-say("ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1])
+glue_values(
+    "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
+)
 expect("Yes, in the small federations", (found.high[[0.05, 0.1, 0.2]] < 0).all())
 expect(
     "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
@@ -796,11 +808,11 @@ even = optimal(n_k / n, one, n_k, n / 10)
 np.testing.assert_allclose(even, n_k / 10)
 
 # %% tags=["remove-input"]
-paste("figure_optimal", ch03.allocation(shares, left))
+glue_figure("figure_optimal", ch03.allocation(shares, left))
 gains = {name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in left.items()}
-say("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
+glue_values("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
 low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])
-say("ch3", sigma_low=low, sigma_high=high)
+glue_values("ch3", sigma_low=low, sigma_high=high)
 expect("removes more if they count equally", gains["equal"] > gains["weights"] + 1, **gains)
 expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low, high=high)
 whole = [data_sampling.optimal_sizes(a_k, sigma, n_k, n) for a_k in by_weights.values()]

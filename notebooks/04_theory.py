@@ -38,7 +38,7 @@ from fractions import Fraction as Q
 import numpy as np
 
 from companion import ch04, chapters, ledger
-from companion.pages.prose import expect, say
+from companion.pages.prose import expect, glue_values
 from fedstas import clustered, privacy, theory
 from fedstas.sim.rng import stream
 
@@ -63,9 +63,11 @@ verdicts = decided.set_index("id")["verdict"]
 facts = decided["fact"].fillna(decided["id"]).nunique()
 
 # %% tags=["remove-input"]
-say("ch4", claims=len(decided), facts=facts, verdict_lemma1=str(verdicts["journal-lemma-1"]))
+glue_values(
+    "ch4", claims=len(decided), facts=facts, verdict_lemma1=str(verdicts["journal-lemma-1"])
+)
 for word in ("holds", "holds-if", "fails"):
-    say("ch4", **{f"count_{word.replace('-', '_')}": int((verdicts == word).sum())})
+    glue_values("ch4", **{f"count_{word.replace('-', '_')}": int((verdicts == word).sum())})
 expect("Lemma 1 fails", verdicts["journal-lemma-1"] == "fails")
 ch04.statements(decided)
 
@@ -164,11 +166,11 @@ for _ in range(300):
     right += [bool(theory.proposition_1(counts, n, seats)) for counts in both]
 
 # %% tags=["remove-input"]
-say("ch4", plain=plain, target=target, simple=simple, lemma4=printed)
-say("ch4", deviation=by_deviation, variance=by_variance, w=w, truth=m * SIZE)
-say("ch4", mean=mean, sd=sd, below=100 * below, spent=spent, relaxed=relaxed)
-say("ch4", epsilon=float(s.epsilon), printed=right[0], drawn=right[1], m=m)
-say("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}", error=error)
+glue_values("ch4", plain=plain, target=target, simple=simple, lemma4=printed)
+glue_values("ch4", deviation=by_deviation, variance=by_variance, w=w, truth=m * SIZE)
+glue_values("ch4", mean=mean, sd=sd, below=100 * below, spent=spent, relaxed=relaxed)
+glue_values("ch4", epsilon=float(s.epsilon), printed=right[0], drawn=right[1], m=m)
+glue_values("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}", error=error)
 expect("the repaired one hits the target", plain != target == repaired)
 expect("no better than by sizes alone", by_variance == by_size > by_deviation)
 expect("Every size is cut", SIZE > M - 1, size_cap=M)

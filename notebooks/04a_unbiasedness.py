@@ -43,7 +43,7 @@ import torch
 
 from companion import ch04a, chapters, check, plots
 from companion.claims.evidence import unbiasedness
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
 from fedstas.corrected import StratifiedHansenHurwitz, StratifiedHorvitzThompson
@@ -129,7 +129,7 @@ assert once == theory.design_moments("plain-successive", d, norms, m)
 
 # %% tags=["remove-input"]
 decided = unbiasedness.lemma_1()
-say("ch4a", ours_lemma_1=decided.ours, two=two[0], plain=again[0], successive=once[0])
+glue_values("ch4a", ours_lemma_1=decided.ours, two=two[0], plain=again[0], successive=once[0])
 expect("the draw expects", two[0] == Q(2, 3), two=two[0])
 expect("Both are off by 1/6", off_by == [Q(1, 6)] * 2, off_by=off_by)
 expect("the plain mean aims too high", min(again[0], once[0]) > 3, again=again[0], once=once[0])
@@ -232,7 +232,7 @@ theirs = [theory.design_moments(kind, d, norms, m) for kind in kinds]
 assert [*found.values()] == [*theirs, des_raj]
 
 # %% tags=["remove-input"]
-say("ch4a", naive=wrong)
+glue_values("ch4a", naive=wrong)
 means = [mean for mean, _ in found.values()]
 expect("All but the plain means hit it", [x == 3 for x in means] == [0, 1, 0, 1, 1])
 spreads = [variance for _, variance in found.values()]  # of like draws
@@ -303,7 +303,7 @@ table(ch04a.listed(found))
 # %% tags=["remove-input"]
 decided = unbiasedness.algorithm()
 expect("fails like Lemma 1", decided.verdict == "fails")
-say("ch4a", strata_target=decided.table["target"][0])
+glue_values("ch4a", strata_target=decided.table["target"][0])
 table(decided.table.drop(columns=["bias", "target"]))
 
 # %% [markdown]
@@ -399,11 +399,11 @@ length = np.linalg.norm(equal @ turned)
 chance = {k: length * noise[k] / np.sqrt(R) for k in expected}
 
 # %% tags=["remove-input"]
-paste("figure_theory_bias", ch04a.averaging(bias, noise))
-say("ch4a", task=s.task, rounds=s.rounds, N=N, m=m, R=f"{R:,}")
-say("ch4a", written=100 * bias["as written"], coded=100 * bias["as coded"])
-say("ch4a", error=100 * np.hypot(bias["as written"], noise["as written"]))
-say("ch4a", size=100 * found["by data"][0]["as written"])
+glue_figure("figure_theory_bias", ch04a.averaging(bias, noise))
+glue_values("ch4a", task=s.task, rounds=s.rounds, N=N, m=m, R=f"{R:,}")
+glue_values("ch4a", written=100 * bias["as written"], coded=100 * bias["as coded"])
+glue_values("ch4a", error=100 * np.hypot(bias["as written"], noise["as written"]))
+glue_values("ch4a", size=100 * found["by data"][0]["as written"])
 off = {k: np.linalg.norm(means[k]) / chance[k] for k in expected}
 expect("The cohorts agree with the exact expectations", max(off.values()) < 3, **off)
 expect("some dozens of cohorts", 30 <= cohorts_until["as written"] < 110, **cohorts_until)
@@ -451,7 +451,7 @@ table(ch04a.table(found))
 
 # %% tags=["remove-input"]
 decided = {name: getattr(unbiasedness, name)() for name in ("weights", "cohort_weights")}
-say("ch4a", ours_cohort_weights=decided["cohort_weights"].ours)
+glue_values("ch4a", ours_cohort_weights=decided["cohort_weights"].ours)
 expect("agree if all clients hold equally many examples", decided["weights"].verdict == "holds-if")
 expect("FedAvg's are biased", decided["cohort_weights"].verdict == "holds-if")
 expect("All four designs miss", min(found["by data"][0].values()) > 0.1, **found["by data"][0])
@@ -525,7 +525,7 @@ for name, g in drawn.items():
 
 # %% tags=["remove-input"]
 expansion, on_models = unbiasedness.expansion(), unbiasedness.weights_sum_to_one()
-say("ch4a", sums=on_models.ours)
+glue_values("ch4a", sums=on_models.ours)
 true = [name for name, aim in aims.items() if aim == target]
 expect("hit only by uniform draws", true == ["uniform"], true=true)
 expect("It holds if every client is expected equally often", expansion.verdict == "holds-if")

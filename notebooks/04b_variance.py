@@ -43,7 +43,7 @@ import torch
 
 from companion import ch04b, chapters, check, plots
 from companion.claims.evidence import seats as evidence_seats, variance as evidence_variance
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
 from fedstas.sim.rng import stream
@@ -104,7 +104,7 @@ expect("The smallest case in positive whole numbers", first.ours == f"{plain} > 
 expect("one and a half times the uniform one", no_bias[0] == Q(3, 2) * no_bias[1])
 expect("is never above the uniform one", all(one_draw(*c)[2] <= one_draw(*c)[1] for c in cases))
 expect("The plain mean can be noisier", first.verdict == "fails")
-say("ch4b", ours_first=first.ours)
+glue_values("ch4b", ours_first=first.ours)
 table(ch04b.one_draw(one_draw, cases))
 
 # %% [markdown]
@@ -157,7 +157,7 @@ own, opposite, _ = (one_draw(*case)[2] for case in by)  # Hansen–Hurwitz
 wrong_norm = evidence_variance.wrong_norm()
 expect("By the wrong norm", wrong_norm.ours == str(opposite) and wrong_norm.verdict == "holds-if")
 expect("By its own norm", own == 0)
-say("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1]))
+glue_values("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1]))
 table(ch04b.one_draw(one_draw, by, "norms"))
 
 # %% [markdown]
@@ -201,7 +201,7 @@ assert best == theory.neyman_printed(N_h, S_h, m)
 
 # %% tags=["remove-input"]
 neyman = evidence_seats.neyman()
-say("ch4b", ours_neyman=neyman.ours)
+glue_values("ch4b", ours_neyman=neyman.ours)
 same = variance(N_h, S_h, as_written) == variance(N_h, S_h, plain) > variance(N_h, S_h, best)
 expect("is exactly that of proportional seats", same and neyman.verdict == "holds-if")
 table(neyman.table)
@@ -240,8 +240,8 @@ at = {
 marks = {name: (share, relative(share)) for name, share in at.items()}
 
 # %% tags=["remove-input"]
-paste("figure_theory_neyman", ch04b.allocation(shares, relative(shares), marks))
-say("ch4b", neyman_gain=100 * (1 - relative(1 / 4)))
+glue_figure("figure_theory_neyman", ch04b.allocation(shares, relative(shares), marks))
+glue_values("ch4b", neyman_gain=100 * (1 - relative(1 / 4)))
 expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 
 # %% [markdown]
@@ -274,7 +274,7 @@ in_proportion = variance([5, 6], [1, 2], [2, 3])
 
 # %% tags=["remove-input"]
 second = evidence_seats.theorem_1_second()
-say(
+glue_values(
     "ch4b", other=other, without=without, rounded=float(rounded), in_proportion=float(in_proportion)
 )
 expect("break the inequality", second.ours == f"{other} > {without}")
@@ -312,7 +312,9 @@ for n, half in halves.items():
 
 # %% tags=["remove-input"]
 third = evidence_variance.theorem_1_third()
-say("ch4b", equal=equal, none=none, apart=float(apart), few4=float(few[4]), few40=float(few[40]))
+glue_values(
+    "ch4b", equal=equal, none=none, apart=float(apart), few4=float(few[4]), few40=float(few[40])
+)
 expect("Equal seats do harm", third.ours == f"{equal} > {none}" and third.verdict == "holds-if")
 expect("change nothing here", proportional == none)
 expect("Strata that separate help", apart > 20, times=apart)
@@ -391,7 +393,7 @@ np.testing.assert_allclose(v["tau"], (W @ np.sqrt(tau_2)) ** 2 / 2)
 
 # %% tags=["remove-input"]
 by_sigma = evidence_seats.spread_of_draws()
-say("ch4b", v_sigma=v["sigma"], v_tau=v["tau"])
+glue_values("ch4b", v_sigma=v["sigma"], v_tau=v["tau"])
 best_by_tau = v["tau"] < v["sigma"] and by_sigma.ours == f"{v['sigma']:.4f}"
 expect("are not best where clients", best_by_tau and by_sigma.verdict == "holds-if", **v)
 
@@ -486,10 +488,10 @@ part = {name: value / found["no strata"] for name, value in found.items()}
 alone, proportional, neyman, written, old, squeezed, own = part.values()
 
 # %% tags=["remove-input"]
-paste("figure_theory_order", ch04b.order(part, squared_bias / found["no strata"]))
-say("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
-say("ch4b", neyman=100 * neyman, written=100 * written, own=100 * own, old=100 * old)
-say("ch4b", by_strata=100 * (1 - proportional) / (1 - own))
+glue_figure("figure_theory_order", ch04b.order(part, squared_bias / found["no strata"]))
+glue_values("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
+glue_values("ch4b", neyman=100 * neyman, written=100 * written, own=100 * own, old=100 * old)
+glue_values("ch4b", by_strata=100 * (1 - proportional) / (1 - own))
 follow = own <= neyman * (1 + 1e-9) and neyman <= proportional * (1 + 1e-9) and proportional <= 1
 expect("The four designs follow the order", follow, **part)
 expect("The plain mean by norm does not", written > neyman, written=written, neyman=neyman)
@@ -517,7 +519,7 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - own))
 
 # %% tags=["remove-input"]
 ends, theorem = evidence_variance.combined(), evidence_variance.theorem_1()
-say("ch4b", ours_combined=ends.ours)
+glue_values("ch4b", ours_combined=ends.ours)
 expect("both ideas together can do harm", ends.verdict == "fails" == theorem.verdict)
 table(ch04b.ends(ends.table))
 
@@ -566,8 +568,10 @@ counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
 assert counted == list(count.values())[:4]
 
 # %% tags=["remove-input"]
-say("ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m)
-say("ch4b", with_whole=100 * with_whole / found["no strata"])
+glue_values(
+    "ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m
+)
+glue_values("ch4b", with_whole=100 * with_whole / found["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
 expect("whole seats take back more than", lost > 1, to_proportional=lost)
 expect("It needs a rule for whole numbers", whole.verdict == "fails")

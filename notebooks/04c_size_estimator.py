@@ -41,7 +41,7 @@ import numpy as np
 
 from companion import ch04c, chapters, check, plots
 from companion.claims.evidence import sizes as evidence
-from companion.pages.prose import decide, expect, paste, say, table
+from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import privacy, theory
 from fedstas.sim.rng import stream
 
@@ -197,9 +197,9 @@ errors = np.sqrt(negative * (1 - negative) / drawn_rounds)
 away = abs(simulated.mean() - mean) / (sd / np.sqrt(drawn_rounds))
 away = max(away, abs((simulated <= 0).mean() - negative) / errors)
 assert away < 5.5  # false alarm: 1e-7
-say("ch4c", mean=mean, sd=sd, negative=100 * negative, away=away, draws=f"{drawn_rounds:,}")
-say("ch4c", negative_rounds=99 * negative, missing=100 * (1 - mean / 6000))
-say("ch4c", supports_bias=float((1 - evidence.ALPHA) * m / (2 * evidence.ALPHA)))
+glue_values("ch4c", mean=mean, sd=sd, negative=100 * negative, away=away, draws=f"{drawn_rounds:,}")
+glue_values("ch4c", negative_rounds=99 * negative, missing=100 * (1 - mean / 6000))
+glue_values("ch4c", supports_bias=float((1 - evidence.ALPHA) * m / (2 * evidence.ALPHA)))
 expect("about two thirds of it", 0.6 < sd / mean < 0.72, ratio=sd / mean)
 expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=sd)
 
@@ -245,11 +245,11 @@ for n_star_ in (99, 600, 2048):
 # %% tags=["remove-input"]
 rate = theory.estimated_rate([600] * 10, 100, 0.1616, 600)
 times, clipped = rate.mean / 0.1, rate.mean / (600 / 990)
-say("ch4c", outside=100 * rate.outside, times=times, times_clipped=clipped)
-say("ch4c", guard_2048=100 * theory.estimated_rate([600] * 10, 100, 0.1616, 2048).outside)
+glue_values("ch4c", outside=100 * rate.outside, times=times, times_clipped=clipped)
+glue_values("ch4c", guard_2048=100 * theory.estimated_rate([600] * 10, 100, 0.1616, 2048).outside)
 inverse = theory.size_estimator_moments([99] * m, M, evidence.ALPHA).inverse_mean * 990
 mse = theory.raw_rate_error([600] * m, M, evidence.ALPHA, 600)
-say("ch4c", raw_mse=mse, inverse=float(inverse))
+glue_values("ch4c", raw_mse=mse, inverse=float(inverse))
 expect("more than six times too large", times > 6, times=times)
 expect("Verdict on the rate: fails", verdict["rate_is_a_probability"] == "fails")
 expect("nearly all of it from clipping", abs(clipped - 1) < 0.1, rest=clipped)
@@ -324,8 +324,8 @@ for name, (each, request) in settings.items():
 assert evidence.zero_counts(100) == [25, 50, 75, 100]
 limit = evidence.limits()
 falls, stays = limit["unclipped times m"], limit["clipped"]
-paste("figure_theory_lemma2", ch04c.error_of_the_rate(counts, error, relative, stays, falls))
-say("ch4c", limit=stays, limit_relative=100 * stays, delta=falls)
+glue_figure("figure_theory_lemma2", ch04c.error_of_the_rate(counts, error, relative, stays, falls))
+glue_values("ch4c", limit=stays, limit_relative=100 * stays, delta=falls)
 table(decided["lemma2"].table)
 
 # %% tags=["remove-input"]
@@ -434,10 +434,10 @@ for c in (10, 100):
     affordable[c] = bisect_left(range(2000), -0.1, lo=1, key=short) / 100
 
 # %% tags=["remove-input"]
-paste("figure_ch4c_useful", ch04c.useful(many, epsilons, least, chosen, 600))
-say("ch4c", best_10=100 * ten[0], best_10_cap=ten[1], best_100=100 * hundred[0])
-say("ch4c", enough=f"{enough[3.0]:,}", enough_1=f"{enough[1.0]:,}")
-say("ch4c", epsilon_10=affordable[10], epsilon_100=affordable[100])
+glue_figure("figure_ch4c_useful", ch04c.useful(many, epsilons, least, chosen, 600))
+glue_values("ch4c", best_10=100 * ten[0], best_10_cap=ten[1], best_100=100 * hundred[0])
+glue_values("ch4c", enough=f"{enough[3.0]:,}", enough_1=f"{enough[1.0]:,}")
+glue_values("ch4c", epsilon_10=affordable[10], epsilon_100=affordable[100])
 expect("ten reports err by most of the total", ten[0] > 0.6, ten=ten[0])
 expect("takes some thousands of reports", 1000 < enough[3.0] < 10_000, reports=enough[3.0])
 

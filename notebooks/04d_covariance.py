@@ -38,7 +38,7 @@ import numpy as np
 
 from companion import ch04d, chapters, check, plots
 from companion.claims.evidence import covariances, pooling
-from companion.pages.prose import decide, expect, paste, say, table
+from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import partition, tasks
 from fedstas.theory import covariances as cov
 
@@ -170,7 +170,7 @@ determinant = printed[0, 0] * printed[1, 1] - printed[0, 1] ** 2
 print("eq. 6.11, row by row:", *map(str, printed.flat), " determinant", determinant)
 
 # %% tags=["remove-input"]
-say("ch4d", example_determinant=determinant)
+glue_values("ch4d", example_determinant=determinant)
 expect("The formula itself is no covariance", determinant < 0, determinant=float(determinant))
 table(decided["lemma4"].table)
 
@@ -188,7 +188,7 @@ table(matches.astype(str))
 # %% tags=["remove-input"]
 expect("none of the designs has this covariance", equal == 0, equal=equal)
 expect("Verdict on Lemma 4: fails", verdict["lemma4"] == "fails")
-say("ch4d", settings=order["settings"], psd=order["covariance"])
+glue_values("ch4d", settings=order["settings"], psd=order["covariance"])
 
 # %% [markdown]
 # Where a sample has at least two examples and more than one is requested, none of the designs has this covariance. The matches are the
@@ -251,10 +251,10 @@ most = [largest_request(600, 6000, size) for size in (60, 204)]
 assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
 
 # %% tags=["remove-input"]
-paste("ch4d_figure_map", ch04d.where())
-say("ch4d", a_600=float(at_600[0]), along_600=float(at_600[1]), a_2048=float(at_2048[0]))
-say("ch4d", along_2048=float(at_2048[1]), most_60=float(most[0]), most_204=float(most[1]))
-say("ch4d", chance_600=60 * 600 / 6000, chance_2048=204 * 2048 / 6000)
+glue_figure("ch4d_figure_map", ch04d.where())
+glue_values("ch4d", a_600=float(at_600[0]), along_600=float(at_600[1]), a_2048=float(at_2048[0]))
+glue_values("ch4d", along_2048=float(at_2048[1]), most_60=float(most[0]), most_204=float(most[1]))
+glue_values("ch4d", chance_600=60 * 600 / 6000, chance_2048=204 * 2048 / 6000)
 expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 
 # %% [markdown]
@@ -334,10 +334,12 @@ assert here.is_covariance(8)
 rescaled = float(here.each / shrunk**2)
 
 # %% tags=["remove-input"]
-say("ch4d", ordered=order["ordered"], both=order["both"], strict=order["strict"], shrunk=shrunk)
+glue_values(
+    "ch4d", ordered=order["ordered"], both=order["both"], strict=order["strict"], shrunk=shrunk
+)
 odd = int(blind.loc[cov.READINGS["bernoulli"], "indefinite"])
-say("ch4d", blind_settings=tried, blind_below=below, blind_coins=odd)
-say("ch4d", strict_a=float(here.each), srs_a=float(theirs.each), rescaled_a=rescaled)
+glue_values("ch4d", blind_settings=tried, blind_below=below, blind_coins=odd)
+glue_values("ch4d", strict_a=float(here.each), srs_a=float(theirs.each), rescaled_a=rescaled)
 expect("less noise because less signal", here.each < theirs.each < rescaled)
 fails = verdict["theorem3"] == verdict["stable"] == "fails"
 expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
@@ -378,7 +380,7 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # ```
 
 # %% tags=["remove-input"]
-paste("ch4d_figure_ellipses", ch04d.ellipses())
+glue_figure("ch4d_figure_ellipses", ch04d.ellipses())
 
 # %% [markdown]
 # ```{glue:figure} ch4d_figure_ellipses
@@ -431,9 +433,9 @@ wins = {when: np.mean(values < 1) for when, values in found.items()}
 medians = {when: float(np.median(values)) for when, values in found.items()}
 
 # %% tags=["remove-input"]
-paste("ch4d_figure_coins", ch04d.ratios(np.array([len(i) for i in shards]), found))
-say("ch4d", task=s.task, concentration=f"{s.concentration:g}", shards=len(shards))
-say("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in found.items()})
+glue_figure("ch4d_figure_coins", ch04d.ratios(np.array([len(i) for i in shards]), found))
+glue_values("ch4d", task=s.task, concentration=f"{s.concentration:g}", shards=len(shards))
+glue_values("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in found.items()})
 expect("Coins win almost nowhere", max(wins.values()) < 0.1, **wins)
 expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 
@@ -515,8 +517,8 @@ assert aim == Fraction(designs["mean"][4])
 
 # %% tags=["remove-input"]
 pooled, equal_weights = designs["mean"][0], designs["mean"][4]
-say("ch4d", pooled=pooled, equal_weights=equal_weights, central_variance=variance[0])
-say("ch4d", proportional_variance=variance[2], coins_variance=variance[1])
+glue_values("ch4d", pooled=pooled, equal_weights=equal_weights, central_variance=variance[0])
+glue_values("ch4d", proportional_variance=variance[2], coins_variance=variance[1])
 expect("And here is what does lower the noise", variance[2] < variance[0] < variance[1])
 expect("Verdict on mimicry: holds, for equal sizes", verdict["mimic"] == "holds-if")
 table(designs)

@@ -43,7 +43,7 @@ from scipy.stats import binom
 
 from companion import ch04e, chapters, check, plots
 from companion.claims.evidence import privacy as evidence
-from companion.pages.prose import decide, expect, paste, say, table
+from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import privacy, theory
 from fedstas.sim.rng import stream
 
@@ -144,7 +144,7 @@ with_zero = theory.report_ratio(Fraction("0.1616"), range(100), range(1, 100))
 with_zero = math.log(with_zero)
 
 # %% tags=["remove-input"]
-say("ch4e", one=one, ratio=ratio, alpha_exact=exact_alpha, zero_epsilon=with_zero)
+glue_values("ch4e", one=one, ratio=ratio, alpha_exact=exact_alpha, zero_epsilon=with_zero)
 expect("just inside 3", verdict["alpha_for_three"].startswith("holds") and 2.999 < one < 3)
 expect("just outside", 3 < with_zero < 3.02, epsilon=with_zero)
 slides = {verdict[name] for name in ("slides_iff", "slides_ratio", "slides_clip")}
@@ -284,13 +284,15 @@ np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 # %% tags=["remove-input"]
 error = math.sqrt(attack[j] * (1 - attack[j]) / trials)
 assert abs(right - attack[j]) < 5.5 * error  # false alarm: 1e-7
-paste("figure_ch4e_rounds", ch04e.rounds(one, soft, attack, (low + high) / 2))
-say("ch4e", right=100 * right, right_error=100 * error, trials=f"{trials:,}", all=99 * one)
-say("ch4e", **{f"attack_{k}": 100 * float(attack[k]) for k in (0, 1, 10, 20)})
-say("ch4e", average=9.9 * one, low=low, high=high, low_epsilon=low * one, high_epsilon=high * one)
+glue_figure("figure_ch4e_rounds", ch04e.rounds(one, soft, attack, (low + high) / 2))
+glue_values("ch4e", right=100 * right, right_error=100 * error, trials=f"{trials:,}", all=99 * one)
+glue_values("ch4e", **{f"attack_{k}": 100 * float(attack[k]) for k in (0, 1, 10, 20)})
+glue_values(
+    "ch4e", average=9.9 * one, low=low, high=high, low_epsilon=low * one, high_epsilon=high * one
+)
 expect("of about thirty for the average client", 29 < 9.9 * one < 31 and 295 < 99 * one < 300)
 nine = next(k for k, chance in enumerate(attack) if chance >= 0.9)
-say("ch4e", nine=nine)
+glue_values("ch4e", nine=nine)
 expect("Two reports are no better", attack[1] == attack[2])
 expect("Verdict on the guarantee: fails", verdict["guarantee"] == "fails")
 expect("an adversary can infer a size", verdict["sizes_remain_private"] == "fails")
@@ -349,7 +351,7 @@ print("who sees a report only:     ", worst_ratio(mixed))
 amplified = math.log1p(0.1 * math.expm1(3))
 
 # %% tags=["remove-input"]
-say("ch4e", amplified=amplified, amplified_all=99 * amplified)
+glue_values("ch4e", amplified=amplified, amplified_all=99 * amplified)
 expect("the worst ratio is 2", worst_ratio(mixed) == 2 and worst_ratio(mine.values()) == 3)
 table(evidence.subsampling_table())
 

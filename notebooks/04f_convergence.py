@@ -42,7 +42,7 @@ import numpy as np
 
 from companion import ch04f, chapters, check, plots
 from companion.claims.evidence import clusters_bounds, convergence
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import clustered, partition, tasks
 from fedstas.sim.rng import stream
 from fedstas.theory import convergence as cv
@@ -91,8 +91,8 @@ assert (positive, omega, chi) == (
 )
 
 # %% tags=["remove-input"]
-say("ch4f", positive=positive, omega=omega, chi=chi, error=error)
-say("ch4f", first=f"{first[1]:,}", late=f"{first[1_000_000]:,}")
+glue_values("ch4f", positive=positive, omega=omega, chi=chi, error=error)
+glue_values("ch4f", first=f"{first[1]:,}", late=f"{first[1_000_000]:,}")
 fails = ch04f.verdict(convergence.theorem_2)
 expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 
@@ -152,11 +152,11 @@ fixed = cv.norm_fixed_point(toy, [[0.9]], 0.1)
 np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
-paste("figure_theory_fixed_point", ch04f.fixed_point(paths, sqrt(2) - 1, 1 / 3))
+glue_figure("figure_theory_fixed_point", ch04f.fixed_point(paths, sqrt(2) - 1, 1 / 3))
 ends = {rule: plots.interval(path[-1]) for rule, path in paths.items()}
 for key, end in zip(("written", "corrected"), ends.values(), strict=True):
-    say("ch4f", **{key: end[0], f"{key}_low": end[1], f"{key}_high": end[2]})
-say("ch4f", fixed_point=fixed, excess=toy.excess(fixed))
+    glue_values("ch4f", **{key: end[0], f"{key}_low": end[1], f"{key}_high": end[2]})
+glue_values("ch4f", fixed_point=fixed, excess=toy.excess(fixed))
 beside = ends["as written"][1] - 1 / 3, abs(ends["corrected"][0] - 1 / 3)
 expect("More rounds do not help", beside[0] > 0.05, beside=beside[0])
 expect("the corrected ones on it", beside[1] < 0.005, beside=beside[1])
@@ -316,13 +316,17 @@ exponent = np.polyfit(np.log(points), np.log(uniform[points]), 1)[0]
 gap = plots.interval((runs["corrected"] - runs["uniform"])[late].mean(axis=0))
 
 # %% tags=["remove-input"]
-paste("ch4f_figure_rate", ch04f.rates(runs, uniform, promised, beside, constant, ceilings))
-say("ch4f", task=s.task, concentration=f"{s.concentration:g}", N=N, m=m, L=L, mu=mu, noise=noise)
-say("ch4f", rounds=f"{T:,}", tenth=T // 10, seeds=s.seeds, beside=1e4 * beside, exponent=exponent)
+glue_figure("ch4f_figure_rate", ch04f.rates(runs, uniform, promised, beside, constant, ceilings))
+glue_values(
+    "ch4f", task=s.task, concentration=f"{s.concentration:g}", N=N, m=m, L=L, mu=mu, noise=noise
+)
+glue_values(
+    "ch4f", rounds=f"{T:,}", tenth=T // 10, seeds=s.seeds, beside=1e4 * beside, exponent=exponent
+)
 over, ratio = promised / uniform, constant[1 / 4][-1] / constant[1 / 16][-1]
 end = runs["as written"][-1].mean()
-say("ch4f", tightest=over.min(), loosest=over.max(), ratio=ratio, end=1e4 * end)
-say("ch4f", **dict(zip(("gap", "gap_low", "gap_high"), 1e5 * np.array(gap), strict=True)))
+glue_values("ch4f", tightest=over.min(), loosest=over.max(), ratio=ratio, end=1e4 * end)
+glue_values("ch4f", **dict(zip(("gap", "gap_low", "gap_high"), 1e5 * np.array(gap), strict=True)))
 level, fall, same = ch04f.exponents(slopes)
 expect("the error flattens out", level > fall + 0.2 and end < 1.5 * beside, written=level, end=end)
 expect("fall about like", same < 0.3 and abs(exponent + 1) < 0.2, apart=same, exact=exponent)
@@ -471,11 +475,13 @@ tails = {
 assert all(tails[name] == list(convergence.flat_tails(8)[name]) for name in tails)
 
 # %% tags=["remove-input"]
-paste("ch4f_figure_clustered", ch04f.clustered(floors, tails))
+glue_figure("ch4f_figure_clustered", ch04f.clustered(floors, tails))
 saved = {name: 100 * (1 - found[0] / floors["MD"][0]) for name, found in floors.items()}
 by_size, by_similarity = saved["clustered by size"], saved["clustered by similarity"]
-say("ch4f", by_size=by_size, by_similarity=by_similarity, distinct=saved["distinct, uniform"])
-say("ch4f", tail_md=tails["MD"][0], tail_clustered=tails["clustered"][0])
+glue_values(
+    "ch4f", by_size=by_size, by_similarity=by_similarity, distinct=saved["distinct, uniform"]
+)
+glue_values("ch4f", tail_md=tails["MD"][0], tail_clustered=tails["clustered"][0])
 lower = min(1 - found[i] / floors["MD"][i] for found in list(floors.values())[1:] for i in (0, 1))
 expect("All three have a lower floor than MD", lower > 0, least=lower)
 never = (convergence.on_quadratics()["never above"] == "yes").all()

@@ -37,7 +37,7 @@ import numpy as np
 
 from companion import ch04g, chapters, check, plots
 from companion.claims.evidence import clusters_bounds
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
 from fedstas.theory.clusters import REPAIRS_1
@@ -47,7 +47,7 @@ plots.for_pages()
 
 # %% tags=["remove-input"]
 words, found = ch04g.decided()
-say("ch4g", **words)
+glue_values("ch4g", **words)
 theorems = [name for name in ch04g.THEOREMS if words[name] == "fails"]
 expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
@@ -159,7 +159,7 @@ expect("every weight varies less", all(less) and all(one[2] > md[2]))
 strict = [words[name] for name in ("prop1", "eq17", "eq23", "md", "fedavg")]
 expect("smaller for every client: holds, on a condition", words["abstract"] == "holds-if")
 expect("is unbiased (eq. 4) holds", set(strict) == {"holds"}, verdicts=strict)
-say("ch4g", strictly=found["abstract"].ours)
+glue_values("ch4g", strictly=found["abstract"].ours)
 table(ch04g.weights(sizes, md, one))
 
 # %% [markdown]
@@ -217,7 +217,7 @@ equal = [words[name] for name in ("eq17eq", "eq23eq")]
 wrong = [words[name] for name in ("eq56", "a2")]
 expect("for all clients together it holds", equal == ["holds-if"] * 2, verdicts=equal)
 expect("Eq. 56 and the end of A.2 fail", wrong == ["fails"] * 2, verdicts=wrong)
-say("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
+glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %% [markdown]
 # The first scheme is not MD, and its first client gains nothing. Mixed rows are neither MD nor equal data, and the
@@ -291,9 +291,9 @@ as_written = 1 / np.sqrt(2 * steps * rounds) + 2 * steps / rounds
 corrected = np.sqrt(steps / (2 * rounds)) + 2 * steps / rounds
 
 # %% tags=["remove-input"]
-paste("figure_ch4g_steps", ch04g.steps(steps, drawn["average"], as_written, corrected))
+glue_figure("figure_ch4g_steps", ch04g.steps(steps, drawn["average"], as_written, corrected))
 ratios = drawn["average"] / as_written, drawn["average"] / corrected
-say("ch4g", last=steps.iloc[-1], over=ratios[0].iloc[-1], over_corrected=ratios[1].iloc[-1])
+glue_values("ch4g", last=steps.iloc[-1], over=ratios[0].iloc[-1], over_corrected=ratios[1].iloc[-1])
 grows = np.polyfit(np.log(steps), np.log(ratios[0]), 1)[0]
 expect("leaves the printed one", grows > 0.8 and max(ratios[1]) < 1, exponent=grows)
 rates = [words[name] for name in ("thm1", "thm2", "better")]
@@ -399,11 +399,11 @@ for count in range(1, 13):  # clients
         percent[name].append(100 * np.mean([is_right(*each) for each in made]))
 
 # %% tags=["remove-input"]
-paste("figure_ch4g_printed", ch04g.printed(percent))
+glue_figure("figure_ch4g_printed", ch04g.printed(percent))
 means = {name: np.mean(found_) for name, found_ in percent.items()}
 told = ch04g.small_cases(small)
-say("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **told)
-say("ch4g", **{f"random_{k}": mean for k, mean in enumerate(means.values())})
+glue_values("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **told)
+glue_values("ch4g", **{f"random_{k}": mean for k, mean in enumerate(means.values())})
 shares = printed / len(small), as_drawn / len(small), min(percent["all three"])
 expect("As drawn, always", shares[1:] == (1, 100))
 expect("Algorithm 1 hardly ever does", shares[0] < 0.1, share=shares[0])
@@ -478,9 +478,9 @@ heavy = moments(np.array(theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])))
 kept = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
 
 # %% tags=["remove-input"]
-say("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - ten)))
-say("ch4g", six=float(100 * sum(digits[6:9])))
-say("ch4g", heavy=heavy[0], wanted=Q(int(kept[0]), 20))
+glue_values("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - ten)))
+glue_values("ch4g", six=float(100 * sum(digits[6:9])))
+glue_values("ch4g", heavy=heavy[0], wanted=Q(int(kept[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
 expect("What they say, with one condition", promised == {"zero": "holds-if"}, **promised)
 

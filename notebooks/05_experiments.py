@@ -45,7 +45,7 @@ from IPython.display import Markdown, display
 from scipy import stats
 
 from companion import ch05, chapters, experiments, one_rounds, plots, records, tables
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from companion.teach import check
 from companion.teach.exercises.experiments import power
 from fedstas import engine, models, partition, simulation, tasks
@@ -119,7 +119,7 @@ theirs = tables.by_seed(disjoint, "test_accuracy")
 np.testing.assert_allclose(ours[theirs.columns], theirs)
 
 # %% tags=["remove-input"]
-say("ch5", seeds=ch05.number_of_seeds(grids["preprint"].frame))
+glue_values("ch5", seeds=ch05.number_of_seeds(grids["preprint"].frame))
 display(Markdown(ch05.made_where(grids)), ch05.folded("All runs", ch05.recorded(grids)))
 
 # %% [markdown]
@@ -146,9 +146,9 @@ empty = (sizes["dirichlet"] == 0).sum()  # clients that hold nothing
 last_class = held["dirichlet_fixed_size"][:, 9]
 
 # %% tags=["remove-input"]
-paste("figure_paper_partition", ch05.who_holds_what(held))
-say("ch5", empty=empty, largest=sizes["dirichlet"].max(), one_nine=(last_class == 1).sum())
-say("ch5", pure_disjoint=pure, pure_fixed=pure_equal)
+glue_figure("figure_paper_partition", ch05.who_holds_what(held))
+glue_values("ch5", empty=empty, largest=sizes["dirichlet"].max(), one_nine=(last_class == 1).sum())
+glue_values("ch5", pure_disjoint=pure, pure_fixed=pure_equal)
 expect("most see few classes", pure > (100 - empty) / 2 and pure_equal > 50)
 
 # %% [markdown]
@@ -191,9 +191,9 @@ PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
 LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 
 # %% tags=["remove-input"]
-paste("figure_fig2", ch05.fig_2(equal, THEIRS, grids["preprint"].note))
-paste("figure_fig2_loss", ch05.fig_2_loss(equal, grids["preprint"].note))
-say("ch5", **(told := ch05.losses_inside(equal)))
+glue_figure("figure_fig2", ch05.fig_2(equal, THEIRS, grids["preprint"].note))
+glue_figure("figure_fig2_loss", ch05.fig_2_loss(equal, grids["preprint"].note))
+glue_values("ch5", **(told := ch05.losses_inside(equal)))
 expect("By the loss one could not tell the two apart", told["losses_apart"] < 0.05)
 
 # %% [markdown]
@@ -258,8 +258,8 @@ display(ch05.folded("Their curves beside ours as coded, with intervals", beside)
 passed = ch05.who_passes(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
 curve, reach = passed["their curves"], passed["points to either side"]
 coded, written, *others = curve.drop("fedavg").str.split().str[0].astype(int)
-say("ch5", inside=curve["coded"], inside_width=reach["coded"], curve_md=curve["md"])
-say("ch5", **ch05.told_passes(passed), their_40=leads[1], their_end=leads[-1])
+glue_values("ch5", inside=curve["coded"], inside_width=reach["coded"], curve_md=curve["md"])
+glue_values("ch5", **ch05.told_passes(passed), their_40=leads[1], their_end=leads[-1])
 all_ends = (passed["their ends"][["md", "fedprox", "centralised"]] == "6 of 6").all()
 expect("cannot tell who made the figure", min(others) >= coded - 2 and all_ends, coded=coded)
 expect("What the test excludes is little", 5 < written < coded, written=written)
@@ -325,7 +325,7 @@ lead = {name: more @ share for name, share in weights.items()}
 print({name: f"{points:+.1f}" for name, points in lead.items()})
 
 # %% tags=["remove-input"]
-say("ch5", lead_images=lead["test images"], lead_ours=lead["our clients"])
+glue_values("ch5", lead_images=lead["test images"], lead_ours=lead["our clients"])
 expect("On the test images it does not lead", lead["test images"] < 0, points=lead["test images"])
 
 # %% [markdown]
@@ -363,8 +363,8 @@ scatter = {
 }
 
 # %% tags=["remove-input"]
-say("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['coded']:.1f}")
-say("ch5", claim_fixed=ch05.points(gap_written), claim_coded=ch05.points(gap_coded))
+glue_values("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['coded']:.1f}")
+glue_values("ch5", claim_fixed=ch05.points(gap_written), claim_coded=ch05.points(gap_coded))
 expect("As written nothing is left of it", max(map(abs, gap_written)) < 0.5, gap=gap_written[0])
 expect("as coded it is larger than printed", gap_coded[1] > 1.0, gap=gap_coded[0])
 expect("not which of two is better", min(scatter.values()) > 2, **scatter)
@@ -392,8 +392,8 @@ one_seed = final(bits, "client_accuracy")["fedstas-authors-dec"]
 many_seeds = final(equal, "client_accuracy")["fedstas-authors-dec"]
 
 # %% tags=["remove-input"]
-say("ch5", **ch05.spread(bits=one_seed, seeds=many_seeds))
-say("ch5", **ch05.levels_inside(disjoint, equal, PRINTED))
+glue_values("ch5", **ch05.spread(bits=one_seed, seeds=many_seeds))
+glue_values("ch5", **ch05.levels_inside(disjoint, equal, PRINTED))
 expect("is one processor's curve", one_seed.std() > 1, sd=one_seed.std())
 
 # %% [markdown]
@@ -423,7 +423,7 @@ gap_skewed = paired(skewed, "fedstas", "fedsts", "client_accuracy")
 on_mnist = zip((equal, skewed), BARS.values(), strict=False)
 
 # %% tags=["remove-input"]
-paste("figure_fig3", ch05.fig_3(BARS, equal, skewed, hundred[~more_work]))
+glue_figure("figure_fig3", ch05.fig_3(BARS, equal, skewed, hundred[~more_work]))
 gap = max(map(abs, gap_skewed))
 expect("FedSTaS and FedSTS differ by nothing at 0.001", gap < 1, gap=gap)
 over = [final(rows, SHARES)[list(bars)].mean() - pd.Series(bars) for rows, bars in on_mnist]
@@ -469,9 +469,11 @@ in_strata = more[["fedsts", "fedstas", "fedstas-unbiased"]].max()
 # %% tags=["remove-input"]
 work = {"as stated: 3 steps of 128, lr 0.01": hundred[~more_work]}
 work |= {"20 steps of 32, lr 0.1": hundred[more_work]}
-paste("figure_cifar", ch05.hundred(work, BARS["CIFAR-100 0.001"]))
-say("ch5", cifar_best=best.max(), cifar_kmeans=in_strata, cifar_md=more["md"])
-say("ch5", cifar_clustered=more["clustered-similarity"], cifar_seeds=hundred["seed"].nunique())
+glue_figure("figure_cifar", ch05.hundred(work, BARS["CIFAR-100 0.001"]))
+glue_values("ch5", cifar_best=best.max(), cifar_kmeans=in_strata, cifar_md=more["md"])
+glue_values(
+    "ch5", cifar_clustered=more["clustered-similarity"], cifar_seeds=hundred["seed"].nunique()
+)
 expect("it ends at a guess", stated.max() < 2, most=stated.max())
 expect("learn with it; strata of k-means do not", in_strata < 2 < more["md"], kmeans=in_strata)
 
@@ -500,7 +502,7 @@ kmeans = ten.loc["fedstas-unbiased"]
 cut = ten.loc["fedstas-least-variance"]
 
 # %% tags=["remove-input"]
-say("ch5", **kmeans.add_prefix("cifar_"), cifar_cut_error=cut["error"])
+glue_values("ch5", **kmeans.add_prefix("cifar_"), cifar_cut_error=cut["error"])
 expect("puts most of the data into one stratum", kmeans["largest"] > 0.5, **kmeans)
 expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **kmeans)
 
@@ -531,7 +533,7 @@ equals = ch05.equal_sizes(rates, grids["cifar100-equal"])
 display(ch05.folded("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
-say("ch5", equal_md=level["md"], **ch05.equal_gaps(behind), **trials)
+glue_values("ch5", equal_md=level["md"], **ch05.equal_gaps(behind), **trials)
 expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only the corrected method's loss is", [*sure] == ["fedstas-unbiased"])
@@ -570,14 +572,14 @@ lost, won = (paired(disjoint, m, "md") for m in two)
 even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
-paste("figure_forest", plots.method_forest(beside, names=ch05.CALLED))
+glue_figure("figure_forest", plots.method_forest(beside, names=ch05.CALLED))
 price = [tables.price(f, m, "md") for m in two for f in (disjoint, equal)]
 sent, seen = zip(*price, strict=True)  # bytes and examples
-say("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
-say("ch5", apart_written=ch05.distance(lost), times_written=sent[0])
-say("ch5", apart_written_equal=ch05.distance(even), times_written_equal=sent[1])
-say("ch5", apart_corrected=ch05.distance(won), times_corrected=sent[2])
-say("ch5", apart_corrected_equal=ch05.distance(also), times_corrected_equal=sent[3])
+glue_values("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
+glue_values("ch5", apart_written=ch05.distance(lost), times_written=sent[0])
+glue_values("ch5", apart_written_equal=ch05.distance(even), times_written_equal=sent[1])
+glue_values("ch5", apart_corrected=ch05.distance(won), times_corrected=sent[2])
+glue_values("ch5", apart_corrected_equal=ch05.distance(also), times_corrected_equal=sent[3])
 expect("as written ends below it", lost[2] < 0 < won[1], written=lost[0], corrected=won[0])
 expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=also[0])
 
@@ -624,7 +626,7 @@ print(f"{(p_values < 0.05).sum()} of {len(p_values)} below 0.05,", end=" ")
 print(f"after Holm {holm_rejects(p_values).sum()}")
 
 # %% tags=["remove-input"]
-say("ch5", family=len(p_values))
+glue_values("ch5", family=len(p_values))
 for place, frame in frames.items():
     display(ch05.folded(f"All methods on MNIST 0.01, {place}", ch05.table_of(beside, frame, place)))
 
@@ -721,7 +723,7 @@ assert order(gap_coded) == coded_too == "agrees"
 ledger.box("Fig. 3, top, and what the text concludes", "preprint", "journal")
 
 # %% tags=["remove-input"]
-say("ch5", matters=ch05.matters(), **ledger.told())
+glue_values("ch5", matters=ch05.matters(), **ledger.told())
 orders = ledger.orders()
 expect("every order that we could check differs", {*orders["written"]} == {"differs"})
 expect("the levels are undecided or differ", "agrees" not in ledger.levels()["written"])
@@ -771,8 +773,8 @@ small = ["levels", "restratify_every", "rate", "concentration"]
 rest = spread[small].max()
 
 # %% tags=["remove-input"]
-paste("figure_sensitivity", ch05.ranges(moved))
-say("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.least_and_most(moved))
+glue_figure("figure_sensitivity", ch05.ranges(moved))
+glue_values("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.least_and_most(moved))
 expect("most of all, then on strata", most > 15 > spread["strata"] > 4, strata=spread["strata"])
 expect("hardly move the corrected", rest < 4, most=rest)
 
@@ -842,9 +844,11 @@ both = paired(noisy[either & noisy["arm"].isin(["", usual])], hidden, known)
 
 # %% tags=["remove-input"]
 by_arm = tables.by_arm(noisy, GLOBAL)
-paste("figure_privacy", ch05.private(by_arm))
+glue_figure("figure_privacy", ch05.private(by_arm))
 shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
-say("ch5", **{f"privacy_{key}": tables.span(*found, "+.1f") for key, found in shown.items()})
+glue_values(
+    "ch5", **{f"privacy_{key}": tables.span(*found, "+.1f") for key, found in shown.items()}
+)
 expect("with a small cap", abs(small_cap[0]) < 4, points=small_cap[0])
 expect("nearly twenty points at any", -22 < both[0] < -16 and both[2] < 0, points=both[0])
 expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, points=large[0])
@@ -886,7 +890,7 @@ by_norm = paired(parts, "p by norm", "one stratum, p by size")
 plain = paired(parts, "plain weights, p uniform, Neyman", "p uniform")
 
 # %% tags=["remove-input"]
-say("ch5", **ch05.told_parts(parts, change), part_norm=ch05.distance(by_norm), part_weights=tables.span(*plain, "+.1f"))  # fmt: skip
+glue_values("ch5", **ch05.told_parts(parts, change), part_norm=ch05.distance(by_norm), part_weights=tables.span(*plain, "+.1f"))  # fmt: skip
 expect("Correct weights alone do not do it", by_norm[2] < 0, points=by_norm[0])
 uniform, none = change["difference"]["p uniform"], change["high"]["one stratum"]
 expect("The draw by size first", uniform < none < 0, uniform=uniform, strata=none)
@@ -920,14 +924,14 @@ live_ends = final(live)[[*experiments.FIRST]]
 best_of = live_ends.idxmax(axis=1)  # of each seed
 
 # %% tags=["remove-input"]
-paste("figure_live", ch05.live(live_ends))
-say("ch5", live_task=s.task, live_clients=s.clients, live_m=s.clients_per_round)
-say("ch5", live_concentration=float(s.concentration), live_device=str(task.device))
-say("ch5", live_scatter=ch05.scatter(live_ends))
+glue_figure("figure_live", ch05.live(live_ends))
+glue_values("ch5", live_task=s.task, live_clients=s.clients, live_m=s.clients_per_round)
+glue_values("ch5", live_concentration=float(s.concentration), live_device=str(task.device))
+glue_values("ch5", live_scatter=ch05.scatter(live_ends))
 expect("No method is best with every seed", best_of.nunique() > 1, best=", ".join(best_of))
 
 # %% tags=["remove-cell"]
-say("ch5", live_again=ch05.again(live, disjoint))
+glue_values("ch5", live_again=ch05.again(live, disjoint))
 
 # %% [markdown]
 # ```{glue:figure} figure_live

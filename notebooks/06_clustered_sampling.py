@@ -43,7 +43,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from companion import ch06, chapters, check, clustered_figures, plots
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, clustered, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
@@ -97,7 +97,7 @@ assert theory.proposition_1(counts, SIZES, 3)
 print(counts)
 
 # %% tags=["remove-input"]
-paste("figure_ch6_line", ch06.line(SIZES, counts))
+glue_figure("figure_ch6_line", ch06.line(SIZES, counts))
 expect("drawn once for certain, and perhaps twice", counts[0, 0] == 12 and counts[1, 0] > 0)
 
 # %% [markdown]
@@ -128,11 +128,11 @@ by_size = rows_by_size(sizes, m)
 assert (by_size == clustered.counts_by_size(sizes, m)).all()
 
 # %% tags=["remove-input"]
-paste("figure_ch6_size_rows", ch06.rows({"Algorithm 1": by_size}, label))
-say("ch6", task=s.task, clients=s.clients, concentration=float(s.concentration), N=N, m=m)
-say("ch6", least=sizes.min(), most=sizes.max())
+glue_figure("figure_ch6_size_rows", ch06.rows({"Algorithm 1": by_size}, label))
+glue_values("ch6", task=s.task, clients=s.clients, concentration=float(s.concentration), N=N, m=m)
+glue_values("ch6", least=sizes.min(), most=sizes.max())
 mixed = sum(len(set(label[row > 0])) > 1 for row in by_size)
-say("ch6", mixed=mixed)
+glue_values("ch6", mixed=mixed)
 expect("Most rows mix several classes", mixed > m / 2, rows=mixed)
 
 # %% [markdown]
@@ -352,10 +352,10 @@ groups = cut(tree, sizes, m)
 assert groups == clustered.similarity_groups(last, sizes, m)
 
 # %% tags=["remove-input"]
-paste("figure_ch6_tree", ch06.tree(tree, groups, label, never))
+glue_figure("figure_ch6_tree", ch06.tree(tree, groups, label, never))
 alike, by_chance = ch06.neighbours(tree, label)
-say("ch6", rounds=s.rounds, never=never.sum(), groups=len(groups), pairs=N - 1)
-say("ch6", alike=alike, alike_random=by_chance)
+glue_values("ch6", rounds=s.rounds, never=never.sum(), groups=len(groups), pairs=N - 1)
+glue_values("ch6", alike=alike, alike_random=by_chance)
 expect("far more often than in random order", alike > 2 * by_chance, alike=alike, chance=by_chance)
 
 # %% [markdown]
@@ -403,9 +403,9 @@ told = clustered.counts_by_groups(sizes, by_label, m)
 
 # %% tags=["remove-input"]
 shown = {"Algorithm 2": by_updates, "target, told the classes": told}
-paste("figure_ch6_rows", ch06.rows(shown, label))
+glue_figure("figure_ch6_rows", ch06.rows(shown, label))
 ruled_2, ruled_target = (ch06.ruled(rows, label) for rows in shown.values())
-say("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
+glue_values("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_rows
@@ -465,7 +465,7 @@ table(pd.DataFrame(tried, columns=heads))
 
 # %% tags=["remove-input"]
 found = [float(row[-1]) for row in tried]
-say("ch6", ways_low=min(found), ways_high=max(found))
+glue_values("ch6", ways_low=min(found), ways_high=max(found))
 spread, step = max(found) - min(found), order[2] - order[1]
 expect("the choice matters about as much", step / 2 < spread < 2 * step, spread=spread, step=step)
 
@@ -529,7 +529,7 @@ print(f"ten different clients in {float(100 * different):.1f} %")
 print(f"among ten different clients: {float(mean_apart):.2f} digits")
 
 # %% tags=["remove-input"]
-say("ch6", mean_md=float(mean_md), apart=float(mean_apart - mean_md))
+glue_values("ch6", mean_md=float(mean_md), apart=float(mean_apart - mean_md))
 expect("The paper's numbers are right", sum(digits[6:9]) > Q(3, 4) and abs(different - Q(63, 100)) < Q(5, 1000))  # fmt: skip
 
 # %% [markdown]
@@ -555,7 +555,7 @@ expect("The paper's numbers are right", sum(digits[6:9]) > Q(3, 4) and abs(diffe
 
 # %% tags=["remove-input"]
 runs = ch06.recorded()
-paste("figure_ch6_one_digit", ch06.panels(runs, float(mean_md), 10))
+glue_figure("figure_ch6_one_digit", ch06.panels(runs, float(mean_md), 10))
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_one_digit
@@ -582,12 +582,14 @@ table(ch06.final(runs))
 
 # %% tags=["remove-input"]
 gain, step, shown = ch06.gains(runs), ch06.jumps(runs), runs.drawn
-say("ch6", runs=shown["seed"].nunique(), last_round=shown["round"].max())
+glue_values("ch6", runs=shown["seed"].nunique(), last_round=shown["round"].max())
 of_2 = shown[shown["method"] == "clustered-similarity"]
 early = of_2.loc[of_2["round"] <= 10, "digits"].mean()
 late = of_2.loc[of_2["round"] > of_2["round"].max() - 20, "digits"].mean()
 smooth = step["md"] / step["clustered-similarity"]
-say("ch6", early_2=early, late_2=late, smooth_2=smooth, **{f"gain_{k}": v for k, v in gain.items()})
+glue_values(
+    "ch6", early_2=early, late_2=late, smooth_2=smooth, **{f"gain_{k}": v for k, v in gain.items()}
+)
 expect("Both figures show 200 rounds", shown["round"].max() == 200)
 expect("learns to find the digits", early < 8 and late > 9.5, early=early, late=late)
 expect("Algorithm 2 beats MD", gain["similarity_low"] > 0, low=gain["similarity_low"])
@@ -642,13 +644,17 @@ live = ch06.Recorded(pd.concat(history), pd.concat(drawn))
 live_md = every * (1 - (1 - 1 / every) ** m)
 
 # %% tags=["remove-input"]
-paste("figure_ch6_live", ch06.panels(live, live_md, every, "classes"))
+glue_figure("figure_ch6_live", ch06.panels(live, live_md, every, "classes"))
 brought = live.drawn.groupby("method")["digits"].mean()
 second = live.drawn[live.drawn["round"] > s.rounds / 2].groupby("method")["digits"].mean()
 gain = ch06.gains(live, min(5, s.rounds))
-say("ch6", live_clients=live_clients, live_1=brought["clustered-size"], live_md=brought["md"])
-say("ch6", live_exact=np.mean(promised), live_md_exact=live_md, live_told=brought["target"])
-say("ch6", live_2=second["clustered-similarity"], **{f"live_{k}": v for k, v in gain.items()})
+glue_values(
+    "ch6", live_clients=live_clients, live_1=brought["clustered-size"], live_md=brought["md"]
+)
+glue_values("ch6", live_exact=np.mean(promised), live_md_exact=live_md, live_told=brought["target"])
+glue_values(
+    "ch6", live_2=second["clustered-similarity"], **{f"live_{k}": v for k, v in gain.items()}
+)
 expect("as many as its rows promise", abs(brought["clustered-size"] - np.mean(promised)) < 0.5)
 most, ends = second["clustered-similarity"], (gain["similarity_low"], gain["target_low"])
 expect("nearly all of them in the second half", most > every - 0.5, digits=most)
@@ -695,7 +701,7 @@ unequal = partition.listed("100x10,250x30,500x30,750x20,1000x10")
 print(f"{len(unequal)} clients, {sum(unequal):,} examples")
 
 # %% tags=["remove-input"]
-paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
+glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_fig5
@@ -767,7 +773,7 @@ paste("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 
 # %% tags=["remove-input"]
 told, holds = clustered_figures.on_mnist()
-say("ch6", **told)
+glue_values("ch6", **told)
 expect("on grey images and on a substitute in colour", holds["one"])
 expect("so it is for Algorithm 2", holds["more"] and holds["grown"])
 expect("five seeds leave open whether it is a gain at all", holds["open"])
@@ -790,8 +796,8 @@ expect("once in three rounds, by 50 draws once in 200", often[0] < 3.5 and 190 <
 expect("On MNIST 0.001 and 0.01 end with less loss", holds["mu"])
 expect("the largest that the paper tries is best in each setting", holds["rate"])
 expect("There it is best, too", holds["rate_colour"])
-paste("figure_ch6_fig2", clustered_figures.figure_2())
-paste("figure_ch6_fig7", clustered_figures.figure_7())
+glue_figure("figure_ch6_fig2", clustered_figures.figure_2())
+glue_figure("figure_ch6_fig7", clustered_figures.figure_7())
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_fig2
@@ -817,9 +823,9 @@ paste("figure_ch6_fig7", clustered_figures.figure_7())
 # ```
 
 # %% tags=["remove-input"]
-paste("figure_ch6_colour", clustered_figures.figure_2_colour())
+glue_figure("figure_ch6_colour", clustered_figures.figure_2_colour())
 told, holds = clustered_figures.in_colour()
-say("ch6", **told)
+glue_values("ch6", **told)
 expect("In colour it is the same", holds["skewed"])
 expect("At 10 nothing shows", holds["even"])
 
@@ -840,10 +846,10 @@ expect("At 10 nothing shows", holds["even"])
 # {glue:text}`ch6_colour_10_1` nats.
 
 # %% tags=["remove-input"]
-paste("figure_ch6_fig6", clustered_figures.figure_6())
-paste("figure_ch6_fig8", clustered_figures.figure_8())
-paste("figure_ch6_fig9", clustered_figures.figure_9())
-paste("figure_ch6_fig10", clustered_figures.figure_10())
+glue_figure("figure_ch6_fig6", clustered_figures.figure_6())
+glue_figure("figure_ch6_fig8", clustered_figures.figure_8())
+glue_figure("figure_ch6_fig9", clustered_figures.figure_9())
+glue_figure("figure_ch6_fig10", clustered_figures.figure_10())
 
 # %% [markdown]
 # `````{dropdown} The paper's Figures 6, 8, 9 and 10: one thing varied at a time
@@ -1023,8 +1029,10 @@ print("seats:", seats)
 full = np.linalg.norm(p @ D)
 saved = {name: 100 * (1 - v / V["MD"]) for name, v in V.items()}
 keys = ("md", "1", "2", "target", "coded", "fresh", "equal", "spread")
-say("ch6", H=len(strata), **{f"saved_{k}": v for k, v in zip(keys, saved.values(), strict=True)})
-say("ch6", relative_md=100 * np.sqrt(V["MD"]) / full, relative_2=100 * np.sqrt(V["Algorithm 2"]) / full)  # fmt: skip
+glue_values(
+    "ch6", H=len(strata), **{f"saved_{k}": v for k, v in zip(keys, saved.values(), strict=True)}
+)
+glue_values("ch6", relative_md=100 * np.sqrt(V["MD"]) / full, relative_2=100 * np.sqrt(V["Algorithm 2"]) / full)  # fmt: skip
 one, two, target, coded, fresh, *of_strata = list(saved.values())[1:]
 expect("remove nearly as much variance as rows", abs(two - target) < 6, updates=two, labels=target)
 alike = two > 50 and abs(two - target) < 6 and abs(two - fresh) < 6

@@ -45,7 +45,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from companion import ch07, chapters, check, fedsampling, plots, records, tables
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import methods, models, partition, privacy, simulation, tasks, theory
 from fedstas.data_sampling import FedSampling
 from fedstas.sim.rng import stream
@@ -141,9 +141,9 @@ everyone = plain_mean(shards)  # if both clients use all their data
 assert average == {name: theory.moments(law)[0] for name, law in laws.items()}
 
 # %% tags=["remove-input"]
-paste("ch7_enumeration", ch07.enumeration(laws, float(wanted)))
-say("ch7", tiny_mean=average["over K (FedSampling)"], pooled=wanted, full_clients=everyone)
-say("ch7", tiny_ratio=average["over what was drawn"], tiny_clients=average["plain mean"])
+glue_figure("ch7_enumeration", ch07.enumeration(laws, float(wanted)))
+glue_values("ch7", tiny_mean=average["over K (FedSampling)"], pooled=wanted, full_clients=everyone)
+glue_values("ch7", tiny_ratio=average["over what was drawn"], tiny_clients=average["plain mean"])
 expect("Only the first triangle stands on the line", [v == wanted for v in average.values()] == [1, 0, 0])  # fmt: skip
 
 # %% [markdown]
@@ -306,12 +306,12 @@ drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}
 # %% tags=["remove-input"]
 cohort = {sigma: rng.choice(len(dealt[sigma]), PER_ROUND, replace=False) for sigma in (0.0, 3.0)}
 pair = {sigma: (dealt[sigma], drawn[sigma], cohort[sigma]) for sigma in (0.0, 3.0)}
-paste("ch7_round", ch07.one_round(pair))
+glue_figure("ch7_round", ch07.one_round(pair))
 low, high = np.percentile(100 * shares[3.0], (2.5, 97.5), axis=0)
-say("ch7", round_low=0.0, round_high=3.0, reach_low=low[0], reach_high=high[0])
-say("ch7", reach_sampling_low=low[2], reach_sampling_high=high[2])
+glue_values("ch7", round_low=0.0, round_high=3.0, reach_low=low[0], reach_high=high[0])
+glue_values("ch7", reach_sampling_low=low[2], reach_sampling_high=high[2])
 empty = (0.9 ** dealt[3.0]).sum()
-say("ch7", empty_clients=empty, filled=len(dealt[3.0]))
+glue_values("ch7", empty_clients=empty, filled=len(dealt[3.0]))
 expect("reaches next to nothing or most of the data", low[0] < 2 and high[0] > 50, low=low[0], high=high[0])  # fmt: skip
 table(ch07.reach(shares, dealt, share))
 
@@ -374,15 +374,19 @@ for arm, (middle, low, high) in ends.items():
 
 # %% tags=["remove-input"]
 arms = [arm for arm in ch07.ARMS if arm in test]
-paste("ch7_imbalance", ch07.accuracies(wides, {x: f"σ = {x:g}" for x in SIGMA}, arms))
+glue_figure("ch7_imbalance", ch07.accuracies(wides, {x: f"σ = {x:g}" for x in SIGMA}, arms))
 first, seeds = recorded.iloc[0], len(change)
 hidden = recorded[recorded["arm"] == ch07.PRIVATE].iloc[0]
-say("ch7", sigmas=ch07.listing(f"{x:g}" for x in SIGMA), seeds=seeds, cap=int(hidden["cap"]))
-say("ch7", recorded_rounds=first["rounds"], recorded_lr=first["lr"], epsilon=hidden["epsilon"])
-say("ch7", recorded_clients=first["clients"], recorded_m=first["clients_per_round"])
-say("ch7", low_sigma=SIGMA[0], high_sigma=SIGMA[-1])
+glue_values(
+    "ch7", sigmas=ch07.listing(f"{x:g}" for x in SIGMA), seeds=seeds, cap=int(hidden["cap"])
+)
+glue_values(
+    "ch7", recorded_rounds=first["rounds"], recorded_lr=first["lr"], epsilon=hidden["epsilon"]
+)
+glue_values("ch7", recorded_clients=first["clients"], recorded_m=first["clients_per_round"])
+glue_values("ch7", low_sigma=SIGMA[0], high_sigma=SIGMA[-1])
 changed = {arm: ch07.signed(ends[arm][0]) for arm in ("fedavg", "md", "fedsampling")}
-say("ch7", **{f"change_{arm}": points for arm, points in changed.items()})
+glue_values("ch7", **{f"change_{arm}": points for arm, points in changed.items()})
 expect("Verdict on MNIST: differs", min(ends["fedavg"][1], ends["md"][1]) > -2)
 expect("there nobody loses much", min(low for _, low, _ in ends.values()) > -2)
 
@@ -450,14 +454,14 @@ def at_equal(curves, arm):
 equal = {(x, arm): at_equal(means.loc[x], arm) for x in (SIGMA[0], SIGMA[-1]) for arm in arms}
 
 # %% tags=["remove-input"]
-paste("ch7_cost", ch07.over_costs(recorded, SIGMA[-1]))
+glue_figure("ch7_cost", ch07.over_costs(recorded, SIGMA[-1]))
 last = recorded[recorded["sigma"] == SIGMA[-1]].sort_values("round").set_index("arm")
 pairs = [[at_equal(c[columns], arm) for arm in ("fedavg", "fedsampling")] for _, c in last.groupby("seed")]  # fmt: skip
 behind = {k: tables.interval([one[k] - other[k] for one, other in pairs]) for k in pairs[0][0]}
-say("ch7", **{f"equal_{k}": tables.span(*v, ".1f") for k, v in behind.items()})
+glue_values("ch7", **{f"equal_{k}": tables.span(*v, ".1f") for k, v in behind.items()})
 each = {arm: means.loc[SIGMA[-1], arm].iloc[-1] for arm in ("fedsampling", "fedavg")}
 times = each["fedsampling"] / each["fedavg"]
-say("ch7", times_bytes=times["megabytes"], times_examples=times["thousands"])
+glue_values("ch7", times_bytes=times["megabytes"], times_examples=times["thousands"])
 expect("hardly any difference shows", max(map(abs, behind["rounds"])) < 2)
 expect("at equal examples it is behind", behind["examples"][1] > 5)
 expect("at equal bytes far behind", behind["bytes"][1] > 20)
@@ -542,13 +546,13 @@ cost = ended.groupby(["sigma", "arm"])[["examples", "bytes_down", "bytes_up"]].m
 
 # %% tags=["remove-input"]
 labels = {name: name.replace(" ", "\n", 1) for name in PARTITIONS}
-paste("ch7_live", ch07.accuracies(trials, labels, ["fedavg", "md", "fedsampling", ch07.ALL]))
-say("ch7", task=f"{s.task} ({task_.network})", live_names=ch07.listing(labels))
-say("ch7", live_clients=s.clients, live_m=s.clients_per_round, live_rounds=s.rounds)
-say("ch7", live_lr=lr, live_repeats=s.repeats)
+glue_figure("ch7_live", ch07.accuracies(trials, labels, ["fedavg", "md", "fedsampling", ch07.ALL]))
+glue_values("ch7", task=f"{s.task} ({task_.network})", live_names=ch07.listing(labels))
+glue_values("ch7", live_clients=s.clients, live_m=s.clients_per_round, live_rounds=s.rounds)
+glue_values("ch7", live_lr=lr, live_repeats=s.repeats)
 times = cost.xs(ch07.ALL, level="arm") / cost.xs("fedsampling", level="arm")
 sent, saved = times[["bytes_down", "bytes_up"]], times.loc["one class each", "examples"]
-say("ch7", control_examples=saved)
+glue_values("ch7", control_examples=saved)
 expect("as many bytes a round as FedSampling", (sent - 1).abs().max().max() < 0.01)
 expect("What sampling saves is", saved > 1.5, times=saved)
 expect("That everyone takes part", max(over[k, ch07.ALL][1] for k in labels) <= 0)
@@ -605,12 +609,14 @@ print(f"always saying the commonest topic:      {commonest:.1%}")
 
 # %% tags=["remove-input"]
 counts = by_users.label_counts
-paste("ch7_users", fedsampling.users(counts))
+glue_figure("ch7_users", fedsampling.users(counts))
 wrote = counts.sum(1)
-say("ch7", most=wrote.max(), least=wrote.min(), middle=np.median(wrote), ceiling=100 * ceiling)
+glue_values(
+    "ch7", most=wrote.max(), least=wrote.min(), middle=np.median(wrote), ceiling=100 * ceiling
+)
 most = -np.sort(-counts, axis=1) / wrote[:, None]  # of each user, the favourite first
-say("ch7", favourite=100 * most[:, 0].mean(), three=100 * most[:, :3].sum(1).mean())
-say("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum())
+glue_values("ch7", favourite=100 * most[:, 0].mean(), three=100 * most[:, :3].sum(1).mean())
+glue_values("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum())
 
 # %% [markdown]
 # We know how the words are drawn, hence the best that anyone can do: {glue:text}`ch7_ceiling:.0f` % of the test documents.
@@ -657,14 +663,16 @@ for name in ("fedavg", "fedsampling"):
     np.testing.assert_allclose(ours, history.frame["macro_f1"].iloc[-1], atol=1e-3)
 
 # %% tags=["remove-input"]
-paste("ch7_learned", fedsampling.learning(learned, ceiling))
+glue_figure("ch7_learned", fedsampling.learning(learned, ceiling))
 ours, theirs = (learned[name].iloc[-1] for name in ("fedsampling", "fedavg"))
 words = {"text-cnn": "Text-CNN", "transformer": "Transformer"}
-say("ch7", text_network=words[named], text_rounds=int(ours["round"]))
-say("ch7", text_sampling=100 * ours["test_accuracy"], text_fedavg=100 * theirs["test_accuracy"])
-say("ch7", f1_sampling=100 * ours["macro_f1"], f1_fedavg=100 * theirs["macro_f1"])
+glue_values("ch7", text_network=words[named], text_rounds=int(ours["round"]))
+glue_values(
+    "ch7", text_sampling=100 * ours["test_accuracy"], text_fedavg=100 * theirs["test_accuracy"]
+)
+glue_values("ch7", f1_sampling=100 * ours["macro_f1"], f1_fedavg=100 * theirs["macro_f1"])
 sent = [x["bytes_up"] + x["bytes_down"] for x in (ours, theirs)]
-say("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] / sent[1])
+glue_values("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] / sent[1])
 expect("There FedSampling learns", ours["test_accuracy"] > 2 * commonest)
 expect("so on average it is too small", np.clip(wrote, 1, 99).sum() < 0.9 * wrote.sum())
 
@@ -709,7 +717,7 @@ table(fedsampling.slides_table(ends), grids["fedsampling-topics"].note)
 
 # %% tags=["remove-cell"]
 first, told = fedsampling.duels(ends)
-say("ch7", **told)
+glue_values("ch7", **told)
 expect("Here FedAdagrad is", first["best"])
 expect("it is even above centralised training", first["central"])
 expect("Only with the Transformer is private FedSampling above FedAvg", first["fedavg"])
@@ -747,9 +755,9 @@ expect("nothing sure is left of that", first["true"])
 # %% tags=["remove-input"]
 both = fedsampling.ends(grids["fedsampling-topics"], grids["fedsampling-topics-ablations"])
 note = grids["fedsampling-topics-ablations"].note
-paste("ch7_ablations_topics", fedsampling.ablations(both, "topics", note))
+glue_figure("ch7_ablations_topics", fedsampling.ablations(both, "topics", note))
 lost = fedsampling.diverged(both)
-say("ch7", **lost)
+glue_values("ch7", **lost)
 expect("and no other method in any", lost["lost"] == lost["lost_private"] > 10)
 expect("always where", lost["whenever"] and 0 < lost["wide"] < lost["of_wide"])
 
@@ -774,7 +782,7 @@ expect("always where", lost["whenever"] and 0 < lost["wide"] < lost["of_wide"])
 # %% tags=["remove-input"]
 both = fedsampling.ends(grids["imbalance"], grids["fedsampling-mnist-ablations"])
 note = grids["fedsampling-mnist-ablations"].note
-paste("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
+glue_figure("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 
 # %% [markdown]
 # ```{glue:figure} ch7_ablations_mnist
@@ -879,10 +887,12 @@ optimum = {clients: best(clients) for clients in (100, 1_000, 10_000)}
 at = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
 parts = 100 * np.array([error(int(M), 100) for M in at])
 curves = {n: [100 * error(int(M), n)[2] for M in at] for n in optimum}
-paste("ch7_caps", ch07.caps(at, parts, curves, optimum))
-say("ch7", **{f"rmse_{n}": 100 * least for n, (least, _) in optimum.items()}, needed=f"{enough:,}")
-say("ch7", **{f"cap_{n}": M for n, (_, M) in optimum.items()})
-say("ch7", sd_601=100 * error(601, 100)[1], bias_100=-100 * error(100, 100)[0])
+glue_figure("ch7_caps", ch07.caps(at, parts, curves, optimum))
+glue_values(
+    "ch7", **{f"rmse_{n}": 100 * least for n, (least, _) in optimum.items()}, needed=f"{enough:,}"
+)
+glue_values("ch7", **{f"cap_{n}": M for n, (_, M) in optimum.items()})
+glue_values("ch7", sd_601=100 * error(601, 100)[1], bias_100=-100 * error(100, 100)[0])
 expect("no cap works", optimum[100][0] > 0.3 and optimum[1000][0] > 0.1, least=optimum[100][0])
 
 # %% [markdown]
@@ -930,13 +940,13 @@ for M in CAPS:
     found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))
 
 # %% tags=["remove-input"]
-paste("ch7_rates", ch07.rates(found))
+glue_figure("ch7_rates", ch07.rates(found))
 wide, narrow = (np.quantile(found[n][601], (0.05, 0.95)) for n in (100, 10_000))
-say("ch7", rate_low=wide[0], rate_one=100 * (found[100][601] >= 1).mean())
-say("ch7", rate_low_big=narrow[0], rate_high_big=narrow[1], step_100=10 * exact[100])
+glue_values("ch7", rate_low=wide[0], rate_one=100 * (found[100][601] >= 1).mean())
+glue_values("ch7", rate_low_big=narrow[0], rate_high_big=narrow[1], step_100=10 * exact[100])
 expect("With few clients the rate is a lottery", wide[1] > 10 * wide[0], low=wide[0], high=wide[1])
 at_100 = [found[n][100].mean() for n in found]
-say("ch7", rate_cut_low=min(at_100), rate_cut_high=max(at_100))
+glue_values("ch7", rate_cut_low=min(at_100), rate_cut_high=max(at_100))
 expect("six times what is wanted", min(at_100) > 0.55 and max(at_100) < 0.65, low=min(at_100))
 
 # %% [markdown]
@@ -971,9 +981,9 @@ for sigma in SIGMAS:
 
 # %% tags=["remove-input"]
 longer = {x: tables.interval(test.xs(x)[ch07.PRIVATE] - test.xs(x)["fedsampling"]) for x in SIGMA}
-say("ch7", step_low=10 * told[0.0].mean(), step_high=10 * told[3.0].mean())
+glue_values("ch7", step_low=10 * told[0.0].mean(), step_high=10 * told[3.0].mean())
 (gap_0, low_0, high_0), (gap_3, low_3, high_3) = longer[SIGMA[0]], longer[SIGMA[-1]]
-say("ch7", gap_0=gap_0, low_0=low_0, high_0=high_0, gap_3=gap_3, low_3=low_3, high_3=high_3)
+glue_values("ch7", gap_0=gap_0, low_0=low_0, high_0=high_0, gap_3=gap_3, low_3=low_3, high_3=high_3)
 expect("private FedSampling is above FedSampling", min(low_0, low_3) > 0)
 asked = np.array([told[sigma].mean() for sigma in SIGMAS])
 expect("The more unequal the sizes, the more is cut off", (np.diff([*cut.values()]) > 0).all())
@@ -1037,7 +1047,7 @@ print(f"slides' bound {bound:.0f}")
 
 # %% tags=["remove-cell"]
 clipped = np.sqrt(((found[10_000][100] - 0.1) ** 2).mean())
-say("ch7", stays=clipped)
+glue_values("ch7", stays=clipped)
 expect("follows the delta method", abs(away[10_000] / delta - 1) < 0.2, ratio=away[10_000] / delta)
 expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipped=clipped)
 
@@ -1067,10 +1077,12 @@ longer_step = 10 * np.mean([rate(some, 100, alpha, rng) for _ in range(1000)])
 ranked, missing = ch07.every_method()
 sent, apart = ranked["bytes_down"] + ranked["bytes_up"], (ranked["most"] - ranked["least"]).median()
 others = ranked.drop(index=["fedsampling", "centralised"])
-say("ch7", table_seeds=int(ranked["seeds"].iloc[0]), missing=len(missing), typical_width=apart)
-say("ch7", first_score=ranked["mean"]["fedsampling"], second_score=others["mean"].max())
-say("ch7", sampling_times=sent["fedsampling"] / sent[others.index].min())
-say("ch7", default_step=longer_step)
+glue_values(
+    "ch7", table_seeds=int(ranked["seeds"].iloc[0]), missing=len(missing), typical_width=apart
+)
+glue_values("ch7", first_score=ranked["mean"]["fedsampling"], second_score=others["mean"].max())
+glue_values("ch7", sampling_times=sent["fedsampling"] / sent[others.index].min())
+glue_values("ch7", default_step=longer_step)
 everybody = ["fedsampling", "fedsts", "fedstas", "fedstas-dp", "strat", "strat-neyman"]
 fewer = sent.drop(everybody).max()
 expect("More, the more clients a round asks", sent[everybody].min() > fewer, few=fewer)

@@ -41,7 +41,7 @@ import numpy as np
 import pandas as pd
 
 from companion import ch08, chapters, check, plots
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import engine, methods, models, partition, privacy, simulation, tasks
 from fedstas.client_sampling import Cohort
 from fedstas.compression import squeeze
@@ -150,20 +150,22 @@ nodes, idle = measured["nodes"], measured["idle"]
 threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4
 
 # %% tags=["remove-input"]
-paste("ch8_figure_wire", ch08.wire(wire))
+glue_figure("ch8_figure_wire", ch08.wire(wire))
 low, high = wire.groupby("way")["beyond"].min() / 1e3, wire.groupby("way")["beyond"].max() / 1e3
-say("ch8", up_low=low["up"], up_high=high["up"], down_low=low["down"], down_high=high["down"])
+glue_values(
+    "ch8", up_low=low["up"], up_high=high["up"], down_low=low["down"], down_high=high["down"]
+)
 ratio, app = wire.groupby("task")["ratio"], measured["runs"][0]
-say("ch8", small_low=ratio.min()["digits"], small_high=ratio.max()["digits"])
-say("ch8", large_low=ratio.min()["mnist"], large_high=ratio.max()["mnist"])
-say("ch8", small=f"{wire['parameters'].min():,}", large=f"{wire['parameters'].max():,}")
-say(
+glue_values("ch8", small_low=ratio.min()["digits"], small_high=ratio.max()["digits"])
+glue_values("ch8", large_low=ratio.min()["mnist"], large_high=ratio.max()["mnist"])
+glue_values("ch8", small=f"{wire['parameters'].min():,}", large=f"{wire['parameters'].max():,}")
+glue_values(
     "ch8",
     idle=(idle["up"] + idle["down"]) / idle["seconds"] / nodes,
     threshold=round(threshold, -3),
 )
-say("ch8", app=sum(app[way]["get-fab"] for way in ("up", "down")) / nodes / 1e3)
-say("ch8", flwr=measured["flwr"], date=measured["date"])
+glue_values("ch8", app=sum(app[way]["get-fab"] for way in ("up", "down")) / nodes / 1e3)
+glue_values("ch8", flwr=measured["flwr"], date=measured["date"])
 expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low))
 
 # %% [markdown]
@@ -262,7 +264,7 @@ ratio = {key: found.mean() for key, found in estimates.items()}
 # %% tags=["remove-input"]
 zero, stand = (ratio["at random", x] for x in ("the silent count as 0", "others stand for them"))
 told = ratio["large ones", "others stand for them"]
-say("ch8", zero=zero, stand=stand, informative=told)
+glue_values("ch8", zero=zero, stand=stand, informative=told)
 expect("a quarter of the step would be missing", abs(zero - 0.75) < 0.05, mean=zero)
 expect("letting the others stand for them restores it", abs(stand - 1) < 0.05, mean=stand)
 expect("these weights do not repair it", abs(told - 1) > 0.05, mean=told)
@@ -332,7 +334,7 @@ labels = np.mean(guess == truth)
 print(f"majority labels that the server guesses right: {labels:.0%}")
 
 # %% tags=["remove-cell"]
-say("ch8", task=s.task, labels=100 * labels, chance=100 / classes, n=len(truth))
+glue_values("ch8", task=s.task, labels=100 * labels, chance=100 / classes, n=len(truth))
 expect("So the server computes it back", error < 1e-2, error=error)
 expect("reads off the gradients", labels > 3 / classes, right=labels)
 
@@ -489,7 +491,7 @@ print(check.answer("federation/not-at-random", ((0, 1), (0.5, 0.95))))
 # %% tags=["remove-cell"]
 q0, q1 = 0.5, 0.95
 bent = (q0 * q1 / 2 + (1 - q0) * q1) / (1 - (1 - q0) * (1 - q1))
-say("ch8", bent=bent)
+glue_values("ch8", bent=bent)
 expect("the bias is large", bent - 0.5 > 0.15, mean=bent)
 
 # %% [markdown]

@@ -43,9 +43,9 @@ from math import prod
 import numpy as np
 from IPython.display import Markdown, display
 
-from companion import ch09, chapters, check, cuts, features, one_rounds, plots
+from companion import ch09, chapters, check, least_variance_results, features, one_rounds, plots
 from companion import records, seats, tables
-from companion.pages.prose import expect, paste, say, table
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, clustered, least_variance, methods, one_round, partition, privacy
 from fedstas import tasks, theory
 from fedstas.sim.rng import stream
@@ -56,7 +56,7 @@ s = chapters.settings("09_what_we_would_write", globals())
 plots.for_pages()
 
 # %% tags=["remove-cell"]
-paste("ch9_figure_seats", seats.draw())
+glue_figure("ch9_figure_seats", seats.draw())
 
 # %% [markdown]
 # ## Who may sit where?
@@ -142,12 +142,12 @@ paste("ch9_figure_seats", seats.draw())
 # :name: wwi-code-cut
 # ```
 # ```{literalinclude} ../../fedstas/least_variance.py
-# :pyobject: Cut.place
+# :pyobject: MaxCutPartition.place
 # :language: python
 # :name: wwi-code-place
 # ```
 # ```{literalinclude} ../../fedstas/least_variance.py
-# :pyobject: Cut.swap
+# :pyobject: MaxCutPartition.swap
 # :language: python
 # :name: wwi-code-swap
 # ```
@@ -241,7 +241,7 @@ for clients, weights, chance in cohorts:
 assert mean == target
 
 # %% tags=["remove-input"]
-say("ch9", partitions=len(list(lv.partitions(5, 3))))
+glue_values("ch9", partitions=len(list(lv.partitions(5, 3))))
 table(ch09.cohorts(cohorts, updates))
 
 # %% [markdown]
@@ -413,8 +413,8 @@ assert of_md(simplex(6), (0, 1, 2) * 2, 3) == Q(6 - 3, 6 - 1)
 
 # %% tags=["remove-cell"]
 least = min(inside(line, x) for x in lv.partitions(4, 2))
-say("ch9", tight=inside(line, rest), tight_best=least, merging=merged[-1])
-say("ch9", kmeans=kmeans, kmeans_best=best5)
+glue_values("ch9", tight=inside(line, rest), tight_best=least, merging=merged[-1])
+glue_values("ch9", kmeans=kmeans, kmeans_best=best5)
 
 # %% [markdown]
 # The factor 1 of part 1 is attained. Four equal clients with updates 0, 1, 0, 1 in strata $\{1, 2\}, \{3, 4\}$ have
@@ -433,7 +433,7 @@ data, m = tasks.load(s.task, device="cpu"), s.clients_per_round
 held = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
 local = methods.LocalSGD(lr=0.1 if s.task == "digits" else 0.01)
 here = {"clients_per_round": m, "seed": s.seed, "local": local, "device": "cpu"}
-first, state = (one_round.at(data, held, rounds=t, **here) for t in (0, s.rounds))
+first, state = (one_round.state_after(data, held, rounds=t, **here) for t in (0, s.rounds))
 
 
 def variance(x, p, gram, noise=0):
@@ -453,11 +453,11 @@ for name, (x, p) in designs.items():
     )
 
 # %% tags=["remove-cell"]
-paste("ch9_map", ch09.map_of(state, designs, left))
-say("ch9", task=s.task, rounds=s.rounds, seats_shown=m, on_map=len(state.omega))
-say("ch9", shown=100 * ch09.coordinates(state)[1], rel_cut=left[ch09.LEAST])
+glue_figure("ch9_map", ch09.map_of(state, designs, left))
+glue_values("ch9", task=s.task, rounds=s.rounds, seats_shown=m, on_map=len(state.omega))
+glue_values("ch9", shown=100 * ch09.coordinates(state)[1], rel_cut=left[ch09.LEAST])
 share, own = ch09.heaviest(designs[ch09.KMEANS][1], state.omega)
-say("ch9", heaviest=100 * share, its_seats=own)
+glue_values("ch9", heaviest=100 * share, its_seats=own)
 expect("strata of least variance have the least", left[ch09.LEAST] == min(left.values()), **left)
 there = all(0.48 < x < 0.69 for name, x in left.items() if name != ch09.MD)
 expect("All but MD leave half to two thirds of its variance", there, **left)
@@ -590,7 +590,7 @@ for name, rows in draws.items():
     assert rounded[name][1] <= rounded[name][0] + 1e-12
 
 # %% tags=["remove-input"]
-say("ch9", tried=tried)
+glue_values("ch9", tried=tried)
 table(ch09.rounded_table(rounded))
 
 # %% [markdown]
@@ -673,12 +673,12 @@ assert with_noise(w, tau, *md(w, 2), anew=False) == P / 2 + nu
 assert with_noise(w, tau, *md(w, 2)) == (P + nu) / 2
 
 # %% tags=["remove-cell"]
-say("ch9", cut_three=three, distinct_three=distinct)
+glue_values("ch9", cut_three=three, distinct_three=distinct)
 two = [Q(2, 3), Q(1, 3)]
-say("ch9", noise_cut=with_noise(two, [1, 1], *lv.rows_of_strata(two, (0, 1))))
-say("ch9", noise_md=with_noise(two, [1, 1], *md(two, 2)))
+glue_values("ch9", noise_cut=with_noise(two, [1, 1], *lv.rows_of_strata(two, (0, 1))))
+glue_values("ch9", noise_md=with_noise(two, [1, 1], *md(two, 2)))
 by_length = lv.rows_of_strata([Q(1, 2)] * 2, (0, 0), [1, 2])
-say("ch9", wrong_norms=lv.enumerated(*by_length, [[1], [1]])[1])
+glue_values("ch9", wrong_norms=lv.enumerated(*by_length, [[1], [1]])[1])
 
 # %% [markdown]
 # So "never worse than MD" is false where clients are noisy and MD trains repeated draws anew, as the simulator does. Two clients of weights
@@ -718,7 +718,7 @@ for name, at, before in (
 
 # %% tags=["remove-input"]
 _, fresh, old = measured.values()
-say("ch9", eps_now=fresh.eps, eps_old=old.eps)
+glue_values("ch9", eps_now=fresh.eps, eps_old=old.eps)
 expect("The bound is loose", old.bound > 1.3 * old.ratio, bound=old.bound, ratio=old.ratio)
 expect("Age raises", old.eps > 1.3 * fresh.eps, fresh=fresh.eps, old=old.eps)
 table(ch09.bounds_table(measured))
@@ -780,7 +780,7 @@ half = [
     lv.enumerated(*or_nobody(*draws, Q(1, 2), 2), [[1], [1], [0]])[1]
     for draws in (lv.rows_of_strata(two, (0, 1)), md(two, 2))
 ]
-say("ch9", silent_cut=half[0], silent_md=half[1])
+glue_values("ch9", silent_cut=half[0], silent_md=half[1])
 
 # %% [markdown]
 # And for the clients of {numref}`fig-wwi-map`, where one draw in ten is silent:
@@ -788,7 +788,7 @@ say("ch9", silent_cut=half[0], silent_md=half[1])
 # %%
 later = {}
 for t in (s.rounds, 5 * s.rounds):
-    later[t] = one_round.at(data, held, rounds=t, method="k-vib", **here)
+    later[t] = one_round.state_after(data, held, rounds=t, method="k-vib", **here)
 silent = ch09.silent(state, later, designs, s.levels, drop=0.1, seed=s.seed)
 # of the full update, squared
 length = (state.omega @ state.gram @ state.omega) / state.of_md
@@ -800,7 +800,7 @@ assert (off.abs() < 5 * silent["se"][off.index]).all()
 # %% tags=["remove-input"]
 exact, vib = silent["exact"].astype(float), silent["all answer"].iloc[-3:]
 md_more, cut_more = (exact[x] - left[x] for x in (ch09.MD, ch09.LEAST))
-say("ch9", silent_md_more=md_more, silent_cut_more=cut_more)
+glue_values("ch9", silent_md_more=md_more, silent_cut_more=cut_more)
 more = cut_more / left[ch09.LEAST], md_more / left[ch09.MD]
 expect("It weighs more where the error was less", more[0] > 1.3 * more[1], cut=more[0], md=more[1])
 expect("and errs less in the later round", vib.iloc[1] < vib.iloc[0], at_first=vib.iloc[0])
@@ -825,7 +825,7 @@ table(ch09.silent_table(silent))
 # %% tags=["remove-cell"]
 rounds_of = one_rounds.load()
 means = one_rounds.summary(rounds_of)
-paste("ch9_one_round", ch09.one_round_errors(means))
+glue_figure("ch9_one_round", ch09.one_round_errors(means))
 error = means.set_index(["setting", "m", "design"])["mean"].sort_index()
 few, ten, many = (error["mnist", m] for m in (5, 10, 20))
 ten_equal = error["mnist-equal", 10]
@@ -837,13 +837,13 @@ there = 0.45 < ours[0] < 0.55 and 0.02 < ours[1] < 0.035 and ours[2] < 0.01
 expect("the cut leaves half of MD's error with five participants", there, m5=ours[0], m10=ours[1])
 
 # %% tags=["remove-cell"]
-say("ch9", five_cut=few[CUT], five_kmeans=few[KMEANS], five_oracle=few[one_rounds.ORACLE])
-say("ch9", ten_cut=ten[CUT], ten_kmeans=ten[KMEANS], ten_old=ten[ch09.OLD])
-say("ch9", ten_from=ten[ch09.FROM], ten_norm=ten[ch09.NORM], ten_cube=ten["cube"])
-say("ch9", ten_noise=ten[ch09.NOISE])
+glue_values("ch9", five_cut=few[CUT], five_kmeans=few[KMEANS], five_oracle=few[one_rounds.ORACLE])
+glue_values("ch9", ten_cut=ten[CUT], ten_kmeans=ten[KMEANS], ten_old=ten[ch09.OLD])
+glue_values("ch9", ten_from=ten[ch09.FROM], ten_norm=ten[ch09.NORM], ten_cube=ten["cube"])
+glue_values("ch9", ten_noise=ten[ch09.NOISE])
 above, cells, _ = one_rounds.above_md(rounds_of, CUT)
 top = one_rounds.above_md(rounds_of, ch09.FROM)[2]
-say("ch9", cut_above=above, cut_cells=cells, from_top=top["exact"])
+glue_values("ch9", cut_above=above, cut_cells=cells, from_top=top["exact"])
 
 # %% tags=["remove-cell"]
 expect("the true updates would do no better", abs(ours[0] / few[one_rounds.ORACLE] - 1) < 0.02)
@@ -863,7 +863,7 @@ expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
 
 # %% tags=["remove-cell"]
 mild = error["mnist-0.1", 10]
-say("ch9", mild_cube=mild["cube"], mild_cut=mild[CUT], mild_kmeans=mild[KMEANS])
+glue_values("ch9", mild_cube=mild["cube"], mild_cut=mild[CUT], mild_kmeans=mild[KMEANS])
 expect("the cut leads no longer", mild[CUT] > mild["cube"] and mild[CUT] > mild[KMEANS])
 
 # %% [markdown]
@@ -954,7 +954,7 @@ halvings = list(product((0, 1), repeat=4))
 assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in halvings)
 
 # %% tags=["remove-input"]
-say("ch9", instances=instances)
+glue_values("ch9", instances=instances)
 table(ch09.gaps_table(gaps))
 
 # %% [markdown]
@@ -974,7 +974,7 @@ table(ch09.gaps_table(gaps))
 #
 # 1. If $t = 1, 11, 21, \dots$: *every* client receives $\boldsymbol w_t$ and returns its squeezed gradient. The server restores
 #    $Z^k$, clusters them by $k$-means into at most $\min(H, m)$ strata, and keeps strata and norms for ten rounds
-#    ({ref}`strata_of <wwi-code-strata>`, {ref}`stratify <wwi-code-stratify>`).
+#    ({ref}`stratify_clients <wwi-code-strata>`, {ref}`stratify <wwi-code-stratify>`).
 # 2. $a_k = n_k \max\big(\|Z^k\|, f \bar z\big)$, or $a_k = n_k$ if $\bar z = 0$
 #    ({ref}`measure <wwi-code-measure>`), $\bar z$ the mean of all $\|Z^k\|$; $A_h = \sum_{k \in \mathcal C_h} a_k$; $p_t^k = a_k / A_h$ ({ref}`draw <wwi-code-draw>`).
 # 3. $m_h = 1$ for all strata. Until $\sum_h m_h = m$: add one to the stratum with the largest
@@ -1006,7 +1006,7 @@ table(ch09.gaps_table(gaps))
 #
 # ````{dropdown} The functions that execute these lines
 # ```{literalinclude} ../../fedstas/client_sampling.py
-# :pyobject: strata_of
+# :pyobject: stratify_clients
 # :language: python
 # :name: wwi-code-strata
 # ```
@@ -1138,8 +1138,10 @@ again = by_cohorts(pair, pair, ends, [[0, 1]], [2])
 assert theory.stratified_random([ends], [2]) == Q(2 - 2, 2 - 1) * again
 
 # %% tags=["remove-cell"]
-say("ch9", distinct=Q(0), again=again)
-say("ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in parts.items()})
+glue_values("ch9", distinct=Q(0), again=again)
+glue_values(
+    "ch9", md_times_m=6 * V["MD"], **{f"part_{name}": value for name, value in parts.items()}
+)
 
 # %% [markdown]
 # $mV_{\mathrm{MD}}$ is {glue:text}`ch9_md_times_m`. Strata take {glue:text}`ch9_part_strata` away, norms {glue:text}`ch9_part_norms`, the allocation
@@ -1264,7 +1266,7 @@ for count in (10, 100, 1000):  # clients of 60 examples, M = 100, n* = n / 10
 
 # %% tags=["remove-input"]
 v = one_report(1, 4, alpha)
-say("ch9", once=v, fresh_pair=2 * v, twice=4 * v)
+glue_values("ch9", once=v, fresh_pair=2 * v, twice=4 * v)
 expect("is close for many different clients", abs(rates[1000][0] / rates[1000][1] - 1) < 0.15)
 table(ch09.rates_table(rates))
 
@@ -1434,7 +1436,7 @@ for k, size in enumerate(range(1, 100)):
 assert true == right
 
 # %% tags=["remove-cell"]
-say("ch9", replayed=true, right=int(right))
+glue_values("ch9", replayed=true, right=int(right))
 
 # %% [markdown]
 # Replaying the reports of 99 clients with 1 to 99 examples ($M = 100$, $\epsilon = 3$) marks
@@ -1522,7 +1524,7 @@ np.testing.assert_allclose(theirs, bounds["decreasing"])
 # %% tags=["remove-input"]
 late = series["decreasing: strata"]
 slope = np.log(late[1_000] / late[10_000]) / np.log(10)
-say("ch9", slope=slope, V_star=V_star, V_star_md=inside(d, [0] * 5) / 3)
+glue_values("ch9", slope=slope, V_star=V_star, V_star_md=inside(d, [0] * 5) / 3)
 expect("the exact error falls like", abs(slope - 1) < 0.02, slope=slope)
 table(ch09.at_rounds(series))
 
@@ -1539,17 +1541,19 @@ table(ch09.at_rounds(series))
 
 
 # %% tags=["remove-cell"]
-races = cuts.frames()
-duels = cuts.against(races)
-apart = {(x, m): ch09.told_apart(duels, x, m) for x in cuts.RIVALS for m in (5, 10)}
+races = least_variance_results.frames()
+duels = least_variance_results.against(races)
+apart = {
+    (x, m): ch09.told_apart(duels, x, m) for x in least_variance_results.RIVALS for m in (5, 10)
+}
 once = duels[duels["way"] == ch09.CUT].set_index(["place", "m", "rival"])
 where = "MNIST, disjoint"
 plain = once.loc[where, 10, "md"]
-paste("ch9_cost", ch09.costs(races))
+glue_figure("ch9_cost", ch09.costs(races))
 sure = duels["holm"] < 0.05
-say("ch9", duels=len(duels), better=int((sure & (duels["low"] > 0)).sum()))
-say("ch9", worse=int((sure & (duels["high"] < 0)).sum()))
-say("ch9", md_bytes=plain["bytes"], md_examples=plain["examples"])
+glue_values("ch9", duels=len(duels), better=int((sure & (duels["low"] > 0)).sum()))
+glue_values("ch9", worse=int((sure & (duels["high"] < 0)).sum()))
+glue_values("ch9", md_bytes=plain["bytes"], md_examples=plain["examples"])
 
 
 # %% tags=["remove-cell"]
@@ -1559,7 +1563,7 @@ def duel(place, m, rival):
     return tables.span(one["difference"], one["low"], one["high"], "+.1f")
 
 
-say("ch9", ten_md=duel(where, 10, "md"), five_corrected=duel(where, 5, KMEANS))
+glue_values("ch9", ten_md=duel(where, 10, "md"), five_corrected=duel(where, 5, KMEANS))
 md_ten, few_kmeans = apart["md", 10], apart[KMEANS, 5]
 expect("they are better than MD in all three places", len(md_ten) == 3 and min(md_ten) > 0)
 expect("With five they are not told apart", not apart["md", 5])
@@ -1601,7 +1605,7 @@ table(ch09.duels_table(duels))
 
 # %% tags=["remove-cell"]
 tuned = ch09.tuned()
-say("ch9", **ch09.tuned_told(tuned))
+glue_values("ch9", **ch09.tuned_told(tuned))
 holds = ch09.tuned_say(tuned)
 expect("least variance is ahead of MD at 240 MB", holds["early"])
 expect("at 950 MB only on Fashion-MNIST", holds["late"])
@@ -1640,13 +1644,13 @@ grids = {name: tables.recorded(name) for name in SWEEPS}
 main = grids["preprint"].where(partition="dirichlet")
 dealt = records.load_partitions("results")["dirichlet"].sum(1)
 dealt = dealt[dealt > 0]
-say("ch9", gain_written=ch09.gain(main, other="fedstas"))
-say("ch9", gain_weights=ch09.gain(main, other="fedstas-unbiased-dp"))
-say("ch9", empty_one=100 * (0.9**dealt).mean())
-say("ch9", empty_weighted=100 * (dealt / dealt.sum() @ 0.9**dealt))
-say("ch9", alpha_large=privacy.truth_probability(3.0, 601))
-say("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
-say("ch9", stored=100 * (784 * 50 + 50 + 50 * 10 + 10) / 1e6)
+glue_values("ch9", gain_written=ch09.gain(main, other="fedstas"))
+glue_values("ch9", gain_weights=ch09.gain(main, other="fedstas-unbiased-dp"))
+glue_values("ch9", empty_one=100 * (0.9**dealt).mean())
+glue_values("ch9", empty_weighted=100 * (dealt / dealt.sum() @ 0.9**dealt))
+glue_values("ch9", alpha_large=privacy.truth_probability(3.0, 601))
+glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
+glue_values("ch9", stored=100 * (784 * 50 + 50 + 50 * 10 + 10) / 1e6)
 
 # %% [markdown]
 # | Setting | We recommend | Why |
@@ -1675,16 +1679,16 @@ table(ch09.tried(grids))
 
 # %% tags=["remove-cell"]
 final = ch09.on_cifar(tables.recorded("cifar100"))
-say("ch9", hundred_md=final["more", "md"], hundred_corrected=final["more", KMEANS])
+glue_values("ch9", hundred_md=final["more", "md"], hundred_corrected=final["more", KMEANS])
 one = error["cifar100", 10]  # with a quarter of the local steps
-say("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[CUT])
+glue_values("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[CUT])
 expect(
     "CIFAR-100: it does not learn", final["more", KMEANS] < 2 and one[KMEANS] > 2, error=one[KMEANS]
 )
 equal = tables.paired(tables.recorded("cifar100-equal").frame, "test_accuracy", "md")
 expect("ends behind MD, at a rate that one seed chose", equal.loc[CUT, "high"] < 0)
 around = grids["sensitivity"].frame
-say("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_round=5)]))
+glue_values("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_round=5)]))
 
 # %% [markdown]
 # ```{provenance} Table

@@ -58,8 +58,8 @@ from IPython.display import display
 from scipy import stats
 
 from companion import chapters, check
-from companion.pages import plots, which
-from companion.pages.prose import expect, paste, say, table
+from companion.pages import plots, design_comparison
+from companion.pages.prose import expect, glue_figure, glue_values, table
 from companion.runs import protocol
 from fedstas.sim.rng import stream
 
@@ -68,13 +68,13 @@ plots.for_pages()
 
 # %%
 known = protocol.read()  # all settings of the protocol
-recorded = which.read(known)  # of those, what is recorded
+recorded = design_comparison.read(known)  # of those, what is recorded
 deciding = {name: p for name, p in recorded.items() if name != "digits"}
 ten = [p for p in deciding.values() if not p.setting.rates_of]
 
 # %% tags=["remove-cell"]
-say("ch10", **(said := which.front(recorded)))
-holds = which.says(recorded, said)
+glue_values("ch10", **(said := design_comparison.front(recorded)))
+holds = design_comparison.says(recorded, said)
 expect("No choice of clients adds as much there", holds["rate"])
 expect("strata of least variance lead", holds["lead"])
 expect("five seeds leave it open", holds["equal"])
@@ -95,8 +95,8 @@ expect("do not fall behind later", holds["later"])
 expect("the leaders and MD meet late", holds["meet"])
 
 # %% tags=["remove-cell"]
-for name, figure in which.figures(list(deciding.values())).items():
-    paste(f"ch10_{name}", figure)
+for name, figure in design_comparison.figures(list(deciding.values())).items():
+    glue_figure(f"ch10_{name}", figure)
 
 # %% [markdown]
 # Up to here most comparisons gave all methods the learning rate of the preprint, 0.01, which suits some better than others. They also went by
@@ -119,7 +119,7 @@ for name, figure in which.figures(list(deciding.values())).items():
 
 # %%
 assert len(known["mnist"].arms) == 13 + 1 + 1
-table(which.state(known, recorded))
+table(design_comparison.state(known, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -208,7 +208,7 @@ for design in ("clustered-similarity", "least-variance"):
     for megabytes in (245, 980):
         more, low, high = gain(colour.rows, design, megabytes, classes=20)
         how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(how, "at", megabytes, "MB:", which.called(design))
+        print(how, "at", megabytes, "MB:", design_comparison.called(design))
 
 # %% [markdown]
 # At 245 MB hardly any design has begun to learn. At 980 MB clustered sampling leads, and nobody else surely does.
@@ -216,7 +216,7 @@ for design in ("clustered-similarity", "least-variance"):
 # Counted over the settings that decide, at both budgets, by what a design asks for:
 
 # %%
-table(which.kinds(list(deciding.values())))
+table(design_comparison.kinds(list(deciding.values())))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -236,17 +236,17 @@ for place in (mnist, deciding["mnist-1000"]):
     for rival in ("clustered-similarity", "fedstas-unbiased"):
         more, low, high = gain(place.rows, "least-variance", 240, rival)
         how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(" ", how, "above", which.called(rival))
+        print(" ", how, "above", design_comparison.called(rival))
 
 # %% [markdown]
 # Points of least variance above four rivals, in all settings:
 
 # %%
-duels = which.duels(ten)
-table(which.duel_table(duels, recorded))
+duels = design_comparison.duels(ten)
+table(design_comparison.duel_table(duels, recorded))
 
 # %% tags=["remove-cell"]
-holds = which.duels_say(duels)
+holds = design_comparison.duels_say(duels)
 expect("surely ahead of the corrected", holds["corrected"])
 expect("nowhere surely ahead of strata from updates", holds["updates"])
 expect("surely in one cell alone", holds["clustered"])
@@ -282,7 +282,7 @@ def price(rows, megabytes):
     return pd.DataFrame(columns).sort_values("MB a round")
 
 
-paid = price(mnist.rows, 950).rename(which.called).map("{:.3g}".format)
+paid = price(mnist.rows, 950).rename(design_comparison.called).map("{:.3g}".format)
 table(paid.rename_axis("MNIST, 950 MB").reset_index())
 
 # %% [markdown]
@@ -296,13 +296,13 @@ table(paid.rename_axis("MNIST, 950 MB").reset_index())
 asked = {}
 for name in ("mnist-equal", "mnist-1000"):
     md = price(deciding[name].rows, 950)["MB a round"]["md"]
-    asked[name] = which.asked(deciding[name]) / md
+    asked[name] = design_comparison.asked(deciding[name]) / md
     times = known[name].clients / known[name].clients_per_round
     share = asked[name] / times
     print(f"N/m = {times:.0f}: {asked[name]:.1f} rounds, {share:.2f} N/m")
 
 # %% tags=["remove-input"]
-say("ch10", asking=asked["mnist-equal"], asking_many=asked["mnist-1000"])
+glue_values("ch10", asking=asked["mnist-equal"], asking_many=asked["mnist-1000"])
 half = [asked["mnist-equal"] / 10, asked["mnist-1000"] / 100]
 expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), shares=half)
 
@@ -339,7 +339,7 @@ assert np.allclose(holm(both["p"]), both["holm"])
 
 # %%
 for place in ten:
-    display(which.title(place), table(which.table_of(place)))
+    display(design_comparison.title(place), table(design_comparison.table_of(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -350,7 +350,7 @@ for place in ten:
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in (each for each in recorded.values() if each not in ten):
-    display(which.title(place), table(which.table_of(place)))
+    display(design_comparison.title(place), table(design_comparison.table_of(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -361,7 +361,7 @@ for place in (each for each in recorded.values() if each not in ten):
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in recorded.values():
-    display(which.title(place), table(which.second_table(place)))
+    display(design_comparison.title(place), table(design_comparison.second_table(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -390,7 +390,7 @@ for place in recorded.values():
 # least variance kept rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
 
 # %% tags=["remove-cell"]
-holds = which.participants_say(recorded)
+holds = design_comparison.participants_say(recorded)
 expect("the lead of least variance is gone with twenty participants", holds["gone"])
 expect("it lasts with twenty", holds["lasts"])
 expect("it is a loss at 475 MB", holds["loss"])
@@ -399,7 +399,7 @@ expect("corrected k-means strata lose with five everywhere", holds["corrected"])
 expect("is surely ahead of MD", holds["alike"])
 expect("No design leads it surely there", holds["alike"])
 expect("least variance keeps its lead on", holds["kept"])
-holds = which.many_says(recorded["mnist-1000"])
+holds = design_comparison.many_says(recorded["mnist-1000"])
 expect("least variance is a loss there", holds["loss"])
 expect("more than half of", holds["half"])
 expect("at 950 MB nothing is gained by them either", holds["nothing"])
@@ -448,10 +448,12 @@ expect("is far behind", holds["written"])
 # beside them at equal megabytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
-left = which.left(which.untuned(), which.tuned_at(list(deciding.values()), 99))
-say("ch10", **(count := which.counted_left(left)))
+left = design_comparison.left(
+    design_comparison.untuned(), design_comparison.tuned_at(list(deciding.values()), 99)
+)
+glue_values("ch10", **(count := design_comparison.counted_left(left)))
 expect("Less than at rate 0.01, and not nothing", 0 < count["kept"] < count["were"], **count)
-table(which.left_table(left, recorded))
+table(design_comparison.left_table(left, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -470,8 +472,8 @@ table(which.left_table(left, recorded))
 # well a design learns, nobody would have to train at all to choose one.
 
 # %% tags=["remove-cell"]
-tuned, figure = which.beside_one_round(deciding)
-paste("ch10_explained", figure)
+tuned, figure = design_comparison.beside_one_round(deciding)
+glue_figure("ch10_explained", figure)
 
 # %% [markdown]
 # ```{glue:figure} ch10_explained
@@ -507,11 +509,11 @@ for _ in range(200):
     gains = gains.transform(lambda g: rng.permutation(g.values))
     exchanged.append(agreeing(tuned.assign(gain=gains))[0])
 agree, pairs = agreeing(tuned)
-counted = which.agreement(tuned, s.seed)  # the package's
+counted = design_comparison.agreement(tuned, s.seed)  # the package's
 assert (agree, pairs) == (counted["agree"], counted["pairs"])
 
 # %% tags=["remove-input"]
-say("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged))
+glue_values("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged))
 expect("chance never found as many", max(exchanged) < agree, most=max(exchanged))
 
 # %% [markdown]
@@ -582,7 +584,7 @@ print(protocol.report(known, "digits"))
 # Any cell of the tables is a mean over runs, and any run can be made again. For example:
 
 # %%
-which.again(mnist, "least-variance")
+design_comparison.again(mnist, "least-variance")
 
 # %% [markdown]
 # ## What was done otherwise?
@@ -593,7 +595,7 @@ which.again(mnist, "least-variance")
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
 # %% tags=["remove-input"]
-which.bullets(which.departures(known, recorded))
+design_comparison.bullets(design_comparison.departures(known, recorded))
 
 # %% [markdown]
 # ```{provenance} How the page was made

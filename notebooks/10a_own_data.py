@@ -53,7 +53,7 @@ from pathlib import Path
 from textwrap import fill
 
 from companion import ch10a, chapters, plots, records, sweeps
-from companion.pages.prose import expect, paste, say
+from companion.pages.prose import expect, glue_figure, glue_values
 from fedstas import methods, partition as partitions, tasks
 from fedstas.errors import InputError
 
@@ -103,8 +103,10 @@ sizes = federation.sizes
 print(f"{len(sizes)} clients with {sizes.min()} to {sizes.max()} examples")
 
 # %% tags=["remove-cell"]
-say("ch10a", clients=len(sizes), least=int(sizes.min()), most=int(sizes.max()), rounds=s.rounds)
-paste("ch10a_who", ch10a.who_holds_what(federation.label_counts))
+glue_values(
+    "ch10a", clients=len(sizes), least=int(sizes.min()), most=int(sizes.max()), rounds=s.rounds
+)
+glue_figure("ch10a_who", ch10a.who_holds_what(federation.label_counts))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_who
@@ -174,7 +176,7 @@ frame, known = ch10a.of_these(todo, "runs/own-data")
 ch10a.board(known, "runs/own-data")
 
 # %% tags=["remove-cell"]
-paste("ch10a_curves", ch10a.curves(frame))
+glue_figure("ch10a_curves", ch10a.curves(frame))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_curves

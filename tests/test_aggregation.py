@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedstas import aggregation
-from fedstas.aggregation import Adaptive, Remembering
+from fedstas.aggregation import Adaptive, UpdateMemoryServer
 from fedstas.errors import InputError
 
 
@@ -119,7 +119,7 @@ def combined(kind, clients, weights, updates, memory):
     state = {} if memory is None else {"last": memory.clone()}
     chosen = torch.tensor(clients, dtype=torch.long)
     weights = torch.as_tensor(weights, dtype=torch.float64)
-    update = Remembering(kind).combine(chosen, weights, updates[chosen], OMEGA, state)
+    update = UpdateMemoryServer(kind).combine(chosen, weights, updates[chosen], OMEGA, state)
     return update.numpy(), state["last"].numpy()
 
 
@@ -154,7 +154,7 @@ def test_the_memory_is_of_each_clients_last_update(kind):
     np.testing.assert_array_equal(memory[[1, 3]], MEMORY[[1, 3]].numpy())
     twice = torch.stack([UPDATES[0], UPDATES[1]])
     state = {"last": MEMORY.clone()}
-    Remembering(kind).combine(
+    UpdateMemoryServer(kind).combine(
         torch.tensor([3, 3]), torch.tensor([0.5, 0.5]).double(), twice, OMEGA, state
     )
     np.testing.assert_array_equal(state["last"][3], UPDATES[1])  # the later of the two
@@ -180,8 +180,8 @@ def test_an_empty_cohort_leaves_what_is_remembered(kind):
 
 
 def test_a_remembering_server_steps_by_its_rate():
-    after = Remembering(rate=0.5).step(torch.ones(2), torch.tensor([2.0, -2.0]), {})
+    after = UpdateMemoryServer(rate=0.5).step(torch.ones(2), torch.tensor([2.0, -2.0]), {})
     np.testing.assert_array_equal(after, [2, 0])
     for bad in ({"kind": "scaffold"}, {"rate": 0}):
         with pytest.raises(InputError):
-            Remembering(**bad)
+            UpdateMemoryServer(**bad)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedstas import client_sampling, methods
-from fedstas.client_sampling import MD, Cohort, drawn
+from fedstas.client_sampling import MD, Cohort, draw_cohort
 from fedstas.errors import InputError
 from fedstas.methods import Method
 from fedstas.sim import audit
@@ -131,7 +131,7 @@ def test_what_is_no_cohort_is_one_sentence_wherever_it_is_drawn(how, digits, fed
     method, named = Method("spoiled", Spoiled(how)), SPOILED[how][1]
     view = audit.Bench(method).server()
     with pytest.raises(InputError, match=named):
-        drawn(method.clients, view, 3, stream(0, "test"))
+        draw_cohort(method.clients, view, 3, stream(0, "test"))
     found = verdicts(method)
     assert found["draw"].verdict == "FAILS"
     with pytest.raises(InputError, match=named):
@@ -146,7 +146,7 @@ def test_no_cohort_stops_a_run_and_a_table_in_the_same_words(digits, federation)
         simulation.run(
             digits, federation, method, rounds=1, clients_per_round=3, seed=0, device="cpu"
         )
-    state = one_round.at(digits, federation, clients_per_round=3, device="cpu")
+    state = one_round.state_after(digits, federation, clients_per_round=3, device="cpu")
     with pytest.raises(InputError, match="returned a tuple"):
         one_round.errors(state, method, draws=2)
 
@@ -228,6 +228,6 @@ def test_the_alarm_is_as_rare_as_it_says():
 
 def test_what_a_design_says_of_itself_is_read_by_the_traits():
     beyond = {
-        n for n in methods.names() if client_sampling.trait(methods.get(n).clients, "replaces")
+        n for n in methods.names() if client_sampling.has_flag(methods.get(n).clients, "replaces")
     }
     assert beyond == set(BEYOND) - {"centralised"}

@@ -18,7 +18,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from fedstas import checkpoints
-with checkpoints.alone(Path({!r})) as free:
+with checkpoints.run_lock(Path({!r})) as free:
     print(free, flush=True)
     time.sleep(60)
 """
@@ -137,7 +137,7 @@ def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
     )
     try:
         assert holder.stdout.readline().strip() == b"True"
-        with checkpoints.alone(data) as free:
+        with checkpoints.run_lock(data) as free:
             assert not free
         assert checkpoints.place(data, "lock").exists()
         litter = data.with_name(f"..run.checkpoint.{atomic.node()}.1.partial")
@@ -145,10 +145,10 @@ def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
     finally:
         holder.kill()
         holder.communicate()
-    with checkpoints.alone(data) as free:
+    with checkpoints.run_lock(data) as free:
         assert free
         assert not litter.exists()
-        with checkpoints.alone(data) as second:
+        with checkpoints.run_lock(data) as second:
             assert not second  # a thread of the same process is another holder
     assert list(data.parent.iterdir()) == []
 
@@ -156,17 +156,17 @@ def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
 @pytest.mark.skipif(checkpoints.fcntl is None, reason="needs fcntl, which Windows lacks")
 def test_a_holder_that_shows_no_sign_for_an_hour_is_given_up(tmp_path):
     data = tmp_path / "run.parquet"
-    with checkpoints.alone(data) as free:
+    with checkpoints.run_lock(data) as free:
         assert free
         old = time.time() - checkpoints.PATIENCE - 1
         os.utime(checkpoints.place(data, "lock"), (old, old))
-        with checkpoints.alone(data) as second:
+        with checkpoints.run_lock(data) as second:
             assert second
 
 
 def test_an_error_inside_frees_the_lock(tmp_path):
     data = tmp_path / "run.parquet"
-    with pytest.raises(OSError, match="inside"), checkpoints.alone(data):
+    with pytest.raises(OSError, match="inside"), checkpoints.run_lock(data):
         raise OSError("inside")
-    with checkpoints.alone(data) as free:
+    with checkpoints.run_lock(data) as free:
         assert free

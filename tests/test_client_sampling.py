@@ -19,7 +19,7 @@ from fedstas.client_sampling import (
     Pooled,
     Stratified,
     Uniform,
-    successive,
+    successive_sample,
 )
 from fedstas.clustered import Clustered
 from fedstas.corrected import SELECTIONS, StratifiedHansenHurwitz, StratifiedHorvitzThompson
@@ -194,13 +194,15 @@ def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
 def test_successive_draws_have_the_probabilities_of_the_enumeration(selection, m, false_alarm):
     probabilities = dict(theory.successive(selection, m))
     rng = np.random.default_rng(11)
-    counts = Counter(tuple(map(int, successive(selection, m, rng))) for _ in range(20_000))
+    counts = Counter(tuple(map(int, successive_sample(selection, m, rng))) for _ in range(20_000))
     assert chi_square(counts, probabilities, 20_000) > false_alarm
 
 
 def test_successive_inclusion_is_that_of_theory_and_not_m_p(false_alarm):
     rng = np.random.default_rng(12)
-    counts = np.bincount(np.concatenate([successive([1, 2, 3], 2, rng) for _ in range(20_000)]))
+    counts = np.bincount(
+        np.concatenate([successive_sample([1, 2, 3], 2, rng) for _ in range(20_000)])
+    )
     pi = theory.inclusion_probabilities([1, 2, 3], 2)
     for count, inclusion in zip(counts.tolist(), pi, strict=True):
         assert binomtest(count, 20_000, float(inclusion)).pvalue > false_alarm / 3
@@ -209,10 +211,10 @@ def test_successive_inclusion_is_that_of_theory_and_not_m_p(false_alarm):
 
 def test_successive_draws_zeros_last_and_equals_at_random(false_alarm):
     rng = np.random.default_rng(13)
-    assert all(set(successive([0, 1, 0, 2], 2, rng)) == {1, 3} for _ in range(50))
-    counts = Counter(int(successive([0, 0, 0], 1, rng)[0]) for _ in range(6000))
+    assert all(set(successive_sample([0, 1, 0, 2], 2, rng)) == {1, 3} for _ in range(50))
+    counts = Counter(int(successive_sample([0, 0, 0], 1, rng)[0]) for _ in range(6000))
     assert chi_square(counts, dict.fromkeys(range(3), 1 / 3), 6000) > false_alarm
-    assert sorted(successive([0, 0, 1], 3, rng)) == [0, 1, 2]
+    assert sorted(successive_sample([0, 0, 1], 3, rng)) == [0, 1, 2]
 
 
 @pytest.mark.slow

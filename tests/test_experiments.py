@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
 def test_a_run_in_work_elsewhere_is_left_to_the_other(tmp_path, monkeypatch, capsys):
     run = RUNS[0]
     data, sidecar = records.paths(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
-    with checkpoints.alone(data):
+    with checkpoints.run_lock(data):
         assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "elsewhere"
     assert not sidecar.exists()
     answers = iter(["elsewhere", "elsewhere", "there"])
@@ -469,7 +469,7 @@ def test_what_killed_processes_left_beside_recorded_runs_goes(tmp_path):
     young = two.with_name(f".{two.name}.another-host.9.partial")
     young.write_bytes(b"x")
     checkpoints.place(two).write_bytes(b"x")
-    with checkpoints.alone(two) as free:
+    with checkpoints.run_lock(two) as free:
         assert free
         assert sweep(tmp_path, methods=["md"], dry_run=True) == []
         assert len(files(tmp_path)) == len(kept) + 9

@@ -4,7 +4,7 @@ import matplotlib
 import pytest
 from test_which import place
 
-from companion.pages import front, measure, parameters, which
+from companion.pages import design_comparison, landing_page, measure, parameters
 from companion.runs import protocol
 from fedstas.errors import InputError
 
@@ -15,12 +15,12 @@ KNOWN = protocol.read()
 
 @pytest.fixture(scope="module")
 def places():
-    return which.read(KNOWN)
+    return design_comparison.read(KNOWN)
 
 
 @pytest.fixture(scope="module")
 def said(places):
-    return front.sentences(places, "results")
+    return landing_page.sentences(places, "results")
 
 
 def test_what_the_front_pages_say_holds_and_stands_on_them(said):
@@ -33,10 +33,10 @@ def test_what_the_front_pages_say_holds_and_stands_on_them(said):
 def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, monkeypatch):
     mnist = places["mnist"]
     gains = mnist.gains.assign(gain=-3.0, low=-4.0, high=-2.0)
-    other = which.Place(mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows)
-    monkeypatch.setattr(which, "read", lambda known: places | {"mnist": other})
+    other = design_comparison.Place(mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows)
+    monkeypatch.setattr(design_comparison, "read", lambda known: places | {"mnist": other})
     with pytest.raises(InputError, match=r"say what is not so: .*while bytes are short"):
-        front.main(tmp_path)
+        landing_page.main(tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -52,11 +52,11 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
 
 def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
     arms = ("divfl", "clustered-size", "fedstas-unbiased")
-    drawn = front.figure([place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")])
+    drawn = landing_page.figure([place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")])
     assert len(drawn.axes) == 2
     assert [t.get_text() for t in drawn.axes[0].get_yticklabels()] == ["corrected"]
     titles = [ax.get_title(loc="right") for ax in drawn.axes]
-    assert titles == [front.TITLES[name] for name in ("mnist", "fashion-mnist")]
+    assert titles == [landing_page.TITLES[name] for name in ("mnist", "fashion-mnist")]
     dots = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
     assert sorted(float(line.get_xdata()[0]) for line in dots) == pytest.approx([5.0, 9.0])
     assert [t.get_text() for t in drawn.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]

@@ -67,7 +67,7 @@ def test_a_run_goes_on_where_the_data_are(digits, federation, away):
 
 
 def test_one_round_is_measured_where_the_data_are(digits, federation, away):
-    state = one_round.at(digits, federation, rounds=1, clients_per_round=4, seed=1)
+    state = one_round.state_after(digits, federation, rounds=1, clients_per_round=4, seed=1)
     for name in ("md", "fedstas-least-variance"):
         assert one_round.errors(state, methods.get(name), draws=10)["error"] > 0
 

@@ -10,7 +10,13 @@ from scipy.optimize import minimize
 
 from fedstas.corrected import inclusion
 from fedstas.errors import InputError
-from fedstas.independent import KVib, OptimalClientSampling, Poisson, approximate_inclusion, coins
+from fedstas.independent import (
+    KVib,
+    OptimalClientSampling,
+    Poisson,
+    approximate_inclusion,
+    poisson_sample,
+)
 
 SIZES = [5, 1, 20, 3, 8, 2]
 GRADIENTS = np.array([[1, 0], [0, 4], [2, 2], [0.1, 0], [3, -3], [0, 9]])
@@ -199,6 +205,6 @@ def test_the_coins_of_the_package_fall_as_often_as_they_should(false_alarm):
     pi, rng = np.array([0.1, 0.5, 0.9]), np.random.default_rng(3)
     counts = np.zeros(3)
     for _ in range(4000):
-        counts[coins(pi, np.ones(3), rng).clients] += 1
+        counts[poisson_sample(pi, np.ones(3), rng).clients] += 1
     assert (np.abs(counts - 4000 * pi) < 4.9 * np.sqrt(4000 * pi * (1 - pi))).all()
     assert false_alarm == 1e-6  # 4.9 standard deviations

@@ -11,7 +11,7 @@ from fedstas import least_variance as lv
 from fedstas import methods, simulation
 from fedstas.compression import squeeze
 from fedstas.errors import InputError
-from fedstas.least_variance import Cut, LeastVariance
+from fedstas.least_variance import LeastVariance, MaxCutPartition
 
 
 def moments(labels, q, omega, u):
@@ -35,8 +35,8 @@ def md(omega, u, m: int, noise=0.0) -> float:
     return float(spread / m + (omega * (1 - omega) / m + omega**2) @ noise)
 
 
-def cut_of(labels, q, a, b, m: int) -> Cut:
-    cut = Cut(q, a, b, m)
+def cut_of(labels, q, a, b, m: int) -> MaxCutPartition:
+    cut = MaxCutPartition(q, a, b, m)
     for k, h in enumerate(labels):
         cut.put(k, h)
     return cut
@@ -213,8 +213,8 @@ def test_a_norm_that_is_half_noise_is_estimated():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(200, 500))
     u = -0.03 * (z + 0.7 * rng.normal(size=z.shape))
-    assert lv.mismatch(z, u) == pytest.approx(0.49 * 500, rel=0.05)
-    assert lv.mismatch(z[:0], u[:0]) == np.inf
+    assert lv.residual_variance(z, u) == pytest.approx(0.49 * 500, rel=0.05)
+    assert lv.residual_variance(z[:0], u[:0]) == np.inf
 
 
 def test_with_as_many_participants_as_clients_all_take_part(view):

@@ -12,21 +12,27 @@ from types import SimpleNamespace
 import jupytext
 import pytest
 
-from companion.pages import chapters, markdown, which
-from companion.runs import cuts, experiments, made, packed, records
+from companion.pages import chapters, design_comparison, markdown
+from companion.runs import experiments, least_variance_results, packed, provenance_report, records
 
 ROOT = Path(__file__).parents[1]
 NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
 FIXED = {  # functions that read these sweeps, whatever they are given
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
-    ("which", "read"): {"which-design"},
+    ("design_comparison", "read"): {"which-design"},
     ("protocol", "curves"): {"which-design"},
-    ("cuts", "frames"): {"least-variance", *(sweep for sweep, _, _ in cuts.PLACES.values())},
+    ("least_variance_results", "frames"): {
+        "least-variance",
+        *(sweep for sweep, _, _ in least_variance_results.PLACES.values()),
+    },
 }
-_UNTUNED = {"least-variance", *(sweep for sweep, _ in which.UNTUNED.values())}
-_UNTUNED |= {sweep for sweep, _, _ in cuts.PLACES.values()}
-FIXED |= {("which", "untuned"): _UNTUNED, ("which", "beside_one_round"): _UNTUNED | {"one-round"}}
+_UNTUNED = {"least-variance", *(sweep for sweep, _ in design_comparison.UNTUNED.values())}
+_UNTUNED |= {sweep for sweep, _, _ in least_variance_results.PLACES.values()}
+FIXED |= {
+    ("design_comparison", "untuned"): _UNTUNED,
+    ("design_comparison", "beside_one_round"): _UNTUNED | {"one-round"},
+}
 _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10"}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (2, 6, 7, 8, 9, 10)}
 FIXED["clustered_figures", "figure_2_colour"] = _SKEWED
@@ -151,7 +157,7 @@ def shown(stem: str) -> list[tuple[str, set[str], str]]:
         whole = set().union(*each)
         for statement, sweeps in zip(statements, each, strict=True):
             for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.args):
-                pastes = getattr(call.func, "id", "") in ("paste", "glue", "show")
+                pastes = getattr(call.func, "id", "") in ("glue_figure", "glue", "show")
                 if pastes and isinstance(call.args[0], ast.Constant):
                     pasted[str(call.args[0].value)] = whole
                 elif pastes:  # in a loop, f"ch10_{name}" for all that nothing else pastes
@@ -212,7 +218,7 @@ def test_pages_with_recorded_numbers_or_the_start_figure_say_so():
         for statement in ast.parse(source).body:
             sweeps = reading.take(statement)
             for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
-                if getattr(call.func, "id", "") == "say":
+                if getattr(call.func, "id", "") == "glue_values":
                     glued |= {f"ch5_{each.arg}": sweeps for each in call.keywords if each.arg}
     pages = 0
     for page in sorted((ROOT / "book").glob("*.md")):
@@ -231,7 +237,7 @@ def note(seed: int, commit: str, **more) -> dict:
 
 
 def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
-    lost = min(made.LOST)
+    lost = min(provenance_report.LOST)
     notes = [
         note(0, lost),
         note(1, "abc"),
@@ -241,7 +247,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
     monkeypatch.setattr(
         records, "recorded", lambda folder: [SimpleNamespace(note=n) for n in notes]
     )
-    assert made.of("privacy") == {
+    assert provenance_report.of("privacy") == {
         "runs": "4 runs, 3 seeds (0, 1, 4)",
         "commits": f"{lost} (2; not in this repository), abc (1), "
         f"{lost}-dirty (1; not in this repository)",
@@ -249,10 +255,13 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
         "cpu (x86_64), Z80, 1 thread, torch 2 (1)",
         "command": "fedstas sweep privacy --profile paper",
     }
-    assert made.span([3]) == "seed 3" and made.span([0, 1, 2, 1]) == "3 seeds (0 to 2)"
+    assert (
+        provenance_report.span([3]) == "seed 3"
+        and provenance_report.span([0, 1, 2, 1]) == "3 seeds (0 to 2)"
+    )
     monkeypatch.setattr(records, "recorded", lambda folder: [])
-    assert made.of("privacy")["runs"] == "not recorded yet"
-    known = json.loads(json.dumps(made.of("partitions")))
+    assert provenance_report.of("privacy")["runs"] == "not recorded yet"
+    known = json.loads(json.dumps(provenance_report.of("partitions")))
     assert known["runs"] == "3 partitions, seed 0" and "sweep preprint" in known["command"]
 
 
@@ -269,11 +278,13 @@ def test_which_commits_are_lost_is_what_git_says():
             named |= {run.note["environment"]["commit"] for run in records.recorded(folder)}
     named = {name.removesuffix("-dirty") for name in named}
     gone = {name for name in named if not any(h.startswith(name) for h in history)}
-    assert len(named) >= 8 and gone == made.LOST, "companion/runs/made.py: LOST"
+    assert len(named) >= 8 and gone == provenance_report.LOST, (
+        "companion/runs/provenance_report.py: LOST"
+    )
 
 
 def test_all_sweeps_are_told_for_the_pages(tmp_path, monkeypatch):
-    monkeypatch.setattr(made, "of", lambda name: {"runs": name})
+    monkeypatch.setattr(provenance_report, "of", lambda name: {"runs": name})
     monkeypatch.setattr(sys, "argv", ["made"])
-    assert made.main([str(tmp_path / "new" / "made.json")]) == 0
+    assert provenance_report.main([str(tmp_path / "new" / "made.json")]) == 0
     assert set(json.loads((tmp_path / "new" / "made.json").read_text())) == NAMES

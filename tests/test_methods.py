@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedstas import methods
-from fedstas.aggregation import Adaptive, Average, Remembering
+from fedstas.aggregation import Adaptive, Average, UpdateMemoryServer
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.balanced import Balanced
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice
@@ -64,8 +64,8 @@ SPECIAL = {  # more than designs
     "fedadam": Method("fedadam", Uniform("cohort"), server=Adaptive("adam")),
     "fedyogi": Method("fedyogi", Uniform("cohort"), server=Adaptive("yogi")),
     "fedadagrad": Method("fedadagrad", Uniform("cohort"), server=Adaptive("adagrad")),
-    "fedvarp": Method("fedvarp", Uniform("expansion"), server=Remembering("fedvarp")),
-    "mifa": Method("mifa", Uniform("expansion"), server=Remembering("mifa")),
+    "fedvarp": Method("fedvarp", Uniform("expansion"), server=UpdateMemoryServer("fedvarp")),
+    "mifa": Method("mifa", Uniform("expansion"), server=UpdateMemoryServer("mifa")),
 }
 
 

@@ -22,7 +22,7 @@ def federation(digits):
 @pytest.fixture(scope="module")
 def state(digits, federation):
     local = methods.LocalSGD(steps=2, batch=16, lr=0.1)
-    return one_round.at(digits, federation, local=local, clients_per_round=3, device="cpu")
+    return one_round.state_after(digits, federation, local=local, clients_per_round=3, device="cpu")
 
 
 def test_of_md_is_the_error_of_all_cohorts(state):
@@ -90,9 +90,9 @@ def test_what_cannot_be_looked_at_is_one_sentence(digits, federation):
         one_round.table(None, {})
     wild = methods.LocalSGD(steps=5, batch=16, lr=1e30)
     with pytest.raises(InputError, match="round 4 of md is not reached: the model is not finite"):
-        one_round.at(digits, federation, rounds=3, local=wild, device="cpu")
+        one_round.state_after(digits, federation, rounds=3, local=wild, device="cpu")
     with pytest.raises(InputError, match="repeats is 1"):
-        one_round.at(digits, federation, repeats=1)
+        one_round.state_after(digits, federation, repeats=1)
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="cuda"):
-            one_round.at(digits, federation, device="cuda")
+            one_round.state_after(digits, federation, device="cuda")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from companion.runs import checkpoints, records, sweeps
-from fedstas import methods, own, parts, simulation
+from fedstas import config, methods, simulation, user_code
 from fedstas.client_sampling import MD, Cohort, Uniform
 from fedstas.errors import InputError
 from fedstas.methods import Method
@@ -65,9 +65,9 @@ def file(tmp_path, monkeypatch):
 
 def forget():
     """As a new process finds it: no file has been run."""
-    own._KNOWN.clear()
-    own.source.cache_clear()
-    for name in [name for name in sys.modules if name.startswith(parts.OWN)]:
+    user_code._LOADED.clear()
+    user_code.source.cache_clear()
+    for name in [name for name in sys.modules if name.startswith(config.USER_MODULE_PREFIX)]:
         del sys.modules[name]
 
 
@@ -120,13 +120,13 @@ def test_a_file_is_a_method_and_another_text_another_run(file):
 
 
 def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
-    decorated = "from fedstas.parts import part\n" + TEXT.replace(
-        "@dataclass(frozen=True)", "@part"
+    decorated = "from fedstas.config import config\n" + TEXT.replace(
+        "@dataclass(frozen=True)", "@config"
     )
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(decorated + f"# {name}\n")
     a, b = (methods.get(f"{name}:Sized") for name in ("a.py", "b.py"))
-    assert type(a.clients) is not type(b.clients) and "Sized" not in parts.KINDS
+    assert type(a.clients) is not type(b.clients) and "Sized" not in config.CONFIG_CLASSES
     assert methods.to_dict(a)["clients"]["from"] != methods.to_dict(b)["clients"]["from"]
 
 

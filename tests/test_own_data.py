@@ -16,15 +16,15 @@ from test_own import forget, plain
 
 from companion.pages import parameters
 from companion.runs import leaderboard, protocol, records, sweeps, tables
-from fedstas import cli, methods, own, own_data, partition, simulation, tasks
+from fedstas import cli, methods, partition, simulation, tasks, user_code, user_data
 from fedstas.errors import DataError, Diverged, InputError
-from fedstas.sim import saved
+from fedstas.sim import run_file
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "own"
 X = np.arange(40, dtype=float).reshape(20, 2)
 Y = np.repeat([0, 1], 10)
-HEAD = "from fedstas import own_data\nimport numpy as np\nfrom torch import nn\nimport torch\n\n"
+HEAD = "from fedstas import user_data\nimport numpy as np\nfrom torch import nn\nimport torch\n\n"
 
 
 @pytest.fixture
@@ -51,29 +51,29 @@ def sha(name) -> str:
 
 def test_arrays_are_a_task_and_every_fifth_example_of_a_class_is_held_back():
     order = np.argsort(np.arange(20) % 2, kind="stable")  # classes in turns
-    made = own_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
+    made = user_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
     assert made.test_y.tolist() == [0, 1, 0, 1]
     assert made.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
     assert len(made.train_x) == 16 and made.users.tolist() == [0, 1] * 8
     assert (made.classes, made.network, made.kind) == (2, "perceptron", "images")
     assert made.train_x.dtype == torch.float32 and made.train_y.dtype == torch.int64
-    given = own_data.from_arrays(X, Y, X[::-2], Y[::-2])
+    given = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
     assert given.test_y.tolist() == [1] * 5 + [0] * 5 and given.digest != made.digest
-    again = own_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
+    again = user_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
     assert again.digest == given.digest
-    other = own_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
+    other = user_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
     assert other.digest != given.digest  # whose they are is data too
 
 
 def test_bytes_are_scaled_and_documents_are_tokens():
     image = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
-    made = own_data.from_arrays(image, Y)
+    made = user_data.from_arrays(image, Y)
     assert made.train_x.unique().tolist() == [pytest.approx(0.2)]
     assert made.network == "convolutional"
-    words = own_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
+    words = user_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
     assert words.kind == "documents" and words.network == "text-cnn"
     with pytest.raises(InputError, match="empty document or an unknown token"):
-        own_data.from_arrays(np.zeros((20, 4), dtype=int), Y, documents=True)
+        user_data.from_arrays(np.zeros((20, 4), dtype=int), Y, documents=True)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_bytes_are_scaled_and_documents_are_tokens():
 )
 def test_arrays_that_are_no_task_are_one_sentence(given, words):
     with pytest.raises(InputError, match=words) as caught:
-        own_data.from_arrays(*given[:4], users=(*given, *[None] * 5)[4])
+        user_data.from_arrays(*given[:4], users=(*given, *[None] * 5)[4])
     assert "\n" not in str(caught.value)
 
 
@@ -116,13 +116,13 @@ ROWS = [(k, 9 + k % 2, "ab"[k % 2]) for k in range(20)]
 
 def test_a_table_is_a_task_with_its_clients(here):
     table("t.csv", ROWS)
-    made = own_data.from_csv("t.csv", label="kind", client="clinic")
+    made = user_data.from_csv("t.csv", label="kind", client="clinic")
     assert made.classes == 2 and made.users.tolist() == [0, 1] * 8
     assert made.train_x.shape == (16, 1)  # neither the label nor the client
     low, high = made.train_x.min(), made.train_x.max()
     assert (low, high) == (-1, 1) and made.test_x[0, 0] == pytest.approx(2 * 8 / 17 - 1)
     table("test.csv", ROWS[::-1])
-    both = own_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
+    both = user_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
     assert len(both.train_y) == len(both.test_y) == 20 and both.test_y[0] == 1
     federation = partition.make("natural", made.train_y, users=made.users)  # all, being few
     assert federation.sizes.tolist() == [8, 8]
@@ -151,31 +151,31 @@ def test_a_table_is_a_task_with_its_clients(here):
 def test_a_table_that_is_none_says_its_line(here, rows, label, words):
     table("t.csv", rows)
     with pytest.raises(InputError, match=words):
-        own_data.from_csv("t.csv", label=label, client="clinic")
+        user_data.from_csv("t.csv", label=label, client="clinic")
 
 
 def test_a_table_with_two_columns_of_a_name_is_refused(here):
     table("t.csv", [(1, 2, "a")] * 10, ("size", "size", "kind"))
     with pytest.raises(InputError, match=r"t\.csv has the column size twice"):
-        own_data.from_csv("t.csv", label="kind")
+        user_data.from_csv("t.csv", label="kind")
 
 
 @pytest.mark.parametrize("nobody", [None, float("nan")])
 def test_an_example_of_nobody_is_refused(nobody):
     with pytest.raises(InputError, match=f"users is {nobody} in row 3: name users by"):
-        own_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
+        user_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
 
 
 def test_a_test_table_must_be_like_the_other(here):
     table("t.csv", ROWS)
     table("u.csv", [*ROWS, (1, 9, "c")])
     with pytest.raises(InputError, match=r"u.csv line 22: no training row has the class c"):
-        own_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
+        user_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
     table("u.csv", ROWS, ("weight", "clinic", "kind"))
     with pytest.raises(InputError, match=r"u.csv has the columns weight, not size"):
-        own_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
+        user_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
     with pytest.raises(InputError, match=r"gone.csv cannot be read as a table"):
-        own_data.from_csv("gone.csv", label="kind")
+        user_data.from_csv("gone.csv", label="kind")
 
 
 def pictures(folder: Path, each: int, kinds=("cat", "dog")) -> None:
@@ -189,21 +189,21 @@ def pictures(folder: Path, each: int, kinds=("cat", "dog")) -> None:
 
 def test_a_folder_of_images_is_a_task(here):
     pictures(here / "one", 5)
-    made = own_data.from_folder("one", size=8)
+    made = user_data.from_folder("one", size=8)
     assert made.train_x.shape == (8, 3, 8, 8) and made.test_y.tolist() == [0, 1]
     assert made.test_x.amin((1, 2, 3)).tolist() == [-1, 1]
     pictures(here / "two" / "train", 3)
     pictures(here / "two" / "test", 2)
-    both = own_data.from_folder(here / "two")
+    both = user_data.from_folder(here / "two")
     assert both.train_x.shape == (6, 3, 32, 32) and len(both.test_y) == 4
     shutil.rmtree(here / "two" / "test" / "dog")
     with pytest.raises(InputError, match="two/test has the classes cat, not cat, dog"):
-        own_data.from_folder("two")
+        user_data.from_folder("two")
     with pytest.raises(InputError, match="away is no folder of images by class"):
-        own_data.from_folder("away")
+        user_data.from_folder("away")
     (here / "one" / "cat" / "00.png").write_text("no picture")
     with pytest.raises(InputError, match="one is no folder of images by class"):
-        own_data.from_folder("one")
+        user_data.from_folder("one")
 
 
 # Functions of files
@@ -239,13 +239,13 @@ TASK = "my_task.py"
         (["x = 1 / 0"], TASK, "my_task.py line 6 fails on import: ZeroDivisionError"),
         (["def broken(:"], TASK, "my_task.py line 6 fails on import: SyntaxError"),
         (
-            ["def task():", "    x = np.eye(20)", "    return own_data.from_arrays(x, x[0] - 1)"],
+            ["def task():", "    x = np.eye(20)", "    return user_data.from_arrays(x, x[0] - 1)"],
             TASK,
             "my_task.py line 8: train_y is an array of float64",
         ),
         (
             ["from dataclasses import replace", "def task():", "    x, y = np.eye(20), [0, 1] * 10",
-             "    return replace(own_data.from_arrays(x, y), classes=3)"],
+             "    return replace(user_data.from_arrays(x, y), classes=3)"],
             TASK,
             r"my_task.py line 7: the test set has no example of class 2: .* of 0\.\.2",
         ),
@@ -364,9 +364,12 @@ def test_what_a_design_does_wrong_names_its_line(here):
 
 
 def test_a_divergence_inside_a_design_stays_one():
-    with pytest.raises(Diverged), own.told("somewhere"):
+    with pytest.raises(Diverged), user_code.user_code_errors("somewhere"):
         raise Diverged("not finite")
-    with pytest.raises(InputError, match=r"^a: DataError: no$|^a: no$"), own.told("x", "a"):
+    with (
+        pytest.raises(InputError, match=r"^a: DataError: no$|^a: no$"),
+        user_code.user_code_errors("x", "a"),
+    ):
         raise DataError("no")
 
 
@@ -463,17 +466,17 @@ def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, cap
         "run --task my_table.py --partition natural --clients-per-round 2 --method md --device cpu"
     )
     call = f"{call} --rounds 3 --out h.parquet".split()
-    keep = saved.keep
+    keep = run_file.keep
 
     def cut(*given):
         keep(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(saved, "keep", cut)
+    monkeypatch.setattr(run_file, "keep", cut)
     with pytest.raises(SystemExit):
         cli.main(call)
     assert "the same call goes on from .h.parquet.checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(saved, "keep", keep)
+    monkeypatch.setattr(run_file, "keep", keep)
     before = Path("patients.csv").read_text()
     Path("patients.csv").write_text(before.replace("19,", "18,"))
     with pytest.raises(SystemExit) as left:

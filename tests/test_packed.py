@@ -337,7 +337,7 @@ def test_a_run_in_work_is_left_alone(mine, whole):
         "digits", "dirichlet", 0.1, "md", 5, **experiments.SMALL), "cpu")[-1], "trial", mine)  # fmt: skip
     hidden = checkpoints.place(data)
     hidden.write_bytes(b"x")
-    with checkpoints.alone(data):
+    with checkpoints.run_lock(data):
         packed.pack(mine / "trial")
         assert hidden.read_bytes() == b"x"
         assert checkpoints.place(data, "lock").exists()
@@ -346,7 +346,7 @@ def test_a_run_in_work_is_left_alone(mine, whole):
 
 def test_two_do_not_pack_at_once(mine):
     named = pytest.raises(InputError, match="is being packed by another process")
-    with checkpoints.alone(mine / "trial" / packed.ROWS), named:
+    with checkpoints.run_lock(mine / "trial" / packed.ROWS), named:
         packed.pack(mine / "trial")
     assert len(names(mine)) == 12
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from fedstas import client_sampling, parts
+from fedstas import client_sampling, config
 from fedstas.errors import InputError
 from fedstas.methods import LocalSGD
 
@@ -14,23 +14,23 @@ from fedstas.methods import LocalSGD
 @pytest.fixture
 def kinds(monkeypatch):
     """Two kinds of parts, one inside the other, known for one test."""
-    monkeypatch.setattr(parts, "KINDS", dict(parts.KINDS))
+    monkeypatch.setattr(config, "CONFIG_CLASSES", dict(config.CONFIG_CLASSES))
 
-    @parts.part
+    @config.config
     class Inner:
         """A part with a setting of each form."""
 
-        seats: int = parts.whole(3, 1, 9)
-        share: float | None = parts.number(None, 0, 1, optional=True)
-        voice: str = parts.choice("low", "high")
-        loud: bool = parts.flag(False)
+        seats: int = config.int_field(3, 1, 9)
+        share: float | None = config.float_field(None, 0, 1, optional=True)
+        voice: str = config.choice_field("low", "high")
+        loud: bool = config.bool_field(False)
 
-    @parts.part
+    @config.config
     class Outer:
         """A part around another one."""
 
         inner: Inner = Inner()
-        scale: float = parts.number(1.0, 0)
+        scale: float = config.float_field(1.0, 0)
 
     return Inner, Outer
 
@@ -80,8 +80,8 @@ def test_equal_settings_are_one_run_whatever_numbers_they_were_given_as(kinds):
         {"seats": np.int64(3), "share": 1, "voice": np.str_("high"), "loud": np.True_},
         {"seats": 3.0, "share": np.float32(1), "voice": "high", "loud": True},
     ):
-        made = parts.to_dict(inner(**given))
-        assert json.dumps(made) == json.dumps(parts.to_dict(plain))
+        made = config.to_dict(inner(**given))
+        assert json.dumps(made) == json.dumps(config.to_dict(plain))
         assert [type(v) for v in made.values()] == [str, int, float, str, bool]
     assert repr(LocalSGD(prox=-0.0).prox) == "0.0"
 
@@ -99,43 +99,43 @@ def test_plain_data_and_back_with_a_part_inside(kinds):
     made = outer(inner(seats=5, voice="high"), scale=2.0)
     inside = {"seats": 5, "share": None, "voice": "high", "loud": False}
     told = {"is": "Outer", "inner": inside, "scale": 2.0}
-    assert parts.to_dict(made) == told
-    assert parts.from_dict(told) == made
+    assert config.to_dict(made) == told
+    assert config.from_dict(told) == made
     with pytest.raises(InputError, match="unknown part 'Nobody'"):
-        parts.from_dict(told | {"is": "Nobody"})
+        config.from_dict(told | {"is": "Nobody"})
 
 
 def test_settings_are_found_and_changed_in_a_part_inside(kinds):
     inner, outer = kinds
     usual = {"seats": 3, "share": None, "voice": "low", "loud": False}
-    assert parts.settings(outer()) == usual | {"scale": 1.0}
-    changed = parts.changed(outer(), {"seats": 7, "scale": 3.0, "elsewhere": 1})
+    assert config.settings(outer()) == usual | {"scale": 1.0}
+    changed = config.with_settings(outer(), {"seats": 7, "scale": 3.0, "elsewhere": 1})
     assert changed == outer(inner(seats=7), scale=3.0)
 
 
 def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_default(kinds):
-    @parts.part
+    @config.config
     class Inner:  # the same kind, a version later
         """With one more setting."""
 
-        seats: int = parts.whole(3, 1, 9)
-        share: float | None = parts.number(None, 0, 1, optional=True)
-        voice: str = parts.choice("low", "high")
-        loud: bool = parts.flag(False)
-        speed: float = parts.number(1.0, 0, later=True)
+        seats: int = config.int_field(3, 1, 9)
+        share: float | None = config.float_field(None, 0, 1, optional=True)
+        voice: str = config.choice_field("low", "high")
+        loud: bool = config.bool_field(False)
+        speed: float = config.float_field(1.0, 0, later=True)
 
-    before = parts.to_dict(kinds[0](seats=4))
-    assert parts.to_dict(Inner(seats=4)) == before
-    assert parts.from_dict(before) == Inner(seats=4)
-    assert parts.to_dict(Inner(speed=2.0))["speed"] == 2.0
+    before = config.to_dict(kinds[0](seats=4))
+    assert config.to_dict(Inner(seats=4)) == before
+    assert config.from_dict(before) == Inner(seats=4)
+    assert config.to_dict(Inner(speed=2.0))["speed"] == 2.0
 
 
 def test_a_check_of_ones_own_is_made_too():
-    @parts.part
+    @config.config
     class Even:
         """A part with a check that no setting can make by itself."""
 
-        power: float = parts.number(1.0, 0)
+        power: float = config.float_field(1.0, 0)
 
         def __post_init__(self):
             if self.power > 4:
@@ -146,7 +146,7 @@ def test_a_check_of_ones_own_is_made_too():
         Even(5.0)
     with pytest.raises(InputError, match="power is 0"):
         Even(0)
-    del parts.KINDS["Even"]
+    del config.CONFIG_CLASSES["Even"]
 
 
 def test_a_name_that_another_module_has_given_is_refused(kinds):
@@ -154,4 +154,4 @@ def test_a_name_that_another_module_has_given_is_refused(kinds):
         """As the package's design."""
 
     with pytest.raises(InputError, match=f"{client_sampling.__name__} has a part Uniform already"):
-        parts.part(Uniform)
+        config.config(Uniform)

@@ -10,7 +10,7 @@ from fedstas.authors import Frozen
 from fedstas.client_sampling import Strata
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError
-from fedstas.sim import saved
+from fedstas.sim import run_file
 
 ONE = np.arange(3)
 
@@ -18,8 +18,8 @@ ONE = np.arange(3)
 def through(value):
     """The value after a state file."""
     arrays = {}
-    plain = saved.told(value, arrays)
-    return saved.made(saved.json.loads(saved.json.dumps(plain)), arrays)
+    plain = run_file.encode(value, arrays)
+    return run_file.decode(run_file.json.loads(run_file.json.dumps(plain)), arrays)
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_what_the_packages_designs_remember_comes_back(value):
 )
 def test_anything_else_is_said(value, said):
     with pytest.raises(InputError, match=f"remembers {said}, which a state file cannot hold"):
-        saved.told({"kept": [value]}, {})
+        run_file.encode({"kept": [value]}, {})

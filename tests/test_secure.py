@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedstas import methods
-from fedstas.aggregation import Remembering
+from fedstas.aggregation import UpdateMemoryServer
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.compression import squeeze
 from fedstas.data_sampling import Optimal
@@ -24,7 +24,7 @@ def test_what_a_method_asks_decides_whether_sums_are_enough(name):
 
 def test_the_answer_follows_the_settings_and_parts():
     assert audit.secure(methods.get("fedsampling", epsilon=None)) == "yes"
-    assert audit.secure(Method("mine", Uniform(), server=Remembering())) == "no"
+    assert audit.secure(Method("mine", Uniform(), server=UpdateMemoryServer())) == "no"
     assert audit.secure(Method("mine", Uniform(), data=Optimal())) == "with scalars"
 
 

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch.nn import functional as F
 
 from fedstas import engine, methods, models, partition, server, simulation, tasks
-from fedstas.aggregation import Average, Remembering
+from fedstas.aggregation import Average, UpdateMemoryServer
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.data_sampling import FixedSize
 from fedstas.errors import Diverged, InputError
@@ -360,7 +360,7 @@ def test_an_empty_cohort_is_a_round_without_an_update(digits, federation):
 
 @pytest.mark.parametrize("kind", ["fedvarp", "mifa"])
 def test_a_server_that_remembers_updates_with_an_empty_cohort_too(digits, federation, kind):
-    method = methods.Method("sometimes", Sometimes(), server=Remembering(kind))
+    method = methods.Method("sometimes", Sometimes(), server=UpdateMemoryServer(kind))
     first, two = (run(digits, federation, method, rounds=r) for r in (1, 2))
     omega = federation.sizes[federation.with_data] / federation.sizes.sum()
     remembered = two.state["server"]["optimizer"]["last"].numpy()
@@ -385,7 +385,7 @@ def test_fedvarp_begins_as_the_plain_server_and_remembers_the_last_updates(digit
 def test_a_server_that_remembers_asks_for_no_size_where_its_method_does_not(
     digits, federation, no_sizes
 ):
-    method = methods.get("fedstas-unbiased-dp", server=Remembering("mifa"))
+    method = methods.get("fedstas-unbiased-dp", server=UpdateMemoryServer("mifa"))
     history = run(digits, federation, method, rounds=1)
     remembered = history.state["server"]["optimizer"]["last"].numpy()
     start = models.flatten(digits.model(1)).numpy()  # its omega is 1/N

@@ -711,7 +711,9 @@ def test_what_a_chapter_shows_are_plain_numbers_and_words(monkeypatch):
 
     glued = {}
     monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: glued.update({name: value}))
-    prose.say("ch0", half=Fraction(1, 2), count=np.int64(3), mean=np.float64(0.5), word="so")
+    prose.glue_values(
+        "ch0", half=Fraction(1, 2), count=np.int64(3), mean=np.float64(0.5), word="so"
+    )
     assert glued == {"ch0_half": "1/2", "ch0_count": 3, "ch0_mean": 0.5, "ch0_word": "so"}
     assert [type(value) for value in glued.values()] == [str, int, float, str]
     found = prose.decide(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from companion.claims.evidence import VERDICTS, seats, unbiasedness, variance
 from companion.teach import check
 from fedstas import allocation, theory
-from fedstas.client_sampling import successive
+from fedstas.client_sampling import successive_sample
 from fedstas.errors import InputError
 from fedstas.theory import allocations
 
@@ -142,7 +142,7 @@ def test_the_integral_at_the_papers_scale_agrees_with_draws():
     assert pi.sum() == pytest.approx(10, abs=1e-10)
     counts = np.zeros(100)
     for _ in range(draws):
-        counts[successive(selection, 10, rng)] += 1
+        counts[successive_sample(selection, 10, rng)] += 1
     assert (abs(counts / draws - pi) < 6 * np.sqrt(pi * (1 - pi) / draws)).all()
     assert abs(pi - 10 * selection / selection.sum()).max() > 0.02  # it is not m p
 

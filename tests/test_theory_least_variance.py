@@ -403,7 +403,7 @@ def test_the_instrument_drops_clients_as_the_theory_says(digits):
     """Four clients, all drawn with weights omega: only silence is left to chance, and each client's
     noise. With weights divided by 1 - drop the error is that of the proposition."""
     held = partition.dirichlet(digits.train_y, 4, 1.0, 0)
-    state = one_round.at(digits, held, clients_per_round=4, local=LocalSGD(lr=0.1))
+    state = one_round.state_after(digits, held, clients_per_round=4, local=LocalSGD(lr=0.1))
     drop, everyone = 0.25, methods.get("fedstas-least-variance")
     found = one_round.errors(state, everyone, draws=4000, drop=drop)
     square = state.omega**2 @ (state.gram.diagonal() + state.noise)
@@ -545,8 +545,10 @@ def test_the_error_of_strata_is_below_the_theorems_bound_and_the_moments_are_tho
 def test_squeeze_local_steps_and_age_are_measured_at_a_state(digits, federation):
     """One step on all data is the gradient but for the squeeze; age adds."""
     one = LocalSGD(steps=1, batch=10_000, lr=0.1)
-    state = one_round.at(digits, federation, local=one, clients_per_round=5, device="cpu")
-    late = one_round.at(digits, federation, rounds=10, local=one, clients_per_round=5, device="cpu")
+    state = one_round.state_after(digits, federation, local=one, clients_per_round=5, device="cpu")
+    late = one_round.state_after(
+        digits, federation, rounds=10, local=one, clients_per_round=5, device="cpu"
+    )
 
     def measured(*args, **how):
         found = lv.features_bound(state.omega, *features.products(*args, **how), args[0].gram, 5)
@@ -560,7 +562,7 @@ def test_squeeze_local_steps_and_age_are_measured_at_a_state(digits, federation)
     exact = lv.variance_of(*lv.rows_of_strata(state.omega.tolist(), labels.tolist()), state.gram)
     of_md = lv.variance_of(*md(state.omega, 5), state.gram)
     assert rough.ratio == pytest.approx(exact / of_md)
-    other = one_round.at(
+    other = one_round.state_after(
         digits, partition.dirichlet(digits.train_y, 8, 0.1, 0), clients_per_round=5, device="cpu"
     )
     with pytest.raises(InputError, match="8 clients and the later 19"):

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.pages import ch09, which
-from companion.runs import cuts, one_rounds, protocol
+from companion.pages import ch09, design_comparison
+from companion.runs import least_variance_results, one_rounds, protocol
 from companion.teach.exercises.corrected import by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
@@ -644,22 +644,31 @@ def test_the_table_of_a_setting_names_designs_in_words_and_does_without_an_error
 def test_every_comparison_of_a_rival_is_told_as_what_it_is():
     """By Holm's p: told better, told worse, or not told apart; strata made once only."""
     rows = [
-        ("A", 10, cuts.METHOD, "md", 2.0, 1.0, 3.0, 0.01),
-        ("A", 5, cuts.METHOD, "md", 2.0, 0.1, 3.9, 0.2),  # its own interval is above 0
-        ("B", 10, cuts.METHOD, "md", -2.0, -3.0, -1.0, 0.01),
-        ("B", 5, cuts.METHOD + ", from updates", "md", 9.0, 8.0, 10.0, 0.01),
-        ("A", 20, cuts.METHOD, "md", -1.0, -3.0, 1.0, 1.0),
-        ("B", 5, cuts.METHOD, "fedstas-unbiased", 0.0, -1.0, 1.0, 1.0),
+        ("A", 10, least_variance_results.METHOD, "md", 2.0, 1.0, 3.0, 0.01),
+        (
+            "A",
+            5,
+            least_variance_results.METHOD,
+            "md",
+            2.0,
+            0.1,
+            3.9,
+            0.2,
+        ),  # its own interval is above 0
+        ("B", 10, least_variance_results.METHOD, "md", -2.0, -3.0, -1.0, 0.01),
+        ("B", 5, least_variance_results.METHOD + ", from updates", "md", 9.0, 8.0, 10.0, 0.01),
+        ("A", 20, least_variance_results.METHOD, "md", -1.0, -3.0, 1.0, 1.0),
+        ("B", 5, least_variance_results.METHOD, "fedstas-unbiased", 0.0, -1.0, 1.0, 1.0),
     ]
     duels = pd.DataFrame(
         rows, columns=["place", "m", "way", "rival", "difference", "low", "high", "holm"]
     )
-    assert cuts.told(duels, "md") == (
+    assert least_variance_results.told(duels, "md") == (
         "Not told apart: A, m = 5 and 20. Worse: B, m = 10, -2.0 (-3.0 to -1.0). "
         "Better: A, m = 10, +2.0 (+1.0 to +3.0)"
     )
-    assert cuts.told(duels, "fedstas-unbiased") == "Not told apart: B, m = 5"
-    assert cuts.told(duels, "clustered-similarity") == "(not recorded yet)"
+    assert least_variance_results.told(duels, "fedstas-unbiased") == "Not told apart: B, m = 5"
+    assert least_variance_results.told(duels, "clustered-similarity") == "(not recorded yet)"
 
 
 # What chapter 10 found, told in chapter 9
@@ -671,7 +680,7 @@ def tuned():
 
 
 def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
-    place = which.read({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
+    place = design_comparison.read({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
     for arm, budget in product(("least-variance", "clustered-similarity"), ("small", "large")):
         theirs = place.gain(arm, budget)[["gain", "low", "high"]].astype(float)
         ours = tuned.loc[("mnist-0.1", arm, "md", budget), ["gain", "low", "high"]]

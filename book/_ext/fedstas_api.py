@@ -86,7 +86,7 @@ def parameters(node: Definition) -> list[str] | None:
         bases = [ast.unparse(base) for base in node.bases]
         if "Protocol" in bases:
             return None
-        if decorated(node, "dataclass") or decorated(node, "part") or "NamedTuple" in bases:
+        if decorated(node, "dataclass") or decorated(node, "config") or "NamedTuple" in bases:
             own = [each for each in node.body if isinstance(each, ast.AnnAssign)]
             return [field(each) for each in own if "ClassVar" not in ast.unparse(each.annotation)]
         begins = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]

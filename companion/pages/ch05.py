@@ -13,7 +13,7 @@ from companion.claims import ledger
 from companion.claims.evidence.experiments import MATTERS, amount, one_more, within_one_more
 from companion.claims.evidence.experiments_figures import explained
 from companion.pages import plots
-from companion.runs import experiments, made, tables
+from companion.runs import experiments, provenance_report, tables
 from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
@@ -88,7 +88,7 @@ def made_where(grids: dict[str, tables.Grid]) -> str:
         each = each.agg(
             runs=("minutes", "size"),
             hours=("minutes", lambda m: f"{m.sum() / 60:.1f}"),
-            commits=("commit", made.commits),
+            commits=("commit", provenance_report.commits),
         )
         text = each.to_markdown(index=False, disable_numparse=True)
     return f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````"

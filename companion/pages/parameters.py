@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from fedstas import errors, methods, own
+from fedstas import errors, methods, user_code
 from fedstas.errors import InputError
 from fedstas.sim import partition, tasks
 from fedstas.sim.rng import LARGEST_SEED
@@ -35,32 +35,36 @@ def _choice(*allowed: str, file: re.Pattern | None = None) -> Parameter:
 
     def check(name: str, value: Any) -> str:
         if file is not None and file.fullmatch(str(value)):
-            path = ROOT / own.file_of(value)  # a chapter stands in the root, wherever it is called
+            path = ROOT / user_code.file_of(
+                value
+            )  # a chapter stands in the root, wherever it is called
             if not path.is_file():
                 raise InputError(f"{name} is {value!r}: there is no file {path}")
         else:
-            errors.one_of(name, value, allowed)
+            errors.check_choice(name, value, allowed)
         return value
 
     return Parameter(str, check)
 
 
 def _integer(low: int, high: float = math.inf) -> Parameter:
-    return Parameter(int, lambda name, value: errors.integer(name, value, low, high))
+    return Parameter(int, lambda name, value: errors.check_int(name, value, low, high))
 
 
 def _positive() -> Parameter:
-    return Parameter(float, lambda name, value: errors.real(name, value, 0))
+    return Parameter(float, lambda name, value: errors.check_float(name, value, 0))
 
 
 PARAMETERS = {
     "profile": _choice(*PROFILES),
     "seed": _integer(0, LARGEST_SEED),
     "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*tasks.names(), file=own.FILE),
-    "network": _choice("", *tasks.NETWORKS, file=own.FILE),  # the task's usual one if it is empty
-    "partition": _choice(*partition.names(), file=own.TABLE),
-    "method": _choice(*methods.names(), file=own.FILE),
+    "task": _choice(*tasks.names(), file=user_code.FILE),
+    "network": _choice(
+        "", *tasks.NETWORKS, file=user_code.FILE
+    ),  # the task's usual one if it is empty
+    "partition": _choice(*partition.names(), file=user_code.TABLE),
+    "method": _choice(*methods.names(), file=user_code.FILE),
     "clients": _integer(2),
     "clients_per_round": _integer(1),
     "strata": _integer(1),
@@ -98,14 +102,14 @@ def find(name: str) -> str:
         number, _, title = stem.partition("_")
         if name in (stem, title, number, number.lstrip("0")):
             return stem
-    near = errors.hint(name, known)
+    near = errors.suggestion(name, known)
     raise InputError(f"unknown chapter {name!r}{near}: use one of {', '.join(known)}")
 
 
 def check(name: str, value: Any) -> Any:
     """The value as its declared type, or an `InputError` that says what is allowed."""
     if name not in PARAMETERS:
-        errors.one_of("parameter", name, PARAMETERS)
+        errors.check_choice("parameter", name, PARAMETERS)
     kind, checked = PARAMETERS[name]
     if kind is not str and isinstance(value, str):
         raise InputError(f"{name} is {value!r}: it must be a number, not text")
@@ -126,7 +130,7 @@ def parse(name: str, text: str) -> Any:
             value = text
         elif value != text and value.is_integer():
             value = int(value)
-    elif own.file_of(text):
+    elif user_code.file_of(text):
         value = str(Path.cwd() / text)
     return check(name, value)
 
@@ -190,7 +194,7 @@ def refuse_unknown(chapter: str, given: set[str]) -> None:
     """Refuse names that the chapter does not declare."""
     known = declared(chapter)
     for name in sorted(given - set(known)):
-        said = f"unknown parameter {name!r} of chapter {chapter}{errors.hint(name, known)}"
+        said = f"unknown parameter {name!r} of chapter {chapter}{errors.suggestion(name, known)}"
         raise InputError(f"{said}: use one of {', '.join(known)}")
 
 

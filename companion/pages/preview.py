@@ -33,18 +33,21 @@ def render(chapter: str) -> Path:
             'a page is built by jupyter-book, which is not installed: pip install -e ".[book]"'
         )
     tell_recorded(root)
-    made, contents = root / "_build" / "page" / stem, root / ".cache" / f"page-{stem}.yml"
-    shutil.rmtree(made, ignore_errors=True)
+    provenance_report, contents = (
+        root / "_build" / "page" / stem,
+        root / ".cache" / f"page-{stem}.yml",
+    )
+    shutil.rmtree(provenance_report, ignore_errors=True)
     contents.parent.mkdir(exist_ok=True)
     files = [{"file": name} for name in BESIDE]
     table = {"format": "jb-book", "root": str(source.with_suffix("")), "chapters": files}
     contents.write_text(yaml.safe_dump(table), encoding="utf-8")
     command = [builder, "build", "book", "--config", "_config.yml", "-q"]
-    command += ["--toc", contents, "--path-output", made]
+    command += ["--toc", contents, "--path-output", provenance_report]
     environment = {**os.environ, "TQDM_DISABLE": "1", "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment)
     contents.unlink()
-    page = made / "_build" / "html" / source.with_suffix(".html")
+    page = provenance_report / "_build" / "html" / source.with_suffix(".html")
     if not page.is_file():
         said = re.sub(r"\x1b\[[\d;]*m", "", (done.stderr or done.stdout).strip())
         raise InputError(f"the page of chapter {stem} could not be built: {said[-600:]}")
@@ -55,10 +58,10 @@ def tell_recorded(root: Path) -> None:
     """How the recorded runs were made, which stands under their figures: written where the book was not built yet."""
     path = root / "book" / "chapters" / "recorded.json"
     if not path.is_file():
-        from companion.runs import made  # with it come pandas and torch
+        from companion.runs import provenance_report  # with it come pandas and torch
 
         with contextlib.chdir(root):  # where results/ stands
-            made.main([str(path)])
+            provenance_report.main([str(path)])
 
 
 def show(page: Path) -> str:

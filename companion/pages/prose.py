@@ -11,7 +11,7 @@ import numpy as np
 from companion.pages.expectations import expect as expect
 
 
-def paste(name: str, figure) -> None:
+def glue_figure(name: str, figure) -> None:
     """Hand a figure to the page, which shows it by `{glue:figure} name`."""
     import matplotlib.pyplot as plt
     import myst_nb
@@ -34,7 +34,7 @@ def table(frame, note: str = ""):
     return Markdown(f"{text}\n\n{note}".rstrip())
 
 
-def say(chapter: str, /, **values: Any) -> None:
+def glue_values(chapter: str, /, **values: Any) -> None:
     """Hand numbers and words to the prose, `purity=0.5` as `ch2_purity` where the chapter is `ch2`."""
     import myst_nb  # the book's, not needed by the companion; `glue` is another one in a classroom
 
@@ -48,5 +48,5 @@ def say(chapter: str, /, **values: Any) -> None:
 def decide(chapter: str, claim, key: str, function):
     """The evidence for a claim; the prose gets the ledger's word (`verdict_*`) and number (`ours_*`)."""
     found = function(claim)
-    say(chapter, **{f"verdict_{key}": found.verdict, f"ours_{key}": str(found.ours)})
+    glue_values(chapter, **{f"verdict_{key}": found.verdict, f"ours_{key}": str(found.ours)})
     return found

@@ -76,7 +76,7 @@ def state(rounds: int = ROUNDS) -> one_round.State:
     task = tasks.load("digits", device="cpu")
     held = partition.dirichlet(task.train_y, CLIENTS, CONCENTRATION, seed=0)
     local = methods.LocalSGD(lr=LR)
-    return one_round.at(
+    return one_round.state_after(
         task, held, rounds=rounds, local=local, clients_per_round=SEATS, device="cpu"
     )
 

@@ -25,7 +25,7 @@ import pandas as pd
 import torch
 
 from companion.runs import atomic, provenance
-from fedstas import parts
+from fedstas import config
 from fedstas.errors import InputError
 from fedstas.sim.simulation import COLUMNS, History
 
@@ -61,7 +61,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) in _ALLOWED:
             return super().find_class(module, name)
         own = (
-            module.startswith(parts.OWN) and module in sys.modules
+            module.startswith(config.USER_MODULE_PREFIX) and module in sys.modules
         )  # its file has been run already
         if (own or module.startswith("fedstas.")) and "." not in name:
             found = super().find_class(module, name)
@@ -134,7 +134,7 @@ def discard(data: Path) -> None:
 
 
 @contextlib.contextmanager
-def alone(data: Path):
+def run_lock(data: Path):
     """`with alone(data) as free`: whether no other process, here or elsewhere, makes this run.
 
     The lock is the system's own (flock): it ends with the process that holds it, however that
@@ -174,7 +174,7 @@ def _hold(file) -> bool | None:
     return True
 
 
-def tidy(folder: Path, stems) -> None:
+def clean_stale(folder: Path, stems) -> None:
     """Remove what killed processes left in a sweep's folder beside these runs, which are recorded:
     a checkpoint, a lock, a file half written. Not what another process holds."""
     kinds = (".checkpoint", ".lock", ".partial")
@@ -182,7 +182,7 @@ def tidy(folder: Path, stems) -> None:
     for stem in stems if left else ():
         if any(name.lstrip(".").startswith(stem) for name in left):
             data = folder / f"{stem}.parquet"
-            with alone(data) as free:
+            with run_lock(data) as free:
                 if free:
                     discard(data)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from companion.runs import packed, records
-from fedstas.errors import InputError, real
+from fedstas.errors import InputError, check_float
 from fedstas.sim.simulation import COLUMNS
 
 VALUES = [c for c in COLUMNS if c not in ("round", "seconds")]
@@ -166,7 +166,7 @@ def compare(mine: str | Path, recorded: str | Path, *, tolerance: float = 0.5) -
     differs by more than `tolerance` points. Two parquet files without sidecars, as
     `fedstas run --out` writes them, are taken for the same run.
     """
-    tolerance = real("tolerance", tolerance, 0, 100, open_low=False)
+    tolerance = check_float("tolerance", tolerance, 0, 100, open_low=False)
     first, second = _read(mine), _read(recorded)
     if "" in first or "" in second:
         if len(first) != 1 or len(second) != 1:

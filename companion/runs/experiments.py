@@ -13,7 +13,7 @@ from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
-from fedstas.errors import one_of
+from fedstas.errors import check_choice
 from fedstas.sim import partition
 
 AS_WRITTEN = ("fedsts", "fedstas", "fedstas-dp")
@@ -344,8 +344,8 @@ def names() -> list[str]:
 
 def runs(name: str, profile: str) -> list[Run]:
     """The runs of a sweep, in the order in which they are made (seed by seed)."""
-    one_of("sweep", name, SWEEPS)
-    one_of("profile", profile, ("quick", "laptop", "paper"))
+    check_choice("sweep", name, SWEEPS)
+    check_choice("profile", profile, ("quick", "laptop", "paper"))
     return SWEEPS[name](profile)
 
 

@@ -18,7 +18,7 @@ from scipy import stats
 from companion.runs import packed, records, tables
 from fedstas import methods
 from fedstas.client_sampling import ClientDesign
-from fedstas.errors import InputError, integer, one_of
+from fedstas.errors import InputError, check_choice, check_int
 from fedstas.methods import Method
 from fedstas.sim import engine, models, partition, simulation, tasks
 from fedstas.sim.partition import Federation
@@ -73,7 +73,7 @@ def enter(
     """
     made = []
     for seed in seeds:
-        task, federation = arena(integer("seed", seed, 0))
+        task, federation = arena(check_int("seed", seed, 0))
         what = {"rounds": rounds, "clients_per_round": PARTICIPANTS, "seed": seed}
         what["eval_every"] = rounds
         who = records.identity(task, federation, method, **what)
@@ -151,7 +151,7 @@ def table(
     of its 95 % interval; `gain` and `gain_interval` are those of the difference to MD sampling on the same seeds, which
     say more, since a seed that deals the data badly does so to both. `MB` and `examples` are what a run cost.
     """
-    one_of("metric", metric, METRICS)
+    check_choice("metric", metric, METRICS)
     folders = list(folders)
     known = {run: who for folder in folders for run, who in records.identities(folder).items()}
     runs = pd.concat([records.load(folder) for folder in folders], ignore_index=True)

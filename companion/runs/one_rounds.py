@@ -19,7 +19,7 @@ from companion.runs.experiments import LEARNS
 from companion.runs.provenance import environment
 from companion.runs.single import ONE_ROUND
 from fedstas import least_variance, methods
-from fedstas.errors import InputError, one_of
+from fedstas.errors import InputError, check_choice
 from fedstas.sim import one_round, partition, tasks
 
 SEEDS, ROUNDS, PARTICIPANTS = range(5), (0, 10, 30, 60), (5, 10, 20)
@@ -111,7 +111,9 @@ def _rows(data, setting: str, seed: int, designs: dict, clients: int, bar) -> pd
     found: list[dict] = []
     answers: dict = {}  # all states are of one run: what w_0 was asked, each would ask again
     for rounds in ROUNDS:
-        ten = one_round.at(data, federation, rounds=rounds, method="md", local=work, seed=seed)
+        ten = one_round.state_after(
+            data, federation, rounds=rounds, method="md", local=work, seed=seed
+        )
         ten = replace(ten, answers=answers)
         for m in PARTICIPANTS:
             state = ten.with_m(m)
@@ -144,7 +146,7 @@ def record(
     """Make what is missing of the table, setting by setting and seed by seed; returns the files."""
     paths = []
     for setting in settings or list(SETTINGS):
-        one_of("setting", setting, SETTINGS)
+        check_choice("setting", setting, SETTINGS)
         path = Path(folder) / ONE_ROUND / f"{setting}.parquet"
         note = path.with_suffix(".json")
         there = pd.read_parquet(path) if path.exists() else pd.DataFrame({"seed": []})

@@ -258,7 +258,7 @@ def pack(folder: str | Path) -> str:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder: name that of a sweep, e.g. results/preprint")
-    with checkpoints.alone(folder / ROWS) as free, checkpoints.alone(folder / RUNS):
+    with checkpoints.run_lock(folder / ROWS) as free, checkpoints.run_lock(folder / RUNS):
         if not free:
             raise InputError(f"{folder} is being packed by another process: wait for it")
         sidecars = single.sidecars(folder, "*.json")
@@ -269,7 +269,7 @@ def pack(folder: str | Path) -> str:
         if new:
             _write(folder, found)
         _clear(folder, found, sidecars)
-        checkpoints.tidy(folder, [single.stem(run.note["identity"]) for run in found])
+        checkpoints.clean_stale(folder, [single.stem(run.note["identity"]) for run in found])
     return f"{folder}: {len(found)} runs in {ROWS} and {RUNS}, {len(new)} of them packed now"
 
 

@@ -20,8 +20,8 @@ from scipy import stats
 
 from companion.runs import packed, records, sweeps, tables
 from companion.runs.sweeps import Run
-from fedstas import methods, own
-from fedstas.errors import InputError, integer, one_of, real
+from fedstas import methods, user_code
+from fedstas.errors import InputError, check_choice, check_float, check_int
 from fedstas.sim import coarse, partition, tasks, text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,23 +115,23 @@ def read(path: str | Path = FILE) -> dict[str, Setting]:
         raise InputError(f"{path} is no protocol: {error}") from error
     for setting in found.values():
         if setting.rates_of is not None:
-            one_of(f"rates_of in {path}, setting {setting.name}:", setting.rates_of, found)
+            check_choice(f"rates_of in {path}, setting {setting.name}:", setting.rates_of, found)
     return found
 
 
-def _arm(name: str, method: str, settings: dict | None = None, **own) -> Arm:
+def _arm(name: str, method: str, settings: dict | None = None, **user_code) -> Arm:
     methods.get(method, **(settings or {}))  # an unknown method or setting is refused by name
-    for key in own:
-        one_of(f"key of arm {name}", key, ("clients_per_round", "tuning_rounds"))
-        integer(f"{key} of arm {name}", own[key], 1)
-    return Arm(name, method, tuple((settings or {}).items()), **own)
+    for key in user_code:
+        check_choice(f"key of arm {name}", key, ("clients_per_round", "tuning_rounds"))
+        check_int(f"{key} of arm {name}", user_code[key], 1)
+    return Arm(name, method, tuple((settings or {}).items()), **user_code)
 
 
 def _setting(
     name: str, known: dict[str, Arm], *, arms=None, longer=None, rates_of=None, **said
 ) -> Setting:
     for key in said:
-        one_of(
+        check_choice(
             f"key of setting {name}",
             key,
             (*_KEYS, *_PLACE, "concentration", "arms", "longer", "rates_of", "network"),
@@ -140,35 +140,35 @@ def _setting(
         if key not in said:
             raise InputError(f"setting {name} lacks {key}")
     for arm in arms or ():
-        one_of(f"arm of setting {name}", arm, known)
-    if not own.TABLE.fullmatch(str(said["partition"])):
-        one_of("partition", said["partition"], partition.names())
-    if not own.FILE.fullmatch(str(said["task"])):
-        one_of("task", said["task"], tasks.names())
+        check_choice(f"arm of setting {name}", arm, known)
+    if not user_code.TABLE.fullmatch(str(said["partition"])):
+        check_choice("partition", said["partition"], partition.names())
+    if not user_code.FILE.fullmatch(str(said["task"])):
+        check_choice("task", said["task"], tasks.names())
     has = said["partition"] in ("dirichlet", "dirichlet_fixed_size")
     if has and "concentration" not in said:
         raise InputError(f"setting {name} lacks concentration")
     if "concentration" in said:
-        real(f"concentration of setting {name}", said["concentration"], 0)
+        check_float(f"concentration of setting {name}", said["concentration"], 0)
         if not has:
             none = f"partition {said['partition']} has none"
             raise InputError(f"concentration of setting {name} is of no use: {none}")
     chosen = tuple(known[arm] for arm in arms or known)
-    one_of(f"reference of setting {name}", said["reference"], [arm.name for arm in chosen])
+    check_choice(f"reference of setting {name}", said["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
-        said[key] = tuple(integer(f"{key} of setting {name}", v, 0) for v in _several(said, key))
+        said[key] = tuple(check_int(f"{key} of setting {name}", v, 0) for v in _several(said, key))
     for key in ("rates", "megabytes"):
-        each = [real(f"{key} of setting {name}", v, 0) for v in _several(said, key)]
+        each = [check_float(f"{key} of setting {name}", v, 0) for v in _several(said, key)]
         said[key] = tuple(sorted(each))
     if both := set(said["tuning_seeds"]) & set(said["evaluation_seeds"]):
         raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
     if len(said["rates"]) < 3:
         raise InputError(f"setting {name} has {len(said['rates'])} rates: an optimum needs three")
     for key in ("rounds", "evaluate_every", "clients", "clients_per_round"):
-        integer(f"{key} of setting {name}", said[key], 1)
+        check_int(f"{key} of setting {name}", said[key], 1)
     for arm, rounds in (longer or {}).items():
-        one_of(f"arm of setting {name} that runs longer", arm, known)
-        integer(f"longer of setting {name}, {arm}:", rounds, said["rounds"])
+        check_choice(f"arm of setting {name} that runs longer", arm, known)
+        check_int(f"longer of setting {name}, {arm}:", rounds, said["rounds"])
     return Setting(name, arms=chosen, longer=longer or {}, rates_of=rates_of, **said)
 
 
@@ -210,7 +210,10 @@ def curves(
     named: dict[str, list[Arm]] = {}
     for arm in setting.arms:
         named.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
-    files = own.named(setting.task, "task"), Path(setting.partition).name  # as records name them
+    files = (
+        user_code.without_folders(setting.task, "task"),
+        Path(setting.partition).name,
+    )  # as records name them
     place, found, keys = (*files, setting.clients), {}, {}
     for run in runs(folders) if among is None else among:
         who = run.note["identity"]
@@ -302,13 +305,13 @@ def carry_out(
 
     `arm` and the reference that it is held against, or all; of the evaluation these `seeds`, or all. `how` is
     that of `sweeps.make`, as is what is returned."""
-    one_of("setting", name, protocol)
+    check_choice("setting", name, protocol)
     sweeps.check(**how)
     setting, folders = protocol[name], (RECORDED, folder)
     for seed in seeds or ():
-        one_of(f"seed of evaluation of setting {name}", seed, setting.evaluation_seeds)
+        check_choice(f"seed of evaluation of setting {name}", seed, setting.evaluation_seeds)
     if arm is not None:
-        one_of(f"arm of setting {name}", arm, [each.name for each in setting.arms])
+        check_choice(f"arm of setting {name}", arm, [each.name for each in setting.arms])
         both = tuple(a for a in setting.arms if a.name in (arm, setting.reference))
         setting = replace(setting, arms=both)
     tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
@@ -364,18 +367,18 @@ def outcomes(
     setting, classes = protocol[name], protocol[name].classes
     _, rows = evaluated(protocol, name, folders, among)
     small, large = setting.megabytes[0], setting.megabytes[-1]
-    own = dict(iter(rows[rows["arm"] == setting.reference].groupby("seed")))
+    user_code = dict(iter(rows[rows["arm"] == setting.reference].groupby("seed")))
     found = []
     for (arm, seed), run in rows.groupby(["arm", "seed"], sort=False):
-        if seed not in own:
+        if seed not in user_code:
             continue
         last = run.iloc[-1]
-        goal = spent(own[seed], "megabytes", small, classes)
+        goal = spent(user_code[seed], "megabytes", small, classes)
         told = {"setting": name, "arm": arm, "seed": seed, "rate": last["rate"], "run": last["run"]}
         told |= {"large": 100 * spent(run, "megabytes", large, classes)}
         told |= {"small": 100 * spent(run, "megabytes", small, classes)}
         told |= {"rounds": 100 * spent(run, "round", setting.rounds, classes)}
-        examples = _after(own[seed], setting.rounds, "examples")
+        examples = _after(user_code[seed], setting.rounds, "examples")
         told |= {"examples": 100 * spent(run, "examples", examples, classes)}
         loss = _after(run, setting.rounds, "train_loss")
         told |= {"loss": loss, "worst_decile": 100 * last["worst_decile"]}

@@ -34,7 +34,7 @@ from companion.runs.single import read_frame as read_frame
 from companion.runs.single import sidecars as sidecars
 from companion.runs.single import stem as stem
 from companion.runs.single import values_hash as values_hash
-from fedstas import methods, own
+from fedstas import methods, user_code
 from fedstas.errors import InputError
 from fedstas.sim import partition, simulation, tasks
 from fedstas.sim.partition import Federation
@@ -212,7 +212,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         )
     said = {key: who.get(key, "") for key in ("task", "network")}
     for key, sha in who.get("files", {}).items():
-        said[key] = own.place(said[key], sha, f"the {key} in")
+        said[key] = user_code.locate(said[key], sha, f"the {key} in")
     task = tasks.load(said["task"], network=said["network"])
     if task.digest != who["digest"]:
         raise InputError(f"run {run} was made from other data than the {task.name} found here")

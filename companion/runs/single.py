@@ -13,7 +13,7 @@ import pandas as pd
 
 from companion.runs.atomic import write
 from fedstas import methods
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim.partition import Federation
 from fedstas.sim.simulation import COLUMNS
@@ -45,10 +45,10 @@ def identity(
         "partition": dict(federation.recipe),
         "clients": len(federation.shards),
         "method": methods.to_dict(method),
-        "rounds": integer("rounds", rounds, 1),
-        "clients_per_round": integer("clients_per_round", clients_per_round, 1),
-        "eval_every": integer("eval_every", eval_every, 1),
-        "seed": integer("seed", seed, 0),
+        "rounds": check_int("rounds", rounds, 1),
+        "clients_per_round": check_int("clients_per_round", clients_per_round, 1),
+        "eval_every": check_int("eval_every", eval_every, 1),
+        "seed": check_int("seed", seed, 0),
     } | task.other
 
 

@@ -29,8 +29,8 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from companion.runs.atomic import Unwritable, unwritable
-from fedstas import methods, own
-from fedstas.errors import Diverged, InputError, integer, one_of, real
+from fedstas import methods, user_code
+from fedstas.errors import Diverged, InputError, check_choice, check_float, check_int
 from fedstas.sim import partition, tasks
 
 # Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
@@ -73,11 +73,11 @@ class Run:
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():
-            object.__setattr__(self, key, integer(key, getattr(self, key), low))
+            object.__setattr__(self, key, check_int(key, getattr(self, key), low))
         for key in ("concentration", "sigma"):
-            object.__setattr__(self, key, real(key, getattr(self, key), 0, open_low=False))
+            object.__setattr__(self, key, check_float(key, getattr(self, key), 0, open_low=False))
         if self.size is not None:
-            object.__setattr__(self, "size", integer("size", self.size, 1))
+            object.__setattr__(self, "size", check_int("size", self.size, 1))
 
     def __str__(self):
         settings = "".join(f", {k} {v}" for k, v in self.overrides.items())
@@ -167,7 +167,7 @@ CONNECT = 10.0  # s to reach a scheduler
 
 def load_task(name: str, device: str):
     """The task of that name; the last one is kept, as long as a file of one's own is as it was."""
-    return _loaded(name, device, own.sha256(name))
+    return _loaded(name, device, user_code.sha256(name))
 
 
 @lru_cache(maxsize=1)
@@ -186,7 +186,7 @@ def _prepare(run: Run, device: str):
 
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
     settings |= {"sigma": run.sigma, "size": run.size, "sizes": run.sizes}
-    shas = own.sha256(run.task), own.sha256(run.partition)
+    shas = user_code.sha256(run.task), user_code.sha256(run.partition)
     federation = _federation(run.task, device, run.partition, tuple(settings.items()), shas)
     method = methods.get(run.method, **run.overrides)
     how = {
@@ -213,7 +213,7 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
         data, _ = records.paths(who, sweep, folder)
         if records.there(who, sweep, folder):
             return "there"
-        with checkpoints.alone(data) as free:
+        with checkpoints.run_lock(data) as free:
             if records.there(who, sweep, folder):
                 return "there"
             if not free:
@@ -343,9 +343,9 @@ def check(
 ) -> None:  # fmt: skip
     """`InputError` for settings of `make` that it could not use, whether or not a run is missing."""
     if jobs is not None:
-        integer("jobs", jobs, 1)
+        check_int("jobs", jobs, 1)
     tasks.find_device(device)
-    one_of("backend", backend, BACKENDS)
+    check_choice("backend", backend, BACKENDS)
     if backend == "loky" and address is not None:
         raise InputError(f"address {address} is of use only with the backends dask and ray")
 
@@ -410,7 +410,7 @@ def make(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
-    checkpoints.tidy(folder / name, recorded)
+    checkpoints.clean_stale(folder / name, recorded)
     bar = tqdm(
         total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,
         bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} runs, {elapsed}{postfix}",

@@ -14,7 +14,7 @@ from scipy import stats
 
 from companion.runs import experiments, records, sweeps
 from companion.runs.sweeps import Run
-from fedstas import methods, own
+from fedstas import methods, user_code
 from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
@@ -83,12 +83,12 @@ def key_of_run(run: Run) -> str:
     """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    told = {key: own.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
+    told = {key: user_code.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
     told["digest"] = sweeps.load_task(run.task, "cpu").digest if told["task"] else ""
     names = (
-        own.named(run.task, "task"),
+        user_code.without_folders(run.task, "task"),
         Path(run.partition).name,
-        own.named(run.network, "network"),
+        user_code.without_folders(run.network, "network"),
     )
     return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
 
@@ -114,10 +114,12 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
     for found in records.recorded(Path(folder) / sweep):
         note = found.note
         recipe = note["identity"]["partition"]
-        own = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
+        user_code = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):
             sizes = partition.listed(run.sizes) if run.sizes else recipe.get("sizes")
-            said = own | ({} if run.size else {"size": None})  # unsaid, the largest that there is
+            said = user_code | (
+                {} if run.size else {"size": None}
+            )  # unsaid, the largest that there is
             if sizes == recipe.get("sizes") and said.items() <= vars(run).items():
                 made = note["environment"]
                 arms[note["run"]] = _arm(run)

@@ -15,7 +15,7 @@ from typing import Any
 
 from companion.pages import chapters, copies, markdown, parameters
 from companion.runs.atomic import write
-from fedstas.errors import InputError, one_of
+from fedstas.errors import InputError, check_choice
 
 FOLDER = parameters.ROOT / "teaching"
 VERSIONS = ("student", "instructor")
@@ -206,7 +206,7 @@ def make(chapter: str, version: str, output: str | Path | None = None) -> Path:
     """Write a version of a chapter, `teaching/<stem>-<version>.ipynb` of the clone by default."""
     import nbformat
 
-    one_of("version", version, VERSIONS)
+    check_choice("version", version, VERSIONS)
     nb = {"student": student, "instructor": instructor}[version](chapter)
     output = Path(output or FOLDER / f"{chapters.find(chapter)}-{version}.ipynb")
     if output.suffix != ".ipynb":

@@ -6,10 +6,10 @@ A function without arguments that returns a Task. Every fifth example of each cl
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from fedstas import own_data
+from fedstas import user_data
 
 
 def task():
     """Each measurement between 0 and 1."""
     x, y = load_breast_cancer(return_X_y=True)
-    return own_data.from_arrays((x - x.min(0)) / np.ptp(x, axis=0), y)
+    return user_data.from_arrays((x - x.min(0)) / np.ptp(x, axis=0), y)

@@ -5,9 +5,9 @@ Where the folder has the two folders `train` and `test`, these are the two sets.
 
 from pathlib import Path
 
-from fedstas import own_data
+from fedstas import user_data
 
 
 def task():
     """The folder beside this file, in colour, 32 x 32 pixels: what the convolutional network takes."""
-    return own_data.from_folder(Path(__file__).with_name("pictures"), size=32)
+    return user_data.from_folder(Path(__file__).with_name("pictures"), size=32)

@@ -6,10 +6,10 @@ are numbers, which are scaled.
 
 from pathlib import Path
 
-from fedstas import own_data
+from fedstas import user_data
 
 
 def task():
     """The table beside this file."""
     table = Path(__file__).with_name("patients.csv")
-    return own_data.from_csv(table, label="diagnosis", client="clinic")
+    return user_data.from_csv(table, label="diagnosis", client="clinic")

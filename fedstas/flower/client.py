@@ -15,9 +15,9 @@ from flwr.common import log
 from threadpoolctl import threadpool_limits
 
 from fedstas import authors, privacy
-from fedstas.client_sampling import Cohort, trait
+from fedstas.client_sampling import Cohort, has_flag
 from fedstas.compression import squeeze
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 from fedstas.flower.messages import array_of, content, pack, settings_of, shown
 from fedstas.methods import Method
 from fedstas.sim import engine
@@ -42,7 +42,7 @@ class Privacy:
 
     def __post_init__(self):
         privacy.truth_probability(self.epsilon, self.size_cap)
-        integer("reports", self.reports, 1)
+        check_int("reports", self.reports, 1)
         if not isinstance(self.memoised, bool):
             raise InputError(f"memoised is {self.memoised!r}: it must be True or False")
 
@@ -82,7 +82,9 @@ class Local:
 def is_private(method: Method) -> bool:
     """Whether the method promises that no true size leaves a client."""
     reports = getattr(method.data, "epsilon", None) is not None
-    return reports or trait(method.data, "hides_sizes") or trait(method.clients, "hides_sizes")
+    return (
+        reports or has_flag(method.data, "hides_sizes") or has_flag(method.clients, "hides_sizes")
+    )
 
 
 def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:

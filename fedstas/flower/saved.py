@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedstas import own
+from fedstas import user_code
 from fedstas.errors import InputError
-from fedstas.sim import saved
+from fedstas.sim import run_file
 
 VERSION = 2  # of the file
 
@@ -15,7 +15,7 @@ VERSION = 2  # of the file
 def key(strategy) -> str:
     """What a file must agree in to be gone on from (`InputError`: the method does not tell its settings)."""
     method = strategy.method
-    files = own.texts(method.clients, method.data, method.server)
+    files = user_code.source_digests(method.clients, method.data, method.server)
     what = repr((VERSION, method, strategy.m, strategy.seed, files))
     if " object at 0x" in what:
         raise InputError(
@@ -31,16 +31,19 @@ def write(strategy, params: np.ndarray) -> None:
     arrays: dict[str, np.ndarray] = {}
     plain = {"key": key(strategy), "round": strategy.done, "roll": list(view.roll)}
     plain["cohorts"] = [c.tolist() for c in strategy.cohorts]
-    plain["memory"] = [saved.told(view.memory, arrays), saved.told(view.optimizer, arrays)]
-    saved.replace(file, plain, arrays | {"params": params})
+    plain["memory"] = [
+        run_file.encode(view.memory, arrays),
+        run_file.encode(view.optimizer, arrays),
+    ]
+    run_file.replace(file, plain, arrays | {"params": params})
 
 
 def read(strategy) -> np.ndarray:
     """The model; the strategy goes on from the file (`InputError`: it is of another run, or damaged)."""
     file, view = Path(strategy.file), strategy.view
-    with saved.opened(file) as (plain, arrays):
+    with run_file.opened(file) as (plain, arrays):
         same = plain["key"] == key(strategy)
-        memory = [saved.made(each, arrays) for each in plain["memory"]] if same else None
+        memory = [run_file.decode(each, arrays) for each in plain["memory"]] if same else None
         params, done = arrays["params"], plain["round"]
         cohorts = [np.array(c, dtype=np.int64) for c in plain["cohorts"]]
     if memory is None:

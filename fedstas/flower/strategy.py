@@ -12,8 +12,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedstas import aggregation
-from fedstas.client_sampling import drawn, enough, trait
-from fedstas.errors import Diverged, InputError, integer, real
+from fedstas.client_sampling import check_cohort_size, draw_cohort, has_flag
+from fedstas.errors import Diverged, InputError, check_float, check_int
 from fedstas.flower import messages, saved
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
@@ -44,15 +44,15 @@ class Designs(Strategy):
         total: int | None = None,
         state: str | Path | None = None,
     ):
-        if trait(method.clients, "pooled"):
+        if has_flag(method.clients, "pooled"):
             raise InputError(f"{method.name} pools all data in one place: it is no federation")
-        self.method, self.seed = method, integer("seed", seed, 0)
-        self.m = integer("the number of participants (clients per round)", clients_per_round, 1)
-        self.patience = real("patience", patience, 0)
-        self.quorum = real("quorum", quorum, 0, 1)
-        self._remembers = trait(method.server, "remembers")
+        self.method, self.seed = method, check_int("seed", seed, 0)
+        self.m = check_int("the number of participants (clients per round)", clients_per_round, 1)
+        self.patience = check_float("patience", patience, 0)
+        self.quorum = check_float("quorum", quorum, 0, 1)
+        self._remembers = has_flag(method.server, "remembers")
         private = is_private(method)
-        self.view = Nodes(integer("nodes", nodes, 1), self.patience, private, total)
+        self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total)
         self.file = None if state is None else Path(state)
         if self.file is not None:
             saved.key(self)
@@ -100,10 +100,10 @@ class Designs(Strategy):
             n = self.view.clients
             try:
                 if t == 1 and len(self.view._silent) == 0 and not self.view.events:
-                    enough(self.method.clients, self.m, n)
+                    check_cohort_size(self.method.clients, self.m, n)
                 rng = stream(self.seed, "clients", t)
-                m = self.m if trait(self.method.clients, "replaces") else min(self.m, n)
-                cohort = drawn(self.method.clients, self.view, m, rng)
+                m = self.m if has_flag(self.method.clients, "replaces") else min(self.m, n)
+                cohort = draw_cohort(self.method.clients, self.view, m, rng)
                 if self._remembers and cohort.per_example:
                     raise InputError("a server that remembers updates takes no weights of examples")
                 self._omega = self._shares() if self._remembers else None
@@ -127,7 +127,7 @@ class Designs(Strategy):
     def _shares(self) -> torch.Tensor:
         """omega [N] of a server that remembers, as in the simulation: 1/N where the design hides sizes."""
         design = self.method.clients
-        hidden = trait(design, "equal_clients") or trait(design, "hides_sizes")
+        hidden = has_flag(design, "equal_clients") or has_flag(design, "hides_sizes")
         sizes = np.ones(self.view.clients) if hidden else self.view.sizes
         return torch.from_numpy(sizes / sizes.sum())
 

@@ -15,8 +15,8 @@ from numpy import random as global_random  # looked at, never drawn from
 from scipy.stats import norm
 
 from fedstas import methods
-from fedstas.client_sampling import Cohort, drawn, trait
-from fedstas.errors import InputError, integer
+from fedstas.client_sampling import Cohort, draw_cohort, has_flag
+from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
@@ -63,7 +63,7 @@ class Bench:
     model on one-hot features with noise, so that no client's gradient is a sum of others'."""
 
     def __init__(self, method: Method, sizes=SIZES, still=(), m: int = M, seed: int = 0):
-        sizes = (sum(sizes),) if trait(method.clients, "pooled") else sizes
+        sizes = (sum(sizes),) if has_flag(method.clients, "pooled") else sizes
         self.method, self.m, self.seed, self.clients = method, m, seed, len(sizes)
         self.omega = np.array(sizes) / sum(sizes)
         self.live = ~np.isin(np.arange(2 * self.clients), still)  # of new and remembered updates
@@ -87,7 +87,7 @@ class Bench:
     def draw(self, view, *ids: int) -> tuple[Cohort, np.ndarray]:
         """A cohort and its weights on updates."""
         rng, data = stream(self.seed, "audit", *ids), self.method.data
-        cohort = drawn(self.method.clients, view, self.m, rng)
+        cohort = draw_cohort(self.method.clients, view, self.m, rng)
         rates = data.rates(view, cohort) if len(cohort.clients) else ()
         pairs = zip(self.data.sizes[cohort.clients], rates, strict=True)
         counts = [len(data.sample(int(size), float(rate), rng)) for size, rate in pairs]
@@ -110,7 +110,7 @@ class Bench:
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
         omega, found = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
         state: dict = {}
-        if remembers := trait(server, "remembers"):
+        if remembers := has_flag(server, "remembers"):
             server.combine(torch.arange(n), omega, old, omega, state)  # type: ignore[union-attr]
         self.draw(view, 0)
         kept = view.server.memory
@@ -231,7 +231,7 @@ def _told(error: Exception) -> str:
 def audit(method: Method, *, draws: int = 2000, seed: int = 0) -> list[Finding]:
     """All that can be found wrong with a method's design, a finding a line; `draws` cohorts in each of four
     federations. To be biased is a finding, no fault."""
-    draws, found = integer("draws", draws, LEAST), []
+    draws, found = check_int("draws", draws, LEAST), []
     try:
         again = methods.from_dict(methods.to_dict(method)) == method
         found.append(_checked("record", again, "its settings do not make it again"))
@@ -257,7 +257,7 @@ def secure(method: Method) -> str:
     That is what a method asks as it is built here: K-Vib asks for updates and needs their norms alone, and
     optimal client sampling with `approximate` for norms of which it needs sums.
     """
-    if trait(method.clients, "pooled"):
+    if has_flag(method.clients, "pooled"):
         return "-"
     asked, cohorts = set[str](), []
     for sizes in (SIZES, SIZES[::-1]):
@@ -265,7 +265,7 @@ def secure(method: Method) -> str:
         view = bench.server()
         cohorts.append([cohort.clients.tolist() for cohort in bench.rounds(view, ROUNDS)])
         asked |= view.asked.keys()
-    if asked & VECTORS or trait(method.server, "remembers"):
+    if asked & VECTORS or has_flag(method.server, "remembers"):
         return "no"
     weighs = {"sizes"} if cohorts[0] == cohorts[1] else set()
     return "with scalars" if asked - weighs else "yes"

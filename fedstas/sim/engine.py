@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedstas.errors import one_of
+from fedstas.errors import check_choice
 from fedstas.sim import autograd, perceptron
 from fedstas.sim.models import Perceptron, unflatten
 
@@ -76,7 +76,7 @@ def local_updates(
     `prox` adds mu (w - w_t) to each gradient (FedProx). `keys` int64 of the same shape are those of a
     network with dropout (`simulation.draw_keys`); all else computes without.
     """
-    one_of("backend", backend, BACKENDS)
+    check_choice("backend", backend, BACKENDS)
     rows = torch.from_numpy(idx).to(params.device)
     weights = torch.from_numpy(weight).to(params)
     how = arithmetic(module)

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedstas.client_sampling import Cohort, drawn
+from fedstas.client_sampling import Cohort, draw_cohort
 from fedstas.data_sampling import AllData
-from fedstas.errors import InputError, integer, real
+from fedstas.errors import InputError, check_float, check_int
 from fedstas.methods import LocalSGD, Method, get
 from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
@@ -53,7 +53,7 @@ class State:
 
     def with_m(self, clients_per_round: int) -> Self:
         """The same state, looked at with another number of participants."""
-        m = integer("the number of participants (clients per round)", clients_per_round, 1)
+        m = check_int("the number of participants (clients per round)", clients_per_round, 1)
         return replace(self, setup=replace(self.setup, m=m))
 
 
@@ -81,7 +81,7 @@ class _Server(Server):
 
 
 @simulation.limited_threads(1)
-def at(
+def state_after(
     task, federation, *, rounds: int = 0, method: str | Method = "md", local: LocalSGD | None = None,
     clients_per_round: int = 10, seed: int = 0, repeats: int = 2, device: str = "auto",
 ) -> State:  # fmt: skip
@@ -89,7 +89,7 @@ def at(
 
     Two or more repetitions tell the noise of an update, of SGD's batches, from the update.
     """
-    rounds, repeats = integer("rounds", rounds, 0), integer("repeats", repeats, 2)
+    rounds, repeats = check_int("rounds", rounds, 0), check_int("repeats", repeats, 2)
     made = method if isinstance(method, Method) else get(method)
     made = Method(made.name, made.clients, made.data, local or made.local, made.server)
     task = task.to(find_device(device))
@@ -159,8 +159,8 @@ def errors(
     `remedied` is then the error if the weights of those who answer are divided by 1 - drop. Every update
     is one of the client's full data, whatever the method's data design.
     """
-    drop = real("drop", drop, 0, 1, open_low=False, open_high=True)
-    draws = integer("draws", draws, 2)
+    drop = check_float("drop", drop, 0, 1, open_low=False, open_high=True)
+    draws = check_int("draws", draws, 2)
     setup, sizes = state.setup, state.setup.data.sizes
     server, clients = view(state, method.clients), method.clients
     weights, squares = np.zeros((draws, len(sizes))), np.zeros((draws, len(sizes)))
@@ -171,7 +171,7 @@ def errors(
         for key in _evolving(server):
             del server.memory[key]
         server.memory |= copy.deepcopy(kept)
-        cohort = drawn(clients, server, setup.m, rng)
+        cohort = draw_cohort(clients, server, setup.m, rng)
         if i < TRAINED or cohort.per_example:
             rates = method.data.rates(server, cohort)
         if i == 0:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedstas import own
-from fedstas.arrays import alike, wholes
-from fedstas.errors import InputError, integer, one_of, real
+from fedstas import user_code
+from fedstas.arrays import as_int_array, check_same_shape
+from fedstas.errors import InputError, check_choice, check_float, check_int
 from fedstas.sim.rng import LARGEST_SEED, stream
 
 
@@ -44,7 +44,7 @@ def federation(labels, shards, **recipe) -> Federation:
 
 def _labels(labels) -> np.ndarray:
     labels = labels.cpu() if hasattr(labels, "cpu") else labels
-    labels = labels if hasattr(labels, "dtype") else wholes("labels", labels)
+    labels = labels if hasattr(labels, "dtype") else as_int_array("labels", labels)
     labels = np.asarray(labels)
     if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise InputError("labels must be whole numbers >= 0, at least one")
@@ -52,11 +52,11 @@ def _labels(labels) -> np.ndarray:
 
 
 def _seed(seed: int) -> int:
-    return integer("seed", seed, 0, LARGEST_SEED)
+    return check_int("seed", seed, 0, LARGEST_SEED)
 
 
 def _clients(clients: int, labels: np.ndarray) -> int:
-    return integer("the number of clients", clients, 1, len(labels))
+    return check_int("the number of clients", clients, 1, len(labels))
 
 
 def _cut(pool: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
@@ -80,7 +80,10 @@ def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federati
     Sizes are unequal, and at small concentrations many clients get nothing.
     """
     labels, seed = _labels(labels), _seed(seed)
-    clients, concentration = _clients(clients, labels), real("concentration", concentration, 0)
+    clients, concentration = (
+        _clients(clients, labels),
+        check_float("concentration", concentration, 0),
+    )
     rng = stream(seed, "partition")
     parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for label in range(labels.max() + 1):
@@ -99,8 +102,8 @@ def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Fede
     The scheme of the authors' code and of Fraboni et al.: counts are floor(P n_k), the remainder
     goes to the last class, and clients overlap: not a partition of the data, and `sizes` may exceed it.
     """
-    labels, sizes = _labels(labels), wholes("sizes", sizes)
-    concentration, seed = real("concentration", concentration, 0), _seed(seed)
+    labels, sizes = _labels(labels), as_int_array("sizes", sizes)
+    concentration, seed = check_float("concentration", concentration, 0), _seed(seed)
     classes = labels.max() + 1
     pools = [np.flatnonzero(labels == c) for c in range(classes)]
     rng = stream(seed, "partition")
@@ -119,8 +122,8 @@ def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Fede
 def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation:
     """Clients with one class each, `size` examples, disjoint, numbered at random (Fraboni et al., Fig. 1)."""
     labels, seed = _labels(labels), _seed(seed)
-    clients_per_class = integer("clients_per_class", clients_per_class, 1)
-    size = integer("size", size, 1)
+    clients_per_class = check_int("clients_per_class", clients_per_class, 1)
+    size = check_int("size", size, 1)
     rng = stream(seed, "partition")
     shards = []
     for label in range(labels.max() + 1):
@@ -139,7 +142,7 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
 def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
     """A uniform random split with sizes proportional to a log-normal of that sigma; disjoint."""
     labels, seed = _labels(labels), _seed(seed)
-    clients, sigma = _clients(clients, labels), real("sigma", sigma, 0, 20, open_low=False)
+    clients, sigma = _clients(clients, labels), check_float("sigma", sigma, 0, 20, open_low=False)
     rng = stream(seed, "partition")
     shares = np.exp(sigma * rng.standard_normal(clients))
     shards = _cut(rng.permutation(len(labels)), shares / shares.sum())
@@ -154,9 +157,9 @@ def natural(labels, users, clients: int, seed: int) -> Federation:
         raise InputError(
             "partition natural needs data that say whose each example is: topics, newsgroups, yours with client= or users="
         )
-    alike("labels and users", labels, users)
+    check_same_shape("labels and users", labels, users)
     known = np.unique(users)
-    clients = integer("the number of clients, each a user of the data,", clients, 1, len(known))
+    clients = check_int("the number of clients, each a user of the data,", clients, 1, len(known))
     chosen = np.sort(stream(seed, "partition").choice(known, clients, replace=False))
     shards = [np.flatnonzero(users == user) for user in chosen]
     return federation(labels, shards, name="natural", clients=clients, seed=seed)
@@ -212,16 +215,16 @@ def make(
     takes unequal `sizes` too, see `listed`.
     """
     labels = _labels(labels)
-    if own.TABLE.fullmatch(str(name)):
-        from fedstas.sim import own_data
+    if user_code.TABLE.fullmatch(str(name)):
+        from fedstas.sim import user_data
 
-        return own_data.dealt(name, labels, clients, sizes)
-    one_of("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
+        return user_data.dealt(name, labels, clients, sizes)
+    check_choice("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
     if clients is None:
         known = name == "natural" and users is not None
         clients = min(100, len(np.unique(users))) if known else 100
     clients = _clients(clients, labels)
-    each = len(labels) // clients if size is None else integer("size", size, 1)
+    each = len(labels) // clients if size is None else check_int("size", size, 1)
     own_sizes = _sized(sizes, name, clients, len(labels)) if sizes else [each] * clients
     if name == "dirichlet_fixed_size":
         return dirichlet_fixed_size(labels, own_sizes, concentration, seed)
@@ -244,7 +247,7 @@ def from_recipe(labels, recipe: dict, users=None) -> Federation:
     settings = dict(recipe)
     name = settings.pop("name", None)
     if "sha256" in settings:
-        return make(own.place(name, settings["sha256"], "the clients of"), labels)
-    one_of("partition", name, _PARTITIONS)
+        return make(user_code.locate(name, settings["sha256"], "the clients of"), labels)
+    check_choice("partition", name, _PARTITIONS)
     settings |= {"users": users} if name == "natural" else {}
     return _PARTITIONS[name](labels, **settings)

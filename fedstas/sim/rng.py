@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from fedstas.errors import integer
+from fedstas.errors import check_int
 
 LARGEST_SEED = 2**63 - 1  # what torch takes
 
@@ -14,7 +14,7 @@ def stream(seed: int, purpose: str, *ids: int) -> np.random.Generator:
 
     Counter-based (Philox), keyed by a 128-bit hash: the same on every platform and backend.
     """
-    seed = integer("seed", seed, 0, LARGEST_SEED)
+    seed = check_int("seed", seed, 0, LARGEST_SEED)
     name = "/".join([str(seed), purpose, *(str(int(i)) for i in ids)])
     key = int.from_bytes(blake2b(name.encode(), digest_size=16).digest(), "little")
     return np.random.Generator(np.random.Philox(key=key))

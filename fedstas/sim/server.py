@@ -8,7 +8,7 @@ import torch
 
 from fedstas import privacy
 from fedstas.compression import ROWS, Squeezed, squeeze
-from fedstas.errors import Diverged, InputError, integer
+from fedstas.errors import Diverged, InputError, check_int
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
 
@@ -63,7 +63,7 @@ class Server:
         return self._data.sizes
 
     def gradients(self, levels: int) -> Squeezed:
-        integer("levels", levels, 2, 256)  # what is refused below are gradients
+        check_int("levels", levels, 2, 256)  # what is refused below are gradients
 
         def make(gradients) -> tuple[Squeezed, int]:
             parts = []

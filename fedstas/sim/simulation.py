@@ -14,10 +14,10 @@ import torch
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from fedstas import own
+from fedstas import user_code
 from fedstas.aggregation import aggregate
-from fedstas.client_sampling import Cohort, drawn, enough, trait
-from fedstas.errors import Diverged, InputError, integer
+from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
+from fedstas.errors import Diverged, InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim import engine, models
 from fedstas.sim.partition import Federation
@@ -118,7 +118,7 @@ class Setup:
     def key(self) -> str:
         """What a history must agree in to be gone on from."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
-        files = own.texts(self.method.clients, self.method.data, self.method.server)
+        files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:
@@ -129,19 +129,19 @@ class Setup:
 
 def prepare(task: Task, federation: Federation, method: Method, m: int, seed: int) -> Setup:
     """The setup of a run; `InputError` if the federation cannot be trained so."""
-    m = integer("the number of participants (clients per round)", m, 1)
-    seed = integer("seed", seed, 0)
+    m = check_int("the number of participants (clients per round)", m, 1)
+    seed = check_int("seed", seed, 0)
     clients = federation.with_data
     if not len(clients):
         raise InputError("the federation is empty: no client has data")
     shards = [federation.shards[k] for k in clients]
     if max(s.max() for s in shards) >= len(task.train_y):
         raise InputError(f"the federation was made from other data than task {task.name}")
-    enough(method.clients, m, len(clients))
+    check_cohort_size(method.clients, m, len(clients))
     class_shares = np.zeros((len(clients), task.classes))
     counts = federation.label_counts[clients]
     class_shares[:, : counts.shape[1]] = counts / counts.sum(1, keepdims=True)
-    if trait(method.clients, "pooled"):
+    if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
     return Setup(task, method, m, seed, clients, data, class_shares)
@@ -182,7 +182,7 @@ class Progress:
             raise Diverged(f"the model is not finite after round {t}: {self._advice}")
         self.round, self.params = t, params
         self.participants = len(np.unique(cohort.clients))
-        pooled = trait(self.setup.method.clients, "pooled")  # one client, not of the federation
+        pooled = has_flag(self.setup.method.clients, "pooled")  # one client, not of the federation
         self.cohorts.append(self.setup.clients[[] if pooled else cohort.clients])
 
     def measure(self) -> dict:
@@ -208,8 +208,8 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
     """Round t of Algorithm 3, from w_t = params [P]: w_{t+1} and the cohort."""
     method, data, seed, local = setup.method, setup.data, setup.seed, setup.method.local
     server.begin(t, params)
-    cohort = drawn(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
-    remembers = trait(method.server, "remembers")
+    cohort = draw_cohort(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
+    remembers = has_flag(method.server, "remembers")
     trained, weights = params.new_zeros((0, len(params))), params.new_zeros(0)
     if len(cohort.clients):
         rates = method.data.rates(server, cohort)  # lines 11-14
@@ -225,7 +225,9 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
     elif not remembers:  # no coin fell: a round without an update
         return params, cohort
     if remembers:
-        hidden = trait(method.clients, "equal_clients") or trait(method.clients, "hides_sizes")
+        hidden = has_flag(method.clients, "equal_clients") or has_flag(
+            method.clients, "hides_sizes"
+        )
         sizes = np.ones(server.clients) if hidden else server.sizes
         omega = torch.from_numpy(sizes / sizes.sum()).to(params)
         chosen = torch.as_tensor(cohort.clients, dtype=torch.long)
@@ -259,9 +261,9 @@ def run(
     last; it must not keep it, for the next rounds write into it. `InputError` for what is not
     allowed; `Diverged`, with the history so far, when the model or the loss stops being finite.
     """
-    rounds, eval_every = integer("rounds", rounds, 1), integer("eval_every", eval_every, 1)
+    rounds, eval_every = check_int("rounds", rounds, 1), check_int("eval_every", eval_every, 1)
     task = task.to(find_device(device))
-    with limited_threads(integer("threads", threads, 1)):
+    with limited_threads(check_int("threads", threads, 1)):
         setup = prepare(task, federation, method, clients_per_round, seed)
         so_far = Progress(setup)
         if resume is not None:

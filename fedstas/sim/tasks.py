@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedstas import own
-from fedstas.errors import DataError, InputError, integer, one_of
+from fedstas import user_code
+from fedstas.errors import DataError, InputError, check_choice, check_int
 from fedstas.sim import coarse, text
 from fedstas.sim.rng import LARGEST_SEED
 
@@ -62,19 +62,19 @@ class Task:
     test_y: Tensor
     classes: int
     digest: str
-    network: str | own.Function = ""
+    network: str | user_code.UserFunction = ""
     users: np.ndarray | None = None
-    source: own.Function | None = None
+    source: user_code.UserFunction | None = None
 
     def __post_init__(self):
-        if isinstance(self.network, str) and own.FILE.fullmatch(self.network):
-            from fedstas.sim import own_data
+        if isinstance(self.network, str) and user_code.FILE.fullmatch(self.network):
+            from fedstas.sim import user_data
 
-            object.__setattr__(self, "network", own.function(self.network, "network"))
-            own_data.try_network(self)
-        if isinstance(self.network, own.Function):
+            object.__setattr__(self, "network", user_code.load_function(self.network, "network"))
+            user_data.try_network(self)
+        if isinstance(self.network, user_code.UserFunction):
             return
-        one_of("network", self.network, ["", *NETWORKS])
+        check_choice("network", self.network, ["", *NETWORKS])
         if self.network and self.network not in self.networks:
             raise InputError(
                 f"network {self.network!r} does not fit task {self.name}, of {self.kind}: "
@@ -112,7 +112,7 @@ class Task:
         """What a run's identity says besides the task's name: the network, where it is not the usual one, and
         the SHA-256 of files of one's own."""
         files = {"task": self.source, "network": self.network}
-        shas = {k: f.sha256 for k, f in files.items() if isinstance(f, own.Function)}
+        shas = {k: f.sha256 for k, f in files.items() if isinstance(f, user_code.UserFunction)}
         usual = self.network == self.networks[0]
         return ({} if usual else {"network": str(self.network)}) | ({"files": shas} if shas else {})
 
@@ -136,7 +136,7 @@ class Task:
         }
         make = known[made] if isinstance(made, str) else lambda: made(self)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(integer("seed", seed, 0, LARGEST_SEED))
+            torch.manual_seed(check_int("seed", seed, 0, LARGEST_SEED))
             return make().to(self.device)
 
     def to(self, device: str | torch.device) -> Task:
@@ -153,7 +153,7 @@ def find_device(name: str) -> torch.device:
     """The device of that name: `auto` is CUDA where there is one, else the CPU."""
     import torch
 
-    one_of("device", name, ("auto", "cpu", "cuda"))
+    check_choice("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
     # A GPU's convolutions are to round as the CPU's do (not to 10 bits), and alike each time.
@@ -184,11 +184,11 @@ def load(
     """
     import torch
 
-    if own.FILE.fullmatch(str(name)):
-        from fedstas.sim import own_data
+    if user_code.FILE.fullmatch(str(name)):
+        from fedstas.sim import user_data
 
-        return replace(own_data.task(name), network=network).to(find_device(device))
-    one_of("task", name, names())
+        return replace(user_data.task(name), network=network).to(find_device(device))
+    check_choice("task", name, names())
     where, folder = find_device(device), data_folder(root)
     if name == "topics":
         arrays = text.topics()

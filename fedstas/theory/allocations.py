@@ -13,7 +13,7 @@ from math import comb, inf
 import numpy as np
 
 from fedstas.allocation import topped_up
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 from fedstas.theory.designs import LARGEST, exact
 
 
@@ -61,7 +61,7 @@ def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
     t = [a * b for a, b in zip(n, s, strict=True)]
     if not sum(t):
         raise InputError("all spreads are zero: every allocation has variance zero")
-    integer("m", m, len(n), int(sum(n)))
+    check_int("m", m, len(n), int(sum(n)))
 
     def clipped(rate):
         return [min(max(rate * x, Fraction(1)), a) for x, a in zip(t, n, strict=True)]
@@ -82,7 +82,7 @@ def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
 
 def whole_seats(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
     """Every allocation in whole numbers with 1 <= m_h <= N_h and sum m."""
-    sizes, m = exact(sizes), integer("m", m, 1)
+    sizes, m = exact(sizes), check_int("m", m, 1)
     strata = len(sizes)
     if m > sum(sizes):
         return

@@ -10,8 +10,8 @@ from itertools import product
 from math import comb, factorial, prod
 from typing import NamedTuple
 
-from fedstas.arrays import wholes
-from fedstas.errors import InputError, integer, one_of
+from fedstas.arrays import as_int_array
+from fedstas.errors import InputError, check_choice, check_int
 from fedstas.theory.designs import LARGEST, exact
 
 MOST = 10_000  # rows
@@ -34,7 +34,7 @@ def _decimals(row) -> list[Fraction]:
 
 def _sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
     """The sizes, and their sum; `InputError` unless they are whole and not all 0."""
-    n = wholes("client sizes", sizes).tolist()
+    n = as_int_array("client sizes", sizes).tolist()
     if not sum(n):
         raise InputError("client sizes are all zero")
     return n, sum(n)
@@ -58,7 +58,7 @@ def rows_of(counts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
 def md_rows(sizes: Sequence[int], m: int) -> list[list[Fraction]]:
     """MD sampling as a clustered scheme: m equal rows p_i = n_i / M."""
     sizes, total = _sizes(sizes)
-    return as_rows([[Fraction(int(k), total) for k in sizes]] * integer("m", m, 1, MOST))
+    return as_rows([[Fraction(int(k), total) for k in sizes]] * check_int("m", m, 1, MOST))
 
 
 def weight_moments(rows: Sequence[Sequence]) -> Weights:
@@ -135,11 +135,11 @@ def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[
     run from 0 to m: the m rows returned are 0..m-1, or 1..m where only these satisfy Proposition 1.
     """
     for name in repaired:
-        one_of("repair", name, REPAIRS_1)
+        check_choice("repair", name, REPAIRS_1)
     n, total = _sizes(sizes)
     n = sorted(n, reverse=True)
     k, q, before = (0 if "start" in repaired else 1), 0, 0
-    r = [[0] * len(n) for _ in range(integer("m", m, 1, MOST) + 1)]
+    r = [[0] * len(n) for _ in range(check_int("m", m, 1, MOST) + 1)]
     for i, size in enumerate(n):
         q += m * size  # line 7
         a, b = divmod(q, total)  # line 8
@@ -160,13 +160,13 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
     the row is given, after lines 12 and 14). Groups must fit into a row (line 3), else `InputError`.
     """
     for name in repaired:
-        one_of("repair", name, REPAIRS_2)
+        check_choice("repair", name, REPAIRS_2)
     n, total = _sizes(sizes)
     ranked = sorted(groups, key=lambda group: -sum(n[i] for i in group))  # line 4
     q = [m * sum(n[i] for i in group) for group in ranked]
     if max(q) > total:
         raise InputError("a group is heavier than a row: m times its size exceeds the total")
-    r = [[0] * len(n) for _ in range(integer("m", m, 1, MOST))]
+    r = [[0] * len(n) for _ in range(check_int("m", m, 1, MOST))]
     for k, group in enumerate(ranked[:m]):  # line 5
         for i in group:
             r[k][i] = m * n[i]
@@ -189,7 +189,7 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
 
 def proof_of_theorem_3(sizes: Sequence[int], m: int) -> list[list[int]]:
     """The allocation of Theorem 3's proof: floor(m p_i) rows of its own for each client, then the remainders."""
-    (n, total), m = _sizes(sizes), integer("m", m, 1, MOST)
+    (n, total), m = _sizes(sizes), check_int("m", m, 1, MOST)
     own = [i for i, size in enumerate(n) for _ in range(m * size // total)]
     rows = [[total if i == j else 0 for j in range(len(n))] for i in own]
     row, room = [0] * len(n), total
@@ -217,8 +217,8 @@ def groups_as_rows(sizes: Sequence[int], groups) -> list[list[Fraction]]:
 
 def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
     """P(exactly j distinct values), j = 0..min, among uniform draws with replacement (Stirling numbers)."""
-    categories = integer("categories", categories, 1, MOST)
-    draws = integer("draws", draws, 1, MOST)
+    categories = check_int("categories", categories, 1, MOST)
+    draws = check_int("draws", draws, 1, MOST)
     most = min(categories, draws)
     onto = [
         sum((-1) ** (j - s) * comb(j, s) * s**draws for s in range(j + 1)) for j in range(most + 1)
@@ -231,7 +231,7 @@ def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
 def distinct(rows: Sequence[Sequence]) -> list[Fraction]:
     """P(exactly j distinct columns), j = 0..n, when one column is drawn from each row (at most 14 columns)."""
     r = as_rows(rows)
-    integer("the number of columns", len(r[0]), 1, 14)
+    check_int("the number of columns", len(r[0]), 1, 14)
     chances: dict[frozenset, Fraction] = {frozenset(): Fraction(1)}
     for row in r:
         after: dict[frozenset, Fraction] = {}

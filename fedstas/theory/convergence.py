@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.errors import InputError, integer, one_of
+from fedstas.errors import InputError, check_choice, check_int
 
 RULES = ("as written", "corrected", "uniform")
 
@@ -105,14 +105,14 @@ def hansen_hurwitz(omega, selection, m: int) -> Moments:
     """m draws with replacement and fixed selection probabilities p [N], weights omega_k / (m p_k)."""
     omega, p = np.asarray(omega, dtype=float), np.asarray(selection, dtype=float)
     spread = np.diag(omega**2 / p) - np.outer(omega, omega)
-    return Moments(omega, np.outer(omega, omega) + spread / integer("m", m, 1))
+    return Moments(omega, np.outer(omega, omega) + spread / check_int("m", m, 1))
 
 
 def uniform(omega, m: int) -> Moments:
     """m distinct clients, all equally likely, weights omega_k N / m (FedSTaS, eq. 2.3)."""
     omega = np.asarray(omega, dtype=float)
     n = len(omega)
-    m = integer("m", m, 1, n)
+    m = check_int("m", m, 1, n)
     both = np.full((n, n), (m - 1) / max(1, n - 1) * n / m)
     np.fill_diagonal(both, n / m)
     return Moments(omega, both * np.outer(omega, omega))
@@ -147,7 +147,7 @@ def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray
     `as written`: m draws with p_k proportional to the norm of the gradient, plain mean; `corrected`: the
     same draws, weights omega_k / (m p_k) on updates; `uniform`: equal p, the same weights.
     """
-    one_of("rule", rule, RULES)
+    check_choice("rule", rule, RULES)
     rounds, runs, m = uniforms.shape
     w = np.broadcast_to(start, (runs, *clients.centres.shape[1:])).astype(float)
     path, at = [w], np.arange(runs)[:, None]

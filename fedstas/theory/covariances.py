@@ -12,8 +12,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fedstas.arrays import array, reals
-from fedstas.errors import InputError, integer, one_of
+from fedstas.arrays import as_array, as_float_array
+from fedstas.errors import InputError, check_choice, check_int
 from fedstas.theory.designs import exact
 
 READINGS = {
@@ -35,13 +35,16 @@ class Form(NamedTuple):
 
     def at(self, gradients) -> np.ndarray:
         """The matrix [p, p] for gradients [n, p]; exact for arrays of objects."""
-        g = array("gradients", gradients)
+        g = as_array("gradients", gradients)
         if g.ndim != 2 or not len(g):
             raise InputError("gradients must be [n, p] with at least one row")
         each: Fraction | float = self.each
         total: Fraction | float = self.total
         if g.dtype != object:
-            g, (each, total) = reals("gradients", g, ndim=2), reals("factors", [each, total])
+            g, (each, total) = (
+                as_float_array("gradients", g, ndim=2),
+                as_float_array("factors", [each, total]),
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             s = g.sum(axis=0)
             found = each * (g.T @ g) + total * np.outer(s, s)
@@ -64,8 +67,8 @@ class Form(NamedTuple):
 
 def srs_form(n_k: int, size: int) -> Form:
     """The mean of `size` of n_k gradients, without replacement (Lemma 3, eq. 6.10)."""
-    n_k = integer("n_k", n_k, 1)
-    size = integer("sample_size", size, 1, n_k)
+    n_k = check_int("n_k", n_k, 1)
+    size = check_int("sample_size", size, 1, n_k)
     again = Fraction(size - 1, n_k - 1) if n_k > 1 else Fraction(1)
     unit = Fraction(1, n_k * size)
     return Form(unit * (1 - again), unit * (again - Fraction(size, n_k)))
@@ -73,15 +76,15 @@ def srs_form(n_k: int, size: int) -> Form:
 
 def lemma4_form(n: int, n_star: int, size: int) -> Form:
     """Eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
-    n, size = integer("n", n, 2), integer("sample_size", size, 1)
-    n_star = integer("n_star", n_star, 1)
+    n, size = check_int("n", n, 2), check_int("sample_size", size, 1)
+    n_star = check_int("n_star", n_star, 1)
     unit, again = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
     return Form(unit * (1 - again), unit * (again - Fraction(size * n_star, n)))
 
 
 def srs_covariance(gradients, sample_size: int) -> np.ndarray:
     """Covariance [p, p] of the mean of a simple random sample without replacement (Lemma 3, eq. 6.10)."""
-    gradients = array("gradients", gradients)
+    gradients = as_array("gradients", gradients)
     if gradients.ndim != 2 or not gradients.size:
         raise InputError("sample_size needs gradients [n, p] with at least one row")
     return srs_form(len(gradients), sample_size).at(gradients)
@@ -128,10 +131,10 @@ def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fract
 
 
 def _checked(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
-    one_of("reading", reading, READINGS)
-    integer("n_k", n_k, 1, integer("n", n, 2))
-    integer("n_star", n_star, 1, n)
-    integer("sample_size", size, 1, n_k)
+    check_choice("reading", reading, READINGS)
+    check_int("n_k", n_k, 1, check_int("n", n, 2))
+    check_int("n_star", n_star, 1, n)
+    check_int("sample_size", size, 1, n_k)
     if reading == "again-or-nothing" and n_k * n_star > n:
         raise InputError(f"n_k n* is {n_k * n_star}: it must be at most n = {n} for this reading")
 

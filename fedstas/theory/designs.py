@@ -10,8 +10,8 @@ from math import perm, prod
 
 import numpy as np
 
-from fedstas.arrays import moderate, reals
-from fedstas.errors import InputError, integer, one_of, told
+from fedstas.arrays import as_float_array, rescale_exponent
+from fedstas.errors import InputError, check_choice, check_int, format_value
 
 DESIGNS = ("plain-wr", "plain-successive", "hansen-hurwitz", "horvitz-thompson")
 ESTIMATORS = (*DESIGNS, "des-raj")  # the names that `design_moments` knows
@@ -26,7 +26,9 @@ def exact(numbers: Sequence) -> list[Fraction]:
             for x in numbers
         ]
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
-        raise InputError(f"{told(numbers)}: these must be finite numbers ({error})") from None
+        raise InputError(
+            f"{format_value(numbers)}: these must be finite numbers ({error})"
+        ) from None
 
 
 def probabilities(selection: Sequence) -> list[Fraction]:
@@ -40,7 +42,7 @@ def probabilities(selection: Sequence) -> list[Fraction]:
 def with_replacement(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
     """Every ordered sample of m draws with replacement, and its probability."""
     p = probabilities(selection)
-    m = integer("m", m, 1, LARGEST)
+    m = check_int("m", m, 1, LARGEST)
     _affordable(m * len(p) ** min(m, 64))
     for sample in product(range(len(p)), repeat=m):
         yield sample, prod((p[k] for k in sample), start=Fraction(1))
@@ -61,7 +63,7 @@ def expected_weights(clients: int, outcomes: Iterable) -> list[Fraction]:
 def successive(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
     """Every ordered sample of m distinct clients, drawn one after another, and its probability."""
     p = probabilities(selection)
-    integer("m", m, 1, sum(x > 0 for x in p))
+    check_int("m", m, 1, sum(x > 0 for x in p))
     _affordable(perm(len(p), m))
     for sample in permutations(range(len(p)), m):
         chance, left = Fraction(1), Fraction(1)
@@ -105,8 +107,8 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
     time. Clients of probability zero are drawn last, by lot. `InputError` for a negative or
     infinite selection, or m beyond N; agrees with `inclusion_probabilities` where that can be enumerated.
     """
-    p = moderate(reals("selection probabilities", selection, 0))[0]
-    m = integer("m", m, 0, len(p))
+    p = rescale_exponent(as_float_array("selection probabilities", selection, 0))[0]
+    m = check_int("m", m, 0, len(p))
     positive = np.flatnonzero(p > 0)
     if m >= len(positive):
         lot = (m - len(positive)) / max(1, len(p) - len(positive))
@@ -135,8 +137,8 @@ def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
     probabilities; `des-raj`: the mean of t_1..t_m over successive draws k_1..k_m, where N t_r is
     the sum of w over the r - 1 earlier draws plus w_{k_r} (1 - their p) / p_{k_r}.
     """
-    one_of("design", design, ESTIMATORS)
-    m = integer("m", m, 1)
+    check_choice("design", design, ESTIMATORS)
+    m = check_int("m", m, 1)
     w, p, n = exact(values), probabilities(selection), len(values)
     if len(p) != n:
         raise InputError("values and selection must have the same length")
@@ -190,7 +192,7 @@ def stratified_moments(design: str, strata: Sequence, selections: Sequence, seat
 def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m: int):
     """Mean and variance of eq. 2.3, (N/m) sum omega_k w_k over m successive draws, and the set of
     what the weights of a cohort sum to; Fractions. `omega` [N] are the weights of eq. 2.1."""
-    w, omega, m = exact(values), exact(omega), integer("m", m, 1)
+    w, omega, m = exact(values), exact(omega), check_int("m", m, 1)
     unit = [Fraction(len(w), m) * a for a in omega]
     samples = [(s, q) for s, q in successive(selection, m) if q]
     sums = {_total(unit, s) for s, _ in samples}

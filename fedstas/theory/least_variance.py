@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 from fedstas.least_variance import strata
 from fedstas.theory.convergence import Moments, Quadratics
 from fedstas.theory.designs import LARGEST, exact
@@ -83,7 +83,7 @@ def partitions(clients: int, m: int) -> Iterator[tuple[int, ...]]:
         for h in range(min(used + 1, m)):
             yield from more((*labels, h), max(used, h + 1))
 
-    integer("the number of clients", clients, 1, MOST)
+    check_int("the number of clients", clients, 1, MOST)
     return more((), 0)
 
 

@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from fedstas.arrays import LARGEST
-from fedstas.errors import InputError, integer, real, told
+from fedstas.arrays import MAX_COUNT
+from fedstas.errors import InputError, check_float, check_int, format_value
 
 MOST = 10_000  # sizes, or reports, whose outcomes are gone through one by one
 
@@ -22,7 +22,9 @@ def truth(alpha, name: str = "alpha") -> Fraction:
     try:
         alpha = Fraction(alpha.item() if hasattr(alpha, "item") else alpha)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        raise InputError(f"{name} is {told(alpha)}: it must be a number from 0 to 1") from None
+        raise InputError(
+            f"{name} is {format_value(alpha)}: it must be a number from 0 to 1"
+        ) from None
     if not 0 <= alpha <= 1:
         raise InputError(f"{name} is {alpha}: it must be at least 0 and at most 1")
     return alpha
@@ -35,8 +37,8 @@ def truth_probability_bounds(
 
     From the series of e^epsilon, whose tail after K > 2 epsilon terms is below twice the next term.
     """
-    epsilon, size_cap = integer("epsilon", epsilon, 1), integer("size_cap", size_cap, 3)
-    terms = integer("terms", terms, 2 * epsilon + 1)
+    epsilon, size_cap = check_int("epsilon", epsilon, 1), check_int("size_cap", size_cap, 3)
+    terms = check_int("terms", terms, 2 * epsilon + 1)
     low = sum((Fraction(epsilon**k, math.factorial(k)) for k in range(terms)), start=Fraction(0))
     high = low + 2 * Fraction(epsilon**terms, math.factorial(terms))
     return (low - 1) / (low + size_cap - 2), (high - 1) / (high + size_cap - 2)
@@ -69,7 +71,7 @@ def report_ratio(alpha, support: Sequence[int], sizes: Iterable[int]) -> Fractio
 
 def ldp_ratio(size_cap: int, alpha) -> Fraction:
     """The same for fakes and true sizes both in 1..M-1: equals 1 + (M-1) alpha / (1 - alpha)."""
-    size_cap = integer("size_cap", size_cap, 3, MOST)
+    size_cap = check_int("size_cap", size_cap, 3, MOST)
     alpha = truth(alpha)
     if alpha == 1:
         raise InputError("alpha is 1: the ratio is finite for alpha in [0, 1) only")
@@ -89,7 +91,7 @@ def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
     the other, a sum of three-valued variables. E[(1 - y rho^-D)_+] = delta is linear in y between powers of rho.
     """
     rho, delta = ldp_ratio(size_cap, alpha), truth(delta, "delta")
-    j, alpha = integer("reports", reports, 1, MOST // 10), truth(alpha)
+    j, alpha = check_int("reports", reports, 1, MOST // 10), truth(alpha)
     if delta == 0:
         return rho**j
     miss = (1 - alpha) / (size_cap - 1)
@@ -121,7 +123,10 @@ def mode_attack(size_cap: int, alpha, reports: int) -> list[Fraction]:
     over M-1. u_j(c) is the number of ways in which j balls leave c in the fullest of M-1 cells; with
     F_c(z) = sum_{i<=c} z^i/i!, "at most c" has j! [z^j] F_c^(M-1), by the recurrence of powers of a series.
     """
-    cells, most = integer("size_cap", size_cap, 3) - 1, integer("reports", reports, 0, MOST // 10)
+    cells, most = (
+        check_int("size_cap", size_cap, 3) - 1,
+        check_int("reports", reports, 0, MOST // 10),
+    )
     alpha = truth(alpha)
     scale = alpha.denominator * cells
     miss = alpha.denominator - alpha.numerator  # (1 - alpha) / cells times scale
@@ -151,8 +156,11 @@ def busiest_bounds(rounds: int, m: int, clients: int) -> tuple[float, float]:
     """
     from scipy.stats import binom
 
-    rounds, clients = integer("rounds", rounds, 1, LARGEST), integer("clients", clients, 1, LARGEST)
-    m = integer("m", m, 0, clients)
+    rounds, clients = (
+        check_int("rounds", rounds, 1, MAX_COUNT),
+        check_int("clients", clients, 1, MAX_COUNT),
+    )
+    m = check_int("m", m, 0, clients)
     above = binom.sf(np.arange(rounds), rounds, m / clients)  # P(count > c), c = 0..rounds-1
     low = 1 - (1 - above) ** clients
     return float(low.sum()), float(np.minimum(1, clients * above).sum())
@@ -167,10 +175,10 @@ def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0
     """
     from scipy.special import gammaln, logsumexp
 
-    alpha = real("alpha", alpha, 0, 1, open_low=False)
-    size_cap = integer("size_cap", size_cap, 3, LARGEST)
-    delta = real("delta", delta, 0, 1, open_low=False)
-    j = integer("reports", reports, 0, MOST // 10 if delta else LARGEST)
+    alpha = check_float("alpha", alpha, 0, 1, open_low=False)
+    size_cap = check_int("size_cap", size_cap, 3, MAX_COUNT)
+    delta = check_float("delta", delta, 0, 1, open_low=False)
+    j = check_int("reports", reports, 0, MOST // 10 if delta else MAX_COUNT)
     one = math.inf if alpha == 1 else math.log1p((size_cap - 1) * alpha / (1 - alpha))
     if j == 0 or one == 0.0:
         return 0.0

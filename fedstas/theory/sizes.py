@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.arrays import wholes
-from fedstas.errors import InputError, integer, real
+from fedstas.arrays import as_int_array
+from fedstas.errors import InputError, check_float, check_int
 from fedstas.theory.reports import MOST, report_distribution, truth
 
 
@@ -60,8 +60,8 @@ def size_estimator_exact(
     `sizes` are already clipped; the fakes are uniform on `support`, by default 1..M-1. Convolution of
     whole numbers: no rounding.
     """
-    alpha, size_cap = _positive(alpha), integer("size_cap", size_cap, 3, MOST)
-    sizes = [integer("a size", size, 0) for size in sizes]
+    alpha, size_cap = _positive(alpha), check_int("size_cap", size_cap, 3, MOST)
+    sizes = [check_int("a size", size, 0) for size in sizes]
     support = range(1, size_cap) if support is None else support
     low, ways, total = _total(sizes, alpha, support)
     shift = (1 - alpha) * size_cap * len(sizes) / 2
@@ -80,11 +80,11 @@ def size_estimator_moments(
     `sizes` are already in 1..M-1 (or in `support`); alpha a Fraction, a string like "101/625", or a number.
     Without `inverse` the last, which takes most of the time, is left out (None).
     """
-    alpha, size_cap = _positive(alpha), integer("size_cap", size_cap, 3, MOST)
+    alpha, size_cap = _positive(alpha), check_int("size_cap", size_cap, 3, MOST)
     if not isinstance(sizes, Iterable):
         raise InputError(f"sizes are {sizes!r}: they must be whole numbers, one for each client")
     for size in sizes if support is None else ():
-        integer("a size", size, 1, size_cap - 1)
+        check_int("a size", size, 1, size_cap - 1)
     low, ways, total = _total(sizes, alpha, range(1, size_cap) if support is None else support)
     shift = (1 - alpha) * size_cap * len(sizes) / 2
     law = {r: w for r, w in enumerate(ways, low) if w}
@@ -107,8 +107,8 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
     """
     from scipy.fft import next_fast_len
 
-    size_cap, alpha = integer("size_cap", size_cap, 3, MOST), float(_positive(alpha))
-    sizes = np.clip(wholes("client sizes", sizes), 1, size_cap - 1)
+    size_cap, alpha = check_int("size_cap", size_cap, 3, MOST), float(_positive(alpha))
+    sizes = np.clip(as_int_array("client sizes", sizes), 1, size_cap - 1)
     m, one = len(sizes), np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
     if m > 20 and (sizes == sizes[0]).all():
         one[sizes[0] - 1] += alpha
@@ -127,8 +127,8 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
 
 def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1) -> EstimatedRate:
     """The guarded rate p~ = min(1, n*/max(estimate, floor)) against p = n*/n, n the sum of the true `sizes`."""
-    n_star = real("n_star", n_star, 0, 1e100, open_low=False)
-    floor, sizes = real("floor", floor, 0), wholes("client sizes", sizes)
+    n_star = check_float("n_star", n_star, 0, 1e100, open_low=False)
+    floor, sizes = check_float("floor", floor, 0), as_int_array("client sizes", sizes)
     if not sizes.any():
         raise InputError("client sizes are all zero: n*/n is not defined")
     values, pmf = size_estimator_distribution(sizes, size_cap, alpha)
@@ -140,9 +140,12 @@ def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1)
 
 def raw_rate_error(sizes, size_cap: int, alpha, n_star) -> float:
     """E[(n*/estimate - n*/n)^2] as printed (eq. 6.8, no guard); inf where the estimate can be 0."""
-    real("n_star", n_star, 0, 1e100, open_low=False)
+    check_float("n_star", n_star, 0, 1e100, open_low=False)
     alpha = _positive(alpha)
-    size_cap, sizes = integer("size_cap", size_cap, 3, MOST), wholes("client sizes", sizes, 1)
+    size_cap, sizes = (
+        check_int("size_cap", size_cap, 3, MOST),
+        as_int_array("client sizes", sizes, 1),
+    )
     clipped = [min(max(int(n), 1), size_cap - 1) for n in sizes]
     law = size_estimator_exact(clipped, size_cap, alpha)
     if 0 in law:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedstas.errors import InputError, integer
+from fedstas.errors import InputError, check_int
 from fedstas.theory.designs import exact, probabilities
 
 
@@ -66,7 +66,7 @@ def theorem_1(updates, labels, selection, m: int) -> Variances:
     labels, selection = np.asarray(labels), np.asarray(selection, dtype=float)
     if selection.shape != labels.shape or not (selection > 0).all():
         raise InputError("selection must be one number > 0 per client")
-    m, n = integer("m", m, 1), len(d)
+    m, n = check_int("m", m, 1), len(d)
     square, full = (d**2).sum(1), d.mean(0)
     rows, bias = [], np.zeros(d.shape[1])
     for h in np.unique(labels):
@@ -97,7 +97,7 @@ def simple_random(values: Sequence, m: int) -> Fraction:
     (1 - m/N) S^2 / m with S^2 of divisor N - 1 (Cochran, Sampling Techniques, Theorem 2.2)."""
     w = exact(values)
     n = len(w)
-    m = integer("m", m, 1, n)
+    m = check_int("m", m, 1, n)
     if m == n:
         return Fraction(0)
     spread = (_sum(x**2 for x in w) - _sum(w) ** 2 / n) / (n - 1)

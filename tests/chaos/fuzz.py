@@ -146,8 +146,8 @@ CALLS = [
     (data_sampling.fixed_size, lambda s: {"size": s["count"], "number": s["m"], "rng": s["rng"]}),
     (data_sampling.optimal_sizes, lambda s: {
         "weights": s["p"], "spreads": s["measure"], "sizes": s["sizes"], "total": s["count"]}),
-    (client_sampling.successive, lambda s: {"selection": s["p"], "m": min(2, s["m"]), "rng": s["rng"]}),
-    (client_sampling.at_most, lambda s: {"m": 1, "clients": s["n"]}),
+    (client_sampling.successive_sample, lambda s: {"selection": s["p"], "m": min(2, s["m"]), "rng": s["rng"]}),
+    (client_sampling.check_participants, lambda s: {"m": 1, "clients": s["n"]}),
     (corrected.inclusion, lambda s: {"measure": s["measure"], "m": min(2, s["m"])}),
     (corrected.systematic, lambda s: {
         "pi": corrected.inclusion(s["measure"], min(2, s["m"])), "rng": s["rng"]}),

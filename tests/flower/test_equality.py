@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` runs this")
 
 from fedstas import methods, simulation
-from fedstas.aggregation import Adaptive, Average, Remembering
+from fedstas.aggregation import Adaptive, Average, UpdateMemoryServer
 from fedstas.client_sampling import Cohort
+from fedstas.config import config, int_field
 from fedstas.data_sampling import AllData, Requested
 from fedstas.errors import InputError
-from fedstas.parts import part, whole
 
 # What cannot be had of real nodes, and why.
 REFUSED = {
@@ -50,10 +50,10 @@ def test_cohorts_and_models_are_those_of_the_simulation(name, digits, federation
         ("cube", {"measure": "size", "restratify_every": 3}),
         ("local-pivotal", {"measure": "size-norm", "levels": 5}),
         ("power-of-choice", {"candidates": 7}),
-        ("md", {"server": Remembering()}),
-        ("poisson", {"server": Remembering("mifa", rate=0.5)}),
-        ("fedstas-least-variance", {"server": Remembering()}),
-        ("fedstas-unbiased-dp", {"server": Remembering()}),
+        ("md", {"server": UpdateMemoryServer()}),
+        ("poisson", {"server": UpdateMemoryServer("mifa", rate=0.5)}),
+        ("fedstas-least-variance", {"server": UpdateMemoryServer()}),
+        ("fedstas-unbiased-dp", {"server": UpdateMemoryServer()}),
     ],
     ids=str,
 )
@@ -85,7 +85,7 @@ def test_so_do_cohorts_of_all_clients_and_of_more_draws(name, m, digits, federat
 
 @pytest.mark.parametrize(
     "server, data",
-    [(Average(), AllData()), (Remembering(), AllData()), (Adaptive(), Requested(n_star=50))],
+    [(Average(), AllData()), (UpdateMemoryServer(), AllData()), (Adaptive(), Requested(n_star=50))],
     ids=["average", "remembering", "adaptive"],
 )
 def test_a_round_without_a_participant_is_one_without_an_update(
@@ -105,11 +105,11 @@ def test_a_round_without_a_participant_is_one_without_an_update(
     assert not strategy.view.events
 
 
-@part
+@config
 class Turns:
     """A design of one's own: it keeps a list of its own, and asks for gradients twice, at two levels."""
 
-    step: int = whole(1)
+    step: int = int_field(1)
 
     def draw(self, view, m, rng):
         kept = view.remember("turns", 10**9, lambda: {"seen": [], "first": None})
@@ -181,12 +181,12 @@ def test_a_design_that_does_not_tell_its_settings_runs_without_a_state(nodes, tr
 
 
 def test_a_server_that_remembers_is_refused_where_it_cannot_weigh(nodes, train):
-    method = methods.get("fedstas-dp", server=Remembering())
+    method = methods.get("fedstas-dp", server=UpdateMemoryServer())
     grid = nodes(method)
     with pytest.raises(InputError, match=r"^fedstas-dp: this method is private, and asks for true"):
         train(grid, method)
     assert not [w for w in grid.wire if w[2] in ("query.size", "train")]
-    method = methods.get("fedsampling", epsilon=None, server=Remembering())
+    method = methods.get("fedsampling", epsilon=None, server=UpdateMemoryServer())
     with pytest.raises(InputError, match=r"^fedsampling: a server that remembers .* of examples"):
         train(nodes(method), method)
 

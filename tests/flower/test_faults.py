@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="Flower is not in .venv: `make test-flower` r
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from fedstas import methods, models, partition, simulation
-from fedstas.aggregation import Remembering
+from fedstas.aggregation import UpdateMemoryServer
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
 from fedstas.flower import TooFew, reweight
@@ -278,7 +278,7 @@ def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_t
     nodes, train, tmp_path
 ):
     """Client 11, of the first cohort, leaves in round 2 and is back in round 5, in a new strategy."""
-    method = methods.get(LEAST, draws="norm", server=Remembering())
+    method = methods.get(LEAST, draws="norm", server=UpdateMemoryServer())
     grid, state = nodes(method), tmp_path / "run.npz"
 
     def fault(node, message, reply):

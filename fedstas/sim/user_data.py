@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedstas import own
+from fedstas import user_code
 from fedstas.errors import InputError
 from fedstas.sim import partition, tasks
 from fedstas.sim.tasks import Task
@@ -212,12 +212,12 @@ def _digest(found: dict, users) -> str:
 
 def task(spec: str) -> Task:
     """The task that a function of a file returns; `InputError` that names file and line if it is none."""
-    source = own.function(spec, "task")
+    source = user_code.load_function(spec, "task")
     made = source()
-    with own.told("", source.place):
+    with user_code.user_code_errors("", source.place):
         if not isinstance(made, Task):
             said = f"{source.call.__name__}() returns {type(made).__name__}"
-            raise InputError(f"{said}: it must return a Task, as own_data.from_arrays makes it")
+            raise InputError(f"{said}: it must return a Task, as user_data.from_arrays makes it")
         found = {k: getattr(made, k) for k in tasks.KEYS}
         check(**found, classes=made.classes, users=made.users)
     return replace(made, name=source.name, digest=_digest(found, made.users), source=source)
@@ -227,9 +227,13 @@ def try_network(task: Task) -> None:
     """`InputError` that names file and line unless the task's network is one that can be trained here: logits
     [n, classes], the same each time, each of its own example alone."""
     made = task.network
-    assert isinstance(made, own.Function)
+    assert isinstance(made, user_code.UserFunction)
     name, x = made.call.__name__, task.train_x[:32]
-    with own.told(made.module, made.place), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with (
+        user_code.user_code_errors(made.module, made.place),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
         module = made.call(task)
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
             said = f"returns {type(module).__name__}"
@@ -265,7 +269,7 @@ def _unfit(module: torch.nn.Module, x: torch.Tensor, classes: int) -> str:
 def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> partition.Federation:
     """The federation of a file that names the client of each training example, in their order: FILE.npy, whole
     numbers or words [n], or a column of a table. Clients are numbered in the order of their names."""
-    file, table, column = own.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
+    file, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
     path = Path(file or table)
     if not path.is_file():
         raise InputError(f"there is no file {path}: name a partition, FILE.npy or FILE.csv:COLUMN")
@@ -294,5 +298,8 @@ def dealt(spec: str, labels: np.ndarray, clients: int | None, sizes: str) -> par
     if sizes:
         raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
     shards = [np.flatnonzero(whose == k) for k in range(len(known))]
-    recipe = {"name": f"{path.name}:{column}" if table else path.name, "sha256": own.sha256(spec)}
+    recipe = {
+        "name": f"{path.name}:{column}" if table else path.name,
+        "sha256": user_code.sha256(spec),
+    }
     return partition.federation(labels, shards, **recipe)

@@ -1,6 +1,6 @@
 """The start page, Findings and README: the figure that decides, and what their sentences assert of recorded runs.
 
-`python -m companion.pages.front book/chapters` draws the figure and stops at a sentence that does not hold.
+`python -m companion.pages.landing_page book/chapters` draws the figure and stops at a sentence that does not hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from companion.pages import plots, which
+from companion.pages import design_comparison, plots
 from companion.runs import protocol, tables
 from fedstas.errors import InputError
 
@@ -38,14 +38,16 @@ NOT_SURE = (
 )
 
 
-def figure(places: Sequence[which.Place], limits: tuple[float, float] | None = None) -> Figure:
+def figure(
+    places: Sequence[design_comparison.Place], limits: tuple[float, float] | None = None
+) -> Figure:
     """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
     budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return which.remembered(places, SHOWN, budgets, limits, TITLES)
+    return design_comparison.remembered(places, SHOWN, budgets, limits, TITLES)
 
 
 def sentences(
-    places: dict[str, which.Place], folder: str | Path = "results"
+    places: dict[str, design_comparison.Place], folder: str | Path = "results"
 ) -> list[tuple[str, bool]]:
     """What the front pages say in these words, and whether it holds."""
     grid = tables.recorded("preprint", folder)
@@ -63,19 +65,20 @@ def sentences(
     mnist = places["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
-    many = which.many_says(places[which.MANY])
+    many = design_comparison.many_says(places[design_comparison.MANY])
     unsure = [
         places[name].gain("least-variance", "small")["low"]
-        for name in (which.EQUAL, which.ALIKE, which.COLOUR)
+        for name in (design_comparison.EQUAL, design_comparison.ALIKE, design_comparison.COLOUR)
     ]
-    colour = which.colour_says(places[which.COLOUR])
-    in_colour = places[which.COLOUR].gain("least-variance", "large")
+    colour = design_comparison.colour_says(places[design_comparison.COLOUR])
+    in_colour = places[design_comparison.COLOUR].gain("least-variance", "large")
     small, large = (
-        [places[n].gain("least-variance", m) for n in which.UNLIKE] for m in which.BUDGETS
+        [places[n].gain("least-variance", m) for n in design_comparison.UNLIKE]
+        for m in design_comparison.BUDGETS
     )
     best = max(mnist.gain(arm, "large")["gain"] for arm in mnist.arms)
-    garments = places[which.UNLIKE[1]].gain("fedstas-unbiased", "small")
-    k_means = [mnist.gain("fedstas-unbiased", metric) for metric in which.BUDGETS]
+    garments = places[design_comparison.UNLIKE[1]].gain("fedstas-unbiased", "small")
+    k_means = [mnist.gain("fedstas-unbiased", metric) for metric in design_comparison.BUDGETS]
     return [
         ("where sizes differ, FedSTaS as written ends", written[2] < 0),
         ("With equal sizes both averages agree, and it ends", equal[1] > 0),
@@ -83,10 +86,10 @@ def sentences(
         *((words, max(unsure) < 0) for words in NOT_SURE),
         ("with 1,000 more alike it is a loss", many["loss"]),
         ("more than half of these bytes", many["half"]),
-        ("none surely leads MD", which.participants_say(places)["alike"]),
+        ("none surely leads MD", design_comparison.participants_say(places)["alike"]),
         ("clustered sampling by similarity leads at 980 MB", colour["late"]),
         ("least variance perhaps", in_colour["low"] < 0 < in_colour["gain"]),
-        ("falls behind on Fashion-MNIST", which.participants_say(places)["loss"]),
+        ("falls behind on Fashion-MNIST", design_comparison.participants_say(places)["loss"]),
         (
             "finding 9's leads at 240 MB are not sure",
             min(row["holm"] for row in small) > 0.05,
@@ -105,12 +108,15 @@ def sentences(
 
 def main(folder: str | Path) -> None:
     """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
-    places = which.read(protocol.read())
+    places = design_comparison.read(protocol.read())
     if wrong := [words for words, holds in sentences(places) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
     plots.for_pages()
     shown = [places[name] for name in PLACES if name in places]
-    half, limits = -(-len(shown) // 2), which.span(which.at_budgets(shown, SHOWN))
+    half, limits = (
+        -(-len(shown) // 2),
+        design_comparison.span(design_comparison.at_budgets(shown, SHOWN)),
+    )
     Path(folder).mkdir(exist_ok=True)
     for name, part in zip(HALVES, (shown[:half], shown[half:]), strict=True):
         figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})

@@ -9,43 +9,45 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, dataclass_transform
 
 from fedstas import errors
-from fedstas.errors import InputError, integer, one_of, real
+from fedstas.errors import InputError, check_choice, check_float, check_int
 
-KINDS: dict[str, Any] = {}
-OWN = "fedstas-own-"  # how the modules of files of one's own begin: two may have kinds of the same name
+CONFIG_CLASSES: dict[str, Any] = {}  # by the name that recorded runs have
+# Classes that were renamed after runs were recorded: their name now, and the name in recorded identities.
+PERSISTED_NAMES = {"UpdateMemoryServer": "Remembering"}
+USER_MODULE_PREFIX = "fedstas-own-"  # how the modules of files of one's own begin: two may have kinds of the same name
 T = TypeVar("T")
 
 
-def whole(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
+def int_field(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
     """A setting that is a whole number in low..high."""
-    return _setting(default, lambda name, value: integer(name, value, low, high), later)
+    return _setting(default, lambda name, value: check_int(name, value, low, high), later)
 
 
-def number(
+def float_field(
     default, low: float, high: float = math.inf, *, optional=False, later=False, **ends
 ) -> Any:
     """A setting that is a number in (low, high], or with other `ends` (see `errors.real`), or None."""
 
     def check(name: str, value) -> float | None:
-        return None if optional and value is None else real(name, value, low, high, **ends)
+        return None if optional and value is None else check_float(name, value, low, high, **ends)
 
     return _setting(default, check, later)
 
 
-def choice(default: str, *others: str, later=False) -> Any:
+def choice_field(default: str, *others: str, later=False) -> Any:
     """A setting that is one of these words; the first is the default."""
     allowed = dict.fromkeys((default, *others))
 
     def check(name: str, value) -> str:
-        one_of(name, value, allowed)
+        check_choice(name, value, allowed)
         return str(value)
 
     return _setting(default, check, later)
 
 
-def flag(default: bool, *, later=False) -> Any:
+def bool_field(default: bool, *, later=False) -> Any:
     """A setting that is True or False."""
-    return _setting(default, errors.flag, later)
+    return _setting(default, errors.check_bool, later)
 
 
 def _setting(default, check, later: bool) -> Any:
@@ -56,7 +58,7 @@ def _setting(default, check, later: bool) -> Any:
 
 
 @dataclass_transform(frozen_default=True)
-def part(kind: type[T]) -> type[T]:
+def config(kind: type[T]) -> type[T]:
     """A frozen dataclass whose settings are checked, and made plain, when it is made; registered by
     its name."""
     own = kind.__dict__.get("__post_init__")
@@ -73,18 +75,24 @@ def part(kind: type[T]) -> type[T]:
             own(self)
 
     kind.__post_init__ = check  # type: ignore[attr-defined]  # dataclass calls it
-    if kind.__module__.startswith(OWN):
+    if kind.__module__.startswith(USER_MODULE_PREFIX):
         return dataclass(frozen=True)(kind)
-    other = KINDS.get(kind.__name__, kind).__module__
+    name = persisted_name(kind)
+    other = CONFIG_CLASSES.get(name, kind).__module__
     if other != kind.__module__:
-        raise InputError(f"{other} has a part {kind.__name__} already: take another name")
-    KINDS[kind.__name__] = made = dataclass(frozen=True)(kind)
+        raise InputError(f"{other} has a part {name} already: take another name")
+    CONFIG_CLASSES[name] = made = dataclass(frozen=True)(kind)
     return made
+
+
+def persisted_name(kind: type) -> str:
+    """The name of a configuration class in recorded identities."""
+    return PERSISTED_NAMES.get(kind.__name__, kind.__name__)
 
 
 def to_dict(value) -> dict:
     """A part with all its settings, as plain data."""
-    return {"is": type(value).__name__} | _plain(value)
+    return {"is": persisted_name(type(value))} | _plain(value)
 
 
 def _plain(value) -> dict:
@@ -100,7 +108,7 @@ def from_dict(data: dict, kind=None):
     """The part that `to_dict` wrote down, of a `kind` or of the one that is registered by its name;
     `InputError` if none is."""
     given = dict(data)
-    named = KINDS.get(given.pop("is"))
+    named = CONFIG_CLASSES.get(given.pop("is"))
     kind = kind or named
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
@@ -120,10 +128,10 @@ def settings(value) -> dict:
     return found
 
 
-def changed(value, given: dict):
+def with_settings(value, given: dict):
     """The part with those of its settings that `given` names, in a part inside it too."""
     new = {f.name: given[f.name] for f in fields(value) if f.name in given}
     for f in fields(value):
         if is_dataclass(inside := getattr(value, f.name)):
-            new[f.name] = changed(inside, given)
+            new[f.name] = with_settings(inside, given)
     return replace(value, **new)

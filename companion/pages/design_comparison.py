@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from companion.pages import plots
-from companion.runs import cuts, made, one_rounds, protocol, tables
+from companion.runs import least_variance_results, one_rounds, protocol, provenance_report, tables
 from fedstas.sim.rng import stream
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
@@ -175,7 +175,7 @@ def state(known: dict[str, protocol.Setting], places: dict[str, Place]) -> pd.Da
     rows = []
     for name, setting in known.items():
         place = places.get(name)
-        seeds = made.span(place.outcomes["seed"]) if place else "not recorded yet"
+        seeds = provenance_report.span(place.outcomes["seed"]) if place else "not recorded yet"
         many = len(setting.arms) - len(place.lacking) if place else 0
         budgets = " and ".join(f"{b:g}" for b in (setting.megabytes[0], setting.megabytes[-1]))
         rows.append([setting.says, f"{budgets} MB", f"{many} of {len(setting.arms)}", seeds])
@@ -526,8 +526,8 @@ def untuned(folder: str | Path = "results") -> pd.DataFrame:
     """Gains after 99 rounds at the preprint's rate, from the sweeps of chapters 5 and 9: columns setting, arm, gain,
     low, high, seeds."""
     ways = {
-        cuts.METHOD: "least-variance",
-        f"{cuts.METHOD}, from updates": "least-variance, updates",
+        least_variance_results.METHOD: "least-variance",
+        f"{least_variance_results.METHOD}, from updates": "least-variance, updates",
     }
     frames = {
         name: tables.recorded(sweep, folder).where(**wanted)
@@ -539,7 +539,7 @@ def untuned(folder: str | Path = "results") -> pd.DataFrame:
             tables.paired(frame, "test_accuracy", "md").iterrows() if len(frame) else ()
         ):
             found[name, arm] = row
-    for (place, m), frame in cuts.frames(folder).items():
+    for (place, m), frame in least_variance_results.frames(folder).items():
         name = CUT_PLACES[place] + ("" if m == 10 else f"-m{m}")
         for arm, row in tables.paired(frame, "test_accuracy", "md").iterrows():
             found.setdefault((name, ways.get(arm, arm)), row)
@@ -618,10 +618,12 @@ def departures(known: dict[str, protocol.Setting], places: dict[str, Place]) -> 
     for place in places.values():
         there = set(place.outcomes["seed"])
         if there < set(place.setting.evaluation_seeds):
-            fewer.setdefault(made.span(there), []).append(place.says)
+            fewer.setdefault(provenance_report.span(there), []).append(place.says)
         for arm, own in place.outcomes.groupby("arm")["seed"]:
             if set(own) < there:
-                fewer.setdefault(made.span(set(own)), []).append(f"{called(arm)} ({place.says})")
+                fewer.setdefault(provenance_report.span(set(own)), []).append(
+                    f"{called(arm)} ({place.says})"
+                )
         for arm in place.tried.index.intersection(place.outcomes["arm"]):
             if sign := place.edge(arm):
                 edges.setdefault(sign, []).append(f"{called(arm)} ({place.says})")
@@ -675,8 +677,12 @@ LINES = (
 def figures(places: Sequence[Place]) -> dict[str, Figure]:
     """Those of the chapter by name; a line of text where what it shows is not recorded."""
     ten = [place for place in places if not place.setting.rates_of]
-    made = {"remembered": remembered(ten), "learning": learning(ten), "rates": rates(ten)}
-    return made | {"participants": participants(places)}
+    provenance_report = {
+        "remembered": remembered(ten),
+        "learning": learning(ten),
+        "rates": rates(ten),
+    }
+    return provenance_report | {"participants": participants(places)}
 
 
 def at_budgets(places: Sequence[Place], arms: Sequence[str] = SHOWN) -> pd.DataFrame:

@@ -17,20 +17,20 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from fedstas import parts
+from fedstas import config
 from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
 TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # whose each example is
-_KNOWN: dict[tuple[str, str], type] = {}  # by class name and SHA-256: those of this process
+_LOADED: dict[tuple[str, str], type] = {}  # by class name and SHA-256: those of this process
 
 
-def is_own(value) -> bool:
+def is_user_defined(value) -> bool:
     """Whether the class of this part is not one of the package's."""
     return not type(value).__module__.startswith("fedstas.")
 
 
-def frozen(kind: type) -> type:
+def check_frozen(kind: type) -> type:
     """The class; `InputError` unless it is a frozen dataclass, whose settings can be told and changed."""
     if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
         raise InputError(f"put @dataclass(frozen=True) above class {kind.__name__}")
@@ -38,7 +38,7 @@ def frozen(kind: type) -> type:
 
 
 @dataclass(frozen=True)
-class Function:
+class UserFunction:
     """A function of a file: `name` is FILE.py:FUNCTION without folders, `place` its file and line."""
 
     name: str
@@ -52,12 +52,12 @@ class Function:
 
     def __call__(self, *given):
         """What the function returns; what it raises is an `InputError` that names the line."""
-        with told(self.module, self.place):
+        with user_code_errors(self.module, self.place):
             return self.call(*given)
 
 
 @contextmanager
-def told(module: str, place: str = ""):
+def user_code_errors(module: str, place: str = ""):
     """What a module of one's own raises here as one sentence, with the file and line that it came through
     last; `place` where it came through none."""
     try:
@@ -74,22 +74,22 @@ def told(module: str, place: str = ""):
         raise InputError(f"{where}: {said}" if where else said) from error
 
 
-def telling(design):
+def design_errors(design):
     """`told` of what is asked of a design of one's own, which is placed at its `draw`."""
-    if not is_own(design):
+    if not is_user_defined(design):
         return nullcontext()
     module, code = type(design).__module__, getattr(getattr(design, "draw", None), "__code__", None)
     place = f"{code.co_filename} line {code.co_firstlineno}" if code is not None else ""
-    return told(module, place if module.startswith(parts.OWN) else "")
+    return user_code_errors(module, place if module.startswith(config.USER_MODULE_PREFIX) else "")
 
 
-def named(spec, usual: str):
+def without_folders(spec, usual: str):
     """FILE.py:FUNCTION without folders, where that is named by `spec`; else what it is."""
     asked = FILE.fullmatch(spec) if isinstance(spec, str) else None
     return f"{Path(asked[1]).name}:{asked[2] or usual}" if asked else spec
 
 
-def function(spec: str, usual: str) -> Function:
+def load_function(spec: str, usual: str) -> UserFunction:
     """The function that FILE.py:FUNCTION names, or the one called `usual` of FILE.py."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
     made, name = _file(file, f"a {usual}", "FUNCTION"), name or usual
@@ -99,7 +99,9 @@ def function(spec: str, usual: str) -> Function:
         raise InputError(f"{file} has no function {name}: it has {', '.join(has) or 'none'}")
     line = getattr(getattr(found, "__code__", None), "co_firstlineno", 1)
     sha = made.__name__[-64:]
-    return Function(named(spec, usual), sha, f"{file} line {line}", made.__name__, found)
+    return UserFunction(
+        without_folders(spec, usual), sha, f"{file} line {line}", made.__name__, found
+    )
 
 
 def _file(file: str, what: str, kind: str) -> ModuleType:
@@ -120,7 +122,7 @@ def sha256(spec) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def place(spec: str, sha: str, what: str) -> str:
+def locate(spec: str, sha: str, what: str) -> str:
     """`spec` of a record, FILE or FILE:NAME, with the folder where a file of this SHA-256 is: this one or one
     of `sys.path`; `InputError` if it is gone, or holds another text."""
     file = file_of(spec)
@@ -132,7 +134,7 @@ def place(spec: str, sha: str, what: str) -> str:
     return f"{same[0]}{spec[len(file) :]}"
 
 
-def load(spec: str) -> tuple[str, type]:
+def load_design(spec: str) -> tuple[str, type]:
     """The name FILE.py:CLASS, without folders, and the class of the design that `spec` asks for."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
     made = _file(file, "a design", "CLASS")
@@ -144,14 +146,14 @@ def load(spec: str) -> tuple[str, type]:
         has = ", ".join(there) or "no class with a method draw(view, m, rng)"
         has += "; name one" * (len(there) > 1)
         raise InputError(f"{spec} names no design: {file} has {has}")
-    return f"{Path(file).name}:{name}", frozen(there[name])
+    return f"{Path(file).name}:{name}", check_frozen(there[name])
 
 
 def _module(path: Path) -> ModuleType:
     """The file as a module, run once for each text that it has."""
     text = path.read_bytes()
     sha = hashlib.sha256(text).hexdigest()
-    name = f"{parts.OWN}{path.stem}-{sha}"
+    name = f"{config.USER_MODULE_PREFIX}{path.stem}-{sha}"
     if name in sys.modules:
         return sys.modules[name]
     sys.modules[name] = made = ModuleType(name)
@@ -176,21 +178,21 @@ def source(kind: type) -> dict:
     (of one that was imported in another way: when this was first asked)."""
     module = sys.modules.get(kind.__module__)
     path = Path(getattr(module, "__file__", None) or "")
-    if kind.__module__.startswith(parts.OWN):
+    if kind.__module__.startswith(config.USER_MODULE_PREFIX):
         sha = kind.__module__[-64:]
     elif path.is_file():
         sha = hashlib.sha256(path.read_bytes()).hexdigest()
     else:
         said = f"class {kind.__name__} is in no file: put it in one, so that its runs can be made again"
         raise InputError(said)
-    _KNOWN[kind.__name__, sha] = kind
+    _LOADED[kind.__name__, sha] = kind
     return {"file": path.name, "sha256": sha}
 
 
-def texts(*values) -> tuple[str, ...]:
+def source_digests(*values) -> tuple[str, ...]:
     """The SHA-256 of the file of each of these parts that is one's own and in a file."""
     found = []
-    for value in filter(is_own, values):
+    for value in filter(is_user_defined, values):
         with suppress(InputError):
             found.append(source(type(value))["sha256"])  # type: ignore[arg-type]
     return tuple(found)
@@ -198,19 +200,19 @@ def texts(*values) -> tuple[str, ...]:
 
 def to_dict(value) -> dict:
     """A part as plain data; of one's own with its `source`. `InputError` if that would not make it again."""
-    if not is_own(value):
-        return parts.to_dict(value)
-    kind = frozen(type(value))
+    if not is_user_defined(value):
+        return config.to_dict(value)
+    kind = check_frozen(type(value))
     try:
-        told = parts.to_dict(value)
-        whole = bool(parts.from_dict(json.loads(json.dumps(told)), kind) == value)
+        plain = config.to_dict(value)
+        whole = bool(config.from_dict(json.loads(json.dumps(plain)), kind) == value)
     except (TypeError, ValueError):
         whole = False
     if not whole:
         raise InputError(
             f"{value!r} cannot be recorded: its settings must be numbers, words, True, False or None"
         )
-    return told | {"from": source(kind)}
+    return plain | {"from": source(kind)}
 
 
 def from_dict(data: dict):
@@ -218,9 +220,9 @@ def from_dict(data: dict):
     given = dict(data)
     where = given.pop("from", None)
     if where is None:
-        return parts.from_dict(given)
+        return config.from_dict(given)
     name, file, sha = given["is"], where["file"], where["sha256"]
-    if (name, sha) not in _KNOWN:
-        path = Path(place(file, sha, f"{name} in"))
-        _KNOWN[name, sha] = getattr(_module(path), name)
-    return parts.from_dict(given, _KNOWN[name, sha])
+    if (name, sha) not in _LOADED:
+        path = Path(locate(file, sha, f"{name} in"))
+        _LOADED[name, sha] = getattr(_module(path), name)
+    return config.from_dict(given, _LOADED[name, sha])

@@ -16,10 +16,10 @@ from fedstas.compression import Squeezed
 from fedstas.errors import InputError
 from fedstas.sim.simulation import COLUMNS, History
 
-REMEMBERED: dict[str, type[Any]] = {k.__name__: k for k in (Strata, Frozen, Squeezed)}
+STORABLE_CLASSES: dict[str, type[Any]] = {k.__name__: k for k in (Strata, Frozen, Squeezed)}
 
 
-def told(value, arrays: dict[str, np.ndarray]):
+def encode(value, arrays: dict[str, np.ndarray]):
     """A value as plain data, its arrays put into `arrays` (`InputError`: it holds something else).
 
     Types are exact: what would come back as another one is refused.
@@ -32,21 +32,21 @@ def told(value, arrays: dict[str, np.ndarray]):
         arrays[name] = value
         return {"array": name}
     if kind is torch.Tensor:
-        return {"tensor": told(value.detach().cpu().numpy(), arrays)}
+        return {"tensor": encode(value.detach().cpu().numpy(), arrays)}
     if kind is list or kind is tuple:
-        return {kind.__name__: [told(v, arrays) for v in value]}
+        return {kind.__name__: [encode(v, arrays) for v in value]}
     if kind is dict:
-        return {"dict": [[told(k, arrays), told(v, arrays)] for k, v in value.items()]}
-    if kind in REMEMBERED.values():
+        return {"dict": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
+    if kind in STORABLE_CLASSES.values():
         inside = {f.name: getattr(value, f.name) for f in fields(kind)}
-        return {kind.__name__: told(inside, arrays)}
+        return {kind.__name__: encode(inside, arrays)}
     raise InputError(
         f"a design or server remembers a {kind.__name__}, which a state file cannot hold: it can hold "
         "numbers, text, arrays and tensors of them, and lists, tuples and dicts of these"
     )
 
 
-def made(plain, arrays: dict[str, np.ndarray]):
+def decode(plain, arrays: dict[str, np.ndarray]):
     """The value that `told` wrote down."""
     if not isinstance(plain, dict):
         return plain
@@ -56,11 +56,11 @@ def made(plain, arrays: dict[str, np.ndarray]):
     if kind == "tensor":
         return torch.from_numpy(arrays[inside["array"]])
     if kind in ("list", "tuple"):
-        values = [made(v, arrays) for v in inside]
+        values = [decode(v, arrays) for v in inside]
         return values if kind == "list" else tuple(values)
     if kind == "dict":
-        return {made(k, arrays): made(v, arrays) for k, v in inside}
-    return REMEMBERED[kind](**made(inside, arrays))
+        return {decode(k, arrays): decode(v, arrays) for k, v in inside}
+    return STORABLE_CLASSES[kind](**decode(inside, arrays))
 
 
 def replace(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -82,7 +82,7 @@ def keep(file: Path, asked: dict, history: History) -> None:
     state, cohorts = history.state, history.cohorts
     plain = {"asked": asked} | {k: state[k] for k in ("key", "round", "seconds")}
     with contextlib.suppress(InputError, OSError):
-        plain["server"] = told(state["server"], arrays)
+        plain["server"] = encode(state["server"], arrays)
         arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
         arrays |= {
             "params": history.params,
@@ -112,7 +112,7 @@ def history(file: Path, asked: dict) -> History | None:
         same = plain["asked"] == asked
         frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
         state = {k: plain[k] for k in ("key", "round", "seconds")}
-        state |= {"rows": frame.to_dict("records"), "server": made(plain["server"], arrays)}
+        state |= {"rows": frame.to_dict("records"), "server": decode(plain["server"], arrays)}
         cohorts = np.split(arrays["cohorts"], arrays["ends"])[:-1]
     if not same:
         raise InputError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from companion.runs import experiments, one_rounds, protocol, records
 from companion.runs.atomic import write
 from companion.runs.single import ONE_ROUND, PARTITIONS
-from fedstas.errors import one_of
+from fedstas.errors import check_choice
 
 # Commits that recorded runs name and this repository does not hold: their code cannot be looked up.
 # Each run's identity and the version of its algorithms are kept, and make it again.
@@ -64,7 +64,7 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
         what, seeds = "partitions", [n["identity"]["seed"] for n in notes]
         command = "fedstas one-round"
     else:
-        one_of("sweep", sweep, (*experiments.SWEEPS, protocol.SWEEP))
+        check_choice("sweep", sweep, (*experiments.SWEEPS, protocol.SWEEP))
         notes = [run.note for run in records.recorded(Path(folder) / sweep)]
         what, seeds = "runs", [n["identity"]["seed"] for n in notes]
         command = f"fedstas sweep {sweep} --profile paper"
@@ -82,7 +82,7 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m companion.runs.made FILE`: all sweeps for the pages, as JSON."""
+    """`python -m companion.runs.provenance_report FILE`: all sweeps for the pages, as JSON."""
     told = {name: of(name) for name in (*experiments.SWEEPS, protocol.SWEEP, PARTITIONS, ONE_ROUND)}
     text = json.dumps(told, indent=1) + "\n"
     write(Path(arguments[0]), lambda path: path.write_text(text, encoding="utf-8"))
