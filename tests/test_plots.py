@@ -175,20 +175,6 @@ def test_the_forest_shows_a_dot_per_method_and_metric_and_leaves_out_what_is_not
     plt.close(figure)
 
 
-def test_holm_is_the_correction_by_hand():
-    assert tables.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert tables.holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
-    corrected = tables.holm([np.nan, 0.02])
-    assert np.isnan(corrected[0]) and corrected[1] == 0.02
-
-
-def test_holm_keeps_the_familywise_rate():
-    # 4,000 families of 5 null comparisons: errors are binomial; false alarm below 1e-6 at 5 sd.
-    p = np.random.default_rng(1).uniform(size=(4000, 5))
-    errors = sum((tables.holm(row) < 0.05).any() for row in p)
-    assert errors <= 200 + 5 * np.sqrt(4000 * 0.05 * 0.95)
-
-
 def test_the_table_against_a_baseline_corrects_over_all_its_rows(seventeen):
     frames = dict(list(seventeen.groupby("partition")))
     table = tables.against(frames, ("test_accuracy", "client_accuracy"))
@@ -215,20 +201,6 @@ def test_costs_until_an_accuracy(frame):
     curve = frame[frame["method"] == "fedstas"].groupby("round")["test_accuracy"].mean()
     assert spent["fedstas"] == 1e6 * curve[curve >= 0.45].index[0]
     assert np.isnan(tables.cost_to_reach(frame, "test_accuracy", 0.99, "megabytes")["md"])
-
-
-def test_numbers_to_be_read():
-    assert tables.span(1.24, 0.9, 1.6) == "1.2 (0.9 to 1.6)"
-    assert tables.span(-1.24, np.nan, np.nan, "+.1f") == "-1.2"
-    assert tables.about(-1.24, -2.0, -0.4, "+.1f") == "−1.2\u00a0±\u00a00.8"
-    # -0.0 ± 0.0 with p < 0.001 says nothing: a small difference has the decimals that it needs
-    assert tables.about(-0.0232, -0.0285, -0.0179, "+.1f") == "−0.023\u00a0±\u00a00.005"
-    assert tables.span(-0.0232, -0.0285, -0.0179) == "-0.023 (-0.029 to -0.018)"
-    assert tables.span(0.04, -0.03, 0.11, "+.1f") == "+0.04 (-0.03 to +0.11)"
-    assert tables.span(-0.04, -0.9, 0.8) == "0.0 (-0.9 to 0.8)"
-    assert tables.about(0, 0, 0, "+.1f") == "+0.0\u00a0±\u00a00.0"
-    assert tables.span(np.nan, 0, 1) == tables.about(np.nan, 0, 1) == tables.chance(np.nan) == "–"
-    assert tables.chance(0.0004) == "<\u00a00.001" and tables.chance(0.0312) == "0.031"
 
 
 def test_a_sweep_of_which_nothing_is_recorded(tmp_path):

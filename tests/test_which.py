@@ -58,22 +58,6 @@ def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds
     return design_comparison.Place(setting, found, gains, tried, pd.DataFrame(curve))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "word"),
-    [
-        (1.1, 2.0, "better"),
-        (1.0, 2.0, "no worse"),
-        (-0.9, 5.0, "no worse"),
-        (-1.0, 5.0, "we do not know"),
-        (-3.0, -0.9, "we do not know"),
-        (-3.0, -1.1, "worse"),
-        (np.nan, np.nan, "we do not know"),
-    ],
-)
-def test_a_verdict_holds_the_interval_against_what_matters(low, high, word):
-    assert protocol.verdict(low, high, 1.0) == word
-
-
 def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_participants():
     cut = "fedstas-least-variance"
     errors = pd.DataFrame(

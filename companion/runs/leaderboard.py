@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from companion.runs import packed, records, tables
+from companion.runs import packed, records, statistics, tables
 from fedstas import methods
 from fedstas.client_sampling import ClientDesign
 from fedstas.errors import InputError, check_choice, check_int
@@ -136,8 +135,8 @@ def audit(clients: ClientDesign, draws: int = 2000, seed: int = 0) -> pd.DataFra
 
 def half_width(values: pd.Series) -> float:
     """Half the width of the 95 % interval (t) of a mean; nan for a single value."""
-    n = len(values)
-    return float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+    mean, _, high = statistics.mean_interval(values)
+    return high - mean
 
 
 def table(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from companion.runs import tables
+from companion.runs import statistics, tables
 
 SWEEP, METHOD = "least-variance", "fedstas-least-variance"
 # By place: the sweep of the rivals' runs with ten participants, task, partition.
@@ -60,7 +60,7 @@ def against(found: dict, metric: str = "test_accuracy") -> pd.DataFrame:
                     row = {"place": place, "m": m, "way": METHOD + way, "rival": rival}
                     rows.append(row | told.to_dict() | {"bytes": sent, "examples": seen})
     table = pd.DataFrame(rows)
-    return table.assign(holm=tables.holm(table["p"])) if len(table) else table
+    return table.assign(holm=statistics.holm(table["p"])) if len(table) else table
 
 
 def told(duels: pd.DataFrame, rival: str) -> str:
@@ -75,7 +75,7 @@ def told(duels: pd.DataFrame, rival: str) -> str:
     parts = []
     for word, these in kinds.items():
         places = [
-            f"{x.place}, m = {x.m}, {tables.span(x.difference, x.low, x.high, '+.1f')}"
+            f"{x.place}, m = {x.m}, {statistics.format_interval(x.difference, x.low, x.high, '+.1f')}"
             for x in these.itertuples()
         ]
         if word == "not told apart":

@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
-from scipy import stats
 
-from companion.runs import packed, records, sweeps, tables
+from companion.runs import packed, records, statistics, sweeps, tables
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
 from fedstas.errors import InputError, check_choice, check_float, check_int
@@ -414,24 +413,16 @@ def gains(found: pd.DataFrame, reference: str, metrics: Sequence[str] = METRICS)
         wide = found.pivot(index="seed", columns="arm", values=metric)
         for arm in wide.columns.drop(reference):
             pairs = wide[[arm, reference]].dropna()
-            gain = pairs[arm] - pairs[reference]
-            p = stats.ttest_1samp(gain, 0).pvalue if len(gain) > 1 else np.nan
-            told = {"arm": arm, "metric": metric, "seeds": len(gain), "mean": pairs[arm].mean()}
-            told |= dict(zip(("gain", "low", "high"), tables.interval(gain), strict=True))
-            rows.append(told | {"p": p})
+            gain = statistics.paired_difference(pairs[arm], pairs[reference])
+            row = {"arm": arm, "metric": metric, "seeds": gain.pairs, "mean": pairs[arm].mean()}
+            rows.append(row | {"gain": gain.mean, "low": gain.low, "high": gain.high, "p": gain.p})
     columns = ["arm", "metric", "seeds", "mean", "gain", "low", "high", "p"]
     table = pd.DataFrame(rows, columns=columns)  # of none, where the reference alone is recorded
     primary = table["metric"].isin(("large", "small"))
-    return table.assign(holm=tables.holm(table["p"].where(primary)))
+    return table.assign(holm=statistics.holm(table["p"].where(primary)))
 
 
-def verdict(low: float, high: float, matters: float) -> str:
-    """What a 95 % interval of a gain says beside the difference that matters, in the protocol's words."""
-    if low > matters:
-        return "better"
-    if high < -matters:
-        return "worse"
-    return "no worse" if low > -matters else "we do not know"
+verdict = statistics.judge_gain
 
 
 def report(protocol: dict[str, Setting], name: str, folders=(RECORDED,)) -> str:

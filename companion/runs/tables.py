@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from companion.runs import experiments, records, sweeps
+from companion.runs import experiments, records, statistics, sweeps
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
 from fedstas.sim import partition, simulation
@@ -20,6 +18,9 @@ from fedstas.sim import partition, simulation
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_YET = "not recorded yet"
 LAST = 10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
+# Former names, until all users import `statistics`.
+interval, holm, span = statistics.mean_interval, statistics.holm, statistics.format_interval
+about, chance = statistics.format_plus_minus, statistics.format_p
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
 COLUMNS += [*simulation.COLUMNS, "arm", "megabytes", "thousands"]  # at least
 
@@ -141,16 +142,6 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
     return Grid(sweep, frame, planned, pd.DataFrame(facts))
 
 
-def interval(values, level: float = 0.95) -> tuple[float, float, float]:
-    """Mean and t-interval (95 %) of independent values (one per seed); no interval for one value."""
-    values = np.asarray(values, dtype=float)
-    mean = float(values.mean()) if len(values) else np.nan
-    if len(values) < 2:
-        return mean, np.nan, np.nan
-    half = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return mean, mean - half, mean + half
-
-
 def final_rounds(frame: pd.DataFrame, last: int = LAST) -> pd.DataFrame:
     """The rows of the last rounds that were asked for; none of a run that ended before them."""
     return frame[frame["round"] > frame["rounds"] - last]
@@ -178,7 +169,7 @@ def last_rounds(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFr
 def summary(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
     """Mean, 95 % interval over seeds and number of seeds of each method's last rounds."""
     values = last_rounds(frame, metric, last).groupby("method", sort=False)["value"]
-    rows = {m: (*interval(v), len(v)) for m, v in values}
+    rows = {m: (*statistics.mean_interval(v), len(v)) for m, v in values}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
 
 
@@ -208,24 +199,9 @@ def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = LAST) ->
     wide = by_seed(frame, metric, last)
     rows = {}
     for method in wide.columns.drop(baseline):
-        difference = (wide[method] - wide[baseline]).dropna()
-        p = stats.ttest_1samp(difference, 0).pvalue if len(difference) > 1 else np.nan
-        rows[method] = (*interval(difference), p, len(difference))
+        rows[method] = statistics.paired_difference(wide[method], wide[baseline])
     columns = ["difference", "low", "high", "p", "seeds"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-
-def holm(p: Sequence[float]) -> np.ndarray:
-    """Holm's correction: the smallest of k p-values counts k times, the next k - 1 times, and so on,
-    none less than one before it; what is NaN is no comparison."""
-    p = np.asarray(p, dtype=float)
-    adjusted = np.full(len(p), np.nan)
-    order = [i for i in np.argsort(p) if not np.isnan(p[i])]
-    worst = 0.0
-    for place, i in enumerate(order):
-        worst = max(worst, min(1.0, (len(order) - place) * p[i]))
-        adjusted[i] = worst
-    return adjusted
 
 
 def against(
@@ -248,7 +224,7 @@ def against(
     columns = ["place", "metric", "method", "mean", "mean_low", "mean_high", "runs"]
     columns += ["difference", "low", "high", "p", "seeds"]
     table = pd.concat([pd.DataFrame(columns=columns, dtype=float), *parts], ignore_index=True)
-    return table.assign(holm=holm(table["p"]))
+    return table.assign(holm=statistics.holm(table["p"]))
 
 
 def compared(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> tuple[str, str]:
@@ -256,11 +232,11 @@ def compared(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy")
     if not {a, b} <= set(frame["method"]):
         return f"({NOT_YET})", "not yet compared with"
     wide = by_seed(frame, metric)
-    mean, low, high = interval((wide[a] - wide[b]).dropna())
-    if np.isnan(low):
-        return f"{mean:+.1f} points (one seed)", "not told apart from"
-    word = "above" if low > 0 else "below" if high < 0 else "not told apart from"
-    return span(mean, low, high, "+.1f").replace(" (", " points (", 1), word
+    difference = statistics.paired_difference(wide[a], wide[b]).interval
+    word = statistics.judge_sign(difference.low, difference.high)
+    if np.isnan(difference.low):
+        return f"{difference.mean:+.1f} points (one seed)", word
+    return statistics.format_points(*difference), word
 
 
 def price(frame: pd.DataFrame, a: str, b: str) -> tuple[float, float]:
@@ -295,32 +271,3 @@ def cost_to_reach(frame: pd.DataFrame, metric: str, goal: float, cost: str) -> p
     means = frame.groupby(["method", "round"])[[metric, cost]].mean()
     reached = means[means[metric] >= goal].groupby("method", sort=False)[cost].first()
     return reached.reindex(frame["method"].unique())
-
-
-def _digits(form: str, low: float, high: float) -> str:
-    """The form with as many decimals as half the interval's width needs to show one digit that is not 0."""
-    half = (high - low) / 2
-    sign, least = form[:-3], int(form[-2])
-    return f"{sign}z.{max(least, -math.floor(math.log10(half))) if half > 1e-6 else least}f"
-
-
-def span(mean: float, low: float, high: float, form: str = ".1f") -> str:
-    """A mean with its interval, to be read; a dash where there is none."""
-    if pd.isna(mean):
-        return "–"
-    form = _digits(form, low, high)
-    return f"{mean:{form}}" + ("" if pd.isna(low) else f" ({low:{form}} to {high:{form}})")
-
-
-def about(mean: float, low: float, high: float, form: str = ".1f") -> str:
-    """The same where there is little room: mean ± half the width of its interval."""
-    if pd.isna(mean):
-        return "–"
-    form = _digits(form, low, high)
-    half = "" if pd.isna(low) else f" ± {(high - low) / 2:{form.lstrip('+')}}"
-    return f"{mean:{form}}{half}".replace("-", "−").replace(" ", "\u00a0")
-
-
-def chance(p: float) -> str:
-    """A p-value, to be read."""
-    return "–" if pd.isna(p) else "<\u00a00.001" if p < 0.001 else f"{p:.3f}"

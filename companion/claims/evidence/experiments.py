@@ -20,25 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from companion.claims.evidence import Claim, Evidence
-from companion.runs import atomic, packed, records, tables
+from companion.runs import atomic, packed, records, statistics, tables
 from fedstas.sim import tasks
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
-FEWEST = 5  # seeds: with fewer there is no verdict
+FEWEST, MATTERS = statistics.MIN_SEEDS, statistics.MIN_EFFECT
 SHOWN = 2  # seeds: with one there is no interval
-# The smallest difference that matters, per kind of claim. One point is the smallest gap that the paper
-# reports as a result (56.0 against 55.0 %), and what a point costs along its curve is about 0.03 nats.
-MATTERS = {
-    "points": 1.0,  # of accuracy or macro F1
-    "nats": 0.03,  # of the training loss
-    "rounds": 5.0,  # to a given accuracy
-    "% relatively": 2.0,  # one point of 50
-    "digits": 0.5,  # distinct ones in a cohort
-    "of a share": 0.05,
-}
 NETWORK = "The paper names no network for CIFAR-100, and 99 as well as 199 rounds; with a network of ours:"
 METRICS = ("client_accuracy", "test_accuracy")
 VOICES = {"as written": "", "as coded": "-authors-dec"}
@@ -161,21 +150,9 @@ def on_substitute(
     return evidence
 
 
-WEIGHED = ("agrees", "differs", "undecided")
-
-
-def exactly(agrees: bool) -> str:
-    """The word for what is counted or calculated, without chance."""
-    return "agrees" if agrees else "differs"
-
-
-def whole(words: Iterable[str]) -> str:
-    """The word for a claim of several parts: one that differs is enough, all must agree."""
-    words = list(words)
-    for word in ("differs", "undecided", "no-data", "pending"):
-        if word in words:
-            return word
-    return "agrees"
+WEIGHED = statistics.CLAIM_VERDICTS
+exactly, whole = statistics.judge_exactly, statistics.combine_verdicts
+one_more = statistics.prediction_interval
 
 
 @dataclass(frozen=True)
@@ -215,8 +192,8 @@ def amount(value: float, unit: str) -> str:
 def higher(values, unit: str, matters: float | None = None) -> Found:
     """Are these differences, one per seed, above zero? `matters` if it is not that of the unit."""
     room = MATTERS[unit] if matters is None else matters
-    mean, low, high = tables.interval(values)
-    word = "agrees" if low > 0 else "differs" if high < room else "undecided"
+    mean, low, high = interval = statistics.mean_interval(values)
+    word = statistics.judge_increase(interval, room)
     some = f"{amount(room, unit)}, which matters" if room else "more"
     small = f" A gain of {amount(room, unit)}, the smallest that matters, is outside the interval."
     none = small if high >= 0 and room else ""
@@ -230,9 +207,9 @@ def not_lower(values, unit: str, of: int = 1) -> Found:
 
     Of so many comparisons one must be lower beyond chance (Bonferroni), or the claim for all is not refuted."""
     room = MATTERS[unit]
-    mean, low, high = tables.interval(values)
-    sure = tables.interval(values, 1 - 0.05 / of)[2]
-    word = "agrees" if low > -room else "differs" if sure < 0 else "undecided"
+    mean, low, high = interval = statistics.mean_interval(values)
+    corrected = statistics.mean_interval(values, 1 - 0.05 / of)
+    word = statistics.judge_no_decrease(interval, room, corrected.high)
     loss = (
         f"the interval holds both no loss and one of more than {amount(room, unit)}, which matters"
     )
@@ -241,23 +218,15 @@ def not_lower(values, unit: str, of: int = 1) -> Found:
     return _found(values, word, (mean, low, high), loss)
 
 
-def same(values, printed: float, unit: str, room: float = 0.0, interval=tables.interval) -> Found:
+def same(
+    values, printed: float, unit: str, room: float = 0.0, interval=statistics.mean_interval
+) -> Found:
     """Are these values, one per seed, what is printed? `room`: the tolerance of what is printed."""
     mean, low, high = interval(values)
     near = max(room, MATTERS[unit])
-    within = printed - near <= low and high <= printed + near
-    beside = high < printed - room or low > printed + room
-    word = "agrees" if within else "differs" if beside else "undecided"
+    word = statistics.judge_equality((mean, low, high), printed, room, MATTERS[unit])
     both = f"the interval holds {printed:g} and what is more than {amount(near, unit)} from it"
     return _found(values, word, (mean, low, high), both)
-
-
-def one_more(values) -> tuple[float, float, float]:
-    """Mean and 95 % prediction interval for one more run."""
-    values = np.asarray(values, dtype=float)
-    k = len(values)
-    half = stats.t.ppf(0.975, k - 1) * values.std(ddof=1) * np.sqrt(1 + 1 / k)
-    return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
 
 
 def within_one_more(
