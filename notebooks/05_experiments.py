@@ -44,7 +44,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 from scipy import stats
 
-from companion import ch05, chapters, experiments, one_rounds, plots, records, tables
+from companion import ch05, chapters, experiments, one_rounds, plots, records, statistics, tables
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from companion.teach import check
 from companion.teach.exercises.experiments import power
@@ -523,7 +523,7 @@ level = final(five).mean()  # at the rates that one other seed chose
 behind = {m: paired(five, m, "md") for m in level.index.drop("md")}
 # p-values of three comparisons, and those that stay small as such
 p = tables.paired(five, "test_accuracy", "md")["p"]
-sure = p.index[tables.holm(p) < 0.05]
+sure = p.index[statistics.holm(p) < 0.05]
 # how close two rates were, where one was chosen
 rates = grids["cifar100-equal-rates"]
 trials = ch05.equal_trials(rates)
@@ -621,7 +621,7 @@ def holm_rejects(p, level=0.05):
 
 
 p_values = beside["p"].dropna().to_numpy()  # MD has none against itself
-np.testing.assert_array_equal(holm_rejects(p_values), tables.holm(p_values) <= 0.05)
+np.testing.assert_array_equal(holm_rejects(p_values), statistics.holm(p_values) <= 0.05)
 print(f"{(p_values < 0.05).sum()} of {len(p_values)} below 0.05,", end=" ")
 print(f"after Holm {holm_rejects(p_values).sum()}")
 
@@ -847,7 +847,10 @@ by_arm = tables.by_arm(noisy, GLOBAL)
 glue_figure("figure_privacy", ch05.private(by_arm))
 shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
 glue_values(
-    "ch5", **{f"privacy_{key}": tables.span(*found, "+.1f") for key, found in shown.items()}
+    "ch5",
+    **{
+        f"privacy_{key}": statistics.format_interval(*found, "+.1f") for key, found in shown.items()
+    },
 )
 expect("with a small cap", abs(small_cap[0]) < 4, points=small_cap[0])
 expect("nearly twenty points at any", -22 < both[0] < -16 and both[2] < 0, points=both[0])
@@ -890,7 +893,7 @@ by_norm = paired(parts, "p by norm", "one stratum, p by size")
 plain = paired(parts, "plain weights, p uniform, Neyman", "p uniform")
 
 # %% tags=["remove-input"]
-glue_values("ch5", **ch05.told_parts(parts, change), part_norm=ch05.distance(by_norm), part_weights=tables.span(*plain, "+.1f"))  # fmt: skip
+glue_values("ch5", **ch05.told_parts(parts, change), part_norm=ch05.distance(by_norm), part_weights=statistics.format_interval(*plain, "+.1f"))  # fmt: skip
 expect("Correct weights alone do not do it", by_norm[2] < 0, points=by_norm[0])
 uniform, none = change["difference"]["p uniform"], change["high"]["one stratum"]
 expect("The draw by size first", uniform < none < 0, uniform=uniform, strata=none)

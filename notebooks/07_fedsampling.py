@@ -44,7 +44,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from companion import ch07, chapters, check, fedsampling, plots, records, tables
+from companion import ch07, chapters, check, fedsampling, plots, records, statistics, tables
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import methods, models, partition, privacy, simulation, tasks, theory
 from fedstas.data_sampling import FedSampling
@@ -368,7 +368,7 @@ wides = {metric: final(recorded, metric) for metric in ch07.METRICS}
 test = wides["test_accuracy"]
 # paired by seed: what the spread of sizes costs
 change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])
-ends = {arm: tables.interval(change[arm]) for arm in change}
+ends = {arm: statistics.mean_interval(change[arm]) for arm in change}
 for arm, (middle, low, high) in ends.items():
     print(f"{arm:22s} {middle:+.1f} points ({low:+.1f} to {high:+.1f})")
 
@@ -412,7 +412,9 @@ expect("there nobody loses much", min(low for _, low, _ in ends.values()) > -2)
 # At each $\sigma$, the differences to fedavg in points on the global test set, with 95 % intervals:
 
 # %% tags=["remove-input"]
-gain = {x: tables.interval(test.xs(x)["fedsampling"] - test.xs(x)["fedavg"]) for x in SIGMA}
+gain = {
+    x: statistics.mean_interval(test.xs(x)["fedsampling"] - test.xs(x)["fedavg"]) for x in SIGMA
+}
 expect("lies above zero", max(low for _, low, _ in gain.values()) <= 0)
 table(ch07.differences(test))
 
@@ -457,8 +459,12 @@ equal = {(x, arm): at_equal(means.loc[x], arm) for x in (SIGMA[0], SIGMA[-1]) fo
 glue_figure("ch7_cost", ch07.over_costs(recorded, SIGMA[-1]))
 last = recorded[recorded["sigma"] == SIGMA[-1]].sort_values("round").set_index("arm")
 pairs = [[at_equal(c[columns], arm) for arm in ("fedavg", "fedsampling")] for _, c in last.groupby("seed")]  # fmt: skip
-behind = {k: tables.interval([one[k] - other[k] for one, other in pairs]) for k in pairs[0][0]}
-glue_values("ch7", **{f"equal_{k}": tables.span(*v, ".1f") for k, v in behind.items()})
+behind = {
+    k: statistics.mean_interval([one[k] - other[k] for one, other in pairs]) for k in pairs[0][0]
+}
+glue_values(
+    "ch7", **{f"equal_{k}": statistics.format_interval(*v, ".1f") for k, v in behind.items()}
+)
 each = {arm: means.loc[SIGMA[-1], arm].iloc[-1] for arm in ("fedsampling", "fedavg")}
 times = each["fedsampling"] / each["fedavg"]
 glue_values("ch7", times_bytes=times["megabytes"], times_examples=times["thousands"])
@@ -540,7 +546,7 @@ trials = {metric: final(live, metric) for metric in ch07.METRICS}
 # FedSampling's distances, with 95 % intervals
 won, over = trials["test_accuracy"], {}
 for name, arm in product(PARTITIONS, ("fedavg", ch07.ALL)):
-    over[name, arm] = tables.interval((won["fedsampling"] - won[arm]).xs(name))
+    over[name, arm] = statistics.mean_interval((won["fedsampling"] - won[arm]).xs(name))
 ended = live[live["round"] == s.rounds]
 cost = ended.groupby(["sigma", "arm"])[["examples", "bytes_down", "bytes_up"]].mean()
 
@@ -980,7 +986,9 @@ for sigma in SIGMAS:
     cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
 
 # %% tags=["remove-input"]
-longer = {x: tables.interval(test.xs(x)[ch07.PRIVATE] - test.xs(x)["fedsampling"]) for x in SIGMA}
+longer = {
+    x: statistics.mean_interval(test.xs(x)[ch07.PRIVATE] - test.xs(x)["fedsampling"]) for x in SIGMA
+}
 glue_values("ch7", step_low=10 * told[0.0].mean(), step_high=10 * told[3.0].mean())
 (gap_0, low_0, high_0), (gap_3, low_3, high_3) = longer[SIGMA[0]], longer[SIGMA[-1]]
 glue_values("ch7", gap_0=gap_0, low_0=low_0, high_0=high_0, gap_3=gap_3, low_3=low_3, high_3=high_3)

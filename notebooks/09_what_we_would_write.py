@@ -44,7 +44,7 @@ import numpy as np
 from IPython.display import Markdown, display
 
 from companion import ch09, chapters, check, least_variance_results, features, one_rounds, plots
-from companion import records, seats, tables
+from companion import records, seats, statistics, tables
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, clustered, least_variance, methods, one_round, partition, privacy
 from fedstas import tasks, theory
@@ -1560,7 +1560,7 @@ glue_values("ch9", md_bytes=plain["bytes"], md_examples=plain["examples"])
 def duel(place, m, rival):
     """A difference in points, with its interval."""
     one = once.loc[place, m, rival]
-    return tables.span(one["difference"], one["low"], one["high"], "+.1f")
+    return statistics.format_interval(one["difference"], one["low"], one["high"], "+.1f")
 
 
 glue_values("ch9", ten_md=duel(where, 10, "md"), five_corrected=duel(where, 5, KMEANS))

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from companion.pages import plots
-from companion.runs import experiments, records, tables
+from companion.runs import experiments, records, statistics, tables
 from fedstas import methods
 from fedstas.sim import simulation
 
@@ -180,7 +180,7 @@ def test_the_table_against_a_baseline_corrects_over_all_its_rows(seventeen):
     table = tables.against(frames, ("test_accuracy", "client_accuracy"))
     assert len(table) == 2 * 2 * 17
     assert table["holm"].notna().sum() == 2 * 2 * 16
-    assert np.allclose(table["holm"].dropna(), tables.holm(table["p"].dropna()))
+    assert np.allclose(table["holm"].dropna(), statistics.holm(table["p"].dropna()))
     assert table[table["method"] == "md"]["difference"].isna().all()
     without = tables.against({"one": seventeen[seventeen["method"] == "strat"]}, ("test_accuracy",))
     assert len(without) == 1 and without["holm"].isna().all()

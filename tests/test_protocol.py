@@ -9,7 +9,7 @@ import torch
 import yaml
 from scipy import stats
 
-from companion.runs import protocol, records, sweeps, tables
+from companion.runs import protocol, records, statistics, sweeps
 from fedstas import cli, partition
 from fedstas.errors import InputError
 from fedstas.sim import tasks
@@ -309,7 +309,7 @@ def test_gains_are_paired_and_the_primary_outcome_is_corrected():
     assert row["p"] == pytest.approx(stats.ttest_rel(other, md).pvalue)
     assert row["low"] == pytest.approx(stats.ttest_rel(other, md).confidence_interval().low)
     p = table["p"][table.index.get_level_values("metric").isin(["large", "small"])]
-    np.testing.assert_allclose(table["holm"].dropna(), tables.holm(p))
+    np.testing.assert_allclose(table["holm"].dropna(), statistics.holm(p))
     assert np.isnan(table.loc["other", "rounds"]["holm"])
 
 

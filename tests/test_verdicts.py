@@ -757,7 +757,7 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
     def values(mean: float, half: float, k: int = 5) -> np.ndarray:
         """k values with this mean and this half of a 95 % interval."""
         base = np.linspace(-1, 1, k)
-        _, low, high = experiments.tables.interval(base)
+        _, low, high = experiments.statistics.mean_interval(base)
         return mean + base * half / ((high - low) / 2)
 
     def word(rule, *at, **more) -> str:

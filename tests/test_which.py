@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from companion.pages import design_comparison, parameters
-from companion.runs import protocol, tables
+from companion.runs import protocol, statistics
 from fedstas import methods
 from fedstas.sim.simulation import COLUMNS
 
@@ -165,7 +165,7 @@ def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
     found = design_comparison.duels(list(there.values()))
     large = found[found["metric"] == "large"].iloc[0]
     # 0.1 - 5.0, -0.1 - 5.1 and 0.0 - 4.9 points
-    expected = tables.interval(np.array([-4.9, -5.2, -4.9]))
+    expected = statistics.mean_interval(np.array([-4.9, -5.2, -4.9]))
     assert np.allclose(large[["gain", "low", "high"]].astype(float), expected)
     (row,) = design_comparison.duel_table(found, there).to_dict("records")
     assert row["above"] == "corrected"

@@ -13,7 +13,7 @@ from companion.claims import ledger
 from companion.claims.evidence.experiments import MATTERS, amount, one_more, within_one_more
 from companion.claims.evidence.experiments_figures import explained
 from companion.pages import plots
-from companion.runs import experiments, provenance_report, tables
+from companion.runs import experiments, provenance_report, statistics, tables
 from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
@@ -262,7 +262,7 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
         ]
         told = [one_more(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
         forms = [".0f"] * len(printed) + [".2f"]
-        cells = [tables.span(*v, form) for v, form in zip(told, forms, strict=True)]
+        cells = [statistics.format_interval(*v, form) for v, form in zip(told, forms, strict=True)]
         rows.append(("", f"ours, {own['seed'].nunique()} runs", *cells))
     heads = [*(f"round {t}" for t in rounds[:-1]), "last ten", "loss, round 99"]
     return pd.DataFrame(rows, columns=["method", "", *heads])
@@ -304,7 +304,7 @@ def told_passes(passed: pd.DataFrame) -> dict[str, str]:
 
 def points(gap: tuple[float, float, float]) -> str:
     """A difference with its interval: `+6.6 points (+3.7 to +9.4)`."""
-    return tables.span(*gap, "+.1f").replace(" (", " points (", 1)
+    return statistics.format_interval(*gap, "+.1f").replace(" (", " points (", 1)
 
 
 def spread(**groups: pd.Series) -> dict[str, float]:
@@ -357,10 +357,14 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
                 "setting": place.replace(" ", "\u00a0").replace("-", "\u2011"),
                 "method": CALLED[m],
                 "printed": str(printed.get(place, {}).get(m, "")),
-                "global": tables.about(one["mean"], one["mean_low"], one["mean_high"]),
-                "against MD": tables.about(one["difference"], one["low"], one["high"], "+.1f"),
-                "p (Holm)": tables.chance(one["holm"]),
-                "clients' shares": tables.about(
+                "global": statistics.format_plus_minus(
+                    one["mean"], one["mean_low"], one["mean_high"]
+                ),
+                "against MD": statistics.format_plus_minus(
+                    one["difference"], one["low"], one["high"], "+.1f"
+                ),
+                "p (Holm)": statistics.format_p(one["holm"]),
+                "clients' shares": statistics.format_plus_minus(
                     other["mean"], other["mean_low"], other["mean_high"]
                 ),
                 "bytes, examples (MD: 1)": f"{sent:.2f}, {processed:.2f}",
@@ -400,9 +404,11 @@ def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFr
         cells = [CALLED[m]]
         for metric in METRICS:
             row = here[(here["method"] == m) & (here["metric"] == metric)].iloc[0]
-            cells += [tables.about(row["mean"], row["mean_low"], row["mean_high"])]
-            cells += [tables.about(row["difference"], row["low"], row["high"], "+.1f")]
-            cells += [tables.chance(row["holm"])]
+            cells += [statistics.format_plus_minus(row["mean"], row["mean_low"], row["mean_high"])]
+            cells += [
+                statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f")
+            ]
+            cells += [statistics.format_p(row["holm"])]
         rows.append([*cells, ", ".join(f"{x:.2f}" for x in tables.price(frame, m, "md"))])
     heads = [f"{k}: {n}" for k in ("global", "clients'") for n in ("mean", "against MD", "p")]
     return pd.DataFrame(rows, columns=["method", *heads, "bytes, examples (MD: 1)"])
@@ -418,7 +424,7 @@ def apart(beside: pd.DataFrame, place: str, sign: int) -> list[str]:
 def distance(gap: tuple[float, float, float]) -> str:
     """A difference without its sign, for the front pages: `15.0 points (11.5 to 18.5)`."""
     mean, *ends = np.abs(gap)
-    return tables.span(mean, *sorted(ends)).replace(" ", " points ", 1)
+    return statistics.format_interval(mean, *sorted(ends)).replace(" ", " points ", 1)
 
 
 def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
@@ -433,7 +439,7 @@ def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, str]) -
                 "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
                 "tried": ", ".join(f"{v:g}" for v in values),
                 "chosen": chosen.get(m, tables.NOT_YET).removeprefix(f"{key} "),
-                "global (%)": tables.about(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
+                "global (%)": statistics.format_plus_minus(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
                 "difference": f"{tables.compared(beside, m, base)[0]} to {CALLED[base]}",
             }
         )  # fmt: skip
@@ -546,7 +552,7 @@ def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> 
     rows, others = [], experiments.BATCHED[1:]
     for b, here in sorted((sized | {128: usual}).items()):
         level = tables.summary(here, GLOBAL).reindex(["md"])
-        cells = [tables.about(*level.loc["md", ["mean", "low", "high"]])]
+        cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
         rows.append((str(b), *cells, *(tables.gain(here, m, "md") for m in others)))
     heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
     return pd.DataFrame(rows, columns=heads)
@@ -563,7 +569,13 @@ def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFr
         here = pd.concat([own, beside[beside["seed"].isin(own["seed"])]]) if len(own) else beside
         said = tables.gain(here, experiments.OPTIMAL, "fedstas")
         rows.append(
-            (name, tables.about(*tables.interval(tables.by_seed(here, GLOBAL)["fedstas"])), said)
+            (
+                name,
+                statistics.format_plus_minus(
+                    *statistics.mean_interval(tables.by_seed(here, GLOBAL)["fedstas"])
+                ),
+                said,
+            )
         )
     heads = ["partition", "FedSTaS (%)", "with optimal allocation"]
     return pd.DataFrame(rows, columns=heads), shared.note
@@ -590,7 +602,7 @@ def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, st
         level = tables.summary(here, GLOBAL).reindex([method])
         beside = pd.concat([here, md]) if method != "md" and len(here) else md.iloc[:0]
         gain = tables.gain(beside, method, "md") if len(beside) else ""
-        mean = tables.about(*level.loc[method, ["mean", "low", "high"]])
+        mean = statistics.format_plus_minus(*level.loc[method, ["mean", "low", "high"]])
         rows.append((CALLED[method], rate, trial, mean, gain))
     heads = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
     missing = " ".join(dict.fromkeys(g.note for g in (rates, five) if g.note))
@@ -670,15 +682,15 @@ def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
 def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
     """All parts: accuracy, difference, Holm's p, and the price in multiples of the whole method's."""
     level, rows = tables.summary(parts, GLOBAL), []
-    corrected = pd.Series(tables.holm(change["p"]), change.index)
+    corrected = pd.Series(statistics.holm(change["p"]), change.index)
     for name in (n for n in experiments.PARTS if n in change.index):
         row = change.loc[name]
         rows.append(
             {
                 "exchanged": name,
-                "accuracy (%)": tables.about(*level.loc[name, ["mean", "low", "high"]]),
-                "difference": tables.about(row["difference"], row["low"], row["high"], "+.1f"),
-                "p (Holm)": tables.chance(corrected[name]),
+                "accuracy (%)": statistics.format_plus_minus(*level.loc[name, ["mean", "low", "high"]]),
+                "difference": statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f"),
+                "p (Holm)": statistics.format_p(corrected[name]),
                 "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.price(parts, name, WHOLE)),
                 "seeds": str(int(row["seeds"])),
             }
@@ -691,7 +703,9 @@ def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
     keys = {"one": "one stratum", "uniform": "p uniform"}
     told, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
     for key, part in keys.items():
-        told[f"part_{key}"] = tables.span(*change.loc[part, ["difference", "low", "high"]], "+.1f")
+        told[f"part_{key}"] = statistics.format_interval(
+            *change.loc[part, ["difference", "low", "high"]], "+.1f"
+        )
         told[f"part_{key}_sent"] = tables.price(parts, part, WHOLE)[0]
     return told
 

@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import dendrogram
 from companion.claims import ledger
 from companion.claims.evidence.experiments_clustered import first_recorded
 from companion.pages import plots
-from companion.runs import records, tables
+from companion.runs import records, statistics
 
 NAMES = {  # schemes as the page calls them
     "md": "MD",
@@ -225,7 +225,7 @@ def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
         ends = found.loc[method, ["difference", "low", "high"]]
         said |= {f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)}
     wide = plots.by_seed(runs.history, "test_accuracy", last)
-    values = tables.interval((wide["target"] - wide["clustered-similarity"]).dropna())
+    values = statistics.mean_interval((wide["target"] - wide["clustered-similarity"]).dropna())
     return said | dict(zip(("short", "short_low", "short_high"), map(float, values), strict=True))
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import fedsampling_grid, records, tables
+from companion.runs import fedsampling_grid, records, statistics
 from fedstas import methods
 
 PURPLE, SOFT = plots.METHODS["fedsampling"][0], "#555555"
@@ -38,7 +38,7 @@ def signed(value: float) -> str:
 
 def points(values) -> str:
     """A difference in points, with its 95 % interval over seeds where there are two or more."""
-    mean, low, high = tables.interval(np.asarray(values)[~np.isnan(values)])
+    mean, low, high = statistics.mean_interval(np.asarray(values)[~np.isnan(values)])
     return signed(mean) + ("" if np.isnan(low) else f" ({signed(low)} to {signed(high)})")
 
 
@@ -127,7 +127,7 @@ def _side_by_side(ax: Axes, wide: pd.DataFrame, places: Sequence, arms: Sequence
         for place, level in enumerate(places):
             values = wide.xs(level)[arm].dropna()
             x = place + 0.16 * (shift - (len(arms) - 1) / 2)
-            mean, low, high = tables.interval(values)
+            mean, low, high = statistics.mean_interval(values)
             ax.plot([x] * len(values), values, "_", color=colour, ms=6, alpha=0.6)
             if len(values) >= plots.FEW:
                 ax.vlines(x, low, high, color=colour, lw=1.6)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.pages import plots, seats
-from companion.runs import one_rounds, protocol, tables
+from companion.runs import one_rounds, protocol, statistics, tables
 from companion.runs.one_rounds import CUT
 from fedstas import allocation, methods
 from fedstas.sim import one_round
@@ -212,7 +212,9 @@ def duels_table(duels: pd.DataFrame) -> pd.DataFrame:
         for way, x in found.set_index("way").iterrows():
             name = way.removeprefix(CUT).removeprefix(", ") or "strata once"
             star = "*" if x["holm"] < 0.05 else ""
-            row[name] = tables.span(x["difference"], x["low"], x["high"], "+.1f") + star
+            row[name] = (
+                statistics.format_interval(x["difference"], x["low"], x["high"], "+.1f") + star
+            )
         one = found.iloc[0]
         row |= {"bytes": f"{one['bytes']:.2f}", "examples": f"{one['examples']:.2f}"}
         rows.append(row | {"seeds": f"{one['seeds']:.0f}"})
@@ -256,7 +258,7 @@ def gain(frame: pd.DataFrame, method: str = "fedstas-unbiased", other: str = "md
         return f"({tables.NOT_YET})"
     wide = tables.by_seed(frame, "test_accuracy")
     difference = (wide[method] - wide[other]).dropna()
-    return tables.span(*tables.interval(difference), "+.1f")
+    return statistics.format_interval(*statistics.mean_interval(difference), "+.1f")
 
 
 def tried(grids: dict) -> pd.DataFrame:
@@ -321,7 +323,9 @@ def tuned_told(table: pd.DataFrame) -> dict[str, str | int]:
     }
     told: dict[str, str | int] = {"tuned_seeds": int(table["seeds"].min())}
     for key, at in cells.items():
-        told[f"tuned_{key}"] = tables.span(*table.loc[at, ["gain", "low", "high"]], "+.1f")
+        told[f"tuned_{key}"] = statistics.format_interval(
+            *table.loc[at, ["gain", "low", "high"]], "+.1f"
+        )
     return told
 
 

@@ -34,7 +34,7 @@ from companion.claims.evidence.experiments_clustered import (
     window,
 )
 from companion.pages import plots
-from companion.runs import clustered_grid, records, tables
+from companion.runs import clustered_grid, records, statistics, tables
 from fedstas.sim import partition
 
 NAMES = {"md": "MD", "clustered-size": "Alg. 1", "clustered-similarity": "Alg. 2"}
@@ -211,7 +211,8 @@ def verdicts() -> pd.DataFrame:
 def ahead(place: Setting = MNIST, **change) -> dict[str, tuple[float, float, float]]:
     """By algorithm: how many nats less than MD sampling it has in a setting; mean and 95 % interval."""
     return {
-        name: tables.interval(less(replace(place, **change), m)) for m, name in ALGORITHM.items()
+        name: statistics.mean_interval(less(replace(place, **change), m))
+        for m, name in ALGORITHM.items()
     }
 
 
@@ -265,7 +266,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "work": (work.ours, work.low, work.high),
     }
     gone = [saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
-    gone = [tables.interval(100 * shares) for shares in gone]
+    gone = [statistics.mean_interval(100 * shares) for shares in gone]
     calm, accuracy = map(_smoother, (smoother_loss_overall, smoother_accuracy_overall))
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1
     mu = prox_best.table.set_index("mu")
@@ -295,15 +296,17 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "rate": (rates == 0.1).all(),
         "rate_colour": (colour == 0.1).all(),
     }
-    spans = {f"grey_{k}": tables.span(*v, ".3f") for k, v in told.items()}
+    spans = {f"grey_{k}": statistics.format_interval(*v, ".3f") for k, v in told.items()}
     shares = {
         "calm": calm["Algorithm 2"],
         "calm_accuracy": accuracy["Algorithm 2"],
         "calm_sizes": calm["Algorithm 1"],
     }
     shares |= {"saved": gone[5], "saved_skewed": gone[7]}
-    spans |= {f"grey_{k}": tables.span(*v, ".0f") for k, v in shares.items()}
-    spans["grey_mu"] = tables.span(-prox_best.ours, -prox_best.high, -prox_best.low, ".3f")
+    spans |= {f"grey_{k}": statistics.format_interval(*v, ".0f") for k, v in shares.items()}
+    spans["grey_mu"] = statistics.format_interval(
+        -prox_best.ours, -prox_best.high, -prox_best.low, ".3f"
+    )
     return spans, {k: bool(v) for k, v in holds.items()}
 
 
@@ -313,14 +316,14 @@ def in_colour() -> tuple[dict[str, str], dict[str, bool]]:
     (even_1, even_2), (one, two) = (ahead(COARSE, concentration=c).values() for c in (10.0, 0.01))
     frame = replace(COARSE, concentration=0.01).runs("md", "clustered-similarity")
     wide = tables.by_seed(frame, "test_accuracy")
-    points = tables.interval((wide["clustered-similarity"] - wide["md"]).dropna())
+    points = statistics.mean_interval((wide["clustered-similarity"] - wide["md"]).dropna())
     nats = {"colour_10_1": even_1, "colour_10_2": even_2, "colour_1": one, "colour_2": two}
-    told = {key: tables.span(*found, ".2f") for key, found in nats.items()}
+    told = {key: statistics.format_interval(*found, ".2f") for key, found in nats.items()}
     holds = {
         "skewed": min(two[1], points[1]) > 0 > one[1] and one[2] > 0,
         "even": max(even_1[1], even_2[1]) < 0 < min(even_1[2], even_2[2]),
     }
-    return told | {"colour_points": tables.span(*points, ".1f")}, {
+    return told | {"colour_points": statistics.format_interval(*points, ".1f")}, {
         k: bool(v) for k, v in holds.items()
     }
 
@@ -344,6 +347,9 @@ def local_tests() -> pd.DataFrame:
         last = frame[frame["round"] == frame["rounds"]]
         last = last.assign(own=last["run"].map(known).astype(float))
         by = {NAMES[method]: 100 * part[metric] for method, part in last.groupby("method")}
-        said = {name: tables.span(*tables.interval(by[name]), ".1f") for name in NAMES.values()}
+        said = {
+            name: statistics.format_interval(*statistics.mean_interval(by[name]), ".1f")
+            for name in NAMES.values()
+        }
         rows.append({"setting": name} | said)
     return pd.DataFrame(rows)

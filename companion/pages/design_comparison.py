@@ -23,7 +23,14 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from companion.pages import plots
-from companion.runs import least_variance_results, one_rounds, protocol, provenance_report, tables
+from companion.runs import (
+    least_variance_results,
+    one_rounds,
+    protocol,
+    provenance_report,
+    statistics,
+    tables,
+)
 from fedstas.sim.rng import stream
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
@@ -224,8 +231,8 @@ def table_of(place: Place) -> pd.DataFrame:
             row[f"at {budget:g} MB, %"] = f"{means.get_group(arm)[metric].mean():.1f}"
             if arm != place.setting.reference:
                 one = place.gain(arm, metric)
-                said = tables.span(one["gain"], one["low"], one["high"], "+.1f")
-                cells = [said, tables.chance(one["holm"]), place.verdict(arm, metric)]
+                said = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
+                cells = [said, statistics.format_p(one["holm"]), place.verdict(arm, metric)]
             else:
                 cells = ["–"] * 3
             row |= dict(
@@ -246,7 +253,7 @@ def second_table(place: Place) -> pd.DataFrame:
             row[head] = "–"
             if arm != place.setting.reference:
                 one = place.gain(arm, metric)
-                row[head] = tables.span(one["gain"], one["low"], one["high"], "+.1f")
+                row[head] = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
         row["training loss"] = f"{own['loss'].mean():.3f}"
         reached = own["until"].notna()
         row["MB to the goal"] = f"{own['megabytes'].mean():.0f}" if reached.any() else "–"
@@ -337,10 +344,12 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
             for metric in BUDGETS:
                 row = places[setting].gain(arm, metric)
                 key = f"{name}_{re.sub('[-.]', '_', setting)}_{metric}"
-                told[key] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+                told[key] = statistics.format_interval(row["gain"], row["low"], row["high"], "+.1f")
     if (few := f"{UNLIKE[1]}-m5") in places:
         row = places[few].gain("least-variance, updates", "large")
-        told["updates_few"] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+        told["updates_few"] = statistics.format_interval(
+            row["gain"], row["low"], row["high"], "+.1f"
+        )
     return told
 
 
@@ -429,7 +438,9 @@ def colour_told(place: Place) -> dict[str, float | str]:
     told: dict[str, float | str] = {"colour_low": ends.min(), "colour_high": ends.max()}
     for arm, name in (("clustered-similarity", "clustered"), ("least-variance", "cut")):
         row = place.gain(arm, "large")
-        told[f"{name}_colour"] = tables.span(row["gain"], row["low"], row["high"], "+.1f")
+        told[f"{name}_colour"] = statistics.format_interval(
+            row["gain"], row["low"], row["high"], "+.1f"
+        )
     return told
 
 
@@ -470,7 +481,7 @@ def duel_table(found: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
         row = {"setting": places[name].says, "above": called(rival)}
         for one in own.set_index("metric").loc[list(BUDGETS)].itertuples():
             head = f"{'smaller' if one.Index == 'small' else 'larger'} budget"
-            row[head] = tables.span(one.gain, one.low, one.high, "+.1f")
+            row[head] = statistics.format_interval(one.gain, one.low, one.high, "+.1f")
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -589,15 +600,15 @@ def left_table(both: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
     for row in both.itertuples():
         place = places[row.setting]
         said = {"setting": place.says, "method": link(place, row.arm)}
-        said["rate 0.01, 99 rounds"] = tables.span(
+        said["rate 0.01, 99 rounds"] = statistics.format_interval(
             row.gain_before, row.low_before, row.high_before, "+.1f"
         )
-        said["tuned, 99 rounds"] = tables.span(
+        said["tuned, 99 rounds"] = statistics.format_interval(
             row.gain_after, row.low_after, row.high_after, "+.1f"
         )
         for metric, name in (("small", "smaller budget"), ("large", "larger budget")):
             one = place.gain(row.arm, metric)
-            said[name] = tables.span(one["gain"], one["low"], one["high"], "+.1f")
+            said[name] = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
         rows.append(said)
     return pd.DataFrame(rows)
 
@@ -833,7 +844,7 @@ def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -
     )
     mean = each.mean(0)
     if len(each) >= plots.FEW:
-        half = [tables.interval(column)[2] for column in each.T] - mean
+        half = [statistics.mean_interval(column)[2] for column in each.T] - mean
         ax.fill_between(at, mean - half, mean + half, color=look[0], alpha=0.15, lw=0)
     ax.plot(at, mean, color=look[0], ls=look[1], lw=2)
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.pages import plots
-from companion.runs import tables
+from companion.runs import statistics
 from companion.runs.fedsampling_grid import (
     CAPS,
     EPSILONS,
@@ -108,7 +108,10 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
         own = runs[runs["network"] == ("" if network == "text-cnn" else network)]
         for arm in ARMS:
             found = own[own["arm"] == arm].dropna(subset=METRICS)
-            said = [tables.about(*tables.interval(found[k])) for k in reversed(METRICS)]
+            said = [
+                statistics.format_plus_minus(*statistics.mean_interval(found[k]))
+                for k in reversed(METRICS)
+            ]
             rows.append((network, arm, *said, len(found), *printed.get(arm, ("–", "–"))))
     columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
     return pd.DataFrame(
@@ -141,7 +144,7 @@ def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
 
     def above(network: str, arm: str, other: str) -> tuple[float, float, float]:
         own = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
-        return tables.interval((own[arm] - own[other]).dropna())
+        return statistics.mean_interval((own[arm] - own[other]).dropna())
 
     kinds = {"text_cnn": "", "transformer": "transformer"}
     lead = {name: above(n, "fedadagrad", PRIVATE) for name, n in kinds.items()}
@@ -157,9 +160,11 @@ def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
         "fedavg": over["transformer"][1] > 0 > over["text_cnn"][1],
         "true": true[1] < 0 < true[2],
     }
-    said = {f"adagrad_{name}": tables.span(*gain, ".1f") for name, gain in lead.items()}
-    said["over_fedavg"] = tables.span(*over["transformer"], ".1f")
-    return holds, said | {"true_over_fedavg": tables.span(*true, ".1f")}
+    said = {
+        f"adagrad_{name}": statistics.format_interval(*gain, ".1f") for name, gain in lead.items()
+    }
+    said["over_fedavg"] = statistics.format_interval(*over["transformer"], ".1f")
+    return holds, said | {"true_over_fedavg": statistics.format_interval(*true, ".1f")}
 
 
 JUDGED = ("table-mind", "table-mind-accuracy", "table-mind-transformer")
@@ -181,7 +186,7 @@ def _dots(ax: Axes, at: float, values, colour: str) -> float:
     values = values.dropna()
     if not len(values):
         return np.nan
-    mean, low, high = tables.interval(values)
+    mean, low, high = statistics.mean_interval(values)
     ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
     if len(values) >= plots.FEW:
         ax.vlines(at, low, high, color=colour, lw=1.6)

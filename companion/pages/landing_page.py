@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from companion.pages import design_comparison, plots
-from companion.runs import protocol, tables
+from companion.runs import protocol, statistics, tables
 from fedstas.errors import InputError
 
 SHOWN = (
@@ -55,7 +55,7 @@ def sentences(
 
     def ahead(frame, method: str, other: str = "md") -> tuple[float, float, float]:
         wide = tables.by_seed(frame, "test_accuracy")
-        return tables.interval((wide[method] - wide[other]).dropna())
+        return statistics.mean_interval((wide[method] - wide[other]).dropna())
 
     written, equal, corrected = (
         ahead(one, "fedstas"),

@@ -20,7 +20,6 @@ from scipy import stats
 from companion.runs import tables
 from companion.runs.tables import NOT_YET
 from companion.runs.tables import by_seed as by_seed
-from companion.runs.tables import interval as interval
 from companion.runs.tables import last_rounds as last_rounds
 from companion.runs.tables import paired as paired
 from companion.runs.tables import summary as summary

@@ -18,9 +18,6 @@ from fedstas.sim import partition, simulation
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_YET = "not recorded yet"
 LAST = 10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
-# Former names, until all users import `statistics`.
-interval, holm, span = statistics.mean_interval, statistics.holm, statistics.format_interval
-about, chance = statistics.format_plus_minus, statistics.format_p
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
 COLUMNS += [*simulation.COLUMNS, "arm", "megabytes", "thousands"]  # at least
 

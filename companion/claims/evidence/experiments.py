@@ -167,7 +167,7 @@ class Found:
     why: str = ""  # a sentence, where the verdict needs one
 
     def __str__(self) -> str:
-        return tables.span(self.mean, self.low, self.high)
+        return statistics.format_interval(self.mean, self.low, self.high)
 
 
 def decisive(found: Iterable[Found]) -> Found:
@@ -273,7 +273,7 @@ def readings(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFra
             continue
         for metric in METRICS:
             values = difference(frame, a, b, metric)
-            mean, low, high = tables.interval(values)
+            mean, low, high = statistics.mean_interval(values)
             table.append(
                 {
                     "setting": f"{setting}, {voice}",
@@ -374,7 +374,7 @@ def relative(setting: Setting, better: str, worse: str):
         return Evidence(
             found.verdict, found.mean, found.low, found.high,
             f"Relative gain of {better} over {worse} in %, {found.seeds} paired runs, {setting}; the interval is "
-            f"for one more pair, that of the mean is {tables.span(there.mean, there.low, there.high)}."
+            f"for one more pair, that of the mean is {statistics.format_interval(there.mean, there.low, there.high)}."
             f"{found.why}{said}",
             readings((setting,), better, worse), coded,
         )  # fmt: skip

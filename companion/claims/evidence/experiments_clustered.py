@@ -32,7 +32,7 @@ from companion.claims.evidence.experiments import (
     unit_of,
     whole,
 )
-from companion.runs import records, tables
+from companion.runs import records, statistics, tables
 from fedstas.sim import partition
 
 ALGORITHM = {"clustered-size": "Algorithm 1", "clustered-similarity": "Algorithm 2"}
@@ -146,7 +146,10 @@ def finds_the_groups(claim: Claim) -> Evidence:
     first, last = (drawn[at].groupby("seed")["digits"].mean() for at in (early, late))
     missed, found = higher(9.5 - first, "digits"), higher(last - 9.5, "digits")
     word, low, high = whole((missed.verdict, found.verdict)), found.low + 9.5, found.high + 9.5
-    rows = [("rounds 1 to 10", *tables.interval(first)), ("the last 20", *tables.interval(last))]
+    rows = [
+        ("rounds 1 to 10", *statistics.mean_interval(first)),
+        ("the last 20", *statistics.mean_interval(last)),
+    ]
     return Evidence(
         word, float(last.mean()), low, high,
         f"Digits a round in the last 20 of {drawn['round'].max()} rounds; {first.mean():.2f} in the first ten."
@@ -252,7 +255,7 @@ def cifar_partitions(claim: Claim) -> Evidence:
     ]
     word = whole(f.verdict for f in found)
     why = max(f.why for f in found) if word == "undecided" else ""
-    mean, low, high = tables.interval(share[0.001])
+    mean, low, high = statistics.mean_interval(share[0.001])
     means = table.drop(columns="seed").groupby("concentration").mean().round(3).reset_index()
     return Evidence(
         word, mean, low, high,
@@ -428,7 +431,7 @@ def _smoother(metric: str):
                 shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
             each = pd.DataFrame(shares).dropna()
             found.append(one := higher(each.mean(axis=1), "of a share"))
-            rows += [(name, c, *tables.interval(each[c]), "") for c in each]
+            rows += [(name, c, *statistics.mean_interval(each[c]), "") for c in each]
             rows.append((name, "all", one.mean, one.low, one.high, one.verdict))
         columns = ["scheme", "concentration", "share less of a jump", "low", "high", "verdict"]
         one = decisive(found)
@@ -517,7 +520,7 @@ def trend(
         gains = gains.dropna()
         slopes = np.polyfit(x, gains.to_numpy().T, 1)[0] if len(gains) else np.zeros(0)
         found[name] = higher(np.round(sign * slopes * (x[-1] - x[0]), 9), unit)
-        rows += [(name, f"{v:g}", *tables.interval(gains[v]), "") for v in gains]
+        rows += [(name, f"{v:g}", *statistics.mean_interval(gains[v]), "") for v in gains]
         f = found[name]
         rows.append(
             (name, "change", sign * f.mean, *sorted((sign * f.low, sign * f.high)), f.verdict)

@@ -17,7 +17,7 @@ from companion.claims.evidence.experiments import (
     recorded,
     whole,
 )
-from companion.runs import tables
+from companion.runs import statistics, tables
 from companion.runs.fedsampling_grid import HIDDEN, PLAIN, PRIVATE, ends
 
 TABLE, ON_TOPICS = "fedsampling-topics", "fedsampling-topics-ablations"
@@ -131,7 +131,7 @@ def on_mnist(claim: Claim) -> Evidence:
             change["fedsampling"] - change[arm], "points"
         )
     table = pd.DataFrame(
-        [(arm, *tables.interval(change[arm])) for arm in change],
+        [(arm, *statistics.mean_interval(change[arm])) for arm in change],
         columns=["method", f"points from sigma {low:g} to {high:g}", "low", "high"],
     )
     one = decisive(parts.values())

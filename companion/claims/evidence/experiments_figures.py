@@ -27,7 +27,7 @@ from companion.claims.evidence.experiments import (
     same,
     whole,
 )
-from companion.runs import records, tables
+from companion.runs import records, statistics, tables
 from fedstas.sim import partition
 
 
@@ -264,7 +264,7 @@ def by_round_40(claim: Claim) -> Evidence:
     wide = gaps("fedstas", "fedsts")
     table = pd.DataFrame(
         [
-            (at, *tables.interval(wide[at]), int((wide[at] > 0).sum()))
+            (at, *statistics.mean_interval(wide[at]), int((wide[at] > 0).sum()))
             for at in (20, 40, 60, 80, 99)
         ],
         columns=["round", "points", "low", "high", "above"],

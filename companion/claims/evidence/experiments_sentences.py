@@ -34,7 +34,7 @@ from companion.claims.evidence.experiments_figures import (
     THREE,
     earlier,
 )  # fmt: skip
-from companion.runs import records, tables
+from companion.runs import records, statistics, tables
 
 NON_IID = (FIXED, SKEWED, HUNDRED)
 BASELINES = ("fedavg", "md", "fedprox", "clustered-size", "clustered-similarity", "strat")
@@ -121,7 +121,7 @@ def keeps_most(claim: Claim) -> Evidence:
 
     found, (said, coded) = find(*THREE), other_voice(find, *THREE)
     table = pd.DataFrame(
-        [(n, *tables.interval(v)) for n, v in zip(THREE[1:], both(*THREE), strict=True)],
+        [(n, *statistics.mean_interval(v)) for n, v in zip(THREE[1:], both(*THREE), strict=True)],
         columns=["method", "points above fedsts", "low", "high"],
     )
     gain, low = table.iloc[0, 1], table.iloc[0, 2]
@@ -143,7 +143,9 @@ def limited_loss(claim: Claim) -> Evidence:
         for metric in METRICS:
             values = difference(frame, "fedstas", "fedstas-dp", metric)
             below = higher(limit - values, "points", 0)
-            table.append((str(setting), metric, *tables.interval(values), below.verdict, below.why))
+            table.append(
+                (str(setting), metric, *statistics.mean_interval(values), below.verdict, below.why)
+            )
     table = pd.DataFrame(
         table, columns=["setting", "accuracy", "points lost", "low", "high", "limited", "why"]
     )
@@ -164,7 +166,7 @@ def gains_with_skew(claim: Claim) -> Evidence:
         wide = tables.by_seed(setting.runs("fedstas", "fedsts"), METRICS[0])
         gains[str(setting)] = (wide["fedstas"] - wide["fedsts"]).dropna()
     table = pd.DataFrame(
-        [(name, *tables.interval(v)) for name, v in gains.items()],
+        [(name, *statistics.mean_interval(v)) for name, v in gains.items()],
         columns=["setting", "points", "low", "high"],
     )
     most, least = gains[str(SKEWED)], gains[str(IID)]

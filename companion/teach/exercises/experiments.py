@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from companion.runs import tables
+from companion.runs import statistics
 from companion.teach import check
 
 # Accuracy (%) of the authors' published final models on MNIST's test images, digit by digit.
@@ -15,7 +15,7 @@ FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
 
 def holm(p):
     """Holm's correction of p-values, in the order given."""
-    return tables.holm(p)
+    return statistics.holm(p)
 
 
 def _without_order(p):
