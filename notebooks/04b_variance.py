@@ -42,7 +42,10 @@ import numpy as np
 import torch
 
 from companion import ch04b, chapters, check, plots
-from companion.claims.evidence import seats as evidence_seats, variance as evidence_variance
+from companion.claims.evidence import (
+    allocations as evidence_allocations,
+    variance as evidence_variance,
+)
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
@@ -200,7 +203,7 @@ for chosen in (best, as_written, plain):
 assert best == theory.neyman_printed(N_h, S_h, m)
 
 # %% tags=["remove-input"]
-neyman = evidence_seats.neyman()
+neyman = evidence_allocations.neyman()
 glue_values("ch4b", ours_neyman=neyman.ours)
 same = variance(N_h, S_h, as_written) == variance(N_h, S_h, plain) > variance(N_h, S_h, best)
 expect("is exactly that of proportional seats", same and neyman.verdict == "holds-if")
@@ -273,7 +276,7 @@ rounded = variance([5, 6], [1, 2], [1, 4])  # eq. 3.5 rounded, five draws
 in_proportion = variance([5, 6], [1, 2], [2, 3])
 
 # %% tags=["remove-input"]
-second = evidence_seats.theorem_1_second()
+second = evidence_allocations.theorem_1_second()
 glue_values(
     "ch4b", other=other, without=without, rounded=float(rounded), in_proportion=float(in_proportion)
 )
@@ -392,7 +395,7 @@ for name, spread in (("sigma", np.sqrt(sigma_2)), ("tau", np.sqrt(tau_2))):
 np.testing.assert_allclose(v["tau"], (W @ np.sqrt(tau_2)) ** 2 / 2)
 
 # %% tags=["remove-input"]
-by_sigma = evidence_seats.spread_of_draws()
+by_sigma = evidence_allocations.spread_of_draws()
 glue_values("ch4b", v_sigma=v["sigma"], v_tau=v["tau"])
 best_by_tau = v["tau"] < v["sigma"] and by_sigma.ours == f"{v['sigma']:.4f}"
 expect("are not best where clients", best_by_tau and by_sigma.verdict == "holds-if", **v)
@@ -536,7 +539,7 @@ table(ch04b.ends(ends.table))
 # ([](04a_unbiasedness.ipynb)), and for distinct clients at most $N_h$. Rounding by largest remainder is no rule for that:
 
 # %% tags=["remove-input"]
-whole = evidence_seats.whole_seats()
+whole = evidence_allocations.whole_seats()
 table(ch04b.seats(whole.table))
 
 # %% [markdown]
@@ -544,7 +547,7 @@ table(ch04b.seats(whole.table))
 
 # %%
 count = Counter()
-for N_h, S_h, draws in evidence_seats.seat_cases():
+for N_h, S_h, draws in evidence_allocations.seat_cases():
     quotas = seats(N_h, S_h, draws)
     rounded = largest_remainder(quotas, draws)
     ours = allocation.neyman(N_h, S_h, draws).tolist()
@@ -563,7 +566,7 @@ given = allocation.neyman(n_h, seen.spreads, m)
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
 lost = with_whole / found["strata, proportional seats"]
 
-theirs = evidence_seats.seat_counts()  # the ledger's
+theirs = evidence_allocations.seat_counts()  # the ledger's
 counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
 assert counted == list(count.values())[:4]
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from companion.claims.evidence import VERDICTS, seats, unbiasedness, variance
+from companion.claims.evidence import VERDICTS, unbiasedness, variance
+from companion.claims.evidence import allocations as evidence_allocations
 from companion.teach import check
 from fedstas import allocation, theory
 from fedstas.client_sampling import successive_sample
@@ -286,10 +287,10 @@ EXPECTED = {
     (variance, "theorem_1"): "fails",
     (variance, "combined"): "fails",
     (variance, "wrong_norm"): "holds-if",
-    (seats, "theorem_1_second"): "holds-if",
-    (seats, "neyman"): "holds-if",
-    (seats, "whole_seats"): "fails",
-    (seats, "spread_of_draws"): "holds-if",
+    (evidence_allocations, "theorem_1_second"): "holds-if",
+    (evidence_allocations, "neyman"): "holds-if",
+    (evidence_allocations, "whole_seats"): "fails",
+    (evidence_allocations, "spread_of_draws"): "holds-if",
 }
 
 
@@ -323,7 +324,7 @@ def test_the_numbers_behind_the_verdicts():
 
 def test_what_the_theorem_leaves_out_decides_no_inequality():
     """m/N, m_h/N_h, 1/m_h and 1/N are negligible in Theorem 1: no finite population and no few seats."""
-    assert "61/121" in set(computed(seats, "theorem_1_second").table["V(stradiv)"])
+    assert "61/121" in set(computed(evidence_allocations, "theorem_1_second").table["V(stradiv)"])
     assert "1/2" in set(computed(variance, "theorem_1_third").table["V(strat)"])
     only = {"proportional": variance.PLAIN["proportional"]}
     found = variance.theorem_1_third(plain=only)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from companion.claims.evidence import Claim, Evidence
 from companion.claims.evidence import theory as word
-from companion.claims.evidence.seats import theorem_1_second
+from companion.claims.evidence.allocations import theorem_1_second
 from fedstas import theory
 from fedstas.sim.rng import stream
 from fedstas.theory.allocations import in_proportion
