@@ -1,9 +1,12 @@
-"""The named methods: compositions of a client design, a data design, local SGD and a server."""
+"""The named methods: compositions of a client design, a data design, local SGD and a server.
+
+A method of the package is one entry of `_PACKAGE`; to add one is to write its entry.
+"""
 
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from fedstas import ALGORITHMS, user_code
@@ -34,7 +37,7 @@ from fedstas.least_variance import LeastVariance
 @config
 class LocalSGD:
     """`steps` steps of SGD on batches of at most `batch` examples, each freshly drawn from the
-    client's sample (eq. 2.2); `prox` is FedProx's mu."""
+    client's sample (eq. 2.2); `prox` is mu of FedProx (arXiv:1812.06127)."""
 
     steps: int = int_field(3)
     batch: int = int_field(128)
@@ -43,269 +46,482 @@ class LocalSGD:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """A setting that exchanges parts of a method: with any value but `default`, it has `parts`."""
+
+    setting: str
+    default: Any
+    parts: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Method:
-    """What one round does."""
+    """What one round does: its four parts; and what is known of them, which identifies no method.
+
+    Args:
+        name: its name in lists, records and figures.
+        clients: which clients take part, with which weights.
+        data: on which of their examples.
+        local: how a client trains.
+        server: what the server does with the clients' updates.
+        description: one line for lists.
+        settings: the fields of the designs that `get` takes as settings, in the order of lists;
+            None: all of them.
+        switch: a setting that exchanges parts.
+        unbiased_for: the clients' weights for which the aggregate of their updates is unbiased, "n_k/n",
+            "1/N" or "none"; "-" where one client holds all data, "?" where nobody has said.
+        secure_aggregation: whether it works under secure aggregation, "yes", "with scalars", "no" or "-",
+            as `sim.audit.secure` defines these; "?" where nobody has said.
+    """
 
     name: str
     clients: ClientDesign
     data: DataDesign = AllData()
     local: LocalSGD = LocalSGD()
     server: Average | Adaptive | UpdateMemoryServer = Average()
+    _: KW_ONLY
+    description: str = field(default="", compare=False, repr=False)
+    settings: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    switch: Switch | None = field(default=None, compare=False, repr=False)
+    unbiased_for: str = field(default="?", compare=False, repr=False)
+    secure_aggregation: str = field(default="?", compare=False, repr=False)
 
     def __post_init__(self):
-        for name, needs in _NEEDS.items():
-            value = getattr(self, name)
-            there = not isinstance(value, type) and all(hasattr(value, each) for each in needs)
-            if not there:
-                raise InputError(f"{name} is {value!r}: it must have {' and '.join(needs)}")
+        for part, attributes in _REQUIRED.items():
+            value = getattr(self, part)
+            if isinstance(value, type) or not all(hasattr(value, each) for each in attributes):
+                raise InputError(f"{part} is {value!r}: it must have {' and '.join(attributes)}")
 
 
-_NEEDS = {
+_REQUIRED = {
     "clients": ("draw",),
     "data": ("rates", "sample"),
-    "local": tuple(asdict(LocalSGD())),
+    "local": tuple(f.name for f in fields(LocalSGD)),
     "server": ("step",),
 }
-PARTS, LOCAL = tuple(_NEEDS), _NEEDS["local"]
-_CORRECTED = Corrected(selection="norm", equal_clients=True)
+PARTS, LOCAL = tuple(_REQUIRED), _REQUIRED["local"]
 
-_ALL = (
-    Method("fedavg", Uniform("cohort")),
-    Method("fedavg-unbiased", Uniform("expansion")),
-    Method("md", MD()),
-    Method("strat", Stratified(allocation="proportional", selection="uniform")),
-    Method("strat-neyman", Stratified(selection="uniform")),
-    Method("fedsts", Stratified()),
-    Method("fedstas", Stratified(), Requested()),
-    Method("fedstas-dp", Stratified(), Requested(epsilon=3.0)),
-    Method("fedstas-optimal-data", Stratified(), Optimal()),
-    Method("fedstas-unbiased", Corrected(), FixedRate()),
-    Method("fedstas-unbiased-dp", _CORRECTED, FixedRate()),
-    Method("fedstas-least-variance", LeastVariance(), FixedRate()),
-    Method("fedprox", MD(), local=LocalSGD(prox=0.1)),
-    Method("fedsts-authors-dec", AuthorsStratified("uniform"), AuthorsRate()),
-    Method("fedstas-authors-dec", AuthorsStratified(), AuthorsRate()),
-    Method("fedstas-dp-authors-dec", AuthorsStratified(), AuthorsPrivateRate()),
-    Method("clustered-size", Clustered("size")),
-    Method("clustered-similarity", Clustered("similarity")),
-    Method("target", Clustered("label")),
-    Method("fedsampling", PerExample(), FedSampling()),
-    Method("fedadam", Uniform("cohort"), server=Adaptive("adam")),
-    Method("fedyogi", Uniform("cohort"), server=Adaptive("yogi")),
-    Method("fedadagrad", Uniform("cohort"), server=Adaptive("adagrad")),
-    Method("optimal-client-sampling", OptimalClientSampling()),
-    Method("poisson", Poisson()),
-    Method("k-vib", KVib()),
-    Method("cube", Balanced()),
-    Method("local-pivotal", Balanced("pivotal", "size")),
-    Method("power-of-choice", PowerOfChoice()),
-    Method("divfl", DivFL()),
-    Method("cyclic", Cyclic()),
-    Method("fedvarp", Uniform("expansion"), server=UpdateMemoryServer()),
-    Method("mifa", Uniform("expansion"), server=UpdateMemoryServer("mifa")),
-    Method("centralised", Pooled()),
-)
-_METHODS = {method.name: method for method in _ALL}
-# Which fields of its designs are settings of a method; the others make it the one that it is.
 _STRATA = ("strata", "levels", "restratify_every")
 _AS_CODED = ("strata", "levels", "n_star", "processor")
-_SETTINGS = {
-    "strat": _STRATA,
-    "strat-neyman": (*_STRATA, "spread"),
-    "fedsts": (*_STRATA, "spread", "replace"),
-    "fedstas": (*_STRATA, "spread", "replace", "n_star"),
-    "fedstas-dp": (*_STRATA, "spread", "replace", "n_star", "epsilon", "size_cap"),
-    "fedstas-optimal-data": (*_STRATA, "spread", "replace", "n_star"),
-    "fedstas-unbiased": (*_STRATA, "rate", "selection", "floor"),
-    "fedstas-unbiased-dp": (*_STRATA, "rate", "selection", "floor", "epsilon", "size_cap"),
-    "fedstas-least-variance": (*settings_of(LeastVariance()), "rate"),
-    "fedsts-authors-dec": _AS_CODED,
-    "fedstas-authors-dec": _AS_CODED,
-    "fedstas-dp-authors-dec": (*_AS_CODED, "epsilon", "size_cap"),
-    "clustered-similarity": ("measure", "linkage"),
-    "optimal-client-sampling": ("approximate",),
-    "k-vib": ("mix",),
-    "cube": ("measure", "levels", "restratify_every"),
-    "local-pivotal": ("measure", "levels", "restratify_every"),
-    "power-of-choice": ("candidates",),
-    "divfl": ("levels",),
-    "fedsampling": ("share", "fraction", "epsilon", "size_cap"),
-} | dict.fromkeys(("fedadam", "fedyogi", "fedadagrad"), ("weights", "server_rate"))
-# A setting that exchanges a part, its usual value, and the part that it is with any other value.
-_SWITCHES: dict[str, tuple[str, Any, dict]] = {
-    "fedstas-unbiased": ("replace", True, {"clients": StratifiedHorvitzThompson()}),
-    "fedstas-unbiased-dp": ("n_star", None, {"data": Requested(epsilon=3.0, memoised=True)}),
-}
-_SAYS = {
-    "fedavg": "Uniform without replacement, weights n_k over the cohort (McMahan et al.).",
-    "fedavg-unbiased": "Uniform without replacement, weights N/m omega_k on updates (eq. 2.3).",
-    "md": "m draws with replacement, p = n_k/n, weights 1/m.",
-    "strat": "Strata, proportional allocation, uniform within.",
-    "strat-neyman": "Strata, Neyman allocation, uniform within.",
-    "fedsts": "Strata, Neyman allocation, p proportional to the norm of Z_k (FedSTS, as FedSTaS describes it).",
-    "fedstas": "FedSTS, and each example with probability n*/n (FedSTaS, as the paper writes it).",
-    "fedstas-dp": "FedSTaS with the total estimated from private reports, drawn afresh in each round.",
-    "fedstas-optimal-data": "FedSTaS, with n* shared by weight and gradient spread: its future work; sizes and spreads in the clear.",
-    "fedstas-unbiased": "The corrected method: Hansen-Hurwitz on updates; without replacement: Horvitz-Thompson.",
-    "fedstas-unbiased-dp": "The corrected method without any true size: omega_k = 1/N; a rate, or n* and memoised reports.",
-    "fedstas-least-variance": "One client from each of m strata that make this very draw's variance least; weights W_h.",
-    "fedprox": "As md, with FedProx's term mu/2 |w - w_t|^2 in each local loss.",
-    "fedsts-authors-dec": "FedSTS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h.",
-    "fedstas-authors-dec": "FedSTaS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h.",
-    "fedstas-dp-authors-dec": "Its private variant, with the total of all clients estimated anew in each round.",
-    "clustered-size": "Clustered sampling by size (Fraboni et al., Algorithm 1).",
-    "clustered-similarity": "Clustered sampling by similarity of the last updates (Fraboni et al., Algorithm 2).",
-    "target": "Clustered sampling by majority label: the oracle of Fraboni et al., Fig. 1.",
-    "fedsampling": "Bernoulli(K/N~) examples over all clients, weights drawn examples / K (Qi et al.).",
-    "fedadam": "As fedavg, with Adam on the server (Reddi et al.).",
-    "fedyogi": "As fedavg, with Yogi on the server (Reddi et al.).",
-    "fedadagrad": "As fedavg, with Adagrad on the server (Reddi et al.).",
-    "optimal-client-sampling": "Independent coins by omega times gradient norm, capped at 1 (Chen et al.).",
-    "poisson": "Independent coins by size, weights omega over the chance; a cohort may be empty.",
-    "k-vib": "Independent coins that learn from the norms of the updates that came back (Zeng et al.).",
-    "cube": "Distinct clients, balanced on principal coordinates of the squeezed gradients (Deville and Tille).",
-    "local-pivotal": "Distinct clients, spread over the squeezed gradients (Grafstrom et al.).",
-    "power-of-choice": "Of d candidates the m of largest loss, weights 1/m; biased (Cho et al.).",
-    "divfl": "The m clients whose gradients stand nearest to everyone's; biased (Balakrishnan et al.).",
-    "cyclic": "Groups of m take turns, weights n_k over the cohort; biased (Cho et al.).",
-    "fedvarp": "As fedavg-unbiased, with a server that remembers updates (Jhunjhunwala et al.).",
-    "mifa": "The same, averaging each client's last update; biased to the past (Gu et al.).",
-    "centralised": "One client that holds all data: what a federation is held against.",
-}
-# What a cohort's mean weights are, given the clients' updates; "none": neither n_k/n nor 1/N.
-_MEAN_WEIGHTS = {
-    "n_k/n": "fedavg-unbiased md fedprox fedstas-unbiased fedstas-least-variance clustered-size "
-    "clustered-similarity target optimal-client-sampling poisson k-vib cube local-pivotal fedvarp",
-    "1/N": "strat strat-neyman fedstas-unbiased-dp",
-    "none": "fedavg fedsts fedstas fedstas-dp fedstas-optimal-data fedsts-authors-dec fedstas-authors-dec "
-    "fedstas-dp-authors-dec fedsampling fedadam fedyogi fedadagrad power-of-choice divfl cyclic mifa",
-    "-": "centralised",
-}
-# Whether it works under secure aggregation, as `sim.audit.secure` finds; "no" if it is not named here.
-_SECURE = {
-    "yes": "fedavg fedavg-unbiased fedadam fedyogi fedadagrad cyclic",
-    "with scalars": "md fedprox clustered-size target fedsampling optimal-client-sampling poisson power-of-choice",
-    "-": "centralised",
-}
-_PACKAGE = frozenset(_METHODS)
+_BALANCED = ("measure", "levels", "restratify_every")
+_ADAPTIVE = ("weights", "server_rate")
+
+_PACKAGE = (
+    Method(
+        "fedavg",
+        Uniform("cohort"),
+        description="Uniform without replacement, weights n_k over the cohort (McMahan et al.).",
+        settings=(),
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "fedavg-unbiased",
+        Uniform("expansion"),
+        description="Uniform without replacement, weights N/m omega_k on updates (eq. 2.3).",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "md",
+        MD(),
+        description="m draws with replacement, p = n_k/n, weights 1/m.",
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "strat",
+        Stratified(allocation="proportional", selection="uniform"),
+        description="Strata, proportional allocation, uniform within.",
+        settings=_STRATA,
+        unbiased_for="1/N",
+        secure_aggregation="no",
+    ),
+    Method(
+        "strat-neyman",
+        Stratified(selection="uniform"),
+        description="Strata, Neyman allocation, uniform within.",
+        settings=(*_STRATA, "spread"),
+        unbiased_for="1/N",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedsts",
+        Stratified(),
+        description="Strata, Neyman allocation, p proportional to the norm of Z_k (FedSTS, as FedSTaS describes it).",
+        settings=(*_STRATA, "spread", "replace"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas",
+        Stratified(),
+        Requested(),
+        description="FedSTS, and each example with probability n*/n (FedSTaS, as the paper writes it).",
+        settings=(*_STRATA, "spread", "replace", "n_star"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-dp",
+        Stratified(),
+        Requested(epsilon=3.0),
+        description="FedSTaS with the total estimated from private reports, drawn afresh in each round.",
+        settings=(*_STRATA, "spread", "replace", "n_star", "epsilon", "size_cap"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-optimal-data",
+        Stratified(),
+        Optimal(),
+        description="FedSTaS, with n* shared by weight and gradient spread: its future work; sizes and spreads in the clear.",
+        settings=(*_STRATA, "spread", "replace", "n_star"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-unbiased",
+        Corrected(),
+        FixedRate(),
+        description="The corrected method: Hansen-Hurwitz on updates; without replacement: Horvitz-Thompson.",
+        settings=(*_STRATA, "rate", "selection", "floor"),
+        switch=Switch("replace", True, {"clients": StratifiedHorvitzThompson()}),
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-unbiased-dp",
+        Corrected(selection="norm", equal_clients=True),
+        FixedRate(),
+        description="The corrected method without any true size: omega_k = 1/N; a rate, or n* and memoised reports.",
+        settings=(*_STRATA, "rate", "selection", "floor", "epsilon", "size_cap"),
+        switch=Switch("n_star", None, {"data": Requested(epsilon=3.0, memoised=True)}),
+        unbiased_for="1/N",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-least-variance",
+        LeastVariance(),
+        FixedRate(),
+        description="One client from each of m strata that make this very draw's variance least; weights W_h.",
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedprox",
+        MD(),
+        local=LocalSGD(prox=0.1),
+        description="As md, with FedProx's term mu/2 |w - w_t|^2 in each local loss.",
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "fedsts-authors-dec",
+        AuthorsStratified("uniform"),
+        AuthorsRate(),
+        description="FedSTS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h.",
+        settings=_AS_CODED,
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-authors-dec",
+        AuthorsStratified(),
+        AuthorsRate(),
+        description="FedSTaS as the authors' code of December 2024 has it; p capped at 1, m_h at N_h.",
+        settings=_AS_CODED,
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fedstas-dp-authors-dec",
+        AuthorsStratified(),
+        AuthorsPrivateRate(),
+        description="Its private variant, with the total of all clients estimated anew in each round.",
+        settings=(*_AS_CODED, "epsilon", "size_cap"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "clustered-size",
+        Clustered("size"),
+        description="Clustered sampling by size (Fraboni et al., Algorithm 1).",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "clustered-similarity",
+        Clustered("similarity"),
+        description="Clustered sampling by similarity of the last updates (Fraboni et al., Algorithm 2).",
+        settings=("measure", "linkage"),
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "target",
+        Clustered("label"),
+        description="Clustered sampling by majority label: the oracle of Fraboni et al., Fig. 1.",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "fedsampling",
+        PerExample(),
+        FedSampling(),
+        description="Bernoulli(K/N~) examples over all clients, weights drawn examples / K (Qi et al.).",
+        unbiased_for="none",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "fedadam",
+        Uniform("cohort"),
+        server=Adaptive("adam"),
+        description="As fedavg, with Adam on the server (Reddi et al.).",
+        settings=_ADAPTIVE,
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "fedyogi",
+        Uniform("cohort"),
+        server=Adaptive("yogi"),
+        description="As fedavg, with Yogi on the server (Reddi et al.).",
+        settings=_ADAPTIVE,
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "fedadagrad",
+        Uniform("cohort"),
+        server=Adaptive("adagrad"),
+        description="As fedavg, with Adagrad on the server (Reddi et al.).",
+        settings=_ADAPTIVE,
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "optimal-client-sampling",
+        OptimalClientSampling(),
+        description="Independent coins by omega times gradient norm, capped at 1 (Chen et al.).",
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "poisson",
+        Poisson(),
+        description="Independent coins by size, weights omega over the chance; a cohort may be empty.",
+        unbiased_for="n_k/n",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "k-vib",
+        KVib(),
+        description="Independent coins that learn from the norms of the updates that came back (Zeng et al.).",
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "cube",
+        Balanced(),
+        description="Distinct clients, balanced on principal coordinates of the squeezed gradients (Deville and Tille).",
+        settings=_BALANCED,
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "local-pivotal",
+        Balanced("pivotal", "size"),
+        description="Distinct clients, spread over the squeezed gradients (Grafstrom et al.).",
+        settings=_BALANCED,
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "power-of-choice",
+        PowerOfChoice(),
+        description="Of d candidates the m of largest loss, weights 1/m; biased (Cho et al.).",
+        unbiased_for="none",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "divfl",
+        DivFL(),
+        description="The m clients whose gradients stand nearest to everyone's; biased (Balakrishnan et al.).",
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "cyclic",
+        Cyclic(),
+        description="Groups of m take turns, weights n_k over the cohort; biased (Cho et al.).",
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "fedvarp",
+        Uniform("expansion"),
+        server=UpdateMemoryServer(),
+        description="As fedavg-unbiased, with a server that remembers updates (Jhunjhunwala et al.).",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "mifa",
+        Uniform("expansion"),
+        server=UpdateMemoryServer("mifa"),
+        description="The same, averaging each client's last update; biased to the past (Gu et al.).",
+        settings=(),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "centralised",
+        Pooled(),
+        description="One client that holds all data: what a federation is held against.",
+        unbiased_for="-",
+        secure_aggregation="-",
+    ),
+)
+_METHODS = {method.name: method for method in _PACKAGE}  # and those that `register` adds
+_PACKAGE_NAMES = frozenset(_METHODS)
 
 
 def names() -> list[str]:
-    """All method names, the registered ones last."""
+    """List the names of all methods, the registered ones last."""
     return list(_METHODS)
 
 
-def register(name: str, method: Method | ClientDesign, *, says: str = "") -> Method:
-    """Let `get` and all that takes a method's name know a method, or a design of one's own with all else
-    as for md; `says` is its line in lists. A name of the package is refused, one's own is replaced."""
-    if name in _PACKAGE or not re.fullmatch(r"[\w+-][\w.+-]*(?<!\.py)", name):
+def register(name: str, method: Method | ClientDesign, *, description: str = "") -> Method:
+    """Make a method known by a name to `get` and to all that takes a method's name.
+
+    Args:
+        name: a word; a name of the package is refused, a registered one is replaced.
+        method: a method, or a client design that is given the other parts of md.
+        description: one line for lists; by default the first of the design's docstring.
+    """
+    if name in _PACKAGE_NAMES or not re.fullmatch(r"[\w+-][\w.+-]*(?<!\.py)", name):
         raise InputError(
             f"{name!r} cannot name a method of one's own: use a word that no method of the package has"
         )
-    made = replace(method, name=name) if isinstance(method, Method) else Method(name, method)
-    for each in (made.clients, made.data):
-        user_code.check_frozen(type(each))
-    _METHODS[name], _SAYS[name] = made, says or (type(made.clients).__doc__ or name).splitlines()[0]
-    _SETTINGS[name] = (*settings_of(made.clients), *settings_of(made.data))
-    return made
+    entry = replace(method, name=name) if isinstance(method, Method) else Method(name, method)
+    for design in (entry.clients, entry.data):
+        user_code.check_frozen(type(design))
+    description = description or entry.description
+    description = description or (type(entry.clients).__doc__ or name).splitlines()[0]
+    _METHODS[name] = replace(entry, description=description)
+    return _METHODS[name]
 
 
-def _named(name: str) -> Method:
-    """The method of that name, or of the design in a file FILE.py or FILE.py:CLASS."""
-    if isinstance(name, str) and name not in _METHODS and user_code.FILE.fullmatch(name):
-        known, kind = user_code.load_design(name)
-        with user_code.user_code_errors(kind.__module__):
-            try:
-                return Method(known, kind())
-            except TypeError as error:
-                raise InputError(f"{known}: give each setting a default ({error})") from None
+def _entry(name: str) -> Method:
+    """Look up the method of a name; `InputError` if there is none."""
     check_choice("method", name, _METHODS)
     return _METHODS[name]
 
 
+def _load(name: str) -> Method:
+    """Look up the method of a name, or make one of the design in a file FILE.py or FILE.py:CLASS."""
+    if not (isinstance(name, str) and name not in _METHODS and user_code.FILE.fullmatch(name)):
+        return _entry(name)
+    name, design = user_code.load_design(name)
+    with user_code.user_code_errors(design.__module__):
+        try:
+            return Method(name, design())
+        except TypeError as error:
+            raise InputError(f"{name}: give each setting a default ({error})") from None
+
+
 def describe(name: str) -> str:
-    """One line on a method."""
-    check_choice("method", name, _METHODS)
-    return _SAYS[name]
+    """Return a method's description, one line."""
+    return _entry(name).description
 
 
 def unbiased_for(name: str) -> str:
-    """The clients' weights for which a named method is unbiased: "n_k/n", "1/N" or "none"; "-" where one
-    client holds all data, "?" for a method that is not of the package."""
-    check_choice("method", name, _METHODS)
-    return next((w for w, those in _MEAN_WEIGHTS.items() if name in those.split()), "?")
+    """Return the clients' weights for which a method is unbiased: see `Method`."""
+    return _entry(name).unbiased_for
 
 
 def secure(name: str) -> str:
-    """Whether a named method of the package works under secure aggregation, in the words of
-    `sim.audit.secure`; "?" for one that is not of the package."""
-    check_choice("method", name, _METHODS)
-    other = "no" if name in _PACKAGE else "?"
-    return next((word for word, those in _SECURE.items() if name in those.split()), other)
+    """Return whether a method works under secure aggregation: see `Method`."""
+    return _entry(name).secure_aggregation
 
 
 def parameters(name: str) -> dict:
-    """The settings that `get(name, ...)` takes, with their defaults."""
-    method = _named(name)
-    switch, usual, other = _SWITCHES.get(name, ("", None, {}))
-    designs = (*other.values(), method.clients, method.data)
-    there = {key: value for d in designs for key, value in settings_of(d).items()}
-    usually = () if name in _PACKAGE else tuple(there)
-    there["server_rate"] = getattr(method.server, "rate", None)
-    settings = {key: there[key] for key in _SETTINGS.get(name, usually)}
-    return settings | ({switch: usual} if switch else {}) | asdict(method.local)
+    """Return the settings that `get(name, ...)` takes, with their defaults."""
+    method, defaults = _load(name), {}
+    usual = settings_of(method.clients) | settings_of(method.data)
+    for part in method.switch.parts.values() if method.switch else ():
+        defaults |= settings_of(part)
+    defaults |= usual | {"server_rate": getattr(method.server, "rate", None)}
+    chosen = {key: defaults[key] for key in (usual if method.settings is None else method.settings)}
+    if method.switch:
+        chosen[method.switch.setting] = method.switch.default
+    return chosen | asdict(method.local)
 
 
 def get(name: str, **overrides) -> Method:
-    """The method of that name, or of the design in a file (FILE.py or FILE.py:CLASS); `overrides` are its
-    settings, or whole parts.
+    """Return a method with other settings or parts.
 
-    Settings: `parameters(name)`; each goes to the field of its name, in whichever part has it.
-    Parts: `clients`, `data`, `local`, `server`, each replacing the method's own; one that is not of the
-    package is in the name, as in "md, clients MyDesign". `InputError` for an unknown method or setting
-    and for values out of range.
+    Args:
+        name: of the method, or a file with a design: FILE.py or FILE.py:CLASS.
+        overrides: settings of `parameters(name)`, each of which goes to the fields of its name in the
+            method's parts; or `clients`, `data`, `local`, `server`, which replace a part. A part that is
+            not of the package enters the name, as in "md, clients MyDesign".
+
+    Raises:
+        InputError: for an unknown method or setting and for values out of range.
     """
-    known = parameters(name)
-    has = [*known, *PARTS]
+    settings = parameters(name)
+    allowed = [*settings, *PARTS]
     for key in overrides:
-        if key not in has:
-            raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(has)}")
-    method = _named(name)
-    switch, usual, other = _SWITCHES.get(name, ("", None, {}))
-    if isinstance(usual, bool):  # no part has it, and checks it
-        check_bool(switch, overrides.get(switch, usual))
-    if overrides.get(switch, usual) != usual:
-        method = replace(method, **other)
-    given = {k: v for k, v in overrides.items() if k in known and k not in LOCAL}
+        if key not in allowed:
+            raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(allowed)}")
+    entry = method = _load(name)
+    if switch := entry.switch:
+        value = overrides.get(switch.setting, switch.default)
+        if isinstance(switch.default, bool):  # no part has this setting, and checks it
+            check_bool(switch.setting, value)
+        if value != switch.default:
+            method = replace(method, **switch.parts)
     local = with_settings(method.local, {k: v for k, v in overrides.items() if k in LOCAL})
+    changes = {k: v for k, v in overrides.items() if k in settings and k not in LOCAL}
     with user_code.design_errors(method.clients):
-        clients, data = (
-            with_settings(method.clients, given),
-            with_settings(method.data, given),
-        )
+        clients = with_settings(method.clients, changes)
+        data = with_settings(method.data, changes)
     if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
         clients = replace(clients, batch=local.batch)
     server = method.server
-    if "server_rate" in given:
-        server = with_settings(server, {"rate": given["server_rate"]})
-    there = settings_of(clients) | settings_of(data) | {switch: None, "server_rate": None}
-    if idle := [k for k, v in given.items() if k not in there and v != known[k]]:
-        why = f"it is used {'without' if idle[0] == 'rate' else 'with'} {switch} alone"
-        raise InputError(f"{name} does not use {idle[0]} {given[idle[0]]!r} here: {why}")
+    if "server_rate" in changes:
+        server = with_settings(server, {"rate": changes["server_rate"]})
+    parts: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
+    used = settings_of(clients) | settings_of(data) | {"server_rate": None}
+    used |= {switch.setting: None} if switch else {}
+    if unused := [k for k, v in changes.items() if k not in used and v != settings[k]]:
+        assert switch  # only its parts have settings that the method itself lacks
+        why = f"it is used {'without' if unused[0] == 'rate' else 'with'} {switch.setting} alone"
+        raise InputError(f"{name} does not use {unused[0]} {changes[unused[0]]!r} here: {why}")
     if has_flag(method.clients, "hides_sizes") and not has_flag(clients, "hides_sizes"):
-        wrong = given["selection"]
-        raise InputError(f"{name} asks for no size, selection {wrong!r} would: use norm or uniform")
+        raise InputError(
+            f"{name} asks for no size, selection {changes['selection']!r} would: use norm or uniform"
+        )
     replaced = {k: v for k, v in overrides.items() if k in PARTS}
-    foreign = [
+    user_parts = [
         f"{k} {type(v).__name__}" for k, v in replaced.items() if user_code.is_user_defined(v)
     ]
-    called = ", ".join([method.name, *foreign])
-    made: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
-    return replace(method, name=called, **made | replaced)
+    result = replace(entry, name=", ".join([entry.name, *user_parts]), **parts | replaced)
+    if replace(result, local=entry.local) == entry:
+        return result
+    # What is known of the entry need not hold of its parts once they are changed.
+    unknown = {"settings": None, "switch": None, "unbiased_for": "?", "secure_aggregation": "?"}
+    return replace(result, **unknown)
 
 
-def parse(spec: str, **more) -> Method:
-    """The method of a name or file and of its settings, as in `md lr=0.1` or `my_design.py power=0.5`."""
+def parse(spec: str, **settings) -> Method:
+    """Return the method of a name or file and of its settings, as in `md lr=0.1` or `my_design.py power=0.5`."""
     try:
         name, *words = shlex.split(spec)
     except ValueError:
@@ -314,12 +530,12 @@ def parse(spec: str, **more) -> Method:
         key, equals, value = word.partition("=")
         if not equals:
             raise InputError(f"{word!r} after {name} is no setting: write KEY=VALUE")
-        more[key] = _plain(value)
-    return get(name, **more)
+        settings[key] = _parse_value(value)
+    return get(name, **settings)
 
 
-def _plain(text: str):
-    """A setting from a command line."""
+def _parse_value(text: str):
+    """Read a setting of a command line as a number, True, False, None or a word."""
     words = {"true": True, "false": False, "none": None}
     for kind in (int, float):
         with suppress(ValueError):
@@ -328,18 +544,18 @@ def _plain(text: str):
 
 
 def version(method: Method) -> int:
-    """The version of the algorithms that the method's runs were last changed by: the squeeze's if it
-    squeezes gradients, else its design's own `version`, which is 1 if the design says nothing."""
+    """Return the version of the algorithms by which the method's runs last changed: that of the squeeze if
+    it squeezes gradients, else its design's attribute `version`, or 1."""
     clients = method.clients
     return ALGORITHMS if has_flag(clients, "stratifies") else getattr(clients, "version", 1)
 
 
 def to_dict(method: Method) -> dict:
-    """A method with all its settings, as plain data (for a run's identity); a part of one's own with the
-    SHA-256 of its file."""
+    """Return a method with all its settings as plain data, for a run's identity; a part from a file of the
+    user's with the SHA-256 of that file."""
     return {"name": method.name} | {p: user_code.to_dict(getattr(method, p)) for p in PARTS}
 
 
 def from_dict(data: dict) -> Method:
-    """The method that `to_dict` wrote down."""
+    """Return the method that `to_dict` wrote down."""
     return Method(data["name"], **{p: user_code.from_dict(data[p]) for p in PARTS})

@@ -87,9 +87,8 @@ def test_a_design_passed_to_get_has_a_name_of_its_own_and_its_file_in_its_identi
 
 
 def test_a_registered_name_is_known_until_another_design_takes_it(monkeypatch):
-    for table in ("_METHODS", "_SAYS", "_SETTINGS"):
-        monkeypatch.setattr(methods, table, dict(getattr(methods, table)))
-    methods.register("mine", Mine(), says="The first m.")
+    monkeypatch.setattr(methods, "_METHODS", dict(methods._METHODS))
+    methods.register("mine", Mine(), description="The first m.")
     assert methods.names()[-1] == "mine" and methods.describe("mine") == "The first m."
     assert methods.parameters("mine")["first"] == 0
     got = methods.get("mine", first=3, lr=0.2)

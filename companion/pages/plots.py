@@ -23,6 +23,7 @@ from companion.runs.tables import by_seed as by_seed
 from companion.runs.tables import last_rounds as last_rounds
 from companion.runs.tables import paired as paired
 from companion.runs.tables import summary as summary
+from fedstas import methods as known_methods
 
 WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
 GREY, BLACK, ORANGE, PINK, SKY = "#7F7F7F", "#000000", "#E69F00", "#CC79A7", "#56B4E9"
@@ -44,7 +45,7 @@ def ink(colour: str) -> str:
     return INKS.get(colour, colour)
 
 
-# method -> colour and dash; methods of one voice share its hue.
+# Listed methods: colour and dash; those of one group share a hue. `look` draws the others by a rule.
 METHODS = {
     "fedavg": (GREY, "-"),
     "fedavg-unbiased": (GREY, "--"),
@@ -99,11 +100,24 @@ WAYS = {
 }  # of one method, after a comma in its name
 
 
+SPARE = ("#117733", "#44AA99", "#88CCEE", "#DDCC77", "#CC6677", "#AA4499")
+
+
 def look(name: str) -> tuple[str, str]:
     """Colour and dash of a method, or of one way of it: `METHOD, every 10 rounds`."""
     method, _, way = name.partition(", ")
-    colour, dash = METHODS.get(method, (BLACK, "-"))
+    colour, dash = METHODS.get(method) or _spare_look(method)
     return colour, WAYS.get(way, "-.") if way else dash
+
+
+def _spare_look(method: str) -> tuple[str, str]:
+    """Colour and dash of a method that `METHODS` does not list: spare colours of Tol's muted scheme in turn,
+    in the order of `methods.names()`; dashes change once all colours are taken. Black for no method at all."""
+    others = [name for name in known_methods.names() if name not in METHODS]
+    if method not in others:
+        return BLACK, "-"
+    round_, place = divmod(others.index(method), len(SPARE))
+    return SPARE[place], ("-", "--", ":", "-.")[round_ % 4]
 
 
 def style() -> None:

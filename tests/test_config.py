@@ -1,14 +1,38 @@
 """Parts: settings that check themselves, and what a run's record keeps of them."""
 
 import dataclasses
+import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedstas import client_sampling, config
+from companion.runs import records
+from fedstas import client_sampling, config, methods
 from fedstas.errors import InputError
 from fedstas.methods import LocalSGD
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+# By module, the names that DESIGN.md marks as API: called from outside, so an old name stays as an alias.
+API = {
+    "fedstas.allocation": "proportional neyman neyman_real largest_remainder",
+    "fedstas.clustered": "by_size by_groups similarity_groups",
+    "fedstas.compression": "squeeze Squeezed",
+    "fedstas.methods": "get names Method",
+    "fedstas.privacy": "truth_probability epsilon report estimate_total estimate_variance composed_epsilon",
+    "fedstas.stratification": "stratify spread",
+    "fedstas.theory": "design_moments inclusion_probabilities size_estimator_moments srs_covariance "
+    "bernoulli_covariance paper_lemma4 ldp_ratio",
+    "fedstas.sim.engine": "pool local_updates",
+    "fedstas.sim.models": "flatten",
+    "fedstas.sim.partition": "iid dirichlet dirichlet_fixed_size by_class lognormal natural Federation",
+    "fedstas.sim.server": "Server",
+    "fedstas.sim.simulation": "run History",
+    "fedstas.sim.tasks": "load names Task",
+    "companion.runs.records": "load rerun",
+    "companion.claims.ledger": "claims",
+}
 
 
 @pytest.fixture
@@ -155,3 +179,55 @@ def test_a_name_that_another_module_has_given_is_refused(kinds):
 
     with pytest.raises(InputError, match=f"{client_sampling.__name__} has a part Uniform already"):
         config.config(Uniform)
+
+
+@pytest.fixture(scope="module")
+def recorded_methods() -> list[dict]:
+    """The different methods of all recorded runs, as their identities hold them."""
+    identities = records.identities(RESULTS).values()
+    return [json.loads(text) for text in {json.dumps(each["method"]) for each in identities}]
+
+
+def test_every_recorded_method_is_read_and_written_back_equal(recorded_methods):
+    assert len(recorded_methods) > 300
+    for data in recorded_methods:
+        assert methods.to_dict(methods.from_dict(data)) == data
+
+
+def test_every_recorded_method_is_the_one_of_its_name_with_its_settings(recorded_methods):
+    """So that an entry of `methods` that would change recorded runs is seen."""
+    for data in recorded_methods:
+        recorded, entry = methods.from_dict(data), methods.get(data["name"])
+        values = config.settings(recorded.clients) | config.settings(recorded.data)
+        values |= config.settings(recorded.local)
+        values["server_rate"] = getattr(recorded.server, "rate", None)
+        if (switch := entry.switch) and switch.setting not in values:
+            usual = all(type(getattr(recorded, p)) is type(getattr(entry, p)) for p in switch.parts)
+            values[switch.setting] = switch.default if usual else not switch.default
+        settings = {k: values[k] for k in methods.parameters(data["name"]) if k in values}
+        assert methods.get(data["name"], **settings) == recorded
+
+
+def class_names(value) -> set[str]:
+    """The class names in recorded data, wherever in it."""
+    inside = value.values() if isinstance(value, dict) else ()
+    own = {value["is"]} if isinstance(value, dict) and "is" in value else set()
+    return own.union(*map(class_names, inside))
+
+
+def test_recorded_class_names_are_registered_and_renamed_ones_are_read(recorded_methods):
+    recorded = set().union(*map(class_names, recorded_methods))
+    assert recorded <= set(config.CONFIG_CLASSES)
+    current_names = {kind.__name__ for kind in config.CONFIG_CLASSES.values()}
+    for new, old in config.PERSISTED_NAMES.items():
+        kind = config.CONFIG_CLASSES[old]
+        assert kind.__name__ == new and config.persisted_name(kind) == old
+        assert new not in config.CONFIG_CLASSES and old not in current_names
+        assert config.to_dict(kind())["is"] == old
+        assert config.from_dict({"is": old}) == kind()
+
+
+@pytest.mark.parametrize("module", API)
+def test_names_marked_as_api_resolve(module):
+    for name in API[module].split():
+        assert hasattr(importlib.import_module(module), name), name
