@@ -133,7 +133,9 @@ def test_the_design_trains_the_claim_is_decided_the_chapter_and_the_sweep_are_li
 def test_the_tests_of_the_recipe_pass_in_it(tree):
     names = ["tests/test_comb.py", "tests/test_plots.py::test_every_method_has_its_own_look"]
     names += ["tests/test_secure.py::test_what_a_method_asks_decides_whether_sums_are_enough[comb]"]
-    names += ["tests/test_audit.py::test_every_method_is_unbiased_for_what_its_entry_says_and_passes[comb]"]
+    names += [
+        "tests/test_audit.py::test_every_method_is_unbiased_for_what_its_entry_says_and_passes[comb]"
+    ]
     names += ["tests/test_doctor.py::test_every_chapter_has_a_recorded_time_in_quick_and_laptop"]
     names += ["tests/test_repository.py::test_chapter_names_its_kernel_and_parameters"]
     told = run(tree, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names)
