@@ -452,7 +452,7 @@ def secure(name: str) -> str:
 
 def parameters(name: str) -> dict:
     """Return the settings that `get(name, ...)` takes, with their defaults."""
-    method, defaults = _load(name), {}
+    method, defaults = _load(name), dict[str, Any]()
     usual = settings_of(method.clients) | settings_of(method.data)
     for part in method.switch.parts.values() if method.switch else ():
         defaults |= settings_of(part)
@@ -516,8 +516,7 @@ def get(name: str, **overrides) -> Method:
     if replace(result, local=entry.local) == entry:
         return result
     # What is known of the entry need not hold of its parts once they are changed.
-    unknown = {"settings": None, "switch": None, "unbiased_for": "?", "secure_aggregation": "?"}
-    return replace(result, **unknown)
+    return replace(result, settings=None, switch=None, unbiased_for="?", secure_aggregation="?")
 
 
 def parse(spec: str, **settings) -> Method:
