@@ -4,7 +4,7 @@
 #   make test [ARGS="..."]                   all tests; ARGS go to pytest
 #   make check                               format, lint, types, and the tests that are not slow
 #   make test-flower [ARGS="..."]            the tests of fedstas.flower, in .venv-flower
-#   make notebooks                           write notebooks/ipynb/ anew, the chapters' copies to be run elsewhere
+#   make notebooks                           write notebooks/ipynb/: the chapters as plain notebooks, to be run elsewhere
 #   make gpu [ARGS="..."]                    a GPU beside the CPU: results, seconds; into benchmarks/gpu.json
 #   make times [ARGS="..."]                  each notebook in plain papermill, a line each; goes on where it stopped
 #   make chaos [ARGS="..."]                  kills, flipped bits, nonsense: half an hour; figures in tests/chaos/figures.json
@@ -91,7 +91,7 @@ lock: .venv/.ready
 	@touch $@
 
 clean:
-	rm -rf _build .cache book/chapters .pytest_cache .ruff_cache .hypothesis out.ipynb
+	rm -rf _build .cache book/chapters notebooks/ipynb .pytest_cache .ruff_cache .hypothesis out.ipynb
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -163,6 +163,22 @@ def task_front():
     }
 
 
+def task_notebooks():
+    """Write each chapter as a plain notebook: the site's downloads, and what Colab and Binder run."""
+    return {
+        "file_dep": [
+            "_config.yml",
+            "requirements.lock",
+            "companion/pages/copies.py",
+            *(f"notebooks/{stem}.py" for stem in chapters.names()),
+            *package(),
+        ],
+        "targets": [f"notebooks/ipynb/{stem}.ipynb" for stem in chapters.names()],
+        "actions": [module("companion.pages.copies")],
+        "setup": WARM,
+    }
+
+
 def build_site():
     """Build strictly, from scratch, beside the old site; replace that only by a whole one."""
     made = Path(".cache/book")
@@ -194,7 +210,8 @@ def task_book():
     prose += [
         "examples/design/my_design.py",
         *files("examples/own", "*.py"),
-        *files("notebooks", "*.py", "*.ipynb"),
+        *(f"notebooks/{stem}.py" for stem in chapters.names()),
+        *(f"notebooks/ipynb/{stem}.ipynb" for stem in chapters.names()),
     ]  # downloads
     prose += files("fedstas", "*.py")  # docstrings, for the API reference
     return {

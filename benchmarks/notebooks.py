@@ -1,4 +1,4 @@
-"""`make times`: each notebook of `notebooks/ipynb` in plain papermill, in an empty folder, as a reader runs it.
+"""`make times`: each notebook of `notebooks/ipynb` (written by this) in plain papermill, in an empty folder, as a reader runs it.
 
 `python -m benchmarks.notebooks --json FILE [CHAPTER ...]`, a line each: seconds of the wall and of the
 processors, and what share of the machine others had meanwhile (seconds of the wall mean little where that is
@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True, help="file to write, and to go on from")
     asked = parser.parse_args()
     known = json.loads(asked.json.read_text()) if asked.json.exists() else {}
+    copies.make()
     for stem in map(parameters.find, asked.chapters or parameters.names()):
         notebook = copies.folder() / f"{stem}.ipynb"
         what = stamp(notebook)

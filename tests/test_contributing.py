@@ -47,7 +47,7 @@ def sources() -> list[str]:
     if done.returncode:
         pytest.skip("not a git checkout; clone the repository to run this")
     names = [name for name in done.stdout.split("\0") if name]
-    return [n for n in names if not n.startswith(("results/", "tests/data/", "notebooks/ipynb/"))]
+    return [n for n in names if not n.startswith(("results/", "tests/data/"))]
 
 
 def put(text: str, after: str, line: str, every: bool = False) -> str:

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +18,6 @@ from companion.teach import teaching
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "notebooks" / "ipynb"
 STEMS = chapters.names()
 # Directives, roles, labels and classes of MyST, which no other reader of notebooks knows.
 MYST = re.compile(
@@ -25,24 +25,28 @@ MYST = re.compile(
 )  # fmt: skip
 
 
+@cache
+def text(stem: str) -> str:
+    return copies.text(stem)
+
+
 def read(stem: str):
-    return nbformat.read(FOLDER / f"{stem}.ipynb", as_version=4)
+    return nbformat.reads(text(stem), as_version=4)
+
+
+def write(stem: str, path: Path) -> Path:
+    path.write_text(text(stem), encoding="utf-8")
+    return path
 
 
 def code(stem: str) -> list:
     return [cell for cell in read(stem).cells if cell.cell_type == "code"]
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_copy_equals_its_source(stem):
-    path = FOLDER / f"{stem}.ipynb"
-    assert path.is_file(), "run `make notebooks`"
-    same = path.read_text(encoding="utf-8") == copies.text(stem)
-    assert same, f"{path.name} is not what its source gives: run `make notebooks`"
-
-
-def test_there_is_a_copy_of_every_chapter_and_nothing_else():
-    assert sorted(path.name for path in FOLDER.iterdir()) == [f"{stem}.ipynb" for stem in STEMS]
+def test_make_writes_a_copy_of_every_chapter_and_nothing_else(tmp_path):
+    paths = copies.make(tmp_path / "copies")
+    assert sorted(path.name for path in paths[0].parent.iterdir()) == [f"{s}.ipynb" for s in STEMS]
+    assert all(path.read_text(encoding="utf-8") == text(path.stem) for path in paths)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -201,8 +205,8 @@ def test_the_address_comes_from_the_configuration(monkeypatch):
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_papermill_knows_type_and_meaning_of_every_parameter(stem):
-    found = papermill.inspect_notebook(FOLDER / f"{stem}.ipynb")
+def test_papermill_knows_type_and_meaning_of_every_parameter(stem, tmp_path):
+    found = papermill.inspect_notebook(write(stem, tmp_path / "copy.ipynb"))
     assert set(found) == set(parameters.declared(stem))
     for name, said in found.items():
         assert said["inferred_type_name"] == parameters.PARAMETERS[name].type.__name__
@@ -215,8 +219,9 @@ def call(*words, folder: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_the_help_of_a_copy_can_be_read():
-    done = call("--help-notebook", "notebooks/ipynb/02_stratification.ipynb", folder=ROOT)
+def test_the_help_of_a_copy_can_be_read(tmp_path):
+    copy = write("02_stratification", tmp_path / "copy.ipynb")
+    done = call("--help-notebook", copy, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Unknown type" not in done.stdout
     assert re.search(r"strata: int \(default None\)\s+number of strata", done.stdout)
@@ -224,7 +229,7 @@ def test_the_help_of_a_copy_can_be_read():
 
 @pytest.mark.slow
 def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
-    (tmp_path / "mine.ipynb").write_bytes((FOLDER / "01_aggregation.ipynb").read_bytes())
+    write("01_aggregation", tmp_path / "mine.ipynb")
     given = ("-p", "clients", "10", "-p", "rounds", "2")
     done = call("mine.ipynb", "out.ipynb", *given, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -239,28 +244,28 @@ def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
 
 @pytest.mark.slow
 def test_a_downloaded_copy_refuses_a_parameter_that_it_does_not_have(tmp_path):
-    copy = FOLDER / "01_aggregation.ipynb"
+    copy = write("01_aggregation", tmp_path / "copy.ipynb")
     done = call(copy, "out.ipynb", "-p", "client", "10", folder=tmp_path)
     assert done.returncode != 0
     assert "unknown parameter 'client' of chapter 01_aggregation" in done.stderr
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_launch_links_are_well_formed_and_lead_to_what_is_there(stem, monkeypatch):
+def test_launch_links_name_the_branch_to_which_the_workflow_pushes_the_copies(stem, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
     import fedstas_launch
 
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
     host, owner, name = re.fullmatch(r"https://([\w.]+)/([\w-]+)/([\w.-]+)", config["url"]).groups()
     assert host == "github.com"
-    found = fedstas_launch.addresses(config["url"], config["branch"], stem)
-    colab, binder = (urlsplit(uri) for uri in found.values())
-    prefix = f"/github/{owner}/{name}/blob/{config['branch']}/"
+    branch = fedstas_launch.NOTEBOOKS_BRANCH
+    (workflow,) = (ROOT / ".github" / "workflows").iterdir()
+    assert f"git push --force origin HEAD:refs/heads/{branch}\n" in workflow.read_text()
+    copy = (copies.folder() / f"{stem}.ipynb").relative_to(ROOT).as_posix()
+    urls = fedstas_launch.service_urls(config["url"], stem)
+    colab, binder = (urlsplit(url) for url in urls.values())
     assert (colab.scheme, colab.netloc) == ("https", "colab.research.google.com")
-    assert colab.path.startswith(prefix)
-    assert (ROOT / colab.path.removeprefix(prefix)).is_file()
+    assert colab.path == f"/github/{owner}/{name}/blob/{branch}/{copy}"
     assert (binder.scheme, binder.netloc) == ("https", "mybinder.org")
-    assert binder.path == f"/v2/gh/{owner}/{name}/{config['branch']}"
-    (target,) = parse_qs(binder.query)["labpath"]
-    assert (ROOT / target).is_file()
-    assert (ROOT / "notebooks" / f"{stem}.py").is_file()
+    assert binder.path == f"/v2/gh/{owner}/{name}/{branch}"
+    assert parse_qs(binder.query) == {"labpath": [copy]}

@@ -137,7 +137,7 @@ def test_no_path_of_a_machine():
 
 def test_no_data_and_nothing_generated():
     bad = re.compile(
-        r"\.(npz|npy|gz|webp|pkl|pt|pth|pyc)$"
+        r"\.(npz|npy|gz|webp|pkl|pt|pth|pyc|ipynb)$"
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
     )
     names = [path.relative_to(ROOT).as_posix() for path in files()]
@@ -152,8 +152,7 @@ def test_nothing_large():
 def test_repository_address_stands_in_one_place():
     url = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
     holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
-    copies = {name for name in holders if name.startswith("notebooks/ipynb/")}  # made from it
-    assert holders - copies == {"_config.yml", "README.md"}
+    assert holders == {"_config.yml", "README.md"}
     assert f"git clone {url} && cd {url.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from companion.pages import chapters
+from companion.pages import chapters, copies
 from companion.pages.warm import ADDRESS, Warm
 from fedstas import cli
 
@@ -53,7 +53,7 @@ def clone(tmp_path_factory):
             shutil.copytree(source, there / name, ignore=leave)
         else:
             shutil.copy(source, there / name)
-    shutil.copytree(ROOT / "notebooks" / "ipynb", there / "notebooks" / "ipynb", dirs_exist_ok=True)
+    copies.make(there / "notebooks" / "ipynb")
     shutil.copytree(ROOT / "results", there / "results")
     return there
 

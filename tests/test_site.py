@@ -11,7 +11,7 @@ import pytest
 import yaml
 from browser import ROOT, SITE, build
 
-from companion.pages import chapters
+from companion.pages import chapters, copies
 
 pytestmark = pytest.mark.slow
 OURS = ("index.html", "how_to_read.html", "notation.html", "where_is_what.html", "glossary.html")
@@ -170,20 +170,19 @@ def test_each_chapter_can_be_launched_and_downloaded(chapter_pages):
     assert re.fullmatch(r"[\w.-]+/[\w.-]+", owner)
     for stem, page in chapter_pages.items():
         copy = f"notebooks/ipynb/{stem}.ipynb"
-        assert (ROOT / copy).is_file()
-        place = f"github/{owner}/blob/{repository['branch']}/{copy}"
+        place = f"github/{owner}/blob/notebooks/{copy}"
         colab = [link for link in page.links if "colab" in urlsplit(link).netloc]
         assert colab == [f"https://colab.research.google.com/{place}"], stem
         binder = [urlsplit(link) for link in page.links if "binder" in urlsplit(link).netloc]
         assert [(link.scheme, link.netloc) for link in binder] == [("https", "mybinder.org")], stem
-        assert binder[0].path == f"/v2/gh/{owner}/{repository['branch']}"
+        assert binder[0].path == f"/v2/gh/{owner}/notebooks"
         assert parse_qs(binder[0].query) == {"labpath": [copy]}
-        for source in (copy, f"notebooks/{stem}.py"):
-            name = Path(source).name
+        source = f"notebooks/{stem}.py"
+        downloads = {f"{stem}.ipynb": copies.text(stem), f"{stem}.py": (ROOT / source).read_text()}
+        for name, content in downloads.items():
             given = {
                 link for link in page.links if "_downloads/" in link and Path(link).name == name
             }
             assert len(given) == 1, f"{stem} offers {name} {len(given)} times"
             file = (SITE / "chapters" / unquote(given.pop())).resolve()
-            assert file.read_bytes() == (ROOT / source).read_bytes()
-        assert json.loads((ROOT / copy).read_text())["nbformat"] == 4
+            assert file.read_text() == content

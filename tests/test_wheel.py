@@ -10,10 +10,10 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
 
+from companion.pages import copies
 from fedstas import __version__
 
 pytestmark = pytest.mark.slow
@@ -114,8 +114,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     succeeds("git", "init", "-q", "--bare", there)
     succeeds("git", "-C", there, "config", "receive.shallowUpdate", "true")
     succeeds("git", "push", "-q", there, f"HEAD:refs/heads/{branch}", cwd=ROOT)
-    notebook = nbformat.read(ROOT / "notebooks" / "ipynb" / "01_aggregation.ipynb", as_version=4)
-    cell = next(c for c in notebook.cells if "install" in c.metadata.get("tags", []))
+    cell = next(c for c in copies.copy("01").cells if "install" in c.metadata.get("tags", []))
     after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
     after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
     told = bare(

@@ -1,6 +1,8 @@
-"""Where a chapter can be run: Colab, Binder, and its copy and its source as downloads from this site.
+"""Links to run a chapter: Colab, Binder, and its notebook and its source as downloads from this site.
 
-The addresses are made of the repository's, which stands in `_config.yml`.
+The repository's address stands in `_config.yml`. Its notebooks are generated: Colab and Binder find them on the branch
+`notebooks`, to which the public workflow pushes them; the site takes them from `notebooks/ipynb/`, where its build
+writes them.
 """
 
 from pathlib import Path
@@ -9,30 +11,31 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
+NOTEBOOKS_BRANCH = "notebooks"
 
-def addresses(url: str, branch: str, stem: str) -> dict[str, str]:
-    """The services that run the copy of a chapter in the reader's browser."""
+
+def service_urls(url: str, stem: str) -> dict[str, str]:
+    """Return link text and address of each service that runs a chapter's notebook in the reader's browser."""
     repository = url.removeprefix("https://github.com/")
     copy = f"notebooks/ipynb/{stem}.ipynb"
     return {
-        "Open in Colab": f"https://colab.research.google.com/github/{repository}/blob/{branch}/{copy}",
-        "Binder": f"https://mybinder.org/v2/gh/{repository}/{branch}?labpath={copy}",
+        "Open in Colab": f"https://colab.research.google.com/github/{repository}/blob/{NOTEBOOKS_BRANCH}/{copy}",
+        "Binder": f"https://mybinder.org/v2/gh/{repository}/{NOTEBOOKS_BRANCH}?labpath={copy}",
     }
 
 
 def launch(directive: SphinxDirective, stem: str) -> list[nodes.Node]:
-    """The links of one chapter, for a page anywhere in the book."""
-    theme = directive.config.html_theme_options
-    found = addresses(theme["repository_url"], theme["repository_branch"], stem)
-    links = [nodes.reference("", text, refuri=uri) for text, uri in found.items()]
+    """Return the links of one chapter, for a page anywhere in the book."""
+    urls = service_urls(directive.config.html_theme_options["repository_url"], stem)
+    links = [nodes.reference("", text, refuri=url) for text, url in urls.items()]
     depth = directive.env.docname.count("/") + 1  # from the page's folder to the repository's root
     for text, path in (
         ("download .ipynb", f"notebooks/ipynb/{stem}.ipynb"),
         (".py", f"notebooks/{stem}.py"),
     ):
-        told = {"refdoc": directive.env.docname, "refdomain": "", "reftype": "download"}
-        told |= {"reftarget": "../" * depth + path, "refexplicit": True, "refwarn": True}
-        links.append(addnodes.download_reference("", "", nodes.inline("", text), **told))
+        options = {"refdoc": directive.env.docname, "refdomain": "", "reftype": "download"}
+        options |= {"reftarget": "../" * depth + path, "refexplicit": True, "refwarn": True}
+        links.append(addnodes.download_reference("", "", nodes.inline("", text), **options))
     separated: list[nodes.Node] = []
     for link in links:
         separated += [link, nodes.Text(" · ")]
@@ -40,10 +43,10 @@ def launch(directive: SphinxDirective, stem: str) -> list[nodes.Node]:
 
 
 class LaunchTable(SphinxDirective):
-    """A line for each chapter of this book: where it can be run, and its downloads."""
+    """The directive `launch`: a line of links for each chapter of this book."""
 
     def run(self):
-        """The list."""
+        """Return the list."""
         rows = nodes.bullet_list(classes=["launch"])
         for page in sorted(Path(self.env.srcdir, "chapters").glob("*.ipynb")):
             if f"chapters/{page.stem}" in self.env.found_docs:
@@ -54,6 +57,6 @@ class LaunchTable(SphinxDirective):
 
 
 def setup(app):
-    """Sphinx's entry."""
+    """Register the directive with Sphinx."""
     app.add_directive("launch", LaunchTable)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -172,10 +172,12 @@ def text(chapter: str) -> str:
     return nbformat.writes(copy(chapter), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def make() -> list[Path]:
-    """Write all copies, and take away those whose chapter is gone."""
-    wanted = {folder() / f"{stem}.ipynb": stem for stem in parameters.names()}
-    for path in set(folder().glob("*.ipynb")) - set(wanted):
+def make(to: Path | None = None) -> list[Path]:
+    """Write all copies into a folder (`notebooks/ipynb` by default), and remove those whose chapter is gone."""
+    to = to or folder()
+    to.mkdir(parents=True, exist_ok=True)
+    wanted = {to / f"{stem}.ipynb": stem for stem in parameters.names()}
+    for path in set(to.glob("*.ipynb")) - set(wanted):
         path.unlink()
     for path, stem in wanted.items():
         content = text(stem)

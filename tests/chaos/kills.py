@@ -16,6 +16,7 @@ from pathlib import Path
 import child
 import nbformat
 
+from companion.pages import copies
 from companion.runs import atomic, experiments, packed, records, single
 
 MOST = 4  # kills in one folder, before it is finished
@@ -129,8 +130,8 @@ def page(path: Path, notebook: Path) -> None:
 
 def pages(folder: Path, chance: random.Random, longest: float) -> tuple[int, list]:
     """A page whose writing is killed is whole or absent, and the next writing leaves it alone there."""
-    notebook = Path(__file__).parents[2] / "notebooks" / "ipynb" / "04b_allocation.ipynb"
-    notebook = notebook if notebook.exists() else next(notebook.parent.glob("*.ipynb"))
+    notebook = folder.parent / f"{folder.name}-source.ipynb"
+    notebook.write_text(copies.text("04b"), encoding="utf-8")
     path = folder / "page.ipynb"
     count = killed(page, path, notebook, moment=chance.uniform(0, longest))
     wrong = []
