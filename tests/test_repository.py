@@ -53,7 +53,7 @@ def test_what_a_build_runs_as_a_fork_asks_for_the_process_that_forks(tmp_path, m
     made = [getattr(dodo, name)() for name in vars(dodo) if name.startswith("task_")]
     tasks = [task for each in made for task in ([each] if isinstance(each, dict) else each)]
     forks = [task for task in tasks if "companion.pages.warm" in str(task["actions"])]
-    assert len(forks) == len(NOTEBOOKS) + 5
+    assert len(forks) == len(NOTEBOOKS) + 6
     assert all(task["setup"] == ["warm"] for task in forks)
     others = [task for task in tasks if task not in forks]
     assert not any("python" in str(action) for task in others for action in task["actions"])
