@@ -41,7 +41,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from companion import ch02, chapters, check, plots
+from companion import ch02, chapters, check, plots, statistics
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
@@ -578,9 +578,9 @@ trained = pd.DataFrame(trained).assign(partition="disjoint")
 glue_figure("figure_rounds", ch02.over_rounds(trained))
 last = {name: trained[trained["round"] == s.rounds].pipe(ch02.of, *name.split(), round=s.rounds)
         for name in ("left restored", "kept restored", "kept unsorted", "purity restored")}  # fmt: skip
-change = plots.interval(last["purity restored"] - ch02.of(trained, "purity", "restored"))
-keeping = plots.interval(last["kept restored"] - last["left restored"])
-summary = plots.interval(last["kept unsorted"] - last["kept restored"])
+change = statistics.mean_interval(last["purity restored"] - ch02.of(trained, "purity", "restored"))
+keeping = statistics.mean_interval(last["kept restored"] - last["left restored"])
+summary = statistics.mean_interval(last["kept unsorted"] - last["kept restored"])
 glue_values("ch2", every=method.clients.restratify_every, left_last=last["left restored"].mean())
 glue_values("ch2", kept=last["kept restored"].mean(), kept_coded=last["kept unsorted"].mean())
 glue_values("ch2", keeping=keeping[0], keeping_low=keeping[1], keeping_high=keeping[2])

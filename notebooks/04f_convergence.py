@@ -40,7 +40,7 @@ from math import sqrt
 
 import numpy as np
 
-from companion import ch04f, chapters, check, plots
+from companion import ch04f, chapters, check, plots, statistics
 from companion.claims.evidence import clusters_bounds, convergence
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import clustered, partition, tasks
@@ -153,7 +153,7 @@ np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
 glue_figure("figure_theory_fixed_point", ch04f.fixed_point(paths, sqrt(2) - 1, 1 / 3))
-ends = {rule: plots.interval(path[-1]) for rule, path in paths.items()}
+ends = {rule: statistics.mean_interval(path[-1]) for rule, path in paths.items()}
 for key, end in zip(("written", "corrected"), ends.values(), strict=True):
     glue_values("ch4f", **{key: end[0], f"{key}_low": end[1], f"{key}_high": end[2]})
 glue_values("ch4f", fixed_point=fixed, excess=toy.excess(fixed))
@@ -313,7 +313,7 @@ ceilings = {part: promised_constant(part / Lambda) for part in constant}
 late = slice(T // 10, T + 1)
 points = np.unique(np.geomspace(T / 10, T, 30).astype(int))
 exponent = np.polyfit(np.log(points), np.log(uniform[points]), 1)[0]
-gap = plots.interval((runs["corrected"] - runs["uniform"])[late].mean(axis=0))
+gap = statistics.mean_interval((runs["corrected"] - runs["uniform"])[late].mean(axis=0))
 
 # %% tags=["remove-input"]
 glue_figure("ch4f_figure_rate", ch04f.rates(runs, uniform, promised, beside, constant, ceilings))

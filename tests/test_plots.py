@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from companion.pages import plots
 from companion.runs import experiments, records, statistics, tables
@@ -25,20 +24,6 @@ def frame() -> pd.DataFrame:
                 rows.append((method, seed, 20, t, value, value / 2, 1e6 * t))
     columns = ["method", "seed", "rounds", "round", "test_accuracy", "train_loss", "megabytes"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def test_interval_is_the_t_interval():
-    values = np.array([3.0, 5.0, 4.0, 8.0])
-    low, high = stats.t.interval(0.95, 3, loc=5.0, scale=stats.sem(values))
-    assert plots.interval(values) == pytest.approx((5.0, low, high))
-    assert np.isnan(plots.interval([2.0])[1])
-
-
-def test_interval_covers_95_percent():
-    # 4,000 normal samples of 10: the count outside is binomial; false alarm below 1e-6 at 5 sd.
-    samples = np.random.default_rng(0).normal(size=(4000, 10))
-    outside = sum(not low <= 0 <= high for _, low, high in map(plots.interval, samples))
-    assert abs(outside - 200) < 5 * np.sqrt(4000 * 0.05 * 0.95)
 
 
 def test_summary_takes_the_last_ten_rounds_in_percent(frame):

@@ -26,6 +26,14 @@ def test_an_interval_needs_two_values_and_has_no_width_where_they_are_equal():
     assert statistics.mean_interval([3, 3, 3]) == (3, 3, 3)
 
 
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    # 4,000 normal samples of 10: the count outside is binomial; false alarm below 1e-6 at 5 sd.
+    samples = np.random.default_rng(0).normal(size=(4000, 10))
+    _, low, high = statistics.mean_band(samples.T)
+    outside = np.count_nonzero((low > 0) | (high < 0))
+    assert abs(outside - 200) < 5 * np.sqrt(4000 * 0.05 * 0.95)
+
+
 def test_a_band_is_the_interval_of_each_column():
     columns = np.random.default_rng(1).normal(size=(6, 4))
     expected = np.transpose([statistics.mean_interval(column) for column in columns.T])

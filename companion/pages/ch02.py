@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from companion.pages import plots
 from companion.pages.plots import BLACK, CODED, GREY, SHOULD, WRITTEN
+from companion.runs import statistics
 
 DARK = "#555555"
 SUMMARIES = {  # by the chapter's names: in words, and their colour
@@ -78,7 +79,7 @@ def known(found: pd.DataFrame) -> Figure:
         for at, (name, (words, colour)) in enumerate(SUMMARIES.items()):
             values = here.loc[here["strata of"] == name, "purity"].to_numpy()
             chance = here.loc[here["strata of"] == f"{name} shuffled", "purity"].mean()
-            mean, low, high = plots.interval(values)
+            mean, low, high = statistics.mean_interval(values)
             ax.barh(-at, mean, 0.36, color=colour, lw=0)
             ax.plot([low, high], [-at, -at], color=BLACK, lw=1.5)
             ax.plot([chance, chance], [-at - 0.26, -at + 0.22], color=BLACK, lw=2)
@@ -121,7 +122,9 @@ def of(found: pd.DataFrame, metric: str, name: str, **where) -> np.ndarray:
 
 def interval(values: np.ndarray, digits: int) -> str:
     """Mean and 95 % interval of values, one per federation, as a table shows them."""
-    said = (f"{round(x, digits) + 0.0:.{digits}f}" for x in map(float, plots.interval(values)))
+    said = (
+        f"{round(x, digits) + 0.0:.{digits}f}" for x in map(float, statistics.mean_interval(values))
+    )
     return "{} ({} to {})".format(*said).replace("-", "−")
 
 
@@ -148,7 +151,7 @@ def numbers(found: pd.DataFrame) -> dict[str, float]:
     said = {}
     for name in ("oracle", *SUMMARIES):
         for prefix, title in (("", "disjoint"), ("equal_", "equal sizes")):
-            values = map(float, plots.interval(of(found, "rand", name, partition=title)))
+            values = map(float, statistics.mean_interval(of(found, "rand", name, partition=title)))
             ends = zip(("", "_low", "_high"), values, strict=True)
             said |= {f"{prefix}rand_{name}{end}": value for end, value in ends}
         said[f"left_{name}"] = of(found, "left", name).mean()
@@ -166,7 +169,7 @@ def over_rounds(trained: pd.DataFrame) -> Figure:
         (axes[1], "kept", "unsorted", "--", "as coded, kept (dashed)"),
     ]
     for place, (ax, metric, name, dash, words) in enumerate(lines):
-        stats = [plots.interval(of(trained, metric, name, round=t)) for t in moments]
+        stats = [statistics.mean_interval(of(trained, metric, name, round=t)) for t in moments]
         mean, low, high = np.array(stats).T
         at, colour = np.arange(len(moments)) + 0.05 * (place % 3 - 1), SUMMARIES[name][1]
         ax.vlines(at, low, high, color=colour, lw=1)

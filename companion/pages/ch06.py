@@ -149,7 +149,7 @@ def _band(ax: Axes, frame: pd.DataFrame, value: str, method: str) -> tuple:
     """Mean over seeds with a 95 % band, or the seeds themselves where there are few; the end of the mean."""
     wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=value)
     colour, dash = plots.METHODS[method]
-    mean, low, high = np.array([plots.interval(v) for v in wide.to_numpy()]).T
+    mean, low, high = np.array([statistics.mean_interval(v) for v in wide.to_numpy()]).T
     if wide.shape[1] >= plots.FEW:
         ax.fill_between(wide.index, low, high, color=colour, alpha=0.15, lw=0)
     else:
