@@ -164,14 +164,14 @@ def pack(
     into: Annotated[Path | None, option("the other way: write single files here")] = None,
 ) -> None:
     """Turn the single files of a finished sweep into one table of rows and one of runs."""
-    from companion.runs import packed
+    from companion.runs import records
 
     for folder in folders:
         if into is None:
-            typer.echo(packed.pack(folder))
+            typer.echo(records.pack(folder))
         else:
             typer.echo(
-                f"{into}: {len(packed.unpack(folder, into))} runs of {folder} as single files"
+                f"{into}: {len(records.unpack(folder, into))} runs of {folder} as single files"
             )
 
 

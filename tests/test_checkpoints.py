@@ -1,134 +1,139 @@
-"""A run in work: its checkpoint resumes it exactly or not at all, its lock ends with its holder."""
+"""Checkpoints and locks of runs in progress: a run resumes exactly or not at all, a lock ends with its holder."""
 
-import os
-import pickle
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedstas import atomic, checkpoints, methods, records, simulation
+from companion.runs import records
+from fedstas import methods
 from fedstas.errors import InputError
+from fedstas.sim import run_file, simulation
 
 HOW = {"rounds": 5, "clients_per_round": 4, "seed": 2, "eval_every": 2}
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedstas import checkpoints
-with checkpoints.run_lock(Path({!r})) as free:
-    print(free, flush=True)
+from companion.runs import records
+with records.run_lock(Path({!r})) as acquired:
+    print(acquired, flush=True)
     time.sleep(60)
 """
 
 
 @pytest.fixture(scope="module", params=["clustered-similarity", "fedadam", "fedstas-authors-dec"])
-def cut(request, digits, federation):
-    """A run of each kind of state, whole, and its histories as a checkpoint gets them."""
+def interrupted(request, digits, federation):
+    """The identity of a run of each kind of state, and a function that makes it."""
     method = methods.get(request.param, lr=0.1)
-    who = records.identity(digits, federation, method, **HOW)
-    return who, lambda **how: simulation.run(
+    identity = records.identity(digits, federation, method, **HOW)
+    return identity, lambda **how: simulation.run(
         digits, federation, method, device="cpu", **(HOW | how)
     )
 
 
-def same(one, two):
+def assert_equal_histories(one, two):
     drop = {"columns": "seconds"}
     pd.testing.assert_frame_equal(one.frame.drop(**drop), two.frame.drop(**drop), check_exact=True)
     np.testing.assert_array_equal(one.params, two.params)
     assert [c.tolist() for c in one.cohorts] == [c.tolist() for c in two.cohorts]
 
 
-def test_every_checkpoint_resumes_to_the_same_run(cut, tmp_path):
-    who, run = cut
-    data, kept = tmp_path / "run.parquet", []
+def test_every_checkpoint_resumes_to_the_same_run(interrupted, tmp_path):
+    identity, run = interrupted
+    data, contents = tmp_path / "run.parquet", []
 
     def keep(history):
-        checkpoints.write(history, who, data, "cpu")
-        kept.append(checkpoints.place(data).read_bytes())
+        records.write_checkpoint(history, identity, data, "cpu")
+        contents.append(records.checkpoint_file(data).read_bytes())
 
-    whole = run(checkpoint=keep)
-    assert len(kept) == 2  # rounds 2 and 4; the last is the run's own file
-    for content, t in zip(kept, (2, 4), strict=True):
-        checkpoints.place(data).write_bytes(content)
-        resume = checkpoints.read(who, data, "cpu")
+    complete = run(checkpoint=keep)
+    assert len(contents) == 2  # rounds 2 and 4; the last is the run's own file
+    for content, t in zip(contents, (2, 4), strict=True):
+        records.checkpoint_file(data).write_bytes(content)
+        resume = records.read_checkpoint(identity, data, "cpu")
         assert resume.state["round"] == t
-        same(run(resume=resume), whole)
+        assert_equal_histories(run(resume=resume), complete)
 
 
 @pytest.fixture
-def kept(digits, federation, tmp_path):
-    """A checkpoint on disk."""
+def checkpoint(digits, federation, tmp_path):
+    """A checkpoint on disk: the identity of its run, and the run's parquet file."""
     method = methods.get("fedstas-unbiased", strata=3)
-    who, data = records.identity(digits, federation, method, **HOW), tmp_path / "run.parquet"
-    write = lambda history: checkpoints.write(history, who, data, "cpu")  # noqa: E731
+    identity, data = records.identity(digits, federation, method, **HOW), tmp_path / "run.parquet"
+
+    def write(history):
+        records.write_checkpoint(history, identity, data, "cpu")
+
     simulation.run(digits, federation, method, device="cpu", checkpoint=write, **HOW)
-    return who, data
+    return identity, data
 
 
 def test_no_checkpoint_is_no_history(tmp_path):
-    assert checkpoints.read({}, tmp_path / "run.parquet", "cpu") is None
+    assert records.read_checkpoint({}, tmp_path / "run.parquet", "cpu") is None
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "other"])
-def test_a_damaged_checkpoint_is_named(kept, damage):
-    who, data = kept
-    path = checkpoints.place(data)
-    whole = bytearray(path.read_bytes())
-    half = len(whole) // 2
-    flipped = whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :]
-    path.write_bytes(
-        {"empty": b"", "cut": whole[:half], "flipped": flipped, "other": b"x" * 99}[damage]
-    )
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "pickle"])
+def test_a_damaged_checkpoint_is_named(checkpoint, damage):
+    identity, data = checkpoint
+    path = records.checkpoint_file(data)
+    content = path.read_bytes()
+    half = len(content) // 2
+    damaged = {
+        "empty": b"",
+        "cut": content[:half],
+        "flipped": content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :],
+        "pickle": b"fedstas checkpoint 2\n" + b"x" * 99,  # as checkpoints once were
+    }
+    path.write_bytes(damaged[damage])
     with pytest.raises(InputError, match=r"\.run\.checkpoint is damaged"):
-        checkpoints.read(who, data, "cpu")
+        records.read_checkpoint(identity, data, "cpu")
 
 
-def test_a_checkpoint_of_another_run_or_version_is_named(kept, monkeypatch):
-    who, data = kept
-    with pytest.raises(InputError, match="is of another run"):
-        checkpoints.read(who | {"seed": 9}, data, "cpu")
-    where = checkpoints._environment("cpu")
-    monkeypatch.setattr(checkpoints, "_environment", lambda device: where | {"versions": {}})
-    with pytest.raises(InputError, match="is of another versions"):
-        checkpoints.read(who, data, "cpu")
+def test_a_checkpoint_of_another_run_or_version_is_named(checkpoint, monkeypatch):
+    identity, data = checkpoint
+    with pytest.raises(InputError, match=r"\.run\.checkpoint is of a run with other settings"):
+        records.read_checkpoint(identity | {"seed": 9}, data, "cpu")
+    environment = records._environment("cpu")
+    monkeypatch.setattr(records, "_environment", lambda device: environment | {"versions": {}})
+    with pytest.raises(InputError, match=r"\.run\.checkpoint is of a run with other settings"):
+        records.read_checkpoint(identity, data, "cpu")
 
 
-def test_a_checkpoint_runs_no_code(kept, tmp_path):
-    who, data = kept
+def test_a_checkpoint_holds_no_objects_and_names_no_classes_but_those_of_designs(checkpoint):
+    identity, data = checkpoint
+    path = records.checkpoint_file(data)
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    for plain in (
+        {"subprocess:Popen": {"dict": []}},
+        {"companion.runs.records:Record": {"dict": []}},
+    ):
+        with pytest.raises((TypeError, KeyError)):
+            run_file.decode(plain, arrays)
+    arrays["params"] = np.array([{}], dtype=object)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    with pytest.raises(InputError, match=r"is damaged \(ValueError\)"):
+        records.read_checkpoint(identity, data, "cpu")
 
-    class Bomb:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "exploded"),)
 
-    for bomb in (Bomb(), subprocess.Popen, records.write):
-        body = pickle.dumps(({}, bomb))
-        check = checkpoints.zlib.crc32(body).to_bytes(4, "big")
-        checkpoints.place(data).write_bytes(checkpoints.MAGIC + check + body)
-        with pytest.raises(InputError, match=r"damaged \(UnpicklingError\)"):
-            checkpoints.read(who, data, "cpu")
-    assert not (tmp_path / "exploded").exists()
-
-
-def test_a_full_disk_leaves_the_checkpoint_before(kept, monkeypatch):
-    who, data = kept
-    before = checkpoints.place(data).read_bytes()
-    history = checkpoints.read(who, data, "cpu")
+def test_a_full_disk_leaves_the_checkpoint_before(checkpoint, monkeypatch):
+    identity, data = checkpoint
+    before = records.checkpoint_file(data).read_bytes()
+    history = records.read_checkpoint(identity, data, "cpu")
 
     def full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic.Path, "open", full)
-    with pytest.raises(atomic.Unwritable, match=r"could not be written: No space left"):
-        checkpoints.write(history, who, data, "cpu")
+    monkeypatch.setattr(run_file.Path, "open", full)
+    records.write_checkpoint(history, identity, data, "cpu")
     monkeypatch.undo()
-    assert checkpoints.place(data).read_bytes() == before
+    assert records.checkpoint_file(data).read_bytes() == before
     assert [p.name for p in data.parent.iterdir()] == [".run.checkpoint"]
 
 
-@pytest.mark.skipif(checkpoints.fcntl is None, reason="needs fcntl, which Windows lacks")
 @pytest.mark.slow
 def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
     data = tmp_path / "sub" / "run.parquet"
@@ -137,36 +142,31 @@ def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
     )
     try:
         assert holder.stdout.readline().strip() == b"True"
-        with checkpoints.run_lock(data) as free:
-            assert not free
-        assert checkpoints.place(data, "lock").exists()
-        litter = data.with_name(f"..run.checkpoint.{atomic.node()}.1.partial")
-        litter.write_text("half")
+        with records.run_lock(data) as acquired:
+            assert not acquired
+        assert [p.name for p in data.parent.iterdir()] == [".run.lock"]
     finally:
         holder.kill()
         holder.communicate()
-    with checkpoints.run_lock(data) as free:
-        assert free
-        assert not litter.exists()
-        with checkpoints.run_lock(data) as second:
+    with records.run_lock(data) as acquired:
+        assert acquired
+        with records.run_lock(data) as second:
             assert not second  # a thread of the same process is another holder
     assert list(data.parent.iterdir()) == []
 
 
-@pytest.mark.skipif(checkpoints.fcntl is None, reason="needs fcntl, which Windows lacks")
-def test_a_holder_that_shows_no_sign_for_an_hour_is_given_up(tmp_path):
+def test_a_lock_file_that_is_removed_meanwhile_locks_nobody_out_and_lets_nobody_in_twice(tmp_path):
     data = tmp_path / "run.parquet"
-    with checkpoints.run_lock(data) as free:
-        assert free
-        old = time.time() - checkpoints.PATIENCE - 1
-        os.utime(checkpoints.place(data, "lock"), (old, old))
-        with checkpoints.run_lock(data) as second:
-            assert second
+    for _ in range(3):
+        with records.run_lock(data) as acquired:
+            assert acquired
+            with records.run_lock(data) as second:
+                assert not second
 
 
 def test_an_error_inside_frees_the_lock(tmp_path):
     data = tmp_path / "run.parquet"
-    with pytest.raises(OSError, match="inside"), checkpoints.run_lock(data):
+    with pytest.raises(OSError, match="inside"), records.run_lock(data):
         raise OSError("inside")
-    with checkpoints.run_lock(data) as free:
-        assert free
+    with records.run_lock(data) as acquired:
+        assert acquired

@@ -44,7 +44,7 @@ def record(folder, sweep: str) -> None:
         how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
         method = methods.get(run.method, **run.overrides)
         who = records.identity(task, federation, method, **how, eval_every=run.eval_every)
-        t = np.array(records.evaluated(who))
+        t = np.array(records.evaluated_rounds(who))
         columns = {c: np.zeros(len(t)).astype(k) for c, k in simulation.COLUMNS.items()}
         columns |= {"round": t, "train_loss": loss(run.method, run.seed, t), "test_accuracy": 0.5 + 0 * t}  # fmt: skip
         history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])

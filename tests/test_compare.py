@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from companion.runs.compare import compare as hold
-from fedstas import cli, compare, methods, packed, records, simulation
+from fedstas import cli, compare, methods, records, simulation
 from fedstas.errors import InputError
 
 HOW = {"rounds": 4, "clients_per_round": 4, "eval_every": 1}
@@ -40,10 +40,10 @@ def alter(sidecar, cohorts_from=None, chain=True, **columns):
     for key, value in columns.items():
         frame[key] = value(frame[key])
     frame.to_parquet(data, index=False)
-    note["values_sha256"] = records.values_hash(frame)
+    note["values_sha256"] = records.hash_values(frame)
     if cohorts_from is not None:
         note["cohorts_sha256"] = "0" * 64
-        text, keep = note["cohorts_chain"], records.CHAIN * (cohorts_from - 1)
+        text, keep = note["cohorts_chain"], records.CHAIN_DIGITS * (cohorts_from - 1)
         note["cohorts_chain"] = text[:keep] + "x" * (len(text) - keep)
     if not chain:
         note.pop("cohorts_chain")
@@ -67,7 +67,7 @@ def test_the_same_results_are_identical(recorded, mine, capsys):
 
 
 def test_packed_results_are_held_against_single_files(recorded, mine):
-    packed.pack(mine / "trial")
+    records.pack(mine / "trial")
     for pair in ((mine, recorded), (recorded, mine), (mine / "trial", mine)):
         assert hold(*pair).runs["verdict"].tolist() == ["identical"] * 4
 
@@ -152,8 +152,8 @@ def test_two_files_are_one_run(recorded, tmp_path, capsys):
 def test_the_chain_is_the_hash_of_all_cohorts_so_far(recorded):
     for sidecar in recorded.rglob("*.json"):
         note = json.loads(sidecar.read_text())
-        assert len(note["cohorts_chain"]) == records.CHAIN * HOW["rounds"]
-        assert note["cohorts_chain"].endswith(note["cohorts_sha256"][: records.CHAIN])
+        assert len(note["cohorts_chain"]) == records.CHAIN_DIGITS * HOW["rounds"]
+        assert note["cohorts_chain"].endswith(note["cohorts_sha256"][: records.CHAIN_DIGITS])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_bad_tolerances_are_refused(recorded, tolerance):
 
 
 def test_the_root_of_the_file_system_is_a_folder_like_any_other(monkeypatch):
-    monkeypatch.setattr(records, "recorded", lambda place: [])
+    monkeypatch.setattr(records, "read_runs", lambda place: [])
     with pytest.raises(InputError, match="there are no recorded runs below /"):
         compare._read("/")
 

@@ -20,11 +20,10 @@ import pytest
 
 from companion.runs import fedsampling_grid
 from fedstas import (
-    checkpoints,
+    atomic,
     cli,
     experiments,
     methods,
-    packed,
     partition,
     records,
     simulation,
@@ -161,7 +160,7 @@ def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
 def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
     run = RUNS[0]
     who = sweeps._prepare(run, "cpu")[-1]
-    hidden = checkpoints.place(records.paths(who, "preprint", tmp_path)[0])
+    hidden = records.checkpoint_file(records.run_files(who, "preprint", tmp_path)[0])
     hidden.parent.mkdir()
     hidden.write_bytes(b"nonsense")
     assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
@@ -171,8 +170,8 @@ def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
 
 def test_a_run_in_work_elsewhere_is_left_to_the_other(tmp_path, monkeypatch, capsys):
     run = RUNS[0]
-    data, sidecar = records.paths(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
-    with checkpoints.run_lock(data):
+    data, sidecar = records.run_files(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
+    with records.run_lock(data):
         assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "elsewhere"
     assert not sidecar.exists()
     answers = iter(["elsewhere", "elsewhere", "there"])
@@ -453,35 +452,29 @@ def test_a_sweep_writes_into_a_folder_of_its_own_name(tmp_path, name):
     assert files(tmp_path) == []
 
 
-def test_what_killed_processes_left_beside_recorded_runs_goes(tmp_path):
+def test_what_killed_processes_left_beside_recorded_runs_is_deleted(tmp_path):
     """Not what another holds, and no checkpoint of a run that is still to be made."""
     assert sweep(tmp_path, methods=["md"]) == []
     one, two = (p.with_suffix(".parquet") for p in records.sidecars(tmp_path))
-    kept = files(tmp_path)
-    todo = checkpoints.place(one.with_name("digits-other-0-01234567.parquet"))
-    for path in (checkpoints.place(one), checkpoints.place(one, "lock"), todo):
+    recorded = files(tmp_path)
+    todo = records.checkpoint_file(one.with_name("digits-other-0-01234567.parquet"))
+    stale = [records.checkpoint_file(one), atomic.hidden_file(one.with_suffix(""), "lock")]
+    stale += [atomic.hidden_file(p, "partial") for p in (one, *stale[:1], one.with_suffix(".json"))]
+    held = [records.checkpoint_file(two), atomic.hidden_file(two, "partial")]
+    for path in (*stale, *held, todo):
         path.write_bytes(b"x")
-    for n, name in enumerate((one.name, f"{one.stem}.json", checkpoints.place(one).name)):
-        elsewhere = one.with_name(f".{name}.another-host.{n}.partial")
-        elsewhere.write_bytes(b"x")
-        old = time.time() - checkpoints.PATIENCE - 1
-        os.utime(elsewhere, (old, old))
-    young = two.with_name(f".{two.name}.another-host.9.partial")
-    young.write_bytes(b"x")
-    checkpoints.place(two).write_bytes(b"x")
-    with checkpoints.run_lock(two) as free:
-        assert free
+    with records.run_lock(two) as acquired:
+        assert acquired
         assert sweep(tmp_path, methods=["md"], dry_run=True) == []
-        assert len(files(tmp_path)) == len(kept) + 9
+        assert len(files(tmp_path)) == len(recorded) + len([*stale, *held, todo]) + 1
         assert sweep(tmp_path, methods=["md"]) == []
-        held = [checkpoints.place(two), checkpoints.place(two, "lock"), young, todo]
-        assert set(files(tmp_path)) == {*kept, *(p.relative_to(tmp_path) for p in held)}
-    packed.pack(one.parent)
-    left = {p.name for p in files(tmp_path)}
-    assert left == {packed.ROWS, packed.RUNS, young.name, todo.name}
+        left = [*held, atomic.hidden_file(two.with_suffix(""), "lock"), todo]
+        assert set(files(tmp_path)) == {*recorded, *(p.relative_to(tmp_path) for p in left)}
+    records.pack(one.parent)
+    assert {p.name for p in files(tmp_path)} == {records.ROWS, records.RUNS, todo.name}
 
 
-@pytest.mark.skipif(checkpoints.fcntl is None, reason="needs POSIX: Windows keeps a child's parent")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX: Windows keeps a child's parent")
 @pytest.mark.slow
 def test_the_workers_of_a_killed_parent_end_too(tmp_path):
     """All hold its output: that it ends is that they did. Idle, they would wait five minutes."""

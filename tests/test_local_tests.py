@@ -5,7 +5,7 @@ import json
 import numpy as np
 import torch
 
-from companion.runs import experiments, local_tests, packed, records, sweeps
+from companion.runs import experiments, local_tests, records, sweeps
 from fedstas import partition
 
 LABELS, TEST = np.repeat(np.arange(4), 100), np.repeat(np.arange(4), 7)
@@ -40,7 +40,7 @@ def test_runs_of_unequal_sizes_note_it_and_others_do_not(digits, tmp_path):
     small = experiments.SMALL | {"clients": 6, "rounds": 1}
     runs = [sweeps.Run(*where, **small, sizes="20x3,60x3"), sweeps.Run(*where, **small)]
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
-    notes = [run.note for run in records.recorded(tmp_path)]
+    notes = [run.metadata for run in records.read_runs(tmp_path)]
     by_sizes = {len(set(note["identity"]["partition"]["sizes"])): note for note in notes}
     assert by_sizes[1]["local_accuracy"] is None
     again = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
@@ -48,7 +48,7 @@ def test_runs_of_unequal_sizes_note_it_and_others_do_not(digits, tmp_path):
     said = by_sizes[2]["local_accuracy"]
     assert said == local_tests.accuracy(digits, federation, again.params, 0)
     assert np.isclose(48 * said, round(48 * said))  # of 3 x 4 + 3 x 12 examples
-    packed.pack(tmp_path / "trial")
-    table = {run.note["run"]: run.note for run in records.recorded(tmp_path)}
+    records.pack(tmp_path / "trial")
+    table = {run.run: run.metadata for run in records.read_runs(tmp_path)}
     assert json.dumps(table[by_sizes[2]["run"]]["local_accuracy"]) == json.dumps(said)
     assert table[by_sizes[1]["run"]]["local_accuracy"] is None

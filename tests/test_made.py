@@ -13,7 +13,7 @@ import jupytext
 import pytest
 
 from companion.pages import chapters, design_comparison, markdown
-from companion.runs import experiments, least_variance_results, packed, provenance_report, records
+from companion.runs import experiments, least_variance_results, provenance_report, records
 
 ROOT = Path(__file__).parents[1]
 NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
@@ -245,7 +245,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
         note(4, f"{lost}-dirty"),
     ]
     monkeypatch.setattr(
-        records, "recorded", lambda folder: [SimpleNamespace(note=n) for n in notes]
+        records, "read_runs", lambda folder: [SimpleNamespace(note=n) for n in notes]
     )
     assert provenance_report.of("privacy") == {
         "runs": "4 runs, 3 seeds (0, 1, 4)",
@@ -259,7 +259,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
         provenance_report.span([3]) == "seed 3"
         and provenance_report.span([0, 1, 2, 1]) == "3 seeds (0 to 2)"
     )
-    monkeypatch.setattr(records, "recorded", lambda folder: [])
+    monkeypatch.setattr(records, "read_runs", lambda folder: [])
     assert provenance_report.of("privacy")["runs"] == "not recorded yet"
     known = json.loads(json.dumps(provenance_report.of("partitions")))
     assert known["runs"] == "3 partitions, seed 0" and "sweep preprint" in known["command"]
@@ -274,8 +274,8 @@ def test_which_commits_are_lost_is_what_git_says():
     history = git("log", "--format=%H").split()
     named = set()
     for folder in sorted((ROOT / "results").iterdir()):
-        if (folder / packed.RUNS).exists():
-            named |= {run.note["environment"]["commit"] for run in records.recorded(folder)}
+        if (folder / records.RUNS).exists():
+            named |= {run.metadata["environment"]["commit"] for run in records.read_runs(folder)}
     named = {name.removesuffix("-dirty") for name in named}
     gone = {name for name in named if not any(h.startswith(name) for h in history)}
     assert len(named) >= 8 and gone == provenance_report.LOST, (

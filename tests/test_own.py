@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.runs import checkpoints, records, sweeps
+from companion.runs import records, sweeps
 from fedstas import config, methods, simulation, user_code
 from fedstas.client_sampling import MD, Cohort, Uniform
 from fedstas.errors import InputError
@@ -239,15 +239,15 @@ def test_a_recorded_run_is_made_again_while_its_file_is_there_and_as_it_was(reco
 def test_a_run_goes_on_from_its_checkpoint_in_another_process(recorded, file, monkeypatch):
     """Its memory holds a data class of the file, which the checkpoint may name once the file has run."""
     run, _, whole = recorded
-    write, real, seen = checkpoints.write, simulation.run, []
+    write, real, seen = records.write_checkpoint, simulation.run, []
 
     def die(history, *rest):
         write(history, *rest)
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(checkpoints, "write", die)
+    monkeypatch.setattr(records, "write_checkpoint", die)
     assert "killed" in sweeps.perform(run, "cut", "runs", "cpu")
-    monkeypatch.setattr(checkpoints, "write", write)
+    monkeypatch.setattr(records, "write_checkpoint", write)
 
     def spy(*given, resume, **how):
         seen.append(resume.state["round"])

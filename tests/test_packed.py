@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from companion.runs import checkpoints, clustered_grid, fedsampling_grid, packed, sweeps
+from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from fedstas import cli, experiments, records, simulation
 from fedstas.errors import InputError
 
@@ -56,7 +56,7 @@ def loose(tmp_path_factory):
 def whole(loose, tmp_path_factory):
     """The same, packed."""
     folder = shutil.copytree(loose, tmp_path_factory.mktemp("whole") / "results")
-    assert packed.pack(folder / "trial").endswith(
+    assert records.pack(folder / "trial").endswith(
         "6 runs in rows.parquet and runs.parquet, 6 of them packed now"
     )
     return folder
@@ -86,7 +86,7 @@ def unsealed(note):
 
 
 def notes(folder):
-    return [said(run.note) for run in records.recorded(folder)]
+    return [said(run.metadata) for run in records.read_runs(folder)]
 
 
 def same(one, two):
@@ -111,16 +111,16 @@ def test_packing_loses_nothing(loose, whole):
 
 
 def test_unpacking_gives_the_single_files_again(loose, whole, tmp_path):
-    packed.unpack(whole / "trial", tmp_path)
+    records.unpack(whole / "trial", tmp_path)
     assert names(tmp_path) == names(loose)
     same(tmp_path, loose)
     with pytest.raises(InputError, match=r"\.json is there already: unpack into another folder"):
-        packed.unpack(whole / "trial", tmp_path)
+        records.unpack(whole / "trial", tmp_path)
 
 
 def test_packing_again_changes_nothing(copy):
     before = {p: (p.stat().st_ino, p.read_bytes()) for p in (copy / "trial").iterdir()}
-    assert packed.pack(copy / "trial").endswith("0 of them packed now")
+    assert records.pack(copy / "trial").endswith("0 of them packed now")
     assert {p: (p.stat().st_ino, p.read_bytes()) for p in (copy / "trial").iterdir()} == before
 
 
@@ -138,7 +138,7 @@ def test_pandas_alone_reads_both_tables(whole, loose):
 def test_the_readme_of_the_results_names_every_column_and_its_code_runs(monkeypatch, capsys):
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.M))))
-    assert named == {*packed.RUNS_SCHEMA.names, *packed.ROWS_SCHEMA.names}
+    assert named == {*records.RUNS_SCHEMA.names, *records.ROWS_SCHEMA.names}
     monkeypatch.chdir(ROOT)
     known = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.S):
@@ -149,7 +149,7 @@ def test_the_readme_of_the_results_names_every_column_and_its_code_runs(monkeypa
 def test_a_packed_run_is_made_again_bit_for_bit(whole):
     note = next(n for n in notes(whole) if n["identity"]["method"]["name"] == "fedstas-dp")
     again = records.rerun(note["run"], whole, device="cpu")
-    assert records.values_hash(again.frame) == note["values_sha256"]
+    assert records.hash_values(again.frame) == note["values_sha256"]
 
 
 def test_a_packed_sweep_is_not_made_again(copy, monkeypatch, capsys):
@@ -161,16 +161,16 @@ def test_a_packed_sweep_is_not_made_again(copy, monkeypatch, capsys):
 
 
 def test_what_is_missing_is_made_and_joins_the_others(loose, mine, monkeypatch):
-    lost = records.paths(sweeps._prepare(RUNS[1], "cpu")[-1], "trial", mine)
+    lost = records.run_files(sweeps._prepare(RUNS[1], "cpu")[-1], "trial", mine)
     for path in lost:
         path.unlink()
-    packed.pack(mine / "trial")
+    records.pack(mine / "trial")
     made, real = [], simulation.run
     monkeypatch.setattr(simulation, "run", lambda *a, **k: made.append(1) or real(*a, **k))
     assert sweeps.make(RUNS, "trial", folder=mine, device="cpu", progress=False) == []
     assert len(made) == 1
     assert len(names(mine)) == 4
-    assert packed.pack(mine / "trial").endswith(
+    assert records.pack(mine / "trial").endswith(
         "6 runs in rows.parquet and runs.parquet, 1 of them packed now"
     )
     assert len(names(mine)) == 2
@@ -185,7 +185,7 @@ def test_what_is_missing_is_made_and_joins_the_others(loose, mine, monkeypatch):
 def refused(folder, named):
     """Every reader refuses the folder with one sentence that names the file, and changes nothing."""
     before = {name: (folder / name).read_bytes() for name in names(folder)}
-    for read in (records.load, records.details, lambda f: packed.pack(f / "trial")):
+    for read in (records.load, records.details, lambda f: records.pack(f / "trial")):
         with pytest.raises(InputError, match=named) as caught:
             read(folder)
         assert "\n" not in str(caught.value)
@@ -257,7 +257,7 @@ def test_a_missing_run_is_named(copy):
 def test_a_missing_run_is_named_also_where_the_checksum_was_made_anew(copy):
     path = copy / "trial" / "runs.parquet"
     rows = lacking(2)(parquet.read_table(path)).to_pylist()
-    rewritten(path, lacking(2), sha256=packed._digest(rows))
+    rewritten(path, lacking(2), sha256=records._hash_rows(rows))
     refused(copy, r"rows\.parquet and runs\.parquet beside it contradict each other in run")
 
 
@@ -267,10 +267,10 @@ def test_older_runs_without_a_checksum_of_their_own_are_covered_by_that_of_their
     """As 409 of those in `results/` are; as single files again, they have both."""
     rows, runs = (copy / "trial" / name for name in ("rows.parquet", "runs.parquet"))
     older = [row | {"values_sha256": None} for row in parquet.read_table(runs).to_pylist()]
-    table = pa.Table.from_pylist(older, packed.RUNS_SCHEMA)
-    rewritten(runs, lambda _: table, sha256=packed._digest(older))
-    assert len(records.recorded(copy)) == 6
-    (sidecar, *_) = packed.unpack(copy / "trial", tmp_path / "single")
+    table = pa.Table.from_pylist(older, records.RUNS_SCHEMA)
+    rewritten(runs, lambda _: table, sha256=records._hash_rows(older))
+    assert len(records.read_runs(copy)) == 6
+    (sidecar, *_) = records.unpack(copy / "trial", tmp_path / "single")
     assert {"values_sha256", "rows_sha256", "note_sha256"} <= json.loads(sidecar.read_text()).keys()
     pd.testing.assert_frame_equal(records.load(tmp_path / "single"), records.load(copy))
     rewritten(
@@ -295,13 +295,15 @@ def test_seconds_are_guarded_too(copy):
 
 @pytest.mark.parametrize("name", ["rows.parquet", "runs.parquet"])
 def test_a_newer_format_is_named(copy, name):
-    rewritten(copy / "trial" / name, lambda table: table, format=packed.FORMAT + 1)
+    rewritten(copy / "trial" / name, lambda table: table, format=records.FORMAT + 1)
     refused(copy, rf"{name} was written by a newer version of fedstas: update it")
 
 
 def beside(folder, loose, run=RUNS[0]):
     """The single files of a run, beside the tables."""
-    pairs = [records.paths(sweeps._prepare(run, "cpu")[-1], "trial", f) for f in (loose, folder)]
+    pairs = [
+        records.run_files(sweeps._prepare(run, "cpu")[-1], "trial", f) for f in (loose, folder)
+    ]
     for source, target in zip(*pairs, strict=True):
         shutil.copy(source, target)
     return pairs[1]
@@ -311,7 +313,7 @@ def test_a_single_file_of_a_packed_run_counts_once_and_goes(copy, whole, loose):
     beside(copy, loose)
     same(copy, whole)
     assert perform(RUNS[0], copy) == "there"
-    packed.pack(copy / "trial")
+    records.pack(copy / "trial")
     assert names(copy) == names(whole)
     same(copy, whole)
 
@@ -323,7 +325,7 @@ def test_a_single_file_that_contradicts_the_table_is_named(copy, loose, what):
     if what == "values":
         frame["test_accuracy"] += 0.01
         frame.to_parquet(data, index=False)
-        note["values_sha256"] = records.values_hash(frame)
+        note["values_sha256"] = records.hash_values(frame)
     note |= {"cohorts": {"cohorts_sha256": "0" * 64}, "ending": {"diverged": "x"}}.get(what, {})
     sidecar.write_text(json.dumps(note))
     refused(
@@ -333,21 +335,21 @@ def test_a_single_file_that_contradicts_the_table_is_named(copy, loose, what):
 
 
 def test_a_run_in_work_is_left_alone(mine, whole):
-    data, _ = records.paths(sweeps._prepare(sweeps.Run(
+    data, _ = records.run_files(sweeps._prepare(sweeps.Run(
         "digits", "dirichlet", 0.1, "md", 5, **experiments.SMALL), "cpu")[-1], "trial", mine)  # fmt: skip
-    hidden = checkpoints.place(data)
+    hidden = records.checkpoint_file(data)
     hidden.write_bytes(b"x")
-    with checkpoints.run_lock(data):
-        packed.pack(mine / "trial")
+    with records.run_lock(data):
+        records.pack(mine / "trial")
         assert hidden.read_bytes() == b"x"
-        assert checkpoints.place(data, "lock").exists()
+        assert hidden.with_suffix(".lock").exists()
     same(mine, whole)
 
 
 def test_two_do_not_pack_at_once(mine):
     named = pytest.raises(InputError, match="is being packed by another process")
-    with checkpoints.run_lock(mine / "trial" / packed.ROWS), named:
-        packed.pack(mine / "trial")
+    with records.run_lock(mine / "trial" / records.ROWS), named:
+        records.pack(mine / "trial")
     assert len(names(mine)) == 12
 
 
@@ -364,7 +366,7 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(loose, tmp_path, monkeypat
         later = sorted((start / "trial").iterdir())[:6]
         for path in later:
             path.rename(tmp_path / path.name)
-        packed.pack(start / "trial")
+        records.pack(start / "trial")
         for path in later:
             (tmp_path / path.name).rename(path)
     real = {"replace": Path.replace, "unlink": Path.unlink, "write": parquet.write_table}
@@ -389,14 +391,14 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(loose, tmp_path, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", counted("replace"))
             patch.setattr(Path, "unlink", counted("unlink"))
-            patch.setattr(packed.parquet, "write_table", counted("write"))
+            patch.setattr(records.parquet, "write_table", counted("write"))
             try:
-                packed.pack(folder / "trial")
+                records.pack(folder / "trial")
                 finished = True
             except Killed:
                 finished = False
         assert intact(folder)
-        packed.pack(folder / "trial")
+        records.pack(folder / "trial")
         assert [n for n in names(folder) if "/." not in n] == [
             "trial/rows.parquet",
             "trial/runs.parquet",
@@ -413,9 +415,9 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(mine, loose, monkeypatc
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(packed.parquet, "write_table", full)
+        patch.setattr(records.parquet, "write_table", full)
         with pytest.raises(InputError, match=r"runs.parquet could not be written: No space left"):
-            packed.pack(mine / "trial")
+            records.pack(mine / "trial")
     assert names(mine) == names(loose)
 
 
@@ -424,7 +426,7 @@ def test_a_sidecar_that_says_more_than_the_tables_hold_stays(mine):
     note = unsealed(json.loads(sidecar.read_text()))
     sidecar.write_text(json.dumps(note | {"mood": "fine"}))
     with pytest.raises(InputError, match=rf"{re.escape(sidecar.name)} says more than runs.parquet"):
-        packed.pack(mine / "trial")
+        records.pack(mine / "trial")
     assert len(names(mine)) == 12
 
 
@@ -437,9 +439,9 @@ def test_what_is_written_is_read_back_before_anything_goes(mine, loose, monkeypa
             table = table.set_column(where, "train_loss", pa.array(np.zeros(len(table))))
         real(table, path, **how)
 
-    monkeypatch.setattr(packed.parquet, "write_table", faulty)
+    monkeypatch.setattr(records.parquet, "write_table", faulty)
     with pytest.raises(InputError, match="contradict"):
-        packed.pack(mine / "trial")
+        records.pack(mine / "trial")
     assert names(mine) == names(loose)
 
 
@@ -477,7 +479,7 @@ def test_the_recorded_sweeps_are_packed():
         if name in declared and not folder.exists():
             continue  # not recorded yet
         assert {p.name for p in folder.iterdir() if p.suffix in (".json", ".parquet")} == {
-            packed.ROWS,
-            packed.RUNS,
+            records.ROWS,
+            records.RUNS,
         }
         assert all(p.stat().st_size < 2_000_000 for p in folder.iterdir())

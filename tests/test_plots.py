@@ -203,7 +203,7 @@ def record(folder, sweep, run, task, federation, diverged=None, **other):
     method = methods.get(run.method, **run.overrides)
     how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
     who = records.identity(task, federation, method, **how, eval_every=run.eval_every) | other
-    rounds = records.evaluated(who)
+    rounds = records.evaluated_rounds(who)
     columns = {c: np.arange(len(rounds)).astype(t) for c, t in simulation.COLUMNS.items()}
     columns["round"] = np.array(rounds)
     history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])

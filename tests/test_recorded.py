@@ -38,15 +38,15 @@ def same(again: pd.DataFrame, then: pd.DataFrame) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_first_rounds_of_a_recorded_run_of_every_method_come_again(real_data, machine):
     mnist = real_data("mnist")
-    runs = {r.note["run"]: r for r in records.recorded(SWEEP)}
+    runs = {r.run: r for r in records.read_runs(SWEEP)}
     wanted = {}
     for run in runs.values():
-        who = run.note["identity"]
+        who = run.identity
         if who["seed"] == MACHINES[machine] and who["partition"]["name"] == "dirichlet":
             wanted.setdefault(who["method"]["name"], run)
     assert len(wanted) == 17
     for run in wanted.values():
-        same(first_rounds(mnist, run.note["identity"]), run.frame().head(ROUNDS))
+        same(first_rounds(mnist, run.identity), run.frame().head(ROUNDS))
 
 
 def test_another_cohort_is_seen(digits):

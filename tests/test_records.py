@@ -2,17 +2,14 @@
 
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedstas import atomic, methods, packed, partition, records, simulation
+from fedstas import atomic, methods, partition, records, simulation
 from fedstas.errors import InputError
 
 HEAD = [
@@ -140,7 +137,7 @@ def test_a_federation_of_unknown_origin_is_not_recorded(digits):
 
 def test_two_files_are_written_and_nothing_else(made):
     folder, _, who, path = made
-    data, sidecar = records.paths(who, "trial", folder)
+    data, sidecar = records.run_files(who, "trial", folder)
     assert path == data
     assert {p for p in folder.rglob("*") if p.is_file()} == {data, sidecar}
     assert data.stem.startswith("digits-dirichlet-0.1-fedstas-dp-2-")
@@ -231,7 +228,7 @@ def test_other_peoples_json_is_no_run(copy):
     sidecar.with_suffix(".parquet").rename(sidecar.with_name("mine.parquet"))
     sidecar = sidecar.rename(sidecar.with_name("mine.json"))  # a run under another name is one
     pd.testing.assert_frame_equal(records.load(folder), known, check_exact=True)
-    packed.pack(sidecar.parent)
+    records.pack(sidecar.parent)
     left = {"a.json", "b.json", "c.json", "d.json", "rows.parquet", "runs.parquet"}
     assert {p.name for p in sidecar.parent.iterdir()} == left
 
@@ -291,12 +288,12 @@ def test_a_run_of_other_data_is_not_made_again(copy):
 
 def test_every_recorded_run_is_what_its_name_says():
     """A change of `methods` or of how identities are written would orphan what is recorded."""
-    found = records.recorded(Path(__file__).resolve().parents[1] / "results")
+    found = records.read_runs(Path(__file__).resolve().parents[1] / "results")
     assert len(found) == 4593
     for run in found:
-        who = run.note["identity"]
-        assert records.run_id(who) == run.note["run"]
-        assert records.settings_id(who) == run.note["settings"]
+        who = run.identity
+        assert records.run_id(who) == run.run
+        assert records.settings_id(who) == run.metadata["settings"]
         assert methods.to_dict(methods.from_dict(who["method"])) == who["method"]
 
 
@@ -308,7 +305,7 @@ def test_writing_is_all_or_nothing(tmp_path):
     target = tmp_path / "file.txt"
     target.write_text("before")
     with pytest.raises(InputError, match=r"file.txt could not be written: No space left"):
-        records.write(target, full)
+        atomic.write(target, full)
     assert target.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
@@ -319,7 +316,7 @@ def test_a_folder_that_cannot_be_written_is_named(made, tmp_path):
     with pytest.raises(InputError, match="file"):
         records.save(history, who, "trial", tmp_path / "file", device="cpu")
     with pytest.raises(InputError, match="could not be written"):
-        records.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x"))
+        atomic.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x"))
 
 
 def test_a_recorded_partition_is_read_back_or_named(digits, federation, tmp_path):
@@ -335,15 +332,26 @@ def test_a_recorded_partition_is_read_back_or_named(digits, federation, tmp_path
         records.load_partitions(tmp_path)
 
 
-def test_what_a_dead_process_had_half_written_goes_with_the_next_writing(tmp_path):
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=-1)
-    dead, file = int(ended.stdout), tmp_path / "page.ipynb"
-    there = [f".{file.name}.{atomic.node()}.{p}.partial" for p in (dead, os.getppid())]
-    there += [f".{file.name}.another-host.{dead}.partial", f".other.{atomic.node()}.{dead}.partial"]
-    for name in there:
-        (tmp_path / name).write_text("half")
-    atomic.write(file, lambda path: path.write_text("whole"))
-    assert {p.name for p in tmp_path.iterdir()} == {file.name, *there[1:]}
+def test_what_a_killed_process_had_half_written_goes_with_the_next_writing(tmp_path):
+    file = tmp_path / "page.ipynb"
+    for kind in ("partial", "lock"):
+        atomic.hidden_file(file, kind).write_text("half")
+    other = atomic.hidden_file(tmp_path / "other", "partial")
+    other.write_text("half")
+    atomic.write(file, lambda path: path.write_text("complete"))
+    assert {p.name for p in tmp_path.iterdir()} == {file.name, other.name}
+    assert file.read_text() == "complete"
+
+
+def test_a_file_that_another_process_writes_is_waited_for_and_then_named(tmp_path, monkeypatch):
+    file = tmp_path / "page.ipynb"
+    monkeypatch.setattr(atomic, "WRITING", 0.01)
+    with (
+        atomic.lock(file),
+        pytest.raises(atomic.Unwritable, match="another process is writing it"),
+    ):
+        atomic.write(file, lambda path: path.write_text("complete"))
+    assert not file.exists()
 
 
 def test_a_folder_that_cannot_be_searched_is_refused(tmp_path, monkeypatch):
@@ -352,4 +360,4 @@ def test_a_folder_that_cannot_be_searched_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "rglob", broken)
     with pytest.raises(InputError, match=r"cannot be searched: Invalid argument \(/proc/1/net\)"):
-        records.recorded(tmp_path)
+        records.read_runs(tmp_path)

@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 from companion.pages import chapters, copies, markdown, parameters, prose
-from companion.runs import leaderboard, packed, records
+from companion.runs import leaderboard, records
 from companion.teach import check, slides, teaching
 from fedstas import cli, methods
 from fedstas.aggregation import Average
@@ -555,7 +555,7 @@ def run_of(folder, accuracy, name="md", seed=0, recipe=None, digest="d", version
         "partition": {"name": "lognormal", "clients": 9, "sigma": 1.5} | (recipe or {}) | {"seed": seed},
         "method": methods.to_dict(method),
     } | shape  # fmt: skip
-    rounds = records.evaluated(who)
+    rounds = records.evaluated_rounds(who)
     frame = pd.DataFrame({c: [1.0] * len(rounds) for c in simulation.COLUMNS})
     frame = frame.assign(round=rounds, test_accuracy=accuracy / 100).astype(simulation.COLUMNS)
     records.save(simulation.History(frame, None, [], {}), who, "made-up", folder, device="cpu")
@@ -636,9 +636,9 @@ def test_what_the_recorded_runs_say_of_two_methods_that_were_averaged_over_setti
 def test_a_design_whose_code_changed_is_not_recorded_beside_its_packed_run(tmp_path, template):
     own = leaderboard.entrant(template.NAME, template.MyDesign())
     leaderboard.enter(own, [0], tmp_path, rounds=1)
-    packed.pack(tmp_path / "project")
+    records.pack(tmp_path / "project")
     leaderboard.enter(own, [0], tmp_path, rounds=1)  # the same results again are no harm
-    packed.pack(tmp_path / "project")
+    records.pack(tmp_path / "project")
     changed = dataclasses.replace(own, clients=template.MyDesign())
     object.__setattr__(
         changed.clients, "draw", lambda view, m, rng: Cohort(np.arange(m), np.full(m, 1 / m))
@@ -648,7 +648,7 @@ def test_a_design_whose_code_changed_is_not_recorded_beside_its_packed_run(tmp_p
     ):
         leaderboard.enter(changed, [0], tmp_path, rounds=1)
     assert len(leaderboard.table([tmp_path])) == 1
-    assert {p.name for p in (tmp_path / "project").iterdir()} == {packed.ROWS, packed.RUNS}
+    assert {p.name for p in (tmp_path / "project").iterdir()} == {records.ROWS, records.RUNS}
 
 
 def test_the_leaderboard_refuses_what_is_not_there(tmp_path, recorded):

@@ -239,11 +239,11 @@ def test_a_sweep_deals_by_user_and_its_run_is_made_again_from_its_record(tmp_pat
         clients=6, rounds=2, network="transformer",
     )  # fmt: skip
     assert sweeps.make([run], "trial", folder=tmp_path, device="cpu", progress=False) == []
-    (found,) = records.recorded(tmp_path)
-    who = found.note["identity"]
+    (found,) = records.read_runs(tmp_path)
+    who = found.identity
     assert who["partition"] == {"name": "natural", "clients": 6, "seed": 0}
     assert who["network"] == "transformer"
-    again = records.rerun(found.note["run"], tmp_path, device="cpu").frame
+    again = records.rerun(found.run, tmp_path, device="cpu").frame
     for key in ("train_loss", "test_accuracy", "examples"):
         assert again[key].tolist() == found.columns()[key].tolist()
 

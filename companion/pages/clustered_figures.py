@@ -335,7 +335,7 @@ def local_tests() -> pd.DataFrame:
     place, note = _first((CIFAR, MNIST), settings)
     if place is None:
         return pd.DataFrame({"accuracy of the final model": [note.replace("\n", " ")]})
-    notes = (found.note for found in records.recorded(experiments.RESULTS / place.sweep))
+    notes = (found.metadata for found in records.read_runs(experiments.RESULTS / place.sweep))
     known = {note["run"]: note["local_accuracy"] for note in notes}
     rows = []
     asked = [(name, change, "own") for name, change in settings.items()]

@@ -1,19 +1,18 @@
-"""Files that are whole or absent, whatever happens to who writes them."""
+"""File primitives: writing that leaves a file complete or absent, and locks between processes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
-import re
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from fedstas.errors import InputError
 
-
-def node() -> str:
-    """The name of this computer, fit for the name of a file."""
-    return re.sub(r"[^A-Za-z0-9-]+", "-", platform.node())[:32] or "here"
+WRITING = 60.0  # seconds to wait for another process that writes the same file
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)  # of file systems without locks
 
 
 class Unwritable(InputError):
@@ -21,49 +20,65 @@ class Unwritable(InputError):
 
 
 def unwritable(path: Path, error: OSError) -> Unwritable:
-    """The sentence for a file that could not be written."""
+    """Return the error for a file that could not be written."""
     return Unwritable(f"{path} could not be written: {error.strerror}")
 
 
-def write(path: Path, writer) -> None:
-    """`writer(temporary path)`, then a rename: the file is whole or absent."""
-    partial = path.with_name(f".{path.name}.{node()}.{os.getpid()}.partial")
+def hidden_file(path: Path, kind: str) -> Path:
+    """Return the hidden file of a kind (`lock`, `partial`, `checkpoint`) beside a file."""
+    return path.with_name(f".{path.name.lstrip('.')}.{kind}")
+
+
+def write(path: Path, writer: Callable[[Path], object]) -> None:
+    """Call `writer(temporary path)` and rename the result: the file is complete or absent.
+
+    What a killed process had half written is overwritten by the next writing of the same file.
+    """
+    partial = hidden_file(path, "partial")
+    with lock(path, wait=WRITING) as acquired:
+        if not acquired:
+            raise Unwritable(f"{path} could not be written: another process is writing it")
+        try:
+            writer(partial)
+            partial.replace(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: float = 0.0) -> Iterator[bool]:
+    """Hold the lock of a file; yields whether it was acquired within `wait` seconds.
+
+    The operating system frees the lock when its holder ends, however that ends. On a file system
+    without locks every process acquires it.
+    """
+    file = FileLock(hidden_file(path, "lock"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_up(path)
-        writer(partial)
-        partial.replace(path)
+        file.acquire(timeout=wait, blocking=wait > 0)
+    except Timeout:
+        yield False
+        return
     except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def _sweep_up(path: Path) -> None:
-    """Remove what a process of this computer that is dead had half written of this file."""
-    start = f".{path.name}.{node()}."
-    for found in path.parent.iterdir() if os.name == "posix" else ():
-        number = found.name.removeprefix(start).removesuffix(".partial")
-        if found.name.startswith(start) and number.isdecimal() and not _alive(int(number)):
-            with contextlib.suppress(OSError):
-                found.unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
+        if error.errno not in _NO_LOCKS:
+            raise unwritable(path, error) from error
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        return True
-    return True
+        yield True
+    finally:
+        with contextlib.suppress(
+            OSError
+        ):  # a process that waits for the removed file opens a new one
+            Path(file.lock_file).unlink(missing_ok=True)
+        file.release()
 
 
 def stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes when a file is replaced or written; None where there is none."""
+    """Return what changes when a file is replaced or written; None where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from companion.runs import packed, records
+from companion.runs import records
 from fedstas.errors import InputError, check_float
 from fedstas.sim.simulation import COLUMNS
 
@@ -82,19 +82,19 @@ def _read(place: str | Path) -> dict[str, _Recorded]:
     if not place.exists():
         raise InputError(f"{place} does not exist: name a folder of results or a parquet file")
     if place.is_dir():
-        runs = records.recorded(place)
+        runs = records.read_runs(place)
     elif place.with_suffix(".json").exists():
-        runs = [packed.single_run(place.with_suffix(".json"))]
+        runs = [records.read_sidecar(place.with_suffix(".json"))]
     else:
         return {"": _Recorded(_head({}, place), _history(place))}
     if not runs:
         raise InputError(f"there are no recorded runs below {place}")
     return {
-        run.note["run"]: _Recorded(
-            _head(run.note, run.place),
+        run.run: _Recorded(
+            _head(run.metadata, run.file),
             run.frame(),
-            run.note.get("cohorts_sha256"),
-            run.note.get("cohorts_chain") or "",
+            run.metadata.get("cohorts_sha256"),
+            run.metadata.get("cohorts_chain") or "",
         )
         for run in runs
     }
@@ -127,7 +127,7 @@ def _history(path: Path) -> pd.DataFrame:
 
 def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
     """The first round with another cohort, by the chains of hashes."""
-    width = records.CHAIN
+    width = records.CHAIN_DIGITS
     pairs = zip(
         *([r.chain[i : i + width] for i in range(0, len(r.chain), width)] for r in (one, two)),
         strict=False,

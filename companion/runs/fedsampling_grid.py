@@ -167,7 +167,7 @@ def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
             continue
         values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
         values = values.to_dict("index")
-        for note in (each.note for each in records.recorded(Path(folder) / grid.sweep)):
+        for note in (each.metadata for each in records.read_runs(Path(folder) / grid.sweep)):
             if not note.get("diverged") and note["run"] not in values:
                 continue
             scores = dict.fromkeys(METRICS, np.nan) if note.get("diverged") else values[note["run"]]

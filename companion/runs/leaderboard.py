@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from companion.runs import packed, records, statistics, tables
+from companion.runs import records, statistics, tables
 from fedstas import methods
 from fedstas.client_sampling import ClientDesign
 from fedstas.errors import InputError, check_choice, check_int
@@ -76,21 +76,21 @@ def enter(
         what = {"rounds": rounds, "clients_per_round": PARTICIPANTS, "seed": seed}
         what["eval_every"] = rounds
         who = records.identity(task, federation, method, **what)
-        if method.name in methods.names() and records.there(who, SWEEP, folder):
-            made.append(records.paths(who, SWEEP, folder)[0])
+        if method.name in methods.names() and records.is_recorded(who, SWEEP, folder):
+            made.append(records.run_files(who, SWEEP, folder)[0])
             continue
         history = simulation.run(task, federation, method, device="cpu", progress=progress, **what)
-        _not_another(history, who, method, Path(folder) / SWEEP)
+        _not_another(history, who, method, folder)
         made.append(records.save(history, who, SWEEP, folder, device="cpu"))
     return made
 
 
-def _not_another(history, who: dict, method: Method, folder: Path) -> None:
+def _not_another(history, who: dict, method: Method, folder: str | Path) -> None:
     """`InputError` if a packed run of the same identity has other values."""
-    before = packed.read(folder).frames.get(records.run_id(who))
-    if before is not None and records.values_hash(before) != records.values_hash(history.frame):
+    before = records.find_packed(who, SWEEP, folder)
+    if before and records.hash_values(before.columns()) != records.hash_values(history.frame):
         raise InputError(
-            f"{folder} holds a packed run of {method.name}, seed {who['seed']}, with these settings and other results: "
+            f"{before.file.parent} holds a packed run of {method.name}, seed {who['seed']}, with these settings and other results: "
             "the code has changed since. Give the design another name, or record it in another folder"
         )
 

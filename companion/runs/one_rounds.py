@@ -17,7 +17,7 @@ from tqdm import tqdm
 from companion.runs.atomic import write
 from companion.runs.experiments import LEARNS
 from companion.runs.provenance import environment
-from companion.runs.single import ONE_ROUND
+from companion.runs.records import ONE_ROUND
 from fedstas import least_variance, methods
 from fedstas.errors import InputError, check_choice
 from fedstas.sim import one_round, partition, tasks

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from companion.runs import packed, records, statistics, sweeps, tables
+from companion.runs import records, statistics, sweeps, tables
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
 from fedstas.errors import InputError, check_choice, check_float, check_int
@@ -195,10 +195,10 @@ def entered(setting: Setting, spec: str) -> Setting:
 # What is recorded
 
 
-def runs(folders: Sequence[str | Path] = (RECORDED,)) -> list[packed.Found]:
+def runs(folders: Sequence[str | Path] = (RECORDED,)) -> list[records.Record]:
     """All recorded runs of the comparison: read once, handed to `outcomes` of every setting."""
     there = (Path(folder) for folder in folders if Path(folder).is_dir())
-    return [run for folder in there for run in records.recorded(folder / SWEEP)]
+    return [run for folder in there for run in records.read_runs(folder / SWEEP)]
 
 
 def curves(
@@ -215,7 +215,7 @@ def curves(
     )  # as records name them
     place, found, keys = (*files, setting.clients), {}, {}
     for run in runs(folders) if among is None else among:
-        who = run.note["identity"]
+        who = run.identity
         dealt = who["partition"]
         here = dealt.get("concentration") in (None, setting.concentration)
         if not here or (who["task"], dealt["name"], who["clients"]) != place:
@@ -230,13 +230,13 @@ def curves(
             if what not in keys:  # a key takes a millisecond, and seeds differ in no more
                 keys[what] = tables.key_of_run(replace(wanted, seed=0))
             if keys[what] == tables.key_of_record(who | {"seed": 0}):
-                told = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.note["run"]}
-                told |= {"ended": bool(run.note["diverged"])}
-                decile, frame = run.note.get("worst_decile"), run.frame()
+                told = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.run}
+                told |= {"ended": bool(run.metadata["diverged"])}
+                decile, frame = run.metadata.get("worst_decile"), run.frame()
                 told |= {"worst_decile": np.nan if decile is None else decile}
                 if not len(frame):  # it diverged before it was evaluated, and counts
                     frame = frame.reindex([0]).fillna(0).astype(frame.dtypes)
-                found[run.note["run"]] = frame.assign(**told)
+                found[run.run] = frame.assign(**told)
     if not found:
         return pd.DataFrame(columns=["arm", "rate", "seed", "run", "ended", "megabytes", "round"])
     table = pd.concat(found.values(), ignore_index=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from companion.runs import experiments, one_rounds, protocol, records
 from companion.runs.atomic import write
-from companion.runs.single import ONE_ROUND, PARTITIONS
+from companion.runs.records import ONE_ROUND, PARTITIONS
 from fedstas.errors import check_choice
 
 # Commits that recorded runs name and this repository does not hold: their code cannot be looked up.
@@ -65,7 +65,7 @@ def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
         command = "fedstas one-round"
     else:
         check_choice("sweep", sweep, (*experiments.SWEEPS, protocol.SWEEP))
-        notes = [run.note for run in records.recorded(Path(folder) / sweep)]
+        notes = [run.metadata for run in records.read_runs(Path(folder) / sweep)]
         what, seeds = "runs", [n["identity"]["seed"] for n in notes]
         command = f"fedstas sweep {sweep} --profile paper"
         if sweep == protocol.SWEEP:

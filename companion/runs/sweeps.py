@@ -205,21 +205,21 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
     `Unwritable` if nothing can be recorded.
     """
-    from companion.runs import checkpoints, local_tests, records
+    from companion.runs import local_tests, records
     from fedstas.sim import simulation
 
     try:
         task, federation, method, how, who = _prepare(run, device)
-        data, _ = records.paths(who, sweep, folder)
-        if records.there(who, sweep, folder):
+        data, _ = records.run_files(who, sweep, folder)
+        if records.is_recorded(who, sweep, folder):
             return "there"
-        with checkpoints.run_lock(data) as free:
-            if records.there(who, sweep, folder):
+        with records.run_lock(data) as free:
+            if records.is_recorded(who, sweep, folder):
                 return "there"
             if not free:
                 return ELSEWHERE
             try:
-                resume = checkpoints.read(who, data, task.device)
+                resume = records.read_checkpoint(who, data, task.device)
             except InputError as error:
                 tqdm.write(f"{run} starts over: {error}", file=sys.stderr)
                 resume = None
@@ -227,7 +227,7 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
             try:
                 history = simulation.run(
                     task, federation, method, device=device, resume=resume,
-                    checkpoint=lambda h: checkpoints.write(h, who, data, task.device), **how,
+                    checkpoint=lambda h: records.write_checkpoint(h, who, data, task.device), **how,
                 )  # fmt: skip
             except Diverged as error:  # a result too, and the same again
                 history, ended = error.history, str(error)
@@ -241,7 +241,7 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
                         task, federation, history.params, run.seed
                     )
             records.save(history, who, sweep, folder, **kept)
-            checkpoints.discard(data)
+            records.delete_checkpoint(data)
             if ended:
                 return f"{run}: {ended}"
     except Unwritable:
@@ -366,13 +366,13 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
         except InputError as error:
             failed.append(f"{run}: {error}")
             continue
-        note = records.find(who, name, folder)
-        if note is None:
+        record = records.find(who, name, folder)
+        if record is None:
             missing.append(run)
             continue
-        there.append(records.stem(who))
-        if said := note.get("diverged"):
-            failed.append(f"{run}: {said}")
+        there.append(records.file_stem(who))
+        if ending := record.metadata.get("diverged"):
+            failed.append(f"{run}: {ending}")
     return missing, failed, there
 
 
@@ -393,7 +393,7 @@ def make(
     `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
     missing and what it would cost.
     """
-    from companion.runs import checkpoints
+    from companion.runs import records
 
     check(jobs=jobs, device=device, backend=backend, address=address)
     folder = Path(folder).absolute()  # workers may stand elsewhere
@@ -410,7 +410,7 @@ def make(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
-    checkpoints.clean_stale(folder / name, recorded)
+    records.clean_stale(folder / name, recorded)
     bar = tqdm(
         total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,
         bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} runs, {elapsed}{postfix}",

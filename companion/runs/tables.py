@@ -109,8 +109,8 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         todo.setdefault(key_of_run(run), []).append(run)
     planned = sum(map(len, todo.values()))
     arms, facts = {}, []
-    for found in records.recorded(Path(folder) / sweep):
-        note = found.note
+    for found in records.read_runs(Path(folder) / sweep):
+        note = found.metadata
         recipe = note["identity"]["partition"]
         user_code = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from dataclasses import fields
+import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from fedstas.authors import Frozen
 from fedstas.client_sampling import Strata
 from fedstas.compression import Squeezed
+from fedstas.config import USER_MODULE_PREFIX
 from fedstas.errors import InputError
 from fedstas.sim.simulation import COLUMNS, History
 
@@ -37,9 +39,11 @@ def encode(value, arrays: dict[str, np.ndarray]):
         return {kind.__name__: [encode(v, arrays) for v in value]}
     if kind is dict:
         return {"dict": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
-    if kind in STORABLE_CLASSES.values():
-        inside = {f.name: getattr(value, f.name) for f in fields(kind)}
-        return {kind.__name__: encode(inside, arrays)}
+    user_class = is_dataclass(kind) and kind.__module__.startswith(USER_MODULE_PREFIX)
+    if kind in STORABLE_CLASSES.values() or user_class:
+        inside = {f.name: getattr(value, f.name) for f in fields(value)}
+        name = f"{kind.__module__}:{kind.__name__}" if user_class else kind.__name__
+        return {name: encode(inside, arrays)}
     raise InputError(
         f"a design or server remembers a {kind.__name__}, which a state file cannot hold: it can hold "
         "numbers, text, arrays and tensors of them, and lists, tuples and dicts of these"
@@ -60,7 +64,11 @@ def decode(plain, arrays: dict[str, np.ndarray]):
         return values if kind == "list" else tuple(values)
     if kind == "dict":
         return {decode(k, arrays): decode(v, arrays) for k, v in inside}
-    return STORABLE_CLASSES[kind](**decode(inside, arrays))
+    module, _, name = kind.rpartition(":")  # of user code, whose file has been run already
+    stored = getattr(sys.modules[module], name) if module else STORABLE_CLASSES[name]
+    if not is_dataclass(stored) or (module and not module.startswith(USER_MODULE_PREFIX)):
+        raise TypeError(kind)
+    return stored(**decode(inside, arrays))
 
 
 def replace(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -96,7 +104,7 @@ def keep(file: Path, asked: dict, history: History) -> None:
 def opened(file: Path):
     """What such a file holds, plain and arrays; `InputError` if it, or what is made of it, is damaged."""
     try:
-        with np.load(file, allow_pickle=False) as data:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
         yield json.loads(str(arrays["plain"])), arrays
     except Exception as error:  # whatever numpy and zipfile raise

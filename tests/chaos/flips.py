@@ -12,7 +12,7 @@ import child
 import numpy as np
 import pandas as pd
 
-from companion.runs import packed, records, sweeps
+from companion.runs import records, sweeps
 from companion.runs.experiments import SMALL
 from fedstas.errors import InputError
 from fedstas.sim import tasks
@@ -24,7 +24,7 @@ BATCH = 25  # flips of one child
 
 def read_results(folder: Path) -> list:
     """All that readers get: each run's note and frame, and the frame of all."""
-    runs = [(run.note, run.frame()) for run in records.recorded(folder)]
+    runs = [(run.metadata, run.frame()) for run in records.read_runs(folder)]
     return [*runs, (None, records.load(folder)), (None, records.details(folder))]
 
 
@@ -61,7 +61,7 @@ def prepare(place: Path) -> dict:
     todo += [sweeps.Run("digits", "by_class", 0.1, "md", 0, size=10, **SMALL)]
     for name in ("single", "packed"):
         sweeps.make(todo, "trial", folder=place / name, device="cpu", progress=False)
-    packed.pack(place / "packed" / "trial")
+    records.pack(place / "packed" / "trial")
     for name in TABLES:
         shutil.copytree(ROOT / "results" / name, place / name / name)
     rng = np.random.default_rng(0)

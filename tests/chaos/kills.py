@@ -17,7 +17,7 @@ import child
 import nbformat
 
 from companion.pages import copies
-from companion.runs import atomic, experiments, packed, records, single
+from companion.runs import atomic, experiments, records
 
 MOST = 4  # kills in one folder, before it is finished
 PATIENCE = 120.0  # s for processes to end, on a machine that is busy with other things
@@ -33,8 +33,8 @@ def sweep(folder: Path, jobs: int = 1) -> None:
 def results(folder: Path) -> dict:
     """By run: the hash of its values and that of its cohorts."""
     return {
-        run.note["run"]: (single.values_hash(run.columns()), run.note["cohorts_sha256"])
-        for run in records.recorded(folder)
+        run.run: (records.hash_values(run.columns()), run.metadata["cohorts_sha256"])
+        for run in records.read_runs(folder)
     }
 
 
@@ -109,15 +109,15 @@ def finished(folder: Path, expected: dict, files: set[str]) -> list[str]:
 def packs(folder: Path, expected: dict, chance: random.Random, longest: float) -> tuple[int, list]:
     """Packing it, killed once, then finished: how often it was at work then, and what is wrong."""
     where = folder / "preprint"
-    count = killed(packed.pack, where, moment=chance.uniform(0, longest))
+    count = killed(records.pack, where, moment=chance.uniform(0, longest))
     wrong = []
     if child.call(results, folder) != expected:
         wrong.append("a killed pack changed the results")
-    code = child.ended(child.start(packed.pack, where, output=folder.with_suffix(".log")))
+    code = child.ended(child.start(records.pack, where, output=folder.with_suffix(".log")))
     wrong += [f"the second pack ended with {code}"] if code else []
     wrong += ["packed results are others"] if child.call(results, folder) != expected else []
     there = {p.name for p in where.iterdir()}
-    wrong += [f"packed files are others: {there}"] if there != {packed.ROWS, packed.RUNS} else []
+    wrong += [f"packed files are others: {there}"] if there != {records.ROWS, records.RUNS} else []
     return count, wrong
 
 
@@ -157,7 +157,7 @@ def main(count: int, seed: int, place: Path) -> dict:
     longest, writing = time.monotonic() - began, time.monotonic() - sign
     expected, files = child.call(results, base), {p.name for p in (base / "preprint").iterdir()}
     copy = shutil.copytree(base, place / "pack")
-    longest_pack = timed(packed.pack, copy / "preprint")
+    longest_pack = timed(records.pack, copy / "preprint")
     done = dict.fromkeys(("one", "parent", "worker", "pack", "page"), 0)
     too_late, midway, failures, number = 0, 0, [], 0
     while sum(done.values()) < count:

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from companion.claims.evidence import Claim, Evidence
-from companion.runs import atomic, packed, records, statistics, tables
+from companion.runs import atomic, records, statistics, tables
 from fedstas.sim import tasks
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
@@ -105,7 +105,7 @@ def obtainable(task: str, sweep: str = "NAME") -> None:
 def recorded(sweep: str) -> pd.DataFrame | None:
     """All runs of a sweep; None where nothing is recorded."""
     folder = RESULTS / sweep
-    kinds = ("*.json", packed.RUNS, packed.ROWS)
+    kinds = ("*.json", records.RUNS, records.ROWS)
     stamps = tuple(atomic.stamp(path) for kind in kinds for path in sorted(folder.glob(kind)))
     return _load(str(folder), stamps) if stamps else None
 
