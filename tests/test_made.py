@@ -245,7 +245,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
         note(4, f"{lost}-dirty"),
     ]
     monkeypatch.setattr(
-        records, "read_runs", lambda folder: [SimpleNamespace(note=n) for n in notes]
+        records, "read_runs", lambda folder: [SimpleNamespace(metadata=n) for n in notes]
     )
     assert provenance_report.of("privacy") == {
         "runs": "4 runs, 3 seeds (0, 1, 4)",
