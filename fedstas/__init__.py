@@ -1,13 +1,18 @@
 """The algorithms of FedSTaS and of the papers around it, and a simulator of federations.
 
-Two rooms: the algorithms (this folder) and `fedstas.sim`. Readers need not know them:
-`from fedstas import tasks, simulation, privacy` works for every module of both. In a clone that is
-installed (`pip install -e .[book]`) it works for those of `companion` too: `from fedstas import records`.
+What lives where:
+    fedstas           the algorithms, one module for each section of the papers: numpy, scipy, scikit-learn
+    fedstas.sim       the simulator: data, networks, clients, the round loop (torch)
+    fedstas.theory    exact moments by enumeration, the papers' formulas
+    fedstas.flower    the designs in a Flower federation (extra `flower`)
+
+`from fedstas import tasks, simulation, privacy` works for every module of the first two. To add a method,
+write its design in a module of its own and its entry in `methods`.
 """
 
 import importlib
+import pkgutil
 from importlib.util import find_spec
-from types import ModuleType
 
 __version__ = "0.1.0"
 
@@ -15,14 +20,21 @@ __version__ = "0.1.0"
 # depend on (it is part of their identity). 2: the squeeze is faster, in another local optimum.
 ALGORITHMS = 2
 
+_PACKAGES = ("fedstas", "fedstas.sim")
+_RENAMED = {"own_data": "user_data", "own": "user_code", "parts": "config"}  # old name: new name
+
 
 def __getattr__(name: str):
-    if not name.startswith("_"):
-        for room in ("fedstas", "fedstas.sim"):
-            if find_spec(f"{room}.{name}") is not None:
-                return importlib.import_module(f"{room}.{name}")
-        if find_spec("companion") is not None:
-            found = getattr(importlib.import_module("companion"), name, None)
-            if isinstance(found, ModuleType):
-                return found
+    """Import a module of the algorithms or of the simulator when it is first asked for."""
+    module = _RENAMED.get(name, name)
+    for package in () if name.startswith("_") else _PACKAGES:
+        if find_spec(f"{package}.{module}") is not None:
+            return importlib.import_module(f"{package}.{module}")
     raise AttributeError(f"module 'fedstas' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the names of this module, and the modules that `__getattr__` imports."""
+    paths = [path for package in _PACKAGES for path in importlib.import_module(package).__path__]
+    modules = [each.name for each in pkgutil.iter_modules(paths)]
+    return sorted({*globals(), *modules})

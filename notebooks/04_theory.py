@@ -206,7 +206,7 @@ expect("the rounds end at", abs(w - 1 / 3) > 0.05, end=w)
 #
 # ## Exercises
 #
-# The exercises stand in the parts; `from fedstas import check; check.names()` lists all of them, and
+# The exercises stand in the parts; `from companion import check; check.names()` lists all of them, and
 # `check.answer("part/name", mine)` says which input breaks an answer.
 #
 # ## Further reading

@@ -438,7 +438,7 @@ def test_claims_refuses_what_is_not_there(capsys):
 
 
 def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
-    from fedstas import ledger
+    from companion import ledger
 
     def nothing(claim):
         raise LookupError("the runs are gone")

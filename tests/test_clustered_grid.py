@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from companion import ledger
 from companion.claims.evidence import experiments as evidence
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.runs import clustered_grid as grid
 from companion.runs import experiments, records, sweeps, tables
-from fedstas import ledger, partition
+from fedstas import partition
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from companion.runs.compare import compare as hold
-from fedstas import cli, compare, methods, records, simulation
+from companion import compare, records
+from fedstas import cli, methods, simulation
 from fedstas.errors import InputError
 
 HOW = {"rounds": 4, "clients_per_round": 4, "eval_every": 1}

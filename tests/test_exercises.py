@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from companion import check
 from companion.pages import chapters, parameters
-from fedstas import check
 from fedstas.errors import InputError
 
 NAMES = check.names()

@@ -19,17 +19,8 @@ import pandas as pd
 import pytest
 
 from companion.runs import fedsampling_grid
-from fedstas import (
-    atomic,
-    cli,
-    experiments,
-    methods,
-    partition,
-    records,
-    simulation,
-    sweeps,
-    tables,
-)
+from companion import atomic, experiments, records, sweeps, tables
+from fedstas import cli, methods, partition, simulation
 from fedstas.errors import Diverged, InputError
 
 CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"

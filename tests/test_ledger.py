@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from companion import ledger
 from companion.claims import values
 from companion.claims.evidence import VERDICTS, Claim, Evidence, experiments, theory
 from companion.claims.evidence import experiments_figures as figures
-from fedstas import ledger
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]

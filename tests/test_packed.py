@@ -13,7 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from companion.runs import clustered_grid, fedsampling_grid, sweeps
-from fedstas import cli, experiments, records, simulation
+from companion import experiments, records
+from fedstas import cli, simulation
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedstas import atomic, methods, partition, records, simulation
+from companion import atomic, records
+from fedstas import methods, partition, simulation
 from fedstas.errors import InputError
 
 HEAD = [

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from companion import ledger
 from companion.claims.evidence import Evidence, experiments
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.claims.evidence import experiments_fedsampling as fedsampling
 from companion.claims.evidence import experiments_figures as figures
 from companion.claims.evidence import experiments_sentences as sentences
-from fedstas import ledger
 
 BY_FUNCTION = {
     row.decides: row for row in reversed(ledger.rows()) if row.decides.startswith("experiments")

@@ -9,6 +9,7 @@ import jupytext
 import pandas as pd
 import pytest
 
+import companion
 import fedstas
 from companion.runs import experiments
 
@@ -257,7 +258,7 @@ def test_what_it_names_in_the_package_and_the_tests_exists():
             assert (ROOT / "tests" / f"{name}.py").is_file(), name
             continue
         module, *members = name.split(".")
-        found = getattr(fedstas, module)
+        found = getattr(fedstas, module, None) or getattr(companion, module)
         for member in members:
             found = getattr(found, member, None) or importlib.import_module(
                 f"{found.__name__}.{member}"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedstas import leaderboard
+from companion import leaderboard
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
 
