@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.runs.compare import compare as hold
 from companion import compare, records
+from companion.runs.compare import compare as hold
 from fedstas import cli, methods, simulation
 from fedstas.errors import InputError
 

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.runs import fedsampling_grid
 from companion import atomic, experiments, records, sweeps, tables
+from companion.runs import fedsampling_grid
 from fedstas import cli, methods, partition, simulation
 from fedstas.errors import Diverged, InputError
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from companion import experiments, records
+from companion.runs import clustered_grid, fedsampling_grid, sweeps
 from fedstas import cli, simulation
 from fedstas.errors import InputError
 
