@@ -16,9 +16,9 @@ from pathlib import Path
 from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
-from companion.pages import chapters, warm
+from companion.pages import parameters, warm
 
-PROFILE = os.environ.get("FEDSTAS_PROFILE", chapters.PROFILES[0])
+PROFILE = os.environ.get("FEDSTAS_PROFILE", parameters.PROFILES[0])
 READS_RESULTS = (
     "05_experiments",
     "06_clustered_sampling",
@@ -86,7 +86,7 @@ def task_warm():
 def task_chapter():
     """Execute the chapters' sources."""
     PROGRESS.mkdir(parents=True, exist_ok=True)
-    for stem in chapters.names():
+    for stem in parameters.names():
         told = PROGRESS / stem
         results = recorded() if stem in READS_RESULTS else []
         results += [CLAIMS] if stem in READS_CLAIMS else []
@@ -95,7 +95,9 @@ def task_chapter():
         yield {
             "name": stem,
             "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
-            "uptodate": [config_changed({"profile": PROFILE, **chapters.defaults(PROFILE, stem)})],
+            "uptodate": [
+                config_changed({"profile": PROFILE, **parameters.defaults(PROFILE, stem)})
+            ],
             "targets": [f"book/chapters/{stem}.ipynb"],
             "actions": [module("companion.pages.chapters", stem, PROFILE, str(told))],
             "setup": WARM,
@@ -170,10 +172,10 @@ def task_notebooks():
             "_config.yml",
             "requirements.lock",
             "companion/pages/copies.py",
-            *(f"notebooks/{stem}.py" for stem in chapters.names()),
+            *(f"notebooks/{stem}.py" for stem in parameters.names()),
             *package(),
         ],
-        "targets": [f"notebooks/ipynb/{stem}.ipynb" for stem in chapters.names()],
+        "targets": [f"notebooks/ipynb/{stem}.ipynb" for stem in parameters.names()],
         "actions": [module("companion.pages.copies")],
         "setup": WARM,
     }
@@ -204,14 +206,14 @@ def build_site():
 
 def task_book():
     """Build the site from the executed chapters and the prose."""
-    executed = [f"book/chapters/{stem}.ipynb" for stem in chapters.names()]
+    executed = [f"book/chapters/{stem}.ipynb" for stem in parameters.names()]
     prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     prose = [path for path in prose if "__pycache__" not in path]
     prose += [
         "examples/design/my_design.py",
         *files("examples/own", "*.py"),
-        *(f"notebooks/{stem}.py" for stem in chapters.names()),
-        *(f"notebooks/ipynb/{stem}.ipynb" for stem in chapters.names()),
+        *(f"notebooks/{stem}.py" for stem in parameters.names()),
+        *(f"notebooks/ipynb/{stem}.ipynb" for stem in parameters.names()),
     ]  # downloads
     prose += files("fedstas", "*.py")  # docstrings, for the API reference
     return {
@@ -235,7 +237,7 @@ class Report(ConsoleReporter):
 
     def initialize(self, tasks, selected_tasks):
         self.running, self.done, self.over = {}, 0, threading.Event()
-        self.total = len(chapters.names())
+        self.total = len(parameters.names())
         if sys.stderr.isatty():
             threading.Thread(target=self.watch, daemon=True).start()
 

@@ -191,14 +191,12 @@ def chapter(
     """Re-execute a chapter of the book with your own parameters: `fedstas chapter 02 -p strata 3`."""
     from companion.pages import chapters, parameters, preview
 
-    pairs = {}
-    for text in parameter or []:
-        key, _, value = text.partition("=")
-        pairs[key] = chapters.parse(key, value)
+    texts = {key: text for key, _, text in (pair.partition("=") for pair in parameter or [])}
     if profile is not None:
-        pairs["profile"] = chapters.check("profile", profile)
+        texts["profile"] = profile
+    values = parameters.parse(name, texts)
     if listed:
-        typer.echo(parameters.listing(name, pairs))
+        typer.echo(parameters.listing(name, values))
         return
     if opened and output is not None:
         raise InputError(
@@ -206,7 +204,7 @@ def chapter(
         )
     try:
         with kept("the page is as it was before"):
-            typer.echo(chapters.run(name, pairs, output=output))
+            typer.echo(chapters.run(name, values, output=output))
     except chapters.ChapterError as error:
         raise Diverged(str(error)) from None
     if opened:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from companion.pages import chapters, parameters, preview
 from fedstas import cli
+from fedstas.client_sampling import Stratified
 from fedstas.errors import InputError
+from fedstas.sim.rng import LARGEST_SEED
 
 CHAPTER = """\
 # ---
@@ -42,6 +45,8 @@ print(s.clients)
 first = 1
 1 / (s.clients - 13)
 """
+
+PARAMETERS = parameters.declared("05")
 
 
 @pytest.fixture
@@ -82,24 +87,60 @@ def test_an_unknown_chapter_is_refused(house):
         ("clients", float("inf")),
         ("concentration", 0),
         ("concentration", float("inf")),
-        ("levels", 257),
+        ("strata", 0),
         ("device", "tpu"),
         ("task", 3),
         ("size_cap", 2),
         ("epsilon", -1.0),
+        ("rounds", 0),
     ],
 )
-def test_a_value_out_of_range_is_refused(name, value):
+def test_a_value_out_of_bounds_is_refused(name, value):
     with pytest.raises(InputError, match=name):
-        parameters.check(name, value)
+        PARAMETERS[name].check(value)
 
 
-def test_numbers_take_the_declared_type():
-    assert parameters.check("clients", 1e2) == 100
-    assert isinstance(parameters.check("clients", 1e2), int)
-    assert isinstance(parameters.check("concentration", 1), float)
-    assert parameters.parse("clients", "1e2") == 100
-    assert parameters.parse("device", "cpu") == "cpu"
+@pytest.mark.parametrize("levels", [1, 257])
+def test_a_parameter_has_the_bounds_of_the_designs_field(levels):
+    with pytest.raises(InputError) as refused:
+        Stratified(levels=levels)
+    with pytest.raises(InputError, match=f"^{re.escape(str(refused.value))}$"):
+        chapters.settings("02", {"levels": levels})
+
+
+def test_a_privacy_loss_beyond_what_the_size_cap_allows_is_refused():
+    with pytest.raises(InputError, match=r"^epsilon is 50.*at most 40\.\d+$"):
+        chapters.settings("03", {"epsilon": 50.0, "size_cap": 100})
+
+
+def test_values_take_the_declared_type():
+    assert PARAMETERS["clients"].check(1e2) == 100
+    assert isinstance(PARAMETERS["clients"].check(1e2), int)
+    assert isinstance(PARAMETERS["concentration"].check(1), float)
+    texts = {"clients": "1e2", "device": "cpu", "epsilon": "3", "seed": str(LARGEST_SEED)}
+    values = {"clients": 100, "device": "cpu", "epsilon": 3.0, "seed": LARGEST_SEED}
+    assert parameters.parse("05", texts) == values
+    for text in ("ten", "nan", "inf", "", "1_0.5"):
+        with pytest.raises(InputError, match=r"^clients is "):
+            parameters.parse("05", {"clients": text})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("strata: list = None  # some", "declares strata: list"),
+        ("strata = None  # some", "declares strata: None"),
+        ("words: str = 'a'  # some", "declares words: str"),
+    ],
+)
+def test_a_declaration_that_nothing_checks_is_refused(line, message, house):
+    source = house / "notebooks" / "01_small.py"
+    source.write_text(CHAPTER.replace("clients: int = None  # number of clients", line))
+    with pytest.raises(InputError, match=message):
+        parameters.declared("01")
+    source.write_text(CHAPTER.replace(' tags=["parameters"]', ""))
+    with pytest.raises(InputError, match=r"01_small\.py has no cell with the tag `parameters`"):
+        parameters.declared("01")
 
 
 def test_the_profile_fills_what_is_not_given(house):
@@ -149,13 +190,6 @@ def test_the_parameters_are_listed_with_type_value_and_meaning(house):
         parameters.listing("01", {"client": 4})
 
 
-def test_every_parameter_says_what_it_is():
-    for stem in chapters.names():
-        said = parameters.helps(stem)
-        assert list(said) == list(parameters.declared(stem))
-        assert all(len(text) > 5 for text in said.values()), stem
-
-
 def test_the_page_is_opened_or_its_place_is_said(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(
@@ -194,17 +228,10 @@ def test_an_unknown_parameter_is_refused_before_anything_runs(house):
 
 
 def test_every_profile_serves_every_chapter():
-    for profile in chapters.PROFILES:
+    for profile in parameters.PROFILES:
         for stem in chapters.names():
             settings = chapters.settings(stem, {"profile": profile})
             assert settings.profile == profile
-
-
-def test_every_declared_parameter_is_in_the_table():
-    for stem in chapters.names():
-        for name, default in parameters.declared(stem).items():
-            assert name in parameters.PARAMETERS
-            assert default is None or parameters.check(name, default) == default
 
 
 @pytest.mark.parametrize(

@@ -206,11 +206,13 @@ def test_the_address_comes_from_the_configuration(monkeypatch):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_papermill_knows_type_and_meaning_of_every_parameter(stem, tmp_path):
-    found = papermill.inspect_notebook(write(stem, tmp_path / "copy.ipynb"))
-    assert set(found) == set(parameters.declared(stem))
-    for name, said in found.items():
-        assert said["inferred_type_name"] == parameters.PARAMETERS[name].type.__name__
-        assert len(said["help"]) > 5, name
+    inspected = papermill.inspect_notebook(write(stem, tmp_path / "copy.ipynb"))
+    declared = parameters.declared(stem)
+    assert list(inspected) == list(declared)
+    for name, parameter in declared.items():
+        assert inspected[name]["inferred_type_name"] == parameter.type.__name__
+        assert inspected[name]["help"] == parameter.help and len(parameter.help) > 5, name
+        assert parameter.default is None or parameter.check(parameter.default) == parameter.default
 
 
 def call(*words, folder: Path) -> subprocess.CompletedProcess:

@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from companion.pages import chapters, expectations, markdown, parameters
-from companion.pages.expectations import expect, listed, mark, stands, taken
+from companion.pages.expectations import expect, list_failures, mark, pattern, remove_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -66,7 +66,7 @@ def page(*failed):
 
 def test_sentences_are_marked_where_they_stand_and_listed_on_top():
     nb = page(("grows with the *model*", "a = 1"))
-    failed = taken(nb)
+    failed = remove_failures(nb)
     assert failed == [("grows with the *model*", "a = 1")]
     assert [output.output_type for output in nb.cells[2].outputs] == ["stream"]
     mark(nb, failed)
@@ -78,12 +78,12 @@ def test_sentences_are_marked_where_they_stand_and_listed_on_top():
     ((kind, words, options, body),) = list(markdown.pieces(box))[:1]
     assert (kind, options) == ("admonition", {"class": "warning"})
     assert "Not all of this page holds" in words
-    assert body == listed(failed) and body.endswith("\n- “grows with the *model*” (a = 1)")
+    assert body == list_failures(failed) and body.endswith("\n- “grows with the *model*” (a = 1)")
 
 
 def test_where_all_holds_the_page_stays_as_it_is():
     nb, same = page(), page()
-    mark(nb, taken(nb))
+    mark(nb, remove_failures(nb))
     assert [c.source for c in nb.cells] == [c.source for c in same.cells]
 
 
@@ -150,7 +150,7 @@ def asserted(stem: str) -> list[str]:
 def test_what_is_asserted_stands_on_the_page_once(stem):
     text = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "markdown")
     for words in asserted(stem):
-        assert len(stands(words).findall(text)) == 1, f"{stem} does not say {words!r} just once"
+        assert len(pattern(words).findall(text)) == 1, f"{stem} does not say {words!r} just once"
 
 
 def test_chapter_1_asserts_what_it_claims():

@@ -528,14 +528,16 @@ def test_a_protocol_may_name_files_of_ones_own(here, task):
 
 
 def test_a_chapter_takes_files_wherever_they_are_named_from(here):
-    assert parameters.parse("task", "my_data.py:task") == str(here / "my_data.py:task")
-    assert parameters.parse("partition", "my_clients.npy") == str(here / "my_clients.npy")
-    assert parameters.parse("task", "mnist") == "mnist"
-    assert parameters.check("task", "examples/own/my_data.py") == "examples/own/my_data.py"
+    declared = parameters.declared("10a")
+    task, partition = declared["task"], declared["partition"]
+    assert task.parse("my_data.py:task") == str(here / "my_data.py:task")
+    assert partition.parse("my_clients.npy") == str(here / "my_clients.npy")
+    assert task.parse("mnist") == "mnist"
+    assert task.check("examples/own/my_data.py") == "examples/own/my_data.py"
     with pytest.raises(InputError, match=r"task is 'away.py:task': there is no file"):
-        parameters.check("task", "away.py:task")
+        task.check("away.py:task")
     with pytest.raises(InputError, match="unknown task"):
-        parameters.parse("task", "my_data")
+        task.parse("my_data")
 
 
 # The examples

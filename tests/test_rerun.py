@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from companion.pages import chapters, copies
+from companion.pages import chapters, copies, parameters
 from companion.pages.warm import ADDRESS, Warm
 from fedstas import cli
 
@@ -148,9 +148,7 @@ def test_the_example_runs(command, clone, warm):
         assert all(re.search(r"image/(png|svg)", " ".join(data)) for data in shown)
         assert chapters.provenance(page)["cpu"] > 0  # the kernel's, whoever began it
         asked = dict(zip(words[4::3], words[5::3], strict=True))
-        assert chapters.provenance(page)["given"] == {
-            key: chapters.parse(key, value) for key, value in asked.items()
-        }
+        assert chapters.provenance(page)["given"] == parameters.parse(words[2], asked)
     if " out.ipynb" in command:
         assert (clone / "out.ipynb").stat().st_size > 10_000
         (clone / "out.ipynb").unlink()

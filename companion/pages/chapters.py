@@ -1,7 +1,7 @@
-"""The pipeline of the book: a chapter's parameters, its execution, its provenance.
+"""Execute a chapter with parameters, and record in its page how it was made.
 
-A chapter is a jupytext source `notebooks/NN_name.py`. Its parameters are typed, come from the command
-line or from a profile (`params/<profile>.yaml`), and are refused when unknown or out of range.
+A chapter is a jupytext source `notebooks/NN_name.py`; `companion.pages.parameters` reads and checks its parameters.
+Papermill executes it, and the page `book/chapters/NN_name.ipynb` is what the book is built from.
 """
 
 import contextlib
@@ -19,33 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from companion.pages import expectations, warm
-from companion.pages import parameters as table
-from companion.pages.parameters import (
-    PROFILES,
-    check,
-    defaults,
-    find,
-    names,
-    parse,
-    refuse_unknown,
-    sources,
-)
-from companion.runs import provenance as made
+from companion.pages import parameters as chapter_parameters
+from companion.pages.parameters import PROFILES, declared, find, names, refuse_unknown, sources
 from companion.runs.atomic import write
+from companion.runs.provenance import commit
 from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.sim import partition, tasks
 
 __all__ = [
-    "PROFILES",
     "ChapterError",
-    "check",
     "command",
-    "defaults",
     "find",
     "names",
+    "notebook",
     "papermill_command",
-    "parse",
     "provenance",
     "run",
     "settings",
@@ -55,48 +43,51 @@ VERSIONS = ("fedstas", "numpy", "scipy", "scikit-learn", "torch")
 
 
 def settings(chapter: str, given: dict[str, Any]):
-    """A chapter's effective parameters (see `parameters.settings`), for its first cell: from here on this
-    kernel computes with one thread, in Jupyter and papermill as by `fedstas chapter`. So equal parameters
-    give equal numbers, and matrices as small as here are multiplied faster."""
-    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+    """Return a chapter's effective parameters (see `parameters.settings`) and limit this kernel to one thread.
+
+    Every chapter calls it in its first cell: so equal parameters give equal numbers in Jupyter, in papermill and by
+    `fedstas chapter`, and matrices as small as here are multiplied faster.
+    """
+    import sklearn.cluster  # noqa: F401  (limits apply to libraries that are loaded)
     import torch
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)
     threadpool_limits(1)
-    return table.settings(chapter, given)
+    return chapter_parameters.settings(chapter, given)
 
 
 class ChapterError(Exception):
-    """A cell of a chapter failed; the message says which, and how."""
+    """A cell of a chapter failed; the message names the cell and the error."""
+
+
+def _options(parameters: dict[str, Any]) -> str:
+    """Return the options `-p NAME VALUE` of a command line."""
+    return "".join(f" -p {name} {shlex.quote(str(value))}" for name, value in parameters.items())
 
 
 def command(chapter: str, parameters: dict[str, Any]) -> str:
-    """The command that makes the chapter again."""
-    given = "".join(f" -p {key} {shlex.quote(str(value))}" for key, value in parameters.items())
-    number = find(chapter).partition("_")[0]
-    return f"fedstas chapter {number}{given}"
+    """Return the command that executes the chapter with these parameters."""
+    return f"fedstas chapter {find(chapter).partition('_')[0]}{_options(parameters)}"
 
 
 def papermill_command(chapter: str, parameters: dict[str, Any]) -> str:
-    """The same without our command: jupytext and papermill."""
-    given = "".join(f" -p {key} {shlex.quote(str(value))}" for key, value in parameters.items())
+    """Return the command that does the same without `fedstas`, by jupytext and papermill."""
     source = f"notebooks/{find(chapter)}.py"
-    return f"jupytext --to ipynb --output - {source} | papermill - out.ipynb{given}"
+    return f"jupytext --to ipynb --output - {source} | papermill - out.ipynb{_options(parameters)}"
 
 
-def _device(asked: str) -> str:
-    """The device's name: what `auto` or `cuda` came to on this machine."""
+def _device_name(device: str) -> str:
+    """Return the name of the device that `auto`, `cpu` or `cuda` is on this machine."""
     import torch
 
-    if asked == "cpu" or not torch.cuda.is_available():
+    if device == "cpu" or not torch.cuda.is_available():
         return f"cpu ({platform.machine()}, {os.cpu_count()} cores)"
     return f"cuda ({torch.cuda.get_device_name()})"
 
 
-def _used() -> float | None:
-    """Seconds of processors that the kernels of this process took until they ended; None where the system
-    does not tell."""
+def _kernel_cpu_seconds() -> float | None:
+    """Return the CPU seconds of the kernels of this process that have ended; None on Windows."""
     try:
         import resource
     except ImportError:  # Windows
@@ -106,7 +97,7 @@ def _used() -> float | None:
 
 
 def notebook(chapter: str):
-    """The chapter's source as a notebook without outputs."""
+    """Read the chapter's source as a notebook without outputs."""
     import jupytext
 
     nb = jupytext.read(sources() / f"{find(chapter)}.py", fmt="py:percent")
@@ -120,7 +111,11 @@ def notebook(chapter: str):
 
 
 def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None]):
-    """The notebook, executed by papermill in a kernel of this interpreter, from the root."""
+    """Execute a notebook by papermill in a kernel of this interpreter, in the repository's root.
+
+    Args:
+        report: called with the number of executed cells and of all cells.
+    """
     import papermill
     from papermill.engines import NBClientEngine, papermill_engines
 
@@ -138,8 +133,8 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
     papermill_engines.register("fedstas", Engine)
-    # This interpreter's own kernel, whether or not its environment is activated; one thread, so that
-    # equal parameters give equal numbers; no progress bars inside the pages.
+    # The kernel of this interpreter, whether or not its environment is activated; one thread, so that equal
+    # parameters give equal numbers; no progress bars inside the pages.
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {
         **threads,
@@ -157,9 +152,9 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
             engine_name="fedstas",
             kernel_name="python3",
             progress_bar=False,
-            cwd=table.ROOT,
+            cwd=chapter_parameters.ROOT,
             report=report,
-            # A kernel that is told to stop while it is busy calls that an error; a cell's errors are raised.
+            # A busy kernel logs an error when it is asked to stop; errors of cells are raised all the same.
             extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
         )
     finally:
@@ -168,40 +163,44 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
 
 
 def _failure(chapter: str, error, added: int) -> ChapterError:
-    """A papermill error in a few plain lines: chapter, cell, place in the source, message."""
+    """Turn a papermill error into a few plain lines: chapter, cell, place in the source, message.
+
+    Args:
+        added: how many cells papermill has inserted.
+    """
     source = error.source.strip("\n")
-    plain = re.sub(r"\x1b\[[\d;]*m", "", "".join(error.traceback))
-    inside = re.search(r"Cell In\[\d+\], line (\d+)", plain)
-    offset = int(inside[1]) - 1 if inside else 0
+    traceback = re.sub(r"\x1b\[[\d;]*m", "", "".join(error.traceback))
+    position = re.search(r"Cell In\[\d+\], line (\d+)", traceback)
+    offset = int(position[1]) - 1 if position else 0
     text = (sources() / f"{chapter}.py").read_text()
     start = text.find(source)
     line = text.count("\n", 0, max(start, 0)) + 1 + offset
     place = f", notebooks/{chapter}.py line {line}" if start >= 0 else ""
     lines = [*source.splitlines(), ""]
-    shown = [lines[0]] + ([f"... {lines[offset].strip()}"] if 0 < offset < len(lines) else [])
+    excerpt = [lines[0]] + ([f"... {lines[offset].strip()}"] if 0 < offset < len(lines) else [])
     return ChapterError(
         f"Chapter {chapter} stopped in cell {error.cell_index + 1 - added}{place}:\n"
-        + "".join(f"    {each}\n" for each in shown)
+        + "".join(f"    {line}\n" for line in excerpt)
         + f"{error.ename}: {error.evalue}"
     )
 
 
-def _tidy(nb) -> None:
-    """Takes out what papermill adds: timings, absolute paths, its own metadata."""
+def _remove_traces(nb) -> None:
+    """Remove what papermill adds to a notebook: timings, absolute paths, its own metadata."""
     nb.metadata.pop("papermill", None)
     for cell in nb.cells:
-        for noise in ("papermill", "execution"):
-            cell.metadata.pop(noise, None)
+        for key in ("papermill", "execution"):
+            cell.metadata.pop(key, None)
     text = json.dumps(nb)
-    here = json.dumps(str(table.ROOT))[1:-1]
-    if here in text:
+    root = json.dumps(str(chapter_parameters.ROOT))[1:-1]
+    if root in text:
         from nbformat import from_dict
 
-        nb.update(from_dict(json.loads(text.replace(here + "/", "").replace(here, "."))))
+        nb.update(from_dict(json.loads(text.replace(root + "/", "").replace(root, "."))))
 
 
-def _tried(effective: dict[str, Any]) -> None:
-    """The data, the network, the partition and the design that are asked for, before a kernel is started."""
+def _load_inputs(effective: dict[str, Any]) -> None:
+    """Load data, network, partition and design once, so that what is wrong with them is said before a kernel starts."""
     data = tasks.load(effective["task"], network=effective.get("network", ""))
     if "partition" in effective:
         seed = effective["seed"]
@@ -217,9 +216,16 @@ def run(
     output: str | Path | None = None,
     progress: bool | Callable[[int, int], None] = True,
 ) -> Path:
-    """Executes a chapter and returns the path of its page, `book/chapters/<stem>.ipynb` by default.
+    """Execute a chapter and return the path of its page, `book/chapters/<stem>.ipynb` by default.
 
-    Nothing is written unless every cell ran and, at the default parameters, every `expect` held.
+    Args:
+        name: any name that `find` understands.
+        parameters: values by name; the profile fills what is not given.
+        progress: whether to show a bar, or a function of the number of executed cells and of all cells.
+
+    Raises:
+        InputError: a parameter is unknown or out of bounds, or what it names cannot be loaded.
+        ChapterError: a cell failed or, at the default parameters, an `expect` did not hold; nothing is written.
     """
     import nbformat
     from nbclient.exceptions import DeadKernelError
@@ -231,15 +237,17 @@ def run(
     if profile is not None:
         given["profile"] = profile
     refuse_unknown(chapter, set(given))
-    given = {key: check(key, value) for key, value in given.items()}
-    effective = vars(table.settings(chapter, given))
+    known = declared(chapter)
+    given = {key: known[key].check(value) for key, value in given.items()}
+    effective = vars(chapter_parameters.settings(chapter, given))
+    root = chapter_parameters.ROOT
     tasks.find_device(
         effective.get("device", "cpu")
-    )  # what is not here is an error now, not in a minute
+    )  # refuses a missing device before a kernel starts
     if effective.get("task", "digits") != "digits" or effective.get("network"):
-        with contextlib.chdir(table.ROOT):  # where the chapter will stand
-            _tried(effective)
-    output = Path(output) if output else table.ROOT / "book" / "chapters" / f"{chapter}.ipynb"
+        with contextlib.chdir(root):
+            _load_inputs(effective)
+    output = Path(output) if output else root / "book" / "chapters" / f"{chapter}.ipynb"
 
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)
 
@@ -249,20 +257,20 @@ def run(
         bar.total = total
         bar.update(done - bar.n)
 
-    began, used = time.monotonic(), _used()
+    start, cpu_start = time.monotonic(), _kernel_cpu_seconds()
     try:
         nb = _execute(notebook(chapter), given, show)
     except PapermillExecutionError as error:
-        # Papermill added a cell with what was given.
+        # Papermill inserts one cell with the given parameters.
         raise _failure(chapter, error, added=int(bool(given))) from None
     except DeadKernelError:
         raise ChapterError(f"Chapter {chapter}: its kernel died (out of memory?).") from None
     finally:
         bar.close()
 
-    _tidy(nb)
-    failed = expectations.taken(nb)
-    if failed and effective == vars(table.settings(chapter, {})):
+    _remove_traces(nb)
+    failed = expectations.remove_failures(nb)
+    if failed and effective == vars(chapter_parameters.settings(chapter, {})):
         raise ChapterError(
             f"Chapter {chapter}: what it says does not hold at its default parameters:\n"
             + "\n".join(f"    “{words}” ({values})" for words, values in failed)
@@ -274,11 +282,11 @@ def run(
         "parameters": effective,
         "given": given,
         "seed": effective.get("seed"),
-        "device": _device(effective.get("device", "cpu")),
-        "seconds": round(time.monotonic() - began, 1),
-        "cpu": None if used is None else round(_used() - used, 1),  # whatever else the machine does
+        "device": _device_name(effective.get("device", "cpu")),
+        "seconds": round(time.monotonic() - start, 1),
+        "cpu": None if cpu_start is None else round(_kernel_cpu_seconds() - cpu_start, 1),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": made.commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in VERSIONS},
         "command": command(chapter, given),
@@ -289,27 +297,27 @@ def run(
 
 
 def provenance(page: str | Path) -> dict[str, Any]:
-    """The provenance block of an executed chapter."""
+    """Read how the page of a chapter was made: parameters, seed, device, seconds, date, commit, versions, commands."""
     return json.loads(Path(page).read_text())["metadata"].get("fedstas", {})
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m companion.pages.chapters CHAPTER PROFILE PROGRESS`: one chapter for the pipeline.
+    """Run `python -m companion.pages.chapters CHAPTER PROFILE PROGRESS`: one chapter for the pipeline.
 
-    Tells its progress in the file PROGRESS, and what went wrong on stderr.
+    Writes the number of executed cells to the file PROGRESS, and errors to stderr.
     """
-    chapter, profile, told = arguments
+    chapter, profile, progress_file = arguments
 
-    def tell(done: int, total: int) -> None:
-        Path(told).write_text(f"{done}/{total}")
+    def write_progress(done: int, total: int) -> None:
+        Path(progress_file).write_text(f"{done}/{total}")
 
     try:
-        run(chapter, profile=None if profile == PROFILES[0] else profile, progress=tell)
+        run(chapter, profile=None if profile == PROFILES[0] else profile, progress=write_progress)
     except (InputError, ChapterError) as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     finally:
-        Path(told).unlink(missing_ok=True)
+        Path(progress_file).unlink(missing_ok=True)
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What a chapter's sentences assert about its numbers: `expect("grows with the model", ratio > 2, ratio=ratio)`.
+"""Assert in code what a chapter's sentence says: `expect("grows with the model", ratio > 2, ratio=ratio)`.
 
-The words are those of the page. Where they do not hold, the cell says so; the pipeline stops at the default
-parameters, and with a reader's it lists such sentences on top of the page and marks them where they stand.
+The words are those of the page. Where they do not hold, the cell says so. At the default parameters the build then
+stops; with a reader's parameters it lists such sentences on top of the page and marks them in the text.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-TOP = "not-here"  # the display at the top of a copy, and the class of what is marked
-FAILED: dict[str, str] = {}  # of this kernel: the words that do not hold, and their numbers
+TOP = "not-here"  # id of the display at the top of a copy, and CSS class of marked words
+FAILED: dict[str, str] = {}  # in this kernel: words that do not hold -> their values
 
 
 def expect(words: str, holds: Any, **values: Any) -> None:
-    """Assert what the page says in these words; `values` are the numbers that it hangs on."""
+    """Assert what the page says.
+
+    Args:
+        words: the words of the page.
+        holds: whether they are true in this run.
+        values: the numbers that decide it, to be shown where they are not.
+    """
     from IPython.display import Markdown, display, update_display
 
     FAILED.pop(words, None)
@@ -22,7 +28,7 @@ def expect(words: str, holds: Any, **values: Any) -> None:
         FAILED[words] = ", ".join(f"{name} = {_short(value)}" for name, value in values.items())
         note = {"fedstas": {"words": words, "values": FAILED[words]}}
         display(Markdown(f"**Not in this run:** {_line(words, FAILED[words])}"), metadata=note)
-    update_display(Markdown(listed(list(FAILED.items()))), display_id=TOP)
+    update_display(Markdown(list_failures(list(FAILED.items()))), display_id=TOP)
 
 
 def _short(value: Any) -> str:
@@ -36,39 +42,38 @@ def _line(words: str, values: str) -> str:
     return f"“{words}”" + (f" ({values})" if values else "")
 
 
-def listed(failed: list[tuple[str, str]]) -> str:
-    """The sentences that do not hold, as Markdown; nothing if all do."""
+def list_failures(failed: list[tuple[str, str]]) -> str:
+    """Return the words that do not hold as a Markdown list, or "" if all hold."""
     if not failed:
         return ""
-    lines = "\n".join(f"- {_line(*each)}" for each in failed)
+    lines = "\n".join(f"- {_line(words, values)}" for words, values in failed)
     return f"The text was written for the default parameters. In this run it is not so that:\n\n{lines}"
 
 
-def taken(nb) -> list[tuple[str, str]]:
-    """What did not hold, taken out of the outputs of an executed chapter."""
-    found = {}
+def remove_failures(nb) -> list[tuple[str, str]]:
+    """Remove the outputs of failed `expect`s from an executed chapter; return their words and values."""
+    failures = {}
     for cell in nb.cells:
         for output in cell.get("outputs", []):
             if note := output.get("metadata", {}).get("fedstas"):
-                found[note["words"]] = note["values"]
+                failures[note["words"]] = note["values"]
         if "outputs" in cell:
-            kept = [o for o in cell["outputs"] if "fedstas" not in o.get("metadata", {})]
-            cell["outputs"] = kept
-    return list(found.items())
+            cell["outputs"] = [o for o in cell["outputs"] if "fedstas" not in o.get("metadata", {})]
+    return list(failures.items())
 
 
-def stands(words: str) -> re.Pattern:
-    """The words as they stand in a chapter's text, however its lines are broken."""
+def pattern(words: str) -> re.Pattern:
+    """Return a pattern that matches the words in a text, however its lines are broken."""
     return re.compile(r"\s+".join(map(re.escape, words.split())))
 
 
 def mark(nb, failed: list[tuple[str, str]]) -> None:
-    """Mark the words where they stand, and say on top of the page which they are."""
+    """Mark the words of failed `expect`s in the text, and list them on top of the page."""
     texts = [cell for cell in nb.cells if cell.cell_type == "markdown"]
     for words, _ in failed:
         for cell in texts:
-            cell.source = stands(words).sub(lambda m: f"[{m[0]}]{{.{TOP}}}", cell.source)
+            cell.source = pattern(words).sub(lambda m: f"[{m[0]}]{{.{TOP}}}", cell.source)
     if failed:
         title, _, rest = texts[0].source.partition("\n")
-        box = f"```{{admonition}} Not all of this page holds in this run\n:class: warning\n{listed(failed)}\n```"
+        box = f"```{{admonition}} Not all of this page holds in this run\n:class: warning\n{list_failures(failed)}\n```"
         texts[0].source = f"{title}\n\n{box}\n{rest}"

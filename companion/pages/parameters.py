@@ -1,4 +1,9 @@
-"""A chapter's parameters: declared in its source, filled by a profile, checked in one place."""
+"""A chapter's parameters: declared in its source, filled by a profile, checked against the designs' bounds.
+
+The only declaration is the cell with the tag `parameters` of `notebooks/<stem>.py`, a line for each parameter:
+`strata: int = None  # number of strata`. Papermill reads name, type, default and help from it. A default of None means
+that a profile (`params/<profile>.yaml`) sets the value.
+"""
 
 from __future__ import annotations
 
@@ -14,73 +19,85 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from fedstas import errors, methods, user_code
+from fedstas import errors, methods, privacy, user_code
+from fedstas.client_sampling import Stratified
+from fedstas.data_sampling import Requested
 from fedstas.errors import InputError
 from fedstas.sim import partition, tasks
 from fedstas.sim.rng import LARGEST_SEED
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILES = ("quick", "laptop", "paper")
+Check = Callable[[str, Any], Any]
 
 
-class Parameter(NamedTuple):
-    """What a chapter may be asked for: the value's type, and the check that says what is allowed."""
-
-    type: type
-    check: Callable[[str, Any], Any]
-
-
-def _choice(*allowed: str, file: re.Pattern | None = None) -> Parameter:
-    """One of these words, or a file of one's own of this form, which must be there."""
+def _one_of(*allowed: str, user_file: re.Pattern | None = None) -> Check:
+    """Make a check for one of these words or, with `user_file`, for an existing file of the reader's."""
 
     def check(name: str, value: Any) -> str:
-        if file is not None and file.fullmatch(str(value)):
-            path = ROOT / user_code.file_of(
-                value
-            )  # a chapter stands in the root, wherever it is called
+        if user_file is not None and user_file.fullmatch(str(value)):
+            path = ROOT / user_code.file_of(value)  # chapters run in the root, wherever called from
             if not path.is_file():
                 raise InputError(f"{name} is {value!r}: there is no file {path}")
         else:
             errors.check_choice(name, value, allowed)
         return value
 
-    return Parameter(str, check)
+    return check
 
 
-def _integer(low: int, high: float = math.inf) -> Parameter:
-    return Parameter(int, lambda name, value: errors.check_int(name, value, low, high))
+def _field_of(config: type, name: str) -> Check:
+    """Return the check of the field `name` of a design."""
+    return config.__dataclass_fields__[name].metadata["check"]  # type: ignore[attr-defined]
 
 
-def _positive() -> Parameter:
-    return Parameter(float, lambda name, value: errors.check_float(name, value, 0))
-
-
-PARAMETERS = {
-    "profile": _choice(*PROFILES),
-    "seed": _integer(0, LARGEST_SEED),
-    "device": _choice("auto", "cpu", "cuda"),
-    "task": _choice(*tasks.names(), file=user_code.FILE),
-    "network": _choice(
-        "", *tasks.NETWORKS, file=user_code.FILE
-    ),  # the task's usual one if it is empty
-    "partition": _choice(*partition.names(), file=user_code.TABLE),
-    "method": _choice(*methods.names(), file=user_code.FILE),
-    "clients": _integer(2),
-    "clients_per_round": _integer(1),
-    "strata": _integer(1),
-    "levels": _integer(2, 256),
-    "rounds": _integer(1),
-    "concentration": _positive(),
-    "n_star": _integer(1),
-    "size_cap": _integer(3),
-    "epsilon": _positive(),
-    "seeds": _integer(1),
-    "repeats": _integer(1),
+CHECKS_BY_TYPE: dict[type, Check] = {
+    int: lambda name, value: errors.check_int(name, value, 1),
+    float: lambda name, value: errors.check_float(name, value, 0),
+}
+CHECKS: dict[str, Check] = {  # of parameters whose type does not say what is allowed
+    "profile": _one_of(*PROFILES),
+    "seed": lambda name, value: errors.check_int(name, value, 0, LARGEST_SEED),
+    "device": _one_of("auto", "cpu", "cuda"),
+    "task": _one_of(*tasks.names(), user_file=user_code.FILE),
+    "network": _one_of("", *tasks.NETWORKS, user_file=user_code.FILE),  # "": the task's usual one
+    "partition": _one_of(*partition.names(), user_file=user_code.TABLE),
+    "method": _one_of(*methods.names(), user_file=user_code.FILE),
+    "clients": lambda name, value: errors.check_int(name, value, 2),
+    **{name: _field_of(Stratified, name) for name in ("strata", "levels")},
+    **{name: _field_of(Requested, name) for name in ("n_star", "epsilon", "size_cap")},
 }
 
 
+class Parameter(NamedTuple):
+    """A parameter as a chapter declares it."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+
+    def check(self, value: Any) -> Any:
+        """Return the value in its declared type, or raise an `InputError` that says what is allowed."""
+        if self.type is not str and isinstance(value, str):
+            raise InputError(f"{self.name} is {value!r}: it must be a number, not text")
+        check = CHECKS.get(self.name) or CHECKS_BY_TYPE[self.type]
+        return check(self.name, value)
+
+    def parse(self, text: str) -> Any:
+        """Return the value that a reader typed on the command line, checked; files become absolute paths."""
+        value: Any = text
+        if self.type is not str:
+            for number in (float, int):
+                with contextlib.suppress(ValueError):
+                    value = number(text)
+        elif user_code.file_of(text):
+            value = str(Path.cwd() / text)
+        return self.check(value)
+
+
 def sources() -> Path:
-    """The folder of the chapters' sources."""
+    """Return the folder of the chapters' sources."""
     folder = ROOT / "notebooks"
     if not folder.is_dir():
         raise InputError(
@@ -91,155 +108,140 @@ def sources() -> Path:
 
 
 def names() -> list[str]:
-    """The stems of all chapters, in order; a part of a chapter has a letter, as `04a_unbiasedness`."""
+    """Return the stems of all chapters, in order; a part of a chapter has a letter, as `04a_unbiasedness`."""
     return sorted(p.stem for p in sources().glob("*.py") if re.match(r"\d\d[a-z]?_", p.stem))
 
 
 def find(name: str) -> str:
-    """A chapter's stem from `02`, `2`, `stratification` or `02_stratification`."""
-    known = names()
-    for stem in known:
+    """Return a chapter's stem from `02`, `2`, `stratification` or `02_stratification`."""
+    stems = names()
+    for stem in stems:
         number, _, title = stem.partition("_")
         if name in (stem, title, number, number.lstrip("0")):
             return stem
-    near = errors.suggestion(name, known)
-    raise InputError(f"unknown chapter {name!r}{near}: use one of {', '.join(known)}")
+    suggestion = errors.suggestion(name, stems)
+    raise InputError(f"unknown chapter {name!r}{suggestion}: use one of {', '.join(stems)}")
 
 
-def check(name: str, value: Any) -> Any:
-    """The value as its declared type, or an `InputError` that says what is allowed."""
-    if name not in PARAMETERS:
-        errors.check_choice("parameter", name, PARAMETERS)
-    kind, checked = PARAMETERS[name]
-    if kind is not str and isinstance(value, str):
-        raise InputError(f"{name} is {value!r}: it must be a number, not text")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{name} is {value!r}: it must be a finite number")
-    return checked(name, value)
+def declared(chapter: str) -> dict[str, Parameter]:
+    """Read the parameters that a chapter declares, by name."""
+    stem = find(chapter)
+    return dict(_declared(stem, (sources() / f"{stem}.py").read_text(encoding="utf-8")))
 
 
-def parse(name: str, text: str) -> Any:
-    """A value typed on the command line, as the parameter's type; unknown names are `run`'s to refuse."""
-    if name not in PARAMETERS:
-        return text
-    value: Any = text
-    if PARAMETERS[name].type is not str:
-        with contextlib.suppress(ValueError):
-            value = float(text)
-        if value != text and not math.isfinite(value):
-            value = text
-        elif value != text and value.is_integer():
-            value = int(value)
-    elif user_code.file_of(text):
-        value = str(Path.cwd() / text)
-    return check(name, value)
+@lru_cache(maxsize=64)
+def _declared(stem: str, source: str) -> dict[str, Parameter]:
+    import jupytext
+    from papermill.translators import papermill_translators
+
+    nb = jupytext.reads(source, fmt="py:percent")
+    cell = next((c for c in nb.cells if "parameters" in c.metadata.get("tags", [])), None)
+    if cell is None:
+        raise InputError(f"notebooks/{stem}.py has no cell with the tag `parameters`")
+    translator = papermill_translators.find_translator("python3", "python")
+    parameters = {}
+    for name, annotation, default, text in translator.inspect(cell):
+        kind = {"str": str, "int": int, "float": float}.get(annotation)
+        if kind not in CHECKS_BY_TYPE and (kind is None or name not in CHECKS):
+            raise InputError(
+                f"notebooks/{stem}.py declares {name}: {annotation}; a parameter is an int or a float, or one of "
+                f"{', '.join(CHECKS)}"
+            )
+        parameters[name] = Parameter(name, kind, ast.literal_eval(default), text.strip())
+    return parameters
+
+
+def parse(chapter: str, texts: dict[str, str]) -> dict[str, Any]:
+    """Return the values of parameters typed as `-p NAME TEXT`, checked."""
+    refuse_unknown(chapter, set(texts))
+    parameters = declared(chapter)
+    return {name: parameters[name].parse(text) for name, text in texts.items()}
 
 
 def defaults(profile: str, chapter: str) -> dict[str, Any]:
-    """What a profile sets for a chapter."""
-    check("profile", profile)
+    """Return what a profile sets for a chapter."""
+    errors.check_choice("profile", profile, PROFILES)
     path = ROOT / "params" / f"{profile}.yaml"
     if not path.is_file():
         raise InputError(f"the profile {profile!r} has no file params/{profile}.yaml")
-    return dict(_profile(path.read_text()).get(find(chapter)) or {})
+    return dict(_read_profile(path.read_text()).get(find(chapter)) or {})
 
 
 @lru_cache(maxsize=8)
-def _profile(text: str) -> dict:
-    """A profile's file, read once for all chapters."""
+def _read_profile(text: str) -> dict:
+    """Parse a profile's file, once for all chapters."""
     return yaml.safe_load(text) or {}
 
 
-def _cell(chapter: str, tag: str) -> str:
-    """The source of the chapter's first cell with this tag."""
-    text = (sources() / f"{find(chapter)}.py").read_text()
-    for part in re.split(r"^# %%", text, flags=re.MULTILINE)[1:]:
-        head, _, body = part.partition("\n")
-        if f'"{tag}"' in head:
-            return body
-    return ""
-
-
-def declared(chapter: str) -> dict[str, Any]:
-    """The parameters of a chapter with the defaults of its source (None: the profile's)."""
-    body = ast.parse(_cell(chapter, "parameters")).body
-    return {
-        node.target.id: ast.literal_eval(node.value)
-        for node in body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-
-
-def helps(chapter: str) -> dict[str, str]:
-    """What each parameter of a chapter is, in the words of its source."""
-    line = re.compile(r"^(\w+): \w+ = [^#\n]*(?:# *(.*))?$", re.MULTILINE)
-    return {name: said.strip() for name, said in line.findall(_cell(chapter, "parameters"))}
-
-
 def listing(chapter: str, given: dict[str, Any]) -> str:
-    """A chapter's parameters, a line each: name, type, the value that a run would take, what it is."""
-    chapter = find(chapter)
+    """Return a line for each parameter of a chapter: name, type, the value that a run would take, help."""
     refuse_unknown(chapter, set(given))
-    values, said = vars(settings(chapter, given)), helps(chapter)
-    width = max(map(len, values))
-    worth = max(len(str(value)) for value in values.values())
-    lines = [
-        f"{name:{width}}  {PARAMETERS[name].type.__name__:5}  {value!s:{worth}}  {said[name]}"
+    values, parameters = vars(settings(chapter, given)), declared(chapter)
+    name_width = max(map(len, values))
+    value_width = max(len(str(value)) for value in values.values())
+    return "\n".join(
+        f"{name:{name_width}}  {parameters[name].type.__name__:5}  {value!s:{value_width}}  "
+        + parameters[name].help
         for name, value in values.items()
-    ]
-    return "\n".join(lines)
+    )
 
 
 def refuse_unknown(chapter: str, given: set[str]) -> None:
-    """Refuse names that the chapter does not declare."""
-    known = declared(chapter)
-    for name in sorted(given - set(known)):
-        said = f"unknown parameter {name!r} of chapter {chapter}{errors.suggestion(name, known)}"
-        raise InputError(f"{said}: use one of {', '.join(known)}")
+    """Raise an `InputError` for a name that the chapter does not declare."""
+    stem, parameters = find(chapter), declared(chapter)
+    for name in sorted(given - set(parameters)):
+        raise InputError(
+            f"unknown parameter {name!r} of chapter {stem}{errors.suggestion(name, parameters)}: "
+            f"use one of {', '.join(parameters)}"
+        )
 
 
 def _injected(namespace: dict[str, Any]) -> set[str]:
-    """The names that papermill set in this kernel."""
+    """Return the names that papermill assigned in this kernel, from its input history."""
     cells = [cell for cell in namespace.get("_ih", []) if cell.startswith("# Parameters\n")]
-    nodes = [node for cell in cells for node in ast.parse(cell).body]
     return {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        node.id
+        for cell in cells
+        for node in ast.walk(ast.parse(cell))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
 
 
 def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
-    """A chapter's effective parameters: those given, and the profile's for what is None.
+    """Return a chapter's effective parameters, checked.
 
-    `given` is the namespace in which the parameters stand, `globals()` in a notebook.
+    Args:
+        chapter: any name that `find` understands.
+        given: values by name; other names are ignored, so that a notebook passes `globals()`. What is None or missing
+            is the source's default, or else the profile's.
+
+    Raises:
+        InputError: papermill injected an unknown name, a value is missing or out of bounds, or two contradict.
     """
     chapter = find(chapter)
     refuse_unknown(chapter, _injected(given))
-    known = declared(chapter)
-    profile = check("profile", given.get("profile") or known.get("profile") or PROFILES[0])
-    fill = defaults(profile, chapter)
-    values = {}
-    for name, default in known.items():
-        value = given.get(name, default)
-        values[name] = fill.get(name) if value is None else value
-        if values[name] is None:
+    parameters = declared(chapter)
+    values = {name: given.get(name, parameter.default) for name, parameter in parameters.items()}
+    profile = values["profile"] = values.get("profile") or PROFILES[0]
+    profile_values = defaults(profile, chapter)
+    for name, parameter in parameters.items():
+        value = profile_values.get(name) if values[name] is None else values[name]
+        if value is None:
             raise InputError(
                 f"chapter {chapter} needs a value of {name}: it is neither given nor set by the "
                 f"profile {profile!r} (params/{profile}.yaml)"
             )
-    values["profile"] = profile
-    checked = {name: check(name, value) for name, value in values.items()}
-    if checked.get("task") in tasks.TEXT and "network" not in checked:
+        values[name] = parameter.check(value)
+    if values.get("task") in tasks.TEXT and "network" not in values:
         images = ", ".join(name for name in tasks.names() if name not in tasks.TEXT)
         raise InputError(
-            f"task is {checked['task']!r}: chapter {chapter} computes with images, use one of {images}"
+            f"task is {values['task']!r}: chapter {chapter} computes with images, use one of {images}"
         )
     for name in ("clients_per_round", "strata"):
-        if checked.get(name, 0) > checked.get("clients", math.inf):
+        if values.get(name, 0) > values.get("clients", math.inf):
             raise InputError(
-                f"{name} is {checked[name]}: it must not be above clients, here {checked['clients']}"
+                f"{name} is {values[name]}: it must not be above clients, here {values['clients']}"
             )
-    return types.SimpleNamespace(**checked)
+    if {"epsilon", "size_cap"} <= set(values):
+        privacy.truth_probability(values["epsilon"], values["size_cap"])
+    return types.SimpleNamespace(**values)
