@@ -1,7 +1,8 @@
 """The pipeline of the book (doit): sources -> executed chapters -> site. Run by `make book`.
 
-A chapter runs again when its source, its parameters, the package, the pinned versions or (where it reads
-them) the recorded results changed; the site is built again when a chapter or a page changed.
+A chapter runs again when its source, its parameters, what it imports, the pinned versions or (where it reads
+them) the recorded results changed; the site is built again when a chapter or a page changed. `companion.dependencies`
+finds what a source imports.
 """
 
 import atexit
@@ -16,70 +17,76 @@ from pathlib import Path
 from doit.reporter import ConsoleReporter
 from doit.tools import config_changed
 
+from companion import dependencies
 from companion.pages import parameters, warm
 
 PROFILE = os.environ.get("FEDSTAS_PROFILE", parameters.PROFILES[0])
-READS_RESULTS = (
-    "05_experiments",
-    "06_clustered_sampling",
-    "07_fedsampling",
-    "09_what_we_would_write",
-    "10_which_design",
-)
-MEASURED = {
-    "08_federation": ["examples/flower/bytes.json"],
-    "10a_own_data": sorted(str(path) for path in Path("examples/own").glob("my_*")),
-}
-PROGRESS = Path(".cache/progress")
+PROGRESS = Path(".cache/progress")  # a file for each running chapter: cells done/cells
 SITE = Path("_build/html")
-START = [f"book/chapters/start-{half}.svg" for half in (1, 2)]
+LOCK = "requirements.lock"
+START_FIGURES = [f"book/chapters/start-{half}.svg" for half in (1, 2)]
 CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
-READS_CLAIMS = ("04_theory", "05_experiments", "06_clustered_sampling", "07_fedsampling")
-RECORDED = "book/chapters/recorded.json"
+PROVENANCE = "book/chapters/recorded.json"
+LEADERBOARD = "book/chapters/leaderboard.md"
 WARM = ["warm"]
 
 
 def files(folder: str, *patterns: str) -> list[str]:
-    found = (path for each in patterns for path in Path(folder).rglob(each))
-    return sorted(str(path) for path in found if path.is_file())
+    """Return the files below a folder whose names match a pattern."""
+    paths = (path for pattern in patterns for path in Path(folder).rglob(pattern))
+    return sorted(str(path) for path in paths if path.is_file())
 
 
-def recorded() -> list[str]:
+def results() -> list[str]:
+    """Return the files of recorded runs."""
     return files("results", "*.parquet", "*.json")
 
 
-def package() -> list[str]:
-    apart = (
-        "cli.py",
-        "flower",
-        "copies.py",
-        "doctor.py",
-        "commands.py",
-        "preview.py",
-        "warm.py",
-        "measure.py",
-    )  # what no chapter runs
-    code = [*files("fedstas", "*.py"), *files("companion", "*.py")]
-    code = [path for path in code if not set(Path(path).parts) & set(apart)]
-    return [path for path in code if not re.fullmatch(r"ch\d\d[a-z]?\.py", Path(path).name)]
+def code(*paths: str) -> list[str]:
+    """Return source files with all modules of this repository that they import, and through them."""
+    absolute = [dependencies.ROOT / path for path in paths]
+    names = set().union(*(dependencies.closure(path) for path in absolute))
+    modules = {dependencies.modules()[name] for name in names}
+    return sorted(str(path.relative_to(dependencies.ROOT)) for path in modules.union(absolute))
 
 
-def module(name: str, *words: str) -> list[str]:
-    """The command that runs a module; its task asks for `WARM`."""
-    return [sys.executable, "-m", "companion.pages.warm", name, *words]
+def chapter_dependencies(stem: str) -> list[str]:
+    """Return all files that a chapter depends on."""
+    source = f"notebooks/{stem}.py"
+    page_module = files("companion/pages", f"ch{stem.partition('_')[0]}.py")
+    paths = [dependencies.ROOT / path for path in (source, *page_module)]
+    modules = dependencies.closure(paths[0])
+    direct = set().union(*map(dependencies.imported, paths))
+    store = "companion.runs.records"
+    runs = {name for name in direct if name.startswith("companion.runs.")}
+    reads_results = store in runs or any(
+        store in dependencies.closure(dependencies.modules()[name]) for name in runs
+    )
+    reads_claims = "companion.claims.ledger" in modules
+    return [
+        *code(source),
+        *set().union(*map(dependencies.named_files, paths)),
+        *(results() if reads_results else []),
+        *([CLAIMS] if reads_claims else []),
+        LOCK,
+    ]
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module; its task has the setup `WARM`."""
+    return [sys.executable, "-m", "companion.pages.warm", name, *arguments]
 
 
 def start_warm():
-    """Begin the process, where it can be had, and tell the commands its address."""
+    """Start the warm process, where there is one, and tell its address to the commands."""
     if sys.platform == "linux":
         process = warm.Warm(Path.cwd())
         os.environ[warm.ADDRESS] = process.address
-        atexit.register(process.close)  # doit's teardown comes while others still run
+        atexit.register(process.close)  # doit's teardown comes while other tasks still run
 
 
 def task_warm():
-    """The process whose forks are the chapters, their kernels and the other modules: what all of them
-    import is imported once. It begins when something is to be done, and ends with the build."""
+    """Start the process whose forks are the chapters, their kernels and the other modules: imports are shared."""
     return {"actions": [start_warm]}
 
 
@@ -87,79 +94,77 @@ def task_chapter():
     """Execute the chapters' sources."""
     PROGRESS.mkdir(parents=True, exist_ok=True)
     for stem in parameters.names():
-        told = PROGRESS / stem
-        results = recorded() if stem in READS_RESULTS else []
-        results += [CLAIMS] if stem in READS_CLAIMS else []
-        results += MEASURED.get(stem, [])
-        results += files("companion/pages", f"ch{stem.partition('_')[0]}.py")  # its own figures
+        progress = str(PROGRESS / stem)
+        values = {"profile": PROFILE, **parameters.defaults(PROFILE, stem)}
         yield {
             "name": stem,
-            "file_dep": [f"notebooks/{stem}.py", "requirements.lock", *package(), *results],
-            "uptodate": [
-                config_changed({"profile": PROFILE, **parameters.defaults(PROFILE, stem)})
-            ],
+            "file_dep": chapter_dependencies(stem),
+            "uptodate": [config_changed(values)],
             "targets": [f"book/chapters/{stem}.ipynb"],
-            "actions": [module("companion.pages.chapters", stem, PROFILE, str(told))],
+            "actions": [module("companion.pages.chapters", stem, PROFILE, progress)],
             "setup": WARM,
         }
 
 
 def task_ledger():
-    """Decide every claim; one whose evidence is missing stops the book, by its name."""
+    """Decide every claim; one whose evidence is missing stops the build and is named."""
     return {
-        "file_dep": [CLAIMS, "requirements.lock", *package(), *recorded()],
+        "file_dep": [CLAIMS, LOCK, *code(*files("companion/claims", "*.py")), *results()],
         "targets": [LEDGER],
         "actions": [module("companion.claims.ledger", LEDGER)],
         "setup": WARM,
     }
 
 
-def task_recorded():
-    """How the recorded runs were made: what stands under the figures and tables that show them."""
+def task_provenance():
+    """Report how the recorded runs were made, for the lines under figures and tables that show them."""
     return {
-        "file_dep": ["requirements.lock", *package(), *recorded()],
-        "targets": [RECORDED],
-        "actions": [module("companion.runs.provenance_report", RECORDED)],
+        "file_dep": [LOCK, *code("companion/runs/provenance_report.py"), *results()],
+        "targets": [PROVENANCE],
+        "actions": [module("companion.runs.provenance_report", PROVENANCE)],
         "setup": WARM,
     }
 
 
 def task_explorer():
-    """The instruments' data and static figures."""
+    """Compute the instruments' data and draw their static figures."""
     parts = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
-    made = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
+    targets = ("explorer.json", *(f"explorer-{part}.png" for part in parts))
     return {
-        "file_dep": ["requirements.lock", *package()],
-        "targets": [f"book/chapters/{name}" for name in made],
+        "file_dep": [LOCK, *code("companion/pages/explorer.py")],
+        "targets": [f"book/chapters/{name}" for name in targets],
         "actions": [module("companion.pages.explorer", "book/chapters")],
         "setup": WARM,
     }
 
 
 def task_leaderboard():
-    """The table of recorded runs that a course's own designs are held against."""
-    board = "book/chapters/leaderboard.md"
-    shown = [f"results/{sweep}" for sweep in ("preprint", "fashion-mnist")]  # the page names them
+    """Write the table of recorded runs that a course compares its own designs with."""
+    sweeps = [f"results/{sweep}" for sweep in ("preprint", "fashion-mnist")]  # named by the page
     return {
         "file_dep": [
             "dodo.py",
-            "requirements.lock",
+            LOCK,
             "companion/commands.py",
-            *package(),
-            *recorded(),
+            *code("companion/runs/leaderboard.py"),
+            *results(),
         ],
-        "targets": [board],
-        "actions": [module("fedstas.cli", "leaderboard", *shown, "-o", board)],
+        "targets": [LEADERBOARD],
+        "actions": [module("fedstas.cli", "leaderboard", *sweeps, "-o", LEADERBOARD)],
         "setup": WARM,
     }
 
 
 def task_front():
-    """The start page's figure, and whether what the front pages say is so; `make figure` copies it to where the
-    README shows it."""
+    """Draw the start page's figure and assert what the front pages say; `make figure` copies it for the README."""
     return {
-        "file_dep": ["requirements.lock", "book/protocol.yml", *package(), *recorded()],
-        "targets": START,
+        "file_dep": [
+            LOCK,
+            "book/protocol.yml",
+            *code("companion/pages/landing_page.py"),
+            *results(),
+        ],
+        "targets": START_FIGURES,
         "actions": [module("companion.pages.landing_page", "book/chapters")],
         "setup": WARM,
     }
@@ -170,10 +175,10 @@ def task_notebooks():
     return {
         "file_dep": [
             "_config.yml",
-            "requirements.lock",
-            "companion/pages/copies.py",
+            LOCK,
             *(f"notebooks/{stem}.py" for stem in parameters.names()),
-            *package(),
+            *code("companion/pages/copies.py"),
+            *files("fedstas", "*.py"),  # functions that chapters show
         ],
         "targets": [f"notebooks/ipynb/{stem}.ipynb" for stem in parameters.names()],
         "actions": [module("companion.pages.copies")],
@@ -182,21 +187,21 @@ def task_notebooks():
 
 
 def build_site():
-    """Build strictly, from scratch, beside the old site; replace that only by a whole one."""
-    made = Path(".cache/book")
-    shutil.rmtree(made, ignore_errors=True)
-    build = f"build book --config _config.yml --path-output {made} -W -n --keep-going -q"
+    """Build the site strictly in a folder of its own; replace the old site only if the build succeeded."""
+    folder = Path(".cache/book")
+    shutil.rmtree(folder, ignore_errors=True)
+    build = f"build book --config _config.yml --path-output {folder} -W -n --keep-going -q"
     done = subprocess.run(
         [Path(sys.executable).with_name("jupyter-book"), *build.split()],
         capture_output=True,
         text=True,
         env={**os.environ, "TQDM_DISABLE": "1", "NO_COLOR": "1"},
     )
-    html = made / "_build" / "html"
+    html = folder / "_build" / "html"
     if done.returncode or not (html / "index.html").is_file():
-        said = re.sub(r"\x1b\[[\d;]*m", "", done.stderr.strip() or done.stdout)
-        said = said.replace(f"{Path.cwd()}{os.sep}", "")
-        print(f"The site was not built:\n{said}", file=sys.stderr)
+        message = re.sub(r"\x1b\[[\d;]*m", "", done.stderr.strip() or done.stdout)
+        message = message.replace(f"{Path.cwd()}{os.sep}", "")
+        print(f"The site was not built:\n{message}", file=sys.stderr)
         return False
     shutil.rmtree(SITE, ignore_errors=True)
     SITE.parent.mkdir(exist_ok=True)
@@ -206,25 +211,22 @@ def build_site():
 
 def task_book():
     """Build the site from the executed chapters and the prose."""
-    executed = [f"book/chapters/{stem}.ipynb" for stem in parameters.names()]
-    prose = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
-    prose = [path for path in prose if "__pycache__" not in path]
-    prose += [
-        "examples/design/my_design.py",
-        *files("examples/own", "*.py"),
-        *(f"notebooks/{stem}.py" for stem in parameters.names()),
-        *(f"notebooks/ipynb/{stem}.ipynb" for stem in parameters.names()),
-    ]  # downloads
-    prose += files("fedstas", "*.py")  # docstrings, for the API reference
+    stems = parameters.names()
+    pages = [path for path in files("book", "*.*") if "chapters" not in Path(path).parts]
     return {
         "file_dep": [
             "_config.yml",
-            "requirements.lock",
-            *START,
+            LOCK,
             LEDGER,
-            RECORDED,
-            *prose,
-            *executed,
+            PROVENANCE,
+            *START_FIGURES,
+            *(path for path in pages if "__pycache__" not in path),
+            *(f"book/chapters/{stem}.ipynb" for stem in stems),
+            "examples/design/my_design.py",  # from here on downloads
+            *files("examples/own", "*.py"),
+            *(f"notebooks/{stem}.py" for stem in stems),
+            *(f"notebooks/ipynb/{stem}.ipynb" for stem in stems),
+            *files("fedstas", "*.py"),  # docstrings, for the API reference
         ],
         "task_dep": ["explorer", "leaderboard"],
         "targets": [str(SITE / "index.html")],
@@ -233,24 +235,24 @@ def task_book():
 
 
 class Report(ConsoleReporter):
-    """A line per finished task, a moving line on a terminal, and errors as they were said."""
+    """Print a line per finished task, a progress line on a terminal, and the messages of errors."""
 
     def initialize(self, tasks, selected_tasks):
-        self.running, self.done, self.over = {}, 0, threading.Event()
+        self.running, self.done, self.stopped = {}, 0, threading.Event()
         self.total = len(parameters.names())
         if sys.stderr.isatty():
-            threading.Thread(target=self.watch, daemon=True).start()
+            threading.Thread(target=self.show_progress, daemon=True).start()
 
-    def watch(self):
-        while not self.over.wait(0.2):
-            parts = [f"{name} {self.cells(name)}" for name in list(self.running)]
+    def show_progress(self):
+        while not self.stopped.wait(0.2):
+            parts = [f"{name} {self.bar(name)}" for name in list(self.running)]
             line = f"{self.done}/{self.total} chapters  " + "  ".join(parts)
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write("\r" + line[:width].ljust(width))
             sys.stderr.flush()
 
     @staticmethod
-    def cells(name):
+    def bar(name):
         try:
             done, total = map(int, (PROGRESS / name).read_text().split("/"))
         except (OSError, ValueError):
@@ -258,7 +260,7 @@ class Report(ConsoleReporter):
         filled = round(10 * done / total)
         return "#" * filled + "." * (10 - filled)
 
-    def say(self, text):
+    def print_line(self, text):
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
@@ -280,27 +282,27 @@ class Report(ConsoleReporter):
     def add_success(self, task):
         self.finish(task)
         if task.actions and task.name not in WARM:
-            self.say(f"{self.label(task)} done")
+            self.print_line(f"{self.label(task)} done")
         if task.name == "book":
-            self.say(f"The book is in {SITE / 'index.html'}")
+            self.print_line(f"The book is in {SITE / 'index.html'}")
 
     def skip_uptodate(self, task):
         self.finish(task)
         if task.name == "book":
-            self.say(f"Nothing changed; the book is in {SITE / 'index.html'}")
+            self.print_line(f"Nothing changed; the book is in {SITE / 'index.html'}")
 
     def add_failure(self, task, fail):
         self.finish(task)
         if task.executed:
-            said = "".join(action.err or "" for action in task.actions).strip()
-            self.say(said or fail.get_msg())
+            message = "".join(action.err or "" for action in task.actions).strip()
+            self.print_line(message or fail.get_msg())
         elif task.name == "book":
-            self.say("The book was not built, since a chapter or the ledger failed.")
+            self.print_line("The book was not built, since a chapter or the ledger failed.")
 
     def complete_run(self):
-        self.over.set()
+        self.stopped.set()
         for message in self.runtime_errors:
-            self.say(message)
+            self.print_line(message)
 
 
 DOIT_CONFIG = {

@@ -1,157 +1,130 @@
-"""The house: which room may import which, what may touch the file system, what never loads torch."""
+"""The architecture: which package may import which, what may touch the file system, what never loads torch."""
 
 import ast
+import graphlib
 import importlib
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-import companion
 import fedstas
+from companion import dependencies
+from companion.dependencies import imported, modules, parse, resolve
 
-PACKAGE, COMPANION = Path(fedstas.__file__).parent, Path(companion.__file__).parent
-ROOMS = {  # by the dotted name; what a room may import besides itself
-    "fedstas": ("fedstas.theory",),
-    "fedstas.theory": ("fedstas",),
-    "fedstas.sim": ("fedstas",),
-    "fedstas.flower": ("fedstas", "fedstas.sim"),
-    "companion.runs": ("fedstas", "fedstas.sim"),
-    "companion.claims": ("fedstas", "fedstas.theory", "fedstas.sim", "companion.runs"),
-    "companion.pages": (
-        "fedstas", "fedstas.theory", "fedstas.sim", "companion.runs", "companion.claims",
-    ),
-    "companion.teach": (
-        "fedstas", "fedstas.theory", "fedstas.sim", "companion.runs", "companion.claims",
-        "companion.pages",
-    ),
+ALGORITHMS = {"fedstas", "fedstas.theory", "fedstas.sim"}
+ALLOWED_IMPORTS = {  # what the modules of a package may import besides each other
+    "fedstas": {"fedstas.theory"},
+    "fedstas.theory": {"fedstas"},
+    "fedstas.sim": {"fedstas"},
+    "fedstas.flower": {"fedstas", "fedstas.sim"},
+    "companion.runs": {"fedstas", "fedstas.sim"},
+    "companion.claims": ALGORITHMS | {"companion.runs"},
+    "companion.pages": ALGORITHMS | {"companion.runs", "companion.claims"},
+    "companion.teach": ALGORITHMS | {"companion.runs", "companion.claims", "companion.pages"},
+}
+ENTRY_POINTS = {  # these stand above the packages
+    "fedstas", "fedstas.cli", "companion", "companion.commands", "companion.dependencies", "companion.doctor",
 }  # fmt: skip
-DOORS = ("fedstas/__init__.py", "fedstas/cli.py", "companion/__init__.py")
-ABOVE = (*DOORS, "companion/commands.py", "companion/doctor.py")  # these stand above the rooms
-SOURCES = sorted([*PACKAGE.rglob("*.py"), *COMPANION.rglob("*.py")])
-# What of the package reads or writes files: tasks their data, the perceptron the size of a cache,
-# the command its --out and, by saved, the run that goes on from it, own and own_data the files of readers, flower what a server saves and the examples start.
-ON_DISK = ("sim/tasks", "sim/user_data", "sim/run_file", "sim/perceptron", "cli", "user_code")
+MODULES = modules()
+LAYERED = sorted(set(MODULES) - ENTRY_POINTS)
+PACKAGE = {name: path for name, path in MODULES.items() if name.partition(".")[0] == "fedstas"}
+# Modules of the package that read or write files: data, the measured size of a cache, `run --out` and the run that
+# goes on from it, files of the reader's; and fedstas.flower, where a server saves its state.
+TOUCH_FILES = {
+    f"fedstas.{name}"
+    for name in ("sim.tasks", "sim.user_data", "sim.run_file", "sim.perceptron", "cli", "user_code")
+}
 
 
-def short(path: Path) -> str:
-    return path.relative_to(PACKAGE.parent).as_posix()
+def package_of(name: str) -> str:
+    """Return the package of `ALLOWED_IMPORTS` to which a module belongs."""
+    packages = [p for p in ALLOWED_IMPORTS if name == p or name.startswith(f"{p}.")]
+    return max(packages, key=len)
 
 
-MODULES = [path for path in SOURCES if short(path) not in ABOVE]
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
-def name_of(path: Path) -> str:
-    return short(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-NAMES = {name_of(path): path for path in SOURCES}
-
-
-def room(name: str) -> str:
-    """The room of a module's dotted name."""
-    inside = [r for r in ROOMS if name == r or name.startswith(f"{r}.")]
-    return max(inside, key=len, default="")
-
-
-def resolved(name: str) -> str | None:
-    """The module that a dotted name of ours is, through the lazy doors; None for a name inside one."""
-    if name in NAMES:
-        return name
-    head, _, last = name.rpartition(".")
-    doors = {
-        "fedstas": ("fedstas.sim",),
-        "companion": tuple(f"companion.{r}" for r in companion.ROOMS),
+@pytest.mark.parametrize("name", LAYERED)
+def test_a_module_imports_only_what_its_package_may(name):
+    package = package_of(name)
+    imports = imported(MODULES[name]) - {"fedstas", "companion"}  # these import lazily
+    assert not imports & ENTRY_POINTS
+    wrong = {
+        each for each in imports if package_of(each) not in {package, *ALLOWED_IMPORTS[package]}
     }
-    return next((f"{r}.{last}" for r in doors.get(head, ()) if f"{r}.{last}" in NAMES), None)
+    assert not wrong, f"{name} may import {sorted(ALLOWED_IMPORTS[package])}"
 
 
-def imported(path: Path) -> set[str]:
-    """The dotted names of our own modules that a module imports, wherever in it."""
-    found = set()
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name} imports relatively"
-            found |= {f"{node.module}.{a.name}" for a in node.names} | {node.module}
-    ours = {name for name in found if name.split(".")[0] in ("fedstas", "companion")}
-    return {name for name in map(resolved, ours) if name}
+def test_no_modules_import_each_other_in_a_circle():
+    late = {  # imports in a function, which still close a circle
+        "fedstas.sim.tasks": "fedstas.sim.user_data",
+        "fedstas.sim.partition": "fedstas.sim.user_data",
+        "companion.runs.fedsampling_grid": "companion.runs.tables",
+    }
+    graph = {name: imported(path) - {name, late.get(name)} for name, path in MODULES.items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the modules
 
 
-def wrong_imports(path: Path) -> list[str]:
-    own = room(name_of(path))
-    allowed = {own, *ROOMS[own]}
-    # A room's own door is no import of everything behind it.
-    return sorted(
-        name for name in imported(path) - {"fedstas", "companion"} if room(name) not in allowed
+def test_imports_are_found_through_the_lazy_packages():
+    assert resolve("fedstas.tasks") == "fedstas.sim.tasks"
+    assert resolve("fedstas.records") is None
+    assert resolve("companion.ledger") == "companion.claims.ledger"
+    assert resolve("fedstas.sim.engine") == "fedstas.sim.engine"
+    assert resolve("fedstas.privacy.report") is None
+    assert package_of("companion.claims.evidence.privacy") == "companion.claims"
+
+
+def test_dependencies_are_modules_imported_through_others_and_files_that_exist(tmp_path):
+    source = tmp_path / "chapter.py"
+    source.write_text(
+        "from companion import prose\ndef f():\n    from fedstas import engine\n"
+        "spec = 'examples/own/my_data.py'\nother = 'examples/own/absent.py', 'results', ''\n"
     )
+    assert imported(source) == {
+        "companion", "companion.pages.prose", "fedstas", "fedstas.sim.engine",
+    }  # fmt: skip
+    closure = dependencies.closure(source)
+    assert {"companion.pages.expectations", "fedstas.sim.perceptron"} <= closure
+    assert "companion.runs.records" not in closure
+    assert dependencies.named_files(source) == {"examples/own/my_data.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_run_one_way(path):
-    assert wrong_imports(path) == [], f"{name_of(path)} may import {ROOMS[room(name_of(path))]}"
-    above = {n for n in imported(path) if n in ("fedstas.cli", "companion.commands")}
-    assert not above
+def test_no_module_of_the_package_but_the_command_mentions_the_companion():
+    mentions = [name for name, path in PACKAGE.items() if "companion" in path.read_text()]
+    assert mentions == ["fedstas.cli"]
 
 
-def test_the_check_of_imports_sees_through_the_lazy_doors():
-    assert resolved("fedstas.tasks") == "fedstas.sim.tasks"
-    assert resolved("fedstas.records") is None
-    assert resolved("companion.ledger") == "companion.claims.ledger"
-    assert resolved("fedstas.sim.engine") == "fedstas.sim.engine"
-    assert resolved("fedstas.privacy.report") is None
-    assert room("companion.claims.evidence.privacy") == "companion.claims"
-
-
-def test_only_the_command_knows_of_the_companion():
-    knows = [
-        short(p) for p in SOURCES if p.is_relative_to(PACKAGE) and "companion" in p.read_text()
-    ]
-    assert knows == ["fedstas/cli.py"]
-
-
-def test_the_package_knows_of_no_repository():
-    """No module of the package climbs from its own file to the folders beside it."""
-    climbs = [
-        short(path)
-        for path in SOURCES
-        if path.is_relative_to(PACKAGE)
-        and any(isinstance(n, ast.Name) and n.id == "__file__" for n in ast.walk(tree(path)))
-    ]
-    assert climbs == []
+def test_no_module_of_the_package_looks_beside_its_own_file():
+    """The folders of a clone are not there where the wheel is installed."""
+    names = {
+        name: {node.id for node in ast.walk(parse(path)) if isinstance(node, ast.Name)}
+        for name, path in PACKAGE.items()
+    }
+    assert [name for name, used in names.items() if "__file__" in used] == []
 
 
 def test_the_algorithms_touch_no_file():
-    touching = set()
-    for path in SOURCES:
-        if path.is_relative_to(PACKAGE):
-            names = {n.id for n in ast.walk(tree(path)) if isinstance(n, ast.Name)}
-            modules = {
-                alias.name.split(".")[0]
-                for n in ast.walk(tree(path))
-                if isinstance(n, (ast.Import, ast.ImportFrom))
-                for alias in (n.names if isinstance(n, ast.Import) else [ast.alias(n.module)])
-            }
-            if names & {"open"} or modules & {"pathlib", "os", "shutil", "subprocess", "io"}:
-                touching.add(short(path).removeprefix("fedstas/").removesuffix(".py"))
-    assert not [name for name in touching if name not in ON_DISK and not name.startswith("flower/")]
-
-
-def python(code: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for name, path in PACKAGE.items():
+        if name in TOUCH_FILES or name.startswith("fedstas.flower"):
+            continue
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.Import):
+                used = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {node.module.partition(".")[0]}
+            else:
+                used = {node.id} & {"open"} if isinstance(node, ast.Name) else set()
+            assert not used & {"open", "pathlib", "os", "shutil", "subprocess", "io"}, name
 
 
 def test_the_algorithms_never_import_torch():
-    names = [n for n in NAMES if room(n) in ("fedstas", "fedstas.theory") and n != "fedstas.cli"]
+    names = [n for n in LAYERED if package_of(n) in ("fedstas", "fedstas.theory")]
     assert len(names) >= 15
     code = f"""
 import importlib, sys
@@ -159,56 +132,49 @@ for name in {names}:
     importlib.import_module(name)
 print([m for m in ("torch", "fedstas.sim", "companion") if m in sys.modules])
 """
-    done = python(code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert run_python(code) == "[]"
 
 
 @pytest.mark.parametrize(
-    "words", [None, ["--help"], ["run", "--help"], ["methods"], ["sweep", "--help"]]
+    "arguments", [None, ["--help"], ["run", "--help"], ["methods"], ["sweep", "--help"]]
 )
-def test_the_command_loads_nothing_that_it_does_not_need(words):
-    """Each of these takes seconds to import, and `--help` trains, clusters and reads nothing."""
+def test_the_command_imports_no_large_library_that_it_does_not_need(arguments):
+    """Each takes seconds to import, and `--help` trains, clusters and reads nothing."""
     heavy = ("torch", "sklearn", "scipy", "pandas", "pyarrow", "matplotlib")
-    done = python(f"""
+    code = f"""
 import contextlib, io, sys
 import fedstas.cli
-if {words}:
+if {arguments}:
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-        fedstas.cli.main({words})
+        fedstas.cli.main({arguments})
 print([m for m in {heavy} if m in sys.modules])
-""")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+"""
+    assert run_python(code) == "[]"
 
 
-def test_every_module_of_every_room_comes_lazily_through_the_doors():
-    through = {
-        "fedstas": ("fedstas", "fedstas.sim"),
-        "companion": [f"companion.{r}" for r in companion.ROOMS],
-    }
+def test_every_module_can_be_imported_lazily_from_its_package():
+    lazy = {"fedstas": ("fedstas", "fedstas.sim"), "companion": dependencies.LAZY["companion"]}
     names = [
-        (door, name)
-        for door, rooms in through.items()
-        for name, path in NAMES.items()
-        if name.rpartition(".")[0] in rooms and not (path.name == "__init__.py" and name in ROOMS)
+        (package, name)
+        for package, inner in lazy.items()
+        for name in LAYERED
+        if name.rpartition(".")[0] in inner and name not in ALLOWED_IMPORTS
     ]
     lasts = [name.rpartition(".")[2] for _, name in names]
-    assert len(set(lasts)) == len(lasts), "two rooms have a module of the same name"
-    for door, name in names:
-        last = name.rpartition(".")[2]
-        assert getattr(importlib.import_module(door), last) is importlib.import_module(name)
-        assert last in dir(fedstas) or door == "companion"
-    done = python("import sys, fedstas; print('numpy' in sys.modules, 'torch' in sys.modules)")
-    assert done.stdout.split() == ["False", "False"]
+    assert len(set(lasts)) == len(lasts), "two packages have a module of the same name"
+    for (package, name), last in zip(names, lasts, strict=True):
+        assert getattr(importlib.import_module(package), last) is importlib.import_module(name)
+        assert last in dir(fedstas) or package == "companion"
+    code = "import sys, fedstas; print('numpy' in sys.modules, 'torch' in sys.modules)"
+    assert run_python(code) == "False False"
 
 
-@pytest.mark.parametrize("door", ["fedstas", "companion"])
-def test_a_module_that_is_not_there_is_an_import_error(door):
+@pytest.mark.parametrize("package", ["fedstas", "companion"])
+def test_a_module_that_does_not_exist_is_an_import_error(package):
     with pytest.raises(ImportError, match="nonsense"):
-        exec(f"from {door} import nonsense")
+        exec(f"from {package} import nonsense")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = importlib.import_module(door).nonsense
+        _ = importlib.import_module(package).nonsense
 
 
 def test_renamed_modules_answer_to_their_old_names_and_the_companion_to_none():
@@ -219,26 +185,25 @@ def test_renamed_modules_answer_to_their_old_names_and_the_companion_to_none():
         _ = fedstas.records
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_modules_and_what_is_public_in_them_say_what_they_are_for(path):
-    assert ast.get_docstring(tree(path))
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_and_their_public_functions_and_classes_have_docstrings(name):
+    tree = parse(MODULES[name])
+    assert ast.get_docstring(tree)
     kinds = (ast.FunctionDef, ast.ClassDef)
-    bare = [
-        node.name
-        for node in tree(path).body
-        if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node)
-    ]
-    assert not bare
+    public = [n for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
+    assert [node.name for node in public if not ast.get_docstring(node)] == []
 
 
 def test_random_numbers_come_from_streams_alone():
-    """No module touches a global generator, and only `rng` makes one; `authors`, for how last bits
-    may fall, which no run draws; and `least_variance`, for orders and signs that are always the same."""
+    """No module touches a global generator, and only `rng` makes one; `authors`, for how last bits may fall, which no
+    run draws; and `least_variance`, for orders and signs that are always the same."""
     fixed = "np.random.default_rng"
-    made = {"rng": "np.random.", "authors": fixed, "least_variance": fixed}
-    for path in SOURCES:
-        for node in ast.walk(tree(path)):
+    allowed = {"rng": "np.random.", "authors": fixed, "least_variance": fixed}
+    for path in map(Path, MODULES.values()):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("np.random."):
-                name = ast.unparse(node)
-                known = path.stem in made and name.startswith(made[path.stem])
-                assert name == "np.random.Generator" or known, f"{path.name}: {name}"
+                text = ast.unparse(node)
+                prefix = allowed.get(path.stem)
+                assert text == "np.random.Generator" or (prefix and text.startswith(prefix)), (
+                    f"{path.name}: {text}"
+                )
