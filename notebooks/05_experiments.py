@@ -418,7 +418,7 @@ BARS = {  # as printed, in per cent
 }
 skewed = grids["mnist-0.001"].frame
 hundred = grids["cifar100"].frame
-more_work = hundred["arm"].str.contains("lr")  # than the paper states
+more_work = np.array(["lr" in variant for variant in hundred["variant"]])  # than the paper states
 gap_skewed = paired(skewed, "fedstas", "fedsts", "client_accuracy")
 on_mnist = zip((equal, skewed), BARS.values(), strict=False)
 
@@ -765,7 +765,7 @@ display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.co
 # %%
 around = grids["sensitivity"].frame
 # a mean over seeds per value
-moved = ch05.along(tables.by_arm(around, "test_accuracy"))
+moved = ch05.along(tables.by_variant(around, "test_accuracy"))
 means = moved.groupby("key")["mean"]
 spread = means.max() - means.min()
 most = spread[["steps", "clients_per_round"]].min()
@@ -830,21 +830,21 @@ display(ch05.folded("By allocation", *ch05.by_allocation(grids["optimal-data"], 
 # %%
 noisy = grids["privacy"].frame
 ends = noisy[noisy["method"] == "fedstas-dp"]
-ends = ends.assign(method=ends["arm"])  # the settings are what is compared
+ends = ends.assign(method=ends["variant"])  # the settings are what is compared
 stricter = {}
 for cap in experiments.CAPS:
-    to = {e: tables.arm(epsilon=e, size_cap=cap, n_star=2048) for e in (0.5, 10.0)}
+    to = {e: tables.Variant.of(epsilon=e, size_cap=cap, n_star=2048) for e in (0.5, 10.0)}
     stricter[cap] = paired(ends, to[0.5], to[10.0])
 small_cap, large = stricter[100], stricter[3000]
 # the corrected method, private against not
 hidden, known = "fedstas-unbiased-dp", "fedstas-unbiased"
-usual = tables.arm(epsilon=10.0, size_cap=100, n_star=2048)
+usual = tables.Variant.of(epsilon=10.0, size_cap=100, n_star=2048)
 either = noisy["method"].isin([hidden, known])
-both = paired(noisy[either & noisy["arm"].isin(["", usual])], hidden, known)
+both = paired(noisy[either & noisy["variant"].isin([tables.Variant(), usual])], hidden, known)
 
 # %% tags=["remove-input"]
-by_arm = tables.by_arm(noisy, GLOBAL)
-glue_figure("figure_privacy", ch05.private(by_arm))
+by_variant = tables.by_variant(noisy, GLOBAL)
+glue_figure("figure_privacy", ch05.private(by_variant))
 shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
 glue_values(
     "ch5",

@@ -1688,7 +1688,9 @@ expect(
 equal = tables.paired(tables.recorded("cifar100-equal").frame, "test_accuracy", "md")
 expect("ends behind MD, at a rate that one seed chose", equal.loc[CUT, "high"] < 0)
 around = grids["sensitivity"].frame
-glue_values("ch9", gain_few=ch09.gain(around[around["arm"] == tables.arm(clients_per_round=5)]))
+glue_values(
+    "ch9", gain_few=ch09.gain(around[around["variant"] == tables.Variant.of(clients_per_round=5)])
+)
 
 # %% [markdown]
 # ```{provenance} Table

@@ -238,8 +238,8 @@ TRIALS = {"server-rates": "servers", "cifar100-equal-rates": "cifar100-equal"}
 
 @pytest.mark.parametrize("trials", TRIALS)
 def test_a_sweep_is_made_with_what_the_recorded_trials_chose(trials):
-    tried = {(r.method, tables._arm(r)) for r in experiments.runs(trials, "paper")}
-    made = {r.method: tables._arm(r) for r in experiments.runs(TRIALS[trials], "paper")}
+    tried = {(r.method, tables.variant_of(r)) for r in experiments.runs(trials, "paper")}
+    made = {r.method: tables.variant_of(r) for r in experiments.runs(TRIALS[trials], "paper")}
     assert set(made.items()) <= tried and {m for m, _ in tried} == set(made)
     grid = tables.recorded(trials, ROOT / "results")
     if grid.note:
@@ -248,13 +248,13 @@ def test_a_sweep_is_made_with_what_the_recorded_trials_chose(trials):
 
 
 def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_ended_early():
-    rows = [  # of three arms: falls late; is best but for the last rounds; ended before them
-        (m, arm, t, 99, loss)
-        for m, arms in {"a": {"x": (3, 1), "y": (1, 2), "z": (0,)}, "b": {"y": (1, 1)}}.items()
-        for arm, losses in arms.items()
+    rows = [  # of three variants: falls late; is best but for the last rounds; ended before them
+        (m, variant, t, 99, loss)
+        for m, variants in {"a": {"x": (3, 1), "y": (1, 2), "z": (0,)}, "b": {"y": (1, 1)}}.items()
+        for variant, losses in variants.items()
         for t, loss in zip((50, 95), losses, strict=False)
     ]
-    frame = pd.DataFrame(rows, columns=["method", "arm", "round", "rounds", "train_loss"])
+    frame = pd.DataFrame(rows, columns=["method", "variant", "round", "rounds", "train_loss"])
     assert tables.tuned(frame) == {"a": "x", "b": "y"}
     assert tables.tuned(frame.iloc[:0]) == {}
 

@@ -105,7 +105,7 @@ def test_the_two_networks_of_a_sweep_are_told_apart(tmp_path, monkeypatch):
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
     found = tables.recorded("trial", tmp_path)
     assert (found.found, found.planned) == (2, 2)
-    assert sorted(found.frame["arm"]) == ["batch 4", "batch 4, network transformer"]
+    assert sorted(map(str, found.frame["variant"])) == ["batch 4", "batch 4, network transformer"]
 
 
 def test_the_rate_with_the_least_loss_is_chosen_of_each_network_and_method(tmp_path):

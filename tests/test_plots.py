@@ -210,7 +210,7 @@ def record(folder, sweep, run, task, federation, diverged=None, **other):
     records.save(history, who, sweep, folder, device="cpu", diverged=diverged)
 
 
-def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(tmp_path):
+def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_named(tmp_path):
     todo = experiments.runs("sensitivity", "paper")
     run = next(r for r in todo if r.overrides.get("strata") == 2)
     recipe = {"name": run.partition, "seed": run.seed, "clients": 100}
@@ -222,7 +222,7 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(t
     record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
     record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep
     grid = tables.recorded("sensitivity", tmp_path)
-    assert grid.found == 1 and set(grid.frame["arm"]) == {"strata 2"}
+    assert grid.found == 1 and set(grid.frame["variant"]) == {tables.Variant.of(strata=2)}
     assert grid.note.startswith(f"1 of {len(todo)} runs are recorded: `fedstas sweep sensitivity")
     assert len(grid.where(method=run.method, seed=run.seed)) == len(grid.frame) == 11
     assert not len(grid.where(method="md"))
@@ -230,16 +230,18 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_arms_are_named(t
     record(tmp_path, "sensitivity", run, task, federation, "not finite after round 9: a hint")
     ended = tables.recorded("sensitivity", tmp_path).facts["ended"].tolist()
     assert ended == [f"`{run.method}`, strata 2, seed {run.seed}: not finite after round 9"]
-    named = tables.by_arm(grid.frame, "test_accuracy")
-    assert named[["arm", "method"]].to_numpy().tolist() == [["strata 2", run.method]]
+    named = tables.by_variant(grid.frame, "test_accuracy")
+    assert named[["variant", "method"]].astype(str).to_numpy().tolist() == [
+        ["strata 2", run.method]
+    ]
 
 
-def test_every_arm_of_the_small_sweeps_has_its_own_name():
+def test_every_pair_of_method_and_variant_of_the_small_sweeps_is_one_run():
     for sweep in ("sensitivity", "privacy", "ablation"):
         runs = [r for r in experiments.runs(sweep, "paper") if r.seed == 0]
-        named = {(r.method, tables._arm(r)) for r in runs}
+        named = {(r.method, tables.variant_of(r)) for r in runs}
         assert len(named) == len(runs)
-    parts = {(m, tables.arm(**own)) for m, own in experiments.PARTS.values()}
+    parts = {(m, tables.Variant.of(**own)) for m, own in experiments.PARTS.values()}
     assert parts == named
 
 

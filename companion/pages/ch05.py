@@ -14,6 +14,7 @@ from companion.claims.evidence.experiments import MATTERS, amount, one_more, wit
 from companion.claims.evidence.experiments_figures import explained
 from companion.pages import plots
 from companion.runs import experiments, provenance_report, statistics, tables
+from companion.runs.tables import Variant
 from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
@@ -73,7 +74,7 @@ def recorded(grids: dict[str, tables.Grid]) -> pd.DataFrame:
     """A row per sweep: how many of its runs are there, with how many seeds."""
     rows = []
     for name, grid in grids.items():
-        by = ["partition", "method", "arm"]
+        by = ["partition", "method", "variant"]
         per = grid.frame.groupby(by)["seed"].nunique() if grid.found else [0]
         seeds = f"{min(per)} to {max(per)}" if min(per) < max(per) else str(max(per))
         rows.append((f"`{name}`", ABOUT[name], f"{grid.found} of {grid.planned}", seeds))
@@ -427,7 +428,7 @@ def distance(gap: tuple[float, float, float]) -> str:
     return statistics.format_interval(mean, *sorted(ends)).replace(" ", " points ", 1)
 
 
-def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, str]) -> pd.DataFrame:
+def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, Variant]) -> pd.DataFrame:
     """FedProx and the adaptive servers: what was tried and chosen, and the difference to what they build on."""
     rows = []
     for m, (key, values) in experiments.SERVERS.items():
@@ -438,7 +439,7 @@ def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, str]) -
                 "method": CALLED[m],
                 "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
                 "tried": ", ".join(f"{v:g}" for v in values),
-                "chosen": chosen.get(m, tables.NOT_YET).removeprefix(f"{key} "),
+                "chosen": str(chosen[m].get(key)) if m in chosen else tables.NOT_YET,
                 "global (%)": statistics.format_plus_minus(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
                 "difference": f"{tables.compared(beside, m, base)[0]} to {CALLED[base]}",
             }
@@ -492,13 +493,15 @@ SETTINGS = {  # what a row is called, its default, whose runs it shows
 }
 
 
-def along(by_arm: pd.DataFrame) -> pd.DataFrame:
+def along(by_variant: pd.DataFrame) -> pd.DataFrame:
     """The mean final accuracy at each value of each setting: columns key, value, method, mean, low, high."""
     rows = []
     for key, (_, default, method) in SETTINGS.items():
         for value in sorted({default, *experiments.AROUND[key][0]}):
-            name = "" if value == default else tables.arm(**{key: value})
-            found = by_arm[(by_arm["arm"] == name) & (by_arm["method"] == method)]
+            variant = Variant() if value == default else Variant.of(**{key: value})
+            found = by_variant[
+                (by_variant["variant"] == variant) & (by_variant["method"] == method)
+            ]
             rows += [(key, value, method, *each) for each in found[["mean", "low", "high"]].values]
     return pd.DataFrame(rows, columns=["key", "value", "method", "mean", "low", "high"])
 
@@ -530,7 +533,8 @@ def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
     for key in ("clients_per_round", "steps", "concentration"):
         label, default, _ = SETTINGS[key]
         for value in sorted({default, *experiments.AROUND[key][0]}):
-            here = around[around["arm"] == ("" if value == default else tables.arm(**{key: value}))]
+            variant = Variant() if value == default else Variant.of(**{key: value})
+            here = around[around["variant"] == variant]
             rows.append((label, f"{value:g}", tables.gain(here, "fedstas-unbiased", "md")))
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
 
@@ -544,11 +548,16 @@ def least_and_most(moved: pd.DataFrame) -> dict[str, float]:
 
 def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> pd.DataFrame:
     """Final accuracy by the size of a batch; `around` and `cuts` have the runs with batches of 128."""
-    usual = around[(around["arm"] == "") & around["method"].isin(experiments.BATCHED)]
-    where = {"task": "mnist", "partition": "dirichlet", "arm": "", "clients_per_round": 10}
+    usual = around[(around["variant"] == Variant()) & around["method"].isin(experiments.BATCHED)]
+    where = {
+        "task": "mnist",
+        "partition": "dirichlet",
+        "variant": Variant(),
+        "clients_per_round": 10,
+    }
     cut = cuts.where(**where)
     usual = pd.concat([usual, cut[cut["seed"].isin(usual["seed"])]])
-    sized = {b: batches[batches["arm"] == tables.arm(batch=b)] for b in experiments.BATCHES}
+    sized = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
     rows, others = [], experiments.BATCHED[1:]
     for b, here in sorted((sized | {128: usual}).items()):
         level = tables.summary(here, GLOBAL).reindex(["md"])
@@ -583,7 +592,7 @@ def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFr
 
 def by_rate(grid: tables.Grid) -> pd.DataFrame:
     """The runs of a grid, with the `rate` of their steps."""
-    return grid.frame.assign(rate=grid.frame["arm"].astype(str).str.extract(r"lr ([\d.]+)")[0])
+    return grid.frame.assign(rate=[f"{variant.get('lr'):g}" for variant in grid.frame["variant"]])
 
 
 def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, str]:
@@ -631,20 +640,21 @@ def equal_gaps(behind: dict[str, tuple[float, float, float]]) -> dict[str, str]:
 # Privacy
 
 
-def private(by_arm: pd.DataFrame) -> Figure:
+def private(by_variant: pd.DataFrame) -> Figure:
     """Final accuracy over epsilon, a panel per method, a line per size cap; thin, without privacy."""
     pairs = {"fedstas-dp": "fedstas", "fedstas-unbiased-dp": "fedstas-unbiased"}
     titles = ("fresh reports, as written", "one report for good, corrected")
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.0), sharex=True)
-    plain = by_arm[by_arm["arm"] == ""].set_index("method")["mean"]
+    plain = by_variant[by_variant["variant"] == Variant()].set_index("method")["mean"]
     for ax, (m, base), title in zip(axes, pairs.items(), titles, strict=True):
         colour = plots.METHODS[m][0]
         for cap, dash, aside, up in zip(
             experiments.CAPS, ("-", "--", ":"), (1, 1.05, 0.95), (7, 0, -7), strict=True
         ):
-            at = {tables.arm(epsilon=e, size_cap=cap, n_star=2048): e for e in experiments.EPSILONS}
-            part = by_arm[by_arm["arm"].isin(at) & (by_arm["method"] == m)]
-            part = part.assign(x=aside * part["arm"].map(at).astype(float)).sort_values("x")
+            caps = [variant.get("size_cap") for variant in by_variant["variant"]]
+            part = by_variant[(by_variant["method"] == m) & (np.array(caps) == cap)]
+            epsilons = np.array([variant.get("epsilon") for variant in part["variant"]])
+            part = part.assign(x=aside * epsilons).sort_values("x")
             ax.errorbar(part["x"], part["mean"], (part["high"] - part["low"]) / 2, color=colour, ls=dash, lw=1.5, elinewidth=0.7)  # fmt: skip
             plots.note(
                 ax,
@@ -674,8 +684,8 @@ WHOLE = "the corrected method"
 
 def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
     """The runs of the sweep `ablation`, their method called by the part that is exchanged."""
-    names = {(m, tables.arm(**own)): name for name, (m, own) in experiments.PARTS.items()}
-    pairs = zip(frame["method"], frame["arm"], strict=True)
+    names = {(m, Variant.of(**own)): name for name, (m, own) in experiments.PARTS.items()}
+    pairs = zip(frame["method"], frame["variant"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
 
 

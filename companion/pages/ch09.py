@@ -273,11 +273,11 @@ def tried(grids: dict) -> pd.DataFrame:
         ("Fashion-MNIST", "disjoint", "0.01", 10, grids["fashion-mnist"].frame),
     ]
     for x in (0.001, 0.1, 1.0, 10.0):
-        arm = around[around["arm"] == tables.arm(concentration=x)]
-        rows.append(("MNIST", "disjoint", f"{x:g}", 10, arm))
+        runs = around[around["variant"] == tables.Variant.of(concentration=x)]
+        rows.append(("MNIST", "disjoint", f"{x:g}", 10, runs))
     for x in (5, 20, 40):
-        arm = around[around["arm"] == tables.arm(clients_per_round=x)]
-        rows.append(("MNIST", "disjoint", "0.01", x, arm))
+        runs = around[around["variant"] == tables.Variant.of(clients_per_round=x)]
+        rows.append(("MNIST", "disjoint", "0.01", x, runs))
     names = ["data", "partition", "concentration", "$m$", "corrected against MD, points", "seeds"]
     found = [(*row[:4], gain(row[4]), row[4]["seed"].nunique()) for row in rows]
     return pd.DataFrame(found, columns=names)
@@ -354,7 +354,7 @@ def tuned_say(table: pd.DataFrame) -> dict[str, bool]:
 
 def on_cifar(hundred) -> dict[str, float]:
     """Final accuracies on CIFAR-100 by key and method, at the rate chosen for MD and at the stated work."""
-    larger = hundred.frame["arm"].astype(str).str.contains("lr")
+    larger = np.array(["lr" in variant for variant in hundred.frame["variant"]], dtype=bool)
     found = {}
     for key, part in (("stated", hundred.frame[~larger]), ("more", hundred.frame[larger])):
         for method, value in tables.summary(part, "test_accuracy")["mean"].items():

@@ -31,6 +31,7 @@ from companion.runs import (
     statistics,
     tables,
 )
+from companion.runs.tables import Variant
 from fedstas.sim.rng import stream
 
 # Arms by name: what a reader calls them, and the method whose colour they have.
@@ -83,9 +84,9 @@ UNTUNED = {
     "mnist": ("preprint", {"partition": "dirichlet"}),
     "mnist-equal": ("preprint", {"partition": "dirichlet_fixed_size"}),
     "fashion-mnist": ("fashion-mnist", {"partition": "dirichlet"}),
-    "mnist-0.1": ("sensitivity", {"arm": "concentration 0.1"}),
-    "mnist-m5": ("sensitivity", {"arm": "clients_per_round 5"}),
-    "mnist-m20": ("sensitivity", {"arm": "clients_per_round 20"}),
+    "mnist-0.1": ("sensitivity", {"variant": Variant.of(concentration=0.1)}),
+    "mnist-m5": ("sensitivity", {"variant": Variant.of(clients_per_round=5)}),
+    "mnist-m20": ("sensitivity", {"variant": Variant.of(clients_per_round=20)}),
 }
 CUT_PLACES = {
     "MNIST, disjoint": "mnist",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from companion.runs import statistics, tables
+from companion.runs.tables import Variant
 
 SWEEP, METHOD = "least-variance", "fedstas-least-variance"
 # By place: the sweep of the rivals' runs with ten participants, task, partition.
@@ -17,13 +18,17 @@ PLACES = {
     "Fashion-MNIST, disjoint": ("fashion-mnist", "fashion-mnist", "dirichlet"),
 }
 RIVALS = ("md", "clustered-similarity", "fedstas-unbiased")
-WAYS = {"": "", "restratify_every 10": ", every 10 rounds", "features updates": ", from updates"}
+WAYS = {
+    Variant(): "",
+    Variant.of(restratify_every=10): ", every 10 rounds",
+    Variant.of(features="updates"): ", from updates",
+}
 
 
 def _ways(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with each way to cut as a method of its own."""
-    own = frame["arm"].str.replace("clients_per_round 5", "").str.strip(", ").map(WAYS).fillna("")
-    return frame.assign(method=frame["method"].astype(str) + own)
+    ways = [WAYS.get(variant.without("clients_per_round"), "") for variant in frame["variant"]]
+    return frame.assign(method=frame["method"].astype(str) + ways)
 
 
 def frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
@@ -32,7 +37,7 @@ def frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame
     found = {}
     if not len(own):
         return found
-    own, few = _ways(own), own["arm"].str.contains("clients_per_round 5")
+    own, few = _ways(own), own["clients_per_round"] == 5
     for place, (sweep, task, kind) in PLACES.items():
         here = (own["task"] == task) & (own["partition"] == kind)
         other = tables.recorded(sweep, folder).where(task=task, partition=kind)

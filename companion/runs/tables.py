@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,14 +20,44 @@ SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # othe
 NOT_YET = "not recorded yet"
 LAST = 10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
-COLUMNS += [*simulation.COLUMNS, "arm", "megabytes", "thousands"]  # at least
+COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # at least
+
+
+@dataclass(frozen=True, order=True)
+class Variant:
+    """The settings in which a run departs from the usual ones, as sorted pairs of name and value.
+
+    `Variant.of(strata=5)` is that of runs with five strata and all else as usual, `Variant()` that of runs that
+    depart in nothing. Frames have it in a column, so that runs are chosen by equality and by single settings.
+    """
+
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, **settings) -> Variant:
+        """Return the variant with these settings."""
+        return cls(tuple(sorted(settings.items())))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a setting, or the default where it is the usual one."""
+        return dict(self.settings).get(name, default)
+
+    def without(self, name: str) -> Variant:
+        """Return the variant with that setting as usual."""
+        return Variant(tuple(pair for pair in self.settings if pair[0] != name))
+
+    def __contains__(self, name: str) -> bool:
+        return name in dict(self.settings)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.settings)
 
 
 @dataclass(frozen=True)
 class Grid:
     """What is recorded of a sweep's profile `paper`, by the current version of the algorithms.
 
-    `frame` is that of `records.load` with `arm` (see there) and `megabytes`; `facts` has one row per run:
+    `frame` is that of `records.load` with the `variant` and `megabytes`; `facts` has one row per run:
     device, processor, threads, torch, commit, minutes, and how it ended if it diverged.
     """
 
@@ -54,23 +85,22 @@ class Grid:
         return self.frame[chosen]
 
 
-def arm(**changed) -> str:
-    """The name of what differs from a sweep's defaults: `arm(strata=5)` is `strata 5`."""
-    return ", ".join(f"{k} {v}" for k, v in sorted(changed.items()))
-
-
-def _arm(run: Run) -> str:
+def variant_of(run: Run) -> Variant:
+    """Return the settings in which a declared run departs from the usual ones."""
     known = methods.parameters(run.method)  # ten rounds are the usual age of strata that age at all
     usual_age = ("restratify_every", 10) if known.get("restratify_every") else None
-    kept = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
+    overrides = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
     usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
-    return arm(**kept, **{k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v})
+    shape = {k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v}
+    return Variant.of(**overrides, **shape)
 
 
 def _ended(run: Run, diverged: str | None) -> str:
     """Which run it was that diverged, and when; empty for a run that did not."""
     said = (diverged or "").partition(":")[0]
-    return said and f"`{run.method}`, {_arm(run) or 'by default'}, seed {run.seed}: {said}"
+    return (
+        said and f"`{run.method}`, {str(variant_of(run)) or 'by default'}, seed {run.seed}: {said}"
+    )
 
 
 def _key(method: dict, algorithms: int, *rest) -> str:
@@ -108,7 +138,7 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
     for run in experiments.runs(sweep, "paper"):
         todo.setdefault(key_of_run(run), []).append(run)
     planned = sum(map(len, todo.values()))
-    arms, facts = {}, []
+    variants, facts = {}, []
     for found in records.read_runs(Path(folder) / sweep):
         note = found.metadata
         recipe = note["identity"]["partition"]
@@ -120,19 +150,19 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
             )  # unsaid, the largest that there is
             if sizes == recipe.get("sizes") and said.items() <= vars(run).items():
                 made = note["environment"]
-                arms[note["run"]] = _arm(run)
+                variants[note["run"]] = variant_of(run)
                 facts.append(
                     {k: made[k] for k in ("device", "threads", "commit")}
                     | {"torch": made["versions"]["torch"], "minutes": note["seconds"] / 60}
                     | {"processor": made.get("processor", "not recorded")}
                     | {"ended": _ended(run, note.get("diverged"))}
                 )
-    if not arms:
+    if not variants:
         return Grid(sweep, pd.DataFrame(columns=COLUMNS), planned)
     frame = records.load(Path(folder) / sweep)
-    frame = frame[frame["run"].isin(arms)]
+    frame = frame[frame["run"].isin(variants)]
     frame = frame.assign(
-        arm=frame["run"].map(arms),
+        variant=frame["run"].map(variants).astype(object),
         megabytes=(frame["bytes_down"] + frame["bytes_up"]) / 1e6,
         thousands=frame["examples"] / 1e3,
     )
@@ -170,18 +200,18 @@ def summary(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
 
 
-def by_arm(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
-    """`summary` for each arm of a sweep: columns arm, method, mean, low, high, seeds."""
+def by_variant(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
+    """`summary` for each variant of a sweep: columns variant, method, mean, low, high, seeds."""
     parts = [
-        summary(part, metric, last).rename_axis("method").reset_index().assign(arm=name)
-        for name, part in frame.groupby("arm", sort=False)
+        summary(part, metric, last).rename_axis("method").reset_index().assign(variant=variant)
+        for variant, part in frame.groupby("variant", sort=False)
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def tuned(frame: pd.DataFrame) -> dict[str, str]:
-    """By method the arm with the least training loss, mean of the last rounds; what diverged is none."""
-    last = final_rounds(frame).groupby(["method", "arm"], sort=False)["train_loss"].mean()
+def tuned(frame: pd.DataFrame) -> dict[str, Variant]:
+    """By method the variant with the least training loss, mean of the last rounds; what diverged is none."""
+    last = final_rounds(frame).groupby(["method", "variant"], sort=False)["train_loss"].mean()
     return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
