@@ -326,8 +326,9 @@ def recorded(setting, arm, rate, seed, accuracy):
         bytes_up=250_000 * at,
         examples=at,
     )
-    note = {"run": f"{arm}{rate}{seed}", "identity": who, "diverged": None, "worst_decile": 0.25}
-    return SimpleNamespace(note=note, frame=lambda: frame)
+    metadata = {"diverged": None, "worst_decile": 0.25}
+    run = f"{arm}{rate}{seed}"
+    return SimpleNamespace(run=run, identity=who, metadata=metadata, frame=lambda: frame)
 
 
 def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
