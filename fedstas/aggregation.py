@@ -5,7 +5,8 @@ where they do not (unbiased designs) averaging models would scale the model itse
 Works on numpy arrays and on torch tensors alike.
 """
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from fedstas.arrays import (
 )
 from fedstas.config import choice_field, config, float_field
 from fedstas.errors import InputError, check_int
+from fedstas.state import per_client
 
 
 def cohort_weights(sizes) -> np.ndarray:
@@ -67,6 +69,14 @@ def aggregate(params, models, weights):
     return weights @ (models - params)
 
 
+@dataclass
+class Moments:
+    """The moments m and v [P] of an adaptive server, None before its first step."""
+
+    m: Any = None
+    v: Any = None
+
+
 @config
 class Adaptive:
     """Server Adam, Yogi or Adagrad on the aggregated update (Reddi et al. 2021, Algorithm 2).
@@ -75,17 +85,19 @@ class Adaptive:
     v_t as `kind` has it, from v_0 = tau^2.
     """
 
+    State: ClassVar[type] = Moments
     kind: str = choice_field("adam", "yogi", "adagrad")
     rate: float = float_field(0.01, 0)
     beta1: float = float_field(0.9, 0, 1, open_low=False, open_high=True)
     beta2: float = float_field(0.99, 0, 1, open_low=False, open_high=True)
     tau: float = float_field(1e-3, 0)
 
-    def step(self, params, update, state: dict):
-        """The next parameters [P]; `state` holds m and v from round to round."""
+    def step(self, params, update, state: Moments):
+        """The next parameters [P]; the moments are updated in place."""
         square = update * update
-        v = state.get("v", 0.0 * square + self.tau**2)
-        m = self.beta1 * state.get("m", 0.0 * update) + (1 - self.beta1) * update
+        v = 0.0 * square + self.tau**2 if state.v is None else state.v
+        m = 0.0 * update if state.m is None else state.m
+        m = self.beta1 * m + (1 - self.beta1) * update
         if self.kind == "adam":
             v = self.beta2 * v + (1 - self.beta2) * square
         elif self.kind == "yogi":
@@ -93,7 +105,7 @@ class Adaptive:
             v = v - (1 - self.beta2) * square * sign
         else:
             v = v + square
-        state.update(m=m, v=v)
+        state.m, state.v = m, v
         return params + self.rate * m / (v**0.5 + self.tau)
 
 
@@ -103,9 +115,16 @@ class Average:
 
     rate: float = float_field(1.0, 0)
 
-    def step(self, params, update, state: dict):
-        """The next parameters [P]; `state` is kept from round to round."""
+    def step(self, params, update, state=None):
+        """The next parameters [P]; it remembers nothing."""
         return params + self.rate * update
+
+
+@dataclass
+class UpdateMemory:
+    """Each client's last update y [N, P], None before the first round."""
+
+    updates: Any = per_client()
 
 
 @config
@@ -119,20 +138,21 @@ class UpdateMemoryServer:
     last is kept.
     """
 
+    State: ClassVar[type] = UpdateMemory
     remembers: ClassVar[bool] = True
     kind: str = choice_field("fedvarp", "mifa")
     rate: float = float_field(1.0, 0)
 
-    def combine(self, clients, weights, updates, omega, state: dict):
-        """The aggregated update [P] of the cohort's `updates` [m, P]; `state` keeps y [N, P]."""
-        if "last" not in state:
-            state["last"] = updates.new_zeros((len(omega), updates.shape[1]))
-        last = state["last"]
+    def combine(self, clients, weights, updates, omega, state: UpdateMemory):
+        """The aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""
+        if state.updates is None:
+            state.updates = updates.new_zeros((len(omega), updates.shape[1]))
+        last = state.updates
         update = omega @ last + weights @ (updates - last[clients])
         for k, own in zip(clients, updates, strict=True):  # in order: one that is there twice, too
             last[k] = own
         return omega @ last if self.kind == "mifa" else update
 
-    def step(self, params, update, state: dict):
+    def step(self, params, update, state=None):
         """The next parameters [P]."""
         return params + self.rate * update

@@ -16,6 +16,7 @@ import numpy as np
 from fedstas.client_sampling import Cohort, View, check_participants, client_sizes, draw_from_strata
 from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.data_sampling import bernoulli, private_total
+from fedstas.state import Renewed, renewed
 from fedstas.stratification import kmeans, rounded, stratify
 
 CAP = 10.0  # of a weight, before it is divided by p
@@ -71,12 +72,19 @@ def rounded_allocation(sizes: np.ndarray, spreads: np.ndarray, m: int) -> np.nda
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """Strata, allocation and probabilities, made once at w_0."""
+class FrozenStrata:
+    """Labels [N] and m_h [H] of the strata, and the norms of the clients' centres [N]."""
 
     labels: np.ndarray
     seats: np.ndarray
     norms: np.ndarray
+
+
+@dataclass
+class FrozenState:
+    """The strata, computed at w_0 and never again."""
+
+    strata: Renewed[FrozenStrata] = renewed()
 
 
 @config
@@ -88,6 +96,7 @@ class AuthorsStratified:
     other number leaves the last bits to decide, as there, and is one way they may fall.
     """
 
+    State: ClassVar[type] = FrozenState
     version: ClassVar[int] = 2  # 2: what is clustered is rounded
     weights: str = choice_field("strata", "uniform")
     strata: int = int_field(10)
@@ -96,7 +105,7 @@ class AuthorsStratified:
     n_star: int = int_field(2048)
     processor: int = int_field(0, 0)
 
-    def _freeze(self, view: View, m: int, rng: np.random.Generator) -> Frozen:
+    def _freeze(self, view: View, m: int, rng: np.random.Generator) -> FrozenStrata:
         last_bits = partial(raw_centres, processor=self.processor)
         make = partial(last_bits if self.processor else unsorted_centres, levels=self.levels)
         centres = view.centres(make, self.batch, self.levels)
@@ -107,11 +116,12 @@ class AuthorsStratified:
             labels = stratify(centres, strata, seed)
         sizes = np.bincount(labels)
         seats = rounded_allocation(sizes, pairwise_spread(centres, labels), m)
-        return Frozen(labels, seats, np.linalg.norm(centres, axis=1))
+        return FrozenStrata(labels, seats, np.linalg.norm(centres, axis=1))
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_participants(m, view.clients)
-        frozen = view.remember("authors", 10**9, lambda: self._freeze(view, m, rng))
+        strata = view.state_of(self).strata
+        frozen = strata.get(view.round, None, lambda: self._freeze(view, m, rng))
 
         def pick(members, seat: int) -> np.ndarray:
             p = frozen.norms[members]

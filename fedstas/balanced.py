@@ -6,6 +6,7 @@ omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem on
 """
 
 import contextlib
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedstas.config import choice_field, config, int_field
 from fedstas.corrected import inclusion
 from fedstas.errors import InputError
 from fedstas.least_variance import points, sketch
+from fedstas.state import Renewed, renewed
 from fedstas.stratification import rounded
 
 TINY = 1e-9
@@ -105,12 +107,21 @@ def local_pivotal(features, pi, rng: np.random.Generator) -> np.ndarray:
     return pi > 0.5
 
 
+@dataclass
+class BalancedState:
+    """Coordinates [N, d] to balance on or to spread over, and the norms of Z_k [N], renewed every
+    `restratify_every` rounds."""
+
+    coordinates: Renewed[tuple[np.ndarray, np.ndarray]] = renewed()
+
+
 @config
 class Balanced:
     """`how`: "cube", balanced on pi and the m - 1 leading principal coordinates of omega_k Z_k, or
     "pivotal", spread over the Z_k. `measure`: pi by "size-norm" or "size". Unbiased, with weights
     omega_k / pi_k, that of a client without gradient too: norms count as a thousandth of their mean."""
 
+    State: ClassVar[type] = BalancedState
     stratifies: ClassVar[bool] = True  # it squeezes
     how: str = choice_field("cube", "pivotal")
     measure: str = choice_field("size-norm", "size")
@@ -121,7 +132,7 @@ class Balanced:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
         omega = sizes / sizes.sum()
 
-        def make():
+        def compute() -> tuple[np.ndarray, np.ndarray]:
             squeezed = view.gradients(self.levels)
             z = points(sketch(squeezed))
             if self.how == "cube":
@@ -129,7 +140,8 @@ class Balanced:
                 z = rounded((left * size)[:, : m - 1])
             return z, squeezed.norms()
 
-        features, norms = view.remember("balanced", self.restratify_every, make)
+        coordinates = view.state_of(self).coordinates
+        features, norms = coordinates.get(view.round, self.restratify_every, compute)
         norms = np.maximum(norms, 1e-3 * norms.mean()) if norms.any() else np.ones(len(norms))
         pi = inclusion(omega if self.measure == "size" else omega * norms, m)
         if self.how == "pivotal":

@@ -3,6 +3,9 @@
 Their weights sum to one, so that they are unbiased only where the clients' updates are equal.
 """
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from fedstas.aggregation import cohort_weights
@@ -76,6 +79,14 @@ class DivFL:
         return Cohort(chosen, shares[chosen])
 
 
+@dataclass
+class Turn:
+    """The order of the clients [N], once it is drawn, and the place in it where the next group starts."""
+
+    order: np.ndarray | None = None
+    next: int = 0
+
+
 @config
 class Cyclic:
     """Groups of m clients take turns, in an order that is dealt once (Cho et al. 2023, who draw within
@@ -84,11 +95,13 @@ class Cyclic:
     Biased in each round, since all but one group has no chance; over a turn each client counts once.
     """
 
+    State: ClassVar[type] = Turn
+
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
-        kept = view.remember(
-            "cyclic", 10**9, lambda: {"order": rng.permutation(view.clients), "next": 0}
-        )
-        chosen = kept["order"][kept["next"] : kept["next"] + m]
-        kept["next"] = kept["next"] + m if kept["next"] + m < view.clients else 0
+        turn = view.state_of(self)
+        if turn.order is None:
+            turn.order = rng.permutation(view.clients)
+        chosen = turn.order[turn.next : turn.next + m]
+        turn.next = turn.next + m if turn.next + m < view.clients else 0
         return Cohort(chosen, cohort_weights(sizes[chosen]))

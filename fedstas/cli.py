@@ -137,8 +137,8 @@ def run(
         asked["of"] = data.digest + "".join(
             user_code.sha256(asked[k].partition(" ")[0]) for k in mine
         )
-        how["resume"] = run_file.history(kept, asked)
-        how["checkpoint"] = functools.partial(run_file.keep, kept, asked)
+        how["resume"] = run_file.load_history(kept, asked, chosen)
+        how["checkpoint"] = functools.partial(run_file.save_history, kept, asked)
     try:
         history = simulation.run(data, federation, chosen, **how)
     except Diverged as error:

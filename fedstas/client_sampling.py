@@ -14,6 +14,7 @@ from fedstas.arrays import as_float_array, as_int_array, rescale_exponent
 from fedstas.compression import Squeezed
 from fedstas.config import bool_field, choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
+from fedstas.state import Renewed, renewed
 from fedstas.stratification import features, spread, stratify
 
 
@@ -21,6 +22,7 @@ class View(Protocol):
     """What the server knows, and what it can ask the clients for at a price."""
 
     clients: int  # N
+    round: int  # t
 
     @property
     def total(self) -> int:
@@ -49,8 +51,8 @@ class View(Protocol):
     def majority_labels(self) -> np.ndarray:
         """Each client's most frequent class, int [N]: for oracles, no server knows it."""
 
-    def remember(self, key: str, every: int, make):
-        """`make()`, kept for `every` rounds."""
+    def state_of(self, design):
+        """What this design remembers from round to round: the `State` it declares (see `fedstas.state`)."""
 
     def gradient_spreads(self, clients) -> np.ndarray:
         """The standard deviation of each of these clients' example gradients at w_t, [m]."""
@@ -119,7 +121,7 @@ def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generat
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
-            if not hasattr(error.obj, "remember"):  # no view
+            if not hasattr(error.obj, "state_of"):  # no view
                 raise
             has = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
             said = f"a design's view has no {error.name}: it has {', '.join(has)}"
@@ -244,11 +246,18 @@ class Strata:
     spreads: np.ndarray
 
 
+@dataclass
+class StrataState:
+    """The strata of a stratified design, renewed every `restratify_every` rounds."""
+
+    strata: Renewed[Strata] = renewed()
+
+
 def stratify_clients(design, view: View, m: int, rng) -> Strata:
     """Strata of the restored gradients Z_k (Alg. 2), as the design's `strata`, `levels` and
     `restratify_every` say."""
 
-    def make() -> Strata:
+    def compute() -> Strata:
         squeezed = view.gradients(design.levels)
         points = features(squeezed)
         labels = stratify(points, min(design.strata, m), int(rng.integers(2**31)))
@@ -258,7 +267,8 @@ def stratify_clients(design, view: View, m: int, rng) -> Strata:
             rescale_exponent(spread(points, labels))[0],
         )
 
-    return view.remember("strata", design.restratify_every, make)
+    strata = view.state_of(design).strata
+    return strata.get(view.round, design.restratify_every, compute)
 
 
 def draw_from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
@@ -279,6 +289,7 @@ class Stratified:
     The estimator is biased unless p is uniform: see chapter 4.
     """
 
+    State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
 
     strata: int = int_field(10)

@@ -8,6 +8,7 @@ The printed pseudocode of both slips (`theory.printed_algorithm_1` and `_2` say 
 and 4 draw them.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedstas.client_sampling import Cohort, View
 from fedstas.client_sampling import check_sizes as _sizes
 from fedstas.config import choice_field, config
 from fedstas.errors import InputError, check_choice, check_int
+from fedstas.state import Renewed, renewed
 from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
@@ -127,6 +129,13 @@ def similarity_groups(
     return [members[node] for node in sorted(whole)]
 
 
+@dataclass
+class ClusteredState:
+    """The distributions r [m, N], renewed in each round."""
+
+    distributions: Renewed[np.ndarray] = renewed()
+
+
 @config
 class Clustered:
     """One draw from each of m distributions, weights 1/m.
@@ -136,6 +145,7 @@ class Clustered:
     label, which no server knows).
     """
 
+    State: ClassVar[type] = ClusteredState
     replaces: ClassVar[bool] = True
     groups: str = choice_field("similarity", "size", "label")
     measure: str = choice_field("arccos", *MEASURES)
@@ -155,6 +165,7 @@ class Clustered:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_int("the number of participants (clients per round)", m, 1)
-        rows = view.remember("rows", 1, lambda: self.distributions(view, m))
+        distributions = view.state_of(self).distributions
+        rows = distributions.get(view.round, 1, lambda: self.distributions(view, m))
         chosen = [rng.choice(view.clients, p=row) for row in rows]
         return Cohort(np.array(chosen), np.full(m, 1 / m))

@@ -12,6 +12,7 @@ from fedstas import aggregation, allocation
 from fedstas.arrays import as_float_array, rescale_exponent
 from fedstas.client_sampling import (
     Cohort,
+    StrataState,
     View,
     check_participants,
     client_sizes,
@@ -73,6 +74,7 @@ class StratifiedHansenHurwitz:
     size is then asked for.
     """
 
+    State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
     replaces: ClassVar[bool] = True
     strata: int = int_field(10)
@@ -115,6 +117,7 @@ class StratifiedHorvitzThompson:
     stratum a systematic sample with pi_k proportional to the measure, weights omega_k / pi_k.
     """
 
+    State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
     corrected: StratifiedHansenHurwitz = StratifiedHansenHurwitz()
     hides_sizes = property(lambda self: self.corrected.hides_sizes)

@@ -4,6 +4,9 @@ Horvitz-Thompson weights omega_k / pi_k make the update unbiased, whatever pi > 
 sum_k (1 / pi_k - 1) |omega_k u_k|^2.
 """
 
+from dataclasses import dataclass, field
+from typing import ClassVar
+
 import numpy as np
 
 from fedstas.arrays import as_float_array, rescale_exponent
@@ -11,6 +14,7 @@ from fedstas.client_sampling import Cohort, View, check_participants, client_siz
 from fedstas.config import config, float_field, int_field
 from fedstas.corrected import inclusion
 from fedstas.errors import InputError, check_int
+from fedstas.state import Renewed, renewed
 
 
 def poisson_sample(pi, omega, rng: np.random.Generator) -> Cohort:
@@ -75,33 +79,55 @@ class OptimalClientSampling:
         return poisson_sample(inclusion(measure, m), omega, rng)
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What K-Vib has learnt: each client's sum of |omega_k u_k|^2 / pi_k over its rounds [N], gamma (0 before
+    the first cohort came back), and the inclusion probabilities pi [N] of the round."""
+
+    sums: np.ndarray
+    gamma: float
+    pi: np.ndarray
+
+
+@dataclass
+class KVibState:
+    """The scores, renewed in each round from the `cohort` of the last draw, int [m]."""
+
+    scores: Renewed[Scores] = renewed()
+    cohort: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+
+
 @config
 class KVib:
-    """Zeng et al. (2023), K-Vib: coins that learn from the norms of the updates that came back. Unbiased.
+    """Zeng et al. (2023), K-Vib: independent draws that learn from the norms of the updates that came back.
+    Unbiased.
 
     pi is `mix` (their theta; (N / (T m))^(1/3) for T rounds) of m / N, and the rest proportional to the
     root of gamma plus what each client has shown so far, the sum of |omega_k u_k|^2 / pi_k over its
     rounds. gamma is G^2 N / (mix m), G the largest |omega_k u_k| of the first cohort that came back.
     """
 
+    State: ClassVar[type] = KVibState
     mix: float = float_field(0.4, 0, 1)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
-        omega = sizes / sizes.sum()
-        none = {"shown": np.zeros(len(omega)), "gamma": 0.0, "asked": np.zeros(0, dtype=int)}
-        kept = view.remember("k-vib", 10**9, lambda: none)
+        omega, state = sizes / sizes.sum(), view.state_of(self)
 
-        def learn() -> np.ndarray:
-            asked = kept["asked"]
-            squares = np.square(view.last_updates()[asked].astype(float)).sum(1) * omega[asked] ** 2
-            if not kept["gamma"]:
-                kept["gamma"] = squares.max(initial=0.0) * len(omega) / (self.mix * m)
-            kept["shown"][asked] += squares / kept["pi"][asked] if len(asked) else 0.0
-            measure = np.sqrt(kept["shown"] + kept["gamma"])
-            return (1 - self.mix) * inclusion(measure, m) + self.mix * m / len(omega)
+        def learn() -> Scores:
+            last, cohort = state.scores.value, state.cohort
+            sums, gamma = (
+                (np.zeros(len(omega)), 0.0) if last is None else (last.sums.copy(), last.gamma)
+            )
+            updates = view.last_updates()[cohort].astype(float)
+            squares = np.square(updates).sum(1) * omega[cohort] ** 2
+            if not gamma:
+                gamma = squares.max(initial=0.0) * len(omega) / (self.mix * m)
+            if len(cohort):
+                sums[cohort] += squares / last.pi[cohort]
+            pi = inclusion(np.sqrt(sums + gamma), m)
+            return Scores(sums, gamma, (1 - self.mix) * pi + self.mix * m / len(omega))
 
-        kept["pi"] = view.remember("k-vib pi", 1, learn)  # once a round
-        cohort = poisson_sample(kept["pi"], omega, rng)
-        kept["asked"] = cohort.clients
+        cohort = poisson_sample(state.scores.get(view.round, 1, learn).pi, omega, rng)
+        state.cohort = cohort.clients
         return cohort

@@ -8,6 +8,7 @@ u_k and a_k = omega_k u_k / q_k the variance of the sum is that of the pairs lef
 so that the best strata are a maximum m-cut of a graph. No paper of the four has it; chapter 9 proves it.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from fedstas.client_sampling import Cohort, View, client_sizes
 from fedstas.compression import Squeezed
 from fedstas.config import bool_field, choice_field, config, int_field
 from fedstas.errors import InputError, check_int
+from fedstas.state import Renewed, renewed
 from fedstas.stratification import COLUMNS
 
 DENSE = 1024  # clients; of more, the gradients are sketched
@@ -162,6 +164,15 @@ def residual_variance(features, updates) -> float:
     return float(np.square(u * (length / shared) - z).sum() / len(z))
 
 
+@dataclass
+class LeastVarianceState:
+    """All clients' squeezed gradients, and from them or from updates each client's stratum [N] and the measure
+    q [N] that draws follow."""
+
+    gradients: Renewed[Squeezed] = renewed()
+    partition: Renewed[tuple[np.ndarray, np.ndarray]] = renewed()
+
+
 @config
 class LeastVariance:
     """One client from each of m strata of least variance, weight omega_k / p_k on its update.
@@ -177,6 +188,7 @@ class LeastVariance:
     With no more clients than m all take part, with weights omega_k.
     """
 
+    State: ClassVar[type] = LeastVarianceState
     draws: str = choice_field("size", "norm")
     features: str = choice_field("gradients", "updates")
     levels: int = int_field(9, 2, 256)
@@ -199,9 +211,10 @@ class LeastVariance:
         if view.clients <= m:
             return np.arange(view.clients), omega, omega
         gradients = self.features == "gradients"
-        every = self.restratify_every or (10**9 if gradients else 1)
+        every = self.restratify_every or (None if gradients else 1)
+        state = view.state_of(self)
         if gradients:
-            squeezed = view.remember("features", every, lambda: view.gradients(self.levels))
+            squeezed = state.gradients.get(view.round, every, lambda: view.gradients(self.levels))
         tau = 0.0  # squared
         if self.noise or self.draws == "norm":
             updates = view.last_updates()
@@ -210,7 +223,7 @@ class LeastVariance:
             tau, every = residual_variance(known, updates[seen]), 1
         tilted = self.draws == "norm" and np.isfinite(tau)
 
-        def make():
+        def compute() -> tuple[np.ndarray, np.ndarray]:
             features = sketch(squeezed) if gradients else view.last_updates()
             z = points(features)
             length = np.square(z).sum(1)
@@ -224,7 +237,7 @@ class LeastVariance:
             s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))  # no client at p = 0
             return strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s
 
-        return *view.remember("cut", every, make), omega
+        return *state.partition.get(view.round, every, compute), omega
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_int("the number of participants (clients per round)", m, 1)

@@ -358,7 +358,8 @@ weights["as coded"] = (weights["as written"] > 0) / m
 # Expectations need no simulation. A client's expected weight follows from its inclusion probability, and that is an integral over arrival times:
 
 # %%
-strata = server.remember("strata", 1, None)  # as the designs saw them
+# as the designs saw them
+strata = server.state_of(designs["as written"]).strata.value
 N_h = np.bincount(strata.labels)
 seats = allocation.neyman(N_h, strata.spreads, m)
 included = np.zeros(N)

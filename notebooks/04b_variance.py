@@ -435,9 +435,10 @@ updates = -lr * gradients(w_t)
 server = simulation.Server(data, module, s.seed)
 server.begin(1, w_t)
 m = min(s.clients_per_round, len(updates))
-Stratified(s.strata, s.levels).draw(server, m, stream(s.seed, "chapter 4", 0))
+design = Stratified(s.strata, s.levels)
+design.draw(server, m, stream(s.seed, "chapter 4", 0))
 # labels, norms and spreads, as the design saw them
-seen = server.remember("strata", 1, None)
+seen = server.state_of(design).strata.value
 
 # %% [markdown]
 # The variances need no cohorts. Each stratum contributes that of one draw, in vectors now:

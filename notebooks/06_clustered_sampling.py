@@ -316,7 +316,7 @@ trained = simulation.run(
     device=s.device,
 )
 # [N, d], as the server sees them
-last = rounded(trained.state["server"]["memory"]["updates"])
+last = rounded(trained.state.server.last_updates)
 never = ~last.any(axis=1)  # has not taken part yet
 
 # %% [markdown]

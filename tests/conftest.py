@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from fedstas import partition, tasks
 from fedstas.compression import squeeze
+from fedstas.state import state_of
 
 settings.register_profile("fedstas", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("fedstas")
@@ -93,7 +94,7 @@ class View:
     def __init__(self, sizes, gradients):
         self._sizes = np.asarray(sizes)
         self._gradients = np.asarray(gradients, dtype=float)
-        self.clients, self.round, self.asked, self.memory = len(self._sizes), 1, 0, {}
+        self.clients, self.round, self.asked, self.states = len(self._sizes), 1, 0, {}
         self.updates = np.zeros_like(self._gradients)  # each client's last
 
     @property
@@ -110,10 +111,8 @@ class View:
     def last_updates(self):
         return self.updates
 
-    def remember(self, key, every, make):
-        if key not in self.memory or self.round - self.memory[key][0] >= every:
-            self.memory[key] = (self.round, make())
-        return self.memory[key][1]
+    def state_of(self, design):
+        return state_of(self.states, design)
 
 
 class Blind(View):

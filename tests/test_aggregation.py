@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedstas import aggregation
-from fedstas.aggregation import Adaptive, UpdateMemoryServer
+from fedstas.aggregation import Adaptive, Moments, UpdateMemory, UpdateMemoryServer
 from fedstas.errors import InputError
 
 
@@ -79,14 +79,14 @@ def test_torch_and_numpy_aggregate_alike():
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_average_steps_by_its_rate(rate):
-    after = aggregation.Average(rate).step(np.array([1.0, 2.0]), np.array([2.0, -2.0]), {})
+    after = aggregation.Average(rate).step(np.array([1.0, 2.0]), np.array([2.0, -2.0]))
     np.testing.assert_array_equal(after, [1 + 2 * rate, 2 - 2 * rate])
 
 
 @pytest.mark.parametrize("kind", ["adam", "yogi", "adagrad"])
 def test_adaptive_servers_follow_reddi_et_al_step_by_step(kind):
     server = Adaptive(kind, rate=0.1, beta1=0.9, beta2=0.99, tau=0.01)
-    w, state = np.array([1.0, -2.0]), {}
+    w, state = np.array([1.0, -2.0]), Moments()
     m, v, expected = np.zeros(2), np.full(2, 1e-4), w.copy()
     for update in np.array([[0.5, 0.0], [-0.2, 0.003], [0.1, -1.0]]):
         m = 0.9 * m + 0.1 * update
@@ -102,7 +102,7 @@ def test_adaptive_servers_follow_reddi_et_al_step_by_step(kind):
 
 
 def test_adaptive_servers_take_tensors_and_refuse_bad_settings():
-    stepped = Adaptive("yogi").step(torch.zeros(3), torch.ones(3), {})
+    stepped = Adaptive("yogi").step(torch.zeros(3), torch.ones(3), Moments())
     assert torch.isfinite(stepped).all() and (stepped > 0).all()
     for bad in ({"kind": "sgd"}, {"beta1": 1.0}, {"tau": 0.0}, {"rate": -1.0}):
         with pytest.raises(InputError):
@@ -116,11 +116,11 @@ UPDATES = torch.tensor([[2.0, 1, 0], [1, 1, 1], [0, -4, 2], [1, 0, 0]], dtype=to
 
 def combined(kind, clients, weights, updates, memory):
     """The update and the memory after it; `memory` None for a server that has seen nothing."""
-    state = {} if memory is None else {"last": memory.clone()}
+    state = UpdateMemory(None if memory is None else memory.clone())
     chosen = torch.tensor(clients, dtype=torch.long)
     weights = torch.as_tensor(weights, dtype=torch.float64)
     update = UpdateMemoryServer(kind).combine(chosen, weights, updates[chosen], OMEGA, state)
-    return update.numpy(), state["last"].numpy()
+    return update.numpy(), state.updates.numpy()
 
 
 def every_cohort(m):
@@ -153,11 +153,11 @@ def test_the_memory_is_of_each_clients_last_update(kind):
     np.testing.assert_array_equal(memory[[0, 2]], UPDATES[[0, 2]].numpy())
     np.testing.assert_array_equal(memory[[1, 3]], MEMORY[[1, 3]].numpy())
     twice = torch.stack([UPDATES[0], UPDATES[1]])
-    state = {"last": MEMORY.clone()}
+    state = UpdateMemory(MEMORY.clone())
     UpdateMemoryServer(kind).combine(
         torch.tensor([3, 3]), torch.tensor([0.5, 0.5]).double(), twice, OMEGA, state
     )
-    np.testing.assert_array_equal(state["last"][3], UPDATES[1])  # the later of the two
+    np.testing.assert_array_equal(state.updates[3], UPDATES[1])  # the later of the two
 
 
 def test_mifa_is_the_mean_of_the_last_updates_whatever_the_weights():
@@ -180,7 +180,7 @@ def test_an_empty_cohort_leaves_what_is_remembered(kind):
 
 
 def test_a_remembering_server_steps_by_its_rate():
-    after = UpdateMemoryServer(rate=0.5).step(torch.ones(2), torch.tensor([2.0, -2.0]), {})
+    after = UpdateMemoryServer(rate=0.5).step(torch.ones(2), torch.tensor([2.0, -2.0]))
     np.testing.assert_array_equal(after, [2, 0])
     for bad in ({"kind": "scaffold"}, {"rate": 0}):
         with pytest.raises(InputError):

@@ -9,6 +9,7 @@ from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
 from fedstas.sim import engine, models, server
+from fedstas.state import Renewed
 
 
 def test_centres_keep_scikit_learns_order():
@@ -40,6 +41,11 @@ def test_the_last_bit_decides_the_order_there_and_not_here():
     assert changed["here"] == 0
 
 
+def frozen_at_w0(labels, seats, norms):
+    """The design's state after the first round."""
+    return authors.FrozenState(Renewed(authors.FrozenStrata(labels, seats, norms), round=1))
+
+
 def test_a_stratum_without_a_norm_and_without_a_seat_ends_nothing():
     # Eight clients of one gradient each; the last two have none, and their stratum gets no seat.
     centres = np.array([[3.0, 1], [3, 1.1], [3, 0.9], [9, 1], [9, 2], [9, 3], [0, 0], [0, 0]])
@@ -47,9 +53,9 @@ def test_a_stratum_without_a_norm_and_without_a_seat_ends_nothing():
     class Frozen(Sizes):
         clients, sizes = 8, np.full(8, 10)
 
-        def remember(self, key, every, make):
-            labels = np.array([0, 0, 0, 1, 1, 1, 2, 2])
-            return authors.Frozen(labels, np.array([1, 2, 0]), np.linalg.norm(centres, axis=1))
+        def state_of(self, design):
+            labels, seats = np.array([0, 0, 0, 1, 1, 1, 2, 2]), np.array([1, 2, 0])
+            return frozen_at_w0(labels, seats, np.linalg.norm(centres, axis=1))
 
     cohort = AuthorsStratified().draw(Frozen(), 3, np.random.default_rng(0))
     assert set(cohort.clients.tolist()) <= set(range(6)) and len(cohort.clients) == 3
@@ -112,8 +118,9 @@ def test_gradients_are_means_of_batch_means(digits, federation):
 def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation):
     method = methods.get("fedstas-authors-dec", strata=4, lr=0.1)
     history = simulation.run(digits, federation, method, rounds=6, clients_per_round=4, seed=1)
-    made, frozen = history.state["server"]["memory"]["authors"]
-    assert made == 1
+    strata = history.state.server.designs[authors.FrozenState].strata
+    assert strata.round == 1
+    frozen = strata.value
     position = {k: i for i, k in enumerate(federation.with_data)}
     for cohort in history.cohorts:
         strata = np.bincount(
@@ -126,7 +133,7 @@ def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation)
 class Sizes:
     """A view with sizes and reports that are always the truth."""
 
-    clients, total, sizes = 3, 5100, np.array([100, 1000, 4000])
+    clients, round, total, sizes = 3, 2, 5100, np.array([100, 1000, 4000])
 
     def reports(self, clients, *, size_cap, alpha, memoised):
         assert clients.tolist() == [0, 1, 2] and not memoised  # all clients, each time
@@ -151,7 +158,7 @@ def test_weights_are_those_of_the_code(digits, federation, weights):
     view.begin(1, models.flatten(module))
     design = AuthorsStratified(weights, strata=3, n_star=20)
     cohort = design.draw(view, 5, np.random.default_rng(0))
-    frozen = view.memory["authors"][1]
+    frozen = view.state_of(design).strata.value
     assert cohort.weights.sum() == pytest.approx(1)
     if weights == "uniform":
         assert np.ptp(cohort.weights) == 0
@@ -167,8 +174,8 @@ def test_a_weight_is_capped_at_ten_before_it_is_shared_out():
     class Frozen(Sizes):
         clients, sizes = 30, np.full(30, 10)
 
-        def remember(self, key, every, make):
-            return authors.Frozen(np.repeat([0, 1], [25, 5]), np.array([1, 1]), np.ones(30))
+        def state_of(self, design):
+            return frozen_at_w0(np.repeat([0, 1], [25, 5]), np.array([1, 1]), np.ones(30))
 
     cohort = AuthorsStratified().draw(Frozen(), 2, np.random.default_rng(0))
     np.testing.assert_allclose(cohort.weights, [10 / 12.5, 2.5 / 12.5], rtol=1e-15)

@@ -22,23 +22,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedstas.client_sampling import Cohort
+from fedstas.state import Renewed, renewed
 
 
-@dataclass(frozen=True)
+@dataclass
 class Kept:
-    p: np.ndarray
+    p: Renewed[np.ndarray] = renewed()
 
 
 @dataclass(frozen=True)
 class Sized:
     """p by a power of the sizes."""
 
+    State = Kept
     power: float = 0.5
 
     def draw(self, view, m, rng):
         omega = view.sizes / view.sizes.sum()
-        kept = view.remember("mine", 100, lambda: Kept(omega**self.power))
-        p = kept.p / kept.p.sum()
+        p = view.state_of(self).p.get(view.round, 100, lambda: omega**self.power)
+        p = p / p.sum()
         chosen = rng.choice(view.clients, m, p=p)
         return Cohort(chosen, omega[chosen] / (m * p[chosen]))
 '''
@@ -150,8 +152,8 @@ CHECKED = TEXT.replace(
         ("x = 1\0", "mine.py", "mine.py line 1 fails on import: "),
         (TEXT.replace("(frozen=True)", "", 2), "mine.py", r"put @dataclass\(frozen=True\) above"),
         (TEXT.replace(" = 0.5", ""), "mine.py", "give each setting a default"),
-        (CHECKED, "mine.py power=-1", r"mine.py line 22: ValueError: below zero$"),
-        (CHECKED.replace("< 0", "< 1"), "mine.py", r"mine.py line 22: ValueError: below zero$"),
+        (CHECKED, "mine.py power=-1", r"mine.py line 24: ValueError: below zero$"),
+        (CHECKED.replace("< 0", "< 1"), "mine.py", r"mine.py line 24: ValueError: below zero$"),
         (TEXT, "mine.py pwer=2", "has no setting 'pwer': it has power, steps"),
         (TEXT, "mine.py power", "'power' after mine.py is no setting: write KEY=VALUE"),
         (TEXT, "mine.py 'power", "names no method"),
@@ -250,7 +252,7 @@ def test_a_run_goes_on_from_its_checkpoint_in_another_process(recorded, file, mo
     monkeypatch.setattr(records, "write_checkpoint", write)
 
     def spy(*given, resume, **how):
-        seen.append(resume.state["round"])
+        seen.append(resume.state.round)
         return real(*given, resume=resume, **how)
 
     monkeypatch.setattr(simulation, "run", spy)

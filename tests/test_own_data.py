@@ -466,17 +466,17 @@ def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, cap
         "run --task my_table.py --partition natural --clients-per-round 2 --method md --device cpu"
     )
     call = f"{call} --rounds 3 --out h.parquet".split()
-    keep = run_file.keep
+    keep = run_file.save_history
 
     def cut(*given):
         keep(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_file, "keep", cut)
+    monkeypatch.setattr(run_file, "save_history", cut)
     with pytest.raises(SystemExit):
         cli.main(call)
     assert "the same call goes on from .h.parquet.checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(run_file, "keep", keep)
+    monkeypatch.setattr(run_file, "save_history", keep)
     before = Path("patients.csv").read_text()
     Path("patients.csv").write_text(before.replace("19,", "18,"))
     with pytest.raises(SystemExit) as left:

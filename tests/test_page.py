@@ -134,7 +134,7 @@ def test_it_draws_the_packages_cohorts_with_the_packages_weights(page, either):
         cohort = design.draw(server, m, stream(0, "clients", t))
         rng = stream(0, "clients", t)
         rng.integers(2**31)  # the seed that the package's k-means takes
-        Z, labels = server.squeezed.restore(), server.memory["strata"][1].labels
+        Z, labels = server.squeezed.restore(), server.state_of(design).strata.value.labels
         clients, weights = page.select(Z, labels, m, rng)
         np.testing.assert_array_equal(clients, cohort.clients)
         np.testing.assert_allclose(weights, cohort.weights, rtol=0, atol=1e-12)

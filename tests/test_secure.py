@@ -14,6 +14,7 @@ from fedstas.errors import InputError
 from fedstas.methods import Method
 from fedstas.sim import audit
 from fedstas.sim.rng import stream
+from fedstas.state import state_of
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -35,12 +36,18 @@ def test_own_designs_are_judged_by_what_they_do():
             chosen = np.argsort(-view.sizes)[:m]
             return Cohort(chosen, np.full(m, 1 / m))
 
+    @dataclass
+    class Draws:
+        count: int = 0
+
     @dataclass(frozen=True)
     class Late:  # asks for a vector in the last of its rounds alone
+        State = Draws
+
         def draw(self, view, m, rng):
-            kept = view.remember("late", 10**9, lambda: {"t": 0})
-            kept["t"] += 1
-            if kept["t"] == audit.ROUNDS:
+            draws = view.state_of(self)
+            draws.count += 1
+            if draws.count == audit.ROUNDS:
                 view.last_updates()
             return Cohort(np.arange(m), np.full(m, 1 / m))
 
@@ -64,7 +71,8 @@ class Rehearsal:
     def __init__(self, sizes):
         self.sizes, self.clients, self.total = np.array(sizes), len(sizes), sum(sizes)
         self.vectors = stream(0, "rehearsal").normal(size=(len(sizes), 12)).astype(np.float32)
-        self.majority_labels, self.memory = np.arange(len(sizes)) % 3, {}
+        self.majority_labels, self.states = np.arange(len(sizes)) % 3, {}
+        self.round = 1
 
     def norms(self):
         return np.linalg.norm(self.vectors, axis=1).astype(float)
@@ -84,10 +92,8 @@ class Rehearsal:
     def reports(self, clients, **how):
         return np.ones(len(clients), dtype=int)
 
-    def remember(self, key, every, make):
-        if key not in self.memory:
-            self.memory[key] = make()
-        return self.memory[key]
+    def state_of(self, design):
+        return state_of(self.states, design)
 
 
 def mean_weights(method, draws):

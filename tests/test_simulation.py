@@ -330,15 +330,22 @@ def test_what_clients_answer_of_a_broken_model_is_a_divergence(digits, federatio
         methods.get(name).clients.draw(server, 5, np.random.default_rng(0))
 
 
+@dataclass
+class Draws:
+    count: int = 0
+
+
 @dataclass(frozen=True)
 class Sometimes:
     """Nobody takes part in every second of its rounds, though all are asked for a norm."""
 
+    State = Draws
+
     def draw(self, view, m, rng):
-        kept = view.remember("sometimes", 10**9, lambda: {"t": 0})
-        kept["t"] += 1
+        draws = view.state_of(self)
+        draws.count += 1
         view.norms()
-        if kept["t"] % 2 == 0:
+        if draws.count % 2 == 0:
             return Cohort(np.zeros(0, dtype=int), np.zeros(0))
         return Uniform("expansion").draw(view, m, rng)
 
@@ -363,7 +370,7 @@ def test_a_server_that_remembers_updates_with_an_empty_cohort_too(digits, federa
     method = methods.Method("sometimes", Sometimes(), server=UpdateMemoryServer(kind))
     first, two = (run(digits, federation, method, rounds=r) for r in (1, 2))
     omega = federation.sizes[federation.with_data] / federation.sizes.sum()
-    remembered = two.state["server"]["optimizer"]["last"].numpy()
+    remembered = two.state.server.optimizer.updates.numpy()
     assert (np.abs(remembered).max(1) > 0).sum() == 5
     np.testing.assert_allclose(two.params, first.params + omega @ remembered, atol=1e-7)
     assert np.abs(two.params - first.params).max() > 1e-5
@@ -373,7 +380,7 @@ def test_fedvarp_begins_as_the_plain_server_and_remembers_the_last_updates(digit
     plain, varp = (run(digits, federation, n, rounds=1) for n in ("fedavg-unbiased", "fedvarp"))
     np.testing.assert_allclose(varp.params, plain.params, atol=1e-7)
     assert varp.frame.bytes_up.tolist() == plain.frame.bytes_up.tolist()
-    remembered = varp.state["server"]["optimizer"]["last"].numpy()
+    remembered = varp.state.server.optimizer.updates.numpy()
     took_part = np.isin(federation.with_data, varp.cohorts[0])
     np.testing.assert_array_equal(np.abs(remembered).max(1) > 0, took_part)
     mifa = run(digits, federation, "mifa", rounds=1)  # zero for those who were not there
@@ -387,7 +394,7 @@ def test_a_server_that_remembers_asks_for_no_size_where_its_method_does_not(
 ):
     method = methods.get("fedstas-unbiased-dp", server=UpdateMemoryServer("mifa"))
     history = run(digits, federation, method, rounds=1)
-    remembered = history.state["server"]["optimizer"]["last"].numpy()
+    remembered = history.state.server.optimizer.updates.numpy()
     start = models.flatten(digits.model(1)).numpy()  # its omega is 1/N
     np.testing.assert_allclose(history.params, start + remembered.mean(0), atol=1e-7)
 
@@ -695,8 +702,7 @@ def test_mnist_trains_and_repeats_itself(real_data):
 def test_a_history_of_an_older_layout_is_refused(digits, federation):
     """Its server would start from nothing in the middle of a run, and a wrong run would be recorded."""
     first = run(digits, federation, method_of("md"), rounds=1)
-    kept = first.state["server"]
-    first.state |= {"server": {}, "memory": kept["memory"], "cost": kept["cost"]}
+    first.state = vars(first.state) | {"server": {"memory": {}, "optimizer": {}}}
     with pytest.raises(InputError, match="resume: the history is of another version"):
         run(digits, federation, method_of("md"), rounds=2, resume=first)
 

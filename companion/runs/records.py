@@ -781,7 +781,7 @@ def _checkpoint_key(identity: dict, device) -> dict:
 
 def write_checkpoint(history: History, identity: dict, data: Path, device) -> None:
     """Replace the checkpoint of a run, where the disk has room for it; without one the run would start over."""
-    run_file.keep(checkpoint_file(data), _checkpoint_key(identity, device), history)
+    run_file.save_history(checkpoint_file(data), _checkpoint_key(identity, device), history)
 
 
 def read_checkpoint(identity: dict, data: Path, device) -> History | None:
@@ -790,7 +790,10 @@ def read_checkpoint(identity: dict, data: Path, device) -> History | None:
     Raises:
         InputError: it is damaged, or of another run, device or version.
     """
-    return run_file.history(checkpoint_file(data), _checkpoint_key(identity, device))
+    if not (file := checkpoint_file(data)).exists():
+        return None
+    method = methods.from_dict(identity["method"])
+    return run_file.load_history(file, _checkpoint_key(identity, device), method)
 
 
 def delete_checkpoint(data: Path) -> None:

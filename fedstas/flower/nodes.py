@@ -17,28 +17,28 @@ class Nodes(Roll, Server):
 
     def __init__(self, expected: int, patience: float, private: bool, total: int | None):
         Roll.__init__(self, expected, patience)
-        self._private, self._total = private, total
+        self._private, self.roundotal = private, total
         self._sizes: dict[int, int] = {}
 
     def begin(self, t, params, grid) -> None:  # type: ignore[override]  # the grid may be another
         """Round t starts with w_t, and with a call of the roll."""
         self._answers: dict = {}  # (question, client, its length) -> answer, of this round
         self._reports: dict[int, list[int]] = {}
-        self._told: set[int] = set()  # clients that have w_t already
+        self.roundold: set[int] = set()  # clients that have w_t already
         Roll.begin(self, t, params, grid)
 
     def question(self, k: int, kind: str, model: bool, **settings):
         """A message to client k."""
         arrays = self.model_for(k) if model else None
-        content = messages.content(arrays, round=self._t, **settings)
+        content = messages.content(arrays, round=self.round, **settings)
         return self.message(self.node[k], kind, content, ttl=2 * self._patience + 60)
 
     def model_for(self, k: int) -> dict | None:
         """w_t as the arrays of a message, unless client k has it already."""
         client = self.roll[k]
-        if client in self._told:
+        if client in self.roundold:
             return None
-        self._told.add(client)
+        self.roundold.add(client)
         return {"model": self._params.cpu().numpy()}
 
     def ask(self, kind: str, clients, settings: Callable[[int], dict], about, *, model=False):
@@ -81,14 +81,14 @@ class Nodes(Roll, Server):
 
     @property
     def total(self) -> int:  # type: ignore[override]  # asked for; the simulator's is known at the start
-        if self._total is None:
+        if self.roundotal is None:
             if self._private:
                 raise InputError(
                     "this method needs the number of all examples, and its clients do not send "
                     "their sizes: give it as a public constant (total)"
                 )
             return int(self.sizes.sum())
-        return self._total
+        return self.roundotal
 
     @property
     def sizes(self) -> np.ndarray:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable
 from logging import WARNING
 
-import numpy as np
 import torch
 from flwr.app import Message
 from flwr.common import log
@@ -17,6 +16,8 @@ from flwr.serverapp import Grid
 
 from fedstas.errors import InputError
 from fedstas.flower import messages
+from fedstas.sim.server import ServerMemory
+from fedstas.state import move_clients
 
 POLL = 0.2  # s between two looks for replies
 # What the SuperLink says of a node that is not there.
@@ -53,21 +54,11 @@ def exchange(grid: Grid, asked: list[Message], patience: float) -> dict[int, Mes
     return replies
 
 
-def moved(rows: np.ndarray, before: tuple[int, ...], now: tuple[int, ...]) -> np.ndarray:
-    """Rows [N, P] of the clients `before` as those of the clients `now`: zero for who has come."""
-    result = np.zeros((len(now), *rows.shape[1:]), rows.dtype)
-    for row, client in zip(result, now, strict=True):
-        if client in before:
-            row[:] = rows[before.index(client)]
-    return result
-
-
 class Roll:
     """The clients of a round, ascending by the numbers that the nodes gave themselves."""
 
     def __init__(self, expected: int, patience: float):
-        self.memory: dict = {}  # what designs remember, of this roll
-        self.optimizer: dict = {}  # what the server's optimiser remembers
+        self.memory = ServerMemory()  # of the clients on this roll
         self.roll: tuple[int, ...] = ()
         self.events: list[str] = []
         self._expected, self._patience = expected, patience
@@ -78,7 +69,7 @@ class Roll:
 
     def begin(self, t: int, params: torch.Tensor, grid: Grid) -> None:
         """Round t starts with w_t: the roll is called."""
-        self._t, self._params, self._grid = t, params, grid
+        self.round, self._params, self._grid = t, params, grid
         self._find(wait=not self._client_of)
         self._call()
         if not self.roll:
@@ -154,18 +145,15 @@ class Roll:
             gone, came = set(self.roll) - set(roll), set(roll) - set(self.roll)
             told = [f"{w} {sorted(x)}" for w, x in (("without", gone), ("with", came)) if x]
             self._note(f"the federation changes: {', '.join(told)}; strata are made anew")
-            updates, last = self.memory.get("updates"), self.optimizer.get("last")
-            self.memory = {}
-            if updates is not None:
-                self.memory["updates"] = moved(updates, self.roll, roll)
-            if last is not None:
-                self.optimizer["last"] = torch.from_numpy(moved(last.numpy(), self.roll, roll))
+            self.memory.designs = {}
+            for state in (self.memory, self.memory.optimizer):
+                move_clients(state, self.roll, roll)
         self.roll, self.node = roll, [there[c] for c in roll]
         self.clients = len(roll)
 
     def _note(self, what: str) -> None:
-        log(WARNING, "round %s: %s", self._t, what)
-        self.events.append(f"round {self._t}: {what}")
+        log(WARNING, "round %s: %s", self.round, what)
+        self.events.append(f"round {self.round}: {what}")
 
     def strike(self, reasons: dict[int, str], late: Iterable[int]) -> None:
         """These nodes (by id, with what was wrong) are off the roll for this round; the `late` ones
@@ -179,9 +167,11 @@ class Roll:
         self._present -= set(wrong)
         self._call()
         if not self.roll:
-            raise TooFew(f"round {self._t}: no node answers any more ({'; '.join(wrong.values())})")
+            raise TooFew(
+                f"round {self.round}: no node answers any more ({'; '.join(wrong.values())})"
+            )
         raise Struck
 
     def message(self, node: int, kind: str, content, ttl: float | None = None) -> Message:
         """A message of this round."""
-        return Message(content, node, kind, ttl=ttl, group_id=str(self._t))
+        return Message(content, node, kind, ttl=ttl, group_id=str(self.round))

@@ -9,14 +9,12 @@ from fedstas import user_code
 from fedstas.errors import InputError
 from fedstas.sim import run_file
 
-VERSION = 2  # of the file
-
 
 def key(strategy) -> str:
     """What a file must agree in to be gone on from (`InputError`: the method does not tell its settings)."""
     method = strategy.method
     files = user_code.source_digests(method.clients, method.data, method.server)
-    what = repr((VERSION, method, strategy.m, strategy.seed, files))
+    what = repr((method, strategy.m, strategy.seed, files))
     if " object at 0x" in what:
         raise InputError(
             f"{method.name} has a part that does not tell its settings, so that a state file "
@@ -31,26 +29,24 @@ def write(strategy, params: np.ndarray) -> None:
     arrays: dict[str, np.ndarray] = {}
     plain = {"key": key(strategy), "round": strategy.done, "roll": list(view.roll)}
     plain["cohorts"] = [c.tolist() for c in strategy.cohorts]
-    plain["memory"] = [
-        run_file.encode(view.memory, arrays),
-        run_file.encode(view.optimizer, arrays),
-    ]
-    run_file.replace(file, plain, arrays | {"params": params})
+    plain |= {"version": run_file.VERSION}
+    classes = run_file.memory_classes(view.memory)
+    plain["memory"] = run_file.encode(view.memory, arrays, classes)
+    run_file.write(file, plain, arrays | {"params": params})
 
 
 def read(strategy) -> np.ndarray:
     """The model; the strategy goes on from the file (`InputError`: it is of another run, or damaged)."""
     file, view = Path(strategy.file), strategy.view
-    with run_file.opened(file) as (plain, arrays):
+    with run_file.reading(file) as (plain, arrays):
         same = plain["key"] == key(strategy)
-        memory = [run_file.decode(each, arrays) for each in plain["memory"]] if same else None
+        classes = run_file.method_classes(strategy.method)
+        memory = run_file.decode(plain["memory"], arrays, classes) if same else None
         params, done = arrays["params"], plain["round"]
         cohorts = [np.array(c, dtype=np.int64) for c in plain["cohorts"]]
     if memory is None:
-        raise InputError(
-            f"{file} is of another method, seed, number of participants or version of fedstas"
-        )
-    view.memory, view.optimizer = memory
+        raise InputError(f"{file} is of another method, seed or number of participants")
+    view.memory = memory
     strategy.done, strategy.cohorts = done, cohorts
     view.resume(plain["roll"])
     return params

@@ -161,7 +161,8 @@ class Designs(Strategy):
             )
         weights = reweight(cohort, answered) if len(answered) else cohort.weights
         weights = torch.from_numpy(weights).to(params)
-        server, state = self.method.server, self.view.optimizer
+        server = self.method.server
+        state = self.view.optimizer_state(server)
         heard, there = cohort.clients[answered], torch.from_numpy(answered)
         updates = (trained - params)[there]
         self.view.receive(heard, updates)

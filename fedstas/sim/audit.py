@@ -21,6 +21,7 @@ from fedstas.methods import Method
 from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
+from fedstas.state import copy_draw_fields, new_state, reset_draw_fields
 
 SIZES = (2, 3, 4, 5, 6, 8)  # examples of the clients
 M = 3  # participants
@@ -53,7 +54,7 @@ class Watched:
 
     def __getattr__(self, name: str):
         answer = getattr(self.server, name)
-        if name not in ("clients", "total", "remember"):
+        if name not in ("clients", "total", "round", "state_of"):
             self.asked[name] = None
         return answer
 
@@ -109,20 +110,21 @@ class Bench:
         n, server = self.clients, self.method.server
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
         omega, found = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
-        state: dict = {}
         if remembers := has_flag(server, "remembers"):
+            state = new_state(server)
             server.combine(torch.arange(n), omega, old, omega, state)  # type: ignore[union-attr]
         self.draw(view, 0)
-        kept = view.server.memory
+        designs = view.server.memory.designs
+        before = copy_draw_fields(designs)
         for i, row in enumerate(found):
-            view.server.memory = copy.deepcopy(kept)
+            reset_draw_fields(designs, before)
             cohort, own = self.draw(view, 0, i)
             k, w = torch.as_tensor(cohort.clients), torch.as_tensor(own).double()
             if remembers:
                 row[:] = server.combine(k, w, new[k], omega, copy.deepcopy(state))  # type: ignore[union-attr]
             else:
                 row[:] = w @ new[k]
-        view.server.memory = kept
+        reset_draw_fields(designs, before)
         return found
 
 

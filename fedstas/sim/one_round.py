@@ -20,8 +20,9 @@ from fedstas.errors import InputError, check_float, check_int
 from fedstas.methods import LocalSGD, Method, get
 from fedstas.sim import engine, simulation
 from fedstas.sim.rng import stream
-from fedstas.sim.server import Server
+from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import find_device
+from fedstas.state import copy_draw_fields, reset_draw_fields
 
 TRAINED = 20  # cohorts of which the cost of training is the mean
 
@@ -36,7 +37,7 @@ class State:
     round: int
     params: torch.Tensor
     start: torch.Tensor
-    memory: dict
+    memory: ServerMemory
     gram: np.ndarray
     noise: np.ndarray
     answers: dict = field(default_factory=dict, repr=False)  # to what a design has asked here
@@ -69,9 +70,9 @@ class _Server(Server):
 
     def _known(self, key, make):
         """`make()`, or what it was when it was first asked for at this model."""
-        if (self._t, key) not in self._answers:
-            self._answers[self._t, key] = make()
-        return self._answers[self._t, key]
+        if (self.round, key) not in self._answers:
+            self._answers[self.round, key] = make()
+        return self._answers[self.round, key]
 
     def _pass(self, what, make):
         return super()._pass(what, lambda gradients: self._known(what, lambda: make(gradients)))
@@ -136,12 +137,12 @@ def view(state: State, design) -> Server:
     setup = state.setup
     server = _Server(state)
     if design == setup.method.clients:
-        server.memory = copy.deepcopy(state.memory)
+        server.memory.designs = copy.deepcopy(state.memory.designs)
     elif state.round > 1:
         server.begin(1, state.start)
         design.draw(server, setup.m, stream(setup.seed, "one round, at w_0"))
-    server.memory["updates"] = state.memory["updates"]
-    server.cost = dict.fromkeys(server.cost, 0)
+    server.memory.last_updates = state.memory.last_updates
+    server.memory.cost = dict.fromkeys(server.cost, 0)
     server.begin(state.round, state.params)
     return server
 
@@ -165,12 +166,11 @@ def errors(
     server, clients = view(state, method.clients), method.clients
     weights, squares = np.zeros((draws, len(sizes))), np.zeros((draws, len(sizes)))
     largest, effective, trained = np.zeros(draws), np.zeros(draws), []
-    kept = _evolving(server)
+    designs = server.memory.designs
+    before = copy_draw_fields(designs)
     for i in range(draws):
         rng = stream(seed, "one round", i)
-        for key in _evolving(server):
-            del server.memory[key]
-        server.memory |= copy.deepcopy(kept)
+        reset_draw_fields(designs, before)
         cohort = draw_cohort(clients, server, setup.m, rng)
         if i < TRAINED or cohort.per_example:
             rates = method.data.rates(server, cohort)
@@ -212,12 +212,6 @@ def errors(
     return result
 
 
-def _evolving(server: Server) -> dict:
-    """What designs change in each draw, as K-Vib's scores: every cohort is drawn from what it was."""
-    pairs = ((k, v) for k, v in server.memory.items() if k != "updates")
-    return {k: v for k, v in pairs if isinstance(v[1], dict)}
-
-
 def of_strata(state: State, labels, q) -> tuple[float, float]:
     """The exact error of one draw from each stratum, p_k = q_k / Q_h, relative to MD sampling, and the
     part of it that is noise of the clients."""
@@ -232,7 +226,7 @@ def _training(server: Server, state: State, method: Method, cohort: Cohort, rate
     """Bytes down and up, and examples, of the training of one cohort."""
     data, seed = state.setup.data, state.setup.seed
     _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)
-    new = np.count_nonzero(~server._holds[np.unique(cohort.clients)])
+    new = np.count_nonzero(~server._has_model[np.unique(cohort.clients)])
     return state.params.nbytes * (new + len(cohort.clients)), int(np.count_nonzero(weight))
 
 

@@ -1,8 +1,13 @@
-"""A run on disk, from which it goes on: arrays and plain settings only."""
+"""Runs in progress on disk: values as JSON and arrays, without pickle, and the file that a run continues from.
+
+`encode` takes apart plain values, arrays, tensors, and the dataclasses in which designs and servers declare their
+state (`fedstas.state`); `decode` puts them together again, from the classes that the run's method declares and
+from no others. `encode_history` and `decode_history` do so for a `History`.
+"""
 
 import contextlib
 import json
-import sys
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -11,68 +16,146 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedstas.authors import Frozen
-from fedstas.client_sampling import Strata
-from fedstas.compression import Squeezed
-from fedstas.config import USER_MODULE_PREFIX
-from fedstas.errors import InputError
-from fedstas.sim.simulation import COLUMNS, History
+from fedstas.errors import InputError, format_value
+from fedstas.methods import Method
+from fedstas.sim.server import ServerMemory
+from fedstas.sim.simulation import COLUMNS, History, RunState
+from fedstas.state import classes_of_parts, declared_classes
 
-STORABLE_CLASSES: dict[str, type[Any]] = {k.__name__: k for k in (Strata, Frozen, Squeezed)}
+VERSION = 3  # of this encoding; files of other versions are refused
 
 
-def encode(value, arrays: dict[str, np.ndarray]):
-    """A value as plain data, its arrays put into `arrays` (`InputError`: it holds something else).
+def class_name(kind: type) -> str:
+    """The name of a state class in a file."""
+    return f"{kind.__module__}:{kind.__qualname__}"
 
-    Types are exact: what would come back as another one is refused.
+
+def memory_classes(memory: ServerMemory) -> set[type]:
+    """The classes that a server's memory may hold: those that its states declare."""
+    kinds = [ServerMemory, *memory.designs, *([type(memory.optimizer)] if memory.optimizer else [])]
+    return set().union(*map(declared_classes, kinds))
+
+
+def method_classes(method: Method) -> set[type]:
+    """The classes that the memory of a server of this method may hold."""
+    return {ServerMemory} | classes_of_parts(method.clients, method.data, method.server)
+
+
+def encode(value, arrays: dict[str, np.ndarray], classes: Iterable[type] = ()):
+    """A value as plain data for JSON; its arrays are added to `arrays`, which the plain data refers to by name.
+
+    Args:
+        value: None, a bool, number, text, array or tensor, a list, tuple or dict of these, or a dataclass
+            of `classes` with such fields. Types are exact: a subclass would be decoded as another type.
+        arrays: filled with the arrays.
+        classes: the dataclasses that may occur; a class itself may be the key of a dict.
+
+    Raises:
+        InputError: the value holds something else.
     """
-    kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
-    if isinstance(value, np.generic) or (kind is np.ndarray and not value.dtype.hasobject):
-        name = f"kept/{len(arrays)}"
-        arrays[name] = value
-        return {"array": name}
-    if kind is torch.Tensor:
-        return {"tensor": encode(value.detach().cpu().numpy(), arrays)}
-    if kind is list or kind is tuple:
-        return {kind.__name__: [encode(v, arrays) for v in value]}
-    if kind is dict:
-        return {"dict": [[encode(k, arrays), encode(v, arrays)] for k, v in value.items()]}
-    user_class = is_dataclass(kind) and kind.__module__.startswith(USER_MODULE_PREFIX)
-    if kind in STORABLE_CLASSES.values() or user_class:
-        inside = {f.name: getattr(value, f.name) for f in fields(value)}
-        name = f"{kind.__module__}:{kind.__name__}" if user_class else kind.__name__
-        return {name: encode(inside, arrays)}
-    raise InputError(
-        f"a design or server remembers a {kind.__name__}, which a state file cannot hold: it can hold "
-        "numbers, text, arrays and tensors of them, and lists, tuples and dicts of these"
-    )
+    names = {kind: class_name(kind) for kind in classes}
+
+    def plain(value):
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if isinstance(value, np.generic) or (kind is np.ndarray and not value.dtype.hasobject):
+            name = f"value/{len(arrays)}"
+            arrays[name] = value
+            return {"array": name}
+        if kind is torch.Tensor:
+            return {"tensor": plain(value.detach().cpu().numpy())}
+        if kind is list or kind is tuple:
+            return {kind.__name__: [plain(v) for v in value]}
+        if kind is dict:
+            return {"dict": [[plain(k), plain(v)] for k, v in value.items()]}
+        if isinstance(value, type) and value in names:
+            return {"class": names[value]}
+        if kind in names:
+            return {names[kind]: plain({f.name: getattr(value, f.name) for f in fields(kind)})}
+        hint = "" if not is_dataclass(kind) else ": name it in the annotation of its field"
+        raise InputError(
+            f"a state holds a {kind.__name__}, which no file can store{hint}: it may hold numbers, text, arrays "
+            "and tensors, lists, tuples and dicts of these, and dataclasses that annotations of fields name"
+        )
+
+    return plain(value)
 
 
-def decode(plain, arrays: dict[str, np.ndarray]):
-    """The value that `told` wrote down."""
-    if not isinstance(plain, dict):
-        return plain
-    ((kind, inside),) = plain.items()
-    if kind == "array":
-        return arrays[inside][()]  # of no axes: a number again
-    if kind == "tensor":
-        return torch.from_numpy(arrays[inside["array"]])
-    if kind in ("list", "tuple"):
-        values = [decode(v, arrays) for v in inside]
-        return values if kind == "list" else tuple(values)
-    if kind == "dict":
-        return {decode(k, arrays): decode(v, arrays) for k, v in inside}
-    module, _, name = kind.rpartition(":")  # of user code, whose file has been run already
-    stored = getattr(sys.modules[module], name) if module else STORABLE_CLASSES[name]
-    if not is_dataclass(stored) or (module and not module.startswith(USER_MODULE_PREFIX)):
-        raise TypeError(kind)
-    return stored(**decode(inside, arrays))
+def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
+    """The value that `encode` took apart, of these classes; `InputError` if it is of a class that is not among
+    them, or that has other fields now."""
+    by_name = {class_name(kind): kind for kind in classes}
+
+    def value(plain):
+        if not isinstance(plain, dict):
+            return plain
+        ((kind, content),) = plain.items()
+        if kind == "array":
+            return arrays[content][()]  # [()]: an array without axes is a number again
+        if kind == "tensor":
+            return torch.from_numpy(np.array(arrays[content["array"]]))
+        if kind in ("list", "tuple"):
+            values = [value(v) for v in content]
+            return values if kind == "list" else tuple(values)
+        if kind == "dict":
+            return {value(k): value(v) for k, v in content}
+        name = content if kind == "class" else kind
+        if name not in by_name:
+            raise other_version(f"it holds a {name}, which its method does not declare")
+        if kind == "class":
+            return by_name[name]
+        try:
+            return by_name[name](**value(content))
+        except TypeError:
+            raise other_version(f"its {name} has other fields") from None
+
+    return value(plain)
 
 
-def replace(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Replace the file, whole or not at all."""
+class OtherVersion(InputError):
+    """A file or checkpoint of a run was written by another version of fedstas."""
+
+
+def other_version(reason: str) -> OtherVersion:
+    return OtherVersion(f"it was written by another version of fedstas ({reason})")
+
+
+def check_version(plain: dict) -> None:
+    """`OtherVersion` if plain data of a file do not say that they are of this `VERSION`."""
+    if not isinstance(plain, dict) or plain.get("version") != VERSION:
+        found = plain.get("version") if isinstance(plain, dict) else None
+        raise other_version(f"format {format_value(found)}, not {VERSION}")
+
+
+def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
+    """A history as plain data for JSON and named arrays; `InputError` if a state holds what no file can store."""
+    state, cohorts = history.state, history.cohorts
+    arrays: dict[str, np.ndarray] = {}
+    memory = encode(state.server, arrays, memory_classes(state.server))
+    plain = {"version": VERSION, "server": memory}
+    plain |= {name: getattr(state, name) for name in ("key", "round", "seconds")}
+    arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
+    arrays["params"] = history.params
+    arrays["cohorts"] = np.concatenate([*cohorts, np.zeros(0, np.int64)])
+    arrays["cohort ends"] = np.cumsum([len(cohort) for cohort in cohorts], dtype=np.int64)
+    return plain, arrays
+
+
+def decode_history(plain: dict, arrays, method: Method) -> History:
+    """The history of a run of this method that `encode_history` took apart; `OtherVersion` if the code that did was
+    of another version."""
+    check_version(plain)
+    frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
+    memory = decode(plain["server"], arrays, method_classes(method))
+    rows = frame.to_dict("records")
+    state = RunState(plain["key"], plain["round"], plain["seconds"], rows, memory)
+    cohorts = np.split(arrays["cohorts"], arrays["cohort ends"])[:-1]
+    return History(frame, arrays["params"], cohorts, state)
+
+
+def write(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Replace the file, completely or not at all."""
     partial = file.with_name(f".{file.name.lstrip('.')}.partial")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -83,47 +166,41 @@ def replace(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def keep(file: Path, asked: dict, history: History) -> None:
-    """Replace the file of a run of the simulator, of which `asked` tells all but the number of rounds. Where its
-    design or server remembers what a file cannot hold, or the disk is full, none is kept."""
-    arrays: dict[str, np.ndarray] = {}
-    state, cohorts = history.state, history.cohorts
-    plain = {"asked": asked} | {k: state[k] for k in ("key", "round", "seconds")}
-    with contextlib.suppress(InputError, OSError):
-        plain["server"] = encode(state["server"], arrays)
-        arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
-        arrays |= {
-            "params": history.params,
-            "cohorts": np.concatenate([*cohorts, np.zeros(0, np.int64)]),
-        }
-        arrays["ends"] = np.cumsum([len(cohort) for cohort in cohorts])
-        replace(file, plain, arrays)
-
-
 @contextlib.contextmanager
-def opened(file: Path):
-    """What such a file holds, plain and arrays; `InputError` if it, or what is made of it, is damaged."""
+def reading(file: Path):
+    """The plain data and arrays of a file, for a `with` block that decodes them; `InputError` that names the file
+    if it is of another version, or damaged."""
     try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
+        with np.load(file, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
-        yield json.loads(str(arrays["plain"])), arrays
-    except Exception as error:  # whatever numpy and zipfile raise
+        plain = json.loads(str(arrays["plain"]))
+        check_version(plain)
+        yield plain, arrays
+    except OtherVersion as error:
+        raise InputError(f"{file}: {error}: delete it, and the run starts over") from None
+    except Exception as error:  # numpy, zipfile and json raise many kinds
         raise InputError(f"{file} is damaged ({type(error).__name__}): delete it") from None
 
 
-def history(file: Path, asked: dict) -> History | None:
-    """What `keep` wrote, to go on from, or None where there is no file; `InputError` if that is damaged, or
-    if something else was asked."""
+def save_history(file: Path, settings: dict, history: History) -> None:
+    """Replace the file of a run with these settings, all but the number of rounds. Where a state holds what no file
+    can store, or the disk is full, no file is written."""
+    with contextlib.suppress(InputError, OSError):
+        plain, arrays = encode_history(history)
+        write(file, plain | {"settings": settings}, arrays)
+
+
+def load_history(file: Path, settings: dict, method: Method) -> History | None:
+    """The history that `save_history` wrote, to continue from; None if there is no such file. `InputError` if it is
+    damaged, of another version, or of a run with other settings."""
     if not file.exists():
         return None
-    with opened(file) as (plain, arrays):
-        same = plain["asked"] == asked
-        frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
-        state = {k: plain[k] for k in ("key", "round", "seconds")}
-        state |= {"rows": frame.to_dict("records"), "server": decode(plain["server"], arrays)}
-        cohorts = np.split(arrays["cohorts"], arrays["ends"])[:-1]
-    if not same:
+    history = None
+    with reading(file) as (plain, arrays):
+        if plain["settings"] == settings:
+            history = decode_history(plain, arrays, method)
+    if history is None:
         raise InputError(
             f"{file} is of a run with other settings: delete it, or name another --out"
         )
-    return History(frame, arrays["params"], cohorts, state)
+    return history

@@ -1,16 +1,37 @@
 """The server of a simulated federation: what designs can ask for, and what asking costs."""
 
 import copy
+from dataclasses import dataclass, field, fields
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
 
 from fedstas import privacy
+from fedstas import state as states
 from fedstas.compression import ROWS, Squeezed, squeeze
 from fedstas.errors import Diverged, InputError, check_int
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
+
+
+@dataclass
+class ServerMemory:
+    """All that a server carries from round to round, besides the model.
+
+    `cost`: bytes and examples so far. `designs`: the states of designs, by state class. `optimizer`: the state
+    of the server optimiser, None before its first step. `last_updates`: each client's last update, float32
+    [N, P], kept from the first time that a design asks for them. `has_sizes`: clients have sent their sizes.
+    """
+
+    cost: dict[str, int] = field(
+        default_factory=lambda: {"examples": 0, "bytes_down": 0, "bytes_up": 0}
+    )
+    designs: dict[type, Any] = field(default_factory=dict)
+    optimizer: Any = None
+    last_updates: np.ndarray | None = states.per_client()
+    has_sizes: bool = False
 
 
 class Server:
@@ -18,36 +39,44 @@ class Server:
 
     def __init__(self, data: engine.Pool, module, seed: int, majority=None):
         self.clients, self.total = len(data.sizes), int(data.sizes.sum())
-        self.cost = {"examples": 0, "bytes_down": 0, "bytes_up": 0}
-        self.memory: dict = {}  # what designs remember
-        self.optimizer: dict = {}  # what the server's optimiser remembers
+        self.memory = ServerMemory()
         self.module, self._data, self._seed, self._majority = module, data, seed, majority
-        self._knows_sizes = False
 
     def begin(self, t: int, params: torch.Tensor) -> None:
         """Round t starts with w_t."""
-        self._t, self._params = t, params
-        self._holds = np.zeros(self.clients, dtype=bool)  # who has w_t already
-        self._passed: dict = {}  # what all clients have said of their gradients at w_t
+        self.round, self._params = t, params
+        self._has_model = np.zeros(self.clients, dtype=bool)  # clients that have w_t already
+        self._client_pass_cache: dict = {}  # their answers about their gradients at w_t
 
-    def state(self) -> dict:
-        """All that the next rounds depend on, besides the model; live, not a copy."""
-        return {k: getattr(self, k) for k in ("cost", "memory", "optimizer", "_knows_sizes")}
+    @property
+    def cost(self) -> dict[str, int]:
+        """Examples gone through and bytes sent so far, live."""
+        return self.memory.cost
 
-    def restore(self, state: dict) -> None:
-        """Go on from a `state`, which is copied; `InputError` if it is of another version."""
-        if state.keys() != self.state().keys():
-            raise InputError("resume: the history is of another version of fedstas")
-        for name, value in copy.deepcopy(state).items():
-            setattr(self, name, value)
-        device = next(self.module.parameters()).device
-        self.optimizer = {k: v.to(device) for k, v in self.optimizer.items()}
+    def restore(self, memory: ServerMemory) -> None:
+        """Continue from a memory, which is copied."""
+        self.memory = copy.deepcopy(memory)
+        optimizer, device = self.memory.optimizer, next(self.module.parameters()).device
+        for f in fields(optimizer) if optimizer is not None else ():
+            value = getattr(optimizer, f.name)
+            if isinstance(value, torch.Tensor):
+                setattr(optimizer, f.name, value.to(device))
+
+    def state_of(self, design) -> Any:
+        """What this design remembers: its declared `State`, made at first use."""
+        return states.state_of(self.memory.designs, design)
+
+    def optimizer_state(self, optimizer) -> Any:
+        """What the server optimiser remembers: its declared `State`, made at first use; None if it has none."""
+        if self.memory.optimizer is None and getattr(optimizer, "State", None) is not None:
+            self.memory.optimizer = states.new_state(optimizer)
+        return self.memory.optimizer
 
     def send_model(self, clients) -> None:
         """Each client downloads w_t once a round at most."""
         new = np.unique(clients)
-        new = new[~self._holds[new]]
-        self._holds[new] = True
+        new = new[~self._has_model[new]]
+        self._has_model[new] = True
         self.cost["bytes_down"] += len(new) * self._params.nbytes
 
     def charge(self, *, examples: int, bytes_up: int) -> None:
@@ -57,9 +86,9 @@ class Server:
 
     @property
     def sizes(self) -> np.ndarray:
-        if not self._knows_sizes:
+        if not self.memory.has_sizes:
             self.cost["bytes_up"] += 8 * self.clients
-            self._knows_sizes = True
+            self.memory.has_sizes = True
         return self._data.sizes
 
     def gradients(self, levels: int) -> Squeezed:
@@ -71,7 +100,7 @@ class Server:
                 try:
                     parts.append(squeeze(np.stack(chunk), levels))
                 except InputError as error:  # not finite
-                    raise Diverged(f"round {self._t}: {error}") from None
+                    raise Diverged(f"round {self.round}: {error}") from None
             rows, codes = zip(*((p.levels, p.codes) for p in parts), strict=True)
             result = Squeezed(np.concatenate(rows), np.concatenate(codes))
             return result, -(-result.bits // 8)
@@ -87,13 +116,15 @@ class Server:
     def _pass(self, what, make):
         """What all clients say of their gradients at w_t. In a round they say it once, and go through
         their examples once, however much they are asked; `make` gives it and its bytes a client."""
-        if what not in self._passed:
+        if what not in self._client_pass_cache:
             self.send_model(np.arange(self.clients))
             gradients = engine.client_gradients(self.module, self._params, self._data)
             found, size = make(gradients)
-            self.charge(examples=0 if self._passed else self.total, bytes_up=self.clients * size)
-            self._passed[what] = found
-        return self._passed[what]
+            self.charge(
+                examples=0 if self._client_pass_cache else self.total, bytes_up=self.clients * size
+            )
+            self._client_pass_cache[what] = found
+        return self._client_pass_cache[what]
 
     def losses(self, clients) -> np.ndarray:
         self._ask(clients)
@@ -109,7 +140,7 @@ class Server:
 
     def _finite(self, what: str, found) -> np.ndarray:
         if not np.isfinite(found).all():
-            raise Diverged(f"round {self._t}: a client's {what} is not finite")
+            raise Diverged(f"round {self.round}: a client's {what} is not finite")
         return np.array(found)
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
@@ -127,30 +158,25 @@ class Server:
         return np.array(spreads)
 
     def last_updates(self) -> np.ndarray:
-        if "updates" not in self.memory:
+        if self.memory.last_updates is None:
             shape = (self.clients, self._params.numel())
-            self.memory["updates"] = np.zeros(shape, dtype=np.float32)
-        return self.memory["updates"]
+            self.memory.last_updates = np.zeros(shape, dtype=np.float32)
+        return self.memory.last_updates
 
     def receive(self, clients, updates: torch.Tensor) -> None:
         """Keep the participants' updates [m, P], if a design has asked for them."""
-        if "updates" in self.memory:
-            self.memory["updates"][clients] = updates.cpu().numpy()
+        if self.memory.last_updates is not None:
+            self.memory.last_updates[clients] = updates.cpu().numpy()
 
     @property
     def majority_labels(self) -> np.ndarray:
         return self._majority
 
-    def remember(self, key: str, every: int, make):
-        if key not in self.memory or self._t - self.memory[key][0] >= every:
-            self.memory[key] = (self._t, make())
-        return self.memory[key][1]
-
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         self.cost["bytes_up"] += 8 * len(clients)
         answers = []
         for slot, k in enumerate(clients):
-            ids = (k,) if memoised else (self._t, slot)
+            ids = (k,) if memoised else (self.round, slot)
             rng = stream(self._seed, "memoised report" if memoised else "report", *ids)
             size = self._data.sizes[k]
             answers.append(privacy.report(size, size_cap=size_cap, alpha=alpha, rng=rng))

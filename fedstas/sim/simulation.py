@@ -22,13 +22,25 @@ from fedstas.methods import Method
 from fedstas.sim import engine, models
 from fedstas.sim.partition import Federation
 from fedstas.sim.rng import stream
-from fedstas.sim.server import Server
+from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import Task, find_device
 
 METRICS = ("train_loss", "test_accuracy", "client_accuracy", "macro_f1")
 COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
 COLUMNS = {"round": "int64"} | dict.fromkeys(METRICS, "float64") | dict.fromkeys(COUNTS, "int64")
 COLUMNS["seconds"] = "float64"
+
+
+@dataclass
+class RunState:
+    """What a run is continued from, besides its model and cohorts: the `key` of its setup, the rounds and
+    seconds so far, the rows of its frame, and the server's memory."""
+
+    key: str
+    round: int
+    seconds: float
+    rows: list[dict]
+    server: ServerMemory
 
 
 @dataclass
@@ -43,7 +55,7 @@ class History:
     frame: pd.DataFrame
     params: np.ndarray
     cohorts: list[np.ndarray]
-    state: dict = field(repr=False)
+    state: RunState = field(repr=False)
 
 
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int, places=None):
@@ -166,15 +178,17 @@ class Progress:
     def resume(self, history: History, rounds: int) -> None:
         """Go on from a history of fewer rounds; `InputError` if it is not one of the same run."""
         state = history.state
-        if state["key"] != self.setup.key:
+        if not (isinstance(state, RunState) and isinstance(state.server, ServerMemory)):
+            raise InputError("resume: the history is of another version of fedstas")
+        if state.key != self.setup.key:
             raise InputError("resume: the history is of another task, federation, method or seed")
-        if state["round"] >= rounds:
-            said = f"resume: the history has {state['round']} rounds already, not {rounds}"
+        if state.round >= rounds:
+            said = f"resume: the history has {state.round} rounds already, not {rounds}"
             raise InputError(said)
-        self.server.restore(state["server"])
+        self.server.restore(state.server)
         self.params = torch.from_numpy(history.params).to(self.params)
-        self.round, self._began = state["round"], self._began - state["seconds"]
-        self.rows, self.cohorts = list(state["rows"]), list(history.cohorts)
+        self.round, self._began = state.round, self._began - state.seconds
+        self.rows, self.cohorts = list(state.rows), list(history.cohorts)
 
     def after(self, t: int, params: torch.Tensor, cohort: Cohort) -> None:
         """Round t has ended with this model; `Diverged` if that is not finite."""
@@ -198,9 +212,8 @@ class Progress:
     def history(self, *, live: bool = False) -> History:
         """The history so far; a `live` one is changed by the next round."""
         frame = pd.DataFrame(self.rows, columns=list(COLUMNS)).astype(COLUMNS)
-        server = self.server.state() if live else copy.deepcopy(self.server.state())
-        state = {"key": self.setup.key, "round": self.round, "seconds": self.seconds}
-        state |= {"rows": self.rows, "server": server}
+        memory = self.server.memory if live else copy.deepcopy(self.server.memory)
+        state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory)
         return History(frame, self.params.cpu().numpy(), self.cohorts, state)
 
 
@@ -231,11 +244,12 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         sizes = np.ones(server.clients) if hidden else server.sizes
         omega = torch.from_numpy(sizes / sizes.sum()).to(params)
         chosen = torch.as_tensor(cohort.clients, dtype=torch.long)
-        told = chosen, weights, trained - params, omega, server.optimizer
-        update = method.server.combine(*told)  # type: ignore[union-attr]
+        update = method.server.combine(  # type: ignore[union-attr]
+            chosen, weights, trained - params, omega, server.optimizer_state(method.server)
+        )
     else:
         update = aggregate(params, trained, weights)
-    return method.server.step(params, update, server.optimizer), cohort
+    return method.server.step(params, update, server.optimizer_state(method.server)), cohort
 
 
 def run(

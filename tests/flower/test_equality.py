@@ -1,6 +1,8 @@
 """Over messages, every method makes the run that the simulation makes."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -105,20 +107,27 @@ def test_a_round_without_a_participant_is_one_without_an_update(
     assert not strategy.view.events
 
 
+@dataclass
+class Seen:
+    rounds: list[tuple[int, float]] = field(default_factory=list)
+    first: np.ndarray | None = None
+
+
 @config
 class Turns:
     """A design of one's own: it keeps a list of its own, and asks for gradients twice, at two levels."""
 
+    State: ClassVar[type] = Seen
     step: int = int_field(1)
 
     def draw(self, view, m, rng):
-        kept = view.remember("turns", 10**9, lambda: {"seen": [], "first": None})
+        seen = view.state_of(self)
         fine, coarse = view.gradients(9).norms(), view.gradients(2).norms()
         assert (fine != coarse).any()
-        chosen = (np.argsort(fine - coarse)[:m] + self.step * len(kept["seen"])) % view.clients
-        kept["seen"].append((view.clients, float(coarse.sum())))
-        kept["first"] = chosen if kept["first"] is None else kept["first"]
-        return Cohort(np.concatenate([chosen, kept["first"][:1]]), np.full(m + 1, 1 / (m + 1)))
+        chosen = (np.argsort(fine - coarse)[:m] + self.step * len(seen.rounds)) % view.clients
+        seen.rounds.append((view.clients, float(coarse.sum())))
+        seen.first = chosen if seen.first is None else seen.first
+        return Cohort(np.concatenate([chosen, seen.first[:1]]), np.full(m + 1, 1 / (m + 1)))
 
 
 def test_a_design_of_ones_own_runs_as_in_the_simulation_and_goes_on(

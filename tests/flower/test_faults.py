@@ -271,7 +271,8 @@ def test_two_rounds_and_two_of_a_new_strategy_are_four(name, settings, tmp_path,
     params, strategy = train(nodes(method), method, rounds=4, state=state)
     assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
     np.testing.assert_array_equal(params, whole)
-    assert strategy.view.memory.keys() == expected.view.memory.keys() == first.view.memory.keys()
+    assert {*strategy.view.memory.designs} == {*expected.view.memory.designs}
+    assert {*first.view.memory.designs} == {*expected.view.memory.designs}
 
 
 def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_those_who_stay(
@@ -290,8 +291,8 @@ def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_t
     _, strategy = train(grid, method, rounds=4, m=6, state=state, patience=0.3)
     asked = [w[4].metadata.group_id for w in grid.wire if w[:3:2] == ("up", "query.gradient")]
     assert {t: asked.count(t) for t in set(asked)} == {"1": 11, "3": 10}
-    assert strategy.view.memory["features"][0] == 3
-    assert strategy.view.memory["features"][1].codes.shape == (10, 3760)
+    gradients = strategy.view.state_of(method.clients).gradients
+    assert gradients.round == 3 and gradients.value.codes.shape == (10, 3760)
     told, roll = {}, strategy.view.roll
     assert len(roll) == 10 and 11 not in roll
     w = {}  # the model of a round
@@ -304,8 +305,8 @@ def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_t
     assert 11 in told
     last = np.stack([told.get(c, np.zeros(3760, dtype=np.float32)) for c in roll])
     assert last.any(axis=1).sum() >= 6
-    np.testing.assert_array_equal(strategy.view.optimizer["last"].numpy(), last)
-    np.testing.assert_array_equal(strategy.view.memory["updates"], last)
+    np.testing.assert_array_equal(strategy.view.memory.optimizer.updates.numpy(), last)
+    np.testing.assert_array_equal(strategy.view.memory.last_updates, last)
     again = nodes(method)
     _, strategy = train(again, method, rounds=5, m=6, state=state)
     assert "round 5: the federation changes: with [11]" in strategy.view.events[0]
@@ -313,7 +314,7 @@ def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_t
     drawn = set(strategy.cohorts[4])
     for k, c in enumerate(strategy.view.roll):
         expected = last[roll.index(c)] if c in roll else np.zeros(3760)
-        same = np.array_equal(strategy.view.optimizer["last"][k].numpy(), expected)
+        same = np.array_equal(strategy.view.memory.optimizer.updates[k].numpy(), expected)
         assert same == (c not in drawn)
 
 
@@ -338,7 +339,7 @@ def test_a_silent_participant_keeps_what_the_server_remembers_of_it(digits, node
     method = methods.get("fedvarp")
     sick = nodes(method, fault=broken(lambda w: w * np.float32(np.nan)))
     params, strategy = train(sick, method, rounds=1, m=11)
-    last, sizes = strategy.view.optimizer["last"].numpy(), strategy.view.sizes
+    last, sizes = strategy.view.memory.optimizer.updates.numpy(), strategy.view.sizes
     assert last.any(axis=1).tolist() == [c != 1 for c in strategy.view.roll]
     omega = sizes / sizes[last.any(axis=1)].sum()
     step = params - models.flatten(digits.model(0)).numpy()

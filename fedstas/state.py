@@ -1,0 +1,142 @@
+"""What a design or a server optimiser remembers from round to round: declared, typed state.
+
+The class declares it as `State`, a dataclass whose fields have defaults, and gets it from its view:
+
+    @dataclass
+    class Turn:
+        next: int = 0
+
+    @dataclass(frozen=True)
+    class RoundRobin:
+        State = Turn
+
+        def draw(self, view, m, rng):
+            turn = view.state_of(self)  # made at first use, the same one in every later round
+            chosen = (turn.next + np.arange(m)) % view.clients
+            turn.next += m
+            return Cohort(chosen, np.full(m, 1 / m))
+
+A field `strata: Renewed[Strata] = renewed()` holds a value that is computed once every so many rounds and is
+not modified in between. Any other field may change in every draw: where many cohorts of one round are
+drawn, as `fedstas variance` and `fedstas audit` do, it is reset before each of them. Fields hold None,
+numbers, text, arrays, tensors, lists, tuples and dicts of these, and dataclasses that their annotations name:
+then a run can be stored and continued.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from fedstas.errors import InputError
+
+T = TypeVar("T")
+
+
+@dataclass
+class Renewed(Generic[T]):
+    """A value that is computed once every so many rounds, and the round in which that was last done."""
+
+    value: T | None = None
+    round: int | None = None  # None: not computed yet
+
+    def get(self, now: int, every: int | None, compute: Callable[[], T]) -> T:
+        """The value in round `now`, computed again if it is `every` rounds old (None: never again)."""
+        if self.round is None or (every is not None and now - self.round >= every):
+            self.value, self.round = compute(), now
+        return self.value  # type: ignore[return-value]
+
+
+def renewed() -> Any:
+    """The default of a `Renewed` field."""
+    return field(default_factory=Renewed)
+
+
+def per_client() -> Any:
+    """A field that is None or has one row for each client [N, ...]: rows follow their clients when clients
+    leave or join (see `move_clients`)."""
+    return field(default=None, metadata={"per_client": True})
+
+
+def new_state(owner) -> Any:
+    """A new `State` of a design or server optimiser; `InputError` if it declares none that can be made."""
+    kind, name = getattr(owner, "State", None), type(owner).__name__
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise InputError(
+            f"{name} asks for its state and declares none: give it a class attribute `State`, a dataclass"
+        )
+    missing = [f.name for f in fields(kind) if f.init and f.default is f.default_factory is MISSING]
+    if missing:
+        raise InputError(f"{name}.State has no default for {missing[0]}: give every field one")
+    return kind()
+
+
+def state_of(states: dict[type, Any], owner) -> Any:
+    """The state of a design in `states`, by its declared class; made and stored there at first use. Designs
+    that declare the same class share one state."""
+    kind = getattr(owner, "State", None)
+    if kind not in states:
+        states[kind] = new_state(owner)  # type: ignore[index]
+    return states[kind]  # type: ignore[index]
+
+
+def copy_draw_fields(states: dict[type, Any]) -> dict[type, dict[str, Any]]:
+    """Copies of the fields that a draw may change, by state class and name: all but the renewed ones."""
+    return {kind: copy.deepcopy(_draw_fields(state)) for kind, state in states.items()}
+
+
+def reset_draw_fields(states: dict[type, Any], saved: dict[type, dict[str, Any]]) -> None:
+    """Set the fields that a draw may change to copies of the `saved` ones; to their defaults in states that
+    were made since."""
+    for kind, state in states.items():
+        before = saved[kind] if kind in saved else _draw_fields(kind())
+        for name, value in before.items():
+            setattr(state, name, copy.deepcopy(value))
+
+
+def _draw_fields(state) -> dict[str, Any]:
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {name: value for name, value in values.items() if not isinstance(value, Renewed)}
+
+
+def move_clients(state, before: Sequence[int], now: Sequence[int]) -> None:
+    """Rearrange the per-client rows of a state of the clients `before` for the clients `now`: zero for a
+    client that was not there."""
+    places = [before.index(client) if client in before else -1 for client in now]
+    for f in fields(state) if is_dataclass(state) else ():
+        rows = getattr(state, f.name)
+        if f.metadata.get("per_client") and rows is not None:
+            rows = rows[places]
+            rows[[place for place, old in enumerate(places) if old < 0]] = 0
+            setattr(state, f.name, rows)
+
+
+def declared_classes(kind) -> set[type]:
+    """A state class and the dataclasses that the annotations of its fields name, and theirs in turn."""
+    found: set[type] = set()
+
+    def add(hint) -> None:
+        origin = get_origin(hint) or hint
+        if isinstance(origin, type) and is_dataclass(origin) and origin not in found:
+            found.add(origin)
+            try:
+                hints = get_type_hints(origin)
+            except NameError as error:
+                raise InputError(f"a field of {origin.__name__}: {error}") from None
+            for each in hints.values():
+                add(each)
+        for each in get_args(hint):
+            add(each)
+
+    add(kind)
+    return found
+
+
+def classes_of_parts(*parts) -> set[type]:
+    """The declared state classes of designs and server optimisers, and of designs that are their fields."""
+    found: set[type] = set()
+    for part in parts:
+        found |= declared_classes(getattr(part, "State", None))
+        if is_dataclass(part):
+            found |= classes_of_parts(*(getattr(part, f.name) for f in fields(part)))
+    return found
