@@ -171,7 +171,7 @@ def reading(file: Path):
     """The plain data and arrays of a file, for a `with` block that decodes them; `InputError` that names the file
     if it is of another version, or damaged."""
     try:
-        with np.load(file, allow_pickle=False) as data:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
         plain = json.loads(str(arrays["plain"]))
         check_version(plain)
