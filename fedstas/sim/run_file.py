@@ -102,13 +102,13 @@ def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
             return {value(k): value(v) for k, v in content}
         name = content if kind == "class" else kind
         if name not in by_name:
-            raise other_version(f"it holds a {name}, which its method does not declare")
+            raise OtherVersion(f"it holds a {name}, which its method does not declare")
         if kind == "class":
             return by_name[name]
         try:
             return by_name[name](**value(content))
         except TypeError:
-            raise other_version(f"its {name} has other fields") from None
+            raise OtherVersion(f"its {name} has other fields") from None
 
     return value(plain)
 
@@ -116,16 +116,15 @@ def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
 class OtherVersion(InputError):
     """A file or checkpoint of a run was written by another version of fedstas."""
 
-
-def other_version(reason: str) -> OtherVersion:
-    return OtherVersion(f"it was written by another version of fedstas ({reason})")
+    def __init__(self, reason: str):
+        super().__init__(f"it was written by another version of fedstas ({reason})")
 
 
 def check_version(plain: dict) -> None:
     """`OtherVersion` if plain data of a file do not say that they are of this `VERSION`."""
     if not isinstance(plain, dict) or plain.get("version") != VERSION:
         found = plain.get("version") if isinstance(plain, dict) else None
-        raise other_version(f"format {format_value(found)}, not {VERSION}")
+        raise OtherVersion(f"format {format_value(found)}, not {VERSION}")
 
 
 def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
