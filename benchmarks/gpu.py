@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.page import table
+from benchmarks.page import gpu_section
 from benchmarks.rounds import CNN
 from benchmarks.timing import machine
 from benchmarks.workloads import images
@@ -130,34 +130,6 @@ def restratified(task, device: str, rounds: int) -> dict:
     }  # fmt: skip
 
 
-def text(found: dict) -> str:
-    """The tables of the page."""
-    parts = [
-        f"## {found['device']}\n\nBeside it: {found['cpu']}, one thread; torch {found['torch']}; {found['date']}. "
-        "Seconds are of the wall.\n"
-    ]
-    rows = [
-        [
-            r["task"], f"`{r['method']}`", str(r["rounds"]),
-            "equal" if r["cohorts_differ_in"] is None else f"differ from round {r['cohorts_differ_in']}",
-            f"{100 * r['accuracy_gap']:+.2f}", f"{1000 * r['seconds_device']:.1f}",
-            f"{1000 * r['seconds_cpu']:.1f}",
-        ]
-        for r in found["checks"] if r["what"] == "beside the CPU"
-    ]  # fmt: skip
-    head = ["task", "method", "rounds", "cohorts", "accuracy, points", "ms a round", "on the CPU"]
-    parts.append(table(head, rows))
-    for r in found["checks"]:
-        if r["what"] == "chapter 5":
-            parts.append(f"`{r['command']}` took {r['seconds']:.0f} s.\n")
-        if r["what"] == "re-stratified":
-            parts.append(
-                f"{r['rounds']} rounds of FedSTaS on {r['task']}, strata made anew in each, took {r['seconds']:.0f} s; "
-                f"its arithmetic takes {r['bound']:.0f} s at the rate of matrix products there.\n"
-            )
-    return "\n".join(parts)
-
-
 def checks(device: str, quick: bool):
     """Each check in turn."""
     here = tasks.data_folder() / "mnist.npz"
@@ -187,7 +159,7 @@ def main() -> int:
         found["checks"].append(made)
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
         print("ok  " if made["good"] else "BAD ", {k: v for k, v in made.items() if k != "good"}, flush=True)  # fmt: skip
-    print("\n" + text(found))
+    print("\n" + gpu_section(found))
     return int(not all(made["good"] for made in found["checks"]))
 
 

@@ -175,16 +175,42 @@ def ten_thousand(results: list[dict]) -> list[str]:
     ]
 
 
+def gpu_section(found: dict) -> str:
+    """Format what `benchmarks.gpu` measured as a section of the README."""
+    parts = [
+        f"## {found['device']}\n\nBeside it: {found['cpu']}, one thread; torch {found['torch']}; {found['date']}. "
+        "Seconds are of the wall.\n"
+    ]
+    rows = [
+        [
+            r["task"], f"`{r['method']}`", str(r["rounds"]),
+            "equal" if r["cohorts_differ_in"] is None else f"differ from round {r['cohorts_differ_in']}",
+            f"{100 * r['accuracy_gap']:+.2f}", f"{1000 * r['seconds_device']:.1f}",
+            f"{1000 * r['seconds_cpu']:.1f}",
+        ]
+        for r in found["checks"] if r["what"] == "beside the CPU"
+    ]  # fmt: skip
+    head = ["task", "method", "rounds", "cohorts", "accuracy, points", "ms a round", "on the CPU"]
+    parts.append(table(head, rows))
+    for r in found["checks"]:
+        if r["what"] == "chapter 5":
+            parts.append(f"`{r['command']}` took {r['seconds']:.0f} s.\n")
+        if r["what"] == "re-stratified":
+            parts.append(
+                f"{r['rounds']} rounds of FedSTaS on {r['task']}, strata made anew in each, took {r['seconds']:.0f} s; "
+                f"its arithmetic takes {r['bound']:.0f} s at the rate of matrix products there.\n"
+            )
+    return "\n".join(parts)
+
+
 def text(folder: Path) -> str:
     """The README."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     newest = sorted(filter(None, found), key=lambda results: results[0]["date"], reverse=True)
     gpu, said, more = folder.parent / "gpu.json", NO_GPU, []
     if gpu.exists():
-        from benchmarks.gpu import text as on_gpu
-
         said = "The sections are of the CPU, but the last."
-        more = [on_gpu(json.loads(gpu.read_text()))]
+        more = [gpu_section(json.loads(gpu.read_text()))]
     return "\n".join([INTRO.replace("{gpu}", said), *map(section, newest), *more])
 
 

@@ -697,7 +697,7 @@ expect("less than a third of that", 3 * gain["size"] < gain["similarity"], size=
 # to each local loss (eq. 57, Fig. 10). All have 100 clients of unequal sizes, on the command line `--sizes`:
 
 # %%
-unequal = partition.listed("100x10,250x30,500x30,750x20,1000x10")
+unequal = partition.parse_sizes("100x10,250x30,500x30,750x20,1000x10")
 print(f"{len(unequal)} clients, {sum(unequal):,} examples")
 
 # %% tags=["remove-input"]

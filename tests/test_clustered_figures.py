@@ -15,7 +15,7 @@ from companion.runs import experiments, records
 from fedstas import methods, partition
 from fedstas.sim import simulation
 
-SIZES = partition.listed("100x10,250x30,500x30,750x20,1000x10")
+SIZES = partition.parse_sizes("100x10,250x30,500x30,750x20,1000x10")
 LESS = {"md": 0.0, "clustered-size": 0.1, "clustered-similarity": 0.2}
 ALL = {k: getattr(figures, f"figure_{k}") for k in (2, "2_colour", 6, 7, 8, 9, 10)}
 WANTED = {  # of MNIST: a few of what the sweep has; others are not recorded
@@ -38,7 +38,7 @@ def record(folder, sweep: str) -> None:
         if run.seed > 1 or run.clients != 100 or not wanted:
             continue
         recipe = {"name": run.partition, "concentration": run.concentration, "seed": run.seed}
-        recipe["sizes"] = partition.listed(run.sizes)
+        recipe["sizes"] = partition.parse_sizes(run.sizes)
         federation = SimpleNamespace(recipe=recipe, shards=[0] * 100)
         task = SimpleNamespace(name=run.task, digest="x", other={})
         how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}

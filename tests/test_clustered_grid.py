@@ -21,7 +21,7 @@ def test_sizes_are_those_of_the_paper_whatever_the_number_of_clients():
     assert grid.sizes(100, 48_500) == "100x10,250x30,500x30,750x20,1000x10"
     assert grid.sizes(100, 24_250) == "50x10,125x30,250x30,375x20,500x10"
     for clients in (10, 100, 500):
-        listed = partition.listed(grid.sizes(clients, 48_500))
+        listed = partition.parse_sizes(grid.sizes(clients, 48_500))
         assert (len(listed), sum(listed)) == (clients, 48_500)
 
 

@@ -47,7 +47,7 @@ def hundred(tmp_path, monkeypatch):
         arrays[f"{split}_x"] = rng.integers(0, 256, (100 * each, 3, 32, 32), dtype=np.uint8)
         arrays[f"{split}_y"] = rng.permutation(np.arange(100 * each) % 100)
     np.savez(tmp_path / "cifar100.npz", **arrays)
-    monkeypatch.setitem(tasks.DIGESTS, "cifar100", tasks._digests(arrays))
+    monkeypatch.setitem(tasks.DIGESTS, "cifar100", tasks.array_digests(arrays))
     monkeypatch.setitem(tasks.SHAPES, "cifar100", (200, 100, (3, 32, 32), 100))
     return arrays
 

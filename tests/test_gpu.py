@@ -128,7 +128,7 @@ def test_the_check_itself_runs_on_the_cpu(monkeypatch, capsys, tmp_path):
     for r in found["checks"]:
         assert (r["cohorts_differ_in"], r["accuracy_gap"], r["parameters_gap"]) == (None, 0, 0)
         assert r["seconds_device"] > 0
-    assert gpu.text(found) in capsys.readouterr().out
+    assert page.gpu_section(found) in capsys.readouterr().out
 
 
 def test_another_cohort_or_another_accuracy_fails_the_check(monkeypatch):

@@ -88,7 +88,7 @@ def test_bytes_are_scaled_and_documents_are_tokens():
         ((X.astype(str), Y), "train_x is an array of <U32: it must be one of numbers"),
         ((X, Y, X), "a test set is test_x and test_y: give both, or neither"),
         ((X, Y, None, Y), "a test set is test_x and test_y: give both, or neither"),
-        ((X, 0 * Y), "all examples are of one class: there must be two to be told apart"),
+        ((X, 0 * Y), "all examples are of one class: there must be at least two"),
         ((X, Y + 10**12), r"no example of class 0: .* of 0\.\.1000000000001 .* every 5th"),
         ((X[:, :0], Y), r"train_x has shape \(16, 0\), .* none empty"),
         ((X * 1e300, Y), "train_x has a value that is not finite in row 0"),

@@ -40,7 +40,7 @@ def unreachable(*_, **__):
 @pytest.fixture
 def mnist(monkeypatch):
     """A tiny official `mnist`, and no network."""
-    monkeypatch.setitem(tasks.DIGESTS, "mnist", tasks._digests(ARRAYS))
+    monkeypatch.setitem(tasks.DIGESTS, "mnist", tasks.array_digests(ARRAYS))
     monkeypatch.setitem(tasks.SHAPES, "mnist", (40, 20, (1, 28, 28), 10))
     monkeypatch.setattr("torchvision.datasets.MNIST", unreachable)
     monkeypatch.setattr("torchvision.datasets.CIFAR10", unreachable)

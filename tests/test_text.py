@@ -130,7 +130,7 @@ TEST = (["a cat and a bird"], [1], ["cy"])
 
 
 def test_words_are_numbered_by_how_often_they_occur_ties_by_alphabet():
-    arrays = text.tokenised(TRAIN, TEST)
+    arrays = text.tokenise(TRAIN, TEST)
     # cat 2, the 2, a 1, dog 1, sat 1 are 2 to 6; 1 is any other, or a text without a word.
     found = [row[row > 0].tolist() for row in arrays["train_x"]]
     assert found == [[3, 2, 3, 2, 6], [4, 5], [1], [1]]
@@ -141,9 +141,9 @@ def test_words_are_numbered_by_how_often_they_occur_ties_by_alphabet():
 
 
 def test_a_long_post_is_cut_and_the_vocabulary_is_that_of_what_is_kept(monkeypatch):
-    monkeypatch.setattr(text, "KNOWN", 2)
+    monkeypatch.setattr(text, "VOCABULARY", 2)
     posts = ["x " * 99 + "y z z z z", "q q q", "y"]
-    arrays = text.tokenised((posts, [0, 0, 1], ["a"] * 3), TEST)
+    arrays = text.tokenise((posts, [0, 0, 1], ["a"] * 3), TEST)
     assert arrays["train_x"][0].tolist() == [2] * 99 + [1]  # y is seen twice, q thrice, z never
     assert arrays["train_x"][1, :4].tolist() == [3, 3, 3, 0]
 

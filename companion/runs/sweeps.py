@@ -69,7 +69,7 @@ class Run:
     sigma: float = 1.0
     size: int | None = None
     network: str = ""  # the task's usual one
-    sizes: str = ""  # of the clients, as in `partition.listed`
+    sizes: str = ""  # of the clients, as in `partition.parse_sizes`
 
     def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
         for key, low in _WHOLE.items():

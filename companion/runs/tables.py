@@ -144,7 +144,7 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         recipe = note["identity"]["partition"]
         user_code = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
         for run in todo.get(key_of_record(note["identity"]), []):
-            sizes = partition.listed(run.sizes) if run.sizes else recipe.get("sizes")
+            sizes = partition.parse_sizes(run.sizes) if run.sizes else recipe.get("sizes")
             said = user_code | (
                 {} if run.size else {"size": None}
             )  # unsaid, the largest that there is

@@ -1,9 +1,8 @@
-"""CIFAR-100 by its superclasses (Krizhevsky 2009): a stand-in for CIFAR-10 where that cannot be had.
+"""CIFAR-100 with its superclasses as labels (Krizhevsky 2009), a substitute for CIFAR-10.
 
-`cifar100-coarse` has all twenty, 50,000 + 10,000 images; `cifar100-coarse10` the first ten by their official
-numbers, 25,000 + 5,000 images: a rule that leaves nothing to choose, and labels that stay as they are.
-Each class is five kinds of things (fish: aquarium fish, flatfish, ray, shark, trout), so that both are harder
-than CIFAR-10, and ten classes have half as many images.
+`cifar100-coarse` has all twenty superclasses, 50,000 training and 10,000 test images; `cifar100-coarse10` the
+first ten by their official numbers, 25,000 and 5,000 images. Each superclass is five classes (fish: aquarium
+fish, flatfish, ray, shark, trout), so that both tasks are harder than CIFAR-10.
 """
 
 import numpy as np
@@ -18,11 +17,11 @@ COARSE = np.array([
 CLASSES = {"cifar100-coarse10": 10, "cifar100-coarse": 20}
 
 
-def regrouped(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of CIFAR-100 (`train_x`, `train_y`, ...) as those of the task of that name, in their order."""
-    found: dict[str, np.ndarray] = {}
+def regroup(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Turn the arrays of CIFAR-100 (`train_x`, `train_y`, ...) into those of the task `name`, in the same order."""
+    result: dict[str, np.ndarray] = {}
     for split in ("train", "test"):
         labels = COARSE[arrays[f"{split}_y"]]
-        here = labels < CLASSES[name]
-        found |= {f"{split}_x": arrays[f"{split}_x"][here], f"{split}_y": labels[here]}
-    return found
+        included = labels < CLASSES[name]
+        result |= {f"{split}_x": arrays[f"{split}_x"][included], f"{split}_y": labels[included]}
+    return result

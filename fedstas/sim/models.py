@@ -152,3 +152,31 @@ def unflatten(module: nn.Module, params: Tensor) -> dict[str, Tensor]:
     parts = params.split(sizes, dim=-1)
     named = zip(module.named_parameters(), parts, strict=True)
     return {name: v.unflatten(-1, p.shape) for (name, p), v in named}
+
+
+def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
+    """Say why a network cannot be trained here on examples x [n, ...], after "the network"; "" if it can.
+
+    Its parameters must be float32 and trainable; its logits [n, classes] finite, the same each time, and each
+    of its own example alone.
+    """
+    for name, p in module.named_parameters():
+        if nn.parameter.is_lazy(p):
+            return f"has a lazy parameter {name}: give its layer its sizes"
+        if p.dtype != torch.float32:
+            return f"has a parameter {name} of {p.dtype}: it must be torch.float32"
+        if not p.requires_grad:
+            return f"has a frozen parameter {name}, and all are trained here: make it a buffer"
+    module.to(x.device)
+    logits, again, fewer = module(x), module(x), module(x[:2])
+    shape = (len(x), classes)
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != shape:
+        wrong = tuple(getattr(logits, "shape", ())) or type(logits).__name__
+        return f"makes {wrong} of {len(x)} examples: it must make {shape}, a number for each of the {classes} classes"
+    if not torch.isfinite(logits).all():
+        return "makes numbers that are not finite"
+    if not torch.equal(logits, again):
+        return "draws at random in its forward pass (dropout?): a run could not be made again"
+    if not torch.allclose(logits[:2], fewer, rtol=1e-3, atol=1e-4):
+        return "mixes the examples of a batch (batch normalisation?): use GroupNorm or LayerNorm"
+    return ""

@@ -1,25 +1,32 @@
-"""Who holds which examples (FedSTaS Sec. 3.1, Fig. 1). A partition's name is its function's name."""
+"""Who holds which examples (FedSTaS Sec. 3.1, Fig. 1).
+
+A partition is a function of labels, and its name is the function's; `make` makes one by name.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from fedstas import user_code
 from fedstas.arrays import as_int_array, check_same_shape
 from fedstas.errors import InputError, check_choice, check_float, check_int
+from fedstas.sim.csv_files import read_rows, to_names
 from fedstas.sim.rng import LARGEST_SEED, stream
 
 
 @dataclass(frozen=True)
 class Federation:
-    """All clients and their shards.
+    """All clients and their shards; a client without data is kept here, and takes part in nothing.
 
-    `shards`: one int64 array of example indices per client, possibly empty; `sizes` int [N];
-    `label_counts` int [N, C]; `recipe` says how to make it again. A client without data is
-    kept here but takes part in nothing.
+    Args:
+        shards: for each client the indices of its examples, int64, possibly none.
+        sizes: how many these are, int [N].
+        label_counts: of the labels of a client's examples, int [N, C].
+        recipe: the partition's name and arguments, from which `from_recipe` makes it again.
     """
 
     shards: tuple[np.ndarray, ...]
@@ -34,15 +41,16 @@ class Federation:
 
 
 def federation(labels, shards, **recipe) -> Federation:
-    """A federation from any shards; labels int [n]."""
-    labels = _labels(labels)
+    """Make a federation of any shards of labels int [n]."""
+    labels = _check_labels(labels)
     shards = tuple(np.asarray(s, dtype=np.int64) for s in shards)
     counts = [np.bincount(labels[s], minlength=labels.max() + 1) for s in shards]
     sizes = np.array([len(s) for s in shards], dtype=np.int64)
     return Federation(shards, sizes, np.stack(counts), recipe)
 
 
-def _labels(labels) -> np.ndarray:
+def _check_labels(labels) -> np.ndarray:
+    """Return labels as int64 [n], or raise an `InputError`."""
     labels = labels.cpu() if hasattr(labels, "cpu") else labels
     labels = labels if hasattr(labels, "dtype") else as_int_array("labels", labels)
     labels = np.asarray(labels)
@@ -51,108 +59,109 @@ def _labels(labels) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def _seed(seed: int) -> int:
+def _check_seed(seed: int) -> int:
     return check_int("seed", seed, 0, LARGEST_SEED)
 
 
-def _clients(clients: int, labels: np.ndarray) -> int:
+def _check_clients(clients: int, labels: np.ndarray) -> int:
     return check_int("the number of clients", clients, 1, len(labels))
 
 
-def _cut(pool: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
-    """The pool in consecutive pieces with the given shares; every element once."""
-    cuts = np.floor(np.cumsum(shares)[:-1] * len(pool) + 1e-9).astype(np.int64)
-    return np.split(pool, cuts)
+def _split(indices: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
+    """Split the indices into consecutive pieces with the given shares; each index is in one piece."""
+    ends = np.floor(np.cumsum(shares)[:-1] * len(indices) + 1e-9).astype(np.int64)
+    return np.split(indices, ends)
 
 
 def iid(labels, clients: int, seed: int) -> Federation:
-    """A uniform random split; sizes differ by one at most."""
-    labels, seed = _labels(labels), _seed(seed)
-    clients = _clients(clients, labels)
+    """Split the examples uniformly at random; sizes differ by one at most."""
+    labels, seed = _check_labels(labels), _check_seed(seed)
+    clients = _check_clients(clients, labels)
     order = stream(seed, "partition").permutation(len(labels))
     shards = [np.sort(s) for s in np.array_split(order, clients)]
     return federation(labels, shards, name="iid", clients=clients, seed=seed)
 
 
 def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federation:
-    """Each class dealt over the clients with Dirichlet shares; every example once.
+    """Split each class over the clients with Dirichlet shares; every example once.
 
     Sizes are unequal, and at small concentrations many clients get nothing.
     """
-    labels, seed = _labels(labels), _seed(seed)
-    clients, concentration = (
-        _clients(clients, labels),
-        check_float("concentration", concentration, 0),
-    )
+    labels, seed = _check_labels(labels), _check_seed(seed)
+    clients = _check_clients(clients, labels)
+    concentration = check_float("concentration", concentration, 0)
     rng = stream(seed, "partition")
-    parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    pieces: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for label in range(labels.max() + 1):
-        pool = rng.permutation(np.flatnonzero(labels == label))
+        examples = rng.permutation(np.flatnonzero(labels == label))
         shares = rng.dirichlet(np.full(clients, concentration))
-        for part, piece in zip(parts, _cut(pool, shares), strict=True):
-            part.append(piece)
-    shards = [np.sort(np.concatenate(p)) for p in parts]
+        for of_client, piece in zip(pieces, _split(examples, shares), strict=True):
+            of_client.append(piece)
+    shards = [np.sort(np.concatenate(p)) for p in pieces]
     recipe = {"name": "dirichlet", "clients": clients, "concentration": concentration, "seed": seed}
     return federation(labels, shards, **recipe)
 
 
 def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Federation:
-    """Each client draws its own class shares and its examples with replacement.
+    """Let each client draw its class shares from a Dirichlet distribution, and its examples with replacement.
 
     The scheme of the authors' code and of Fraboni et al.: counts are floor(P n_k), the remainder
     goes to the last class, and clients overlap: not a partition of the data, and `sizes` may exceed it.
     """
-    labels, sizes = _labels(labels), as_int_array("sizes", sizes)
-    concentration, seed = check_float("concentration", concentration, 0), _seed(seed)
+    labels, sizes = _check_labels(labels), as_int_array("sizes", sizes)
+    concentration, seed = check_float("concentration", concentration, 0), _check_seed(seed)
     classes = labels.max() + 1
-    pools = [np.flatnonzero(labels == c) for c in range(classes)]
+    examples = [np.flatnonzero(labels == c) for c in range(classes)]
     rng = stream(seed, "partition")
     shards = []
     for size in sizes:
         counts = np.floor(rng.dirichlet(np.full(classes, concentration)) * size).astype(np.int64)
         counts[-1] += size - counts.sum()
-        if any(k and not len(pool) for k, pool in zip(counts, pools, strict=True)):
+        if any(k and not len(pool) for k, pool in zip(counts, examples, strict=True)):
             raise InputError("a class has no examples to draw from")
-        drawn = [rng.choice(pool, k) for k, pool in zip(counts, pools, strict=True) if k]
-        shards.append(np.sort(np.concatenate(drawn)) if drawn else np.zeros(0, dtype=np.int64))
+        pieces = [rng.choice(pool, k) for k, pool in zip(counts, examples, strict=True) if k]
+        shards.append(np.sort(np.concatenate(pieces)) if pieces else np.zeros(0, dtype=np.int64))
     recipe = {"sizes": sizes.tolist(), "concentration": concentration, "seed": seed}
     return federation(labels, shards, name="dirichlet_fixed_size", **recipe)
 
 
 def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation:
-    """Clients with one class each, `size` examples, disjoint, numbered at random (Fraboni et al., Fig. 1)."""
-    labels, seed = _labels(labels), _seed(seed)
+    """Give each client `size` examples of one class, disjoint; clients are numbered at random (Fraboni et
+    al., Fig. 1)."""
+    labels, seed = _check_labels(labels), _check_seed(seed)
     clients_per_class = check_int("clients_per_class", clients_per_class, 1)
     size = check_int("size", size, 1)
     rng = stream(seed, "partition")
     shards = []
     for label in range(labels.max() + 1):
-        pool = rng.permutation(np.flatnonzero(labels == label))
-        if len(pool) < clients_per_class * size:
+        examples = rng.permutation(np.flatnonzero(labels == label))
+        if len(examples) < clients_per_class * size:
             raise InputError(
-                f"class {label} has {len(pool)} examples, fewer than clients_per_class x size = "
+                f"class {label} has {len(examples)} examples, fewer than clients_per_class x size = "
                 f"{clients_per_class * size}"
             )
-        shards += [np.sort(pool[i * size : (i + 1) * size]) for i in range(clients_per_class)]
+        shards += [np.sort(examples[i * size : (i + 1) * size]) for i in range(clients_per_class)]
     shards = [shards[k] for k in rng.permutation(len(shards))]  # a number must not tell a class
     recipe = {"clients_per_class": clients_per_class, "size": size, "seed": seed}
     return federation(labels, shards, name="by_class", **recipe)
 
 
 def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
-    """A uniform random split with sizes proportional to a log-normal of that sigma; disjoint."""
-    labels, seed = _labels(labels), _seed(seed)
-    clients, sigma = _clients(clients, labels), check_float("sigma", sigma, 0, 20, open_low=False)
+    """Split the examples uniformly at random, with sizes proportional to a log-normal variable of
+    parameter sigma; disjoint."""
+    labels, seed = _check_labels(labels), _check_seed(seed)
+    clients = _check_clients(clients, labels)
+    sigma = check_float("sigma", sigma, 0, 20, open_low=False)
     rng = stream(seed, "partition")
     shares = np.exp(sigma * rng.standard_normal(clients))
-    shards = _cut(rng.permutation(len(labels)), shares / shares.sum())
+    shards = _split(rng.permutation(len(labels)), shares / shares.sum())
     shards = [np.sort(s) for s in shards]
     return federation(labels, shards, name="lognormal", clients=clients, sigma=sigma, seed=seed)
 
 
 def natural(labels, users, clients: int, seed: int) -> Federation:
-    """A client for each user, or for that many of them drawn at random; users int [n]: whose an example is."""
-    labels, seed = _labels(labels), _seed(seed)
+    """Make a client of each of `clients` users, drawn at random; users int [n]: whose an example is."""
+    labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
             "partition natural needs data that say whose each example is: topics, newsgroups, yours with client= or users="
@@ -169,29 +178,75 @@ _ALL: tuple = (iid, dirichlet, dirichlet_fixed_size, by_class, lognormal, natura
 _PARTITIONS = {function.__name__: function for function in _ALL}
 
 
-def listed(sizes: str) -> list[int]:
-    """Client sizes [N] as they are written on a command line: `100x10,250x30` is ten of 100, thirty of 250."""
+def load_partition(
+    spec: str, labels: np.ndarray, clients: int | None = None, sizes: str = ""
+) -> Federation:
+    """Make the federation of a file that names the client of each training example, in their order.
+
+    Args:
+        spec: FILE.npy, an array of whole numbers or words [n]; or FILE.csv:COLUMN. Clients are numbered in the
+            order of their names.
+        labels: int [n].
+        clients: the number of clients, if it is to be checked.
+        sizes: refused unless it is empty.
+    """
+    file, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
+    path = Path(file or table)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}: name a partition, FILE.npy or FILE.csv:COLUMN")
+    if table:
+        names = to_names([row[column] for _, row in read_rows(path, column)])
+    else:
+        try:
+            with path.open("rb") as file:
+                names = np.lib.format.read_array(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{path} is not an array of numbers or words: {error}") from error
+    if names.ndim != 1 or names.dtype.kind not in "iuU":
+        kind = f"{names.dtype} {names.shape}"
+        raise InputError(f"{path} holds {kind}: it must be whole numbers or words, one an example")
+    if names.dtype.kind == "i" and names.min(initial=0) < 0:
+        raise InputError(f"{path} names a client {names.min()}: number from 0 on, or use words")
+    if len(names) != len(labels):
+        raise InputError(
+            f"{path} names the clients of {len(names)} examples, and there are {len(labels)} training "
+            "examples: name the client of each, in their order (if the table is the data, too: from_csv with "
+            "client=, and partition natural)"
+        )
+    known, client_of = np.unique(names, return_inverse=True)
+    if clients not in (None, len(known)):
+        raise InputError(f"clients is {clients}: {path} names {len(known)} clients")
+    if sizes:
+        raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
+    shards = [np.flatnonzero(client_of == k) for k in range(len(known))]
+    name = f"{path.name}:{column}" if table else path.name
+    return federation(labels, shards, name=name, sha256=user_code.sha256(spec))
+
+
+def parse_sizes(sizes: str) -> list[int]:
+    """Read client sizes [N] as a command line has them: `100x10,250x30` is ten of 100, thirty of 250."""
     if not re.fullmatch(r"[1-9]\d{0,8}x[1-9]\d{0,5}(,[1-9]\d{0,8}x[1-9]\d{0,5})*", str(sizes)):
         raise InputError(f"sizes {sizes!r} are none: write SIZExCLIENTS,... as in 100x10,250x30")
     pairs = (map(int, pair.split("x")) for pair in sizes.split(","))
     return [size for size, clients in pairs for _ in range(clients)]
 
 
-def _sized(sizes: str, name: str, clients: int, held: int) -> list[int]:
-    """The same, of a partition that can have them, of so many clients and no more examples than there are."""
-    each = listed(sizes)
+def _check_sizes(sizes: str, name: str, clients: int, examples: int) -> list[int]:
+    """Read client sizes; `InputError` unless they are of dirichlet_fixed_size, of so many clients, and of no
+    more examples than there are."""
+    client_sizes = parse_sizes(sizes)
     if name != "dirichlet_fixed_size":
         raise InputError(f"sizes are of use only with partition dirichlet_fixed_size, not {name}")
-    if len(each) != clients or sum(each) > held:
+    if len(client_sizes) != clients or sum(client_sizes) > examples:
         raise InputError(
-            f"sizes {sizes} are of {len(each)} clients with {sum(each)} examples in all: they must be of "
-            f"{clients} clients, with at most the {held} examples of the data"
+            f"sizes {sizes} are of {len(client_sizes)} clients with {sum(client_sizes)} examples in all: they must "
+            f"be of {clients} clients, with at most the {examples} examples of the data"
         )
-    return each
+    return client_sizes
 
 
 def names() -> list[str]:
-    """All partition names."""
+    """List the names of all partitions."""
     return list(_PARTITIONS)
 
 
@@ -207,43 +262,48 @@ def make(
     users=None,
     sizes: str = "",
 ) -> Federation:
-    """The partition of that name with `clients` clients, 100 if it is not said (`natural`: or all `users`, if
-    they are fewer): what the command line offers. FILE.npy and FILE.csv:COLUMN name each example's client.
+    """Make the partition of a name, with the defaults of the command line.
 
-    `dirichlet_fixed_size` and `by_class` give each `size` examples, len(labels) // clients (or as
-    many as the smallest class has for each of its clients) unless it is said; `dirichlet_fixed_size`
-    takes unequal `sizes` too, see `listed`.
+    Args:
+        name: one of `names()`, or FILE.npy or FILE.csv:COLUMN, as in `load_partition`.
+        labels: int [n].
+        clients: by default 100, or of `natural` all users if they are fewer.
+        seed: of the partition.
+        concentration: of the Dirichlet partitions.
+        sigma: of `lognormal`.
+        size: of each client in `dirichlet_fixed_size` and `by_class`; by default len(labels) // clients, and no
+            more than the smallest class has for each of its clients.
+        users: int [n], for `natural`.
+        sizes: of the clients in `dirichlet_fixed_size`, as in `parse_sizes`.
     """
-    labels = _labels(labels)
+    labels = _check_labels(labels)
     if user_code.TABLE.fullmatch(str(name)):
-        from fedstas.sim import user_data
-
-        return user_data.dealt(name, labels, clients, sizes)
+        return load_partition(name, labels, clients, sizes)
     check_choice("partition", name, [*_PARTITIONS, "FILE.npy", "FILE.csv:COLUMN"])
     if clients is None:
-        known = name == "natural" and users is not None
-        clients = min(100, len(np.unique(users))) if known else 100
-    clients = _clients(clients, labels)
-    each = len(labels) // clients if size is None else check_int("size", size, 1)
-    own_sizes = _sized(sizes, name, clients, len(labels)) if sizes else [each] * clients
+        by_user = name == "natural" and users is not None
+        clients = min(100, len(np.unique(users))) if by_user else 100
+    clients = _check_clients(clients, labels)
+    equal = len(labels) // clients if size is None else check_int("size", size, 1)
+    client_sizes = _check_sizes(sizes, name, clients, len(labels)) if sizes else [equal] * clients
     if name == "dirichlet_fixed_size":
-        return dirichlet_fixed_size(labels, own_sizes, concentration, seed)
+        return dirichlet_fixed_size(labels, client_sizes, concentration, seed)
     if name == "natural":
         return natural(labels, users, clients, seed)
     if name != "by_class":
-        given = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
-        return _PARTITIONS[name](labels, clients, *given, seed)
+        parameter = {"dirichlet": (concentration,), "lognormal": (sigma,)}.get(name, ())
+        return _PARTITIONS[name](labels, clients, *parameter, seed)
     classes = int(labels.max()) + 1
     if clients % classes:
         raise InputError(
             f"partition by_class needs a multiple of {classes} clients, one class each, not {clients}"
         )
     smallest = int(np.bincount(labels).min()) // (clients // classes)
-    return by_class(labels, clients // classes, size or min(each, smallest), seed)
+    return by_class(labels, clients // classes, size or min(equal, smallest), seed)
 
 
 def from_recipe(labels, recipe: dict, users=None) -> Federation:
-    """The federation that a recorded recipe describes; `users` for `natural`."""
+    """Make the federation that a recorded recipe describes; `users` int [n] for `natural`."""
     settings = dict(recipe)
     name = settings.pop("name", None)
     if "sha256" in settings:

@@ -1,4 +1,7 @@
-"""Tasks: a data set as tensors, and the network that is trained on it (FedSTaS Sec. 3.1)."""
+"""Tasks: a data set as tensors, and the network that is trained on it (FedSTaS Sec. 3.1).
+
+`load` reads the data sets of the package, and tasks from files of the user's, which `user_data` helps to make.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from fedstas.errors import DataError, InputError, check_choice, check_int
 from fedstas.sim import coarse, text
 from fedstas.sim.rng import LARGEST_SEED
 
-if TYPE_CHECKING:  # torch takes seconds to load, and who only asks for names needs none
+if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
     import torch
     from torch import Tensor, nn
 
@@ -38,7 +41,8 @@ TEXT = ("topics", "newsgroups")
 NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
-# What the digests do not cover: examples of train and test, one image's shape, classes.
+TEST_EVERY = 5  # without a test set, every fifth example of each class is one
+# Examples of train and test, shape of an image, classes: what the digests do not say.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
 SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)  # its balanced split
 SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
@@ -46,13 +50,25 @@ SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
 
 @dataclass(frozen=True)
 class Task:
-    """Images x float32 [n, c, h, w] or documents x int64 [n, length] (tokens; 0 is padding), labels y
-    int64 [n], on one device; `digest` identifies them.
+    """A data set on one device, and the network that is trained on it.
 
-    MNIST and its like are scaled to [0, 1], CIFAR to [-1, 1], digits to [0, 1]. `network` is the name of
-    what is trained, the usual one if it is empty, or FILE.py:FUNCTION, which makes one of the task.
-    `users` int [n], where they are known: whose each training example is. `source` made it, if it is one's
-    own. `InputError` for a network that does not fit, and for an empty document.
+    Images of MNIST and its like and of digits are scaled to [0, 1], those of CIFAR to [-1, 1].
+
+    Args:
+        name: as in `names`, or FILE.py:FUNCTION.
+        train_x: images float32 [n, c, h, w], or documents int64 [n, length] of tokens, with 0 for padding.
+        train_y: labels int64 [n] in 0..classes - 1.
+        test_x: as train_x.
+        test_y: as train_y.
+        classes: how many there are.
+        digest: SHA-256 that identifies the data.
+        network: one of `networks`, the first of them if empty; or FILE.py:FUNCTION, whose function makes a
+            torch module of the task.
+        users: whose each training example is, int [n], where that is known.
+        source: the function of the user's that made the task.
+
+    Raises:
+        InputError: for a network that does not fit, and for an empty document.
     """
 
     name: str
@@ -68,10 +84,8 @@ class Task:
 
     def __post_init__(self):
         if isinstance(self.network, str) and user_code.FILE.fullmatch(self.network):
-            from fedstas.sim import user_data
-
             object.__setattr__(self, "network", user_code.load_function(self.network, "network"))
-            user_data.try_network(self)
+            _check_network(self)
         if isinstance(self.network, user_code.UserFunction):
             return
         check_choice("network", self.network, ["", *NETWORKS])
@@ -91,17 +105,17 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """What the examples are."""
+        """What the examples are, "images" or "documents"."""
         return "images" if self.train_x.is_floating_point() else "documents"
 
     @property
     def tokens(self) -> int:
-        """How many there are in the training documents, padding included."""
+        """The number of different tokens in the training documents, padding included."""
         return int(self.train_x.max()) + 1 if self.train_x.numel() else 1
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The networks that fit, the usual one first."""
+        """The names of the networks that fit the data, the default first."""
         if self.kind == "documents":
             return "text-cnn", "transformer"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
@@ -109,48 +123,50 @@ class Task:
 
     @property
     def other(self) -> dict:
-        """What a run's identity says besides the task's name: the network, where it is not the usual one, and
-        the SHA-256 of files of one's own."""
+        """What enters a run's identity besides the task's name: the network, where it is not the default, and
+        the SHA-256 of files of the user's."""
         files = {"task": self.source, "network": self.network}
         shas = {k: f.sha256 for k, f in files.items() if isinstance(f, user_code.UserFunction)}
-        usual = self.network == self.networks[0]
-        return ({} if usual else {"network": str(self.network)}) | ({"files": shas} if shas else {})
+        default = self.network == self.networks[0]
+        return ({} if default else {"network": str(self.network)}) | (
+            {"files": shas} if shas else {}
+        )
 
     @property
     def device(self) -> torch.device:
         return self.train_x.device
 
     def model(self, seed: int) -> nn.Module:
-        """The network at w_0, which depends on the seed alone, on the task's device."""
+        """Make the network with weights w_0, which depend on the seed alone, on the task's device."""
         import torch
 
         from fedstas.sim import models
 
-        classes, pixels, made = self.classes, self.train_x[0].numel(), self.network
-        known: dict[str, Callable[[], nn.Module]] = {
+        classes, pixels, network = self.classes, self.train_x[0].numel(), self.network
+        makers: dict[str, Callable[[], nn.Module]] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
             "transformer": lambda: models.Transformer(self.tokens, classes),
         }
-        make = known[made] if isinstance(made, str) else lambda: made(self)
+        make = makers[network] if isinstance(network, str) else lambda: network(self)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(check_int("seed", seed, 0, LARGEST_SEED))
             return make().to(self.device)
 
     def to(self, device: str | torch.device) -> Task:
-        """The same task on another device."""
+        """Copy the task to a device."""
         return replace(self, **{k: getattr(self, k).to(device) for k in KEYS})
 
 
 def names() -> list[str]:
-    """All task names; `digits` and `topics` need no download."""
+    """List the names of all tasks; `digits` and `topics` need no download."""
     return ["digits", *TORCHVISION, *coarse.CLASSES, *TEXT]
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name: `auto` is CUDA where there is one, else the CPU."""
+    """Return the device of a name, auto, cpu or cuda; `auto` is CUDA where there is one, else the CPU."""
     import torch
 
     check_choice("device", name, ("auto", "cpu", "cuda"))
@@ -162,7 +178,7 @@ def find_device(name: str) -> torch.device:
 
 
 def data_folder(root: str | Path | None = None) -> Path:
-    """Where data sets lie: `root`, else $FEDSTAS_DATA, else the user's cache folder."""
+    """Return the folder of data sets: `root`, else $FEDSTAS_DATA, else the user's cache folder."""
     if root is None:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         root = os.environ.get("FEDSTAS_DATA") or Path(cache) / "fedstas"
@@ -172,35 +188,40 @@ def data_folder(root: str | Path | None = None) -> Path:
 def load(
     name: str, *, root: str | Path | None = None, device: str = "cpu", network: str = ""
 ) -> Task:
-    """The task of that name, verified bit by bit, and the network that it is to train.
+    """Load a task, whose data are verified bit by bit.
 
-    From `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
-    as npz. `DataError` if it cannot be had or is not the known data; `InputError` for an
-    unknown task or device. FILE.py:FUNCTION is a task of one's own: what the function returns, whose digest
-    is that of its tensors. The bytes of a `cifar10.npz` are not known: torchvision's own files are
-    read where they are in root, and verified; alone it is taken with a warning, as an `emnist.npz` is.
-    Of `emnist` it is the balanced split, 47 classes. The text tasks are described in `text`, and those
-    of `coarse` are made of `cifar100`.
+    Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
+    as npz. Of `emnist` it is the balanced split, 47 classes. The digests of `cifar10.npz` and `emnist.npz` are
+    not known: they are read with a warning; of CIFAR-10, torchvision's own files are preferred where they are
+    in root, and verified. `text` makes `topics` and `newsgroups`, `coarse` its tasks of `cifar100`.
+
+    Args:
+        name: one of `names()`; or FILE.py:FUNCTION, a function of the user's that returns a task.
+        root: the folder of data sets: see `data_folder`.
+        device: as in `find_device`.
+        network: as in `Task`.
+
+    Raises:
+        DataError: for data that cannot be had, or are not the known ones.
+        InputError: for an unknown task, device or network.
     """
     import torch
 
     if user_code.FILE.fullmatch(str(name)):
-        from fedstas.sim import user_data
-
-        return replace(user_data.task(name), network=network).to(find_device(device))
+        return replace(_load_user_task(name), network=network).to(find_device(device))
     check_choice("task", name, names())
     where, folder = find_device(device), data_folder(root)
     if name == "topics":
         arrays = text.topics()
     elif name == "newsgroups":
-        with _downloading(name, folder / text.NEWSGROUPS, "topics"):
-            posts = text.fetch(str(folder))
-        arrays = text.tokenised(*posts)
+        with _download_errors(name, folder / text.NEWSGROUPS, "topics"):
+            posts = text.fetch_newsgroups(str(folder))
+        arrays = text.tokenise(*posts)
     elif name in coarse.CLASSES:
-        arrays = coarse.regrouped(name, _arrays("cifar100", folder))
+        arrays = coarse.regroup(name, _image_arrays("cifar100", folder))
     else:
-        arrays = _digits() if name == "digits" else _arrays(name, folder)
-    digest = hashlib.sha256("".join(_digests(arrays).values()).encode()).hexdigest()
+        arrays = _digits_arrays() if name == "digits" else _image_arrays(name, folder)
+    digest = hashlib.sha256("".join(array_digests(arrays).values()).encode()).hexdigest()
     users, tensors = arrays.pop("users", None), {}
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
@@ -213,13 +234,99 @@ def load(
     return Task(name, **tensors, classes=classes, digest=digest, network=network, users=users)
 
 
-def _digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+def check_tensors(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
+    """Refuse tensors that are no task: examples must have one shape and be finite, labels in 0..classes - 1,
+    the test set must have every class, and `users`, if given, one user for each training example."""
+    import torch
+
+    for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        if not all(isinstance(each, torch.Tensor) for each in (x, y)):
+            raise InputError(f"{split}_x and {split}_y must be tensors: from_arrays makes them")
+        if x.dtype not in (torch.float32, torch.int64) or y.dtype != torch.int64 or y.ndim != 1:
+            types = f"{x.dtype} and {y.dtype} with {y.ndim} axes"
+            raise InputError(
+                f"{split}_x and {split}_y are {types}: x must be float32 (documents: int64), y int64 [n]"
+            )
+        if not x.numel() or len(x) != len(y) or x.ndim < 2:
+            shapes = f"shape {tuple(x.shape)}, {split}_y {tuple(y.shape)}"
+            raise InputError(f"{split}_x has {shapes}: they must be [n, ...] and [n], none empty")
+        if x.dtype != train_x.dtype or x.shape[1:] != train_x.shape[1:]:
+            shapes = f"{tuple(x.shape[1:])}, one of train_x {tuple(train_x.shape[1:])}"
+            raise InputError(f"an example of {split}_x is {x.dtype} {shapes}: they must be alike")
+        wrong = (~x.isfinite().flatten(1).all(1)).nonzero()
+        if len(wrong):
+            raise InputError(f"{split}_x has a value that is not finite in row {int(wrong[0])}")
+        wrong = ((y < 0) | (y >= classes)).nonzero()
+        if len(wrong):
+            row = int(wrong[0])
+            label = f"the label {int(y[row])} in row {row}"
+            raise InputError(f"{split}_y has {label}: it must be of 0..{classes - 1}")
+    if classes < 2:
+        raise InputError("all examples are of one class: there must be at least two")
+    if len(tested := set(test_y.tolist())) < classes:
+        missing = next(label for label in range(classes) if label not in tested)
+        raise InputError(
+            f"the test set has no example of class {missing}: accuracy by class needs one of each of "
+            f"0..{classes - 1} (where none is given, it is every {TEST_EVERY}th training example of a class)"
+        )
+    if users is not None and np.shape(users) != tuple(train_y.shape):
+        raise InputError(f"users has shape {np.shape(users)}: one for each of {len(train_y)}")
+
+
+def tensors_digest(tensors: dict[str, Tensor], users) -> str:
+    """Return the SHA-256 that identifies the tensors, by key, and the users of a task from the user's data."""
+    arrays = {k: v.cpu().numpy() for k, v in tensors.items()}
+    arrays |= {} if users is None else {"users": np.asarray(users)}
+    return hashlib.sha256("".join(array_digests(arrays).values()).encode()).hexdigest()
+
+
+def _load_user_task(spec: str) -> Task:
+    """Load the task that a function of a file returns; `InputError` that names file and line if it is none."""
+    source = user_code.load_function(spec, "task")
+    task = source()
+    with user_code.user_code_errors("", source.place):
+        if not isinstance(task, Task):
+            raise InputError(
+                f"{source.call.__name__}() returns {type(task).__name__}: it must return a Task, as "
+                "user_data.from_arrays makes it"
+            )
+        tensors = {k: getattr(task, k) for k in KEYS}
+        check_tensors(**tensors, classes=task.classes, users=task.users)
+    digest = tensors_digest(tensors, task.users)
+    return replace(task, name=source.name, digest=digest, source=source)
+
+
+def _check_network(task: Task) -> None:
+    """Refuse a network of the user's that cannot be trained here; the error names its file and line."""
+    import torch
+
+    from fedstas.sim import models
+
+    function = task.network
+    assert isinstance(function, user_code.UserFunction)
+    name = f"{function.call.__name__}(task)"
+    with (
+        user_code.user_code_errors(function.module, function.place),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
+        module = function.call(task)
+        if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
+            raise InputError(
+                f"{name} returns {type(module).__name__}: it must return a torch module with parameters"
+            )
+        if defect := models.find_defect(module, task.train_x[:32], task.classes):
+            raise InputError(f"the network of {name} {defect}")
+
+
+def array_digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """Return the SHA-256 of each array of a task, by key."""
     keys = [k for k in (*KEYS, "users") if k in arrays]
     return {k: hashlib.sha256(np.ascontiguousarray(arrays[k]).data).hexdigest() for k in keys}
 
 
-def _digits() -> dict[str, np.ndarray]:
-    """scikit-learn's 1,797 digits of 8x8 pixels, every fifth one for the test."""
+def _digits_arrays() -> dict[str, np.ndarray]:
+    """Return scikit-learn's 1,797 digits of 8x8 pixels, every fifth one for the test."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -228,19 +335,20 @@ def _digits() -> dict[str, np.ndarray]:
     return {"train_x": x[~test], "train_y": y[~test], "test_x": x[test], "test_y": y[test]}
 
 
-def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
+def _image_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
+    """Read or download the arrays of a data set of images, and verify them."""
     path, folder = root / f"{name}.npz", root / BATCHES
     fresh, source = not path.exists(), path
     if name == "cifar10" and folder.is_dir():
-        arrays, source = _batches(folder), folder
+        arrays, source = _read_cifar10(folder), folder
     elif fresh:
         arrays, source = _download(name, root), root / TORCHVISION[name]
     else:
-        arrays = _read(path)
-    wrong = [told for k in KEYS if (told := _unlike(name, k, arrays[k]))]
+        arrays = _read_npz(path)
+    wrong = [mismatch for k in KEYS if (mismatch := _mismatch(name, k, arrays[k]))]
     if not wrong and name in DIGESTS:
-        found = _digests(arrays)
-        wrong = [f"{k} differs" for k in KEYS if DIGESTS[name][k] != found[k]]
+        digests = array_digests(arrays)
+        wrong = [f"{k} differs" for k in KEYS if DIGESTS[name][k] != digests[k]]
     if wrong:
         raise DataError(
             f"{source} does not hold the official {name} data ({', '.join(wrong)}): "
@@ -250,12 +358,12 @@ def _arrays(name: str, root: Path) -> dict[str, np.ndarray]:
         why = f"{folder} is not there" if name == "cifar10" else "its digest is not known"
         warnings.warn(f"{path} cannot be verified: {why}", stacklevel=3)
     if fresh:
-        _write(path, arrays)
+        _write_npz(path, arrays)
     return arrays
 
 
-def _unlike(name: str, key: str, array: np.ndarray) -> str:
-    """How an array's type, shape or range is not that of the official data; nothing where they are."""
+def _mismatch(name: str, key: str, array: np.ndarray) -> str:
+    """Say how an array's type, shape or range differs from that of the official data; "" if it does not."""
     train, test, image, classes = SHAPES[name]
     count = train if key.startswith("train") else test
     kind, shape = ("uint8", (count, *image)) if key.endswith("x") else ("int64", (count,))
@@ -266,7 +374,8 @@ def _unlike(name: str, key: str, array: np.ndarray) -> str:
     return ""
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of a data file."""
     try:
         with path.open("rb") as raw, zipfile.ZipFile(raw):  # numpy leaves a damaged file open
             raw.seek(0)
@@ -278,8 +387,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _batches(folder: Path) -> dict[str, np.ndarray]:
-    """CIFAR-10 from torchvision's files; none is opened before its MD5 is right."""
+def _read_cifar10(folder: Path) -> dict[str, np.ndarray]:
+    """Read CIFAR-10 from torchvision's files, which are pickles: each is opened only if its MD5 is right."""
     parts: dict[str, list] = {k: [] for k in KEYS}
     for name, md5 in FILES.items():
         path, split = folder / name, "train" if name.startswith("data") else "test"
@@ -295,7 +404,8 @@ def _batches(folder: Path) -> dict[str, np.ndarray]:
     return {k: np.concatenate(v) for k, v in parts.items()}
 
 
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write the arrays of a data file, under a temporary name first."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
@@ -307,12 +417,13 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _download(name: str, root: Path) -> dict[str, np.ndarray]:
+    """Download a data set of images with torchvision."""
     import torchvision
 
     dataset = getattr(torchvision.datasets, TORCHVISION[name])
     part = {"split": "balanced"} if name == "emnist" else {}
     arrays = {}
-    with _downloading(name, root / f"{name}.npz", "digits"):
+    with _download_errors(name, root / f"{name}.npz", "digits"):
         root.mkdir(parents=True, exist_ok=True)
         for split in ("train", "test"):
             data = dataset(str(root), train=split == "train", download=True, **part)
@@ -320,15 +431,22 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
             x = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
             arrays[f"{split}_x"] = np.ascontiguousarray(x, dtype=np.uint8)
             arrays[f"{split}_y"] = np.asarray(data.targets, dtype=np.int64)
-        if name == "cifar10":  # its pickles, for these alone have known sums
-            arrays = _batches(root / BATCHES)
+        if name == "cifar10":  # read again from the pickles, the files whose checksums are known
+            arrays = _read_cifar10(root / BATCHES)
     return arrays
 
 
 @contextmanager
-def _downloading(name: str, path: Path, instead: str) -> Iterator[None]:
-    """Where nothing answers, gives up soon; what goes wrong is one `DataError`, with the remedy."""
-    patience = socket.getdefaulttimeout()
+def _download_errors(name: str, path: Path, instead: str) -> Iterator[None]:
+    """Turn whatever a download raises into one `DataError` with the remedy, and give up after `PATIENCE`
+    seconds without an answer.
+
+    Args:
+        name: the task's.
+        path: the file that the task could have been read from.
+        instead: a task that needs no download.
+    """
+    timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(PATIENCE)
     try:
         yield
@@ -342,4 +460,4 @@ def _downloading(name: str, path: Path, instead: str) -> Iterator[None]:
             f"file there, or set FEDSTAS_DATA to the folder that holds it; task {instead} needs none"
         ) from error
     finally:
-        socket.setdefaulttimeout(patience)
+        socket.setdefaulttimeout(timeout)
