@@ -46,7 +46,7 @@ from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
 
 s = chapters.settings("01_aggregation", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## What is minimised, and with which weights?

@@ -48,7 +48,7 @@ from fedstas.compression import squeeze
 from fedstas.stratification import spread, stratify
 
 s = chapters.settings("02_stratification", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # FedSTaS does not draw its {term}`cohort` from all clients at once, but from strata of alike ones. The strata come from gradients

@@ -46,7 +46,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from companion import ch03, chapters, check, plots
+from companion import ch03, chapters, check, plots, tables
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import data_sampling, engine, methods, partition, privacy, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
@@ -54,7 +54,7 @@ from fedstas.data_sampling import FixedSize, Requested
 from fedstas.sim.rng import stream
 
 s = chapters.settings("03_data_sampling", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # (map-data)=
@@ -691,7 +691,7 @@ glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
 glue_values(
     "ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0]
 )
-found = plots.paired(runs, "test_accuracy", 1.0)
+found = tables.paired(runs, "test_accuracy", 1.0)
 glue_values(
     "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
 )

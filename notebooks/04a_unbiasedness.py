@@ -50,7 +50,7 @@ from fedstas.corrected import StratifiedHansenHurwitz, StratifiedHorvitzThompson
 from fedstas.sim.rng import stream
 
 s = chapters.settings("04a_unbiasedness", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## Is the mean of a cohort unbiased?

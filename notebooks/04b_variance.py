@@ -53,7 +53,7 @@ from fedstas.sim.rng import stream
 from fedstas.theory.allocations import largest_remainder
 
 s = chapters.settings("04b_variance", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # An unbiased cohort can still be a noisy one. The journal version orders four ways of choosing clients by their

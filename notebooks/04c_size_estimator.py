@@ -46,7 +46,7 @@ from fedstas import privacy, theory
 from fedstas.sim.rng import stream
 
 s = chapters.settings("04c_size_estimator", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## What does the estimator estimate?

@@ -43,7 +43,7 @@ from fedstas import partition, tasks
 from fedstas.theory import covariances as cov
 
 s = chapters.settings("04d_covariance", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # A participant samples some of its $n_k$ examples and takes one step along their mean gradient. The noise of that step is a covariance

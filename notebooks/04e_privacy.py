@@ -48,7 +48,7 @@ from fedstas import privacy, theory
 from fedstas.sim.rng import stream
 
 s = chapters.settings("04e_privacy", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## Is a report private?

@@ -48,7 +48,7 @@ from fedstas.sim.rng import stream
 from fedstas.theory import convergence as cv
 
 s = chapters.settings("04f_convergence", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## Can the printed bound hold?

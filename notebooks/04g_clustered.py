@@ -43,7 +43,7 @@ from fedstas.sim.rng import stream
 from fedstas.theory.clusters import REPAIRS_1
 
 s = chapters.settings("04g_clustered", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% tags=["remove-input"]
 words, found = ch04g.decided()

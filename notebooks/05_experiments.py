@@ -51,7 +51,7 @@ from companion.teach.exercises.experiments import power
 from fedstas import engine, models, partition, simulation, tasks
 
 s = chapters.settings("05_experiments", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% tags=["remove-input"]
 GLOBAL, SHARES = ch05.METRICS
@@ -572,7 +572,7 @@ lost, won = (paired(disjoint, m, "md") for m in two)
 even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
-glue_figure("figure_forest", plots.method_forest(beside, names=ch05.CALLED))
+glue_figure("figure_forest", ch05.method_intervals(beside))
 price = [tables.price(f, m, "md") for m in two for f in (disjoint, equal)]
 sent, seen = zip(*price, strict=True)  # bytes and examples
 glue_values("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])

@@ -50,7 +50,7 @@ from fedstas.sim.rng import stream
 from fedstas.stratification import rounded, stratify
 
 s = chapters.settings("06_clustered_sampling", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## Can every draw have its own distribution?

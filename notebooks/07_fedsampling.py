@@ -51,7 +51,7 @@ from fedstas.data_sampling import FedSampling
 from fedstas.sim.rng import stream
 
 s = chapters.settings("07_fedsampling", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # FedSTaS takes its data sampling and its private sizes from FedSampling {cite:p}`qi2023fedsampling`, and leaves a part behind: the weights. This

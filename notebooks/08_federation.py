@@ -49,7 +49,7 @@ from fedstas.flower.nonresponse import reweight
 from fedstas.sim.rng import stream
 
 s = chapters.settings("08_federation", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # So far a federation was a loop in one process. But a design only needs what the server is told: sizes, squeezed gradients, reports. It cannot see whether these

@@ -53,7 +53,7 @@ from fedstas.theory import convergence
 from fedstas.theory import least_variance as lv
 
 s = chapters.settings("09_what_we_would_write", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% tags=["remove-cell"]
 glue_figure("ch9_figure_seats", seats.draw())

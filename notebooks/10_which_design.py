@@ -64,7 +64,7 @@ from companion.runs import protocol
 from fedstas.sim.rng import stream
 
 s = chapters.settings("10_which_design", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %%
 known = protocol.read()  # all settings of the protocol

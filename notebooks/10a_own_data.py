@@ -58,7 +58,7 @@ from fedstas import methods, partition as partitions, tasks
 from fedstas.errors import InputError
 
 s = chapters.settings("10a_own_data", globals())
-plots.for_pages()
+plots.set_page_style()
 
 # %% [markdown]
 # ## How do you bring your data?

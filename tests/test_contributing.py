@@ -131,7 +131,7 @@ def test_the_design_trains_the_claim_is_decided_the_chapter_and_the_sweep_are_li
 
 @pytest.mark.slow
 def test_the_tests_of_the_recipe_pass_in_it(tree):
-    names = ["tests/test_comb.py", "tests/test_plots.py::test_every_method_has_its_own_look"]
+    names = ["tests/test_comb.py", "tests/test_plots.py::test_every_method_has_its_own_style"]
     names += ["tests/test_secure.py::test_what_a_method_asks_decides_whether_sums_are_enough[comb]"]
     names += [
         "tests/test_audit.py::test_every_method_is_unbiased_for_what_its_entry_says_and_passes[comb]"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import plots
+from companion.pages import ch05, plots
 from companion.runs import experiments, records, statistics, tables
 from fedstas import methods
 from fedstas.sim import simulation
@@ -27,21 +27,21 @@ def frame() -> pd.DataFrame:
 
 
 def test_summary_takes_the_last_ten_rounds_in_percent(frame):
-    summary = plots.summary(frame, "test_accuracy")
+    summary = tables.summary(frame, "test_accuracy")
     expected = 100 * (0.3 + 0.01 * np.arange(11, 21).mean() + 0.03 * np.sin(np.arange(6)).mean())
     assert summary.loc["md", "mean"] == pytest.approx(expected)
     assert summary.loc["md", "seeds"] == 6
 
 
 def test_paired_differences_remove_what_seeds_share(frame):
-    row = plots.paired(frame, "test_accuracy", "md").loc["fedstas"]
+    row = tables.paired(frame, "test_accuracy", "md").loc["fedstas"]
     assert (row["difference"], row["low"], row["high"]) == pytest.approx((2.0, 2.0, 2.0))
     assert row["p"] < 1e-6
 
 
 def test_a_rolling_mean_is_drawn_of_losses_alone(frame):
     frame = frame.assign(run=frame["method"] + frame["seed"].astype(str))
-    ax = plots.curves(frame, "train_loss", ax=plt.figure().gca(), ends=False, rolling=4)
+    ax = plots.learning_curves(plt.figure().gca(), frame, "train_loss", names=False, rolling=4)
     (line,) = [line for line in ax.lines if line.get_gid() == "md"]
     raw = frame[frame["method"] == "md"].groupby("round")["train_loss"].mean().to_numpy()
     assert line.get_xdata().tolist() == list(range(4, 21))
@@ -50,38 +50,69 @@ def test_a_rolling_mean_is_drawn_of_losses_alone(frame):
 
 def test_curves_draw_the_mean_and_a_band_from_five_seeds_on(frame):
     for seeds, bands in ((6, 2), (3, 0)):
-        ax = plots.curves(frame[frame["seed"] < seeds], "test_accuracy", ax=plt.figure().gca())
+        runs = frame[frame["seed"] < seeds]
+        ax = plots.learning_curves(plt.figure().gca(), runs, "test_accuracy")
         assert len(ax.collections) == bands
         assert "%" in ax.get_ylabel() and ax.get_xlabel() == "round"
         assert {t.get_text() for t in ax.texts} == {"md", "fedstas"}
         plt.close(ax.figure)
 
 
-def test_labels_at_the_ends_do_not_touch():
+def test_names_at_the_ends_of_curves_do_not_touch():
     ax = plt.figure().gca()
-    ax.set_ylim(0, 100)
-    plots.label_ends(ax, dict.fromkeys("abc", (1.0, 50.0, "black")))
-    heights = sorted(t.get_position()[1] for t in ax.texts)
-    assert min(np.diff(heights)) >= 4
+    for scale in ("linear", "log"):
+        ax.set(ylim=(1, 100), yscale=scale)
+        plots.name_ends(ax, {n: (1.0, 50.0 + k, "black") for k, n in enumerate("abc")}, gap=11)
+        names = ax.texts[-3:]
+        bottom = [ax.transData.transform(n.xy)[1] * 72 / ax.figure.dpi + n.xyann[1] for n in names]
+        assert np.diff(bottom) == pytest.approx([11, 11])
     plt.close(ax.figure)
 
 
-def test_every_method_has_its_own_look(monkeypatch):
+def test_every_method_has_its_own_style(monkeypatch):
     """A method that is not listed too: a registered one, or one that was added to the package."""
     known = methods.names()
     monkeypatch.setattr(methods, "names", lambda: [*known, *(f"mine-{k}" for k in range(8))])
-    looks = [plots.look(m) for m in methods.names()]
-    assert len(set(looks)) == len(looks)
-    assert plots.look("a file of mine.py") == (plots.BLACK, "-")
+    styles = [plots.method_style(m) for m in methods.names()]
+    assert len(set(styles)) == len(styles)
+    assert plots.method_style("a file of mine.py") == plots.Style(plots.BLACK)
+    assert plots.method_style("md, every 10 rounds") == plots.Style(plots.PINK, "--")
+
+
+def test_intervals_have_a_row_for_each_name_and_series_beside_each_other():
+    table = pd.DataFrame({"mean": [1.0, np.nan], "low": [0.0, 0], "high": [3.0, 0]}, ["a", "b"])
+    styles = {"full": plots.Style("red"), "hollow": plots.Style("red", hollow=True)}
+    ax = plots.intervals(plt.figure().gca(), dict.fromkeys(styles, table), styles, reference=0)
+    bars, dots = ax.lines[0:4:2], ax.lines[1:5:2]
+    assert [list(bar.get_xdata()) for bar in bars] == [[0, 3], [0, 3]]
+    assert [float(dot.get_ydata()[0]) for dot in dots] == pytest.approx([1.16, 0.84])
+    assert [dot.get_markerfacecolor() for dot in dots] == ["red", "white"]
+    assert list(ax.lines[4].get_xdata()) == [0, 0] and len(ax.lines) == 5
+    names = dict(zip(ax.get_yticks(), [t.get_text() for t in ax.get_yticklabels()], strict=True))
+    assert names == {1: "a", 0: "b"}
+    plt.close(ax.figure)
+
+
+def test_curves_have_an_area_or_bars_between_low_and_high():
+    line = pd.DataFrame({"mean": [1.0, 2], "low": [0.0, 1], "high": [2.0, 4]}, [5, 10])
+    styles = {"one": plots.Style("red", label="ours"), "two": plots.Style("blue")}
+    for band in ("area", "bars"):
+        lines = {"one": line, "two": pd.Series([3.0, 3.0], [5, 10])}
+        ax = plots.curves(plt.figure().gca(), lines, styles, band=band, xscale="log", xlabel="x")
+        (drawn,) = ax.collections
+        ends = np.concatenate([path.vertices for path in drawn.get_paths()])
+        assert {tuple(map(float, end)) for end in ends} >= {(5, 0), (5, 2), (10, 1), (10, 4)}
+        assert ax.get_xscale() == "log" and ax.get_xlabel() == "x"
+        assert {t.get_text(): t.xy for t in ax.texts} == {"ours": (10, 2), "two": (10, 3)}
+        plt.close(ax.figure)
 
 
 @pytest.fixture
 def seventeen() -> pd.DataFrame:
     """Every method of the table in both partitions: four seeds, 20 rounds, both accuracies."""
     rows = []
-    names = [m for group in plots.GROUPS.values() for m in group]
     for place in ("dirichlet", "dirichlet_fixed_size"):
-        for at, method in enumerate(names):
+        for at, method in enumerate(ch05.ORDER):
             for seed in range(4):
                 for t in range(1, 21):
                     value = 0.3 + 0.01 * t + 0.02 * np.sin(seed + at)
@@ -92,10 +123,10 @@ def seventeen() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns + values)
 
 
-def test_the_groups_hold_every_method_of_the_table_once():
-    listed = [m for group in plots.GROUPS.values() for m in group]
-    assert sorted(listed) == sorted(experiments.TABLE)
-    assert set(plots.VOICES) == set(plots.GROUPS)
+def test_the_order_of_chapter_5_has_every_method_of_the_table_once():
+    assert sorted(ch05.ORDER) == sorted(experiments.TABLE)
+    versions = list(dict.fromkeys(map(plots.version, ch05.ORDER)))
+    assert versions == ["as written", "as coded", "corrected", "baselines"]
 
 
 def test_a_figure_says_that_nothing_is_recorded():
@@ -106,60 +137,49 @@ def test_a_figure_says_that_nothing_is_recorded():
 
 def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(seventeen):
     frame = seventeen[seventeen["partition"] == "dirichlet"]
-    panels = dict.fromkeys(("A", "B"), (("fedsts", "fedsts-authors-dec"), (5, 20), (31.0, 40.0)))
-    figure = plots.beside_published(frame, panels, "test_accuracy")
-    written, coded, printed = figure.axes[0].lines
+    part = "fedsts", np.arange(6.0)
+    figure, (ax, empty) = plt.subplots(2)
+    ch05.draw_published(ax, part, frame, "test_accuracy", "")
+    written, coded, printed = ax.lines
     runs = frame[(frame["method"] == "fedsts") & (frame["round"] == 20)]["test_accuracy"]
     assert written.get_ydata()[-1] == pytest.approx(100 * runs.median())
     assert (written.get_color(), coded.get_color()) == (plots.WRITTEN, plots.CODED)
-    assert printed.get_color() == plots.BLACK and list(printed.get_ydata()) == [31.0, 40.0]
-    edge = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert printed.get_color() == plots.BLACK and list(printed.get_ydata()) == [*range(6)]
+    edge = ax.collections[0].get_paths()[0].vertices
     ends = edge[edge[:, 0] == 20][:, 1]
     assert (min(ends), max(ends)) == pytest.approx(tuple(100 * runs.quantile([0.05, 0.95])))
-    said = {t.get_text() for t in figure.axes[0].texts}  # at the ends of their curves
-    assert said == {"as written", "as coded", "the paper"}
-    empty = plots.beside_published(frame.iloc[:0], panels, "test_accuracy", "Not recorded yet: `x`")
-    assert empty.axes[1].texts[0].get_text() == "Not recorded yet:\nx"
-    plt.close("all")
-
-
-def test_bars_stand_beside_what_is_printed_with_their_intervals():
-    rows = [
-        ("here", "A", "printed", 50.0, np.nan, np.nan),
-        ("here", "A", "as written", 40.0, -2.0, 55.0),
-    ]
-    rows += [("there", "A", "printed", 9.0, np.nan, np.nan), ("there", "B", "printed", 8.0, np.nan, np.nan)]  # fmt: skip
-    table = pd.DataFrame(rows, columns=["place", "method", "who", "mean", "low", "high"])
-    figure = plots.printed_bars(table)
-    here, there = figure.axes
-    assert [[p.get_width() for p in bars] for bars in here.containers] == [
-        pytest.approx([50.0, np.nan], nan_ok=True),
-        pytest.approx([40.0, np.nan], nan_ok=True),
-    ]
-    assert [p.get_width() for p in there.containers[0]] == [9.0, 8.0]
-    assert here.collections[1].get_segments()[0][:, 0].tolist() == [0.0, 55.0]  # none below zero
-    assert [t.get_text() for t in here.texts] == [
-        "printed",
-        "as written",
-    ]  # named where they are first
-    assert not there.texts
+    assert {t.get_text() for t in ax.texts} == {"as written", "as coded", "the paper"}
+    ch05.draw_published(empty, part, frame.iloc[:0], "test_accuracy", "Not recorded yet: `x`")
+    assert empty.texts[0].get_text() == "Not recorded yet:\nx"
     plt.close(figure)
 
 
-def test_the_forest_shows_a_dot_per_method_and_metric_and_leaves_out_what_is_not_there(seventeen):
-    frames = {"one": seventeen[(seventeen["partition"] == "dirichlet")]}
-    frames["two"] = seventeen[seventeen["method"].isin(["md", "strat"])].query(
-        "partition == 'dirichlet'"
-    )
+def test_printed_accuracies_stand_beside_ours_with_their_intervals(seventeen):
+    runs = seventeen[seventeen["partition"] == "dirichlet"]
+    runs = runs[runs["method"] != "fedsts-authors-dec"]
+    mean, low, high = ch05.beside_printed({"fedsts": 50.0, "fedstas": 51.0}, runs)
+    assert list(mean.columns) == ["printed", "as written", "as coded"]
+    assert mean["printed"].tolist() == [50.0, 51.0]
+    assert mean.notna().to_numpy().tolist() == [[True, True, False], [True, True, True]]
+    assert (low["as written"] < mean["as written"]).all() and low["printed"].isna().all()
+    assert (mean["as written"] < high["as written"]).all()
+    figure = ch05.fig_3({"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}, runs, runs)
+    first, second = figure.axes
+    assert {t.get_text() for t in first.texts} == {"as written", "printed"} and not second.texts
+    assert [bar.get_width() for bar in second.containers[0]] == [9.0]
+    plt.close(figure)
+
+
+def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen):
+    frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
+    frames["two"] = frames["one"][frames["one"]["method"].isin(["md", "strat"])]
     table = tables.against(frames, ("test_accuracy", "client_accuracy"))
-    figure = plots.method_forest(table)
+    figure = ch05.method_intervals(table)
     dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
     assert [len(d) for d in dots] == [2 * 16, 2]
-    assert next(t.get_text() for t in figure.axes[0].get_yticklabels()) == "fedsts"
-    named = plots.method_forest(table, names={"fedsts": "FedSTS, as written"})
-    said = [t.get_text() for t in named.axes[0].get_yticklabels()][:2]
-    assert said == ["FedSTS, as written", "fedstas"]
-    plt.close(named)
+    label = next(iter(figure.axes[0].get_yticklabels()))
+    assert label.get_text() == "FedSTS, as written"
+    assert label.get_color() == plots.text_colour(plots.WRITTEN)
     plt.close(figure)
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from companion.pages import plots
 
-UPDATES, MODELS = plots.SHOULD, plots.WRITTEN  # corrected, and as the paper writes it
+UPDATES, MODELS = plots.CORRECTED, plots.WRITTEN  # corrected, and as the paper writes it
 ESTIMATORS = {  # by the chapter's names: what the page calls them, shorter, and their colour
     "fedavg": ("FedAvg: shares of the cohort's data", "FedAvg", "#555555"),
     "scaled": ("scaled up, on updates", "on updates", UPDATES),
@@ -57,7 +57,7 @@ def estimators(along: dict[str, np.ndarray], limit: float = 4.0) -> Figure:
         words, _, colour = ESTIMATORS[name]
         ax.hist(values, np.linspace(1 - limit, 1 + limit, 81), color=colour, density=True)
         ax.axvline(1, color="black", lw=1)
-        ax.set_title(words, loc="left", color=plots.ink(colour), pad=3)
+        ax.set_title(words, loc="left", color=plots.text_colour(colour), pad=3)
         ax.set_yticks([])
         if (outside := np.mean(np.abs(values - 1) > limit)) > 0.001:
             where = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": 9}
@@ -91,7 +91,7 @@ def averaging(rounds: list[int], curves: dict[str, list[float]]) -> Figure:
     for name, errors in curves.items():
         _, short, colour = ESTIMATORS[name]
         ax.loglog(rounds, errors, color=colour, lw=2)
-        plots.note(ax, rounds[-1], errors[-1], short, colour, up=apart.get(name, 0))
+        plots.annotate(ax, rounds[-1], errors[-1], short, colour, up=apart.get(name, 0))
     ax.set(xlabel="rounds averaged", ylabel="error of the mean\n(lengths of the target)")
     ax.set_xlim(1, 60 * rounds[-1])  # room for the names
     ax.set_ylim(bottom=0.5 * min(map(min, curves.values())))  # the lowest name above the axis
@@ -104,10 +104,10 @@ def common_part(lengths, on_models, on_updates: float, here: float) -> Figure:
     ax.loglog(lengths, on_models, color=MODELS, lw=2)
     ax.axhline(on_updates, color=UPDATES, lw=2)
     middle = len(lengths) // 2
-    plots.note(ax, lengths[middle], on_models[middle], "on models", MODELS, -6, 6, ha="right")
-    plots.note(ax, lengths[middle], on_updates, "on updates", UPDATES, 16, 8)
+    plots.annotate(ax, lengths[middle], on_models[middle], "on models", MODELS, -6, 6, ha="right")
+    plots.annotate(ax, lengths[middle], on_updates, "on updates", UPDATES, 16, 8)
     ax.axvline(here, color="black", lw=1, ls=":")
-    plots.note(ax, here, on_models[-1], "this model", "black", 4)
+    plots.annotate(ax, here, on_models[-1], "this model", "black", 4)
     ax.set(xlabel="length of the common part\n(lengths of the target)")
     ax.set(ylabel="error of a round\n(lengths of the target)")
     ax.margins(x=0)
@@ -123,7 +123,7 @@ def over_rounds(runs: pd.DataFrame) -> Figure:
             low, mid, high = (found[metric].quantile(q) for q in (0, 0.5, 1))
             ax.fill_between(mid.index, low, high, color=colour, alpha=0.2, lw=0)
             ax.plot(mid.index, mid, color=colour, lw=2)
-            plots.note(ax, mid.index[-1], mid.iloc[-1], f"on {form}", colour)
+            plots.annotate(ax, mid.index[-1], mid.iloc[-1], f"on {form}", colour)
     axes[0].set(yscale="log", ylabel="length of the model")
     axes[1].set(xlabel="round", ylabel="test accuracy (%)")
     axes[1].set_xlim(1, 1.4 * runs["round"].max())  # room for the names

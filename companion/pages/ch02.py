@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.pages.plots import BLACK, CODED, GREY, SHOULD, WRITTEN
+from companion.pages.plots import BLACK, CODED, CORRECTED, GREY, WRITTEN
 from companion.runs import statistics
 
 DARK = "#555555"
@@ -35,7 +35,7 @@ def squeezed(gradient: np.ndarray, levels: np.ndarray, lost: pd.DataFrame, kept:
     for row in lost.itertuples():
         if row.levels in (2, 4, kept, 16, 64):
             words = f"{row.levels} levels" if row.levels in (2, kept) else str(row.levels)
-            plots.note(below, row.bits, row.median, words, BLACK, 5, 6)
+            plots.annotate(below, row.bits, row.median, words, BLACK, 5, 6)
     below.set(yscale="log", xlabel="bits for each entry", ylabel="squared error (%)")
     below.set_title("all clients", loc="left")
     below.set(xlim=(0, 1.08 * lost["bits"].max()), ylim=(None, 2.5 * lost["high"].max()))
@@ -61,7 +61,7 @@ def plane(views: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) 
             ax.text(*point, str(label), ha="center", va="center", fontweight="bold", zorder=2)
         ax.scatter(*xy.T, s=0)
         words, colour = SUMMARIES[name]
-        ax.set_title(words, loc="left", color=plots.ink(colour))
+        ax.set_title(words, loc="left", color=plots.text_colour(colour))
         ax.set(xticklabels=[], yticklabels=[], ylabel="second principal component")
         ax.set_xlabel(f"first principal component\n({part:.0%} of the variance in the two)")
     return figure
@@ -83,8 +83,8 @@ def known(found: pd.DataFrame) -> Figure:
             ax.barh(-at, mean, 0.36, color=colour, lw=0)
             ax.plot([low, high], [-at, -at], color=BLACK, lw=1.5)
             ax.plot([chance, chance], [-at - 0.26, -at + 0.22], color=BLACK, lw=2)
-            ax.text(0, -at + 0.24, words, color=plots.ink(colour), fontsize=9, va="bottom")
-        plots.note(ax, chance, -at - 0.26, "by chance", BLACK, 0, -7, ha="center")
+            ax.text(0, -at + 0.24, words, color=plots.text_colour(colour), fontsize=9, va="bottom")
+        plots.annotate(ax, chance, -at - 0.26, "by chance", BLACK, 0, -7, ha="center")
         ax.set(yticks=[], ylim=(-2.75, 0.75), xlim=(0, 100))
         ax.set_title(title, loc="left")
         ax.grid(axis="y", visible=False)
@@ -193,7 +193,7 @@ def exponents(powers: np.ndarray, curves: dict[str, np.ndarray]) -> Figure:
     for (words, values), colour in zip(curves.items(), (BLACK, WRITTEN), strict=True):
         ax.plot(powers, values, color=colour, lw=2)
         least = values.argmin()
-        plots.note(ax, powers[least], values[least], words, colour, 0, -9, ha="center")
+        plots.annotate(ax, powers[least], values[least], words, colour, 0, -9, ha="center")
     ax.axhline(100, color=GREY, lw=1, ls=":")
     low, high = min(map(np.min, curves.values())), max(map(np.max, curves.values()))
     for a, words in ((0, "proportional"), (1, "deviation"), (2, "variance")):
@@ -209,7 +209,7 @@ RULES = {  # by the chapter's names: in words, and their colour
     "coded": ("as coded", CODED),
     "remainder": ("largest remainder", DARK),
     "proportional": ("proportional", DARK),
-    "best": ("best in whole numbers", SHOULD),
+    "best": ("best in whole numbers", CORRECTED),
 }
 
 
@@ -227,7 +227,13 @@ def seats(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> Figure:
         for row, (name, (found, variance)) in enumerate(rules.items()):
             words, colour = RULES[name]
             ax.text(
-                -0.75, -row, words, ha="right", va="center", color=plots.ink(colour), fontsize=9
+                -0.75,
+                -row,
+                words,
+                ha="right",
+                va="center",
+                color=plots.text_colour(colour),
+                fontsize=9,
             )
             empty = np.asarray(found) == 0
             ax.scatter(at[~empty], -row - 0 * at[~empty], 60 + 260 * found[~empty] / most,

@@ -14,8 +14,8 @@ from companion.pages import plots
 LOOKS = {  # by the chapter's names
     "as written": (plots.WRITTEN, "-"),
     "as coded": (plots.CODED, "-"),
-    "Hansen–Hurwitz": (plots.SHOULD, "-"),
-    "Horvitz–Thompson": (plots.SHOULD, "--"),
+    "Hansen–Hurwitz": (plots.CORRECTED, "-"),
+    "Horvitz–Thompson": (plots.CORRECTED, "--"),
 }
 
 
@@ -47,9 +47,9 @@ def averaging(bias: dict[str, float], noise: dict[str, float]) -> Figure:
         )
         if bias[name] > 1e-9:
             ax.plot([1, many[-1]], [bias[name]] * 2, color=colour, ls=":", lw=1)
-            plots.note(ax, many[-1], bias[name], name, colour)
+            plots.annotate(ax, many[-1], bias[name], name, colour)
     end = noise["Hansen–Hurwitz"] / np.sqrt(many[-1])
-    plots.note(ax, many[-1], end, "Hansen–Hurwitz,\nHorvitz–Thompson", plots.SHOULD, up=8)
+    plots.annotate(ax, many[-1], end, "Hansen–Hurwitz,\nHorvitz–Thompson", plots.CORRECTED, up=8)
     ax.set(xlabel="cohorts averaged", ylabel="error of the mean\n(lengths of the full update)")
     ax.set_xlim(1, 300 * many[-1])  # room for the names
     ax.set_xticks(10.0 ** np.arange(6))

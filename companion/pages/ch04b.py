@@ -34,13 +34,13 @@ def allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Figure:
     ax.plot(100 * shares, variance, color=plots.BLACK, lw=1.5)
     looks = {
         "proportional": (plots.GREY, "o", {"up": -9, "right": 5}),
-        "standard deviations": (plots.SHOULD, "s", {"ha": "center", "up": -14, "right": 0}),
+        "standard deviations": (plots.CORRECTED, "s", {"ha": "center", "up": -14, "right": 0}),
         "variances, as written": (plots.WRITTEN, "^", {"up": 8}),
     }
     for name, (at, value) in marks.items():
         colour, marker, where = looks[name]
         ax.plot(100 * at, value, marker, color=colour, ms=9)
-        plots.note(ax, 100 * at, value, name, colour, **where)
+        plots.annotate(ax, 100 * at, value, name, colour, **where)
     ax.axhline(1, color=plots.GREY, ls=":", lw=1)
     ax.set(xlabel="seats of the first stratum (% of all)", ylabel="variance (proportional: 1)")
     ax.set(xlim=(0, 70), ylim=(0.65, 1.6))
@@ -52,7 +52,7 @@ def order(found: dict[str, float], squared_bias: float) -> Figure:
     looks = {"no strata": plots.GREY, "strata": plots.ORANGE, "as written": plots.WRITTEN}
     figure, ax = plt.subplots(figsize=(4.2, 4.4))
     for place, (name, value) in enumerate(found.items()):
-        colour = next((c for key, c in looks.items() if name.startswith(key)), plots.SHOULD)
+        colour = next((c for key, c in looks.items() if name.startswith(key)), plots.CORRECTED)
         ax.barh(-place, 100 * value, color=colour, height=0.4)
         end = value
         if name.startswith("as written"):
@@ -66,8 +66,8 @@ def order(found: dict[str, float], squared_bias: float) -> Figure:
                 hatch="/////",
                 height=0.4,
             )
-        plots.note(ax, 0, -place + 0.37, name, plots.BLACK, right=1)
-        plots.note(ax, 100 * end, -place, f"{100 * value:.0f} %", plots.BLACK, right=3)
+        plots.annotate(ax, 0, -place + 0.37, name, plots.BLACK, right=1)
+        plots.annotate(ax, 100 * end, -place, f"{100 * value:.0f} %", plots.BLACK, right=3)
     ax.set(xlabel="variance of a cohort (% of no strata)", yticks=[], ylim=(0.4 - len(found), 0.7))
     ax.set_xlim(0, 112 * max(*found.values(), found_end(found, squared_bias)))
     ax.grid(axis="y", visible=False)

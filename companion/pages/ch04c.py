@@ -52,9 +52,9 @@ def error_of_the_rate(counts, errors: dict, relative: dict, limit: float, falls:
         "whole": (3, 4e-5),
     }.items():
         words, colour, _ = SETTINGS[name]
-        plots.note(axes[0], x, y, words, colour, 0)
-    plots.note(axes[1], 120, 70, "clipped, either request", CLIPPED, 0)
-    plots.note(axes[1], 3, 0.03, "not clipped", WHOLE, 0)
+        plots.annotate(axes[0], x, y, words, colour, 0)
+    plots.annotate(axes[1], 120, 70, "clipped, either request", CLIPPED, 0)
+    plots.annotate(axes[1], 3, 0.03, "not clipped", WHOLE, 0)
     axes[0].set(xlim=(2, 5e4), ylim=(1e-6, 9), ylabel="mean squared error\nof the rate")
     axes[1].set(xlabel="participants", ylabel="the same, relative\nto the rate squared")
     return figure
@@ -67,15 +67,15 @@ def useful(many, epsilons, least, chosen, size: int) -> Figure:
     for level, x in LEVELS.items():
         column = 100 * least[:, np.abs(many - x).argmin()]  # falls with epsilon
         y = float(np.interp(-level, -column, epsilons))
-        plots.note(ax, x, y, f"{level} %", "#555555", 4, 0 if x > 1e4 else 5)
+        plots.annotate(ax, x, y, f"{level} %", "#555555", 4, 0 if x > 1e4 else 5)
     ax.contour(many, epsilons, chosen, [size + 0.5], colors=plots.PINK, linestyles="--")
-    plots.note(ax, 1000, 10.6, "nobody clipped", plots.PINK, 0)
+    plots.annotate(ax, 1000, 10.6, "nobody clipped", plots.PINK, 0)
     for words, x, y, colour in (
         ("paper: 10", 10, 3.8, plots.WRITTEN),
         ("as coded:\n100", 100, 2.5, plots.CODED),
     ):
         ax.plot(x, 3, "o", color=colour, ms=8, clip_on=False, zorder=5)
-        plots.note(ax, x, y, words, colour, 8)
+        plots.annotate(ax, x, y, words, colour, 8)
     ax.set(xscale="log", yscale="log", xlabel="number of reports", ylabel="ε of one report")
     ax.set_yticks([0.5, 1, 2, 3, 5, 10], ["0.5", "1", "2", "3", "5", "10"])
     ax.minorticks_off()

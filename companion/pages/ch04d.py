@@ -49,11 +49,11 @@ def where(sizes=(6, 60, 600), m: int = 10) -> Figure:
         ax.grid(visible=False)
     for words, (_, _, star, size) in covariances.SETTINGS.items():
         ax.plot(size, star, "o", color=plots.BLACK, ms=6)
-        plots.note(ax, size, star, words.partition(" (")[0], plots.BLACK, -7, ha="right")
-    plots.note(ax, 1.2, 3, "a covariance", plots.BLACK, 0)
-    plots.note(ax, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
-    plots.note(ax, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")
-    plots.note(ax, 9, 35, "the paper's rule", plots.WRITTEN, 0)
+        plots.annotate(ax, size, star, words.partition(" (")[0], plots.BLACK, -7, ha="right")
+    plots.annotate(ax, 1.2, 3, "a covariance", plots.BLACK, 0)
+    plots.annotate(ax, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
+    plots.annotate(ax, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")
+    plots.annotate(ax, 9, 35, "the paper's rule", plots.WRITTEN, 0)
     axes[-1].set_xlabel("sample of one client (examples)")
     axes[1].set_ylabel("requested sample of the round (examples)")
     return figure
@@ -74,7 +74,7 @@ def ellipses() -> Figure:
         ax.set(xlim=(-2.6, 4.4), ylim=(-1.6, 1.6), aspect="equal", ylabel="second coordinate")
         ax.set_title(title, loc="left")
         for (words, colour, _), y in zip(DESIGNS.values(), (0.9, 0.4, -0.1), strict=True):
-            plots.note(ax, 2.3, y - 0.5, words, colour, 0)
+            plots.annotate(ax, 2.3, y - 0.5, words, colour, 0)
     axes[1].set_xlabel("step, first coordinate")
     return figure
 
@@ -92,5 +92,5 @@ def ratios(counts, found: dict[str, np.ndarray]) -> Figure:
         ("● before training", "#B07400", 1.17),
         ("▲ after training", plots.BLACK, 1.05),
     ):
-        plots.note(ax, counts.min(), y * top, words, colour, 0)
+        plots.annotate(ax, counts.min(), y * top, words, colour, 0)
     return figure

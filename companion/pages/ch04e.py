@@ -38,21 +38,21 @@ def rounds(pure: float, soft: dict[int, float], attack: list, busiest: float) ->
     most = len(attack) - 1
     axes[0].plot([1, most], [pure, most * pure], color=plots.WRITTEN, lw=2)
     axes[0].plot(list(soft), list(soft.values()), color=plots.WRITTEN, lw=2, ls="--")
-    axes[0].axhline(pure, color=plots.SHOULD, lw=2)
+    axes[0].axhline(pure, color=plots.CORRECTED, lw=2)
     axes[1].plot(
         range(1, most + 1), [100 * float(x) for x in attack[1:]], color=plots.WRITTEN, lw=2
     )
-    axes[1].axhline(100 * float(attack[1]), color=plots.SHOULD, lw=2)
-    plots.note(axes[0], 62, 225, "fresh reports", plots.WRITTEN, 0, ha="right")
-    plots.note(axes[0], 70, 58, "with δ = 10⁻⁵", plots.WRITTEN, 0)
-    plots.note(axes[0], 97, 15, "one report, remembered", plots.SHOULD, 0, ha="right")
-    plots.note(axes[1], 38, 90, "fresh reports", plots.WRITTEN, 0)
-    plots.note(axes[1], 97, 23, "one report, remembered", plots.SHOULD, 0, ha="right")
+    axes[1].axhline(100 * float(attack[1]), color=plots.CORRECTED, lw=2)
+    plots.annotate(axes[0], 62, 225, "fresh reports", plots.WRITTEN, 0, ha="right")
+    plots.annotate(axes[0], 70, 58, "with δ = 10⁻⁵", plots.WRITTEN, 0)
+    plots.annotate(axes[0], 97, 15, "one report, remembered", plots.CORRECTED, 0, ha="right")
+    plots.annotate(axes[1], 38, 90, "fresh reports", plots.WRITTEN, 0)
+    plots.annotate(axes[1], 97, 23, "one report, remembered", plots.CORRECTED, 0, ha="right")
     marks = ((most / 10, "average", "#555555", "right"), (busiest, "busiest", "#555555", "left"))
     for ax, top in zip(axes, (most * pure, 100), strict=True):
         for x, words, colour, side in (*marks, (most, "as coded", plots.CODED, "center")):
             ax.axvline(x, color=colour, lw=1, ls=":")
-            plots.note(ax, x, 1.1 * top, words, colour, 0, ha=side)
+            plots.annotate(ax, x, 1.1 * top, words, colour, 0, ha=side)
         ax.set(xlim=(0, 105), ylim=(0, 1.04 * top))
     axes[0].set_ylabel("total ε of a client's reports")
     axes[1].set(xlabel="reports of one client", ylabel="the size is read off (%)")

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from companion.claims.evidence import Claim
 from companion.pages import plots
 
-COLOURS = {"as written": plots.WRITTEN, "corrected": plots.SHOULD, "uniform": "#B07400"}
-CLUSTERED = plots.look("clustered-size")[0]
+COLOURS = {"as written": plots.WRITTEN, "corrected": plots.CORRECTED, "uniform": "#B07400"}
+CLUSTERED = plots.method_style("clustered-size").colour
 
 
 def verdict(function: Callable) -> str:
@@ -32,7 +32,9 @@ def fixed_point(paths: dict[str, np.ndarray], biased: float, optimum: float) -> 
         ax.fill_between(at, low, high, color=COLOURS[name], alpha=0.2, lw=0)
         mean = path[at - 1].mean(axis=1)
         ax.plot(at, mean, color=COLOURS[name], lw=2)
-        plots.note(ax, at[-1], mean[-1], name, COLOURS[name], up=8 if name == "as written" else -8)
+        plots.annotate(
+            ax, at[-1], mean[-1], name, COLOURS[name], up=8 if name == "as written" else -8
+        )
     ax.set(xscale="log", xlabel="round", ylabel="model $w$", ylim=(0.1, 0.65))
     ax.set_xlim(at[0], 9 * at[-1])  # room for the names
     return figure
@@ -56,9 +58,9 @@ def rates(
     places = {"as written": 7, "corrected": -7, "uniform": 6}
     for name, values in curves.items():
         above.loglog(t, values[1:], color=COLOURS[name], lw=1.8)
-        plots.note(above, t[-1], values[-1], name, COLOURS[name], up=places[name])
+        plots.annotate(above, t[-1], values[-1], name, COLOURS[name], up=places[name])
     above.loglog(t, promised[1:], color=plots.GREY, lw=1.5)
-    plots.note(above, t[-1], promised[-1], "theorem", "#666666")
+    plots.annotate(above, t[-1], promised[-1], "theorem", "#666666")
     above.axhline(beside, color=plots.WRITTEN, lw=1, ls=":")
     above.set_ylim(bottom=curves["corrected"][-1] / 2)  # room for the lowest name
     above.set_title("decreasing steps", loc="left")
@@ -67,7 +69,7 @@ def rates(
     for part, colour, name in zip(constant, shades, names, strict=True):
         below.loglog(t, constant[part][1:], color=colour, lw=1.8)
         below.loglog(t, ceilings[part][1:], color=colour, lw=1, ls=":")
-        plots.note(below, t[-1], constant[part][-1], name, colour)
+        plots.annotate(below, t[-1], constant[part][-1], name, colour)
     below.set_title("constant steps", loc="left")
     below.set_xlabel("round T")
     below.set_xlim(1, 18 * t[-1])  # room for the names
@@ -118,7 +120,9 @@ def clustered(floors: dict[str, tuple[float, float]], tails: dict[str, list]) ->
     for name, colour in (("MD", plots.PINK), ("clustered", CLUSTERED)):
         values = [float(x) for x in tails[name]]
         below.plot(rounds, values, "o-", color=colour, ms=4)
-        plots.note(below, rounds[-1], values[-1], name, colour, up=7 if name == "clustered" else -7)
+        plots.annotate(
+            below, rounds[-1], values[-1], name, colour, up=7 if name == "clustered" else -7
+        )
     below.set(xlabel="round", ylabel=r"$\mathbb{E}\,\|\nabla F(w_t)\|^2$", ylim=(0.7, 1.02))
     below.set_xlim(0.7, 1.4 * rounds[-1])  # room for the names
     below.set_title("flat tails", loc="left")

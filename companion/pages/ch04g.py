@@ -80,7 +80,7 @@ VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, c
     "as printed": (plots.WRITTEN, "o", 12, (6, -4)),
     "rows from 0": ("#777777", "s", 2, (-4, 9)),
     "and line 11": ("#B07400", "^", 4, (6, 3)),
-    "all three": (plots.SHOULD, "o", 12, (6, -3)),
+    "all three": (plots.CORRECTED, "o", 12, (6, -3)),
 }
 
 
@@ -121,14 +121,14 @@ def steps(counts, average, printed, corrected) -> Figure:
     """The mean squared gradient over the number of local steps, between two rates."""
     figure, ax = plt.subplots(figsize=(4.2, 3.2))
     ax.loglog(counts, printed, "--", color=plots.WRITTEN, lw=2)
-    ax.loglog(counts, corrected, "--", color=plots.SHOULD, lw=2)
+    ax.loglog(counts, corrected, "--", color=plots.CORRECTED, lw=2)
     ax.loglog(counts, average, "o-", color=plots.BLACK, ms=4)
     at = len(counts) // 2
     x = counts.iloc[at]
     low, high = {"ha": "right", "va": "top"}, {"ha": "left", "va": "bottom"}
-    plots.note(ax, x, printed.iloc[at], "rate as written", plots.WRITTEN, -5, -5, **low)
-    plots.note(ax, x, corrected.iloc[at], "corrected rate", plots.SHOULD, 5, 5, **high)
-    plots.note(ax, counts.iloc[-1], average.iloc[-1], "exact", plots.BLACK)
+    plots.annotate(ax, x, printed.iloc[at], "rate as written", plots.WRITTEN, -5, -5, **low)
+    plots.annotate(ax, x, corrected.iloc[at], "corrected rate", plots.CORRECTED, 5, 5, **high)
+    plots.annotate(ax, counts.iloc[-1], average.iloc[-1], "exact", plots.BLACK)
     ax.set(xlabel="local steps N (in (2N)³ rounds)", ylabel="mean squared gradient")
     ax.set_xlim(counts.iloc[0] / 1.5, 8 * counts.iloc[-1])  # room for the name
     ax.set_xticks(counts, [str(n) for n in counts])
@@ -143,7 +143,7 @@ def printed(percent: dict[str, list[float]]) -> Figure:
     for name, values in percent.items():
         colour, mark, at, off = VERSIONS[name]
         ax.plot(clients, values, marker=mark, color=colour, ms=4, lw=1.6)
-        plots.note(ax, at, values[at - 1], name, colour, *off)
+        plots.annotate(ax, at, values[at - 1], name, colour, *off)
     ax.set(xlabel="number of clients", ylabel="Proposition 1 holds (%)", ylim=(-5, 106))
     ax.set(xticks=clients[::2], xlim=(0.5, 1.4 * clients[-1]))  # room for the names
     return figure

@@ -7,6 +7,7 @@ from itertools import product
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.claims import ledger
@@ -186,25 +187,28 @@ def counted(words) -> str:
 # Figure 1
 
 
-def who_holds_what(held: dict[str, np.ndarray]) -> Figure:
-    """A panel per partition of label counts [N, C]: a bar per client, dark what its largest class has."""
-    figure, axes = plt.subplots(len(held), 1, figsize=(4.2, 4.2), sharex=True)
+def who_holds_what(label_counts: dict[str, np.ndarray]) -> Figure:
+    """Draw a bar for each client, dark what its largest class has; a panel for each partition.
+
+    Args:
+        label_counts: of the clients [N, C], by the partition's name.
+    """
     titles = DEALT | {"iid": "IID"}
-    for ax, (name, title) in zip(axes, titles.items(), strict=True):
-        counts = held[name]
-        largest, size = counts.max(1), counts.sum(1)
+    parts = {}
+    for name, title in titles.items():
+        largest, size = label_counts[name].max(1), label_counts[name].sum(1)
         order = np.lexsort((-largest, -size))
-        at = np.arange(1, len(counts) + 1)
-        ax.bar(at, size[order], 1.0, color="#BBBBBB", lw=0)
-        ax.bar(at, largest[order], 1.0, color="#333333", lw=0)
-        ax.set_title(title, loc="left")
+        parts[title] = np.stack([largest, size - largest], axis=1)[order]
+    figure = plots.panels(plots.class_counts, parts, ["#333333", "#BBBBBB"], height=1.2)
+    for ax in figure.axes:
         ax.set_ylabel("examples")
-        ax.margins(x=0)
-        ax.grid(visible=False)
-    axes[-1].set_xlabel("client, sorted")
-    place = {"transform": axes[0].transAxes, "ha": "right", "fontsize": 9}
-    axes[0].text(0.98, 0.8, "its largest class", color="#333333", **place)
-    axes[0].text(0.98, 0.62, "all others", color="#777777", **place)
+    figure.axes[-1].set_xlabel("client, sorted")
+    for y, text, colour in (
+        (0.85, "its largest class", "#333333"),
+        (0.67, "all others", "#777777"),
+    ):
+        where = {"xycoords": "axes fraction", "ha": "right"}
+        plots.annotate(figure.axes[0], 0.98, y, text, colour, 0, **where)
     return figure
 
 
@@ -231,9 +235,36 @@ def fig_2_loss(frame: pd.DataFrame, note: str) -> Figure:
     return _beside(frame, FALLS, "train_loss", note)
 
 
-def _beside(frame: pd.DataFrame, curves: dict, metric: str, note: str) -> Figure:
-    panels = {name: ((m, f"{m}-authors-dec"), AT, curves[m]) for m, name in PAPER.items()}
-    return plots.beside_published(frame, panels, metric, note)
+def _beside(frame: pd.DataFrame, published: dict, metric: str, note: str) -> Figure:
+    parts = {name: (m, published[m]) for m, name in PAPER.items()}
+    figure = plots.panels(
+        draw_published, parts, frame, metric, note, height=1.7, sharey=True, xlabel="round"
+    )
+    figure.axes[1].set_ylabel(plots.SHORT_METRICS[metric])
+    return figure
+
+
+def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note: str) -> None:
+    """Draw a published curve, in black, on the median and the middle nine tenths of our runs.
+
+    Args:
+        part: the method as written, and its published values at the rounds AT.
+        note: what to write where none of the runs is recorded.
+    """
+    method, published = part
+    lines = {}
+    for label, name in (("as written", method), ("as coded", f"{method}-authors-dec")):
+        runs = frame[frame["method"] == name]
+        if len(runs):
+            wide = runs.pivot(index="round", columns="seed", values=metric)
+            quantiles = plots.METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).T
+            lines[label] = quantiles.set_axis(["low", "mean", "high"], axis=1)
+    if lines:
+        lines["the paper"] = pd.Series(published, AT)
+        styles = plots.VERSIONS | {"the paper": plots.Style(plots.BLACK, marker="o")}
+        plots.curves(ax, lines, styles)
+    else:
+        plots.write_in_panel(ax, note)
 
 
 def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
@@ -331,17 +362,43 @@ def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) ->
 
 
 def fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
-    """The printed bars beside ours, with the interval for one more run; a frame a place."""
-    rows, ours = [], dict(zip(printed, frames, strict=True))
-    for place, values in printed.items():
-        for m, value in values.items():
-            rows.append((place, PAPER[m], "printed", value, np.nan, np.nan))
-            for voice, name in {"as written": m, "as coded": f"{m}-authors-dec"}.items():
-                own = ours[place][ours[place]["method"] == name]
-                found = tables.last_rounds(own, SHARES)["value"]
-                rows += [(place, PAPER[m], voice, *one_more(found))] if len(found) > 1 else []
-    columns = ["place", "method", "who", "mean", "low", "high"]
-    return plots.printed_bars(pd.DataFrame(rows, columns=columns))
+    """Draw the printed accuracies beside ours, with the interval of one more run.
+
+    Args:
+        printed: the printed accuracy of each method (%), by setting.
+        frames: our runs in each setting, in the same order.
+    """
+    named: set[str] = set()
+
+    def draw(ax: Axes, part: tuple[dict, pd.DataFrame]) -> None:
+        mean, low, high = beside_printed(*part)
+        names = [version for version in mean if version not in named]
+        named.update(names)
+        plots.bars(ax, mean, plots.VERSIONS, low=low, high=high, names=names)
+        ax.set_xlim(left=0)
+
+    parts = dict(zip(printed, zip(printed.values(), frames, strict=True), strict=True))
+    return plots.panels(draw, parts, height=1.6, xlabel="final accuracy, clients' shares (%)")
+
+
+def beside_printed(
+    printed: dict[str, float], runs: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the printed accuracy of each method and that of one more run of ours, with the interval's low and high
+    ends: three frames with a row for each method and a column for each version."""
+    rows = []
+    for method, value in printed.items():
+        rows.append((PAPER[method], "printed", value, np.nan, np.nan))
+        for version, name in (("as written", method), ("as coded", f"{method}-authors-dec")):
+            values = tables.last_rounds(runs[runs["method"] == name], SHARES)["value"]
+            if len(values) > 1:
+                mean, low, high = one_more(values)
+                rows.append((PAPER[method], version, mean, max(low, 0), high))
+    long = pd.DataFrame(rows, columns=["method", "version", "mean", "low", "high"])
+    wide = long.pivot(index="method", columns="version").reindex(long["method"].unique())
+    order = [version for version in plots.VERSIONS if version in set(long["version"])]
+    mean, low, high = (wide[column][order] for column in ("mean", "low", "high"))
+    return mean, low, high
 
 
 def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFrame:
@@ -375,27 +432,51 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
 
 
 def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
-    """Accuracy on CIFAR-100 over rounds, a panel per kind of local work; dotted, what is printed."""
-    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 3.8), sharex=True, sharey=True)
-    for ax, (title, frame) in zip(axes, panels.items(), strict=True):
-        plots.curves(frame, GLOBAL, ax=ax, methods=experiments.DEEP, ends=False)
+    """Draw the accuracy on CIFAR-100 over rounds, a panel for each kind of local work; dotted, the printed values."""
+    how = {"methods": experiments.DEEP, "names": False, "ylim": (0, 28)}
+    figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **how)
+    first, last = figure.axes
+    for ax in figure.axes:
+        ax.set_ylabel("global test set (%)")
         for value in printed.values():
             ax.axhline(value, color="black", lw=1, ls=":")
-        ax.set_title(title, loc="left")
-        ax.set(ylabel="global test set (%)", xlabel="", ylim=(0, 28))
-    axes[-1].set_xlabel("round")
-    plots.note(axes[0], 110, 25, "printed, three methods", "black", 0, ha="center")
-    plots.note(axes[0], 110, 2.5, "all five", "black", 0, 4, ha="center")
-    best = 100 * frame.groupby("method")[GLOBAL].max()["md"]
-    plots.note(axes[1], 195, best + 2.5, "MD, clustered by similarity", "black", 0, ha="right")
-    plots.note(axes[1], 195, 3.5, "all three of k-means strata", "black", 0, ha="right")
+    first.set_xlabel("")
+    last.set_xlabel("round")
+    plots.annotate(first, 110, 25, "printed, three methods", "black", 0, ha="center")
+    plots.annotate(first, 110, 2.5, "all five", "black", 0, 4, ha="center")
+    best = 100 * list(panels.values())[-1].groupby("method")[GLOBAL].max()["md"]
+    plots.annotate(last, 195, best + 2.5, "MD, clustered by similarity", "black", 0, ha="right")
+    plots.annotate(last, 195, 3.5, "all three of k-means strata", "black", 0, ha="right")
     return figure
 
 
 # All methods
 
 
-ORDER = [m for names in plots.GROUPS.values() for m in names]
+ORDER = [m for m in CALLED if m in experiments.TABLE]
+
+
+def method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
+    """Draw each method's difference to the baseline, a panel for each setting: full dots on the global test set, hollow
+    ones under the clients' class shares.
+
+    Args:
+        differences: as `tables.against` returns them.
+    """
+    names = [m for m in ORDER if m != baseline]
+    colours = [plots.VERSIONS[plots.version(m)].colour for m in names]
+
+    def draw(ax: Axes, part: pd.DataFrame) -> None:
+        series = {}
+        for metric in METRICS:
+            rows = part[part["metric"] == metric].set_index("method").reindex(names)
+            rows = rows[["difference", "low", "high"]].set_axis([CALLED[m] for m in names])
+            series[metric] = rows.rename(columns={"difference": "mean"})
+        styles = {GLOBAL: plots.Style("black"), SHARES: plots.Style("black", hollow=True)}
+        plots.intervals(ax, series, styles, colours=colours, reference=0)
+
+    parts = dict(list(differences.groupby("place", sort=False)))
+    return plots.panels(draw, parts, height=3.4, xlabel=f"points above {CALLED[baseline]}")
 
 
 def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
@@ -507,23 +588,26 @@ def along(by_variant: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranges(moved: pd.DataFrame) -> Figure:
-    """A row per setting, a dot per value at its accuracy; the values with the least and the most are named."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.4))
+    """Draw a dot for the accuracy at each value of a setting, a row for each setting; the values with the least and the
+    most accuracy are named, and the default is black."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.4))
     names = [key for key in SETTINGS if key in set(moved["key"])]
+    colours = [plots.method_style(SETTINGS[key][2]).colour for key in names]
+    span = moved.groupby("key")["mean"].agg(mean="median", low="min", high="max").loc[names]
+    span = span.set_axis([SETTINGS[key][0] for key in names])
+    no_dots = {"": plots.Style(plots.GREY, marker=" ")}
+    plots.intervals(ax, {"": span}, no_dots, colours=colours)
+    ax.tick_params(axis="y", labelcolor="black")
     for y, key in enumerate(names[::-1]):
-        part, (_, default, method) = moved[moved["key"] == key], SETTINGS[key]
-        colour = plots.METHODS[method][0]
-        ax.plot([part["mean"].min(), part["mean"].max()], [y, y], color=colour, lw=1)
-        ax.plot(part["mean"], [y] * len(part), "o", color=colour, ms=5)
-        usual = part[part["value"] == default]
-        ax.plot(usual["mean"], [y] * len(usual), "o", color="black", ms=5)
+        part, default = moved[moved["key"] == key], SETTINGS[key][1]
+        colour = plots.method_style(SETTINGS[key][2]).colour
+        tones = np.where(part["value"] == default, "black", colour)
+        ax.scatter(part["mean"], [y] * len(part), c=tones, s=25, zorder=3)
         low, high = (part.loc[part["mean"].agg(end)] for end in ("idxmin", "idxmax"))
-        plots.note(ax, low["mean"], y, f"{low['value']:g}", "black", -6, ha="right")
-        plots.note(ax, high["mean"], y, f"{high['value']:g}", "black", 6)
-    ax.set_yticks(range(len(names)), [SETTINGS[key][0] for key in names[::-1]])
-    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.6, len(names) - 0.4))
+        plots.annotate(ax, low["mean"], y, f"{low['value']:g}", "black", -6, ha="right")
+        plots.annotate(ax, high["mean"], y, f"{high['value']:g}", "black", 6)
+    ax.set_xlabel("final accuracy, global test set (%)")
     ax.margins(x=0.12)
-    ax.grid(axis="y", visible=False)
     return figure
 
 
@@ -641,39 +725,35 @@ def equal_gaps(behind: dict[str, tuple[float, float, float]]) -> dict[str, str]:
 
 
 def private(by_variant: pd.DataFrame) -> Figure:
-    """Final accuracy over epsilon, a panel per method, a line per size cap; thin, without privacy."""
-    pairs = {"fedstas-dp": "fedstas", "fedstas-unbiased-dp": "fedstas-unbiased"}
-    titles = ("fresh reports, as written", "one report for good, corrected")
-    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.0), sharex=True)
+    """Draw the final accuracy over epsilon, a panel for each method, a line for each size cap; black, without privacy."""
+    parts = {
+        "fresh reports, as written": ("fedstas-dp", "fedstas"),
+        "one report for good, corrected": ("fedstas-unbiased-dp", "fedstas-unbiased"),
+    }
     plain = by_variant[by_variant["variant"] == Variant()].set_index("method")["mean"]
-    for ax, (m, base), title in zip(axes, pairs.items(), titles, strict=True):
-        colour = plots.METHODS[m][0]
-        for cap, dash, aside, up in zip(
-            experiments.CAPS, ("-", "--", ":"), (1, 1.05, 0.95), (7, 0, -7), strict=True
-        ):
-            caps = [variant.get("size_cap") for variant in by_variant["variant"]]
-            part = by_variant[(by_variant["method"] == m) & (np.array(caps) == cap)]
-            epsilons = np.array([variant.get("epsilon") for variant in part["variant"]])
-            part = part.assign(x=aside * epsilons).sort_values("x")
-            ax.errorbar(part["x"], part["mean"], (part["high"] - part["low"]) / 2, color=colour, ls=dash, lw=1.5, elinewidth=0.7)  # fmt: skip
-            plots.note(
-                ax,
-                part["x"].iloc[0],
-                part["mean"].iloc[0],
-                f"M = {cap}",
-                colour,
-                -6,
-                up,
-                ha="right",
-            )
-        ax.plot([0.5, 10], [plain[base]] * 2, color="black", lw=1)
-        plots.note(ax, 10, plain[base], "no privacy", "black", up=-7)
-        ax.set(xscale="log", ylabel="global test set (%)", xlim=(0.13, 35))
+    settings = {
+        key: by_variant["variant"].map(lambda v, key=key: v.get(key))
+        for key in ("epsilon", "size_cap")
+    }
+    runs = by_variant.assign(**settings)
+    offsets = dict(zip(experiments.CAPS, (1, 1.05, 0.95), strict=True))  # bars beside each other
+
+    def draw(ax: Axes, pair: tuple[str, str]) -> None:
+        method, without_privacy = pair
+        lines, colour = {}, plots.method_style(method).colour
+        for cap, offset in offsets.items():
+            rows = runs[(runs["method"] == method) & (runs["size_cap"] == cap)]
+            x = offset * rows["epsilon"].astype(float)
+            lines[f"M = {cap}"] = rows.set_index(x)[["mean", "low", "high"]].sort_index()
+        styles = {n: plots.Style(colour, d) for n, d in zip(lines, ("-", "--", ":"), strict=True)}
+        lines["no privacy"] = pd.Series(plain[without_privacy], [0.5, 10.0])
+        styles["no privacy"] = plots.Style("black")
+        plots.curves(ax, lines, styles, band="bars", width=1.5, xscale="log")
+        ax.set_ylabel("global test set (%)")
         ax.set_xticks(experiments.EPSILONS, [f"{e:g}" for e in experiments.EPSILONS])
         ax.minorticks_off()
-        ax.set_title(title, loc="left")
-    axes[-1].set_xlabel("epsilon of a report")
-    return figure
+
+    return plots.panels(draw, parts, xlabel="epsilon of a report")
 
 
 # Parts of the corrected method
@@ -744,18 +824,20 @@ def live_runs(task, s) -> pd.DataFrame:
 
 
 def live(ends: pd.DataFrame) -> Figure:
-    """Final accuracy of each live run, a row per method, a mark per seed: columns seed, index method."""
-    figure, ax = plt.subplots(figsize=(4.2, 2.5))
-    names = list(ends.columns)
-    for seed, row in ends.iterrows():
-        ax.plot(row[names], range(len(names))[::-1], "o-", lw=0.7, ms=5, color="#555555")
-        plots.note(ax, row[names[0]], len(names) - 1, f"{seed}", "black", 0, 9, ha="center")
-    ax.set_yticks(range(len(names))[::-1], [CALLED[m] for m in names])
-    for label in ax.get_yticklabels():
-        method = next(m for m in names if CALLED[m] == label.get_text())
-        voice = next((v for v, group in plots.GROUPS.items() if method in group), "baselines")
-        label.set_color(plots.ink(plots.VOICES[voice]))
-    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(names)))
+    """Draw the final accuracy of each live run, a row for each method, the runs of a seed joined.
+
+    Args:
+        ends: final accuracy (%), a row for each seed and a column for each method.
+    """
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.5))
+    rows = range(len(ends.columns))[::-1]
+    for seed, values in ends.iterrows():
+        ax.plot(values, rows, "o-", lw=0.7, ms=5, color=plots.DARK_GREY)
+        plots.annotate(ax, values.iloc[0], rows[0], f"{seed}", "black", 0, 9, ha="center")
+    ax.set_yticks(rows, [CALLED[m] for m in ends.columns])
+    for label, method in zip(ax.get_yticklabels(), ends.columns, strict=True):
+        label.set_color(plots.text_colour(plots.VERSIONS[plots.version(method)].colour))
+    ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(rows)))
     ax.grid(axis="y", visible=False)
     return figure
 

@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import dendrogram
 from companion.claims import ledger
 from companion.claims.evidence.experiments_clustered import first_recorded
 from companion.pages import plots
-from companion.runs import records, statistics
+from companion.runs import records, statistics, tables
 
 NAMES = {  # schemes as the page calls them
     "md": "MD",
@@ -145,32 +145,22 @@ def recorded() -> Recorded:
     return Recorded(history, pd.DataFrame(rows_))
 
 
-def _band(ax: Axes, frame: pd.DataFrame, value: str, method: str) -> tuple:
-    """Mean over seeds with a 95 % band, or the seeds themselves where there are few; the end of the mean."""
-    wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=value)
-    colour, dash = plots.METHODS[method]
-    mean, low, high = np.array([statistics.mean_interval(v) for v in wide.to_numpy()]).T
-    if wide.shape[1] >= plots.FEW:
-        ax.fill_between(wide.index, low, high, color=colour, alpha=0.15, lw=0)
-    else:
-        ax.plot(wide.index, wide.to_numpy(), color=colour, ls=dash, lw=0.5, alpha=0.4)
-    ax.plot(wide.index, mean, color=colour, ls=dash, lw=1.6)
-    return wide.index[-1], mean[-1], colour
-
-
 def panels(runs: Recorded, under_md: float, every: int, what: str = "digits") -> Figure:
-    """Distinct digits (or `what`) a round, training loss, test accuracy over the rounds; dotted: the mean under MD."""
-    shown = {f"distinct {what}": (runs.drawn, "digits")}
-    for metric in ("train_loss", "test_accuracy"):
-        scaled = runs.history.assign(y=runs.history[metric] * plots.METRICS[metric][1])
-        words = {"train_loss": "training loss (nats)", "test_accuracy": "test accuracy (%)"}[metric]
-        shown[words] = (scaled, "y")
-    figure, axes = plt.subplots(3, 1, figsize=(4.2, 6.6), sharex=True)
-    for ax, (words, (frame, value)) in zip(axes, shown.items(), strict=True):
-        ends = {name: _band(ax, frame, value, method) for method, name in SHORT.items()}
-        ax.set(ylabel=words)
-        ax.margins(x=0)
-        plots.label_ends(ax, ends, gap=0.1)
+    """Draw the distinct digits of a round, the training loss and the test accuracy over the rounds.
+
+    Args:
+        under_md: the expected number of distinct digits under MD sampling, a dotted line.
+        every: how many digits there are.
+        what: what the classes are called.
+    """
+    figure, axes = plt.subplots(3, 1, figsize=(plots.WIDTH, 6.6), sharex=True)
+    styles = {m: plots.method_style(m)._replace(label=name) for m, name in SHORT.items()}
+    labels = {"train_loss": "training loss (nats)", "test_accuracy": "test accuracy (%)"}
+    labels = {"digits": f"distinct {what}"} | labels
+    for ax, (metric, label) in zip(axes, labels.items(), strict=True):
+        frame = runs.drawn if metric == "digits" else runs.history
+        how = {"styles": styles, "xlabel": "", "ylabel": label, "width": 1.6}
+        plots.learning_curves(ax, frame, metric, list(SHORT), **how)
     axes[0].axhline(under_md, color=plots.BLACK, lw=1, ls=":")
     axes[0].set_ylim(top=every + 0.3)
     axes[-1].set_xlabel("round")
@@ -194,10 +184,10 @@ def final(runs: Recorded) -> pd.DataFrame:
     digits = [drawn[drawn["round"] <= 10], drawn[drawn["round"] > last - 20]]
     early, late = (part.groupby("method")["digits"].mean() for part in digits)
     loss, accuracy = (
-        plots.summary(runs.history, metric, LAST)["mean"]
+        tables.summary(runs.history, metric, LAST)["mean"]
         for metric in ("train_loss", "test_accuracy")
     )
-    gain = plots.paired(runs.history, "test_accuracy", "md", LAST)
+    gain = tables.paired(runs.history, "test_accuracy", "md", LAST)
     found = [
         {
             "scheme": name,
@@ -219,12 +209,12 @@ def _span(row: pd.Series) -> str:
 def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
     """Points above MD with their interval, `size`, `size_low`, ..., `similarity`, ..., `target`, ...;
     and of Algorithm 2 below the target, `short`, `short_low`, `short_high`."""
-    found, said = plots.paired(runs.history, "test_accuracy", "md", last), {}
+    found, said = tables.paired(runs.history, "test_accuracy", "md", last), {}
     for method in tuple(NAMES)[1:]:
         short = method.removeprefix("clustered-")
         ends = found.loc[method, ["difference", "low", "high"]]
         said |= {f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)}
-    wide = plots.by_seed(runs.history, "test_accuracy", last)
+    wide = tables.by_seed(runs.history, "test_accuracy", last)
     values = statistics.mean_interval((wide["target"] - wide["clustered-similarity"]).dropna())
     return said | dict(zip(("short", "short_low", "short_high"), map(float, values), strict=True))
 

@@ -12,15 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.runs import fedsampling_grid, records, statistics
+from companion.runs import fedsampling_grid, records, statistics, tables
 from fedstas import methods
 
-PURPLE, SOFT = plots.METHODS["fedsampling"][0], "#555555"
+PURPLE, SOFT = plots.PURPLE, "#555555"
 PRIVATE, ALL = "fedsampling, private", "fedavg, all clients"
 SPREAD, HIDDEN = ("imbalance", "fedsampling-mnist-ablations"), fedsampling_grid.HIDDEN["mnist"]
 ARMS = {  # by the chapter's names: what the page calls them, colour and marker
     "fedavg": ("fedavg", "#808080", "s"),
-    "md": ("md", plots.METHODS["md"][0], "D"),
+    "md": ("md", plots.PINK, "D"),
     "fedsampling": ("FedSampling", PURPLE, "o"),
     PRIVATE: ("FedSampling, private", "#B15928", "^"),
     ALL: ("fedavg, all clients", "#000000", "v"),
@@ -57,7 +57,7 @@ def enumeration(laws: dict[str, list], target: float) -> Figure:
         ax.bar(at, np.bincount(where, chances), 0.1, color=colour, alpha=0.7)
         ax.axvline(target, color="black", lw=1.2, ls="--")
         ax.plot(values @ chances, 0.4, "v", color=colour, ms=9, mec="black")
-        ax.set_title(name, loc="left", color=plots.ink(colour))
+        ax.set_title(name, loc="left", color=plots.text_colour(colour))
         ax.set(ylim=(0, 0.45), yticks=[0, 0.2, 0.4])
         ax.grid(axis="x", visible=False)
     axes[len(axes) // 2].set_ylabel("chance")
@@ -129,7 +129,7 @@ def _side_by_side(ax: Axes, wide: pd.DataFrame, places: Sequence, arms: Sequence
             x = place + 0.16 * (shift - (len(arms) - 1) / 2)
             mean, low, high = statistics.mean_interval(values)
             ax.plot([x] * len(values), values, "_", color=colour, ms=6, alpha=0.6)
-            if len(values) >= plots.FEW:
+            if len(values) >= plots.MIN_SEEDS_FOR_BAND:
                 ax.vlines(x, low, high, color=colour, lw=1.6)
             ax.plot(x, mean, marker, color=colour, ms=5)
     ax.grid(axis="x", visible=False)
@@ -213,13 +213,13 @@ def caps(at: np.ndarray, parts: np.ndarray, curves: dict[int, list], best: dict[
         np.abs(parts).T, looks, ((12, 0, -10, "left"), (230, -6, 4, "right"), (760, -4, 8, "right")), strict=True
     ):  # fmt: skip
         axes[0].plot(at, values, color=colour, lw=1.6)
-        plots.note(axes[0], x, np.interp(x, at, values), name, colour, right, up, ha=ha)
+        plots.annotate(axes[0], x, np.interp(x, at, values), name, colour, right, up, ha=ha)
     axes[0].set_title("100 clients", loc="left")
     for (count, values), colour in zip(curves.items(), ("#000000", "#555555", "#808080"), strict=True):  # fmt: skip
         axes[1].plot(at, values, color=colour, lw=1.6)
         error, cap = best[count]
         axes[1].plot(cap, 100 * error, "o", color=colour, ms=6)
-        plots.note(axes[1], at[-1], values[-1], f"{count:,}", colour, up=5)
+        plots.annotate(axes[1], at[-1], values[-1], f"{count:,}", colour, up=5)
     axes[1].set_title("both parts, by the number of clients", loc="left")
     for ax in axes:
         ax.axhline(10, color="#808080", lw=0.8, ls="--")
@@ -272,7 +272,7 @@ def every_method() -> tuple[pd.DataFrame, list[str]]:
     seeds = frame.groupby("method")["seed"].agg(set)
     common = set.intersection(*seeds)
     frame = frame[frame["seed"].isin(common)]
-    test, client = (plots.by_seed(frame, x) for x in ("test_accuracy", "client_accuracy"))
+    test, client = (tables.by_seed(frame, x) for x in ("test_accuracy", "client_accuracy"))
     last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
     found = pd.DataFrame({"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()})  # fmt: skip
     found = found.join(last[["bytes_down", "bytes_up", "examples"]] / [1e6, 1e6, 1e3])

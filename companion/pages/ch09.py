@@ -145,7 +145,7 @@ def one_round_errors(means: pd.DataFrame) -> Figure:
         for design in LINES:
             if design in rows.index:
                 found = rows.loc[[design]].sort_values("m")
-                colour, dash = plots.look(design)
+                colour, dash, *_ = plots.method_style(design)
                 x = range(len(found))
                 ax.errorbar(x, found["mean"], found["se"], color=colour, ls=dash, lw=1.6, capsize=2)
         ticks = sorted(rows["m"].unique())
@@ -153,14 +153,14 @@ def one_round_errors(means: pd.DataFrame) -> Figure:
         ax.set_title(one_rounds.PLACES[setting].replace(", ", ",\n"), loc="left", fontsize=9)
     last = axes.flat[-1]
     for place, (design, words) in enumerate(LINES.items()):
-        colour, dash = plots.look(design)
+        colour, dash, *_ = plots.method_style(design)
         y = 1 - (place + 0.5) / len(LINES)
         last.plot((0, 0.2), (y, y), color=colour, ls=dash, lw=2, transform=last.transAxes)
         last.text(
             0.25,
             y,
             words,
-            color=plots.ink(colour),
+            color=plots.text_colour(colour),
             fontsize=9,
             va="center",
             transform=last.transAxes,
@@ -236,17 +236,19 @@ def costs(races: dict) -> Figure:
     for row, place in zip(axes, places, strict=True):
         for ax, m in zip(row, (10, 5), strict=True):
             there = [x for x in RACERS if x in set(races[place, m]["method"])]
-            plots.curves(
-                races[place, m], "test_accuracy", ax=ax, methods=there, ends=False, x="megabytes"
+            labels = {"x": "megabytes", "names": False, "xlabel": "", "ylabel": ""}
+            plots.learning_curves(
+                ax, races[place, m], "test_accuracy", there, xscale="log", **labels
             )
-            ax.set(xscale="log", xlabel="", ylabel="")
             ax.set_title(f"{place.replace(', ', chr(10))}, m = {m}", loc="left", fontsize=9)
             ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
     for place, (name, words) in enumerate(RACERS.items()):
         how = {"transform": axes[0, 0].transAxes, "fontsize": 9}
-        axes[0, 0].text(0.04, 0.93 - 0.13 * place, words, color=plots.look(name)[0], **how)
+        axes[0, 0].text(
+            0.04, 0.93 - 0.13 * place, words, color=plots.method_style(name).colour, **how
+        )
     figure.supxlabel("sent and received (MB)", fontsize=10)
     figure.supylabel("accuracy on the test set (%)", fontsize=10)
     return figure

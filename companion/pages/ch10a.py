@@ -62,7 +62,7 @@ def board(known: dict, folder: str) -> Markdown:
 def curves(frame: pd.DataFrame) -> Figure:
     """Accuracy on the test set over rounds: means, and thin lines for single seeds; a design of one's own is dashed."""
     figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    plots.curves(frame, "test_accuracy", ax=ax, seeds=True, ends=False)
+    plots.learning_curves(ax, frame, "test_accuracy", seeds=True, names=False)
     means = [line for line in ax.lines if line.get_gid() in set(frame["method"])]
     for line in means:
         if line.get_gid() not in plots.METHODS:

@@ -75,24 +75,18 @@ def _first(
 def _nothing(note: str) -> Figure:
     """The figure of what is not recorded yet, as wide as the others."""
     figure, ax = plt.subplots(figsize=(WIDE, 1.0))
-    plots.blank(ax, note)
+    plots.write_in_panel(ax, note)
     return figure
 
 
 def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -> None:
     """One panel: mean curves, named at their ends; without a rolling mean the single seeds behind them."""
     if frame is None:
-        plots.blank(ax, note)
+        plots.write_in_panel(ax, note)
         return
-    rolling, shown = window(frame) if smooth else 0, list(names)
-    plots.curves(frame, metric, ax=ax, methods=shown, ends=False, rolling=rolling, seeds=not smooth)
-    drawn = [line for line in ax.lines if line.get_gid()]
-    last = [(*(v[-1] for v in line.get_data()), line.get_color()) for line in drawn]
-    ends = {names[line.get_gid()]: end for line, end in zip(drawn, last, strict=True)}
-    low, high = ax.get_ylim()
-    ax.set_ylim(top=high + 0.1 * (high - low))  # room for a name above the curves, below the title
-    plots.label_ends(ax, ends, gap=0.12 if len(ends) < 4 else 0.08)
-    ax.set(ylabel=plots.SHORT[metric])
+    styles = {m: plots.method_style(m)._replace(label=name) for m, name in names.items()}
+    how = {"rolling": window(frame) if smooth else 0, "seeds": not smooth, "styles": styles}
+    plots.learning_curves(ax, frame, metric, list(names), ylabel=plots.SHORT_METRICS[metric], **how)
 
 
 def _figure(

@@ -102,7 +102,11 @@ def called(arm: str) -> str:
 
 def look(arm: str) -> tuple[str, str]:
     """Colour and dash of its method; that of all clients is nobody else's here."""
-    return (plots.GREY, "-.") if arm == "all clients" else plots.look(ARMS.get(arm, ("", ""))[1])
+    return (
+        (plots.GREY, "-.")
+        if arm == "all clients"
+        else plots.method_style(ARMS.get(arm, ("", arm))[1])[:2]
+    )
 
 
 def colour(arm: str) -> str:
@@ -731,23 +735,25 @@ def remembered(
     for ax, place in zip(axes.flat, places, strict=False):
         matters = place.setting.matters
         ax.axvspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
+        series = {}
         for metric, shift in (("large", 0.17), ("small", -0.17)):
             part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
-            found = part.set_index("arm").rename(columns={"gain": "difference"}).reindex(shown)
-            out = (found["difference"] < limits[0]) | (found["difference"] > limits[1])
-            for arm, value in found.loc[out, "difference"].items():
+            found = part.set_index("arm")[["gain", "low", "high"]].reindex(shown)
+            found = found.rename(columns={"gain": "mean"})
+            out = (found["mean"] < limits[0]) | (found["mean"] > limits[1])
+            for arm, value in found.loc[out, "mean"].items():
                 low, at = value < limits[0], len(shown) - 1 - shown.index(arm) + shift
                 words = f"◂ {value:+.0f}".replace("-", "−") if low else f"{value:+.0f} ▸"
                 where = {"ha": "left" if low else "right", "va": "center", "fontsize": "small"}
                 ax.text(limits[0 if low else 1], at, words, color=colour(arm), **where)
-            found.loc[out, "difference"] = np.nan
+            found.loc[out, "mean"] = np.nan
             found.index = [called(arm) for arm in shown]
-            plots.forest(ax, found, looks, shift=shift, hollow=shift < 0)
+            series[metric] = found
+        styles = {m: plots.Style(plots.GREY, hollow=m == "small") for m in series}
+        plots.intervals(ax, series, styles, colours=looks, reference=0, spread=0.34)
         said = (titles or {}).get(place.name, place.says)
         ax.set_title(said, loc="right")  # longer than the axis is wide
         ax.set_xlim(limits)
-        for label, look_ in zip(ax.get_yticklabels(), looks, strict=True):
-            label.set_color(plots.ink(look_))
     axes.flat[-1].set_xlabel("points above MD")
     dots = [
         Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=name)
@@ -797,7 +803,7 @@ def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, look: tuple[str, s
     ax.plot(x, gain, color=look[0], ls=look[1], lw=1, marker="o", ms=3.5)
     ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=look[0], lw=1)
     for where, value in zip(x[~inside], cells["gain"][~inside], strict=True):
-        words = {"ha": "center", "va": "bottom", "fontsize": 8, "color": plots.ink(look[0])}
+        words = {"ha": "center", "va": "bottom", "fontsize": 8, "color": plots.text_colour(look[0])}
         ax.text(where, -FLOOR, f"{value:.0f}\n▾", **words)
 
 
@@ -844,7 +850,7 @@ def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -
         ]
     )
     mean = each.mean(0)
-    if len(each) >= plots.FEW:
+    if len(each) >= plots.MIN_SEEDS_FOR_BAND:
         half = [statistics.mean_interval(column)[2] for column in each.T] - mean
         ax.fill_between(at, mean - half, mean + half, color=look[0], alpha=0.15, lw=0)
     ax.plot(at, mean, color=look[0], ls=look[1], lw=2)

@@ -267,7 +267,7 @@ def data() -> dict:
 
 def draw(name: str):
     """The figure that stands for a part of the explorer where no script runs."""
-    plots.style()
+    plots.set_style()
     return globals()[f"_{name}"]()
 
 
@@ -309,7 +309,7 @@ def _bias():
     ax.axhline(found["target"], color=plots.BLACK, ls="--", lw=1)
     for each, colour, name in (
         (distinct, plots.WRITTEN, "as written"),
-        (again, plots.SHOULD, "corrected"),
+        (again, plots.CORRECTED, "corrected"),
     ):
         ax.plot(rounds, np.cumsum(each) / rounds, color=colour)
         ax.text(many * 1.01, np.mean(each), name, color=colour, va="center", fontsize="small")
@@ -337,7 +337,7 @@ def _allocation():
     found, width = seats(SIZES, SPREADS, SEATS), 0.26
     figure, ax = plt.subplots(figsize=(7, 3))
     for place, (name, colour) in enumerate(
-        (("printed", plots.WRITTEN), ("rounded", plots.CODED), ("optimal", plots.SHOULD))
+        (("printed", plots.WRITTEN), ("rounded", plots.CODED), ("optimal", plots.CORRECTED))
     ):
         x = np.arange(len(SIZES)) + (place - 1) * width
         bars = ax.bar(x, found[name]["seats"], width, color=colour, label=name)
@@ -357,8 +357,11 @@ def _estimate():
     figure, ax = plt.subplots(figsize=(7, 3))
     seen = chances > chances.max() / 1e4
     ax.fill_between(values[seen], chances[seen] / np.diff(values[:2]), color=plots.GREY, alpha=0.4)
-    marks = ((0, plots.BLACK, "0"), (min(size, cap - 1) * m, plots.DRAWS[3], "clipped total"))
-    for x, colour, text in (*marks, (size * m, plots.DRAWS[4], "true total")):
+    marks = (
+        (0, plots.BLACK, "0"),
+        (min(size, cap - 1) * m, plots.DRAW_COLOURS[3], "clipped total"),
+    )
+    for x, colour, text in (*marks, (size * m, plots.DRAW_COLOURS[4], "true total")):
         ax.axvline(x, color=colour, lw=1.5)
         ax.text(x, ax.get_ylim()[1], f" {text}", color=colour, va="top", fontsize="small")
     ax.set(xlabel="estimate of the total", ylabel="density", yticks=[])
@@ -370,9 +373,9 @@ def _privacy():
     epsilon, cap = SETTING["epsilon"], SETTING["cap"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3))
     rounds = np.arange(1, ROUNDS + 1)
-    left.plot(rounds, rounds * epsilon, color=plots.DRAWS[3], label="δ = 0")
+    left.plot(rounds, rounds * epsilon, color=plots.DRAW_COLOURS[3], label="δ = 0")
     tight = [composed(epsilon, cap, int(j), DELTA) for j in rounds]
-    left.plot(rounds, tight, color=plots.DRAWS[4], label=f"δ = {DELTA:g}")
+    left.plot(rounds, tight, color=plots.DRAW_COLOURS[4], label=f"δ = {DELTA:g}")
     left.set(xlabel="fresh reports of one client", ylabel="composed ε")
     left.legend()
     right.plot(100 * np.array(attack(epsilon, cap)), color=plots.BLACK)

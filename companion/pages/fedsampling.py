@@ -90,10 +90,10 @@ def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
     ):  # fmt: skip
         longest = max(frame[x].max() for frame in curves.values()) / scale
         for method, frame in curves.items():
-            colour, dash = plots.METHODS[method]
+            colour, dash, *_ = plots.method_style(method)
             accuracy = 100 * frame["test_accuracy"]
             ax.plot(frame[x] / scale, accuracy, color=colour, ls=dash, lw=2)
-            plots.note(ax, frame[x].iloc[-1] / scale, accuracy.iloc[-1], WORDS[method], colour)
+            plots.annotate(ax, frame[x].iloc[-1] / scale, accuracy.iloc[-1], WORDS[method], colour)
         ax.axhline(100 * ceiling, color=plots.BLACK, lw=1, ls="--")
         ax.set(xlabel=label, ylim=(0, 100), xlim=(0, 1.45 * longest))  # room for the names
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
@@ -182,20 +182,27 @@ def _dots(ax: Axes, at: float, values, colour: str) -> float:
     lost, of = int(values.isna().sum()), len(values)
     if lost:
         where = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        ax.text(at, 0.02, f"{lost} of {of}\ndiverged", color=plots.ink(colour), fontsize=8, **where)
+        ax.text(
+            at,
+            0.02,
+            f"{lost} of {of}\ndiverged",
+            color=plots.text_colour(colour),
+            fontsize=8,
+            **where,
+        )
     values = values.dropna()
     if not len(values):
         return np.nan
     mean, low, high = statistics.mean_interval(values)
     ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
-    if len(values) >= plots.FEW:
+    if len(values) >= plots.MIN_SEEDS_FOR_BAND:
         ax.vlines(at, low, high, color=colour, lw=1.6)
     ax.plot(at, mean, "o", color=colour, ms=5)
     return mean
 
 
 def _look(arm: str) -> tuple[str, str]:
-    return (plots.METHODS["fedsampling"][0], "--") if arm == PRIVATE else plots.look(arm)
+    return (plots.PURPLE, "--") if arm == PRIVATE else plots.method_style(arm)
 
 
 def _side_by_side(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
@@ -265,7 +272,7 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
                 low, high = ax.get_ylim()
                 ax.set_ylim(low - 0.3 * (high - low), high)
         else:
-            plots.blank(ax, note.replace(" --", "\n--"))
+            plots.write_in_panel(ax, note.replace(" --", "\n--"))
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
     shown = [arm for arm in arms if arm in set(settled["arm"])]
     lines = [plt.Line2D([], [], color=_look(a)[0], ls=_look(a)[1], lw=2) for a in shown]

@@ -111,7 +111,7 @@ def main(folder: str | Path) -> None:
     places = design_comparison.read(protocol.read())
     if wrong := [words for words, holds in sentences(places) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
-    plots.for_pages()
+    plots.set_page_style()
     shown = [places[name] for name in PLACES if name in places]
     half, limits = (
         -(-len(shown) // 2),

@@ -1,11 +1,23 @@
-"""Every figure of the book as a function of a tidy frame; one fixed colour per method.
+"""The figures' three primitives, the style of each method, and the look of a page.
 
-Colours are Okabe and Ito's. Blue speaks as written, vermilion as coded, green corrected.
+A page function chooses its rows, calls a primitive and sets labels:
+
+- `intervals(ax, series, styles)`: a dot and an interval in each row of a table;
+- `curves(ax, lines, styles)`: a curve with a band for each series, named at its end;
+- `bars(ax, table, styles)`: bars by group, beside each other or stacked.
+
+`panels` repeats one of them, a panel for each setting:
+
+    figure = panels(curves, {"disjoint": lines, "equal sizes": others}, xlabel="round", ylabel="accuracy (%)")
+
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart, with the method as written in
+blue, as coded in vermilion, as corrected in green.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,38 +27,51 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Wedge
-from scipy import stats
 
-from companion.runs import tables
-from companion.runs.tables import NOT_YET
-from companion.runs.tables import by_seed as by_seed
-from companion.runs.tables import last_rounds as last_rounds
-from companion.runs.tables import paired as paired
-from companion.runs.tables import summary as summary
-from fedstas import methods as known_methods
+from companion.runs import statistics, tables
+from fedstas import methods
 
-WRITTEN, CODED, SHOULD = "#0072B2", "#D55E00", "#009E73"
+WRITTEN, CODED, CORRECTED = "#0072B2", "#D55E00", "#009E73"
 GREY, BLACK, ORANGE, PINK, SKY = "#7F7F7F", "#000000", "#E69F00", "#CC79A7", "#56B4E9"
+DARK_GREY, AMBER, BROWN, PURPLE = "#555555", "#B07400", "#B15928", "#6A3D9A"
+DRAW_COLOURS = (ORANGE, SKY, PINK, "#7A5C1E", "#5D4A8C")  # none that stands for a version
 
-# A word needs more contrast than a line: the same hues, 4.5 or more on white (and, turned over, in the dark).
-INKS = {
+# Text needs more contrast than a line: the same hues with a contrast of 4.5 or more on white, and inverted on black.
+TEXT_COLOURS = {
     CODED: "#A84600",
-    SHOULD: "#00704F",
+    CORRECTED: "#00704F",
     GREY: "#696969",
     ORANGE: "#8A5F00",
     PINK: "#A04A7C",
     SKY: "#1B6FA3",
     "#999933": "#6B6B1C",
 }
+WIDTH = 4.2  # inches: a column that stays readable on a phone
+METRICS = {  # axis label, and what a recorded value is multiplied by
+    "test_accuracy": ("accuracy on the global test set (%)", 100),
+    "client_accuracy": ("accuracy under the clients' class shares (%)", 100),
+    "macro_f1": ("macro F1 on the global test set (%)", 100),
+    "train_loss": ("training loss (cross-entropy, nats)", 1),
+}
+SHORT_METRICS = {  # where panels are narrow
+    "test_accuracy": "global test set (%)",
+    "client_accuracy": "clients' shares (%)",
+    "train_loss": "training loss (nats)",
+}
+MIN_SEEDS_FOR_BAND = 5  # with fewer, an interval says less than the runs themselves
 
 
-def ink(colour: str) -> str:
-    """The colour of words about what is drawn in this colour."""
-    return INKS.get(colour, colour)
+class Style(NamedTuple):
+    """How a series is drawn; `label` names it where its key is not meant to be read."""
+
+    colour: str
+    dash: str = "-"
+    marker: str = ""
+    label: str = ""
+    hollow: bool = False
 
 
-# Listed methods: colour and dash; those of one group share a hue. `look` draws the others by a rule.
-METHODS = {
+METHODS = {  # colour and dash; related methods share a colour, and others have a style by `_unlisted_style`
     "fedavg": (GREY, "-"),
     "fedavg-unbiased": (GREY, "--"),
     "md": (PINK, "-"),
@@ -56,8 +81,8 @@ METHODS = {
     "fedstas": (WRITTEN, "-"),
     "fedstas-dp": (WRITTEN, "--"),
     "fedstas-optimal-data": (WRITTEN, ":"),
-    "fedstas-unbiased": (SHOULD, "-"),
-    "fedstas-unbiased-dp": (SHOULD, "--"),
+    "fedstas-unbiased": (CORRECTED, "-"),
+    "fedstas-unbiased-dp": (CORRECTED, "--"),
     "fedstas-least-variance": (BLACK, "-"),
     "fedprox": (PINK, "--"),
     "clustered-size": ("#8C6D31", "-"),
@@ -66,10 +91,10 @@ METHODS = {
     "fedsts-authors-dec": ("#F0A070", "-"),
     "fedstas-authors-dec": (CODED, "-"),
     "fedstas-dp-authors-dec": (CODED, "--"),
-    "fedsampling": ("#6A3D9A", "-"),
-    "fedadam": ("#B15928", "-"),
-    "fedyogi": ("#B15928", "--"),
-    "fedadagrad": ("#B15928", ":"),
+    "fedsampling": (PURPLE, "-"),
+    "fedadam": (BROWN, "-"),
+    "fedyogi": (BROWN, "--"),
+    "fedadagrad": (BROWN, ":"),
     "poisson": ("#332288", "-"),
     "optimal-client-sampling": ("#332288", "--"),
     "k-vib": ("#332288", ":"),
@@ -82,46 +107,64 @@ METHODS = {
     "mifa": ("#661100", "--"),
     "centralised": (BLACK, ":"),
 }
-METRICS = {
-    "test_accuracy": ("accuracy on the global test set (%)", 100),
-    "client_accuracy": ("accuracy under the clients' class shares (%)", 100),
-    "macro_f1": ("macro F1 on the global test set (%)", 100),
-    "train_loss": ("training loss (cross-entropy, nats)", 1),
-}
-
-FEW = 5  # with fewer seeds an interval says less than the runs themselves
-
-
-WAYS = {
-    "every 10 rounds": "--",
-    "from updates": ":",
-    "L2": ":",
-    "L1": "-.",
-}  # of one method, after a comma in its name
+UNLISTED_COLOURS = (
+    "#117733",
+    "#44AA99",
+    "#88CCEE",
+    "#DDCC77",
+    "#CC6677",
+    "#AA4499",
+)  # Tol's muted scheme
+VARIANT_DASHES = {"every 10 rounds": "--", "from updates": ":", "L2": ":", "L1": "-."}
 
 
-SPARE = ("#117733", "#44AA99", "#88CCEE", "#DDCC77", "#CC6677", "#AA4499")
+def method_style(name: str) -> Style:
+    """Return the style of a method, or of a variant of one: `METHOD, every 10 rounds`."""
+    method, _, variant = name.partition(", ")
+    colour, dash = METHODS.get(method) or _unlisted_style(method)
+    return Style(colour, VARIANT_DASHES.get(variant, "-.") if variant else dash)
 
 
-def look(name: str) -> tuple[str, str]:
-    """Colour and dash of a method, or of one way of it: `METHOD, every 10 rounds`."""
-    method, _, way = name.partition(", ")
-    colour, dash = METHODS.get(method) or _spare_look(method)
-    return colour, WAYS.get(way, "-.") if way else dash
-
-
-def _spare_look(method: str) -> tuple[str, str]:
-    """Colour and dash of a method that `METHODS` does not list: spare colours of Tol's muted scheme in turn,
-    in the order of `methods.names()`; dashes change once all colours are taken. Black for no method at all."""
-    others = [name for name in known_methods.names() if name not in METHODS]
-    if method not in others:
+def _unlisted_style(method: str) -> tuple[str, str]:
+    """Return the next free colour for each method of the package that METHODS does not list, in alphabetical order;
+    with another dash once all colours are taken. What is no method of the package is black."""
+    unlisted = [name for name in methods.names() if name not in METHODS]
+    if method not in unlisted:
         return BLACK, "-"
-    round_, place = divmod(others.index(method), len(SPARE))
-    return SPARE[place], ("-", "--", ":", "-.")[round_ % 4]
+    repetition, place = divmod(unlisted.index(method), len(UNLISTED_COLOURS))
+    return UNLISTED_COLOURS[place], ("-", "--", ":", "-.")[repetition % 4]
 
 
-def style() -> None:
-    """The look of every figure; called once by each chapter."""
+def version(method: str) -> str:
+    """Return which version of FedSTaS a method is: `as written`, `as coded`, `corrected`; others are `baselines`."""
+    if method.endswith("-authors-dec"):
+        return "as coded"
+    if method in ("fedsts", "fedstas", "fedstas-dp"):
+        return "as written"
+    return "corrected" if method.startswith("fedstas-unbiased") else "baselines"
+
+
+VERSIONS = {
+    "printed": Style(BLACK),
+    "as written": Style(WRITTEN),
+    "as coded": Style(CODED),
+    "corrected": Style(CORRECTED),
+    "baselines": Style("#404040"),
+}
+Styles = Mapping[str, Style] | Callable[[str], Style]
+
+
+def _style(styles: Styles, name: str) -> Style:
+    return styles(name) if callable(styles) else styles[name]
+
+
+def text_colour(colour: str) -> str:
+    """Return the colour of text about something drawn in this colour."""
+    return TEXT_COLOURS.get(colour, colour)
+
+
+def set_style() -> None:
+    """Set the look of every figure."""
     sns.set_theme(context="notebook", style="whitegrid", font_scale=0.95)
     plt.rcParams |= {
         "figure.figsize": (7.0, 3.8),
@@ -134,18 +177,18 @@ def style() -> None:
     }
 
 
-def for_pages() -> None:
-    """The look of figures that are read on a phone and in the dark: SVG without a ground of its own, a column
-    4.2 inches wide with letters that stay readable at 390 px. Called once by each chapter of the second edition."""
+def set_page_style() -> None:
+    """Set the look of a chapter's figures, which are read on phones and on dark pages: SVG without a background,
+    4.2 inches wide, with letters that stay readable at 390 px. Each chapter calls this once."""
     from IPython import get_ipython
 
-    style()
-    bare = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
+    set_style()
+    transparent = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
     sizes = dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 10)
     sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
-    plt.rcParams |= bare | sizes
+    plt.rcParams |= transparent | sizes
     plt.rcParams |= {
-        "figure.figsize": (4.2, 2.8),
+        "figure.figsize": (WIDTH, 2.8),
         "grid.color": "#D0D0D0",
         "svg.hashsalt": "fedstas",
     }
@@ -155,270 +198,369 @@ def for_pages() -> None:
         InlineBackend.instance(parent=shell).figure_formats = {"svg"}
 
 
-def note(ax: Axes, x: float, y: float, words: str, colour: str, right=6.0, up=0.0, **how) -> None:
-    """Write words beside the point (x, y) of the data, `right` and `up` of it by so many points."""
-    how = {"va": "center", "color": ink(colour), "fontsize": 9, "annotation_clip": False} | how
-    ax.annotate(words, (x, y), (right, up), textcoords="offset points", **how)
+# The primitives
 
 
-def label_ends(ax: Axes, ends: dict[str, tuple[float, float, str]], gap: float = 0.045) -> None:
-    """Write each name at the right end of its curve; names that would touch are moved apart."""
-    low, high = ax.get_ylim()
-    step = gap * (high - low)
-    groups: list[list[str]] = []  # names that touch, each group about the mean of its curves' ends
-    for name in sorted(ends, key=lambda n: ends[n][1]):
+def panels(
+    draw: Callable[..., object],
+    parts: Mapping[str, object],
+    *args,
+    height: float = 1.9,
+    sharex: bool = True,
+    sharey: bool = False,
+    xlabel: str = "",
+    ylabel: str = "",
+    **options,
+) -> Figure:
+    """Draw one panel for each part, one above the other, with `draw(ax, part, *args, **options)`.
+
+    Args:
+        draw: a primitive, or a function with the same first two arguments.
+        parts: the data of each panel, by its title.
+        height: of a panel, in inches.
+        xlabel: of the lowest panel.
+        ylabel: of the middle panel.
+    """
+    size = (WIDTH, 0.5 + height * len(parts))
+    figure, grid = plt.subplots(
+        len(parts), 1, figsize=size, sharex=sharex, sharey=sharey, squeeze=False
+    )
+    axes = grid[:, 0]
+    for ax, (title, part) in zip(axes, parts.items(), strict=True):
+        ax.set_title(title, loc="left")
+        draw(ax, part, *args, **options)
+    axes[-1].set_xlabel(xlabel)
+    axes[len(axes) // 2].set_ylabel(ylabel)
+    return figure
+
+
+def intervals(
+    ax: Axes,
+    series: Mapping[str, pd.DataFrame],
+    styles: Styles = method_style,
+    *,
+    colours: Sequence[str] | None = None,
+    reference: float | None = None,
+    spread: float = 0.32,
+    **axis,
+) -> Axes:
+    """Draw a dot and its interval in each row, the first row on top.
+
+        intervals(ax, {"test set": table}, {"test set": Style(BLACK)}, reference=0, xlabel="points above MD")
+
+    Args:
+        series: for each series a frame with the rows' names as index (the same in all) and columns mean, low, high;
+            nothing is drawn of a row whose mean is NaN, and no interval where low is.
+        styles: of the series.
+        colours: of the rows and their names, where these have colours of their own.
+        reference: where a vertical line stands, such as the 0 of differences.
+        spread: between the first and the last series within a row.
+        axis: properties of the axes, as for `Axes.set`.
+    """
+    shifts = np.linspace(spread / 2, -spread / 2, len(series)) if len(series) > 1 else [0.0]
+    for (name, table), shift in zip(series.items(), shifts, strict=True):
+        style = _style(styles, name)
+        for place, row in enumerate(table.itertuples()):
+            if pd.isna(row.mean):
+                continue
+            y, colour = len(table) - 1 - place + shift, colours[place] if colours else style.colour
+            ax.plot([row.low, row.high], [y, y], color=colour, lw=1.4)
+            face = "white" if style.hollow else colour
+            ax.plot(row.mean, y, style.marker or "o", ms=5, mec=colour, mfc=face)
+    if reference is not None:
+        ax.axvline(reference, color=BLACK, lw=0.8)
+    rows = list(next(iter(series.values())).index)
+    ax.set_yticks(range(len(rows))[::-1], rows)
+    for label, colour in zip(ax.get_yticklabels(), colours or (), strict=bool(colours)):
+        label.set_color(text_colour(colour))
+    ax.set(ylim=(-0.6, len(rows) - 0.4))
+    ax.grid(axis="y", visible=False)
+    ax.set(**axis)
+    return ax
+
+
+def curves(
+    ax: Axes,
+    lines: Mapping[str, pd.Series | pd.DataFrame],
+    styles: Styles = method_style,
+    *,
+    band: str = "area",
+    names: bool = True,
+    width: float = 2.0,
+    **axis,
+) -> Axes:
+    """Draw a curve for each series, with its band, and name it at its right end.
+
+        curves(ax, {"md": frame}, xlabel="round", ylabel="accuracy (%)")
+
+    Args:
+        lines: for each series a frame with x as index and columns mean and, for a band, low and high; or the means
+            alone. A frame with a column for each series is such a mapping.
+        styles: of the series; a style with dash "" has markers alone.
+        band: "area", or "bars" for an error bar at each x.
+        names: whether to write the series' labels; they are moved apart where they would touch.
+        width: of the lines, in points.
+        axis: properties of the axes, as for `Axes.set`; set before the names find their places.
+    """
+    ends = {}
+    for name, line in lines.items():
+        frame = line.to_frame("mean") if isinstance(line, pd.Series) else line
+        colour, dash, marker, label, hollow = _style(styles, name)
+        x, mean = frame.index.to_numpy(), frame["mean"].to_numpy()
+        if "low" in frame and frame["low"].notna().any():
+            low, high = frame["low"].to_numpy(), frame["high"].to_numpy()
+            if band == "area":
+                ax.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
+            else:
+                ax.vlines(x, low, high, color=colour, lw=1.4)
+        face = {"mfc": "white"} if hollow else {}
+        how = {"ls": dash or "none", "marker": marker, "ms": 5, "lw": width, "gid": name}
+        ax.plot(x, mean, color=colour, **how, **face)
+        ends[label or name] = (x[-1], mean[-1], colour)
+    if band == "area":
+        ax.margins(x=0)
+    ax.set(**axis)
+    if names:
+        if band == "bars":  # clear of the last bars
+            right = max(x for x, *_ in ends.values())
+            ends = {name: (right, y, colour) for name, (_, y, colour) in ends.items()}
+        name_ends(ax, ends)
+    return ax
+
+
+def bars(
+    ax: Axes,
+    table: pd.DataFrame,
+    styles: Styles = method_style,
+    *,
+    low: pd.DataFrame | None = None,
+    high: pd.DataFrame | None = None,
+    stacked: bool = False,
+    names: Sequence[str] = (),
+    width: float = 0.75,
+    **axis,
+) -> Axes:
+    """Draw horizontal bars: a group for each row of a table, the first on top, and a bar for each column.
+
+        bars(ax, pd.DataFrame({"printed": [50.0], "as coded": [48.0]}, index=["FedSTaS"]), VERSIONS)
+
+    Args:
+        styles: of the columns.
+        low, high: ends of the bars' intervals, of the table's shape.
+        stacked: whether the bars of a group stand on each other rather than beside each other.
+        names: of columns whose label is written beside their bar of the first row.
+        width: of a group, where 1 leaves no gap to the next.
+        axis: properties of the axes, as for `Axes.set`.
+    """
+    looks = {name: _style(styles, name) for name in table.columns}
+    how = {"color": [look.colour for look in looks.values()], "stacked": stacked, "width": width}
+    table.plot.barh(ax=ax, legend=False, lw=0, alpha=0.75, **how)
+    groups = dict(zip(table.columns, ax.containers, strict=True))
+    for name, group in groups.items():
+        y = [bar.get_y() + bar.get_height() / 2 for bar in group]
+        if low is not None and high is not None:
+            ax.hlines(y, low[name], high[name], color=GREY, lw=2)
+        if name in names:
+            end = (
+                table[name].iloc[0]
+                if high is None
+                else np.nanmax([table[name].iloc[0], high[name].iloc[0]])
+            )
+            annotate(ax, end, y[0], looks[name].label or name, looks[name].colour)
+    ax.invert_yaxis()
+    ax.set(ylabel="")
+    ax.grid(axis="y", visible=False)
+    ax.set(**axis)
+    return ax
+
+
+# Text in figures
+
+
+def annotate(
+    ax: Axes, x: float, y: float, text: str, colour: str, right: float = 6.0, up: float = 0.0, **how
+) -> None:
+    """Write a text `right` and `up` of the point (x, y), in points; `how` as for `Axes.annotate`, such as
+    `xycoords="axes fraction"` for a corner of the panel."""
+    how = {
+        "va": "center",
+        "color": text_colour(colour),
+        "fontsize": 9,
+        "annotation_clip": False,
+    } | how
+    ax.annotate(text, (x, y), (right, up), textcoords="offset points", **how)
+
+
+def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 10.5) -> None:
+    """Write each name to the right of its curve's end (x, y, colour), at least `gap` points apart."""
+    points = 72 / ax.figure.dpi
+    heights = {n: points * ax.transData.transform((x, y))[1] for n, (x, y, _) in ends.items()}
+    groups: list[
+        list[str]
+    ] = []  # of names that would touch, each group around the mean of its ends
+
+    def lowest(group: list[str]) -> float:
+        return float(np.mean([heights[n] for n in group])) - gap * (len(group) - 1) / 2
+
+    for name in sorted(ends, key=heights.__getitem__):
         groups.append([name])
-        while len(groups) > 1 and (
-            _first(groups[-1], ends, step) - _first(groups[-2], ends, step)
-            < step * len(groups[-2]) * (1 - 1e-9)
+        while (
+            len(groups) > 1
+            and lowest(groups[-1]) < lowest(groups[-2]) + gap * len(groups[-2]) - 1e-9
         ):
             last = groups.pop()
             groups[-1] += last
     for group in groups:
         for place, name in enumerate(group):
-            x, _, colour = ends[name]
-            ax.text(
-                x + 0.015 * np.diff(ax.get_xlim())[0], _first(group, ends, step) + place * step,
-                name, color=ink(colour), va="center", fontsize="small", clip_on=False,
-            )  # fmt: skip
+            x, y, colour = ends[name]
+            annotate(ax, x, y, name, colour, 4, lowest(group) + gap * place - heights[name])
 
 
-def _first(group: list[str], ends: dict, step: float) -> float:
-    """Where the lowest name of a group stands."""
-    return float(np.mean([ends[n][1] for n in group])) - step * (len(group) - 1) / 2
+def legend(figure: Figure, styles: Mapping[str, Style], columns: int = 2) -> None:
+    """Put one legend for all panels above them."""
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=s.colour,
+            ls=s.dash or "none",
+            marker=s.marker,
+            lw=2,
+            label=s.label or name,
+            mfc="white" if s.hollow else s.colour,
+        )
+        for name, s in styles.items()
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False)
 
 
-def curves(
+def write_in_panel(ax: Axes, message: str) -> None:
+    """Write a message in an empty panel, such as which command records what is missing."""
+    text = message.replace(": ", ":\n").replace("`", "").replace(" --", "\n--")
+    ax.text(
+        0.5,
+        0.5,
+        text,
+        ha="center",
+        va="center",
+        transform=ax.transAxes,
+        fontsize="small",
+        color=GREY,
+    )
+    ax.set(xticks=[], yticks=[])
+
+
+def not_recorded(message: str) -> Figure:
+    """Return the figure of a sweep of which nothing is recorded: the message alone."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.2))
+    write_in_panel(ax, message)
+    return figure
+
+
+# Figures that several pages share
+
+
+def means_over_seeds(
+    frame: pd.DataFrame, metric: str, methods: Sequence[str], x: str = "round"
+) -> dict[str, pd.DataFrame]:
+    """Return the mean curve of each method with its 95 % interval over seeds, as `curves` reads it.
+
+    Args:
+        frame: runs as `records.load` returns them.
+        x: "round", or a column of costs, of which the mean over seeds is taken.
+    """
+    lines, scale = {}, METRICS[metric][1] if metric in METRICS else 1
+    for method in methods:
+        runs = frame[frame["method"] == method]
+        wide = scale * runs.pivot(index="round", columns="seed", values=metric).dropna()
+        ends = [statistics.mean_interval(row) for row in wide.to_numpy()]
+        line = pd.DataFrame(ends, wide.index, ["mean", "low", "high"])
+        if wide.shape[1] < MIN_SEEDS_FOR_BAND:
+            line[["low", "high"]] = np.nan
+        if x != "round":
+            line.index = runs.groupby("round")[x].mean().loc[wide.index]
+        lines[method] = line
+    return lines
+
+
+def learning_curves(
+    ax: Axes,
     frame: pd.DataFrame,
     metric: str,
-    *,
-    ax: Axes | None = None,
     methods: Sequence[str] | None = None,
+    *,
+    styles: Styles = method_style,
     seeds: bool = False,
-    ends: bool = True,
     x: str = "round",
     rolling: int = 0,
+    **how,
 ) -> Axes:
-    """Mean curve of each method with a 95 % band over seeds, from FEW seeds on; thin single seeds
-    behind it, always where there are fewer.
+    """Draw the mean curve of each method with its 95 % band over seeds, or over thin curves of single seeds where
+    there are fewer than MIN_SEEDS_FOR_BAND.
 
-    `ends` writes the names at the ends of the curves; `x` is "round" or a column of costs; `rolling`: the
-    mean over so many rounds up to each (`tables.rolling`).
+    Args:
+        seeds: whether to draw the single seeds in any case.
+        x: "round", or a column of costs.
+        rolling: the number of rounds of a rolling mean; 0 for none.
+        how: as for `curves`.
     """
-    ax = ax or plt.gca()
     frame = tables.rolling(frame, metric, rolling) if rolling else frame
-    label, scale = METRICS[metric]
-    names = {}
-    for method in methods or list(frame["method"].unique()):
+    methods = list(frame["method"].unique()) if methods is None else methods
+    lines = means_over_seeds(frame, metric, methods, x)
+    label, scale = METRICS.get(metric, (metric, 1))
+    for method, line in lines.items():
         wide = frame[frame["method"] == method].pivot(index="round", columns="seed", values=metric)
-        wide = wide.dropna() * scale
-        colour, dash = look(method)
-        at = wide.index.to_numpy()
-        if x != "round":  # a cost: its mean over seeds
-            at = frame[frame["method"] == method].groupby("round")[x].mean().loc[at].to_numpy()
-        mean = wide.mean(axis=1).to_numpy()
-        if wide.shape[1] >= FEW:
-            half = stats.t.ppf(0.975, wide.shape[1] - 1) * wide.std(axis=1) / np.sqrt(wide.shape[1])
-            ax.fill_between(at, mean - half, mean + half, color=colour, alpha=0.15, lw=0)
-        if wide.shape[1] < FEW or seeds:
-            ax.plot(at, wide.to_numpy(), color=colour, lw=0.6, alpha=0.3)
-        ax.plot(at, mean, color=colour, ls=dash, lw=2, gid=method)
-        names[method] = (at[-1], mean[-1], colour)
-    ax.set_xlabel(x)
-    ax.set_ylabel(label)
+        if seeds or wide.shape[1] < MIN_SEEDS_FOR_BAND:
+            single = scale * wide.dropna().to_numpy()
+            ax.plot(line.index, single, color=_style(styles, method).colour, lw=0.6, alpha=0.3)
+    return curves(ax, lines, styles, **({"xlabel": x, "ylabel": label} | how))
+
+
+def class_counts(ax: Axes, counts: np.ndarray, colours: str | Sequence[str] = "viridis") -> None:
+    """Draw counts [clients, classes] as a stacked bar for each client, in the order given.
+
+    Args:
+        colours: of the classes, or the name of a palette.
+    """
+    colours = sns.color_palette(colours, counts.shape[1])
+    at, ends = np.arange(1, len(counts) + 1), counts.cumsum(axis=1)
+    for column, end, colour in zip(counts.T, ends.T, colours, strict=True):
+        ax.bar(at, column, 1.0, bottom=end - column, color=colour, lw=0)
     ax.margins(x=0)
-    if ends:
-        label_ends(ax, names)
-    return ax
-
-
-def legend(
-    figure: Figure, methods: Sequence[str], names: Sequence[str] | None = None, columns: int = 4
-) -> None:
-    """One legend of methods for all panels, above them; `names` instead of the methods' own."""
-    looks = [look(m) for m in methods]
-    lines = [Line2D([], [], color=c, ls=d, lw=2) for c, d in looks]
-    place = {"loc": "outside upper center", "ncols": min(columns, len(lines)), "frameon": False}
-    figure.legend(lines, names or methods, **place)
-
-
-def same_range(axes: Sequence[Axes]) -> None:
-    """The same y-range where figures are compared."""
-    limits = [a.get_ylim() for a in axes]
-    for a in axes:
-        a.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-
-
-DRAWS = (ORANGE, SKY, PINK, "#7A5C1E", "#5D4A8C")  # no voice's colours: what a draw stands for
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.grid(axis="x", visible=False)
 
 
 def strata_map(points: np.ndarray, omega: np.ndarray, designs: dict[str, np.ndarray]) -> Figure:
-    """The same clients under four designs, a panel each: `designs` are titles and shares [m, N].
+    """Draw the same clients under four designs, a panel each.
 
-    Client k is a disc at points[k] of area omega_k, and shares[j, k] of it a slice of draw j's colour; a
-    grey line ties it to the mean of what draw j stands for, the fainter the smaller its share.
+    Client k is a disc at points[k] of area omega_k, with a slice in draw j's colour for shares[j, k]; a grey line ties
+    it to the weighted mean of the clients of draw j, the fainter the smaller its share.
+
+    Args:
+        points: of the clients, [N, 2].
+        omega: the clients' weights, [N].
+        designs: shares [m, N] of the clients in the draws, by the title of the panel.
     """
     figure, axes = plt.subplots(2, 2, figsize=(7.6, 6.6), sharex=True, sharey=True)
     low, high = points.min(0), points.max(0)
     span = (high - low).max()
     for ax, (title, shares) in zip(axes.flat, designs.items(), strict=True):
         for share in shares:
-            held = share * omega
+            weights = share * omega
             for k in np.flatnonzero(share > 1e-9):
-                ends = np.stack([points[k], held @ points / held.sum()])
+                ends = np.stack([points[k], weights @ points / weights.sum()])
                 ax.plot(*ends.T, color=GREY, lw=0.8, alpha=0.7 * share[k], zorder=1)
-        for k in np.argsort(-omega):  # the small ones in front
-            at, radius = 90.0, 0.2 * span * np.sqrt(omega[k])
+        for k in np.argsort(-omega):  # small clients in front
+            start, radius = 90.0, 0.2 * span * np.sqrt(omega[k])
             for j in np.flatnonzero(shares[:, k] > 1e-9):
-                end = at + 360 * shares[j, k]
-                colour = DRAWS[j % len(DRAWS)]
-                ax.add_patch(
-                    Wedge(points[k], radius, at, end, fc=colour, ec="white", lw=0.4, zorder=2)
-                )
-                at = end
+                end = start + 360 * shares[j, k]
+                look = {"fc": DRAW_COLOURS[j % len(DRAW_COLOURS)], "ec": "white", "lw": 0.4}
+                ax.add_patch(Wedge(points[k], radius, start, end, zorder=2, **look))
+                start = end
         ax.set(title=title, aspect="equal", xticks=[], yticks=[])
-        ax.set(
-            xlim=(low[0] - span / 9, high[0] + span / 9),
-            ylim=(low[1] - span / 9, high[1] + span / 9),
-        )
+        ax.set_xlim(low[0] - span / 9, high[0] + span / 9)
+        ax.set_ylim(low[1] - span / 9, high[1] + span / 9)
     figure.supxlabel("first principal coordinate of the updates", fontsize="medium")
     figure.supylabel("second coordinate", fontsize="medium")
-    return figure
-
-
-SHORT = {  # where panels are narrow
-    "test_accuracy": "global test set (%)",
-    "client_accuracy": "clients' shares (%)",
-    "train_loss": "training loss (nats)",
-}
-GROUPS = {
-    "as written": ("fedsts", "fedstas", "fedstas-dp"),
-    "as coded": ("fedsts-authors-dec", "fedstas-authors-dec", "fedstas-dp-authors-dec"),
-    "corrected": ("fedstas-unbiased", "fedstas-unbiased-dp"),
-    "baselines": (
-        "md", "fedavg", "fedavg-unbiased", "fedprox", "clustered-size", "clustered-similarity",
-        "strat", "strat-neyman", "centralised",
-    ),
-}  # fmt: skip
-VOICES = {
-    "as written": WRITTEN,
-    "as coded": CODED,
-    "corrected": SHOULD,
-    "baselines": "#404040",
-}
-
-
-def blank(ax: Axes, note: str) -> None:
-    """A panel of which nothing is recorded yet says so, and how to record it."""
-    ax.text(0.5, 0.5, note.replace(": ", ":\n").replace("`", ""), ha="center", va="center",
-            transform=ax.transAxes, fontsize="small", color=GREY)  # fmt: skip
-    ax.set(xticks=[], yticks=[])
-
-
-def not_recorded(note: str) -> Figure:
-    """The figure of a sweep of which nothing is recorded yet."""
-    figure, ax = plt.subplots(figsize=(7, 1.2))
-    blank(ax, note)
-    return figure
-
-
-def beside_published(
-    frame: pd.DataFrame, panels: dict[str, tuple], metric: str, note: str = NOT_YET
-) -> Figure:
-    """A panel per published curve, in black, on the median and the middle nine tenths of our runs.
-
-    `panels`, by title: our methods, and the published rounds and values. A method has its voice's colour.
-    """
-    shape = {"figsize": (4.2, 0.6 + 1.7 * len(panels)), "sharex": True, "sharey": True}
-    figure, axes = plt.subplots(len(panels), 1, squeeze=False, **shape)
-    voice = {m: group for group, names in GROUPS.items() for m in names}
-    for ax, (title, (names, at, values)) in zip(axes[:, 0], panels.items(), strict=True):
-        ends = {}
-        for m in (m for m in names if m in set(frame["method"])):
-            wide = frame[frame["method"] == m].pivot(index="round", columns="seed", values=metric)
-            low, middle, high = METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).values
-            colour = VOICES[voice[m]]
-            ax.fill_between(wide.index, low, high, color=colour, alpha=0.18, lw=0)
-            ax.plot(wide.index, middle, color=colour, lw=2, gid=m)
-            ends[voice[m]] = (wide.index[-1], middle[-1], colour)
-        if not ax.lines:
-            blank(ax, note)
-            continue
-        ax.plot(at, values, color=BLACK, marker="o", ms=4, lw=1.5)
-        ends["the paper"] = (at[-1], values[-1], BLACK)
-        ax.set_title(title, loc="left")
-        ax.set_xlim(0, 1.34 * max(x for x, *_ in ends.values()))  # room for the names
-        label_ends(ax, ends, gap=0.13)
-    axes[len(panels) // 2, 0].set_ylabel(SHORT[metric])
-    axes[-1, 0].set_xlabel("round")
-    return figure
-
-
-BARS = {"printed": BLACK, "as written": WRITTEN, "as coded": CODED}
-
-
-def printed_bars(table: pd.DataFrame) -> Figure:
-    """A panel per place, and for each method a bar of what is printed and of ours, with its interval.
-
-    `table`: columns place, method, who (of `BARS`), mean, low, high.
-    """
-    places, names = (list(table[k].unique()) for k in ("place", "method"))
-    shape = {"figsize": (4.2, 0.5 + 1.6 * len(places)), "sharex": True, "squeeze": False}
-    figure, axes = plt.subplots(len(places), 1, **shape)
-    named: set[str] = set()
-    for ax, place in zip(axes[:, 0], places, strict=True):
-        part = table[table["place"] == place]
-        there = [who for who in BARS if who in set(part["who"])]
-        for i, who in enumerate(there):
-            rows = part[part["who"] == who].set_index("method").reindex(names)
-            y = np.arange(len(names)) + (i - (len(there) - 1) / 2) * 0.8 / len(there)
-            ax.barh(y, rows["mean"], 0.7 / len(there), color=BARS[who], alpha=0.75, label=who)
-            ax.hlines(y, rows["low"].clip(lower=0), rows["high"], color=GREY, lw=2)
-            if who not in named:  # beside its first bar
-                end = rows[["mean", "high"]].max(axis=1).iloc[0]
-                note(ax, end, y[0], who, BARS[who])
-            named.add(who)
-        ax.set(yticks=range(len(names)), yticklabels=names)
-        ax.set_title(place, loc="left")
-        ax.grid(axis="y", visible=False)
-        ax.set_xlim(left=0)
-        ax.invert_yaxis()
-    axes[-1, 0].set_xlabel("final accuracy, clients' shares (%)")
-    return figure
-
-
-def forest(ax: Axes, rows: pd.DataFrame, looks: Sequence[str], *, shift=0.0, hollow=False) -> None:
-    """Differences with their 95 % intervals, the first row on top: columns difference, low, high."""
-    for at, look, row in zip(range(len(rows))[::-1], looks, rows.itertuples(), strict=True):
-        if np.isnan(row.difference):
-            continue
-        ax.plot([row.low, row.high], [at + shift] * 2, color=look, lw=1.4)
-        ax.plot(row.difference, at + shift, "o", ms=5, mec=look, mfc="white" if hollow else look)
-    ax.axvline(0, color=BLACK, lw=0.8)
-    ax.set_yticks(range(len(rows))[::-1], list(rows.index))
-    ax.set_ylim(-0.6, len(rows) - 0.4)
-    ax.grid(axis="y", visible=False)
-
-
-def method_forest(
-    table: pd.DataFrame, baseline: str = "md", names: dict[str, str] | None = None
-) -> Figure:
-    """All methods against the baseline, a panel per place; full: global test set, hollow: clients'.
-
-    `names`: what a method is called, if not by its own name.
-    """
-    places, names = list(dict.fromkeys(table["place"])), names or {}
-    listed = {m: VOICES[g] for g, group in GROUPS.items() for m in group if m != baseline}
-    shape = {"figsize": (4.2, 0.5 + 3.4 * len(places)), "sharex": True, "squeeze": False}
-    figure, axes = plt.subplots(len(places), 1, **shape)
-    for ax, place in zip(axes[:, 0], places, strict=True):
-        for metric, shift in (("test_accuracy", 0.16), ("client_accuracy", -0.16)):
-            part = table[(table["place"] == place) & (table["metric"] == metric)]
-            rows = part.set_index("method").reindex(list(listed))
-            rows.index = [names.get(m, m) for m in listed]
-            forest(ax, rows, list(listed.values()), shift=shift, hollow=shift < 0)
-        ax.set_title(place, loc="left")
-        for label, colour in zip(ax.get_yticklabels(), listed.values(), strict=True):
-            label.set_color(ink(colour))
-    axes[-1, 0].set_xlabel(f"points above {names.get(baseline, baseline)}")
     return figure
