@@ -25,7 +25,7 @@ PROGRESS = Path(".cache/progress")  # a file for each running chapter: cells don
 SITE = Path("_build/html")
 LOCK = "requirements.lock"
 START_FIGURES = [f"book/chapters/start-{half}.svg" for half in (1, 2)]
-CLAIMS, LEDGER = "book/claims.yml", "book/chapters/ledger.json"
+LEDGER = "book/chapters/ledger.json"
 PROVENANCE = "book/chapters/recorded.json"
 LEADERBOARD = "book/chapters/leaderboard.md"
 WARM = ["warm"]
@@ -50,6 +50,11 @@ def code(*paths: str) -> list[str]:
     return sorted(str(path.relative_to(dependencies.ROOT)) for path in modules.union(absolute))
 
 
+def claims() -> list[str]:
+    """Return the files that declare and decide the claims: the registry imports them by a folder's listing."""
+    return code(*files("companion/claims", "*.py"))
+
+
 def chapter_dependencies(stem: str) -> list[str]:
     """Return all files that a chapter depends on."""
     source = f"notebooks/{stem}.py"
@@ -67,7 +72,7 @@ def chapter_dependencies(stem: str) -> list[str]:
         *code(source),
         *set().union(*map(dependencies.named_files, paths)),
         *(results() if reads_results else []),
-        *([CLAIMS] if reads_claims else []),
+        *(claims() if reads_claims else []),
         LOCK,
     ]
 
@@ -109,7 +114,7 @@ def task_chapter():
 def task_ledger():
     """Decide every claim; one whose evidence is missing stops the build and is named."""
     return {
-        "file_dep": [CLAIMS, LOCK, *code(*files("companion/claims", "*.py")), *results()],
+        "file_dep": [LOCK, *claims(), *results()],
         "targets": [LEDGER],
         "actions": [module("companion.claims.ledger", LEDGER)],
         "setup": WARM,

@@ -232,12 +232,14 @@ def claims(
 
     try:
         if name is not None:
-            typer.echo(ledger.explain(*ledger.decide(name)))
+            typer.echo(ledger.format_claim(*ledger.decide_by_id(name)))
             return
         if verdict is not None:
             check_choice("verdict", verdict, ledger.VERDICTS)
         table = ledger.claims(paper=paper, kind=kind, progress=True)
-        typer.echo(ledger.listing(table if verdict is None else table[table["verdict"] == verdict]))
+        typer.echo(
+            ledger.format_listing(table if verdict is None else table[table["verdict"] == verdict])
+        )
     except ledger.Undecided as error:
         raise Diverged(str(error)) from None
 

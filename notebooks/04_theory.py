@@ -57,8 +57,8 @@ s = chapters.settings("04_theory", globals())
 
 # %%
 # this chapter's
-here = [claim for claim in ledger.rows() if claim.link.startswith("04")]
-decided = ledger.frame(ledger.decided(here))
+here = [claim for claim in ledger.all_claims() if claim.chapter.startswith("04")]
+decided = ledger.as_frame(ledger.decide_all(here))
 verdicts = decided.set_index("id")["verdict"]
 facts = decided["fact"].fillna(decided["id"]).nunique()
 

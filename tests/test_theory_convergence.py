@@ -5,12 +5,10 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from companion.claims.evidence import Claim, convergence
+from companion.claims.evidence import convergence
 from fedstas import clustered
 from fedstas.errors import InputError
 from fedstas.theory import convergence as cv
-
-CLAIM = Claim("", "", "", "theory", "", None, "", "")
 
 
 def random_clients(seed, n=6, d=2, c=1):
@@ -169,7 +167,7 @@ def test_flat_tails_are_a_counterexample_with_equal_variances():
     ],
 )
 def test_verdicts(decide, verdict):
-    found = decide(CLAIM)
+    found = decide(None)
     assert found.verdict == verdict
     assert found.note
     assert 0 < len(found.table) < 12

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from companion.claims.evidence import Claim, covariances, pooling
+from companion.claims.evidence import covariances, pooling
 from fedstas.errors import InputError
 from fedstas.theory import covariances as cov
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 CASES = REFERENCE["lemma4_vs_designs"]["cases"]
-CLAIM = Claim("", "", "", "theory", "", None, "", "")
 KEYS = {
     "fixed": "srs",
     "bernoulli": "bernoulli_fixed_norm",
@@ -162,7 +161,7 @@ def test_semidefinite_and_loewner():
     ],
 )
 def test_verdicts(decide, verdict):
-    found = decide(CLAIM)
+    found = decide(None)
     assert found.verdict == verdict
     assert found.note
     assert 0 < len(found.table) < 12

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from companion.claims.evidence import VERDICTS, unbiasedness, variance
 from companion.claims.evidence import allocations as evidence_allocations
+from companion.claims.evidence import unbiasedness, variance
+from companion.claims.registry import VERDICTS
 from companion.teach import check
 from fedstas import allocation, theory
 from fedstas.client_sampling import successive_sample

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 import pytest
+from deciders import claims_by_function
 
-from companion import ledger
-from companion.claims.evidence import Evidence, experiments
+from companion.claims.evidence import experiments
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.claims.evidence import experiments_fedsampling as fedsampling
 from companion.claims.evidence import experiments_figures as figures
 from companion.claims.evidence import experiments_sentences as sentences
+from companion.claims.registry import Evidence
 
 BY_FUNCTION = {
-    row.decides: row for row in reversed(ledger.rows()) if row.decides.startswith("experiments")
+    name: claims[0]
+    for name, claims in claims_by_function().items()
+    if name.startswith("experiments")
 }
 NO_DATA = {
     "agrees": "no-data agrees",
@@ -636,7 +639,7 @@ def decide(name: str, world, monkeypatch) -> Evidence:
         claim = replace(claim, printed=world)
     if name == "experiments_figures.mnist_counts":
         claim = replace(claim, printed=60_000)
-    return ledger.function(claim)(claim)
+    return claim.decide(claim)
 
 
 @pytest.mark.parametrize(
@@ -690,7 +693,7 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
         monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
         monkeypatch.setattr(experiments.Setting, "runs", runs)
         claim = BY_FUNCTION[name]
-        found = ledger.function(claim)(claim)
+        found = claim.decide(claim)
         assert found.verdict == "no-data"
         assert found.substitute == (word.strip() if recorded else "")
         assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in found.note
@@ -721,7 +724,7 @@ def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
     monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
     monkeypatch.setattr(experiments.Setting, "runs", runs)
     heavy, trend = (
-        ledger.function(BY_FUNCTION[f"experiments_clustered.{name}"])(None)
+        BY_FUNCTION[f"experiments_clustered.{name}"].decide(None)
         for name in ("on_heavy_skew", "grows_with_skew")
     )
     assert all(f"On {decides} instead: " in found.note for found in (heavy, trend))
@@ -741,7 +744,7 @@ def test_the_part_that_decides_is_shown():
     assert experiments.decisive([*parts, lost := experiments.Found("differs", 8, 7, 9, 5)]) is lost
     # a trend the wrong way decides, and not the other algorithm's, which is less sure
     claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
-    found = ledger.function(claim)(claim)
+    found = claim.decide(claim)
     assert (found.verdict, found.substitute) == ("no-data", "differs") and found.high < 0
 
 

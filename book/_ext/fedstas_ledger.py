@@ -16,18 +16,6 @@ HERE = Path(__file__).parent
 AS_CODED = re.compile(r"As coded: [^()]+\([^()]+\)(, (agrees|differs|undecided))?")
 
 
-MEANS = {  # the verdicts in half a sentence each; the ledger's page has the rules
-    "holds": "true as printed",
-    "holds-if": "true under a condition",
-    "fails": "false",
-    "agrees": "our runs show it",
-    "differs": "our runs show that it is not so",
-    "undecided": "our runs cannot tell",
-    "no-data": "could not be run here",
-    "pending": "not run yet",
-}
-
-
 def table_of(head: list[str], rows: list[list[list[nodes.Node]]], name: str) -> nodes.table:
     """A docutils table of that class; a cell is a list of nodes."""
     group = nodes.tgroup(cols=len(head))
@@ -80,7 +68,9 @@ class LedgerBar(LedgerDirective):
         facts = {claim["fact"] or claim["id"] for claim in claims}
         bars = self.bar(ledger, core, f"{len(core)} core claims", "core")
         bars += self.bar(ledger, claims, f"All {len(claims)} rows, which state {len(facts)} facts")
-        told = "; ".join(f"<em>{v}</em>: {MEANS[v]}" for v in self.counts(ledger, claims))
+        told = "; ".join(
+            f"<em>{v}</em>: {ledger['verdicts'][v]}" for v in self.counts(ledger, claims)
+        )
         bars += f'<p class="ledger-key">Theory and runs have words of their own. {told}.</p>'
         script = (HERE / "ledger.js").read_text(encoding="utf-8")
         self.env.note_dependency(str(HERE / "ledger.js"))
@@ -146,8 +136,8 @@ class Ledger(LedgerDirective):
         place += [self.link(claim), nodes.Text(kind), name]
         answers = ledger_answers(claim=claim["id"], verdict=claim["verdict"])
         ours = [self.text(claim["ours"])]
-        if claim.get("what"):
-            ours.append(self.text(claim["what"], "ledger-what"))
+        if claim.get("meaning"):
+            ours.append(self.text(claim["meaning"], "ledger-what"))
         if coded := AS_CODED.search(claim["note"]):
             ours.append(self.text(coded[0], "ledger-coded"))
         tried = [

@@ -30,7 +30,7 @@ def statements(decided: pd.DataFrame):
     pieces = []
     for paper, title in ledger.PAPERS.items():
         rows = decided[decided["paper"] == paper]
-        found = ledger.counts(rows["verdict"])
+        found = ledger.count_verdicts(rows["verdict"])
         said = ", ".join(f"{count} {word}" for word, count in found.items())
         opened = ":open:\n" if paper == "journal" else ""
         if said:

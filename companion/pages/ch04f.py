@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from companion.claims.evidence import Claim
 from companion.pages import plots
 
 COLOURS = {"as written": plots.WRITTEN, "corrected": plots.CORRECTED, "uniform": "#B07400"}
@@ -18,7 +17,7 @@ CLUSTERED = plots.method_style("clustered-size").colour
 
 def verdict(function: Callable) -> str:
     """The ledger's word for the claim that this function decides."""
-    return function(Claim("", "", "", "theory", "", None, "", "")).verdict
+    return function(None).verdict
 
 
 def fixed_point(paths: dict[str, np.ndarray], biased: float, optimum: float) -> Figure:

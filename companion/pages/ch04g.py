@@ -8,18 +8,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.claims.evidence import (
-    Claim,
-    Evidence,
     clusters,
     clusters_algorithms,
     clusters_bounds,
     clusters_sentences,
     slides_sampling,
 )
+from companion.claims.registry import Evidence
 from companion.pages import plots
 from fedstas import clustered
 
-ASKED = Claim("4g", "clustered", "", "theory", "", None, "", "")
 THEOREMS = {  # by the page's names: the functions that decide them, in the order of its first table
     "prop1": clusters.proposition_1,
     "eq12": clusters.eq_12,
@@ -98,7 +96,7 @@ def small_cases(federations: list) -> dict[str, int]:
 def decided() -> tuple[dict[str, str], dict[str, Evidence]]:
     """The ledger's words for all claims of the page, with what was found (`NAME_ours`); and the evidence."""
     every = THEOREMS | WEIGHTS | SENTENCES | SLIDES
-    found = {name: function(ASKED) for name, function in every.items()}
+    found = {name: function(None) for name, function in every.items()}
     words = {name: each.verdict for name, each in found.items()}
     return words | {f"{name}_ours": str(each.ours) for name, each in found.items()}, found
 

@@ -108,9 +108,9 @@ class Verdicts:
 
     def __init__(self, chapter: str):
         self.decided = {
-            claim.id: (claim, ledger.compute(claim))
-            for claim in ledger.rows()
-            if claim.link.startswith(chapter)
+            claim.id: (claim, ledger.decide(claim))
+            for claim in ledger.all_claims()
+            if claim.chapter.startswith(chapter)
         }
         self.unshown = dict.fromkeys(self.decided)
 
@@ -129,8 +129,8 @@ class Verdicts:
             claim, evidence = self.decided[name]
             cells = (
                 f"{claim.statement} *{claim.paper.capitalize()}, {claim.place}*",
-                ledger.show(claim.printed),
-                ledger.show_ours(evidence.ours, evidence.low, evidence.high) or "–",
+                ledger.format_value(claim.printed),
+                ledger.format_ours(evidence) or "–",
                 f"**{evidence.verdict}**"
                 + (f"; on a substitute: {evidence.substitute}" if evidence.substitute else "")
                 + (f"; as coded: {evidence.coded}" if evidence.coded else ""),
@@ -138,7 +138,7 @@ class Verdicts:
             rows.append([c.replace("|", "/") for c in cells])
         frame = pd.DataFrame(rows, columns=["claim", "printed", "ours", "verdict"])
         text = frame.to_markdown(index=False, disable_numparse=True)
-        once = ledger.facts(self.decided[name] for name in chosen)
+        once = ledger.first_of_each_fact(self.decided[name] for name in chosen)
         said = counted(evidence.verdict for _, evidence in once)
         said += f" ({len(chosen)} rows, {len(once)} facts)" if len(once) < len(chosen) else ""
         head = f"````{{admonition}} Verdicts on {title}: {said}\n:class: verdict dropdown"
@@ -153,13 +153,13 @@ class Verdicts:
         return self._both(lambda name: not name.startswith(LEVELS))
 
     def _both(self, chosen) -> dict[str, list[str]]:
-        once = ledger.facts(self.decided.values())  # one computation counts once
+        once = ledger.first_of_each_fact(self.decided.values())  # one computation counts once
         found = [e for claim, e in once if e.coded and chosen(claim.id)]
         return {"written": [e.verdict for e in found], "coded": [e.coded for e in found]}
 
     def told(self) -> dict[str, object]:
         """How many rows and facts, and of each verdict: all, then levels and orders in both voices."""
-        once = ledger.facts(self.decided.values())
+        once = ledger.first_of_each_fact(self.decided.values())
         said = {"rows": len(self.decided), "claims": len(once)}
         said["counts"] = counted(evidence.verdict for _, evidence in once)
         said |= {f"levels_{voice}_all": counted(words) for voice, words in self.levels().items()}
@@ -181,7 +181,7 @@ def matters() -> str:
 
 def counted(words) -> str:
     """How many of each verdict: `3 differs, 4 undecided`."""
-    return ", ".join(f"{n} {v}" for v, n in ledger.counts(words).items()) or "none"
+    return ", ".join(f"{n} {v}" for v, n in ledger.count_verdicts(words).items()) or "none"
 
 
 # Figure 1

@@ -221,11 +221,11 @@ def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
 
 def verdicts() -> pd.DataFrame:
     """What the ledger says of Section 6's claims on one digit per client."""
-    found = [ledger.decide(name) for name in JUDGED]
+    found = [ledger.decide_by_id(name) for name in JUDGED]
     return pd.DataFrame(
         {
             "claim of Section 6": claim.statement,
-            "ours": f"{ledger.show_ours(evidence.ours, evidence.low, evidence.high)} {ledger.what(claim, evidence)}",
+            "ours": f"{ledger.format_ours(evidence)} {ledger.meaning(claim, evidence)}",
             "verdict": evidence.verdict,
         }
         for claim, evidence in found

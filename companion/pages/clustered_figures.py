@@ -199,7 +199,7 @@ JUDGED += ("fig-6-sizes", "fig-10", "d5-mu", "d5-smoother", "6-more-work", "6-ne
 
 def verdicts() -> pd.DataFrame:
     """What the first data set recorded says of the claims on Fig. 2 and 6 to 10."""
-    return ledger.tried(f"clustered-{name}" for name in JUDGED)
+    return ledger.substitutes_table(f"clustered-{name}" for name in JUDGED)
 
 
 def ahead(place: Setting = MNIST, **change) -> dict[str, tuple[float, float, float]]:
@@ -264,8 +264,8 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
     calm, accuracy = map(_smoother, (smoother_loss_overall, smoother_accuracy_overall))
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1
     mu = prox_best.table.set_index("mu")
-    never = ledger.decide("clustered-6-never-worse")[1].table
-    judged = {n: ledger.decide(f"clustered-{n}")[1] for n in ("6-never-worse", "fig-8-steps")}
+    never = ledger.decide_by_id("clustered-6-never-worse")[1].table
+    judged = {n: ledger.decide_by_id(f"clustered-{n}")[1] for n in ("6-never-worse", "fig-8-steps")}
     judged = {n: found.substitute or found.verdict for n, found in judged.items()}
     holds = {
         "one": similar[2][1] > 0 > size[2][1] and size[2][2] > 0,

@@ -173,7 +173,7 @@ JUDGED += ("table-mind-transformer-accuracy", "weighted-sampling", "femnist", "i
 
 def verdicts() -> pd.DataFrame:
     """What `topics` and MNIST say of the slides' claims; those on Toys and Beauty are MIND's, with the same runs."""
-    return ledger.tried(f"slides-{name}" for name in JUDGED)
+    return ledger.substitutes_table(f"slides-{name}" for name in JUDGED)
 
 
 def _dots(ax: Axes, at: float, values, colour: str) -> float:

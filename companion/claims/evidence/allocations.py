@@ -10,8 +10,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as word
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import allocation, theory
 from fedstas.theory.allocations import in_proportion, largest_remainder
 
@@ -49,6 +48,18 @@ READINGS = {  # of S_h in eq. 3.5: the spreads of the averaged vectors, and what
 LEFT_OUT = "whole seats: left out by the theorem"
 
 
+@claim(
+    "journal-theorem-1-allocation",
+    paper="journal",
+    place="Theorem 1, second inequality",
+    kind="theory",
+    statement="Re-allocated (Neyman) seats have at most the variance of plain ones, if m/N, m_h/N_h, "
+    "1/m_h and 1/N are negligible.",
+    printed="V(stradiv) ≤ V(strat)",
+    chapter="04b_variance#does-neyman-allocation-lower-it",
+    meaning="is the variance with re-allocated and with plain seats, where S_h is of other vectors",
+    order=380,
+)
 def theorem_1_second(
     claim: Claim | None = None,
     *,
@@ -83,7 +94,7 @@ def theorem_1_second(
     del right[LEFT_OUT]
     condition = [right[x] for x in ("S a standard deviation", "S a variance") if x in right]
     return Evidence(
-        word(all(right.values()), bool(condition) and all(condition)),
+        judge_theory(all(right.values()), bool(condition) and all(condition)),
         ours=worst or "V(stradiv) ≤ V(strat)",
         note="If S_h is the spread of the vectors that are averaged: Cauchy-Schwarz, with equality (no gain at all) if S_h is read as a "
         "variance. With few seats, which the theorem leaves out, rounding can turn the order around.",
@@ -91,6 +102,32 @@ def theorem_1_second(
     )
 
 
+@claim(
+    "preprint-neyman",
+    paper="preprint",
+    place="Sec. 1 and 2.4",
+    kind="theory",
+    statement="The optimal Neyman allocation, computed from the sizes and gradient variances of the "
+    "strata, minimises the variance of the client sampling.",
+    printed="minimizes the variance introduced by client sampling",
+    chapter="04b_variance#does-neyman-allocation-lower-it",
+    meaning="is the variance with sample variances for S_h; standard deviations give less",
+    fact="neyman",
+    order=90,
+)
+@claim(
+    "journal-eq-3-5",
+    paper="journal",
+    place="eq. 3.5",
+    kind="theory",
+    statement="Seats proportional to N_h S_h minimise the variance of the client sampling, where S_h is "
+    "the sample variance of the stratum.",
+    printed="m_h = m N_h S_h / Σ N_h S_h",
+    chapter="04b_variance#does-neyman-allocation-lower-it",
+    meaning="is the variance with sample variances for S_h; standard deviations give less",
+    fact="neyman",
+    order=290,
+)
 def neyman(
     claim: Claim | None = None,
     *,
@@ -122,7 +159,7 @@ def neyman(
     optimal = v["standard deviation"] == closed <= grid
     assert identity
     return Evidence(
-        word(v["sample variance, as printed"] <= grid, optimal),
+        judge_theory(v["sample variance, as printed"] <= grid, optimal),
         ours=str(v["sample variance, as printed"]),
         note="If S_h is the standard deviation: V = (sum W_h S_h)^2 / m. With the sample variance in its place V is exactly that of "
         "proportional allocation, sum W_h S_h^2 / m, always.",
@@ -166,6 +203,18 @@ def seat_counts(cases: tuple | None = None) -> dict[str, int]:
     return count
 
 
+@claim(
+    "journal-eq-3-5-whole",
+    paper="journal",
+    place="eq. 3.5 in Algorithm 3",
+    kind="theory",
+    statement="Eq. 3.5 gives the number of clients to be drawn from each stratum, between one and all "
+    "that it has.",
+    printed="m_h clients",
+    chapter="04b_variance#what-do-whole-numbers-of-clients-do-to-it",
+    meaning="are the seats of eq. 3.5",
+    order=300,
+)
 def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
     """Eq. 3.5 as a number of clients: whole, at least one, at most N_h?"""
     rows = []
@@ -187,7 +236,7 @@ def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Ev
     count = seat_counts(cases)
     assert count["ours"] == count["cases"]
     return Evidence(
-        word(count["whole"] == count["cases"] and not count["zero"] + count["above"]),
+        judge_theory(count["whole"] == count["cases"] and not count["zero"] + count["above"]),
         ours=f"whole in {count['whole']} of {count['cases']} small cases",
         note="Whole seats with 1 <= m_h <= N_h need m >= H and a discrete optimum, by Wright's priorities N_h S_h / sqrt(k (k + 1)); "
         f"rounding gives a stratum nobody in {count['zero']} of {count['cases']} small cases, and more clients than it has in {count['above']}.",
@@ -200,6 +249,17 @@ def _neyman(variances, sizes, m: int) -> list[float]:
     return [m * x / sum(measure) for x in measure]
 
 
+@claim(
+    "journal-eq-3-5-by-norm",
+    paper="journal",
+    place="eq. 3.5 with Sec. 3.2",
+    kind="theory",
+    statement="The seats of eq. 3.5 minimise the variance when clients are drawn by gradient norm.",
+    printed="minimizes the variance due to client sampling",
+    chapter="04b_variance#what-is-true-instead",
+    meaning="is the variance with these seats; other seats give less",
+    order=310,
+)
 def spread_of_draws(
     claim: Claim | None = None,
     *,
@@ -237,7 +297,7 @@ def spread_of_draws(
     uniform = [x.uniform for x in one]
     v = [variance(k, uniform) for k in (rule(uniform, n, m), equal)]
     return Evidence(
-        word(not any(worse), v[0] <= v[1] * (1 + 1e-9)),
+        judge_theory(not any(worse), v[0] <= v[1] * (1 + 1e-9)),
         ours=rows[0]["V"],
         note="If clients are drawn uniformly within strata. Under draws by norm the optimum replaces S_h by the standard deviation of one "
         "weighted draw, sqrt(sum_k d_k^2 / (N_h^2 p_k) - mean^2).",

@@ -13,8 +13,7 @@ from itertools import combinations, product
 
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import clustered, theory
 from fedstas.theory.clusters import Weights
 
@@ -49,10 +48,21 @@ def _every(checks, note: str, table: pd.DataFrame | None = None) -> Evidence:
     checks = list(checks)
     ours = f"{sum(checks)} of {len(checks)} exact checks"
     return Evidence(
-        verdict(all(checks)), ours, note=note, table=_example() if table is None else table
+        judge_theory(all(checks)), ours, note=note, table=_example() if table is None else table
     )
 
 
+@claim(
+    "clustered-eq-3",
+    paper="clustered",
+    place="Sec. 2.2, eq. 3",
+    kind="theory",
+    statement="FedAvg's sampling, with the old model in place of the missing clients, is biased.",
+    printed="biased",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="is what is expected, where all of it is wanted",
+    order=50,
+)
 def eq_3_biased(
     claim: Claim, *, cases: tuple = (([1, 1, 8], 1), ([1, 1, 8], 2), ([1, 1, 8], 3), ([2, 3], 1))
 ) -> Evidence:
@@ -69,19 +79,42 @@ def eq_3_biased(
         rows.append({"n": text(sizes), "m": m, "weights wanted": text(p), "expected": text(mean)})
     note = "The bias is a common factor m/n: on updates, weights (n/m) n_i/M are unbiased; m = n has no bias."
     return Evidence(
-        verdict(bool(biased) and all(biased) and all(factor)),
+        judge_theory(bool(biased) and all(biased) and all(factor)),
         "m/n of the update",
         note=note,
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "clustered-eq-4",
+    paper="clustered",
+    place="Sec. 2.2, eq. 4 and 6",
+    kind="theory",
+    statement="The plain mean of m draws with probabilities n_i/M is unbiased for the data-weighted "
+    "model.",
+    printed="unbiased",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the mean weights, over all cohorts of small federations",
+    order=60,
+)
 def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
     """Mean weights of MD sampling, by listing cohorts."""
     checks = (md.mean == shares(sizes) for sizes, _, _, md in world or schemes())
     return _every(checks, "Draws with replacement, p_i = n_i/M, each weighing 1/m.")
 
 
+@claim(
+    "clustered-md-zero-to-m",
+    paper="clustered",
+    place="Sec. 3.1; Sec. 4",
+    kind="theory",
+    statement="Under MD sampling a client can be drawn 0 to m times, so its weight ranges from 0 to 1.",
+    printed="0 to m",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the fewest and most draws of a client, in small federations",
+    order=80,
+)
 def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
     """Fewest and most draws of each client under MD sampling."""
     checks = [
@@ -95,6 +128,17 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
     )
 
 
+@claim(
+    "clustered-proposition-1",
+    paper="clustered",
+    place="Proposition 1, eq. 7-10",
+    kind="theory",
+    statement="Row sums 1 and column sums m p_i make clustered sampling unbiased.",
+    printed="sufficient",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the mean weights, over all cohorts of small federations",
+    order=370,
+)
 def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     """Sufficient in every scheme; and necessary: breaking one column moves the mean."""
     enough = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
@@ -110,12 +154,34 @@ def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     return found if needed else Evidence("fails", found.ours, note="the condition is not needed")
 
 
+@claim(
+    "clustered-eq-12",
+    paper="clustered",
+    place="Sec. 3.2, eq. 12",
+    kind="theory",
+    statement="Each client's expected weight is p_i under MD and under clustered sampling.",
+    printed="p_i",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of both mean weights, over all cohorts of small federations",
+    order=90,
+)
 def eq_12(claim: Claim, *, world: list | None = None) -> Evidence:
     """Mean weights of both schemes."""
     checks = (w.mean == md.mean == shares(n) for n, _, w, md in world or schemes())
     return _every(checks, "By eq. 8.")
 
 
+@claim(
+    "clustered-eq-13",
+    paper="clustered",
+    place="Sec. 3.2, eq. 13-14 and 44",
+    kind="theory",
+    statement="Under MD sampling a weight has the variance p_i (1 - p_i)/m.",
+    printed="p_i (1 - p_i)/m",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of MD's variances, over all cohorts of small federations",
+    order=100,
+)
 def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) -> Evidence:
     """MD's variances (`formula`) against the list of cohorts."""
     checks = (
@@ -125,12 +191,34 @@ def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) 
     return _every(checks, "By enumeration of all cohorts.")
 
 
+@claim(
+    "clustered-eq-15",
+    paper="clustered",
+    place="Sec. 3.2, eq. 15-16 and 45",
+    kind="theory",
+    statement="Under clustered sampling a weight has the variance (1/m^2) sum_k r_ki (1 - r_ki).",
+    printed="sum_k r_ki (1 - r_ki)/m²",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the variances, over all cohorts of small federations",
+    order=110,
+)
 def eq_15_16(claim: Claim, *, formula: Callable = theory.weight_variances) -> Evidence:
     """The variances of clustered sampling (`formula`) against the list of cohorts."""
     checks = (variances(w) == formula(rows) for _, rows, w, _ in schemes())
     return _every(checks, "By enumeration of all cohorts; the draws are independent.")
 
 
+@claim(
+    "clustered-eq-17",
+    paper="clustered",
+    place="Sec. 3.2, eq. 17",
+    kind="theory",
+    statement="No client's weight varies more under clustered than under MD sampling.",
+    printed="≥",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of both variances, over all cohorts of small federations",
+    order=130,
+)
 def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
     """The inequality, and what is stronger: the difference of the covariances is a sum of squares."""
     checks = []
@@ -160,9 +248,20 @@ def _equality(same: Callable, what: str, world: list | None) -> Evidence:
                           "P(in)": map(str, one.sampled)})  # fmt: skip
     note = f"For all clients together. One client has equality of {what} if and only if r_ki = p_i for all k."
     ours = f"{len(each) - sum(each)} of {len(each)} clients contradict it, {len(jointly) - sum(jointly)} schemes"
-    return Evidence(verdict(all(each), all(jointly)), ours, note=note, table=table)
+    return Evidence(judge_theory(all(each), all(jointly)), ours, note=note, table=table)
 
 
+@claim(
+    "clustered-eq-17-equality",
+    paper="clustered",
+    place="Sec. 3.2, after eq. 17",
+    kind="theory",
+    statement="Equality in eq. 17 holds if and only if all m distributions are MD's.",
+    printed="iff all rows are p",
+    chapter="04g_clustered#when-is-nothing-gained",
+    meaning="that have MD's variance under another scheme",
+    order=120,
+)
 def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     """Equal variances: for one client, and for all together."""
 
@@ -172,6 +271,17 @@ def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     return _equality(same, "the variance", world)
 
 
+@claim(
+    "clustered-eq-18",
+    paper="clustered",
+    place="Sec. 3.2, eq. 18-20 and 51",
+    kind="theory",
+    statement="Under MD sampling a client takes part with probability 1 - (1 - p_i)^m.",
+    printed="1 - (1 - p_i)^m",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the chances to take part under MD, over all cohorts of small federations",
+    order=140,
+)
 def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m) -> Evidence:
     """MD's inclusion probabilities (`formula`) against the list of cohorts."""
     checks = (
@@ -180,12 +290,34 @@ def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m)
     return _every(checks, "By enumeration of all cohorts.")
 
 
+@claim(
+    "clustered-eq-21",
+    paper="clustered",
+    place="Sec. 3.2, eq. 21-22 and 52",
+    kind="theory",
+    statement="Under clustered sampling a client takes part with probability 1 - prod_k (1 - r_ki).",
+    printed="1 - prod_k (1 - r_ki)",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the chances to take part, over all cohorts of small federations",
+    order=150,
+)
 def eq_21_22(claim: Claim, *, formula: Callable = theory.row_inclusion) -> Evidence:
     """The inclusion probabilities of clustered sampling (`formula`) against the list of cohorts."""
     checks = (w.sampled == formula(rows) for _, rows, w, _ in schemes())
     return _every(checks, "By enumeration of all cohorts.")
 
 
+@claim(
+    "clustered-eq-23",
+    paper="clustered",
+    place="Sec. 3.2, eq. 23",
+    kind="theory",
+    statement="No client takes part less often under clustered than under MD sampling.",
+    printed="≤",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of both chances to take part, over all cohorts of small federations",
+    order=170,
+)
 def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
     """Inclusion probabilities of both schemes, client by client."""
     checks = (
@@ -195,6 +327,17 @@ def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
     return _every(checks, "By the inequality of the arithmetic and the geometric mean.")
 
 
+@claim(
+    "clustered-eq-23-equality",
+    paper="clustered",
+    place="Sec. 3.2, after eq. 23",
+    kind="theory",
+    statement="Equality in eq. 23 holds if and only if all m distributions are MD's.",
+    printed="iff all rows are p",
+    chapter="04g_clustered#when-is-nothing-gained",
+    meaning="that take part as often as under MD under another scheme",
+    order=160,
+)
 def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     """Equal inclusion: for one client, and for all together."""
 
@@ -204,6 +347,19 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     return _equality(same, "the inclusion probability", world)
 
 
+@claim(
+    "clustered-eq-46",
+    paper="clustered",
+    place="App. B.1, eq. 46-50",
+    kind="theory",
+    statement="The variance of client i's weight is smaller under clustered than under MD sampling by "
+    "(1/m^2)(sum_k r_ki^2 - m p_i^2) >= 0; the two are equal if and only if r_ki = p_i for "
+    "all k.",
+    printed="≥ 0",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="client by client, in small federations",
+    order=730,
+)
 def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
     """The difference of the variances and its zero, client by client."""
     checks = []
@@ -221,6 +377,18 @@ def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
     )
 
 
+@claim(
+    "clustered-eq-53",
+    paper="clustered",
+    place="App. B.2, eq. 53-55",
+    kind="theory",
+    statement="The chance that client i is left out is at most MD's, prod_k (1 - r_ki) <= (1 - p_i)^m; "
+    "the two are equal if and only if r_ki = p_i for all k.",
+    printed="≤",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="of the inequality and of equality, client by client, in small federations",
+    order=770,
+)
 def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
     """Both probabilities of being left out and their equality, client by client."""
     checks = []
@@ -232,6 +400,17 @@ def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
     return _every(checks, "For each client alone.")
 
 
+@claim(
+    "clustered-eq-56",
+    paper="clustered",
+    place="App. B.2, eq. 56",
+    kind="theory",
+    statement="A client takes part at least as often under MD as under clustered sampling.",
+    printed="≥",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="is the chance to take part under MD and under clustered sampling, for two equal clients",
+    order=780,
+)
 def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
     """The last line of the appendix turns the sign around."""
     md, w = (
@@ -247,13 +426,26 @@ def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
                           "P(in), MD": map(str, md.sampled), "P(in)": map(str, w.sampled)})  # fmt: skip
     ours = f"{md.sampled[0]} against {w.sampled[0]}"
     return Evidence(
-        verdict(right),
+        judge_theory(right),
         ours,
         note="Read <= as in eq. 23 and 55.",
         table=table,
     )
 
 
+@claim(
+    "clustered-abstract-weights",
+    paper="clustered",
+    place="Abstract; Sec. 1; Sec. 3.2",
+    kind="superiority",
+    statement="Clustered sampling gives every client a smaller variance of its aggregation weight and a "
+    "larger probability of taking part than MD sampling.",
+    printed="smaller; larger",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="clients of small federations",
+    core=True,
+    order=20,
+)
 def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
     """Better in the weak sense for every client of every scheme; strictly only where a row differs from p."""
     strict, weak = [], []
@@ -264,7 +456,7 @@ def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
             strict.append(min(less) > 0 or _is_md(rows))
     note = "Never worse for any client; strictly better for a client if and only if some r_ki differs from p_i."
     ours = f"never worse in {sum(weak)} of {len(weak)} cases, strictly better or MD itself in {sum(strict)}"
-    return Evidence(verdict(all(strict), all(weak)), ours, note=note, table=_example())
+    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_example())
 
 
 HALF = Fraction(1, 2)

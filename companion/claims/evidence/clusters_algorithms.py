@@ -13,9 +13,8 @@ from functools import cache, cmp_to_key
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
 from companion.claims.evidence.clusters import federations, groupings
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
 from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
@@ -73,6 +72,17 @@ def _least(inputs, broken):
     return min((x for x in inputs if broken(*x)), key=lambda x: (sum(x[0]), len(x[0]), x[-1]))
 
 
+@claim(
+    "clustered-algorithm-1",
+    paper="clustered",
+    place="Algorithm 1",
+    kind="theory",
+    statement="The printed lines of Algorithm 1 make m distributions that satisfy Proposition 1.",
+    printed="Proposition 1",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="is what the printed lines give",
+    order=450,
+)
 def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     """The printed lines (those `repaired` mended) over all small inputs, with the smallest failures."""
     good, tried = frequency_1(repaired)
@@ -90,9 +100,21 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     note = ("Rows count from 0 (line 3), line 11 fills r'_(l,i), and in line 13 a row begun before gets "
             f"b_i - b_(i-1): then {frequency_1(REPAIRS_1)[0]} of {tried}.")  # fmt: skip
     ours = f"Proposition 1 in {good} of {tried} inputs"
-    return Evidence(verdict(good == tried), ours, note=note, table=pd.DataFrame(table))
+    return Evidence(judge_theory(good == tried), ours, note=note, table=pd.DataFrame(table))
 
 
+@claim(
+    "clustered-theorem-3",
+    paper="clustered",
+    place="Theorem 3",
+    kind="theory",
+    statement="Algorithm 1 outputs m distributions that satisfy Proposition 1.",
+    printed="Proposition 1",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="small inputs for which Proposition 1 holds: as Fig. 3 draws them, and by the printed "
+    "lines",
+    order=400,
+)
 def theorem_3(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
@@ -107,10 +129,21 @@ def theorem_3(
     note = (
         "For the scheme of Fig. 3 (clients laid end to end); the printed lines need three repairs."
     )
-    return Evidence(verdict(right and good == tried, right and same), f"{len(drawn)} of {len(drawn)} as drawn, {good} as printed"
+    return Evidence(judge_theory(right and good == tried, right and same), f"{len(drawn)} of {len(drawn)} as drawn, {good} as printed"
                     if right else "fails as drawn", note=note, table=table)  # fmt: skip
 
 
+@claim(
+    "clustered-theorem-3-cost",
+    paper="clustered",
+    place="Theorem 3; App. C.1",
+    kind="theory",
+    statement="Algorithm 1 takes O(n log n) operations.",
+    printed="O(n log n)",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="entries of r that are not 0",
+    order=420,
+)
 def complexity_1(
     claim: Claim, *, inputs: list | None = None, scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
@@ -132,7 +165,9 @@ def complexity_1(
     note = "If m <= n and only the entries that are not 0 are stored, at most n + m - 1; writing out r costs m n."
     ours = f"entries <= n + m - 1 in {len(entries)} inputs, {'attained' if attained else 'not attained'}"
     good = bound and all(linear_if) and all(sorted_)
-    return Evidence(verdict(good and all(linear), good), ours, note=note, table=pd.DataFrame(table))
+    return Evidence(
+        judge_theory(good and all(linear), good), ours, note=note, table=pd.DataFrame(table)
+    )
 
 
 def certain(counts) -> list[int]:
@@ -140,6 +175,17 @@ def certain(counts) -> list[int]:
     return [sum(row[i] == sum(row) for row in counts) for i in range(len(counts[0]))]
 
 
+@claim(
+    "clustered-theorem-3-proof",
+    paper="clustered",
+    place="Theorem 3, proof",
+    kind="theory",
+    statement="Algorithm 1 gives client i floor(m p_i) distributions in which it has probability 1.",
+    printed="a_i sets with probability 1",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="what the proof promises",
+    order=410,
+)
 def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """Its proof gives client i floor(m p_i) rows of its own: true of its allocation, not of Fig. 3's."""
 
@@ -164,9 +210,20 @@ def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size
                           "rows r'": shown(c), "sum of variances": str(total)})  # fmt: skip
     note = "The proof describes another allocation, which satisfies Proposition 1 as well and has this promise."
     ours = f"missed in {len(drawn)} of {len(inputs_1())} inputs by Fig. 3"
-    return Evidence(verdict(not drawn and valid), ours, note=note, table=pd.DataFrame(table))
+    return Evidence(judge_theory(not drawn and valid), ours, note=note, table=pd.DataFrame(table))
 
 
+@claim(
+    "clustered-figure-3",
+    paper="clustered",
+    place="Fig. 3",
+    kind="figure",
+    statement="After each client that Algorithm 1 places, at most one row is neither empty nor full.",
+    printed="at most one",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="in which it is so",
+    order=620,
+)
 def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """After each client at most one row is neither empty nor full."""
     checks = []
@@ -175,12 +232,23 @@ def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Ev
         held = np.array(scheme(n, m)).cumsum(1)
         checks.append(((held > 0) & (held < sum(n))).sum(0).max() <= 1)
     return Evidence(
-        verdict(all(checks)),
+        judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} inputs",
         note="Clients by descending size, laid end to end.",
     )
 
 
+@claim(
+    "clustered-times",
+    paper="clustered",
+    place="Sec. 4",
+    kind="theory",
+    statement="Under Algorithm 1 a client is drawn at most floor(m p_i) + 2 times.",
+    printed="floor(m p_i) + 2",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="the bound, over all clients of small inputs",
+    order=180,
+)
 def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """An interval of length m p_i meets at most floor(m p_i) + 2 unit intervals."""
     over, met, best = 0, 0, None
@@ -205,10 +273,24 @@ def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evi
     two = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
     note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {(two > 0).sum(0).max()} rows."
     return Evidence(
-        verdict(over == 0), f"exceeded {over} times, attained {met} times", note=note, table=table
+        judge_theory(over == 0),
+        f"exceeded {over} times, attained {met} times",
+        note=note,
+        table=table,
     )
 
 
+@claim(
+    "clustered-algorithm-2",
+    paper="clustered",
+    place="Algorithm 2, lines 4-18",
+    kind="theory",
+    statement="The printed lines of Algorithm 2 make m distributions that satisfy Proposition 1.",
+    printed="Proposition 1",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="is what the printed lines give",
+    order=470,
+)
 def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     """The printed lines (those `repaired` mended) over all small groupings, with the smallest failure."""
     good, tried = frequency_2(repaired)
@@ -226,13 +308,26 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     note = ("Line 12 places u_i, not b_i, and q_k grows with what row k is given (after lines 12 and 14): "
             f"then {frequency_2(REPAIRS_2)[0]} of {tried}. {len(more)} of the inputs have more groups than rows.")  # fmt: skip
     return Evidence(
-        verdict(good == tried),
+        judge_theory(good == tried),
         f"Proposition 1 in {good} of {tried} inputs",
         note=note,
         table=pd.DataFrame(table),
     )
 
 
+@claim(
+    "clustered-theorem-4",
+    paper="clustered",
+    place="Theorem 4",
+    kind="theory",
+    statement="If p_i <= 1/m for all clients, Algorithm 2 outputs m distributions that satisfy "
+    "Proposition 1.",
+    printed="Proposition 1",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="small inputs for which Proposition 1 holds: as Fig. 4 draws them, and by the printed "
+    "lines",
+    order=430,
+)
 def theorem_4(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_groups
 ) -> Evidence:
@@ -250,9 +345,23 @@ def theorem_4(
     note = "For the repaired lines (Fig. 4), if p_i <= 1/m and no group is heavier than a row."
     good, tried = frequency_2(repaired)
     ours = f"{sum(same)} of {len(same)} as drawn, {good} as printed"
-    return Evidence(verdict(all(same) and good == tried, all(same)), ours, note=note, table=table)
+    return Evidence(
+        judge_theory(all(same) and good == tried, all(same)), ours, note=note, table=table
+    )
 
 
+@claim(
+    "clustered-figure-4",
+    paper="clustered",
+    place="Fig. 4",
+    kind="figure",
+    statement="The m heaviest groups start a distribution each and the clients of the others fill the "
+    "gaps.",
+    printed="every row has M",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="in which it is so",
+    order=630,
+)
 def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """The m heaviest groups lie whole in a row each, and every row is full."""
     checks = []
@@ -262,12 +371,23 @@ def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> 
         whole = all(counts[k, i] == m * n[i] for k, g in enumerate(ranked) for i in g)
         checks.append(whole and (counts.sum(1) == sum(n)).all())
     return Evidence(
-        verdict(all(checks)),
+        judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} inputs",
         note="For groups that fit into a row.",
     )
 
 
+@claim(
+    "clustered-algorithm-2-cut",
+    paper="clustered",
+    place="Algorithm 2, line 3",
+    kind="theory",
+    statement="The tree can be cut into at least m groups none of which is heavier than a row.",
+    printed="K ≥ m, q_k ≤ M",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="of small federations, all that fit, were tried",
+    order=460,
+)
 def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
     """Masses q_k <= M that add up to m M are at least m; single clients are such groups if p_i <= 1/m."""
     found = inputs or inputs_2()
@@ -280,4 +400,6 @@ def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
                           "weight if groups are rows": map(str, mean)})  # fmt: skip
     note = ("K >= m follows from q_k <= M and need not be asked for. Given groups heavier than a row, as classes may be, "
             "first fill rows of their own.")  # fmt: skip
-    return Evidence(verdict(enough and possible), f"{len(found)} groupings", note=note, table=table)
+    return Evidence(
+        judge_theory(enough and possible), f"{len(found)} groupings", note=note, table=table
+    )

@@ -11,9 +11,8 @@ from math import expm1, log1p, sqrt
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
 from companion.claims.evidence.clusters import ALIKE, MIXED, UNLIKE, cohort_means, schemes, shares
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
 QUARTERS = [[Fraction(1, 4)] * 4] * 2  # MD over the same four clients
@@ -32,6 +31,18 @@ def _small() -> list:
     return [(n, rows) for n, rows, _, _ in schemes() if len(n) <= 3 and sum(n) <= 5]
 
 
+@claim(
+    "clustered-lemma-5",
+    paper="clustered",
+    place="Lemma 5, eq. 24-25",
+    kind="theory",
+    statement="The cohort's mean is unbiased, and its squared norm has the bound with 3/m (beta^2 |grad "
+    "L|^2 + kappa^2).",
+    printed="eq. 25",
+    chapter="04g_clustered#do-the-bounds-of-theorems-1-and-2-hold",
+    meaning="of the mean and of the bound, over all cohorts of small federations",
+    order=360,
+)
 def lemma_5(claim: Claim, *, three: Fraction = Fraction(3)) -> Evidence:
     """(24) and (25), with the factor `three`, by listing cohorts; beta^2 = 1 and kappa = half the range satisfy
     Assumption 3 for numbers."""
@@ -48,7 +59,9 @@ def lemma_5(claim: Claim, *, three: Fraction = Fraction(3)) -> Evidence:
             checks.append(_mean(means) == sum(q * a for q, a in zip(p, z, strict=True)))
             checks.append(_mean((v * v, c) for v, c in means) <= bound)
     note = "For MD and for every scheme that satisfies Proposition 1."
-    return Evidence(verdict(all(checks)), f"{sum(checks)} of {len(checks)} exact checks", note=note)
+    return Evidence(
+        judge_theory(all(checks)), f"{sum(checks)} of {len(checks)} exact checks", note=note
+    )
 
 
 def _b_table() -> pd.DataFrame:
@@ -64,6 +77,18 @@ def _b_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "clustered-eq-26",
+    paper="clustered",
+    place="App. A, eq. 26-41",
+    kind="theory",
+    statement="The bound in the proof has two parts: a drift term, and the variance of the cohort's "
+    "mean gradient (eq. 32 and 40).",
+    printed="eq. 32; eq. 40",
+    chapter="04g_clustered#do-the-bounds-of-theorems-1-and-2-hold",
+    meaning="of the terms of the proof, over all cohorts of small federations",
+    order=790,
+)
 def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evidence:
     """The two terms of the proof: eq. 28-29 and 35, and B of eq. 32 and 40 (`formula`) against the list of cohorts."""
     checks = []
@@ -82,7 +107,7 @@ def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evide
             checks.append(second <= squares / m)
     note = "B_MD (eq. 32) and B_Cl (eq. 40) are the variances of the cohort's mean gradient."
     return Evidence(
-        verdict(all(checks)),
+        judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} exact checks",
         note=note,
         table=_b_table(),
@@ -104,6 +129,18 @@ def _same_means(rows, g) -> bool:
     return len({sum(Fraction(q) * x for q, x in zip(row, g, strict=True)) for row in rows}) == 1
 
 
+@claim(
+    "clustered-eq-42",
+    paper="clustered",
+    place="App. A.2, eq. 42-43",
+    kind="theory",
+    statement="The gradient variance of clustered sampling is at most MD's; the two are equal if and "
+    "only if the rows' mean gradients are equal.",
+    printed="B_Cl ≤ B_MD",
+    chapter="04g_clustered#when-is-nothing-gained",
+    meaning="of B_Cl against B_MD, in small federations",
+    order=760,
+)
 def eq_42_43(claim: Claim, *, pairs: list | None = None) -> Evidence:
     """B_Cl against B_MD, and equality against equal means of the rows."""
     checks = [
@@ -111,13 +148,25 @@ def eq_42_43(claim: Claim, *, pairs: list | None = None) -> Evidence:
     ]
     note = "Equality if and only if the mean gradients of all rows are equal."
     return Evidence(
-        verdict(all(checks)),
+        judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} exact checks",
         note=note,
         table=_b_table(),
     )
 
 
+@claim(
+    "clustered-a2-equality",
+    paper="clustered",
+    place="App. A.2, end",
+    kind="theory",
+    statement="B_Cl = B_MD if and only if all clients have the same data distribution or the scheme is "
+    "MD sampling.",
+    printed="iff same data or MD",
+    chapter="04g_clustered#when-is-nothing-gained",
+    meaning="for clients whose gradients differ, and a scheme that is not MD's",
+    order=740,
+)
 def a2_equality(claim: Claim, *, rows: list = MIXED, pairs: list | None = None) -> Evidence:
     """Equality of B without equal data and without MD sampling, in `rows` and in all `pairs`."""
     b, b_md = theory.mean_variance(rows, UNLIKE), theory.mean_variance(QUARTERS, UNLIKE)
@@ -126,9 +175,20 @@ def a2_equality(claim: Claim, *, rows: list = MIXED, pairs: list | None = None) 
     checks += [(x == y) == (len(set(g)) == 1 or r == md) for r, md, g, x, y in pairs or _b_pairs()]
     note = "Equality if and only if all rows have the same mean gradient; equal data or MD are only sufficient."
     ours = f"B_Cl = {b} {'=' if b == b_md else '<'} B_MD"
-    return Evidence(verdict(all(checks)), ours, note=note, table=_b_table())
+    return Evidence(judge_theory(all(checks)), ours, note=note, table=_b_table())
 
 
+@claim(
+    "clustered-better-guarantees",
+    paper="clustered",
+    place="Sec. 3.1",
+    kind="superiority",
+    statement="The convergence guarantees of clustered sampling are better than those of MD sampling.",
+    printed="better",
+    chapter="04g_clustered#do-the-bounds-of-theorems-1-and-2-hold",
+    meaning="by the term B of the bound",
+    order=70,
+)
 def better_guarantees(claim: Claim, *, pairs: list | None = None) -> Evidence:
     """Before its last step the bound has B_Cl in place of B_MD; after it both schemes have the same bound."""
     pairs = list(pairs or _b_pairs())
@@ -136,7 +196,7 @@ def better_guarantees(claim: Claim, *, pairs: list | None = None) -> Evidence:
     strict = [b < b_md or r == md for r, md, _, b, b_md in pairs]
     note = "Never worse: B_Cl <= B_MD; better if and only if the rows' mean gradients differ. Theorem 2 itself states MD's bound."
     ours = f"better or MD in {sum(strict)} of {len(strict)} cases, worse in {len(weak) - sum(weak)}"
-    return Evidence(verdict(all(strict), all(weak)), ours, note=note, table=_b_table())
+    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_b_table())
 
 
 def average_gradient(b: float, steps: int, m: int, rounds: float) -> float:
@@ -192,14 +252,38 @@ def _rate(rows, alike: str, drift: float) -> Evidence:
     note = (f"With constants that may depend on the number N of local steps, or where {alike}. "
             "Uniformly in N, the clients' differences add O(sqrt(N/(mT))), as Lemma 5 itself gives.")  # fmt: skip
     ours = f"average / printed rate grows as N^{slope:.2f}"
-    return Evidence(verdict(slope < 0.1, bounded), ours, note=note, table=shown)
+    return Evidence(judge_theory(slope < 0.1, bounded), ours, note=note, table=shown)
 
 
+@claim(
+    "clustered-theorem-1",
+    paper="clustered",
+    place="Theorem 1, eq. 5",
+    kind="theory",
+    statement="Under MD sampling with local rate sqrt(m/(NT)) the mean squared gradient is "
+    "O(1/sqrt(mNT)) + O(mN/T).",
+    printed="O(1/√(mNT)) + O(mN/T)",
+    chapter="04g_clustered#do-the-bounds-of-theorems-1-and-2-hold",
+    meaning="on four quadratic clients; bounded would be N^0",
+    order=380,
+)
 def theorem_1(claim: Claim, *, rows: list = QUARTERS, drift: float = 1) -> Evidence:
     """MD sampling on four quadratic clients."""
     return _rate(rows, "all clients have one gradient", drift)
 
 
+@claim(
+    "clustered-theorem-2",
+    paper="clustered",
+    place="Theorem 2, eq. 11",
+    kind="theory",
+    statement="Every clustered sampling that satisfies Proposition 1 has MD's rate O(1/sqrt(mNT)) + "
+    "O(mN/T).",
+    printed="O(1/√(mNT)) + O(mN/T)",
+    chapter="04g_clustered#do-the-bounds-of-theorems-1-and-2-hold",
+    meaning="on four quadratic clients; bounded would be N^0",
+    order=390,
+)
 def theorem_2(claim: Claim, *, rows: list = MIXED, drift: float = 1) -> Evidence:
     """Rows that each hold both kinds of four quadratic clients."""
     return _rate(rows, "the clients of each row have one gradient", drift)

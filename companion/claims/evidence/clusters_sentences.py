@@ -10,14 +10,25 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
 from companion.claims.evidence.clusters_algorithms import certain, inputs_1, inputs_2, shown
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
 from fedstas.state import new_state
 
 
+@claim(
+    "clustered-heavy-clients",
+    paper="clustered",
+    place="Sec. 5, end",
+    kind="theory",
+    statement="With floor(m p_i) distributions of its own for a client with p_i >= 1/m, Algorithm 2 "
+    "works for all federations.",
+    printed="floor(m n_i/M)",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="for which it works",
+    order=210,
+)
 def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """floor(m p_i) rows of its own for a heavy client, and the rest through Algorithm 2 (`scheme`)."""
     checks = []
@@ -34,9 +45,21 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
                           "weight with it": [str(Fraction(int(x), 20)) for x in kept.sum(0)]})  # fmt: skip
     note = "The step is needed: a client above a row that simply becomes a row loses weight."
     ours = f"{sum(checks)} of {len(checks)} federations with p_i ≥ 1/m"
-    return Evidence(verdict(all(checks)), ours, note=note, table=table)
+    return Evidence(judge_theory(all(checks)), ours, note=note, table=table)
 
 
+@claim(
+    "clustered-theorem-4-cost",
+    paper="clustered",
+    place="Theorem 4; App. C.2",
+    kind="theory",
+    statement="Algorithm 2 takes O(n^2 d + X) operations, and O(n m d + X) when only m updates have "
+    "changed.",
+    printed="O(n² d + X)",
+    chapter="04g_clustered#do-the-printed-algorithms-make-such-rows",
+    meaning="of pairs and entries that keep the bound",
+    order=440,
+)
 def complexity_2(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """Pairs of clients to compare, all and after m updates changed; entries of the rows (`scheme`)."""
     checks, rows = [], []
@@ -52,13 +75,25 @@ def complexity_2(claim: Claim, *, scheme: Callable = clustered.counts_by_groups)
     checks += [(np.array(scheme(n, g, m)) > 0).sum() <= len(n) + m - 1 for n, g, m in inputs_2()]
     note = "Counted: d operations per pair, one step per entry; X is the clustering's own cost (Ward: O(n^2 log n), cited)."
     return Evidence(
-        verdict(all(checks)),
+        judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} counts",
         note=note,
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "clustered-zero-updates",
+    paper="clustered",
+    place="Sec. 5",
+    kind="theory",
+    statement="Clients that have not taken part are grouped together if their representative gradient "
+    "is set to 0.",
+    printed="group them together",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="are the measures that group these clients",
+    order=200,
+)
 def zero_updates(
     claim: Claim, *, measures: tuple = tuple(clustered.MEASURES), other: tuple = (0, 0)
 ) -> Evidence:
@@ -71,7 +106,7 @@ def zero_updates(
     note = ("With L1 and L2, as far as a row has room. The angle with a zero update is not defined; set to 0, the client is as "
             "near to everybody as to the other zeros.")  # fmt: skip
     ours = "together with " + (", ".join(x for x in together if together[x]) or "none")
-    word = verdict(all(together.values()), all(together.get(x, False) for x in ("L1", "L2")))
+    word = judge_theory(all(together.values()), all(together.get(x, False) for x in ("L1", "L2")))
     return Evidence(word, ours, note=note, table=pd.DataFrame(rows))
 
 
@@ -79,6 +114,18 @@ def _total(counts) -> Fraction:
     return sum(theory.weight_variances(theory.rows_of(counts)))
 
 
+@claim(
+    "clustered-intro-algorithm-2-variance",
+    paper="clustered",
+    place="Sec. 1",
+    kind="superiority",
+    statement="Grouping by similarity further reduces the variance of the clients' aggregation weights, "
+    "as compared to MD sampling.",
+    printed="further reduces the variance … as compared to MD sampling",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="by the sum of the weights' variances",
+    order=40,
+)
 def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """Algorithm 2 (`scheme`) against MD sampling, as the sentence says: no weight varies more, their sum less. Beside it
     Algorithm 1, with which the sentence does not compare."""
@@ -101,7 +148,7 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
             f"{len(above_1)} of {len(strict)} groupings: that depends on who must be split, and what similarity lowers is the variance of the "
             "aggregate.")  # fmt: skip
     ours = f"below MD in {sum(strict)} of {len(strict)} groupings"
-    return Evidence(verdict(all(strict), all(weak)), ours, note=note, table=table)
+    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=table)
 
 
 def both_rows(n, groups, m):
@@ -112,6 +159,18 @@ def both_rows(n, groups, m):
     ]
 
 
+@claim(
+    "clustered-conclusion-both",
+    paper="clustered",
+    place="Sec. 7",
+    kind="superiority",
+    statement="Both algorithms give smaller weight variances and better representativity than MD "
+    "sampling.",
+    printed="smaller; better",
+    chapter="04g_clustered#what-are-the-weights-exactly",
+    meaning="by the variance of the weight and by the chance to take part",
+    order=350,
+)
 def both_smaller(
     claim: Claim, *, inputs: list | None = None, schemes: Callable = both_rows
 ) -> Evidence:
@@ -126,9 +185,20 @@ def both_smaller(
                 strict.append(a > b and c < d)
     note = "Never larger; smaller unless a client has the same share p_i of every row (with m = 1 all have)."
     ours = f"not larger {sum(weak)}, smaller {sum(strict)}, of {len(weak)} clients"
-    return Evidence(verdict(all(strict), all(weak)), ours, note=note)
+    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note)
 
 
+@claim(
+    "clustered-abstract-no-extra-work",
+    paper="clustered",
+    place="Abstract; Sec. 5",
+    kind="superiority",
+    statement="Neither algorithm asks anything more of the clients than MD sampling does.",
+    printed="does not require any additional operation",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="are all that the server of either algorithm needs",
+    order=30,
+)
 def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -> Evidence:
     """A server that hands out sizes and the updates it has, and refuses gradients and labels."""
     rows = []
@@ -160,10 +230,22 @@ def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -
     ).all()
     note = "The server keeps one update per client, n d numbers; nothing is asked of clients that do not take part."
     return Evidence(
-        verdict(bool(good)), "sizes and the updates it already has", note=note, table=table
+        judge_theory(bool(good)), "sizes and the updates it already has", note=note, table=table
     )
 
 
+@claim(
+    "clustered-63-percent",
+    paper="clustered",
+    place="Sec. 6",
+    kind="number",
+    statement="Ten MD draws from 100 equal clients give ten different clients in 63 % of the rounds.",
+    printed=63,
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="% of the rounds, calculated",
+    tolerance=0.5,
+    order=310,
+)
 def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
     """Ten MD draws from 100 equal clients, all different: exact, against what the claim prints."""
     chance = theory.distinct_uniform(100, 10)[10]
@@ -171,18 +253,42 @@ def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
     table = pd.DataFrame(
         {"draws so far": range(10), "factor": [f"{100 - j}/100" for j in range(10)]}
     )
-    good = round(ours) == round(float(claim.printed or printed))
+    good = round(ours) == round(float(claim.printed if claim else printed))
     note = f"100!/(90! 100^10) = {chance}; fewer than ten different clients in {100 - ours:.2f} % of the rounds."
-    return Evidence(verdict(good), round(ours, 2), note=note, table=table)
+    return Evidence(judge_theory(good), round(ours, 2), note=note, table=table)
 
 
+@claim(
+    "clustered-37-percent",
+    paper="clustered",
+    place="Sec. 6",
+    kind="number",
+    statement="In 37 % of the rounds MD sampling aggregates fewer than ten different clients.",
+    printed=37,
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="% of the rounds, calculated",
+    tolerance=0.5,
+    order=220,
+)
 def repeated_clients(claim: Claim, *, printed: float = 37) -> Evidence:
     """Ten MD draws from 100 equal clients, some the same: exact, against what the claim prints."""
     ours = 100 * float(1 - theory.distinct_uniform(100, 10)[10])
-    good = round(ours) == round(float(claim.printed or printed))
-    return Evidence(verdict(good), round(ours, 2), note="The complement of 100!/(90! 100^10).")
+    good = round(ours) == round(float(claim.printed if claim else printed))
+    return Evidence(judge_theory(good), round(ours, 2), note="The complement of 100!/(90! 100^10).")
 
 
+@claim(
+    "clustered-6-to-8-digits",
+    paper="clustered",
+    place="Sec. 6",
+    kind="number",
+    statement="With one digit per client, MD sampling generally draws between 6 and 8 different digits.",
+    printed="6 to 8",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="% of the rounds have 6 to 8 digits, calculated",
+    fact="md-digits",
+    order=300,
+)
 def six_to_eight(claim: Claim, *, draws: int = 10) -> Evidence:
     """Ten clients of ten digits: the digits are ten uniform draws from ten."""
     p = theory.distinct_uniform(10, draws)
@@ -192,13 +298,26 @@ def six_to_eight(claim: Claim, *, draws: int = 10) -> Evidence:
     )
     note = f"Mean {float(mean):.3f} digits; all {len(p) - 1} with {100 * float(p[-1]):.3f} %."
     return Evidence(
-        verdict(inside > Fraction(1, 2) and 6 <= mean <= 8),
+        judge_theory(inside > Fraction(1, 2) and 6 <= mean <= 8),
         round(100 * float(inside), 2),
         note=note,
         table=table,
     )
 
 
+@claim(
+    "clustered-ten-different",
+    paper="clustered",
+    place="Sec. 6",
+    kind="theory",
+    statement="With 100 equal clients and m = 10 clustered sampling always aggregates ten different "
+    "clients.",
+    printed=10,
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="in a cohort",
+    fact="ten-clients",
+    order=340,
+)
 def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
     """100 equal clients, ten draws: each stands in one row, whatever the groups; 8 draws for contrast."""
     rng, rows, checks = stream(0, "evidence, clustered"), [], []
@@ -218,13 +337,24 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
     good = rows[0]["clients in one row"] == 100 and all(checks)
     note = "For equal clients and m that divides n; with m = 8 a few clients stand in two rows and can be drawn twice."
     return Evidence(
-        verdict(bool(good)),
+        judge_theory(bool(good)),
         f"{m} different clients, always" if good else "some twice",
         note=note,
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "clustered-equal-variances",
+    paper="clustered",
+    place="Sec. 6",
+    kind="theory",
+    statement="With 100 equal clients all weights have the same variance under clustered sampling.",
+    printed="identical",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="is the variance of every client's weight",
+    order=330,
+)
 def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
     """All variances of 100 equal clients, by Algorithm 1 and by MD."""
     found = set(theory.weight_variances(theory.rows_of(clustered.counts_by_size([5] * 100, m))))
@@ -237,7 +367,7 @@ def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
     )
     note = "Equal, and smaller than MD's, which are equal too."
     return Evidence(
-        verdict(len(found) == 1),
+        judge_theory(len(found) == 1),
         str(*found) if len(found) == 1 else "different",
         note=note,
         table=table,
@@ -249,6 +379,18 @@ def purity(a, classes: int = 10) -> Fraction:
     return (Fraction(a) + 1) / (classes * Fraction(a) + 1)
 
 
+@claim(
+    "clustered-dirichlet-limits",
+    paper="clustered",
+    place="Sec. 6",
+    kind="theory",
+    statement="A Dirichlet partition gives one class per client as alpha goes to 0 and equal shares as "
+    "alpha grows.",
+    printed="1 class; uniform",
+    chapter="04g_clustered#what-do-the-sentences-promise",
+    meaning="of the expected sum of squared class shares",
+    order=320,
+)
 def dirichlet_limits(claim: Claim, *, purity: Callable = purity) -> Evidence:
     """The expected sum of squared shares: 1 if a client has one class, 1/C if all alike."""
     rows = [
@@ -261,4 +403,4 @@ def dirichlet_limits(claim: Claim, *, purity: Callable = purity) -> Evidence:
     ]
     good = 1 - purity("1e-9") < 1e-7 and purity("1e9") - Fraction(1, 10) < 1e-7
     note = "In the limits, whether alpha is the parameter of each class or of all ten together."
-    return Evidence(verdict(good), "limits 1 and 1/10", note=note, table=pd.DataFrame(rows))
+    return Evidence(judge_theory(good), "limits 1 and 1/10", note=note, table=pd.DataFrame(rows))

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence, theory
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas.errors import InputError
 from fedstas.theory import covariances as cov
 
@@ -39,6 +39,18 @@ def grid(largest: int = 6, total: int = 16) -> tuple[tuple[int, int, int, int], 
     )
 
 
+@claim(
+    "journal-lemma-3",
+    paper="journal",
+    place="Lemma 3, eq. 6.10",
+    kind="theory",
+    statement="The covariance of a step on a simple random sample of n̄ of n_k examples is eq. 6.10.",
+    printed="eq. 6.10",
+    chapter="04d_covariance#is-lemma-3-right",
+    meaning="by the formula, and by listing all samples",
+    core=True,
+    order=340,
+)
 def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence:
     """Eq. 6.10 (`formula`) against all simple random samples of five sets of gradients."""
     sets = [EXAMPLE, EXAMPLE[:2], np.array([[1, 2], [0, -1], [4, 1]], dtype=object)]
@@ -58,7 +70,7 @@ def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence
                 )
     note = "Without replacement, one local step, n_k ≥ 2 (for n_k = 1 the printed quotient is 0/0)."
     return Evidence(
-        theory(all(equal)),
+        judge_theory(all(equal)),
         f"{sum(equal)} of {len(equal)} equal",
         note=note,
         table=pd.DataFrame(rows),
@@ -98,6 +110,18 @@ def matches(printed: Callable = cov.lemma4_form) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "journal-lemma-4",
+    paper="journal",
+    place="Lemma 4, eq. 6.11",
+    kind="theory",
+    statement="The covariance of a step on FedSTaS's sample, with probabilities n*/n, is eq. 6.11.",
+    printed="eq. 6.11",
+    chapter="04d_covariance#what-can-the-sentence-of-lemma-4-mean",
+    meaning="is eq. 6.11 on four gradients: no covariance matrix",
+    core=True,
+    order=350,
+)
 def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
     """Eq. 6.11 (`form`) against every reading of its sentence, and against being a covariance at all."""
     found, example = matches(form), readings(form=form)
@@ -109,7 +133,7 @@ def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
         f"{len(cov.READINGS)} readings has it where n̄, n* ≥ 2. Bernoulli: p(1−p)/n̄² Σgg'; fixed size: Lemma 3."
     )
     return Evidence(
-        theory(bool(whole.any()), bool(part)),
+        judge_theory(bool(whole.any()), bool(part)),
         text(form(8, 4, 2).at(EXAMPLE)),
         note=note,
         table=example,
@@ -190,6 +214,19 @@ def unbiased_readings(reading_form: Callable = cov.reading_form) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
+@claim(
+    "journal-theorem-3",
+    paper="journal",
+    place="Theorem 3",
+    kind="theory",
+    statement="In the Loewner order, a step's covariance under simple random sampling is at least that "
+    "under FedSTaS.",
+    printed="V_SRS ⪰ V_STaS",
+    chapter="04d_covariance#can-a-blind-design-beat-simple-random-sampling",
+    meaning="are V_SRS and V_STaS in four small settings",
+    core=True,
+    order=430,
+)
 def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = CASES) -> Evidence:
     """V_SRS at least V_STaS: the printed formulas (`form` is eq. 6.11), and every unbiased reading."""
     o, table = order(form), counterexamples(cases, form)
@@ -201,7 +238,7 @@ def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = 
     better = unbiased_readings()["always below"].sum() > 0
     printed = o["ordered"] == o["settings"] and (table["V_SRS ≥ V_STaS"] == "yes").all()
     return Evidence(
-        theory(bool(printed), bool(better)),
+        judge_theory(bool(printed), bool(better)),
         "; ".join(
             f"{r['V_SRS']} < {r['V_STaS']}" for _, r in table.iterrows() if r.iloc[5] == "no"
         ),
@@ -210,6 +247,19 @@ def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = 
     )
 
 
+@claim(
+    "journal-6.3-more-stable",
+    paper="journal",
+    place="Sec. 6.3, before Theorem 3",
+    kind="superiority",
+    statement="FedSTaS's data sampling leads to more stable updates of a client than simple random "
+    "sampling.",
+    printed="more stable",
+    chapter="04d_covariance#can-a-blind-design-beat-simple-random-sampling",
+    meaning="in which an unbiased design that does not look at gradients is always below simple "
+    "random sampling",
+    order=230,
+)
 def more_stable_updates(claim: Claim, *, reading_form: Callable = cov.reading_form) -> Evidence:
     """Is any unbiased reading of FedSTaS's data sampling at or below SRS for all gradients?"""
     table = unbiased_readings(reading_form)
@@ -217,7 +267,7 @@ def more_stable_updates(claim: Claim, *, reading_form: Callable = cov.reading_fo
         "At equal expected size a blind unbiased design equals SRS, or is worse for some gradients."
     )
     return Evidence(
-        theory(bool(table["always below"].sum())),
+        judge_theory(bool(table["always below"].sum())),
         f"{table['always below'].sum()} of {table['settings'].sum()} settings",
         note=note,
         table=table,

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
+from companion.claims.registry import Claim, Evidence
 from companion.runs import atomic, records, statistics, tables
 from fedstas.sim import tasks
 

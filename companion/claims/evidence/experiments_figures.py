@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
 from companion.claims.evidence.experiments import (
     FEWEST,
     NETWORK,
@@ -27,8 +26,13 @@ from companion.claims.evidence.experiments import (
     same,
     whole,
 )
+from companion.claims.registry import Claim, Evidence, claim
 from companion.runs import records, statistics, tables
 from fedstas.sim import partition
+
+ACCURACY = "accuracy in %, over the last ten rounds; the interval is for one more run"
+RELATIVE_GAIN = "gain of FedSTaS over FedSTS in % of FedSTS; the interval is for one more pair"
+TRAINING_LOSS = "training loss in nats, over the last ten rounds; the interval is for one more run"
 
 
 def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series:
@@ -101,21 +105,309 @@ THREE = ("fedsts", "fedstas", "fedstas-dp")
 
 # Levels and orders of Fig. 2 and 3.
 mnist_fedsts, mnist_fedstas, mnist_dp = (level(FIXED, m) for m in THREE)
+claim(
+    "preprint-fig-2b-fedsts-50",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="number",
+    statement="FedSTS progresses to around 50 % after 100 rounds (MNIST, 0.01).",
+    printed=50,
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning=ACCURACY,
+    fact="fedsts-level",
+    order=260,
+)(mnist_fedsts)
+claim(
+    "preprint-fig-3-top-fedsts",
+    paper="preprint",
+    place="Fig. 3, top",
+    kind="figure",
+    statement="After 99 rounds FedSTS has the printed accuracy, in % (MNIST, 0.01).",
+    printed=55.0,
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning=ACCURACY,
+    fact="fedsts-level",
+    order=620,
+)(mnist_fedsts)
+claim(
+    "preprint-fig-3-top-fedstas",
+    paper="preprint",
+    place="Fig. 3, top",
+    kind="figure",
+    statement="After 99 rounds FedSTaS has the printed accuracy, in % (MNIST, 0.01).",
+    printed=56.0,
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning=ACCURACY,
+    order=610,
+)(mnist_fedstas)
+claim(
+    "preprint-fig-3-top-dp",
+    paper="preprint",
+    place="Fig. 3, top",
+    kind="figure",
+    statement="After 99 rounds DP + FedSTaS has the printed accuracy, in % (MNIST, 0.01).",
+    printed=54.67,
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning=ACCURACY,
+    order=600,
+)(mnist_dp)
 skewed_fedsts, skewed_fedstas, skewed_dp = (level(SKEWED, m) for m in THREE)
+claim(
+    "preprint-fig-3-middle-fedsts",
+    paper="preprint",
+    place="Fig. 3, middle",
+    kind="figure",
+    statement="After 99 rounds FedSTS has the printed accuracy, in % (MNIST, 0.001).",
+    printed=52.62,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=590,
+)(skewed_fedsts)
+claim(
+    "preprint-fig-3-middle-fedstas",
+    paper="preprint",
+    place="Fig. 3, middle",
+    kind="figure",
+    statement="After 99 rounds FedSTaS has the printed accuracy, in % (MNIST, 0.001).",
+    printed=61.9,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=580,
+)(skewed_fedstas)
+claim(
+    "preprint-fig-3-middle-dp",
+    paper="preprint",
+    place="Fig. 3, middle",
+    kind="figure",
+    statement="After 99 rounds DP + FedSTaS has the printed accuracy, in % (MNIST, 0.001).",
+    printed=52.14,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=570,
+)(skewed_dp)
 hundred_fedsts, hundred_fedstas, hundred_dp = (
     on_substitute(level(HUNDRED, m), NETWORK) for m in THREE
 )
+claim(
+    "preprint-fig-3-bottom-fedsts",
+    paper="preprint",
+    place="Fig. 3, bottom",
+    kind="figure",
+    statement="After 199 rounds FedSTS has the printed accuracy, in % (CIFAR-100, 0.001).",
+    printed=18.0,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=560,
+)(hundred_fedsts)
+claim(
+    "preprint-fig-3-bottom-fedstas",
+    paper="preprint",
+    place="Fig. 3, bottom",
+    kind="figure",
+    statement="After 199 rounds FedSTaS has the printed accuracy, in % (CIFAR-100, 0.001).",
+    printed=23.21,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=550,
+)(hundred_fedstas)
+claim(
+    "preprint-fig-3-bottom-dp",
+    paper="preprint",
+    place="Fig. 3, bottom",
+    kind="figure",
+    statement="After 199 rounds DP + FedSTaS has the printed accuracy, in % (CIFAR-100, 0.001).",
+    printed=20.48,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=ACCURACY,
+    order=540,
+)(hundred_dp)
 loss_fedsts, loss_fedstas, loss_dp = (level(FIXED, m, "train_loss") for m in THREE)
+claim(
+    "preprint-fig-2a-fedsts",
+    paper="preprint",
+    place="Fig. 2a",
+    kind="figure",
+    statement="After 99 rounds FedSTS has this training loss (MNIST, 0.01). The figure prints no "
+    "number; this one is from the authors' saved arrays.",
+    printed="no number; saved: 1.512",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning=TRAINING_LOSS,
+    order=520,
+)(loss_fedsts)
+claim(
+    "preprint-fig-2a-fedstas",
+    paper="preprint",
+    place="Fig. 2a",
+    kind="figure",
+    statement="After 99 rounds FedSTaS has this training loss (MNIST, 0.01). The figure prints no "
+    "number; this one is from the authors' saved arrays.",
+    printed="no number; saved: 1.505",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning=TRAINING_LOSS,
+    order=510,
+)(loss_fedstas)
+claim(
+    "preprint-fig-2a-dp",
+    paper="preprint",
+    place="Fig. 2a",
+    kind="figure",
+    statement="After 99 rounds DP + FedSTaS has this training loss (MNIST, 0.01). The figure prints no "
+    "number; this one is from the authors' saved arrays.",
+    printed="no number; saved: 1.473",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning=TRAINING_LOSS,
+    order=490,
+)(loss_dp)
 mnist_gain = relative(FIXED, "fedstas", "fedsts")
+claim(
+    "preprint-fig-3-top-gain",
+    paper="preprint",
+    place="Sec. 3.2.2",
+    kind="number",
+    statement="FedSTaS is 1.8 % above FedSTS, in % of FedSTS (MNIST, 0.01).",
+    printed=1.8,
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning=RELATIVE_GAIN,
+    order=370,
+)(mnist_gain)
 skewed_gain = relative(SKEWED, "fedstas", "fedsts")
+claim(
+    "preprint-fig-3-middle-gain",
+    paper="preprint",
+    place="Sec. 3.2.2",
+    kind="number",
+    statement="FedSTaS is 17.6 % above FedSTS, in % of FedSTS (MNIST, 0.001).",
+    printed=17.6,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=RELATIVE_GAIN,
+    order=350,
+)(skewed_gain)
 hundred_gain = on_substitute(relative(HUNDRED, "fedstas", "fedsts"), NETWORK)
+claim(
+    "preprint-fig-3-bottom-gain",
+    paper="preprint",
+    place="Sec. 3.2.2",
+    kind="number",
+    statement="FedSTaS is 28.9 % above FedSTS, in % of FedSTS (CIFAR-100, 0.001).",
+    printed=28.9,
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning=RELATIVE_GAIN,
+    order=320,
+)(hundred_gain)
 mnist_order = order(FIXED, "fedstas", "fedsts", also=BOTH)
+claim(
+    "preprint-fig-3-top-order",
+    paper="preprint",
+    place="Fig. 3, top",
+    kind="figure",
+    statement="FedSTaS ends above FedSTS (MNIST, 0.01).",
+    printed="+1.0 points",
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning="points that FedSTaS is above FedSTS",
+    order=630,
+)(mnist_order)
 mnist_order_global = order(FIXED, "fedstas", "fedsts", "test_accuracy", also=BOTH)
+claim(
+    "preprint-fig-2b-test-accuracy",
+    paper="preprint",
+    place="Fig. 2b",
+    kind="figure",
+    statement="On MNIST's test images FedSTaS ends above FedSTS (MNIST, 0.01). The published final "
+    "models score 49.5 % (FedSTaS) and 49.8 % (FedSTS) there.",
+    printed="above",
+    chapter="05_experiments#why-two-accuracies",
+    meaning="points that FedSTaS is above FedSTS on the test images",
+    order=530,
+)(mnist_order_global)
 mnist_dp_order = order(FIXED, "fedstas-dp", "fedsts", also=BOTH)
+claim(
+    "preprint-3.2.1-dp-above",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="superiority",
+    statement="DP + FedSTaS still surpasses FedSTS (MNIST, 0.01).",
+    printed="54.7 against around 50 %",
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning="points that DP + FedSTaS is above FedSTS",
+    fact="dp-over-fedsts",
+    order=220,
+)(mnist_dp_order)
 mnist_dp_cost = order(FIXED, "fedstas", "fedstas-dp", also=BOTH)
+claim(
+    "preprint-3.2.1-dp-cost",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="number",
+    statement="Privacy slightly reduces the final accuracy of FedSTaS: by 1.3 points (MNIST, 0.01).",
+    printed="1.33 points",
+    chapter="05_experiments#what-agrees-and-what-does-not",
+    meaning="points that privacy costs FedSTaS",
+    order=230,
+)(mnist_dp_cost)
 skewed_dp_order = order(SKEWED, "fedstas-dp", "fedsts")
+claim(
+    "preprint-fig-3-middle-dp-edge",
+    paper="preprint",
+    place="Sec. 3.2.2",
+    kind="superiority",
+    statement="DP + FedSTaS maintains an edge over FedSTS (MNIST, 0.001).",
+    printed="an edge",
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning="points that DP + FedSTaS is above FedSTS",
+    order=330,
+)(skewed_dp_order)
 hundred_dp_order = on_substitute(order(HUNDRED, "fedstas-dp", "fedsts"), NETWORK)
+claim(
+    "preprint-fig-3-bottom-dp-above",
+    paper="preprint",
+    place="Sec. 3.2.2",
+    kind="superiority",
+    statement="DP + FedSTaS surpasses FedSTS by a significant margin (CIFAR-100, 0.001).",
+    printed="a significant margin",
+    chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
+    meaning="points that DP + FedSTaS is above FedSTS, with a network of ours",
+    order=300,
+)(hundred_dp_order)
 rounds_to_half = sooner(FIXED, "fedstas", "fedsts")
+claim(
+    "preprint-fig-2b-faster",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="superiority",
+    statement="FedSTaS improves substantially faster than FedSTS. (Read as: it reaches 50 % accuracy in "
+    "an earlier round; the authors' saved arrays do so in rounds 40 and 76.)",
+    printed="substantially faster",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="rounds that FedSTaS reaches 50 % before FedSTS",
+    fact="fedstas-faster",
+    core=True,
+    order=250,
+)(rounds_to_half)
+claim(
+    "preprint-conclusion-faster",
+    paper="preprint",
+    place="Sec. 4",
+    kind="superiority",
+    statement="Compressed gradients (FedSTaS) converge faster than the stratified baseline (FedSTS) "
+    "under non-IID conditions.",
+    printed="faster",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="rounds that FedSTaS reaches 50 % before FedSTS",
+    fact="fedstas-faster",
+    order=390,
+)(rounds_to_half)
+claim(
+    "journal-abstract-faster",
+    paper="journal",
+    place="Abstract",
+    kind="superiority",
+    statement="FedSTaS accelerates training compared with FedSTS.",
+    printed="accelerates",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="rounds that FedSTaS reaches 50 % before FedSTS",
+    fact="fedstas-faster",
+    order=10,
+)(rounds_to_half)
 
 
 def _held() -> dict[str, np.ndarray]:
@@ -143,6 +435,17 @@ def _labels() -> np.ndarray:
     return np.repeat(np.arange(10), _held()["iid"].sum(0))
 
 
+@claim(
+    "preprint-fig-1",
+    paper="preprint",
+    place="Fig. 1",
+    kind="figure",
+    statement="Labels of MNIST are dealt more unevenly by Dirichlet 0.01 than IID.",
+    printed="more uneven",
+    chapter="05_experiments#who-holds-what-figure-1-of-the-paper",
+    meaning="more of a client's labels are of its largest class than IID (median share)",
+    order=480,
+)
 @decided
 def figure_1(claim: Claim) -> Evidence:
     """Are labels more unevenly dealt at Dirichlet 0.01 than IID, in either reading of the partition?"""
@@ -160,6 +463,18 @@ def figure_1(claim: Claim) -> Evidence:
     )  # fmt: skip
 
 
+@claim(
+    "preprint-3.1-equal-portions",
+    paper="preprint",
+    place="Sec. 3.1",
+    kind="number",
+    statement="In the IID setting each of the 100 clients receives an approximately equal portion of "
+    "the data.",
+    printed=100,
+    chapter="05_experiments#who-holds-what-figure-1-of-the-paper",
+    meaning="clients, with equally many images",
+    order=150,
+)
 @decided
 def equal_portions(claim: Claim) -> Evidence:
     """Does each of the 100 clients get an approximately equal portion in the IID split?"""
@@ -171,6 +486,17 @@ def equal_portions(claim: Claim) -> Evidence:
     return Evidence(exactly(bool(even)), len(sizes), note=f"{sizes.min()} each.", table=table)
 
 
+@claim(
+    "preprint-3.1-mnist",
+    paper="preprint",
+    place="Sec. 3.1",
+    kind="number",
+    statement="MNIST has 60,000 training images of ten classes.",
+    printed=60000,
+    chapter="05_experiments#what-was-run-and-what-does-the-paper-leave-open",
+    meaning="training images",
+    order=160,
+)
 @decided
 def mnist_counts(claim: Claim) -> Evidence:
     """How many training images, of how many classes, does MNIST have?"""
@@ -185,6 +511,18 @@ def mnist_counts(claim: Claim) -> Evidence:
     )
 
 
+@claim(
+    "preprint-3.1-skew",
+    paper="preprint",
+    place="Sec. 3.1",
+    kind="number",
+    statement="The smaller the Dirichlet parameter, the more skewed the clients' labels; at 0.01 they "
+    "are highly imbalanced.",
+    printed=0.01,
+    chapter="01_aggregation#who-holds-what",
+    meaning="of a client's labels are of its largest class at 0.01 (mean share)",
+    order=170,
+)
 @decided
 def more_skewed(claim: Claim) -> Evidence:
     """Is the partition more skewed the smaller the concentration?"""
@@ -208,6 +546,17 @@ def more_skewed(claim: Claim) -> Evidence:
     )  # fmt: skip
 
 
+@claim(
+    "preprint-fig-2a-falls",
+    paper="preprint",
+    place="Fig. 2a",
+    kind="figure",
+    statement="The training loss of all three methods falls over 99 rounds (MNIST, 0.01).",
+    printed="falls",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="nats that the loss of the slowest method falls from round 1 to 99",
+    order=500,
+)
 @decided
 def loss_falls(claim: Claim) -> Evidence:
     """Does the training loss of all three methods fall?"""
@@ -227,6 +576,18 @@ def loss_falls(claim: Claim) -> Evidence:
     )  # fmt: skip
 
 
+@claim(
+    "preprint-fig-2b-begins",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="number",
+    statement="FedSTS begins with approximately 10 % test accuracy (MNIST, 0.01).",
+    printed=10,
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="accuracy in % after round 1; the interval is for one more run",
+    tolerance=2,
+    order=240,
+)
 @decided
 def begins_at(claim: Claim) -> Evidence:
     """Does FedSTS begin at about the printed accuracy?"""
@@ -247,6 +608,17 @@ def begins_at(claim: Claim) -> Evidence:
     )  # fmt: skip
 
 
+@claim(
+    "preprint-fig-2b-round-40",
+    paper="preprint",
+    place="Sec. 3.2.1",
+    kind="number",
+    statement="FedSTaS is above FedSTS by round 40 (MNIST, 0.01).",
+    printed="round 40",
+    chapter="05_experiments#how-do-the-curves-compare-figure-2-of-the-paper",
+    meaning="points that FedSTaS is above FedSTS at round 40",
+    order=270,
+)
 @decided
 def by_round_40(claim: Claim) -> Evidence:
     """Is FedSTaS above FedSTS at round 40?"""

@@ -8,10 +8,22 @@ from itertools import combinations, product
 
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence, theory
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas.theory import covariances as cov
 
 
+@claim(
+    "journal-4.1-larger-clients",
+    paper="journal",
+    place="Sec. 4.1",
+    kind="theory",
+    statement="If each example is drawn with probability n*/n, clients with larger data sets do not "
+    "contribute more training samples.",
+    printed="do not contribute more",
+    chapter="04d_covariance#do-larger-clients-contribute-no-more",
+    meaning="are the expected examples of clients that hold 10, 30 and 60",
+    order=140,
+)
 def larger_clients(claim: Claim, *, rate: Callable | None = None) -> Evidence:
     """Expected examples of each client under p = n*/n, or another `rate` of a client of that size."""
     sizes, star = (10, 30, 60), 20
@@ -25,10 +37,21 @@ def larger_clients(claim: Claim, *, rate: Callable | None = None) -> Evidence:
     same = len(set(expected)) == 1
     note = "With p = n*/n a client's expected share is n_k/n: larger clients contribute more."
     return Evidence(
-        theory(same), " : ".join(map(str, expected)), note=note, table=pd.DataFrame(rows)
+        judge_theory(same), " : ".join(map(str, expected)), note=note, table=pd.DataFrame(rows)
     )
 
 
+@claim(
+    "journal-4.1-total",
+    paper="journal",
+    place="Sec. 4.1, p_k = n*/n",
+    kind="theory",
+    statement="Selecting each example with probability n*/n gives the desired sample size n*.",
+    printed="n*",
+    chapter="04d_covariance#do-larger-clients-contribute-no-more",
+    meaning="examples are expected where n* = 2",
+    order=150,
+)
 def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
     """The mean and variance of the number of examples drawn at p = n*/n (`rate`), by enumeration."""
     rows, right = [], []
@@ -43,7 +66,7 @@ def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
         right.append(mean == star)
         rows.append({"sizes": str(sizes), "n*": star, "mean": str(mean), "variance": str(variance)})
     note = "In expectation; the number drawn varies with variance n p (1 − p)."
-    return Evidence(theory(all(right)), rows[0]["mean"], note=note, table=pd.DataFrame(rows))
+    return Evidence(judge_theory(all(right)), rows[0]["mean"], note=note, table=pd.DataFrame(rows))
 
 
 def kept(sizes: tuple[int, ...], star: int) -> list[Fraction]:
@@ -57,6 +80,17 @@ def kept(sizes: tuple[int, ...], star: int) -> list[Fraction]:
     return chances
 
 
+@claim(
+    "journal-5.3-uniform",
+    paper="journal",
+    place="Sec. 5.3",
+    kind="theory",
+    statement="Data sampling gives every example of all participants the same chance.",
+    printed="uniform",
+    chapter="04d_covariance#do-larger-clients-contribute-no-more",
+    meaning="are the chances of an example under Algorithm 1, of clients with 2 and with 6",
+    order=190,
+)
 def uniform_over_participants(
     claim: Claim, *, cases: tuple = (((4, 4), 4), ((2, 6), 4)), text: Callable = kept
 ) -> Evidence:
@@ -76,13 +110,25 @@ def uniform_over_participants(
         )
     note = "If each example is kept with p = n*/n, not ⌊n*/m⌋ per client as Algorithm 1 says."
     return Evidence(
-        theory(all(text_) and all(algorithm), all(text_)),
+        judge_theory(all(text_) and all(algorithm), all(text_)),
         rows[-1]["each example, ⌊n*/m⌋ per client"],
         note=note,
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "journal-1-unbiased-data-sampling",
+    paper="journal",
+    place="Sec. 1, end",
+    kind="theory",
+    statement="Data sampling is unbiased, so that a participant's expected step is along its own mean "
+    "gradient.",
+    printed="unbiased",
+    chapter="04d_covariance#do-larger-clients-contribute-no-more",
+    meaning="that the text allows have this expectation",
+    order=90,
+)
 def unbiased_data_sampling(
     claim: Claim, *, readings: tuple = ("fixed", "bernoulli", "bernoulli-mean", "pooled", "again")
 ) -> Evidence:
@@ -102,7 +148,7 @@ def unbiased_data_sampling(
     good = (table[[f"client of {k}" for k in sizes]] == "1").all(axis=1)
     note = "If a participant averages over what it drew; dividing by ⌊n*/m⌋ gives m n_k/n times its gradient."
     return Evidence(
-        theory(bool(good.all()), bool(good.any())), f"{good.sum()} of {len(good)} designs",
+        judge_theory(bool(good.all()), bool(good.any())), f"{good.sum()} of {len(good)} designs",
         note=note, table=table,
     )  # fmt: skip
 
@@ -161,6 +207,32 @@ def pooled_target(clients=((0, 2), (1, 2, 3, 4, 5, 9)), star: int = 4) -> pd.Dat
     return pd.DataFrame(rows)
 
 
+@claim(
+    "preprint-2.4-mimics",
+    paper="preprint",
+    place="Sec. 2.4",
+    kind="theory",
+    statement="Data-level sampling mimics centralised learning across the participating clients.",
+    printed="adjusted to mimic",
+    chapter="04d_covariance#does-it-mimic-centralised-learning",
+    meaning="is the expected aggregate of FedSTaS for a centralised one, with clients of 1 and 3 "
+    "examples",
+    fact="mimics",
+    order=110,
+)
+@claim(
+    "journal-5.2-mimics",
+    paper="journal",
+    place="Sec. 5.2",
+    kind="theory",
+    statement="Data sampling mimics centralised learning across the participants.",
+    printed="adapted to mimic",
+    chapter="04d_covariance#does-it-mimic-centralised-learning",
+    meaning="is the expected aggregate of FedSTaS for a centralised one, with clients of 1 and 3 "
+    "examples",
+    fact="mimics",
+    order=160,
+)
 def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "equal")) -> Evidence:
     """Is the aggregate's expectation that of a centralised draw, for unequal and for equal sizes?
 
@@ -192,6 +264,6 @@ def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "eq
     )
     everything = all(all(v) for v in right.values())
     return Evidence(
-        theory(everything, all(right["equal"])), f"{rows[0]['weights 1/m (FedSTaS)']} for {rows[0]['centralised']}",
+        judge_theory(everything, all(right["equal"])), f"{rows[0]['weights 1/m (FedSTaS)']} for {rows[0]['centralised']}",
         note=note, table=pd.DataFrame(rows),
     )  # fmt: skip

@@ -9,9 +9,8 @@ from itertools import product
 
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
 from companion.claims.evidence.sizes import ALPHA, CAP, ROUNDS, SUPPORTS
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
 GRID = [(cap, e) for cap in range(3, 12) for e in range(2, 12)]  # M and exp(epsilon)
@@ -45,6 +44,33 @@ def supports_table(cap: int = 4, target: int = 3) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "preprint-lemma-2.4",
+    paper="preprint",
+    place="Lemma 2.4, eq. 11",
+    kind="theory",
+    statement="With α = (e^ε − 1)/(e^ε + M − 2) the report of a client's size is ε-locally "
+    "differentially private, for any M.",
+    printed="ε-LDP",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="for one report",
+    fact="report-is-private",
+    order=470,
+)
+@claim(
+    "journal-lemma-5",
+    paper="journal",
+    place="Lemma 5, eq. 6.13",
+    kind="theory",
+    statement="With α = (e^ε − 1)/(e^ε + M − 2) the report of a client's size is ε-locally "
+    "differentially private, for any M.",
+    printed="ε-LDP",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="for one report",
+    fact="report-is-private",
+    core=True,
+    order=360,
+)
 def lemma5(
     claim: Claim, *, supports: dict = SUPPORTS, smallest: int = 0, formula: Callable = eq_6_13
 ) -> Evidence:
@@ -58,7 +84,7 @@ def lemma5(
     ]
     tight = [theory.ldp_ratio(cap, formula(e, cap)) == e for cap, e in GRID]
     return Evidence(
-        verdict(all(printed), all(tight)),
+        judge_theory(all(printed), all(tight)),
         f"worst ratio = exp(ε) in {sum(tight)} of {len(tight)} pairs (M, exp ε)",
         note="If the fake size is uniform on 1..M−1, no client is empty (or sizes are clipped from below too), and one report is made; then with "
         "equality.",
@@ -66,6 +92,18 @@ def lemma5(
     )
 
 
+@claim(
+    "preprint-alpha-0.1616",
+    paper="preprint",
+    place="Sec. 3.1",
+    kind="number",
+    statement="α = 0.1616 belongs to ε = 3 at M = 100.",
+    printed=3,
+    chapter="04e_privacy#is-a-report-private",
+    meaning="is the ε of one report at this α",
+    tolerance=0.001,
+    order=180,
+)
 def alpha_for_three(claim: Claim, *, alpha: Fraction = ALPHA) -> Evidence:
     """alpha = 0.1616 for epsilon = 3 and M = 100: does the ratio stay below e^3, and is it the alpha in four digits?"""
     low, high = theory.truth_probability_bounds(3, CAP)
@@ -85,13 +123,37 @@ def alpha_for_three(claim: Claim, *, alpha: Fraction = ALPHA) -> Evidence:
             }
         )
     return Evidence(
-        verdict(ratio <= largest and round(high, 4) == alpha),
+        judge_theory(ratio <= largest and round(high, 4) == alpha),
         math.log(ratio),
         note="For one report, fakes uniform on 1..M−1 and no empty client.",
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "preprint-total-is-private",
+    paper="preprint",
+    place="Sec. 2.5, before Definition 2.3",
+    kind="theory",
+    statement="The estimated total sample size ñ can achieve ε-local differential privacy.",
+    printed="ñ achieves ε-LDP",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="is the likelihood ratio of ñ",
+    fact="total-is-private",
+    order=140,
+)
+@claim(
+    "journal-total-is-private",
+    paper="journal",
+    place="Sec. 6.4",
+    kind="theory",
+    statement="The estimated total sample size ñ satisfies ε-local differential privacy.",
+    printed="ñ satisfies ε-LDP",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="is the likelihood ratio of ñ",
+    fact="total-is-private",
+    order=240,
+)
 def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_6_13) -> Evidence:
     """The total ñ as the output: one client's size changes, the others' reports are what they are.
 
@@ -119,7 +181,7 @@ def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_
                 }
             )
     return Evidence(
-        verdict(all(open_ends), all(ratios)),
+        judge_theory(all(open_ends), all(ratios)),
         f"at most exp(ε) in {sum(ratios)} of {len(ratios)} cases without empty clients",
         note="As Lemma 5: one round, fakes on 1..M−1, no empty client. It is the report that is private; the server, which sees single reports, "
         "is covered by their ratio and not by the total's.",
@@ -127,6 +189,17 @@ def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_
     )
 
 
+@claim(
+    "slides-lemma-2-iff",
+    paper="slides",
+    place="Lemma 2",
+    kind="theory",
+    statement="FedSampling is ε-LDP if and only if α = (e^ε − 1)/(e^ε − 2 + M).",
+    printed="i.f.f.",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="where alpha is the value of the formula",
+    order=30,
+)
 def slides_iff(claim: Claim, *, factors: tuple = (Fraction(1, 2), 1, 2)) -> Evidence:
     """The slides: epsilon-LDP if and only if alpha equals the formula; tried with these multiples of it."""
     rows, smaller = [], []
@@ -147,7 +220,7 @@ def slides_iff(claim: Claim, *, factors: tuple = (Fraction(1, 2), 1, 2)) -> Evid
                 )
                 smaller.append((ratio <= e, a == alpha, a <= alpha))
     return Evidence(
-        verdict(all(private == equal for private, equal, _ in smaller)),
+        judge_theory(all(private == equal for private, equal, _ in smaller)),
         "alpha/2 is private too"
         if any(private and not equal for private, equal, _ in smaller)
         else "as printed",
@@ -163,6 +236,17 @@ def second_formula(cap: int, a: Fraction) -> Fraction:
     return ((cap - 1) * a + 1) / (1 - a)
 
 
+@claim(
+    "slides-lemma-2-ratio",
+    paper="slides",
+    place="Lemma 2, second formula",
+    kind="theory",
+    statement="The largest likelihood ratio of a report is ((M−1)α + 1)/(1 − α).",
+    printed="((M−1)α + 1)/(1−α)",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="by the printed formula, where 3 is the largest ratio",
+    order=40,
+)
 def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidence:
     """The slides' second formula, exp(epsilon) = ((M-1) alpha + 1)/(1 - alpha), against the first and the mechanism."""
     rows, agree, right = [], [], []
@@ -184,13 +268,39 @@ def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidenc
             }
         )
     return Evidence(
-        verdict(all(agree)),
+        judge_theory(all(agree)),
         rows[0]["second formula"],
         note="exp(ε) = ((M−2)α + 1)/(1 − α), for sizes clipped at M−1." if all(right) else "",
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "slides-uniform-and-private",
+    paper="slides",
+    place="Conclusion",
+    kind="superiority",
+    statement="Data are exploited uniformly in a privacy-preserving way. (This row decides whether the "
+    "response that the slides describe is private.)",
+    printed="privacy-preserving",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="for a fake is at most M−1",
+    fact="clipped-response",
+    order=120,
+)
+@claim(
+    "slides-response-is-private",
+    paper="slides",
+    place="Privacy-Preserving Ratio Estimation",
+    kind="theory",
+    statement="The local response, with sizes clipped at M and fakes from M−1 values, is differentially "
+    "private.",
+    printed="Differentially private local response",
+    chapter="04e_privacy#is-a-report-private",
+    meaning="for a fake is at most M−1",
+    fact="clipped-response",
+    order=270,
+)
 def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
     """The slides' response: sizes clipped at M (less `below_cap`), fakes uniform on 1..M-1."""
     rows, ratios = [], []
@@ -209,7 +319,7 @@ def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
             }
         )
     return Evidence(
-        verdict(max(ratios) < math.inf),
+        judge_theory(max(ratios) < math.inf),
         "a report of M proves n ≥ M" if max(ratios) == math.inf else "every report may be a fake",
         note="Clip at M−1: then true and fake sizes share the values 1..M−1, and the ratio is that of Lemma 5.",
         table=pd.DataFrame(rows),
@@ -244,6 +354,32 @@ def budget_table(counts=(1, 5, 10, 20, ROUNDS)) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "preprint-guarantee",
+    paper="preprint",
+    place="Sec. 3.1 and Fig. 3, caption",
+    kind="number",
+    statement="A training of 99 rounds with α = 0.1616 has a differential privacy guarantee of ε = 3.",
+    printed=3,
+    chapter="04e_privacy#what-do-99-rounds-cost",
+    meaning="is the ε of a client that reports afresh in 99 rounds",
+    fact="guarantee",
+    core=True,
+    order=200,
+)
+@claim(
+    "preprint-conclusion-guarantee",
+    paper="preprint",
+    place="Conclusion",
+    kind="superiority",
+    statement="The private method keeps most of the accuracy while it ensures a privacy guarantee of ε "
+    "= 3. (This row decides the guarantee alone.)",
+    printed=3,
+    chapter="04e_privacy#what-do-99-rounds-cost",
+    meaning="is the ε of a client that reports afresh in 99 rounds",
+    fact="guarantee",
+    order=640,
+)
 def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     """The guarantee of epsilon = 3 for a training of 99 rounds, with a fresh report in each."""
     one = theory.ldp_ratio(CAP, ALPHA)
@@ -253,7 +389,7 @@ def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     epsilon = math.log(one)
     holds = math.log(all_rounds) <= 3
     return Evidence(
-        verdict(holds and all(exact)),
+        judge_theory(holds and all(exact)),
         math.log(all_rounds),
         note=f"ε = {epsilon:.4f} is the price of one report; j fresh ones cost exactly jε: {rounds * epsilon:.0f} at worst, {rounds / 10 * epsilon:.1f} on "
         f"average, {low * epsilon:.0f} to {high * epsilon:.0f} for the busiest of 100 clients (uniform draws). One memoised report keeps ε.",
@@ -261,12 +397,23 @@ def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     )
 
 
+@claim(
+    "journal-sizes-remain-private",
+    paper="journal",
+    place="Sec. 6.4, after Lemma 5",
+    kind="theory",
+    statement="Client sizes remain private: adversaries cannot infer them.",
+    printed="sizes remain private",
+    chapter="04e_privacy#what-do-99-rounds-cost",
+    meaning="is the chance to read a size off 20 fresh reports",
+    order=250,
+)
 def sizes_remain_private(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     """The sentence after Lemma 5: adversaries cannot infer a client's size, from a fresh report in each round."""
     attack = theory.mode_attack(CAP, ALPHA, ROUNDS)
     bound = float(1 / (1 + (CAP - 2) / theory.ldp_ratio(CAP, ALPHA)))  # what e^3 allows
     return Evidence(
-        verdict(float(max(attack[: rounds + 1])) <= bound + 1e-12),
+        judge_theory(float(max(attack[: rounds + 1])) <= bound + 1e-12),
         float(attack[20]),
         note=f"One report is read correctly with probability {float(attack[1]):.3f} (blind: {float(attack[0]):.3f}), 20 fresh ones with "
         f"{float(attack[20]):.3f}, 99 with {float(attack[99]):.5f}; one memoised report stays at {float(attack[1]):.3f}.",
@@ -297,13 +444,37 @@ def channels_table() -> pd.DataFrame:
     )
 
 
+@claim(
+    "preprint-privacy-protection",
+    paper="preprint",
+    place="Sec. 1",
+    kind="superiority",
+    statement="FedSTaS achieves privacy protection through local differential privacy.",
+    printed="privacy protection",
+    chapter="04e_privacy#what-else-leaves-a-client",
+    meaning="in a round",
+    fact="privacy-protection",
+    order=80,
+)
+@claim(
+    "journal-strong-privacy",
+    paper="journal",
+    place="Abstract",
+    kind="superiority",
+    statement="FedSTaS achieves strong privacy protection via differential privacy techniques.",
+    printed="strong privacy protection",
+    chapter="04e_privacy#what-else-leaves-a-client",
+    meaning="in a round",
+    fact="privacy-protection",
+    order=50,
+)
 def what_is_protected(claim: Claim, *, table: pd.DataFrame | None = None) -> Evidence:
     """Privacy of clients' data, as abstracts and conclusions put it: every message (of `channels_table`), not the report alone."""
     table = channels_table() if table is None else table
     bounded = [row["ε of one message"] != "∞" for _, row in table.iterrows()]
     report = math.log(theory.ldp_ratio(CAP, ALPHA)) <= 3
     return Evidence(
-        verdict(all(bounded) and report),
+        judge_theory(all(bounded) and report),
         "every message is bounded"
         if all(bounded)
         else "gradients and models leave a client in the clear",

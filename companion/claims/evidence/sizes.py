@@ -15,8 +15,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import privacy, theory
 
 ALPHA, CAP, M, SIZE, ROUNDS = Fraction("0.1616"), 100, 10, 600, 99  # the preprint's setting
@@ -65,6 +64,31 @@ def _unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool
     ]
 
 
+@claim(
+    "preprint-eq-8",
+    paper="preprint",
+    place="Sec. 2.4, eq. 8",
+    kind="theory",
+    statement="ñ is a private version of the participants' total number of examples.",
+    printed="ñ = (R − (1−α)Mm/2)/α estimates n",
+    chapter="04c_size_estimator#what-does-the-estimator-estimate",
+    meaning="of two participants",
+    fact="size-estimator",
+    order=120,
+)
+@claim(
+    "journal-eq-5.7",
+    paper="journal",
+    place="Sec. 5.2, eq. 5.7",
+    kind="theory",
+    statement="From the participants' randomised sizes the server estimates their total number of "
+    "examples.",
+    printed="ñ = (R − (1−α)Mm/2)/α estimates n",
+    chapter="04c_size_estimator#what-does-the-estimator-estimate",
+    meaning="of two participants",
+    fact="size-estimator",
+    order=180,
+)
 def estimator(
     claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
 ) -> Evidence:
@@ -73,7 +97,7 @@ def estimator(
     printed = table["mean estimate"] == table["total"].astype(str)
     condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap - 1, cap - 1, moments)]
     return Evidence(
-        verdict(bool(printed.all()), all(condition)),
+        judge_theory(bool(printed.all()), all(condition)),
         f"{sum(condition)} of {len(condition)} exact means equal the total if no size exceeds M−1",
         note="Unbiased if the fake size has mean M/2 (uniform on 1..M−1) and every participant holds 1 to M−1 "
         "examples; else for the total of the clipped sizes.",
@@ -81,6 +105,17 @@ def estimator(
     )
 
 
+@claim(
+    "slides-unbiased-total",
+    paper="slides",
+    place="Privacy-Preserving Ratio Estimation",
+    kind="theory",
+    statement="The estimate of the total from sizes clipped at M and fakes from M−1 values is unbiased.",
+    printed="Unbiased estimation",
+    chapter="04c_size_estimator#what-does-the-estimator-estimate",
+    meaning="of two participants",
+    order=280,
+)
 def slides_estimator(
     claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
 ) -> Evidence:
@@ -89,7 +124,7 @@ def slides_estimator(
     printed = table["mean estimate"] == table["total"].astype(str)
     condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap, cap, moments)]
     return Evidence(
-        verdict(bool(printed.all()), all(condition)),
+        judge_theory(bool(printed.all()), all(condition)),
         f"{sum(condition)} of {len(condition)} exact means equal the total if no size exceeds M",
         note="Unbiased for the total of min(n, M), with fakes on 1..M−1; for the total itself if no client holds more than M. "
         "A client that reports M has no privacy.",
@@ -153,6 +188,32 @@ def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "preprint-lemma-2.2",
+    paper="preprint",
+    place="Lemma 2.2, eq. 9",
+    kind="theory",
+    statement="The mean squared error between η/ñ and η/n vanishes as the number of participants grows.",
+    printed="lim E(p̃ − p)² = 0",
+    chapter="04c_size_estimator#what-limit-does-lemma-2-have",
+    meaning="is the mean squared error of the guarded rate, for n* = n/10",
+    fact="rate-error",
+    order=460,
+)
+@claim(
+    "journal-lemma-2",
+    paper="journal",
+    place="Lemma 2, eq. 6.8",
+    kind="theory",
+    statement="The mean squared error between n*/ñ and n*/n vanishes as the number of participants "
+    "grows.",
+    printed="lim E(p̃ − p)² = 0",
+    chapter="04c_size_estimator#what-limit-does-lemma-2-have",
+    meaning="is the mean squared error of the guarded rate, for n* = n/10",
+    fact="rate-error",
+    core=True,
+    order=330,
+)
 def lemma2(
     claim: Claim, *, sizes: tuple[int, int] = (60, SIZE), alpha: Fraction = Fraction(1, 2)
 ) -> Evidence:
@@ -180,7 +241,7 @@ def lemma2(
         vanishing < 2e-5,
     ]
     return Evidence(
-        verdict(all(printed), all(condition)),
+        judge_theory(all(printed), all(condition)),
         f"clipped: {clipped:.4f} at m = {large} (limit {limit['clipped']:.4f}); "
         f"below the cap: {unclipped:.2e} = {unclipped * large:.4f}/m",
         note="If ñ is guarded from below (else E is infinite wherever ñ can be 0), and no size exceeds M−1 or n*/n goes to 0. With "
@@ -189,6 +250,17 @@ def lemma2(
     )
 
 
+@claim(
+    "journal-asymptotic-unbiasedness",
+    paper="journal",
+    place="Sec. 6.1, before Lemma 2",
+    kind="theory",
+    statement="The privacy-preserving ratio estimator n*/ñ is asymptotically unbiased.",
+    printed="E p̃ → p",
+    chapter="04c_size_estimator#what-limit-does-lemma-2-have",
+    meaning="in M = 100; unbiased would be 1",
+    order=210,
+)
 def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)) -> Evidence:
     """The sentence before Lemma 2: the ratio estimator is asymptotically unbiased, for sizes below the cap and above it."""
     (small, large), rows, ends = sizes, [], {}
@@ -201,13 +273,25 @@ def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)
             )
     limit = SIZE / (CAP - 1)
     return Evidence(
-        verdict(abs(ends[large] - 1) < 0.01, abs(ends[small] - 1) < 0.01),
+        judge_theory(abs(ends[large] - 1) < 0.01, abs(ends[small] - 1) < 0.01),
         f"E p̃/p at m = 1000: {ends[small]:.4f} below the cap, {ends[large]:.3f} above it",
         note=f"If no size exceeds M−1 and ñ is guarded; with 600 examples each and M = 100 the ratio tends to 600/99 = {limit:.3f}.",
         table=pd.DataFrame(rows),
     )
 
 
+@claim(
+    "slides-lemma-1",
+    paper="slides",
+    place="Lemma 1",
+    kind="theory",
+    statement="The limit of the mean squared error of the rate is strictly below the limit of "
+    "Var(r)/(|C|α²), which is 0.",
+    printed="lim E(p − p̂)² < lim Var(r)/(|C|α²) = 0",
+    chapter="04c_size_estimator#what-limit-does-lemma-2-have",
+    meaning="is the printed relation of the two limits",
+    order=20,
+)
 def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
     """The slides' chain lim E(p - p^)^2 < lim Var(r)/(|C| alpha^2) = 0, or another relation `below`."""
     one = privacy.estimate_variance([60], size_cap=CAP, alpha=float(ALPHA))  # Var(r) / alpha^2
@@ -226,7 +310,7 @@ def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
     left = 0.0 if error * 1000 < 1.1 * limit else error
     right = 0.0
     return Evidence(
-        verdict(below(left, right)),
+        judge_theory(below(left, right)),
         f"0 < 0; |C| times the error tends to {limit:.4f}",
         note="The strict sign must be ≤, and for a guarded ratio of unclipped sizes the error is (K/N)² Var(r)/(|C| α² n̄²) to first order, "
         "n̄ the mean size.",
@@ -296,6 +380,17 @@ def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@claim(
+    "journal-rate-is-a-probability",
+    paper="journal",
+    place="Sec. 5.2, Algorithm 1",
+    kind="theory",
+    statement="With privacy, examples are drawn with the probability n*/ñ.",
+    printed="p_k = n*/ñ",
+    chapter="04c_size_estimator#what-becomes-of-the-rate",
+    meaning="is the chance that n*/ñ is none: ten clipped clients, n* = 600",
+    order=170,
+)
 def rate_is_a_probability(
     claim: Claim, *, cap: int = CAP, alpha: Fraction = ALPHA, n_star: int = 600
 ) -> Evidence:
@@ -304,13 +399,24 @@ def rate_is_a_probability(
     law = theory.size_estimator_exact([cap - 1] * M, cap, alpha)
     outside = sum(p for v, p in law.items() if v < n_star)
     return Evidence(
-        verdict(outside == 0),
+        judge_theory(outside == 0),
         float(outside),
         note="n*/ñ is no probability where ñ ≤ 0 or ñ < n*: write min(1, n*/max(ñ, 1)); or choose n* = q ñ, then the rate is q for every ñ.",
         table=table,
     )
 
 
+@claim(
+    "preprint-q-determines-the-request",
+    paper="preprint",
+    place="Sec. 3.1",
+    kind="number",
+    statement="The sampling ratio q = 0.1 determines the requested sample size, which is given as 2048.",
+    printed=2048,
+    chapter="04c_size_estimator#what-becomes-of-the-rate",
+    meaning="examples: q of one participant's, of all participants', and of all clients'",
+    order=190,
+)
 def request_of_the_ratio(claim: Claim, *, request: int = 2048) -> Evidence:
     """Section 3.1: the ratio q = 0.1 determines the requested sample, which is given as 2048."""
     totals = {"one participant": SIZE, "the participants": SIZE * M, "all clients": SIZE * 100}
@@ -377,7 +483,7 @@ def slides_fixed_ratio(
         for r in rows
     ]
     return Evidence(
-        verdict(not any(free), any(biased)),
+        judge_theory(not any(free), any(biased)),
         "biased for the mean of all examples if r ≠ K/N; unbiased for the mean of the clients' means",
         note="If clients are to count by their sizes and K is fixed beforehand (r N ≠ K). For the weights 1/N of FedSTaS's eq. 6 a fixed rate is "
         "unbiased (samples that are not empty) and needs no size.",

@@ -13,8 +13,7 @@ from math import comb
 
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as verdict
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
 SIZES, PARTICIPANTS = (1, 3, 2), 2
@@ -67,10 +66,22 @@ def _pair(name: str, weight: Callable, participants: int, others: tuple = ()) ->
         note += " Drawn without replacement, one after another, no factor makes it so."
     ours = f"sum of the expected weights {sum(found[name])}"
     return Evidence(
-        verdict(found[name] == omega, mended), ours, note=note, table=pd.DataFrame(rows)
+        judge_theory(found[name] == omega, mended), ours, note=note, table=pd.DataFrame(rows)
     )
 
 
+@claim(
+    "slides-uniform-clients",
+    paper="slides",
+    place="Client Sampling, uniform",
+    kind="theory",
+    statement="Clients drawn uniformly, with aggregation weights n_i over the total, give the "
+    "data-weighted update.",
+    printed="p = 1/M, w = n_i/N",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="it would have to be 1",
+    order=80,
+)
 def uniform_pair(
     claim: Claim, *, participants: int = PARTICIPANTS, weight: Callable = by_size
 ) -> Evidence:
@@ -78,6 +89,18 @@ def uniform_pair(
     return _pair("uniform", weight, participants)
 
 
+@claim(
+    "slides-weighted-clients",
+    paper="slides",
+    place="Client Sampling, weighted",
+    kind="theory",
+    statement="Clients drawn with probability n_i over the total, with aggregation weights 1/M, give "
+    "the data-weighted update.",
+    printed="p = n_i/N, w = 1/M",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="it would have to be 1",
+    order=90,
+)
 def weighted_pair(
     claim: Claim, *, participants: int = PARTICIPANTS, weight: Callable = equally
 ) -> Evidence:
@@ -85,6 +108,17 @@ def weighted_pair(
     return _pair("weighted, with replacement", weight, participants, ("weighted, without",))
 
 
+@claim(
+    "slides-fedopt-mean",
+    paper="slides",
+    place="Algorithm 1 (FedOpt), line 9",
+    kind="theory",
+    statement="The plain mean of the participants' updates estimates the data-weighted update.",
+    printed="1/|S|",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="only, of three ways to draw",
+    order=50,
+)
 def fedopt_mean(
     claim: Claim, *, sizes: tuple = SIZES, weight: Fraction = Fraction(1, PARTICIPANTS)
 ) -> Evidence:
@@ -108,7 +142,7 @@ def fedopt_mean(
                 equal &= found == omega
     note = "Draws by size with replacement, or equal sizes; uniform draws give every client the weight 1/M."
     ours = "right for " + (", ".join(x for x in right if right[x]) or "none")
-    word = verdict(all(right.values()), right["weighted, with replacement"] and equal)
+    word = judge_theory(all(right.values()), right["weighted, with replacement"] and equal)
     return Evidence(word, ours, note=note, table=pd.DataFrame(rows))
 
 
@@ -132,6 +166,32 @@ def _pooled(shards=SHARDS) -> Fraction:
     return Fraction(sum(map(sum, shards)), sum(map(len, shards)))
 
 
+@claim(
+    "slides-conclusion-uniform",
+    paper="slides",
+    place="Conclusion",
+    kind="superiority",
+    statement="FedSampling exploits all examples uniformly. (Whether it does so privately, another row "
+    "decides.)",
+    printed="uniform",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="of four, where K = 2",
+    fact="uniform-examples",
+    order=110,
+)
+@claim(
+    "slides-uniform-examples",
+    paper="slides",
+    place="Uniform Data Sampling",
+    kind="theory",
+    statement="Keeping each example with probability K over the estimated total draws independent, "
+    "identically likely examples.",
+    printed="B(K/N)",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="of four, where K = 2",
+    fact="uniform-examples",
+    order=290,
+)
 def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = WANTED) -> Evidence:
     """Same probability for every example, pairs independent, K on average; sum/K (`norm`) unbiased for the pooled mean.
 
@@ -152,7 +212,7 @@ def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = 
     allowed = [0 < Fraction(WANTED, estimate) <= 1 for estimate in estimates]
     note = "Given an estimate of at least K: below it K/N is no probability and needs a guard. The sum of the drawn gradients over K is unbiased."
     return Evidence(
-        verdict(good and all(allowed), good and allowed[0]),
+        judge_theory(good and all(allowed), good and allowed[0]),
         f"P = {RATE} for every example",
         note=note,
         table=table,
@@ -174,6 +234,17 @@ def _together(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
 PAIRS = {"uniform": by_size, "weighted, with replacement": equally}  # the slides' two, with weights
 
 
+@claim(
+    "slides-client-sampling-not-uniform",
+    paper="slides",
+    place="Challenges",
+    kind="theory",
+    statement="With client sampling it is difficult to exploit the decentralised examples uniformly.",
+    printed="difficult to uniformly exploit",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="of clients and weights, for clients of 1 and 3 examples",
+    order=60,
+)
 def hard_to_be_uniform(
     claim: Claim, *, sizes: tuple = (1, 3), participants: int = 1, pairs: dict = PAIRS
 ) -> Evidence:
@@ -197,10 +268,21 @@ def hard_to_be_uniform(
             "cannot do is to draw the examples of one client independently.")  # fmt: skip
     ours = f"expected shares differ in {sum(share_differs)} of {len(pairs)} pairs, joint draws in {sum(jointly)}"
     return Evidence(
-        verdict(all(share_differs), all(jointly)), ours, note=note, table=pd.DataFrame(rows)
+        judge_theory(all(share_differs), all(jointly)), ours, note=note, table=pd.DataFrame(rows)
     )
 
 
+@claim(
+    "slides-fixed-ratio",
+    paper="slides",
+    place="Privacy-Preserving Ratio Estimation",
+    kind="theory",
+    statement="Sampling at a fixed ratio without any size leaks sizes or biases the update.",
+    printed="privacy leakage or … biased model update",
+    chapter="04g_clustered#what-do-the-slides-say-about-sampling",
+    meaning="for clients of 1 and 3 examples",
+    order=260,
+)
 def fixed_ratio(claim: Claim, *, shards: tuple = SHARDS, secure: bool = True) -> Evidence:
     """Rate 1/2 without any size: weights by the counts seen, equal weights, or (`secure`) only the totals seen."""
     nonempty = [(d, p) for d, p in samples(shards) if flat(d)]
@@ -222,7 +304,7 @@ def fixed_ratio(claim: Claim, *, shards: tuple = SHARDS, secure: bool = True) ->
     note = ("If clients report on their own: a count tells a size, equal weights are biased. Sums under secure aggregation are unbiased "
             "and show no client's count, only the total.")  # fmt: skip
     secure_escapes = secure and unbiased  # the third line: unbiased, and no client's count is seen
-    word = verdict(leaks and biased and not secure_escapes, leaks and biased and unbiased)
+    word = judge_theory(leaks and biased and not secure_escapes, leaks and biased and unbiased)
     return Evidence(
         word,
         f"mean {plain} instead of {_pooled(shards)} with equal weights",

@@ -9,9 +9,10 @@ from itertools import product
 
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as word
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
+
+AGGREGATE_MEAN = "is the mean of the aggregate (with and without replacement), in two small strata"
 
 PLAIN = ("plain-wr", "plain-successive")
 UNBIASED = ("hansen-hurwitz", "horvitz-thompson", "des-raj")
@@ -60,6 +61,20 @@ def biases(design: str, cases: tuple | None = None) -> list[tuple]:
     return found
 
 
+@claim(
+    "journal-lemma-1",
+    paper="journal",
+    place="Lemma 1",
+    kind="theory",
+    statement="The aggregate of Algorithm 3 (clients drawn by gradient norm in each stratum, averaged "
+    "plainly) has the full aggregate as its expectation.",
+    printed="E[w_t+1] = W(K)",
+    chapter="04a_unbiasedness#is-the-mean-of-a-cohort-unbiased",
+    meaning="is the mean of the aggregate, in the smallest stratum where it is wrong",
+    fact="unbiased-aggregate",
+    core=True,
+    order=320,
+)
 def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
     """Lemma 1 in one stratum: both readings of "sampled with p" on all cases (updates, norms, m)."""
     wrong = {x: biases(x, cases) for x in PLAIN}
@@ -85,7 +100,7 @@ def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Eviden
             )
     holds = not any(wrong.values())
     return Evidence(
-        word(holds),
+        judge_theory(holds),
         ours=f"{smallest[3]} instead of {mean(smallest[0])}" if smallest else "the mean of all",
         note="The bias of a plain mean is (N_h/m_h) Cov(nu, d), nu the expected number of draws. Divide each update by "
         "what was favoured: Hansen-Hurwitz, Horvitz-Thompson with the true pi, or Des Raj are exactly unbiased.",
@@ -93,6 +108,70 @@ def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Eviden
     )
 
 
+@claim(
+    "preprint-shows-unbiasedness",
+    paper="preprint",
+    place="Sec. 1",
+    kind="superiority",
+    statement="The unbiasedness of FedSTaS is shown in theory.",
+    printed="unbiased",
+    chapter="04a_unbiasedness#which-estimators-are-unbiased",
+    meaning=AGGREGATE_MEAN,
+    fact="unbiased-aggregate",
+    order=70,
+)
+@claim(
+    "preprint-representative",
+    paper="preprint",
+    place="Sec. 2.5, after Lemma 2.1",
+    kind="superiority",
+    statement="The method introduces no bias into the global model, and its sampled aggregate is "
+    "representative of the population.",
+    printed="does not introduce bias",
+    chapter="04a_unbiasedness#which-estimators-are-unbiased",
+    meaning=AGGREGATE_MEAN,
+    fact="unbiased-aggregate",
+    order=130,
+)
+@claim(
+    "preprint-eq-6",
+    paper="preprint",
+    place="eq. 6",
+    kind="theory",
+    statement="The mean of the strata's plain sample means, weighted by N_h/N, represents the whole "
+    "population.",
+    printed="w_sts = (1/N) Σ N_h w_h",
+    chapter="04a_unbiasedness#which-estimators-are-unbiased",
+    meaning=AGGREGATE_MEAN,
+    fact="unbiased-aggregate",
+    order=440,
+)
+@claim(
+    "preprint-lemma-2-1",
+    paper="preprint",
+    place="Lemma 2.1",
+    kind="theory",
+    statement="The aggregate of Algorithm 2 over all strata is unbiased for the aggregate of all "
+    "clients.",
+    printed="E[w_t+1] = W(K)",
+    chapter="04a_unbiasedness#which-estimators-are-unbiased",
+    meaning=AGGREGATE_MEAN,
+    fact="unbiased-aggregate",
+    order=450,
+)
+@claim(
+    "journal-representative",
+    paper="journal",
+    place="Sec. 6.1",
+    kind="superiority",
+    statement="Although a subset of clients trains, the expected aggregate remains representative of "
+    "all, since the client sampling of FedSTS is unbiased.",
+    printed="unbiased client selection",
+    chapter="04a_unbiasedness#which-estimators-are-unbiased",
+    meaning=AGGREGATE_MEAN,
+    fact="unbiased-aggregate",
+    order=200,
+)
 def algorithm(
     claim: Claim | None = None, *, strata: tuple = STRATA, norms: tuple = STRATA_NORMS
 ) -> Evidence:
@@ -113,7 +192,7 @@ def algorithm(
     equal = theory.stratified_moments(PLAIN[1], strata, [[1] * len(s) for s in strata], (2, 2))
     assert equal[0] == target and all(means[x] == target for x in UNBIASED)
     return Evidence(
-        word(all(means[x] == target for x in PLAIN)),
+        judge_theory(all(means[x] == target for x in PLAIN)),
         ours=f"{means[PLAIN[0]]} or {means[PLAIN[1]]} instead of {target}",
         note="Unbiased for all updates only where all clients of a stratum are expected equally often, as under uniform p. With p "
         "by norm and replacement, weight each update by 1/(N_h p_k) instead of 1.",
@@ -121,6 +200,30 @@ def algorithm(
     )
 
 
+@claim(
+    "preprint-sec-2-2-norm",
+    paper="preprint",
+    place="Sec. 2.2",
+    kind="theory",
+    statement="Clients are sampled with probabilities proportional to the norms of their gradients.",
+    printed="probabilities proportional to the norm",
+    chapter="04a_unbiasedness#is-the-mean-of-a-cohort-unbiased",
+    meaning="are the chances to be in a cohort of two, for clients with norms 1, 2 and 3",
+    fact="by-norm",
+    order=100,
+)
+@claim(
+    "journal-sec-3-2",
+    paper="journal",
+    place="Sec. 3.2, the formula of p_t^k",
+    kind="theory",
+    statement="A client is selected with probability proportional to the norm of its gradient.",
+    printed="p_k = |IS(G_k)| / Σ |IS(G_k)|",
+    chapter="04a_unbiasedness#is-the-mean-of-a-cohort-unbiased",
+    meaning="are the chances to be in a cohort of two, for clients with norms 1, 2 and 3",
+    fact="by-norm",
+    order=110,
+)
 def selection_probability(
     claim: Claim | None = None,
     *,
@@ -147,7 +250,7 @@ def selection_probability(
     ]
     proportional = [x / pi[0] for x in pi] == [Fraction(g, norms[0]) for g in norms]
     return Evidence(
-        word(proportional, one == p and counted == expected),
+        judge_theory(proportional, one == p and counted == expected),
         ours=", ".join(map(str, pi)),
         note="If p is that of one draw: the expected number of draws with replacement is m p_k. Of distinct clients, drawn one "
         "after another, the probability of being in the cohort is another (successive sampling), and no client's can exceed 1.",
@@ -161,6 +264,32 @@ def everyone(models: tuple) -> Fraction:
     return theory.stratified_moments("plain-successive", [models], [[1] * n], [n])[0]
 
 
+@claim(
+    "preprint-eq-3",
+    paper="preprint",
+    place="eq. 3 with eq. 6",
+    kind="theory",
+    statement="If all clients take part, the stratified aggregate is the full aggregate with weights "
+    "omega_k.",
+    printed="w = Σ ω_k w_k",
+    chapter="04a_unbiasedness#which-weights-is-it-about",
+    meaning="is the aggregate of Algorithm 3, against that with weights omega_k, of three models",
+    fact="objective",
+    order=410,
+)
+@claim(
+    "journal-eq-2-1",
+    paper="journal",
+    place="eq. 2.1 with Algorithm 3",
+    kind="theory",
+    statement="The objective weights clients by their data, and the aggregate of Algorithm 3 with full "
+    "participation has these weights.",
+    printed="ω_k proportional to the client's data",
+    chapter="04a_unbiasedness#which-weights-is-it-about",
+    meaning="is the aggregate of Algorithm 3, against that with weights omega_k, of three models",
+    fact="objective",
+    order=260,
+)
 def weights(
     claim: Claim | None = None, *, sizes: tuple = SIZES, aggregate: Callable = everyone
 ) -> Evidence:
@@ -177,7 +306,7 @@ def weights(
         )
     same = [r["weights by size"] == r["Algorithm 3, everyone takes part"] for r in rows]
     return Evidence(
-        word(all(same), same[1]),
+        judge_theory(all(same), same[1]),
         ours=f"{aggregate(models)} against {weighted(models, sizes)}",
         note="If all clients hold equally many examples. Otherwise Algorithm 3 aims at the mean of the clients' losses, omega_k = 1/N; "
         "multiplying each term by N omega_k aims at eq. 2.1.",
@@ -193,6 +322,32 @@ DRAWN = {"uniform": (1, 1, 1), "by norm": NORMS, "by size": SIZES}
 FACTOR = Fraction(len(UPDATES), DRAWS)  # N/m of eq. 2.3
 
 
+@claim(
+    "preprint-eq-5",
+    paper="preprint",
+    place="eq. 5",
+    kind="theory",
+    statement="With the weights (N/m) omega_k the expected aggregate is that of all clients.",
+    printed="E[Σ (N/m) ω_k w_k] = Σ ω_k w_k",
+    chapter="04a_unbiasedness#models-or-updates",
+    meaning="is the mean of the aggregate under draws by norm, in a small federation; 51/10 is that "
+    "of all clients",
+    fact="expansion",
+    order=430,
+)
+@claim(
+    "journal-eq-2-4",
+    paper="journal",
+    place="eq. 2.4",
+    kind="theory",
+    statement="With the weights (N/m) omega_k the expected aggregate is that of all clients.",
+    printed="E[Σ (N/m) ω_k w_k] = Σ ω_k w_k",
+    chapter="04a_unbiasedness#models-or-updates",
+    meaning="is the mean of the aggregate under draws by norm, in a small federation; 51/10 is that "
+    "of all clients",
+    fact="expansion",
+    order=280,
+)
 def expansion(
     claim: Claim | None = None, *, designs: dict = DRAWN, factor: Fraction = FACTOR
 ) -> Evidence:
@@ -213,7 +368,7 @@ def expansion(
             }
         )
     return Evidence(
-        word(all(unbiased.values()), unbiased["uniform"]),
+        judge_theory(all(unbiased.values()), unbiased["uniform"]),
         ours=next((r["mean"] for r in rows if r["mean"] != r["target"]), str(target)),
         note="If every client is expected m/N times, as under uniform draws; a design by norm or by size needs other weights, "
         "omega_k / (m p_k).",
@@ -221,6 +376,32 @@ def expansion(
     )
 
 
+@claim(
+    "preprint-eq-4",
+    paper="preprint",
+    place="eq. 4 for eq. 3",
+    kind="theory",
+    statement="A sum over a random subset of clients with weights (N/m) omega_k can stand for the full "
+    "aggregate, whose weights omega_k sum to one.",
+    printed="w = Σ (N/m) ω_k w_k",
+    chapter="04a_unbiasedness#models-or-updates",
+    meaning="is what the weights of a cohort sum to, in a small federation",
+    fact="weighted-average",
+    order=420,
+)
+@claim(
+    "journal-eq-2-3",
+    paper="journal",
+    place="eq. 2.3",
+    kind="theory",
+    statement="The aggregate with weights (N/m) omega_k is a weighted average of the participants' "
+    'models ("a weighted averaging scheme").',
+    printed="w = Σ (N/m) ω_k w_k",
+    chapter="04a_unbiasedness#models-or-updates",
+    meaning="is what the weights of a cohort sum to, in a small federation",
+    fact="weighted-average",
+    order=270,
+)
 def weights_sum_to_one(
     claim: Claim | None = None, *, sizes: tuple = SIZES, factor: Fraction = FACTOR
 ) -> Evidence:
@@ -255,7 +436,7 @@ def weights_sum_to_one(
             }
         )
     return Evidence(
-        word(sizes_sum == {1}, equal_sum == {1}),
+        judge_theory(sizes_sum == {1}, equal_sum == {1}),
         ours=" or ".join(map(str, sorted(sizes_sum))),
         note="If all omega_k are equal. Otherwise the weights of a cohort sum to a random number that multiplies what all models "
         "have in common; on updates w_k - w_t the same weights do no harm.",
@@ -263,6 +444,17 @@ def weights_sum_to_one(
     )
 
 
+@claim(
+    "journal-algorithm-3-seats",
+    paper="journal",
+    place="Algorithm 3 with eq. 3.5",
+    kind="theory",
+    statement="The mean 1/m_h over the clients of a stratum is defined for every stratum.",
+    printed="m_h = m N_h S_h / Σ N_h S_h",
+    chapter="04a_unbiasedness#what-if-a-stratum-has-no-seat",
+    meaning="are the seats of eq. 3.5 for two small strata, so that 1/m_h is 1/0",
+    order=440,
+)
 def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))) -> Evidence:
     """Algorithm 3 with m_h of eq. 3.5, two strata of two: is 1/m_h defined, and if such a stratum is left out?"""
     spreads = [(max(s) - min(s)) / 2 for s in strata]
@@ -281,7 +473,7 @@ def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))
     ]
     assert one_each == target
     return Evidence(
-        word(all(x >= 1 for x in seats)),
+        judge_theory(all(x >= 1 for x in seats)),
         ours=", ".join(map(str, seats)),
         note="Every stratum that is not empty needs at least one seat, m_h >= 1, hence m >= H: `allocation.neyman` finds the best "
         "whole numbers under that bound.",
@@ -289,6 +481,17 @@ def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))
     )
 
 
+@claim(
+    "preprint-fedavg-bias",
+    paper="preprint",
+    place="Sec. 1",
+    kind="theory",
+    statement="FedAvg introduces bias into the global model.",
+    printed="biased",
+    chapter="04a_unbiasedness#which-weights-is-it-about",
+    meaning="is the mean of FedAvg's aggregate, for two of three clients",
+    order=30,
+)
 def cohort_weights(
     claim: Claim | None = None, *, cases: tuple = ((SIZES, 2), (SIZES, 1), ((2, 2, 2), 2))
 ) -> Evidence:
@@ -307,7 +510,7 @@ def cohort_weights(
     for row in rows:
         row["biased"] = "yes" if row["biased"] else "no"
     return Evidence(
-        word(all(biased), any(biased)),
+        judge_theory(all(biased), any(biased)),
         ours=f"{rows[0]['mean']} instead of {rows[0]['target']}",
         note="If client sizes differ: n_k over the cohort is a ratio estimator. With equal sizes it is unbiased. The sentence is read "
         "as one about client sampling, and not about several local steps.",

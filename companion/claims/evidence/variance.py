@@ -9,9 +9,8 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence import Claim, Evidence
-from companion.claims.evidence import theory as word
 from companion.claims.evidence.allocations import theorem_1_second
+from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 from fedstas.sim.rng import stream
 from fedstas.theory.allocations import in_proportion
@@ -27,6 +26,18 @@ def first_smallest(top: int = 4) -> tuple[tuple, theory.PerDraw]:
     raise AssertionError("no counterexample in the range that is searched")
 
 
+@claim(
+    "journal-theorem-1-norm",
+    paper="journal",
+    place="Theorem 1, first inequality",
+    kind="theory",
+    statement="Drawing clients by gradient norm within the strata has at most the variance of drawing "
+    "them uniformly there.",
+    printed="V(sts) ≤ V(stradiv)",
+    chapter="04b_variance#does-drawing-by-norm-lower-the-variance",
+    meaning="is the variance of a draw by norm, against a uniform one, with three clients",
+    order=370,
+)
 def theorem_1_first(claim: Claim | None = None, *, selection: Callable = np.abs) -> Evidence:
     """V(sts) <= V(stradiv)? One stratum, p by the norm of the update itself (`selection`), plain mean."""
     smallest = first_smallest()[0]
@@ -49,7 +60,7 @@ def theorem_1_first(claim: Claim | None = None, *, selection: Callable = np.abs)
     assert all(corrected)
     one = theory.per_draw(smallest, selection(smallest))
     return Evidence(
-        word(all(printed)),
+        judge_theory(all(printed)),
         ours=f"{one.plain} {'≤' if one.plain <= one.uniform else '>'} {one.uniform}",
         note="It fails at every size of the population (copies of the clients change nothing), and for (-1, 0, 1) without any bias. With "
         "Hansen-Hurwitz and p by the norm of the vector that is averaged the inequality is Cauchy-Schwarz.",
@@ -57,6 +68,18 @@ def theorem_1_first(claim: Claim | None = None, *, selection: Callable = np.abs)
     )
 
 
+@claim(
+    "journal-importance",
+    paper="journal",
+    place="Sec. 3.2",
+    kind="theory",
+    statement="Importance-weighted sampling by gradient norm further improves the selection of clients. "
+    "(Read as: it lowers the variance, once the weights are unbiased.)",
+    printed="further improves client selection",
+    chapter="04b_variance#does-drawing-by-norm-lower-the-variance",
+    meaning="is the variance of a draw by the norms of other vectors; uniform draws have less",
+    order=100,
+)
 def wrong_norm(
     claim: Claim | None = None,
     *,
@@ -80,7 +103,7 @@ def wrong_norm(
             }
         )
     return Evidence(
-        word(all(better.values()), better["of the update itself"]),
+        judge_theory(all(better.values()), better["of the update itself"]),
         ours=rows[1]["Hansen–Hurwitz"],
         note="If p is proportional to the norm of the very vector that is averaged (and the estimator is Hansen-Hurwitz); with another "
         "norm it can be noisier than uniform draws.",
@@ -111,6 +134,18 @@ def in_the_limit(strata, seats, m: int = 1) -> tuple[Fraction, Fraction]:
     return m * within, theory.per_draw(everyone, [1] * len(everyone)).uniform
 
 
+@claim(
+    "journal-theorem-1-strata",
+    paper="journal",
+    place="Theorem 1, third inequality",
+    kind="theory",
+    statement="Stratified selection with plain allocation has at most the variance of simple random "
+    "selection, if m/N, m_h/N_h, 1/m_h and 1/N are negligible.",
+    printed="V(strat) ≤ V(rand)",
+    chapter="04b_variance#do-strata-lower-it",
+    meaning="is m times the variance of strata with equal seats, against random selection",
+    order=390,
+)
 def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evidence:
     """V(strat) <= V(rand)? In the limit that the theorem names, for each meaning of "plain allocation"; and
     finite cases beside it, which it leaves out and which decide nothing."""
@@ -144,7 +179,7 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
         for case, strata, seats, *values in rows
     ]
     return Evidence(
-        word(all(right.values()), right.get("proportional", False)),
+        judge_theory(all(right.values()), right.get("proportional", False)),
         ours=worst or "V(strat) ≤ V(rand)",
         note="If plain allocation means proportional: then V(rand) - V(strat) is the variance between strata over m, up to the terms that "
         "the theorem neglects. Equal seats per stratum can be worse at any size.",
@@ -152,6 +187,19 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
     )
 
 
+@claim(
+    "journal-theorem-1",
+    paper="journal",
+    place="Theorem 1, eq. 6.9",
+    kind="theory",
+    statement="In large populations the variance of FedSTS is at most that of re-allocated strata; "
+    "theirs at most that of plain strata; theirs at most that of random selection.",
+    printed="V(sts) ≤ V(stradiv) ≤ V(strat) ≤ V(rand)",
+    chapter="04b_variance#what-is-true-instead",
+    meaning="is the variance of a draw of FedSTS, against re-allocated strata, with three clients",
+    core=True,
+    order=400,
+)
 def theorem_1(claim: Claim | None = None, *, parts: list[Evidence] | None = None) -> Evidence:
     """Eq. 6.9 as a whole: the word of its weakest link (`parts`), and the chain that is true."""
     parts = parts or [theorem_1_first(), theorem_1_second(), theorem_1_third()]
@@ -159,7 +207,9 @@ def theorem_1(claim: Claim | None = None, *, parts: list[Evidence] | None = None
     chain = corrected_chain()
     assert chain == 0
     return Evidence(
-        word(all(p.verdict == "holds" for p in parts), all(p.verdict != "fails" for p in parts)),
+        judge_theory(
+            all(p.verdict == "holds" for p in parts), all(p.verdict != "fails" for p in parts)
+        ),
         ours=parts[0].ours,
         note="V(HH) <= V(stradiv) <= V(strat) <= V(rand), for Hansen-Hurwitz with p by the norm of the averaged vector, S_h its spread "
         "per draw, independent draws and real seats; whole seats and distinct clients change it by what the theorem neglects.",
@@ -189,6 +239,44 @@ def corrected_chain(repeats: int = 200) -> int:
 FEDERATIONS = (((1, 1, 2), (0, 0, 0)), ((-1, 0, 1, -1, 0, 1), (0, 0, 0, 1, 1, 1)), ((1, 2, 11, 12), (0, 0, 1, 1)))  # fmt: skip
 
 
+@claim(
+    "preprint-reduced-variance",
+    paper="preprint",
+    place="Sec. 1",
+    kind="superiority",
+    statement="Integrating stratified client sampling and data sampling reduces the variance. (Read as "
+    "that of the client sampling: the theory is about no other.)",
+    printed="reduced variance",
+    chapter="04b_variance#what-is-true-instead",
+    meaning="is m times the variance of FedSTS, against random selection, with three clients",
+    fact="lower-variance",
+    order=60,
+)
+@claim(
+    "journal-sec-3-3-variance",
+    paper="journal",
+    place="Sec. 3.3",
+    kind="superiority",
+    statement="Stratified selection combined with importance sampling reduces the variance of model "
+    "updates.",
+    printed="significantly reduces the variance",
+    chapter="04b_variance#what-is-true-instead",
+    meaning="is m times the variance of FedSTS, against random selection, with three clients",
+    fact="lower-variance",
+    order=130,
+)
+@claim(
+    "journal-sec-6-2-variance",
+    paper="journal",
+    place="Sec. 6.2",
+    kind="superiority",
+    statement="FedSTaS has a lower variance than stratified or simple random sampling.",
+    printed="further reduces variance",
+    chapter="04b_variance#what-is-true-instead",
+    meaning="is m times the variance of FedSTS, against random selection, with three clients",
+    fact="lower-variance",
+    order=220,
+)
 def combined(claim: Claim | None = None, *, cases: tuple = FEDERATIONS) -> Evidence:
     """Stratified selection and importance together, against simple random selection: the ends of eq. 6.9."""
     rows, printed = [], []
@@ -206,7 +294,7 @@ def combined(claim: Claim | None = None, *, cases: tuple = FEDERATIONS) -> Evide
             }
         )
     return Evidence(
-        word(all(printed)),
+        judge_theory(all(printed)),
         ours=f"{rows[0]['m V(sts)']} {'≤' if printed[0] else '>'} {rows[0]['m V(rand)']}",
         note="It is lower where strata separate the updates (last row), and higher where they do not; corrected by Hansen-Hurwitz it is "
         "never higher in the limit that Theorem 1 names.",
