@@ -256,7 +256,7 @@ def counts(pure: bool, scatter: bool = False):
 
 
 def verdicts_of(word: str):
-    return puts(sentences.ledger, "compute", Evidence(word, note="why"))
+    return puts(sentences.ledger, "decide", Evidence(word, note="why"))
 
 
 def iid_counts(table):
