@@ -1,0 +1,101 @@
+"""Numbers in the prose: gains with their price in bytes, counts of printed levels, settings in alternative texts."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.claims.evidence.experiments import within_one_more
+from companion.pages import ch05, markdown
+from companion.runs import tables
+
+ROOT = Path(__file__).parents[1]
+PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    """Two methods, two seeds, 20 rounds; the other costs twice the bytes and 1.5 times the examples."""
+    rows = []
+    for seed in (0, 1):
+        for t in range(1, 21):
+            rows += [("md", seed, t, 0.5 + 0.01 * (t == 1), 3.0 * t, 2.0 * t)]
+            rows += [("other", seed, t, 0.6 + 0.01 * seed, 6.0 * t, 3.0 * t)]
+    columns = ["method", "seed", "round", "test_accuracy", "megabytes", "thousands"]
+    return pd.DataFrame(rows, columns=columns).assign(rounds=20)
+
+
+def test_a_gain_states_its_price(frame):
+    assert tables.price(frame, "other", "md") == (2.0, 1.5)
+    assert tables.price(frame, "md", "md") == (1.0, 1.0)
+    assert tables.gain(frame, "other", "md") == (
+        "+10.5 points (+4.1 to +16.9), at 2.00 times the bytes and 1.50 times the examples"
+    )
+    assert tables.gain(frame, "strat", "md") == f"({tables.NOT_YET})"
+    assert np.isnan(tables.price(frame, "strat", "md")).all()
+
+
+def test_the_price_is_that_of_the_seeds_that_both_have(frame):
+    third = frame[(frame["method"] == "md") & (frame["seed"] == 0)].assign(seed=2, megabytes=1e6)
+    assert tables.price(pd.concat([frame, third]), "other", "md") == (2.0, 1.5)
+
+
+@pytest.mark.parametrize("partition", ["dirichlet", "dirichlet_fixed_size"])
+def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the_last_round(
+    partition,
+):
+    recorded = tables.recorded("preprint", ROOT / "results").where(partition=partition)
+    sent, processed = tables.price(recorded, "fedstas-unbiased", "md")
+    last = recorded[recorded["round"] == 99].groupby("method")
+    totals = last[["bytes_down", "bytes_up", "examples"]].mean()
+    ratios = totals.loc["fedstas-unbiased"] / totals.loc["md"]
+    low, high = sorted([ratios["bytes_down"], ratios["bytes_up"]])
+    assert 1 < low <= sent <= high
+    assert processed == pytest.approx(ratios["examples"])
+
+
+def test_printed_levels_are_counted_in_one_partition():
+    """By hand, from the recorded runs: 54.67 and 55 are below both intervals, 56 is in the disjoint one's alone."""
+    grid = tables.recorded("preprint", ROOT / "results")
+    assert within_one_more(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
+    assert within_one_more(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
+    with pytest.raises(ValueError, match="several partitions: dirichlet, dirichlet_fixed_size"):
+        within_one_more(grid.frame.sort_values("partition"), PRINTED)
+    few = grid.where(partition="dirichlet", seed=0)
+    assert within_one_more(few, PRINTED) == f"({tables.NOT_YET})"
+
+
+def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
+    values = tables.last_rounds(frame.assign(test_accuracy=frame["round"] / 100), "test_accuracy")
+    assert values["value"].tolist() == pytest.approx([15.5] * 4)  # of rounds 11 to 20
+    glossary = (ROOT / "book" / "glossary.md").read_text()
+    assert re.search(
+        r"^final accuracy\n  The mean .* in the last ten rounds", glossary, re.MULTILINE
+    )
+    assert tables.LAST == 10
+
+
+def test_live_runs_of_one_seed_have_no_scatter():
+    ends = pd.DataFrame({"md": [50.0, 52.0], "fedavg": [40.0, 40.0]})
+    sentence = "Over 2 seeds a method's runs have a standard deviation of 0.7 points."
+    assert ch05.scatter(ends) == sentence  # the mean of sqrt(2) and 0
+    assert ch05.scatter(ends[:1]) == "One seed shows no scatter."
+
+
+def test_settings_in_alternative_texts_come_from_the_run():
+    """Alternative texts type no list of settings; where they glue a value, the chapter glues it too."""
+    typed = r"\b(sigma|concentration|rates?|epsilon) (from )?\d[\d.]*(, \d| and \d| to \d)"
+    count = 0
+    for path in sorted((ROOT / "notebooks").glob("*.py")):
+        source = path.read_text()
+        text = "\n".join(line.removeprefix("# ") for line in source.split("\n"))
+        for name, title, options, _ in markdown.pieces(text):
+            alt = options.get("alt", "") if name in ("glue:figure", "figure") else ""
+            assert not re.search(typed, alt), (title, alt)
+            for key in re.findall(r"\{glue:text\}`(\w+)", alt):
+                short = key.partition("_")[2]
+                assert re.search(rf"\b{short}=|\"{short}\"|\"{key}\"", source), f"{title}: {key}"
+                count += 1
+    assert count >= 8
