@@ -1,7 +1,7 @@
-"""The API reference: every public name of the package, read from its sources and never imported.
+"""The directive `{api}`: a reference of the package, read from its sources without importing them.
 
-The directive `{api}` renders the modules that its content names, each with the signature and the docstring of
-what is public in it, then whatever else lies beside them. Anchors: `api-MODULE` and `api-MODULE-NAME`.
+It renders the modules that its content names, in that order, then the others of the same package: signature and
+docstring of every public function and class. Anchors: `api-MODULE` and `api-MODULE-NAME`.
 """
 
 from __future__ import annotations
@@ -19,161 +19,167 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 PACKAGE = Path(__file__).resolve().parents[2] / "fedstas"
-# Commands and doors: what they offer is told by `fedstas --help`, and by the modules behind them.
-LEFT_OUT = ("__init__", "cli")
+EXCLUDED = ("__init__", "cli")  # `fedstas --help` describes the command
 PAPER = re.compile(r"\s*\(((?:FedSTaS|Fraboni|Qi|eq\.)[^()]*)\)")
 SPAN = re.compile(
     r"(`+)(?P<code>.+?)\1"
     r"|(?<![\w*])\*(?P<stress>[^\s*](?:[^*]*[^\s*])?)\*(?![\w*])"
     r"|(?P<formula>[\w()]+[_^]\{[^}]*\})"  # w_{t+1}: set as code, there is no mathematics in docstrings
 )
+# A section of a docstring, `Args:` and the like: its title, and below it an indented line or entry for each.
+SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\n((?: {4}.*\n?)+)$")
 Definition = ast.FunctionDef | ast.ClassDef
 
 
 class Module(NamedTuple):
-    """A module of the package, parsed."""
+    """A parsed module of the package."""
 
     name: str  # as it is imported from fedstas: compression, tasks, theory.designs
     path: Path
     tree: ast.Module
 
     def doc(self) -> str:
-        """Its docstring."""
+        """Return its docstring."""
         return ast.get_docstring(self.tree) or self.name
 
     def public(self) -> list[Definition]:
-        """The public functions and classes, in the order of the source."""
+        """Return the public functions and classes, in the order of the source."""
         kinds = (ast.FunctionDef, ast.ClassDef)
         return [n for n in self.tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
 
     def values(self) -> list[str]:
-        """The public constants, in the order of the source."""
-        found = []
+        """Return the names of the public constants, in the order of the source."""
+        constants = []
         for node in self.tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
             for target in targets:
                 names = target.elts if isinstance(target, ast.Tuple) else [target]
-                found += [n.id for n in names if isinstance(n, ast.Name)]
-        return [name for name in dict.fromkeys(found) if not name.startswith("_")]
+                constants += [n.id for n in names if isinstance(n, ast.Name)]
+        return [name for name in dict.fromkeys(constants) if not name.startswith("_")]
 
 
-def modules(room: str = "", package: Path = PACKAGE) -> dict[str, Module]:
-    """The modules of a room of the package (`theory`; none: the algorithms and the simulator), by name."""
-    folders = [package / room] if room else [package, package / "sim"]
-    dot = f"{room}." if room else ""
+def modules(subpackage: str = "", package: Path = PACKAGE) -> dict[str, Module]:
+    """Parse the modules of a subpackage (by default those of the algorithms and of the simulator), by name."""
+    folders = [package / subpackage] if subpackage else [package, package / "sim"]
+    dot = f"{subpackage}." if subpackage else ""
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     return {
         dot + path.stem: Module(dot + path.stem, path, ast.parse(path.read_text(encoding="utf-8")))
         for path in paths
-        if path.stem not in LEFT_OUT
+        if path.stem not in EXCLUDED
     }
 
 
 def anchor(*names: str) -> str:
-    """Where a module, or a name of it, stands on the page."""
+    """Return the id of a module, or of a name in it, on the page."""
     return "-".join(["api", *names]).replace(".", "-")
 
 
 def decorated(node: Definition, word: str) -> bool:
-    """Has a function or class this decorator?"""
-    return any(word in ast.unparse(each) for each in node.decorator_list)
+    """Return whether a function or class has a decorator of this name."""
+    return any(word in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def parameters(node: Definition) -> list[str] | None:
-    """What a function or class is called with, each as it is written; None: it is not called."""
+    """Return the parameters of a function or class as the source writes them; None if it is not called."""
     if isinstance(node, ast.ClassDef):
         bases = [ast.unparse(base) for base in node.bases]
         if "Protocol" in bases:
             return None
         if decorated(node, "dataclass") or decorated(node, "config") or "NamedTuple" in bases:
-            own = [each for each in node.body if isinstance(each, ast.AnnAssign)]
-            return [field(each) for each in own if "ClassVar" not in ast.unparse(each.annotation)]
-        begins = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
-        return parameters(begins[0])[1:] if begins else []
+            fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
+            return [field(n) for n in fields if "ClassVar" not in ast.unparse(n.annotation)]
+        inits = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        return parameters(inits[0])[1:] if inits else []
     if decorated(node, "property"):
         return None
-    given = node.args
-    listed = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(listed) - len(given.defaults)) + list(given.defaults)
-    texts = [argument(a, d) for a, d in zip(listed, defaults, strict=True)]
-    if given.vararg:
-        texts.append(f"*{argument(given.vararg, None)}")
-    elif given.kwonlyargs:
+    args = node.args
+    positional = [*args.posonlyargs, *args.args]
+    defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+    texts = [argument(a, d) for a, d in zip(positional, defaults, strict=True)]
+    if args.vararg:
+        texts.append(f"*{argument(args.vararg, None)}")
+    elif args.kwonlyargs:
         texts.append("*")
-    texts += [argument(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    return texts + ([f"**{argument(given.kwarg, None)}"] if given.kwarg else [])
+    texts += [argument(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    return texts + ([f"**{argument(args.kwarg, None)}"] if args.kwarg else [])
 
 
 def argument(node: ast.arg, default: ast.expr | None) -> str:
-    """A parameter with its type and default."""
-    told = f"{node.arg}: {ast.unparse(node.annotation)}" if node.annotation else node.arg
+    """Return a parameter with its type and default."""
+    text = f"{node.arg}: {ast.unparse(node.annotation)}" if node.annotation else node.arg
     if default is None:
-        return told
-    return told + (" = " if node.annotation else "=") + ast.unparse(default)
+        return text
+    return text + (" = " if node.annotation else "=") + ast.unparse(default)
 
 
 def field(node: ast.AnnAssign) -> str:
-    """A field of a dataclass or a named tuple."""
-    told = f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
+    """Return a field of a dataclass or a named tuple with its type and default."""
+    text = f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}"
     if node.value is None:
-        return told
+        return text
     value = ast.unparse(node.value)
     if value.startswith("field("):
-        made = re.search(r"default(_factory)?=([\w.]+)", value)
-        return f"{told} = {made[2]}{'()' if made[1] else ''}" if made else told
+        default = re.search(r"default(_factory)?=([\w.]+)", value)
+        return f"{text} = {default[2]}{'()' if default[1] else ''}" if default else text
     if isinstance(node.value, ast.Call) and value[0].islower() and node.value.args:
-        value = ast.unparse(node.value.args[0])  # a setting that checks itself: whole(3)
-    return f"{told} = {value}"
+        value = ast.unparse(node.value.args[0])  # a field with a check: int_field(3)
+    return f"{text} = {value}"
 
 
-def returned(node: Definition) -> str:
-    """What a function returns, as it is written."""
-    told = isinstance(node, ast.FunctionDef) and node.returns
-    return ast.unparse(told) if told else ""
+def return_type(node: Definition) -> str:
+    """Return the return type of a function as the source writes it, or ""."""
+    annotation = isinstance(node, ast.FunctionDef) and node.returns
+    return ast.unparse(annotation) if annotation else ""
 
 
 class Page:
-    """Docutils nodes of modules; a name in backticks that stands on the page is a link to it."""
+    """Makes docutils nodes of modules; a name in backticks that is on the page becomes a link to it."""
 
-    def __init__(self, known: dict[str, Module]):
-        self.places = {m: anchor(m) for m in known} | {
+    def __init__(self, modules: dict[str, Module]):
+        self.places = {m: anchor(m) for m in modules} | {
             f"{m}.{node.name}": anchor(m, node.name)
-            for m, module in known.items()
+            for m, module in modules.items()
             for node in module.public()
         }
 
     def inline(self, text: str, module: str) -> Iterator[nodes.Node]:
-        """A text with its `code` and *stress*."""
+        """Yield the nodes of a text with its `code` and *stress*."""
         end = 0
-        for found in SPAN.finditer(text):
-            yield nodes.Text(text[end : found.start()])
-            end = found.end()
-            if found["stress"]:
-                yield nodes.emphasis("", found["stress"])
+        for span in SPAN.finditer(text):
+            yield nodes.Text(text[end : span.start()])
+            end = span.end()
+            if span["stress"]:
+                yield nodes.emphasis("", span["stress"])
                 continue
-            if found["formula"]:
-                yield nodes.literal("", found["formula"])
+            if span["formula"]:
+                yield nodes.literal("", span["formula"])
                 continue
-            code = found["code"]
+            code = span["code"]
             name = re.match(r"[\w.]+", code)
             near = name[0].removeprefix("fedstas.") if name else ""
             place = self.places.get(f"{module}.{near}") or self.places.get(near)
             literal = nodes.literal("", code)
-            inside = nodes.reference("", "", literal, internal=True, refid=place)
-            yield inside if place else literal
+            link = nodes.reference("", "", literal, internal=True, refid=place)
+            yield link if place else literal
         yield nodes.Text(text[end:])
 
     def paragraph(self, text: str, module: str, *classes: str) -> nodes.paragraph:
-        """A paragraph of a docstring."""
+        """Return a paragraph of a docstring."""
         return nodes.paragraph("", "", *self.inline(text, module), classes=list(classes))
 
     def prose(self, doc: str, module: str) -> Iterator[nodes.Node]:
-        """A docstring: paragraphs, lists with dashes, indented blocks as they stand."""
+        """Yield the nodes of a docstring: paragraphs, lists, sections such as `Args:`, literal indented blocks."""
         for block in re.split(r"\n\s*\n", inspect.cleandoc(doc)):
             if not block.strip():
                 continue
-            if all(line.startswith("    ") for line in block.splitlines()):
+            if section := SECTION.match(f"{block}\n"):
+                yield nodes.paragraph("", "", nodes.strong("", section[1]), classes=["api-section"])
+                entries = re.split(r"\n(?=\S)", inspect.cleandoc(section[2]))
+                items = [nodes.list_item("", self.paragraph(e, module)) for e in entries]
+                yield nodes.bullet_list("", *items)
+            elif all(line.startswith("    ") for line in block.splitlines()):
                 yield nodes.literal_block("", inspect.cleandoc(block), language="text")
             elif block.startswith("- "):
                 points = re.split(r"^- ", block, flags=re.MULTILINE)[1:]
@@ -182,8 +188,8 @@ class Page:
             else:
                 yield self.paragraph(block, module)
 
-    def described(self, node: Definition, module: str, owner: str = "") -> addnodes.desc:
-        """A function, class or method: its signature, and what its docstring says."""
+    def description(self, node: Definition, module: str, owner: str = "") -> addnodes.desc:
+        """Return the signature and the docstring of a function, a class or a method of the class `owner`."""
         kind = "class" if isinstance(node, ast.ClassDef) else "function"
         signature = addnodes.desc_signature("", "", is_multiline=False)
         signature["ids"] = [anchor(module, *filter(None, (owner, node.name)))]
@@ -191,13 +197,13 @@ class Page:
             signature += addnodes.desc_annotation("", "class ")
         before = f"{owner or module}."
         signature += [addnodes.desc_addname("", before), addnodes.desc_name("", node.name)]
-        given = parameters(node)
-        if given is not None:
-            own = given[1:] if owner and not decorated(node, "staticmethod") else given
-            listed = [addnodes.desc_parameter("", nodes.Text(text)) for text in own]
+        texts = parameters(node)
+        if texts is not None:
+            texts = texts[1:] if owner and not decorated(node, "staticmethod") else texts
+            listed = [addnodes.desc_parameter("", nodes.Text(text)) for text in texts]
             signature += addnodes.desc_parameterlist("", "", *listed)
-        if returned(node):
-            signature += addnodes.desc_returns("", returned(node))
+        if return_type(node):
+            signature += addnodes.desc_returns("", return_type(node))
         content = addnodes.desc_content("", *self.prose(ast.get_docstring(node) or "", module))
         if isinstance(node, ast.ClassDef):
             content += self.members(node, module)
@@ -206,15 +212,18 @@ class Page:
         )
 
     def members(self, node: ast.ClassDef, module: str) -> list[nodes.Node]:
-        """The public methods: those that say something, then the names of the others."""
-        inside = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
-        told = [self.described(n, module, node.name) for n in inside if ast.get_docstring(n)]
-        others = [f"`{n.name}`" for n in inside if not ast.get_docstring(n)]
-        line = self.paragraph(f"Has {', '.join(others)}.", module, "api-also")
-        return [*told, line] if others else told
+        """Return the public methods: those with a docstring, then a line of the names of the others."""
+        methods = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
+        parts: list = [
+            self.description(n, module, node.name) for n in methods if ast.get_docstring(n)
+        ]
+        others = [f"`{n.name}`" for n in methods if not ast.get_docstring(n)]
+        if others:
+            parts.append(self.paragraph(f"Has {', '.join(others)}.", module, "api-also"))
+        return parts
 
     def section(self, module: Module) -> nodes.section:
-        """A module in full."""
+        """Return a module in full."""
         first, _, rest = module.doc().partition("\n")
         paper = PAPER.search(first)
         heading = PAPER.sub("", first).rstrip(". ")
@@ -222,55 +231,55 @@ class Page:
             "", f": {heading}", classes=["api-about"]
         )  # not in the margin's contents
         title = nodes.title("", "", nodes.literal("", module.name), about)
-        made = nodes.section("", title, ids=[anchor(module.name)], names=[module.name])
-        where = f"{paper[1]} · " if paper else ""
-        made += self.paragraph(
-            f"{where}``from fedstas import {module.name}``", module.name, "api-place"
+        section = nodes.section("", title, ids=[anchor(module.name)], names=[module.name])
+        place = f"{paper[1]} · " if paper else ""
+        section += self.paragraph(
+            f"{place}``from fedstas import {module.name}``", module.name, "api-place"
         )
-        made += list(self.prose(rest, module.name))
+        section += list(self.prose(rest, module.name))
         if module.values():
             listed = ", ".join(f"`{name}`" for name in module.values())
-            made += self.paragraph(f"Values: {listed}.", module.name, "api-also")
-        made += [self.described(node, module.name) for node in module.public()]
-        return made
+            section += self.paragraph(f"Values: {listed}.", module.name, "api-also")
+        section += [self.description(node, module.name) for node in module.public()]
+        return section
 
     def brief(self, module: Module) -> nodes.section:
-        """A module with a line for each name: what it is called with, and its first sentence."""
+        """Return a module with a line for each name: its parameters and the first paragraph of its docstring."""
         title = nodes.title("", "", nodes.literal("", module.name))
-        made = nodes.section("", title, ids=[anchor(module.name)], names=[module.name])
-        made += self.paragraph(module.doc().partition("\n")[0], module.name)
+        section = nodes.section("", title, ids=[anchor(module.name)], names=[module.name])
+        section += self.paragraph(module.doc().partition("\n")[0], module.name)
         rows = nodes.bullet_list(classes=["api-brief"])
         for node in module.public():
             doc = " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
-            given = parameters(node)
-            called = node.name + ("" if given is None else f"({', '.join(given)})")
-            line = nodes.paragraph("", "", nodes.literal("", called), nodes.Text(": "))
+            texts = parameters(node)
+            call = node.name + ("" if texts is None else f"({', '.join(texts)})")
+            line = nodes.paragraph("", "", nodes.literal("", call), nodes.Text(": "))
             line += list(self.inline(doc, module.name))
             rows += nodes.list_item("", line, ids=[anchor(module.name, node.name)])
-        made += rows
-        return made
+        section += rows
+        return section
 
 
 class Api(SphinxDirective):
-    """Modules of the package: first those named, in that order, then the rest of their room."""
+    """The directive `api`: first the modules that are named, then the others of their package."""
 
     has_content = True
-    option_spec = {"room": directives.unchanged, "brief": directives.flag}  # noqa: RUF012
+    option_spec = {"package": directives.unchanged, "brief": directives.flag}  # noqa: RUF012
 
     def run(self):
-        found = modules(self.options.get("room", ""))
+        available = modules(self.options.get("package", ""))
         first = [name for name in re.split(r"[,\s]+", " ".join(self.content)) if name]
         for name in first:
-            if name not in found:
+            if name not in available:
                 raise self.error(f"the package has no module {name!r}")
         page = Page(modules() | modules("theory") | modules("flower"))
         render = page.brief if "brief" in self.options else page.section
-        for module in found.values():
+        for module in available.values():
             self.env.note_dependency(str(module.path))
-        return [render(found[name]) for name in dict.fromkeys([*first, *found])]
+        return [render(available[name]) for name in dict.fromkeys([*first, *available])]
 
 
 def setup(app):
-    """Sphinx's entry."""
+    """Register the directive with Sphinx."""
     app.add_directive("api", Api)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
