@@ -1,4 +1,4 @@
-"""The pipeline: names, parameters, profiles, execution, failure."""
+"""Chapters: names, parameters, profiles, execution, failures."""
 
 import json
 import os
@@ -50,8 +50,8 @@ PARAMETERS = parameters.declared("05")
 
 
 @pytest.fixture
-def house(tmp_path, monkeypatch):
-    """A house with one small chapter."""
+def clone(tmp_path, monkeypatch):
+    """Make a repository with one small chapter, and let the package work in it."""
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "params").mkdir()
     (tmp_path / "notebooks" / "01_small.py").write_text(CHAPTER)
@@ -66,11 +66,11 @@ def printed(page: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["01", "1", "01_small", "small"])
-def test_a_chapter_has_several_names(house, name):
+def test_a_chapter_has_several_names(clone, name):
     assert chapters.find(name) == "01_small"
 
 
-def test_an_unknown_chapter_is_refused(house):
+def test_an_unknown_chapter_is_refused(clone):
     with pytest.raises(InputError, match=r"unknown chapter '02'.*01_small"):
         chapters.find("02")
 
@@ -133,8 +133,8 @@ def test_values_take_the_declared_type():
         ("words: str = 'a'  # some", "declares words: str"),
     ],
 )
-def test_a_declaration_that_nothing_checks_is_refused(line, message, house):
-    source = house / "notebooks" / "01_small.py"
+def test_a_declaration_that_nothing_checks_is_refused(line, message, clone):
+    source = clone / "notebooks" / "01_small.py"
     source.write_text(CHAPTER.replace("clients: int = None  # number of clients", line))
     with pytest.raises(InputError, match=message):
         parameters.declared("01")
@@ -143,42 +143,42 @@ def test_a_declaration_that_nothing_checks_is_refused(line, message, house):
         parameters.declared("01")
 
 
-def test_the_profile_fills_what_is_not_given(house):
+def test_the_profile_fills_what_is_not_given(clone):
     assert chapters.settings("01", {"clients": None}).clients == 7
     assert chapters.settings("01", {"clients": 9}).clients == 9
 
 
-def test_a_parameter_that_papermill_injected_and_nobody_declared_is_refused(house):
+def test_a_parameter_that_papermill_injected_and_nobody_declared_is_refused(clone):
     with pytest.raises(InputError, match="unknown parameter 'client'"):
         chapters.settings("01", {"_ih": ["", "# Parameters\nclient = 3\n"], "client": 3})
 
 
 @pytest.mark.slow
-def test_a_run_writes_the_page_with_its_provenance(house):
+def test_a_run_writes_the_page_with_its_provenance(clone):
     page = chapters.run("01", {"clients": 8}, progress=False)
-    assert page == house / "book" / "chapters" / "01_small.ipynb"
+    assert page == clone / "book" / "chapters" / "01_small.ipynb"
     assert printed(page) == "8\n"
     block = chapters.provenance(page)
     assert block["cpu"] > 0 or sys.platform == "win32"
     assert block["parameters"]["clients"] == 8
     assert block["command"] == "fedstas chapter 01 -p clients 8"
-    assert str(house) not in page.read_text()
+    assert str(clone) not in page.read_text()
     assert "papermill" not in json.loads(page.read_text())["metadata"]
 
 
 @pytest.mark.slow
-def test_a_failing_chapter_is_named_and_leaves_nothing(house):
+def test_a_failing_chapter_is_named_and_leaves_nothing(clone):
     with pytest.raises(chapters.ChapterError) as failure:
         chapters.run("01", {"clients": 13}, progress=False)
-    said = str(failure.value)
-    assert "Chapter 01_small stopped in cell 4, notebooks/01_small.py line 27" in said
-    assert "print(s.clients)" in said
-    assert "ZeroDivisionError" in said
-    assert len(said.splitlines()) <= 5
-    assert not list(house.glob("book/chapters/*"))
+    message = str(failure.value)
+    assert "Chapter 01_small stopped in cell 4, notebooks/01_small.py line 27" in message
+    assert "print(s.clients)" in message
+    assert "ZeroDivisionError" in message
+    assert len(message.splitlines()) <= 5
+    assert not list(clone.glob("book/chapters/*"))
 
 
-def test_the_parameters_are_listed_with_type_value_and_meaning(house):
+def test_the_parameters_are_listed_with_type_value_and_meaning(clone):
     lines = parameters.listing("01", {"seed": 4}).splitlines()
     assert [line.split(maxsplit=3) for line in lines] == [
         ["profile", "str", "quick", "quick, laptop or paper"],
@@ -190,30 +190,30 @@ def test_the_parameters_are_listed_with_type_value_and_meaning(house):
         parameters.listing("01", {"client": 4})
 
 
-def test_the_page_is_opened_or_its_place_is_said(tmp_path, monkeypatch):
+def test_the_page_is_opened_or_its_path_is_returned(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(
         preview.webbrowser, "open", lambda uri: opened.append(uri) or len(opened) == 1
     )
-    there = tmp_path / "a page.html"
-    assert preview.show(there) == f"opened {there}"
-    assert preview.show(there) == f"no browser was found here: open {there} in one"
-    assert opened == [there.as_uri()] * 2
+    page = tmp_path / "a page.html"
+    assert preview.show(page) == f"opened {page}"
+    assert preview.show(page) == f"no browser was found here: open {page} in one"
+    assert opened == [page.as_uri()] * 2
 
 
-def test_what_is_recorded_is_told_where_the_book_was_not_built_yet(tmp_path):
-    told = tmp_path / "book" / "chapters" / "recorded.json"
-    told.parent.mkdir(parents=True)
-    preview.tell_recorded(tmp_path)
-    known = json.loads(told.read_text())
-    assert {"preprint", "imbalance", "partitions"} <= set(known)
-    assert known["preprint"]["runs"] == "not recorded yet"  # there is no results/
-    told.write_text("{}")
-    preview.tell_recorded(tmp_path)
-    assert told.read_text() == "{}"
+def test_provenance_of_recorded_runs_is_written_unless_it_exists(tmp_path):
+    file = tmp_path / "book" / "chapters" / "recorded.json"
+    file.parent.mkdir(parents=True)
+    preview.write_provenance(tmp_path)
+    by_sweep = json.loads(file.read_text())
+    assert {"preprint", "imbalance", "partitions"} <= set(by_sweep)
+    assert by_sweep["preprint"]["runs"] == "not recorded yet"  # there is no results/
+    file.write_text("{}")
+    preview.write_provenance(tmp_path)
+    assert file.read_text() == "{}"
 
 
-def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(house, capsys):
+def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(clone, capsys):
     with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
         preview.render("01")
     with pytest.raises(SystemExit) as stopped:
@@ -222,7 +222,7 @@ def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(house, cap
     assert "--output mine.ipynb writes elsewhere: choose one" in capsys.readouterr().err
 
 
-def test_an_unknown_parameter_is_refused_before_anything_runs(house):
+def test_an_unknown_parameter_is_refused_before_anything_runs(clone):
     with pytest.raises(InputError, match=r"'client' of chapter 01_small.*clients"):
         chapters.run("01", {"client": 3}, progress=False)
 
@@ -235,7 +235,7 @@ def test_every_profile_serves_every_chapter():
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("given", "message"),
     [
         ({"strata": 1000}, "strata is 1000: it must not be above clients, here 30"),
         ({"clients_per_round": 50}, "clients_per_round is 50: it must not be above clients"),
@@ -243,12 +243,14 @@ def test_every_profile_serves_every_chapter():
         ({"device": "cuda"}, "cuda"),
     ],
 )
-def test_what_cannot_be_here_is_refused_before_a_kernel_starts(given, named, tmp_path, monkeypatch):
+def test_a_value_that_this_machine_cannot_use_is_refused_before_a_kernel_starts(
+    given, message, tmp_path, monkeypatch
+):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "mnist.npz").write_bytes(b"not that")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(chapters, "_execute", lambda *a: pytest.fail("a kernel was started"))
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError, match=message):
         chapters.run("02", given, output=tmp_path / "x.ipynb")
 
 
@@ -270,8 +272,7 @@ print(torch.get_num_threads(), sorted({pool["num_threads"] for pool in threadpoo
     assert done.stdout.strip() == "1 [1]", done.stderr
 
 
-def test_every_chapter_asks_for_its_settings_before_it_computes():
-    """Which is what limits its threads."""
+def test_every_chapter_calls_settings_first_which_limits_its_threads():
     for stem in chapters.names():
         cells = [c.source for c in chapters.notebook(stem).cells if c.cell_type == "code"]
         assert f'chapters.settings("{stem}", globals())' in "\n".join(cells[:2]), stem

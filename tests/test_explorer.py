@@ -73,7 +73,7 @@ def document_of(chromium, tmp_path, extension, data, drive, theme, width, script
     colours = {"light": ("#fff", "#222832", "#c9c9c9"), "dark": ("#14181e", "#ced6dd", "#48566b")}
     ground, ink, border = colours[theme]
     parts = "".join(
-        f'<figure id="fig-explorer-{part}"><img alt=""></figure>{extension.place(part)}'
+        f'<figure id="fig-explorer-{part}"><img alt=""></figure>{extension.container(part)}'
         for part in extension.PARTS
     )
     script = extension.CHECKED + extension.script(data) if scripts else ""
@@ -155,10 +155,10 @@ def test_the_page_has_a_figure_before_each_instrument():
 
 
 def test_nothing_in_it_asks_for_anything(extension):
-    names = {path.name for path in extension.HERE.iterdir()}
+    names = {path.name for path in extension.SCRIPTS.iterdir()}
     assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in extension.PARTS)}
     for name in names:
-        text = (extension.HERE / name).read_text()
+        text = (extension.SCRIPTS / name).read_text()
         assert not re.search(r"https?://|fetch\(|XMLHttp|import\(|@import|url\(", text), name
 
 

@@ -1,4 +1,4 @@
-"""The book's own Sphinx extension: what a chapter says of its run, and formulas without a network."""
+"""Sphinx extension of the book: reading time and provenance of a chapter, how chapters ran, local MathJax."""
 
 import ast
 import contextlib
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ChapterDirective(SphinxDirective):
-    """Knows the executed notebook of the current page."""
+    """A directive that reads the executed notebook of its page."""
 
     def notebook(self) -> dict:
         page = Path(self.env.doc2path(self.env.docname))
@@ -38,7 +38,7 @@ class ChapterDirective(SphinxDirective):
 
 
 class AtAGlance(ChapterDirective):
-    """At the top of a chapter: time to read, time to run, what it needs, where it can be run."""
+    """The directive `at-a-glance`: time to read, time to run, what the chapter needs, links to run it."""
 
     option_spec = {"needs": directives.unchanged_required}  # noqa: RUF012 (docutils' own form)
 
@@ -60,10 +60,10 @@ class AtAGlance(ChapterDirective):
 
 
 class Provenance(ChapterDirective):
-    """Prints, folded, how what stands above was made and the commands that make it again.
+    """The directive `provenance`: how the figure or table above it was made, folded, with the command to repeat it.
 
-    With `:recorded:`, which names sweeps, the recorded runs that it shows; without, the chapter's own
-    run; `:live:` besides, both.
+    With `:recorded:`, which names sweeps, it describes their recorded runs; without, the chapter's run; with
+    `:live:` besides, both.
     """
 
     optional_arguments = 1
@@ -71,35 +71,35 @@ class Provenance(ChapterDirective):
     option_spec = {"recorded": directives.unchanged_required, "live": directives.flag}  # noqa: RUF012
 
     def run(self):
-        said, body = [], []
+        summaries, body = [], []
         if "recorded" in self.options:
             summary, body = self.recorded([s.strip() for s in self.options["recorded"].split(",")])
-            said = [summary]
+            summaries = [summary]
         if "recorded" not in self.options or "live" in self.options:
             summary, more = self.live()
-            said, body = [*said, summary], [*body, *more]
-        what = self.arguments[0] if self.arguments else "How this was made"
-        summary = html.escape(f"{what}: {'; and live: '.join(said)}")
+            summaries, body = [*summaries, summary], [*body, *more]
+        heading = self.arguments[0] if self.arguments else "How this was made"
+        summary = html.escape(f"{heading}: {'; and live: '.join(summaries)}")
         opening = f'<details class="provenance"><summary>{summary}</summary>'
         closing = nodes.raw("", "</details>", format="html")
         return [nodes.raw("", opening, format="html"), *body, closing]
 
     def recorded(self, sweeps: list[str]):
-        """What is known of these sweeps' runs."""
+        """Return summary and nodes on the recorded runs of these sweeps."""
         path = Path(self.env.srcdir) / "chapters" / "recorded.json"
         self.env.note_dependency(str(path))
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if lacking := set(sweeps) - set(known):
-            raise self.error(f"no sweep of this name: {', '.join(sorted(lacking))}")
+        by_sweep = json.loads(path.read_text(encoding="utf-8"))
+        if unknown := set(sweeps) - set(by_sweep):
+            raise self.error(f"no sweep of this name: {', '.join(sorted(unknown))}")
         rows = {}
         for sweep in sweeps:
-            told = known[sweep]
-            rows[f"Recorded, {sweep}"] = told["runs"]
-            if "commits" in told:
-                rows[f"Commits, {sweep} (runs)"] = told["commits"]
-                rows[f"Machines, {sweep} (runs)"] = told["machines"]
-        commands = "\n".join(dict.fromkeys(known[sweep]["command"] for sweep in sweeps))
-        summary = "recorded, " + "; ".join(f"{sweep}: {known[sweep]['runs']}" for sweep in sweeps)
+            record = by_sweep[sweep]
+            rows[f"Recorded, {sweep}"] = record["runs"]
+            if "commits" in record:
+                rows[f"Commits, {sweep} (runs)"] = record["commits"]
+                rows[f"Machines, {sweep} (runs)"] = record["machines"]
+        commands = "\n".join(dict.fromkeys(by_sweep[sweep]["command"] for sweep in sweeps))
+        summary = "recorded, " + "; ".join(f"{name}: {by_sweep[name]['runs']}" for name in sweeps)
         return summary, [
             self.fields(rows),
             nodes.paragraph(
@@ -110,13 +110,13 @@ class Provenance(ChapterDirective):
         ]
 
     def live(self):
-        """How the current chapter was run."""
+        """Return summary and nodes on the run of the current chapter."""
         block = self.notebook()["metadata"]["fedstas"]
-        given = ", ".join(f"{key} = {value}" for key, value in block["parameters"].items())
+        parameters = ", ".join(f"{key} = {value}" for key, value in block["parameters"].items())
         versions = {"Python": block["python"], **block["versions"]}
         rows = {
             "Chapter": block["chapter"],
-            "Parameters": given,
+            "Parameters": parameters,
             "Device": block["device"],
             "Time": f"{block['seconds']:g} s, on {block['date']}",
             "Commit": block["commit"],
@@ -142,9 +142,9 @@ class Provenance(ChapterDirective):
 GLUE = re.compile(r"\{glue:text\}`([^`:]+)(?::([^`]+))?`")
 
 
-def glued(notebook: dict) -> dict:
-    """What the cells of an executed chapter glued, but for figures."""
-    found = {}
+def glued_values(notebook: dict) -> dict:
+    """Return the values that the cells of an executed chapter glued, figures left out."""
+    values = {}
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             name = output.get("metadata", {}).get("scrapbook", {}).get("name")
@@ -152,16 +152,16 @@ def glued(notebook: dict) -> dict:
                 (v for k, v in output.get("data", {}).items() if k.endswith("text/plain")), ""
             )
             with contextlib.suppress(ValueError, SyntaxError):
-                found[name] = ast.literal_eval("".join(text))
-    return found
+                values[name] = ast.literal_eval("".join(text))
+    return values
 
 
-def say_what_is_drawn(app, doctree, docname):
-    """Put glued values into alternative texts, where Sphinx reads no roles."""
+def fill_alternative_texts(app, doctree, docname):
+    """Put glued values into alternative texts of images, where Sphinx reads no roles."""
     images = [node for node in doctree.findall(nodes.image) if GLUE.search(node.get("alt", ""))]
     if not images:
         return
-    values = glued(json.loads(Path(app.env.doc2path(docname)).read_text(encoding="utf-8")))
+    values = glued_values(json.loads(Path(app.env.doc2path(docname)).read_text(encoding="utf-8")))
 
     def value(match: re.Match) -> str:
         if match[1] not in values:
@@ -174,7 +174,7 @@ def say_what_is_drawn(app, doctree, docname):
 
 
 class ExecutionStatus(SphinxDirective):
-    """How each chapter of this book was executed."""
+    """The directive `execution-status`: a table of how each chapter was executed."""
 
     def run(self):
         rows = []
@@ -188,7 +188,7 @@ class ExecutionStatus(SphinxDirective):
                 "", nodes.inline("", page.stem), refdomain="", reftype="ledger", reftarget=docname,
                 anchor="", claim="", refexplicit=True, refwarn=True, refdoc=self.env.docname,
             )  # fmt: skip
-            told = [
+            texts = [
                 block["profile"],
                 f"{block['seconds']:.0f}",
                 "–" if block.get("cpu") is None else f"{block['cpu']:.0f}",
@@ -196,29 +196,31 @@ class ExecutionStatus(SphinxDirective):
                 block["date"],
                 block["commit"],
             ]
-            cells = [[nodes.paragraph("", text)] for text in told]
+            cells = [[nodes.paragraph("", text)] for text in texts]
             rows.append([[nodes.paragraph("", "", link)], *cells])
         head = ["chapter", "profile", "seconds", "processor seconds", "device", "date", "commit"]
         return [table_of(head, rows, "status")]
 
 
-KILLED = {
+KILLED_PROCESSES = {
     "one": "of one process", "parent": "of a parent with two workers", "worker": "of one of two workers",
     "pack": "of a packing", "page": "while a page was written",
 }  # fmt: skip
 
 
 class Chaos(SphinxDirective):
-    """What `make chaos` tried and what came of it."""
+    """The directive `chaos`: what `make chaos` tried, and the outcomes."""
 
     def run(self):
         path = Path(self.env.srcdir).parent / "tests" / "chaos" / "figures.json"
         self.env.note_dependency(str(path))
-        found = json.loads(path.read_text(encoding="utf-8"))
-        kills, flips, fuzz, about = (found[k] for k in ("kills", "flips", "fuzz", "about"))
-        kinds = ", ".join(f"{n} {KILLED[kind]}" for kind, n in kills["by_kind"].items() if n)
-        read = flips["by_outcome"]
-        told = [
+        figures = json.loads(path.read_text(encoding="utf-8"))
+        kills, flips, fuzz, about = (figures[k] for k in ("kills", "flips", "fuzz", "about"))
+        kinds = ", ".join(
+            f"{n} {KILLED_PROCESSES[kind]}" for kind, n in kills["by_kind"].items() if n
+        )
+        reads = flips["by_outcome"]
+        trials = [
             (
                 f"{kills['kills']} processes killed at random moments ({kinds})",
                 f"{kills['midway']} left work unfinished; every sweep went on to the results of an undisturbed one",
@@ -226,7 +228,7 @@ class Chaos(SphinxDirective):
             ),
             (
                 f"{flips['flips']} single bits flipped in recorded results, sidecars and data",
-                f"{read['refused']} refused, {read['same']} read as before",
+                f"{reads['refused']} refused, {reads['same']} read as before",
                 flips,
             ),
             (
@@ -242,20 +244,22 @@ class Chaos(SphinxDirective):
             ),
         ]
         items = nodes.bullet_list()
-        for what, came, part in told:
-            own = part["failures"]
+        for trial, outcome, part in trials:
+            failures = part["failures"]
             if part is fuzz:  # one list for calls and commands
-                own = [x for x in own if ("commands=True" in x) == ("command" in what)]
-            failed = f"{len(own)} failed, and {'is' if len(own) == 1 else 'are'} mended since"
-            text = f"{came}; {failed if own else 'none failed'}."
-            line = nodes.paragraph("", "", nodes.strong("", what), nodes.inline("", f": {text}"))
+                commands = "command" in trial
+                failures = [text for text in failures if ("commands=True" in text) == commands]
+            verb = "is" if len(failures) == 1 else "are"
+            failed = f"{len(failures)} failed, and {verb} mended since"
+            text = f"{outcome}; {failed if failures else 'none failed'}."
+            line = nodes.paragraph("", "", nodes.strong("", trial), nodes.inline("", f": {text}"))
             items += nodes.list_item("", line)
         line = f"{about['date']}, commit {about['commit']}, {about['processor']}, seed {about['seed']}."
         return [items, nodes.paragraph("", line)]
 
 
 def copy_mathjax(app, error):
-    """MathJax and its fonts beside the pages (from the package sphinx-mathjax-offline)."""
+    """Copy MathJax and its fonts from the package sphinx-mathjax-offline to the site."""
     if error or app.builder.format != "html":
         return
     spec = importlib.util.find_spec("sphinx-mathjax-offline")
@@ -266,29 +270,31 @@ def copy_mathjax(app, error):
     shutil.copy(source / "tex-chtml-full.js", target)
 
 
-def without_thebe(app, pagename, templatename, context, doctree):
-    """No scripts of a feature that is off: one of them stands on each page twice, an error in its console."""
+def remove_thebe(app, pagename, templatename, context, doctree):
+    """Remove the theme's scripts of thebe, which is off: one is on each page twice, an error in the console."""
     scripts = context["script_files"]
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s.filename} {s.attributes}"]
 
 
-FOLLOWED = re.compile(
+FORMULA_WITH_STOP = re.compile(
     r'(<span class="math notranslate nohighlight">\\\([^<]*\\\)</span>)([.,;:!?)\]”’-]+)'
 )
 NAME = re.compile(r'(?<=<span class="pre">)[\w.*]+(?=</span>)')
 
 
-def no_line_begins_with_a_stop(app, pagename, templatename, context, doctree):
-    """A formula and the stop behind it share a line; names in the narrow tables break at their joints."""
+def improve_line_breaks(app, pagename, templatename, context, doctree):
+    """Keep a formula and the punctuation after it on one line; let names in narrow tables break at `_` and `.`."""
     if body := context.get("body"):
-        body = FOLLOWED.sub(r'<span class="held">\1\2</span>', body)
+        body = FORMULA_WITH_STOP.sub(r'<span class="held">\1\2</span>', body)
         if pagename in ("where_is_what", "notation"):
             body = NAME.sub(lambda m: re.sub(r"([_.])(?=\w)", r"\1<wbr>", m[0]), body)
         context["body"] = body
 
 
 def setup(app):
-    gc.set_threshold(200_000, 20, 100)  # millions of objects stay: to look for others took a fifth
+    """Register directives and handlers with Sphinx."""
+    # A build holds millions of objects: looking for unreachable ones at Python's defaults took a fifth of its time.
+    gc.set_threshold(200_000, 20, 100)
     app.setup_extension("fedstas_launch")
     app.setup_extension("fedstas_ledger")
     app.add_directive("at-a-glance", AtAGlance)
@@ -296,8 +302,8 @@ def setup(app):
     app.add_directive("execution-status", ExecutionStatus)
     app.add_directive("chaos", Chaos)
     app.config.mathjax_path = "mathjax/tex-chtml-full.js"
-    app.connect("doctree-resolved", say_what_is_drawn)
-    app.connect("html-page-context", without_thebe)
-    app.connect("html-page-context", no_line_begins_with_a_stop)
+    app.connect("doctree-resolved", fill_alternative_texts)
+    app.connect("html-page-context", remove_thebe)
+    app.connect("html-page-context", improve_line_breaks)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

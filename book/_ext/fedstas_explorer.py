@@ -1,6 +1,7 @@
-"""The instruments: `{explorer} NAME` is where one appears, on any page; what it needs, and no more, is put
-into that page itself, so that it works from the file system. `{explorer} checked` is where the page says
-that the instruments on it compute what the package computes.
+"""The directive `{explorer} NAME`: an interactive instrument on a page.
+
+Data, style and scripts of the instruments of a page are put into that page, so that it works from the file system.
+`{explorer} checked` is where the page reports that its instruments compute what the package computes.
 """
 
 import json
@@ -9,36 +10,38 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-HERE = Path(__file__).parent / "instruments"
+SCRIPTS = Path(__file__).parent / "instruments"
 PARTS = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
 CHECKED = '<p class="explorer-checked"></p>'
 
 
 class instrument(nodes.raw):
-    """A place of an instrument, whose name it knows."""
+    """The place of an instrument; its attribute `part` names it."""
 
 
-def place(part: str) -> str:
-    """Where the script puts an instrument; empty and hidden until it does."""
+def container(part: str) -> str:
+    """Return the HTML element that the script fills with an instrument, hidden until then."""
     return f'<div class="explorer" data-part="{part}" hidden></div>'
 
 
 def script(data: dict, parts=PARTS) -> str:
-    """The data, the style and the scripts of these instruments, to stand after the last of them."""
-    read = {
-        p.name: p.read_text(encoding="utf-8") for p in HERE.iterdir() if p.suffix in (".js", ".css")
+    """Return data, style and scripts of these instruments as HTML, to be put after the last of them."""
+    texts = {
+        p.name: p.read_text(encoding="utf-8")
+        for p in SCRIPTS.iterdir()
+        if p.suffix in (".js", ".css")
     }
     text = json.dumps({part: data[part] for part in parts}, separators=(",", ":"))
-    code = "".join(read[f"{name}.js"] for name in ("core", *parts))
+    code = "".join(texts[f"{name}.js"] for name in ("core", *parts))
     return (
-        f"<style>{read['instruments.css']}</style>"
+        f"<style>{texts['instruments.css']}</style>"
         f'<script type="application/json" id="explorer-data">{text.replace("<", chr(92) + "u003c")}</script>'
         f"<script>{code}fedstasExplorer.start();</script>"
     )
 
 
 class Explorer(SphinxDirective):
-    """An instrument, or (`checked`) what it says of its numbers."""
+    """The directive `explorer`."""
 
     required_arguments = 1
 
@@ -49,15 +52,20 @@ class Explorer(SphinxDirective):
         if part not in PARTS:
             raise self.error(f"unknown part {part!r}: use one of {', '.join(PARTS)}, checked")
         grids = Path(self.env.srcdir) / "chapters" / "explorer.json"
-        for path in (grids, HERE / "core.js", HERE / f"{part}.js", HERE / "instruments.css"):
+        for path in (
+            grids,
+            SCRIPTS / "core.js",
+            SCRIPTS / f"{part}.js",
+            SCRIPTS / "instruments.css",
+        ):
             self.env.note_dependency(str(path))
         if not grids.is_file():
             raise self.error("the explorer was not computed by the pipeline (make book)")
-        return [instrument("", place(part), format="html", part=part)]
+        return [instrument("", container(part), format="html", part=part)]
 
 
-def bring(app, doctree, docname):
-    """Put the scripts after a page's instruments."""
+def append_scripts(app, doctree, docname):
+    """Append the scripts of a page's instruments to it."""
     parts = [node["part"] for node in doctree.findall(instrument)]
     if parts:
         grids = Path(app.srcdir) / "chapters" / "explorer.json"
@@ -67,8 +75,8 @@ def bring(app, doctree, docname):
 
 
 def setup(app):
-    """Sphinx's entry."""
+    """Register directive and handler with Sphinx."""
     app.add_node(instrument)
     app.add_directive("explorer", Explorer)
-    app.connect("doctree-resolved", bring)
+    app.connect("doctree-resolved", append_scripts)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

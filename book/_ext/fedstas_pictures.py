@@ -1,7 +1,6 @@
-"""`{round}`: the drawing of one round, wide and upright, each station a link to where the book treats it.
+"""The directive `{round}`: the drawing of one round, wide and upright, each station a link into the book.
 
-The drawing itself is made by companion/pages/drawing.py; its links are `map:PLACE`, resolved here when
-all pages are read.
+`companion/pages/drawing.py` makes the drawing, with links `map:STATION`; they are resolved here when all pages are read.
 """
 
 import re
@@ -13,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 log = logging.getLogger(__name__)
 FILES = ("round.svg", "round-upright.svg")
-# Where each station is treated: a page, and a label on it where the station has a section of its own.
+# Station -> the page that treats it, and the label of its section or None.
 PLACES = {
     "clients": ("chapters/01_aggregation", None),
     "squeeze": ("chapters/02_stratification", "map-squeeze"),
@@ -27,11 +26,11 @@ PLACES = {
 
 
 class round_map(nodes.General, nodes.Element):
-    """Where the drawing goes."""
+    """The place of the drawing in a page."""
 
 
 class Round(SphinxDirective):
-    """The drawing of one round."""
+    """The directive `round`."""
 
     def run(self):
         for name in FILES:
@@ -39,34 +38,36 @@ class Round(SphinxDirective):
         return [round_map()]
 
 
-def address(app, here: str, place: str) -> str:
-    """Where a station links to, from the page `here`."""
-    page, label = PLACES[place]
+def link_target(app, docname: str, station: str) -> str:
+    """Return the address of a station's section, relative to the page `docname`."""
+    page, label = PLACES[station]
     anchor = ""
     if label:
-        known = app.env.get_domain("std").anonlabels
-        if label not in known:
+        labels = app.env.get_domain("std").anonlabels
+        if label not in labels:
             log.warning("the drawing of a round links to the label %r, which no page has", label)
         else:
-            page, anchor = known[label][0], f"#{known[label][1]}"
+            page, anchor = labels[label][0], f"#{labels[label][1]}"
     elif page not in app.env.found_docs:
         log.warning("the drawing of a round links to %r, which is no page", page)
-    return app.builder.get_relative_uri(here, page) + anchor
+    return app.builder.get_relative_uri(docname, page) + anchor
 
 
-def draw(app, doctree, docname):
-    """Put the drawing, its links resolved, where the directive stood."""
+def insert_drawing(app, doctree, docname):
+    """Replace the directive's node by the drawing with resolved links."""
     for node in list(doctree.findall(round_map)):
         parts = [
             (Path(app.srcdir) / "_static" / name).read_text(encoding="utf-8") for name in FILES
         ]
-        text = re.sub(r'"map:(\w+)"', lambda m: f'"{address(app, docname, m[1])}"', "".join(parts))
+        text = re.sub(
+            r'"map:(\w+)"', lambda m: f'"{link_target(app, docname, m[1])}"', "".join(parts)
+        )
         node.replace_self(nodes.raw("", f'<div class="round-map">{text}</div>', format="html"))
 
 
 def setup(app):
-    """Sphinx's entry."""
+    """Register directive and handler with Sphinx."""
     app.add_node(round_map)
     app.add_directive("round", Round)
-    app.connect("doctree-resolved", draw)
+    app.connect("doctree-resolved", insert_drawing)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The page of one executed chapter, as the book shows it, without building the book."""
+"""Build and open the page of one executed chapter without building the book."""
 
 import contextlib
 import os
@@ -14,13 +14,13 @@ import yaml
 from companion.pages import parameters
 from fedstas.errors import InputError
 
-BESIDE = ("glossary", "bibliography")  # what a chapter's terms and citations link to
+LINKED_PAGES = ("glossary", "bibliography")  # targets of a chapter's terms and citations
 
 
 def render(chapter: str) -> Path:
     """Build the page of an executed chapter and return its path, below `_build/page/`.
 
-    Links to other chapters are plain text there: the book has them.
+    Links to other chapters are plain text there.
     """
     stem = parameters.find(chapter)
     root = parameters.ROOT
@@ -32,40 +32,37 @@ def render(chapter: str) -> Path:
         raise InputError(
             'a page is built by jupyter-book, which is not installed: pip install -e ".[book]"'
         )
-    tell_recorded(root)
-    provenance_report, contents = (
-        root / "_build" / "page" / stem,
-        root / ".cache" / f"page-{stem}.yml",
-    )
-    shutil.rmtree(provenance_report, ignore_errors=True)
+    write_provenance(root)
+    target, contents = root / "_build" / "page" / stem, root / ".cache" / f"page-{stem}.yml"
+    shutil.rmtree(target, ignore_errors=True)
     contents.parent.mkdir(exist_ok=True)
-    files = [{"file": name} for name in BESIDE]
+    files = [{"file": name} for name in LINKED_PAGES]
     table = {"format": "jb-book", "root": str(source.with_suffix("")), "chapters": files}
     contents.write_text(yaml.safe_dump(table), encoding="utf-8")
     command = [builder, "build", "book", "--config", "_config.yml", "-q"]
-    command += ["--toc", contents, "--path-output", provenance_report]
+    command += ["--toc", contents, "--path-output", target]
     environment = {**os.environ, "TQDM_DISABLE": "1", "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment)
     contents.unlink()
-    page = provenance_report / "_build" / "html" / source.with_suffix(".html")
+    page = target / "_build" / "html" / source.with_suffix(".html")
     if not page.is_file():
-        said = re.sub(r"\x1b\[[\d;]*m", "", (done.stderr or done.stdout).strip())
-        raise InputError(f"the page of chapter {stem} could not be built: {said[-600:]}")
+        message = re.sub(r"\x1b\[[\d;]*m", "", (done.stderr or done.stdout).strip())
+        raise InputError(f"the page of chapter {stem} could not be built: {message[-600:]}")
     return page
 
 
-def tell_recorded(root: Path) -> None:
-    """How the recorded runs were made, which stands under their figures: written where the book was not built yet."""
+def write_provenance(root: Path) -> None:
+    """Write how the recorded runs were made, which figures name, unless a build of the book has written it."""
     path = root / "book" / "chapters" / "recorded.json"
     if not path.is_file():
-        from companion.runs import provenance_report  # with it come pandas and torch
+        from companion.runs import provenance_report  # imports pandas and torch
 
-        with contextlib.chdir(root):  # where results/ stands
+        with contextlib.chdir(root):  # it reads results/
             provenance_report.main([str(path)])
 
 
 def show(page: Path) -> str:
-    """Open a page in the browser; a sentence that says so, or where the page is if there is none."""
+    """Open a page in the browser; return a sentence that says so, or where the page is if there is no browser."""
     if webbrowser.open(page.resolve().as_uri()):
         return f"opened {page}"
     return f"no browser was found here: open {page} in one"

@@ -1,4 +1,4 @@
-"""What the cells of a chapter hand to its page: figures, tables, numbers for the prose, verdicts."""
+"""Pass figures, tables, numbers and verdicts from the cells of a chapter to its page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from companion.pages.expectations import expect as expect
 
 
 def glue_figure(name: str, figure) -> None:
-    """Hand a figure to the page, which shows it by `{glue:figure} name`."""
+    """Pass a figure to the page, which shows it by `{glue:figure} name`."""
     import matplotlib.pyplot as plt
     import myst_nb
 
@@ -20,27 +20,31 @@ def glue_figure(name: str, figure) -> None:
     plt.close(figure)
 
 
-POWER = re.compile(r"(?<=\| )(-?[\d.]+)e([+-]\d+)(?= *\|)")
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SCIENTIFIC = re.compile(r"(?<=\| )(-?[\d.]+)e([+-]\d+)(?= *\|)")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def table(frame, note: str = ""):
-    """A frame as a table of the page, cells as they are, but for 2e-05, which is 2 · 10⁻⁵ and stays on one
-    line; below it a note, on what is not recorded yet."""
+    """Return a data frame as a table of the page, with a note below it.
+
+    Cells are shown as they are, but 2e-05 as 2 · 10⁻⁵ with non-breaking spaces.
+    """
     from IPython.display import Markdown
 
     text = frame.to_markdown(index=False, disable_numparse=True)
-    text = POWER.sub(lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(RAISED)}", text)
+    text = SCIENTIFIC.sub(
+        lambda m: f"{m[1]}\u00a0·\u00a010{str(int(m[2])).translate(SUPERSCRIPTS)}", text
+    )
     return Markdown(f"{text}\n\n{note}".rstrip())
 
 
 def glue_values(chapter: str, /, **values: Any) -> None:
-    """Hand numbers and words to the prose, `purity=0.5` as `ch2_purity` where the chapter is `ch2`."""
-    import myst_nb  # the book's, not needed by the companion; `glue` is another one in a classroom
+    """Pass numbers and words to the prose: with chapter `ch2`, `purity=0.5` is glued as `ch2_purity`."""
+    import myst_nb  # imported here: students' notebooks replace its `glue`
 
     for key, value in values.items():
         if isinstance(value, (np.generic, np.ndarray)):
-            value = value.item()  # a number of numpy cannot be formatted by the page
+            value = value.item()  # the page cannot format numpy's numbers
         value = str(value) if isinstance(value, Fraction) else value
         myst_nb.glue(f"{chapter}_{key}", value, display=False)
 
