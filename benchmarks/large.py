@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.workloads import images
-from fedstas import client_sampling, stratification
+from fedstas import stratification
 from fedstas.sim import engine, models
 from fedstas.sim.server import Server
 
@@ -63,11 +63,11 @@ def large(clients: int) -> dict:
 
     squeezed = server.gradients(LEVELS)
     lap("gradients and squeeze")
-    points = client_sampling.features(squeezed)
+    points = stratification.restored_features(squeezed)
     lap("points")
     labels = stratification.stratify(points, STRATA, 0)
     lap("k-means")
-    stratification.spread(points, labels)
+    stratification.within_stratum_std(points, labels)
     lap("spread")
     return {
         "N": clients, "d": len(params), "parts": taken, "seconds": sum(taken.values()),

@@ -14,16 +14,16 @@ import numpy as np
 from fedstas.arrays import as_float_array, check_same_shape
 from fedstas.client_sampling import Cohort, View, check_participants, client_sizes
 from fedstas.config import choice_field, config, int_field
-from fedstas.corrected import inclusion
+from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
-from fedstas.least_variance import points, sketch
+from fedstas.least_variance import gram_coordinates, sketch
 from fedstas.state import Renewed, renewed
 from fedstas.stratification import rounded
 
 TINY = 1e-9
 
 
-def kernel(rows) -> np.ndarray | None:
+def null_vector(rows) -> np.ndarray | None:
     """A vector x [n], not zero, with rows [p, n] @ x = 0, or None where there is none: where there are
     several, by elimination, so that it does not follow from last bits as singular vectors would."""
     rows = np.array(rows, dtype=float)
@@ -58,7 +58,7 @@ def probabilities(pi) -> np.ndarray:
     return pi
 
 
-def cube(balance, pi, rng: np.random.Generator) -> np.ndarray:
+def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
     """A sample, bool [N], with inclusion probabilities exactly pi [N] and, as nearly as whole numbers let
     it, the same Horvitz-Thompson totals of the columns of `balance` [N, p] as all clients (Deville and
     Tille 2004).
@@ -73,7 +73,7 @@ def cube(balance, pi, rng: np.random.Generator) -> np.ndarray:
     rows = rows / np.maximum(np.abs(rows).max(1, keepdims=True), np.finfo(float).tiny)
     while len(left := undecided(pi)):
         some = left[: len(rows) + 1]
-        if (direction := kernel(rows[:, some])) is None:
+        if (direction := null_vector(rows[:, some])) is None:
             rows = rows[:-1]
             continue
         with np.errstate(divide="ignore"):
@@ -86,7 +86,7 @@ def cube(balance, pi, rng: np.random.Generator) -> np.ndarray:
     return pi > 0.5
 
 
-def local_pivotal(features, pi, rng: np.random.Generator) -> np.ndarray:
+def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
     """A sample, bool [N], with inclusion probabilities exactly pi [N]: a random undecided client and its
     nearest undecided neighbour in features [N, d] fight for their probabilities, until all are decided
     (Grafstrom, Lundstrom and Schelin 2012, method 2; the first of several that are as near)."""
@@ -134,7 +134,7 @@ class Balanced:
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
             squeezed = view.gradients(self.levels)
-            z = points(sketch(squeezed))
+            z = gram_coordinates(sketch(squeezed))
             if self.how == "cube":
                 left, size, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
                 z = rounded((left * size)[:, : m - 1])
@@ -143,10 +143,10 @@ class Balanced:
         coordinates = view.state_of(self).coordinates
         features, norms = coordinates.get(view.round, self.restratify_every, compute)
         norms = np.maximum(norms, 1e-3 * norms.mean()) if norms.any() else np.ones(len(norms))
-        pi = inclusion(omega if self.measure == "size" else omega * norms, m)
+        pi = proportional_inclusion(omega if self.measure == "size" else omega * norms, m)
         if self.how == "pivotal":
-            chosen = np.flatnonzero(local_pivotal(features, pi, rng))
+            chosen = np.flatnonzero(local_pivotal_sample(features, pi, rng))
         else:
             order, balance = rng.permutation(len(pi)), np.column_stack([pi, features])
-            chosen = np.sort(order[cube(balance[order], pi[order], rng)])
+            chosen = np.sort(order[cube_sample(balance[order], pi[order], rng)])
         return Cohort(chosen, omega[chosen] / pi[chosen])

@@ -39,7 +39,7 @@ class PowerOfChoice:
         return Cohort(worst, np.full(m, 1 / m))
 
 
-def facilities(distances, m: int) -> np.ndarray:
+def facility_location(distances, m: int) -> np.ndarray:
     """m of N indices [m] that greedily make the sum over all of the distance to the nearest least, ties to
     the first: of what the best m save against the largest distance, at least the share 1 - 1/e."""
     distances = as_float_array("distances", distances, 0, ndim=2)
@@ -72,7 +72,7 @@ class DivFL:
         square = gram.diagonal()
         apart = np.maximum(square[:, None] + square - 2 * gram, 0.0)
         distances = rounded(np.sqrt(apart - np.diag(apart.diagonal())))
-        chosen = facilities(distances, m)
+        chosen = facility_location(distances, m)
         stands_for = chosen[distances[:, chosen].argmin(axis=1)]
         stands_for[chosen] = chosen
         shares = np.bincount(stands_for, sizes, minlength=len(sizes)) / sizes.sum()

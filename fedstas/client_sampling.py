@@ -15,7 +15,7 @@ from fedstas.compression import Squeezed
 from fedstas.config import bool_field, choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import features, spread, stratify
+from fedstas.stratification import restored_features, stratify, within_stratum_std
 
 
 class View(Protocol):
@@ -259,12 +259,12 @@ def stratify_clients(design, view: View, m: int, rng) -> Strata:
 
     def compute() -> Strata:
         squeezed = view.gradients(design.levels)
-        points = features(squeezed)
+        points = restored_features(squeezed)
         labels = stratify(points, min(design.strata, m), int(rng.integers(2**31)))
         return Strata(
             labels,
             rescale_exponent(squeezed.norms())[0],
-            rescale_exponent(spread(points, labels))[0],
+            rescale_exponent(within_stratum_std(points, labels))[0],
         )
 
     strata = view.state_of(design).strata

@@ -25,7 +25,7 @@ from fedstas.errors import InputError, check_int
 SELECTIONS = ("size-norm", "size", "norm", "uniform")
 
 
-def inclusion(measure, m: int) -> np.ndarray:
+def proportional_inclusion(measure, m: int) -> np.ndarray:
     """pi_k proportional to `measure`, at most 1, sum m: clients that would exceed 1 are certain.
 
     Clients of measure zero come last, all alike. `InputError` for m beyond 0..N.
@@ -45,7 +45,7 @@ def inclusion(measure, m: int) -> np.ndarray:
     return pi
 
 
-def systematic(pi, rng: np.random.Generator) -> np.ndarray:
+def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
     """A sample of fixed size with inclusion probabilities exactly pi [n], sum a whole number.
 
     Madow's systematic sampling in random order: client k is in when u + j falls into its interval
@@ -131,8 +131,8 @@ class StratifiedHorvitzThompson:
         pi = np.zeros(view.clients)
 
         def pick(members, seat: int) -> np.ndarray:
-            pi[members] = inclusion(measure[members], seat)
-            return members[systematic(pi[members], rng)]
+            pi[members] = proportional_inclusion(measure[members], seat)
+            return members[systematic_sample(pi[members], rng)]
 
         chosen, strata = draw_from_strata(labels, seats, pick)
         return Cohort(chosen, omega[chosen] / pi[chosen], strata)

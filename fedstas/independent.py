@@ -12,7 +12,7 @@ import numpy as np
 from fedstas.arrays import as_float_array, rescale_exponent
 from fedstas.client_sampling import Cohort, View, check_participants, client_sizes
 from fedstas.config import config, float_field, int_field
-from fedstas.corrected import inclusion
+from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
 
@@ -30,14 +30,16 @@ class Poisson:
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         sizes = client_sizes(view)
         return poisson_sample(
-            inclusion(sizes, check_participants(m, view.clients)), sizes / sizes.sum(), rng
+            proportional_inclusion(sizes, check_participants(m, view.clients)),
+            sizes / sizes.sum(),
+            rng,
         )
 
 
 def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     """Chen et al., Algorithm 2: pi_k = min(1, m measure_k / total), then `rounds` times what is missing
     to m is shared among those below 1, until nothing is. Sums over clients alone are needed, so that it
-    works under secure aggregation. After N rounds at most it is `inclusion`, where m clients or more have a
+    works under secure aggregation. After N rounds at most it is `proportional_inclusion`, where m clients or more have a
     measure; before, its sum is below m.
     """
     measure = rescale_exponent(as_float_array("measure", measure, 0))[0]
@@ -76,7 +78,7 @@ class OptimalClientSampling:
             return Cohort(chosen, omega[chosen])
         if self.approximate:
             return poisson_sample(approximate_inclusion(measure, m, self.approximate), omega, rng)
-        return poisson_sample(inclusion(measure, m), omega, rng)
+        return poisson_sample(proportional_inclusion(measure, m), omega, rng)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class KVib:
                 gamma = squares.max(initial=0.0) * len(omega) / (self.mix * m)
             if len(cohort):
                 sums[cohort] += squares / last.pi[cohort]
-            pi = inclusion(np.sqrt(sums + gamma), m)
+            pi = proportional_inclusion(np.sqrt(sums + gamma), m)
             return Scores(sums, gamma, (1 - self.mix) * pi + self.mix * m / len(omega))
 
         cohort = poisson_sample(state.scores.get(view.round, 1, learn).pi, omega, rng)

@@ -28,7 +28,7 @@ AHEAD = 64  # clients that are asked at once whether they would move
 GAIN = 8  # units that a change must gain: more than their rounding, or the search goes in circles
 
 
-def points(features) -> np.ndarray:
+def gram_coordinates(features) -> np.ndarray:
     """Coordinates [N, <= N] with the inner products of features [N, d], those rounded to 2^-20."""
     features = np.asarray(features, dtype=np.float64)
     if features.ndim != 2 or not len(features):
@@ -135,7 +135,7 @@ class MaxCutPartition:
         return True
 
 
-def strata(q, a, b, m: int) -> np.ndarray:
+def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     """Labels int [N] in 0..m-1: a local optimum of the cut, for single moves and, of at most 1,024
     clients, for swaps; the best of some starts, numbered in order of first appearance."""
     orders = [np.argsort(-q, kind="stable")]
@@ -225,17 +225,17 @@ class LeastVariance:
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
             features = sketch(squeezed) if gradients else view.last_updates()
-            z = points(features)
+            z = gram_coordinates(features)
             length = np.square(z).sum(1)
             own = np.full(len(z), tau if self.noise and np.isfinite(tau) else 0.0)
             if not gradients:
                 unseen = ~features.any(axis=1)
                 own[unseen] = length[~unseen].mean() if not unseen.all() else 1.0
             if not tilted:
-                return strata(omega, z, length + own, m), omega
+                return max_cut_strata(omega, z, length + own, m), omega
             variance = length + tau
             s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))  # no client at p = 0
-            return strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s
+            return max_cut_strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s
 
         return *state.partition.get(view.round, every, compute), omega
 

@@ -31,7 +31,7 @@ def coordinates(features) -> np.ndarray:
     return rounded(points)
 
 
-def features(squeezed: Squeezed) -> np.ndarray:
+def restored_features(squeezed: Squeezed) -> np.ndarray:
     """The restored gradients [N, d], or points [N, <= N] with the same distances if N d is large.
 
     The Gram matrix of the centred Z is summed over blocks of columns, and its pivoted Cholesky
@@ -97,7 +97,7 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
     return np.argsort(np.argsort(first))[labels].astype(np.int64)
 
 
-def spread(features, labels) -> np.ndarray:
+def within_stratum_std(features, labels) -> np.ndarray:
     """S_h [H]: the root of the mean squared distance to the centre, within each stratum.
 
     The journal version prints "sample variance" (Sec. 3.1); eq. 3.5 needs the standard deviation.
@@ -115,3 +115,6 @@ def spread(features, labels) -> np.ndarray:
             mean = np.square(group, out=group).sum() / len(group)
             result[h] = np.ldexp(np.sqrt(mean), e + finer)
     return result
+
+
+spread = within_stratum_std  # its name in the API

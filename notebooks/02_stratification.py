@@ -45,7 +45,7 @@ from companion import ch02, chapters, check, plots, statistics
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
-from fedstas.stratification import spread, stratify
+from fedstas.stratification import within_stratum_std, stratify
 
 s = chapters.settings("02_stratification", globals())
 plots.set_page_style()
@@ -424,7 +424,7 @@ def purity(strata, counts):
 
 def variance_left(strata, G):
     """The part of the gradients' variance that lies within strata."""
-    within = np.bincount(strata) @ spread(G, strata) ** 2
+    within = np.bincount(strata) @ within_stratum_std(G, strata) ** 2
     return within / np.square(G - G.mean(axis=0)).sum()
 
 
@@ -721,7 +721,7 @@ expect("exactly as bad as proportional seats", V[0] == V[2] > V[1] == bound)
 # %%
 strata = strata_of["restored"]
 # N_h and S_h of this run
-sizes, spreads = np.bincount(strata), spread(Z, strata)
+sizes, spreads = np.bincount(strata), within_stratum_std(Z, strata)
 powers = np.linspace(0, 2.4, 97)
 some = spreads > 0  # a stratum of one client has no spread
 cases = {

@@ -137,7 +137,7 @@ glue_figure("ch9_figure_seats", seats.draw())
 #
 # ````{dropdown} The functions that execute these lines
 # ```{literalinclude} ../../fedstas/least_variance.py
-# :pyobject: strata
+# :pyobject: max_cut_strata
 # :language: python
 # :name: wwi-code-cut
 # ```
@@ -351,7 +351,7 @@ for n, m in product((6, 9, 12), (2, 3, 4)):
     d, starts = pair_weights(w, u), np.random.default_rng(0)
     orders = [np.argsort(-w), *(starts.permutation(n) for _ in range(3))]
     ours = min(inside(d, search(d, m, order)) for order in orders)
-    theirs = inside(d, least_variance.strata(w, u, np.square(u).sum(1), m))
+    theirs = inside(d, least_variance.max_cut_strata(w, u, np.square(u).sum(1), m))
     np.testing.assert_allclose(ours, theirs)
     assert ours <= inside(d, np.zeros(n)) / m  # MD's variance
 
@@ -492,7 +492,7 @@ def draw(labels, omega, rng):
 
 
 cut = methods.get("fedstas-least-variance", levels=s.levels).clients
-view = one_round.view(state, cut)  # what the server may ask for
+view = one_round.view_at(state, cut)  # what the server may ask for
 labels = cut.strata(view, m)[0]
 ours = draw(labels, state.omega, stream(s.seed, "a"))
 theirs = cut.draw(view, m, stream(s.seed, "a"))

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from fedstas.balanced import Balanced, cube, kernel, local_pivotal
-from fedstas.corrected import inclusion
+from fedstas.balanced import Balanced, cube_sample, local_pivotal_sample, null_vector
+from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 
 
@@ -70,7 +70,7 @@ PI = {
 @pytest.mark.parametrize("columns", [0, 1, 2])
 def test_the_cube_keeps_inclusion_probabilities_and_size(m, columns):
     pi = PI[m]
-    found = outcomes(lambda rng: cube(np.column_stack([pi, X[:, :columns]]), pi, rng))
+    found = outcomes(lambda rng: cube_sample(np.column_stack([pi, X[:, :columns]]), pi, rng))
     assert len(found) > 2
     np.testing.assert_allclose(sum(c * s for s, c in found), pi, atol=1e-12)
     assert {int(s.sum()) for s, _ in found} == {m}
@@ -78,15 +78,15 @@ def test_the_cube_keeps_inclusion_probabilities_and_size(m, columns):
 
 @pytest.mark.parametrize("m", PI)
 def test_the_local_pivotal_method_keeps_inclusion_probabilities_and_size(m):
-    pi = PI[m][1:] if m == 4 else inclusion([5, 3, 1, 6, 2], m)
-    found = outcomes(lambda rng: local_pivotal(X[:5], pi, rng))
+    pi = PI[m][1:] if m == 4 else proportional_inclusion([5, 3, 1, 6, 2], m)
+    found = outcomes(lambda rng: local_pivotal_sample(X[:5], pi, rng))
     np.testing.assert_allclose(sum(c * s for s, c in found), pi, atol=1e-12)
     assert {int(s.sum()) for s, _ in found} == {round(pi.sum())}
 
 
 def test_a_sum_that_is_no_whole_number_is_rounded_by_the_last_coin():
-    for draw in (lambda rng: cube([[0.4], [0.9]], [0.4, 0.9], rng),
-                 lambda rng: local_pivotal([[0.0], [1.0]], [0.4, 0.9], rng)):  # fmt: skip
+    for draw in (lambda rng: cube_sample([[0.4], [0.9]], [0.4, 0.9], rng),
+                 lambda rng: local_pivotal_sample([[0.0], [1.0]], [0.4, 0.9], rng)):  # fmt: skip
         found = outcomes(draw)
         np.testing.assert_allclose(sum(c * s for s, c in found), [0.4, 0.9], atol=1e-12)
         assert {int(s.sum()) for s, _ in found} == {1, 2}
@@ -98,7 +98,7 @@ def test_the_cube_balances_exactly_where_that_is_possible():
     strata = np.repeat(np.arange(5), 2)
     pi = np.array([0.5, 0.5, 0.3, 0.7, 0.9, 0.1, 0.25, 0.75, 0.4, 0.6])
     balance = np.column_stack([pi, *(pi * (strata == h) for h in range(5))])
-    found = outcomes(lambda rng: cube(balance, pi, rng))
+    found = outcomes(lambda rng: cube_sample(balance, pi, rng))
     assert len(found) == 2**5
     for sample, _ in found:
         assert np.bincount(strata[sample], minlength=5).tolist() == [1] * 5
@@ -109,7 +109,7 @@ def test_the_cube_balances_a_numeric_variable_exactly_where_that_is_possible():
     """pi = 1/2 and x in two mirrored halves: the total of x is met by each of 2^3 pairings and others."""
     x = np.array([1.0, 1, 2, 2, 5, 5])
     pi = np.full(6, 0.5)
-    found = outcomes(lambda rng: cube(np.column_stack([pi, x]), pi, rng))
+    found = outcomes(lambda rng: cube_sample(np.column_stack([pi, x]), pi, rng))
     exact = sum(c for s, c in found if abs((x[s] / 0.5).sum() - x.sum()) < 1e-9)
     plain = [s for s in itertools.combinations(x, 3) if abs(sum(s) - 8) < 1e-9]
     assert len(plain) / 20 == 0.4  # of simple random samples
@@ -120,7 +120,7 @@ def test_neighbours_fight_first():
     """Two far groups whose pi sum to one each: every sample has one client of each."""
     features = np.array([[0.0], [0.1], [0.25], [9.0], [9.1]])
     pi = np.array([0.2, 0.5, 0.3, 0.6, 0.4])
-    for sample, chance in outcomes(lambda rng: local_pivotal(features, pi, rng)):
+    for sample, chance in outcomes(lambda rng: local_pivotal_sample(features, pi, rng)):
         assert chance > 0 and sample[:3].sum() == sample[3:].sum() == 1
 
 
@@ -133,7 +133,7 @@ def test_the_cube_agrees_with_the_r_package_sampling():
     method = 2), set.seed(16); pik from inclusionprobabilities(size, 6)."""
     k = np.arange(1, 21)
     size = 1 + 7 * k % 11 + 3 * (k == 5)
-    pi = inclusion(size, 6)
+    pi = proportional_inclusion(size, 6)
     known = [0.372093023256, 0.186046511628, 0.511627906977, 0.325581395349, 0.279069767442]
     np.testing.assert_allclose(pi[:5], known, atol=1e-12)
     values = np.column_stack([k * k % 13 + 1, 5 * k % 17, 3 * k % 7 + 2]).astype(float)
@@ -141,7 +141,7 @@ def test_the_cube_agrees_with_the_r_package_sampling():
     totals = np.zeros((count, 3))
     for i in range(count):
         order = rng.permutation(20)
-        sample = cube(np.column_stack([pi, values[:, :2]])[order], pi[order], rng)
+        sample = cube_sample(np.column_stack([pi, values[:, :2]])[order], pi[order], rng)
         totals[i] = (values / pi[:, None])[order][sample].sum(0)
     squares = np.square(totals - totals.mean(0))
     ours, error = squares.sum(0) / (count - 1), squares.std(0) / np.sqrt(count)
@@ -156,15 +156,15 @@ def test_the_kernel_of_a_matrix():
     rng = np.random.default_rng(0)
     for few, many in ((1, 2), (3, 4), (4, 6), (0, 2)):
         rows = rng.normal(size=(few, many))
-        x = kernel(rows)
+        x = null_vector(rows)
         np.testing.assert_allclose(rows @ x, 0, atol=1e-12)
         assert np.abs(x).max() >= 1
-    assert kernel(rng.normal(size=(3, 3))) is None
-    assert kernel(np.eye(4)[:, :2]) is None
+    assert null_vector(rng.normal(size=(3, 3))) is None
+    assert null_vector(np.eye(4)[:, :2]) is None
     repeated = np.vstack([rows := rng.normal(size=(2, 4)), rows[0] + rows[1]])
-    np.testing.assert_allclose(repeated @ kernel(repeated), 0, atol=1e-12)
+    np.testing.assert_allclose(repeated @ null_vector(repeated), 0, atol=1e-12)
     singular = np.outer([1.0, 2], [1, 2, 3])
-    np.testing.assert_allclose(kernel(singular), [-2, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(null_vector(singular), [-2, 1, 0], atol=1e-12)
 
 
 SIZES, GRADIENTS = [1, 2, 3, 4], np.array([[1.0, 0], [1, 1], [0, 2], [-1, 0.5]])
@@ -183,7 +183,7 @@ def test_the_designs_are_unbiased_with_m_distinct_clients(view, design, m):
         seen[cohort.clients] += chance
     np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
     norms = np.linalg.norm(GRADIENTS, axis=1) if design.measure == "size-norm" else np.ones(4)
-    np.testing.assert_allclose(seen, inclusion(np.array(SIZES) * norms, m), rtol=1e-5)
+    np.testing.assert_allclose(seen, proportional_inclusion(np.array(SIZES) * norms, m), rtol=1e-5)
     assert known.asked == 1
 
 
@@ -214,12 +214,12 @@ def test_a_client_without_gradient_is_drawn_too(view):
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda rng: cube([[1.0]], [1.5], rng), "inclusion probability is 1.5"),
-        (lambda rng: cube([[1.0]], [-0.5], rng), "inclusion probabilities are"),
-        (lambda rng: cube([[np.nan]], [0.5], rng), "balancing variables are"),
-        (lambda rng: cube([[1.0], [2.0]], [0.5], rng), "same length"),
-        (lambda rng: local_pivotal([[np.inf]], [0.5], rng), "features are"),
-        (lambda rng: local_pivotal([[1.0], [2.0]], [0.5], rng), "same length"),
+        (lambda rng: cube_sample([[1.0]], [1.5], rng), "inclusion probability is 1.5"),
+        (lambda rng: cube_sample([[1.0]], [-0.5], rng), "inclusion probabilities are"),
+        (lambda rng: cube_sample([[np.nan]], [0.5], rng), "balancing variables are"),
+        (lambda rng: cube_sample([[1.0], [2.0]], [0.5], rng), "same length"),
+        (lambda rng: local_pivotal_sample([[np.inf]], [0.5], rng), "features are"),
+        (lambda rng: local_pivotal_sample([[1.0], [2.0]], [0.5], rng), "same length"),
         (lambda rng: Balanced("random"), "unknown how 'random'"),
     ],
 )

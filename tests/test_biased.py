@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedstas import theory
-from fedstas.biased import Cyclic, DivFL, PowerOfChoice, facilities
+from fedstas.biased import Cyclic, DivFL, PowerOfChoice, facility_location
 from fedstas.errors import InputError
 
 SIZES = np.array([5, 1, 20, 3, 8, 2])
@@ -88,7 +88,7 @@ def test_greedy_facilities_save_most_of_what_the_best_do(places, data):
     x = np.array(places, dtype=float)
     distances = np.linalg.norm(x[:, None] - x, axis=2)
     m = data.draw(st.integers(1, len(x)))
-    chosen = facilities(distances, m)
+    chosen = facility_location(distances, m)
     assert len(set(chosen.tolist())) == m
     best = max(saved(distances, s) for s in itertools.combinations(range(len(x)), m))
     assert saved(distances, chosen) >= (1 - 1 / np.e) * best - 1e-9
@@ -99,7 +99,7 @@ def test_greedy_facilities_save_most_of_what_the_best_do(places, data):
 def test_greedy_is_not_always_best():
     x = np.array([0.0, 1, 2, 3, 4])  # the middle first; the best two are 1 and 3 (or 4)
     distances = np.abs(x[:, None] - x)
-    assert facilities(distances, 2).tolist() == [2, 0]
+    assert facility_location(distances, 2).tolist() == [2, 0]
     assert saved(distances, [2, 0]) < saved(distances, [1, 3])
 
 
@@ -190,8 +190,8 @@ def test_bad_input_is_one_sentence(known):
         with pytest.raises(InputError, match=f"candidates is {d}: .* at least 2 and at most 6"):
             PowerOfChoice(d).draw(known, 2, np.random.default_rng(0))
     with pytest.raises(InputError, match=r"must be \[N, N\]"):
-        facilities(np.zeros((2, 3)), 1)
+        facility_location(np.zeros((2, 3)), 1)
     with pytest.raises(InputError, match="distances are"):
-        facilities([[np.nan]], 1)
+        facility_location([[np.nan]], 1)
     with pytest.raises(InputError, match="m is 3"):
-        facilities(np.zeros((2, 2)), 3)
+        facility_location(np.zeros((2, 2)), 3)

@@ -24,7 +24,7 @@ from fedstas.client_sampling import (
 from fedstas.clustered import Clustered
 from fedstas.corrected import SELECTIONS, StratifiedHansenHurwitz, StratifiedHorvitzThompson
 from fedstas.errors import InputError
-from fedstas.stratification import spread
+from fedstas.stratification import within_stratum_std
 
 SIZES = np.array([3, 11, 1, 7, 20, 5])
 VALUES = np.array([0.3, -2.0, 5.0, 1.25, -0.7, 4.0])  # one coordinate of the clients' updates
@@ -282,7 +282,7 @@ def test_stratified_cohorts_are_distinct_with_neyman_seats_and_weights_that_sum_
     cohort = Stratified(2, 9, 1, allocated, selection).draw(server, m, np.random.default_rng(0))
     assert len(set(cohort.clients.tolist())) == m
     np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
-    spreads = spread(gradients(), GROUPS) if allocated == "neyman" else np.ones(2)
+    spreads = within_stratum_std(gradients(), GROUPS) if allocated == "neyman" else np.ones(2)
     seats = allocation.neyman([3, 3], spreads, m)
     np.testing.assert_array_equal(np.bincount(cohort.strata), seats)
     np.testing.assert_allclose(cohort.weights, (3 / 6 / seats)[cohort.strata], rtol=1e-14)
@@ -297,7 +297,7 @@ def test_spread_can_be_read_as_a_variance(view):
         for kind in ("deviation", "variance")
     }
     labels = np.repeat([0, 1], 8)
-    spreads = spread(rows, labels)
+    spreads = within_stratum_std(rows, labels)
     assert seats["deviation"] == allocation.neyman([8, 8], spreads, 8).tolist()
     assert seats["variance"] == allocation.neyman([8, 8], spreads**2, 8).tolist()
     assert seats == {"deviation": [3, 5], "variance": [2, 6]}  # spreads 1 : 2

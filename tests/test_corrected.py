@@ -12,8 +12,8 @@ from fedstas import allocation
 from fedstas.corrected import (
     StratifiedHansenHurwitz,
     StratifiedHorvitzThompson,
-    inclusion,
-    systematic,
+    proportional_inclusion,
+    systematic_sample,
 )
 from fedstas.errors import InputError
 
@@ -47,7 +47,7 @@ def exact_inclusion(pi: np.ndarray, order) -> np.ndarray:
     found = np.zeros(len(pi))
     for low, high in pairwise(marks):
         if high - low > 1e-12:
-            sample = systematic(pi, Fixed(order, (low + high) / 2))
+            sample = systematic_sample(pi, Fixed(order, (low + high) / 2))
             assert len(set(sample.tolist())) == round(pi.sum())
             found[sample] += high - low
     return found
@@ -56,7 +56,7 @@ def exact_inclusion(pi: np.ndarray, order) -> np.ndarray:
 @given(MEASURES, st.integers(1, 8))
 def test_inclusion_is_proportional_up_to_certainty_and_sums_to_m(measure, m):
     m = min(m, len(measure))
-    pi = inclusion(measure, m)
+    pi = proportional_inclusion(measure, m)
     assert pi.sum() == pytest.approx(m) and (pi > 0).all() and (pi <= 1).all()
     free = pi < 1 - 1e-9
     ratio = pi[free] / np.array(measure)[free]
@@ -68,17 +68,17 @@ def test_inclusion_is_proportional_up_to_certainty_and_sums_to_m(measure, m):
 @pytest.mark.parametrize("measure", [[1, 2, 3, 10], [1, 1, 1, 1], [5, 1, 1, 0.2]])
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_systematic_sampling_has_exactly_these_inclusion_probabilities(measure, m):
-    pi = inclusion(measure, m)
+    pi = proportional_inclusion(measure, m)
     for order in permutations(range(len(measure))):
         np.testing.assert_allclose(exact_inclusion(pi, order), pi, atol=1e-9)
 
 
 def test_systematic_draws_have_their_frequencies():
     # chi-square on the number of times of each client; false alarm about 1e-7.
-    pi, rng, rounds = inclusion([1, 2, 3, 4, 5], 2), np.random.default_rng(0), 30_000
+    pi, rng, rounds = proportional_inclusion([1, 2, 3, 4, 5], 2), np.random.default_rng(0), 30_000
     counts = np.zeros(5)
     for _ in range(rounds):
-        counts[systematic(pi, rng)] += 1
+        counts[systematic_sample(pi, rng)] += 1
     assert chisquare(counts, rounds * pi).pvalue > 1e-7
 
 
@@ -92,7 +92,7 @@ def test_horvitz_thompson_is_unbiased_on_a_small_federation(six, equal, m):
     values, mean = np.arange(1.0, 7.0), 0.0
     for h, seat in enumerate(seats):
         members = np.flatnonzero(labels == h)
-        pi = inclusion(measure[members], int(seat))
+        pi = proportional_inclusion(measure[members], int(seat))
         orders = list(permutations(range(len(members))))
         chance = np.mean([exact_inclusion(pi, order) for order in orders], axis=0)
         mean += (chance * omega[members] / pi) @ values[members]
@@ -108,7 +108,7 @@ def test_the_design_draws_distinct_clients_with_those_weights(six):
         seats = np.bincount(labels[cohort.clients])
         pi = np.zeros(six.clients)
         for h, seat in enumerate(seats):
-            pi[labels == h] = inclusion(measure[labels == h], int(seat))
+            pi[labels == h] = proportional_inclusion(measure[labels == h], int(seat))
         np.testing.assert_allclose(cohort.weights, omega[cohort.clients] / pi[cohort.clients])
 
 
@@ -121,27 +121,35 @@ def test_more_participants_than_clients_are_refused(six):
 def test_inclusion_depends_on_the_ratios_alone_up_to_the_ends_of_the_floats(exponent):
     measure = np.array([5.0, 1, 2, 3, 20])
     for m in range(6):
-        expected = inclusion(measure, m)
-        np.testing.assert_array_equal(inclusion(np.ldexp(measure, exponent), m), expected)
+        expected = proportional_inclusion(measure, m)
+        np.testing.assert_array_equal(
+            proportional_inclusion(np.ldexp(measure, exponent), m), expected
+        )
 
 
 def test_inclusion_of_extreme_measures_is_what_is_left_in_proportion():
-    np.testing.assert_allclose(inclusion([1e308, 1e308, 1e308], 1), np.full(3, 1 / 3), rtol=1e-15)
-    np.testing.assert_allclose(inclusion([1e308, 1e-300, 3e-300], 2), [1, 0.25, 0.75], rtol=1e-15)
-    np.testing.assert_allclose(inclusion([1, 1e-13], 1), [1, 1e-13], rtol=1e-12)  # not 1 and 0
-    np.testing.assert_array_equal(inclusion([0, 0, 3, 0], 2), [1 / 3, 1 / 3, 1, 1 / 3])
-    np.testing.assert_array_equal(inclusion([0, 0], 1), [0.5, 0.5])
+    np.testing.assert_allclose(
+        proportional_inclusion([1e308, 1e308, 1e308], 1), np.full(3, 1 / 3), rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        proportional_inclusion([1e308, 1e-300, 3e-300], 2), [1, 0.25, 0.75], rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        proportional_inclusion([1, 1e-13], 1), [1, 1e-13], rtol=1e-12
+    )  # not 1 and 0
+    np.testing.assert_array_equal(proportional_inclusion([0, 0, 3, 0], 2), [1 / 3, 1 / 3, 1, 1 / 3])
+    np.testing.assert_array_equal(proportional_inclusion([0, 0], 1), [0.5, 0.5])
 
 
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: inclusion([1, 2], 3), "m is 3"),
-        (lambda: inclusion([1, -2], 1), "measure"),
-        (lambda: inclusion([1, np.inf], 1), "measure"),
-        (lambda: inclusion([], 0), "measure"),
-        (lambda: systematic([0.5, 0.2], np.random.default_rng(0)), "whole number"),
-        (lambda: systematic([1.5, 0.5], np.random.default_rng(0)), "at most 1"),
+        (lambda: proportional_inclusion([1, 2], 3), "m is 3"),
+        (lambda: proportional_inclusion([1, -2], 1), "measure"),
+        (lambda: proportional_inclusion([1, np.inf], 1), "measure"),
+        (lambda: proportional_inclusion([], 0), "measure"),
+        (lambda: systematic_sample([0.5, 0.2], np.random.default_rng(0)), "whole number"),
+        (lambda: systematic_sample([1.5, 0.5], np.random.default_rng(0)), "at most 1"),
     ],
 )
 def test_measures_and_probabilities_that_make_no_sense_are_refused(call, named):

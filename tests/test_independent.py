@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fedstas.corrected import inclusion
+from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 from fedstas.independent import (
     KVib,
@@ -89,7 +89,7 @@ def test_optimal_client_sampling_is_the_minimum_over_all_coins(measure, data):
     """Karush, Kuhn and Tucker: sum a^2 / pi is convex, so that equal a / pi below 1, and no smaller
     a / pi at 1, is the minimum; a numeric search finds nothing better."""
     m = data.draw(st.integers(1, len(measure)))
-    pi = inclusion(measure, m)
+    pi = proportional_inclusion(measure, m)
     np.testing.assert_allclose(pi.sum(), m, rtol=1e-12)
     ratio = measure / pi
     if (pi < 1).any():
@@ -117,7 +117,7 @@ def test_the_design_draws_by_size_times_norm(view):
     known = view(SIZES, GRADIENTS)
     measure = np.array(SIZES) * np.linalg.norm(GRADIENTS, axis=1)
     pi = cohorts(OptimalClientSampling(), known, 3)[1]
-    np.testing.assert_allclose(pi, inclusion(measure, 3), rtol=1e-12)
+    np.testing.assert_allclose(pi, proportional_inclusion(measure, 3), rtol=1e-12)
     assert (pi == 1).sum() == 2  # the cap is at work
 
 
@@ -135,7 +135,7 @@ def test_the_approximation_comes_to_the_exact_one(measure, data):
     m = data.draw(st.integers(1, len(measure)))
     sums = [approximate_inclusion(measure, m, r).sum() for r in range(len(measure) + 1)]
     assert (np.diff(sums) > -1e-12).all() and sums[-1] <= m + 1e-9
-    exact = inclusion(measure, m)
+    exact = proportional_inclusion(measure, m)
     np.testing.assert_allclose(approximate_inclusion(measure, m, len(measure)), exact, rtol=1e-9)
 
 
@@ -150,7 +150,7 @@ def test_k_vib_learns_from_what_came_back(view):
     squares = np.square(omega[[0, 2]]) * np.square(GRADIENTS[[0, 2]]).sum(1)
     gamma, shown = squares.max() * 6 / (mix * m), np.zeros(6)
     shown[[0, 2]] = squares / (m / 6)
-    expected = (1 - mix) * inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
+    expected = (1 - mix) * proportional_inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
     np.testing.assert_allclose(pi, expected, rtol=1e-12)
     assert pi[2] > pi[0] > pi[1]
     # A second draw of the same round has learned nothing more; the next round has.
@@ -159,7 +159,7 @@ def test_k_vib_learns_from_what_came_back(view):
     design.draw(known, m, Coins([0, 0, 0, 0, 0, 1]))
     known.round = 3
     shown[5] += omega[5] ** 2 * 81 / pi[5]
-    expected = (1 - mix) * inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
+    expected = (1 - mix) * proportional_inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
     np.testing.assert_allclose(cohorts(design, known, m)[1], expected, rtol=1e-12)
 
 
@@ -173,7 +173,9 @@ def test_clients_without_gradient_are_not_asked(view):
     np.testing.assert_allclose(cohort.weights, np.array([5, 3]) / 39)
     for design in (OptimalClientSampling(), OptimalClientSampling(3)):
         pi = cohorts(design, view(SIZES, some), 1)[1]
-        np.testing.assert_allclose(pi, inclusion(np.array(SIZES) * np.abs(some).sum(1), 1))
+        np.testing.assert_allclose(
+            pi, proportional_inclusion(np.array(SIZES) * np.abs(some).sum(1), 1)
+        )
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)

@@ -79,7 +79,7 @@ def test_the_variance_is_that_of_the_pairs_left_together(world, m, seed):
 def test_never_worse_than_md_noise_included(world, m, noise):
     omega, u = world
     own = np.full(len(omega), noise)
-    labels = lv.strata(omega, u, np.square(u).sum(1) + own, m)
+    labels = lv.max_cut_strata(omega, u, np.square(u).sum(1) + own, m)
     _, variance = moments(labels, omega, omega, u)
     weights = np.bincount(labels, omega)[labels]
     ours = variance + (omega * weights) @ own  # W_h^2 tau_k^2 at probability omega_k / W_h
@@ -102,7 +102,7 @@ def test_the_factor_one_is_tight():
     assert cut.cost() == pytest.approx(1 / 8) == md(omega, u, 2)
     moved = cut.costs(np.arange(4)) * cut.unit
     assert (moved[np.arange(4), labels] <= moved.min(1) + 1e-12).all()  # no single move helps
-    found = lv.strata(omega, u, np.square(u).sum(1), 2)
+    found = lv.max_cut_strata(omega, u, np.square(u).sum(1), 2)
     assert cut_of(found, omega, u, np.square(u).sum(1), 2).cost() == pytest.approx(0)
 
 
@@ -120,7 +120,7 @@ def test_the_search_finds_the_best_of_all_partitions_nearly_always(m):
     for _ in range(40):
         omega, u = rng.dirichlet(np.ones(7)), rng.normal(size=(7, 2))
         b = np.square(u).sum(1)
-        found = cut_of(lv.strata(omega, u, b, m), omega, u, b, m).cost()
+        found = cut_of(lv.max_cut_strata(omega, u, b, m), omega, u, b, m).cost()
         best = min(cut_of(labels, omega, u, b, m).cost() for labels in partitions(7, m))
         assert found >= best - 1e-12
         missed += found > best * (1 + 1e-9) + 1e-12
@@ -131,7 +131,7 @@ def test_moves_and_swaps_cannot_help_any_more():
     rng = np.random.default_rng(3)
     omega, u = rng.dirichlet(np.ones(30)), rng.normal(size=(30, 4))
     b = np.square(u).sum(1)
-    labels = lv.strata(omega, u, b, 5)
+    labels = lv.max_cut_strata(omega, u, b, 5)
     cost = cut_of(labels, omega, u, b, 5).cost()
     for k, h in itertools.product(range(30), range(5)):
         changed = labels.copy()
@@ -148,7 +148,7 @@ def test_equal_clients_in_equal_strata_do_as_well_as_without_replacement():
     rng = np.random.default_rng(1)
     for _ in range(30):
         omega, u = np.full(12, 1 / 12), rng.normal(size=(12, 3))
-        labels = lv.strata(omega, u, np.square(u).sum(1), 4)
+        labels = lv.max_cut_strata(omega, u, np.square(u).sum(1), 4)
         if (np.bincount(labels, minlength=4) == 3).all():
             _, variance = moments(labels, omega, omega, u)
             assert variance <= md(omega, u, 4) * 8 / 11 + 1e-12
@@ -156,10 +156,10 @@ def test_equal_clients_in_equal_strata_do_as_well_as_without_replacement():
 
 def test_ties_go_to_the_first_and_points_keep_inner_products():
     u = np.array([[1.0, 0], [0, 1], [1, 0], [0, 1], [1, 0]])
-    labels = lv.strata(np.full(5, 0.2), u, np.ones(5), 2)
+    labels = lv.max_cut_strata(np.full(5, 0.2), u, np.ones(5), 2)
     assert labels.tolist() == [0, 1, 0, 1, 0]
     features = np.random.default_rng(0).normal(size=(6, 50))
-    found = lv.points(features)
+    found = lv.gram_coordinates(features)
     np.testing.assert_allclose(found @ found.T, features @ features.T, atol=1e-3)
 
 
@@ -169,8 +169,8 @@ def test_the_last_bit_of_a_feature_changes_nothing():
     omega = rng.dirichlet(np.ones(40))
     found = []
     for moved in (features, np.nextafter(features, np.float32(np.inf))):
-        z = lv.points(moved)
-        found.append(lv.strata(omega, z, np.square(z).sum(1), 6))
+        z = lv.gram_coordinates(moved)
+        found.append(lv.max_cut_strata(omega, z, np.square(z).sum(1), 6))
     np.testing.assert_array_equal(*found)
 
 
@@ -242,7 +242,7 @@ def test_bad_input_is_one_sentence():
         with pytest.raises(InputError, match="must be told from gradients"):
             LeastVariance(features="updates", **way)
     with pytest.raises(InputError, match="not finite"):
-        lv.points(np.array([[np.nan]]))
+        lv.gram_coordinates(np.array([[np.nan]]))
     with pytest.raises(InputError, match="draws"):
         LeastVariance(draws="chance")
 
@@ -252,7 +252,7 @@ def test_the_search_ends_where_all_partitions_of_equal_masses_are_alike():
     rng = np.random.default_rng(0)
     for clients in (30, 65, 100):
         q = rng.integers(1, 2000, clients) / 30_000
-        labels = lv.strata(q, np.zeros((clients, 1)), np.ones(clients), 10)
+        labels = lv.max_cut_strata(q, np.zeros((clients, 1)), np.ones(clients), 10)
         assert len(np.unique(labels)) == 10
 
 
@@ -270,8 +270,10 @@ def test_a_client_never_seen_is_known_by_its_update_alone(view):
             updates * (1 + 1e-7 * rng.normal(size=(60, 1)).astype(np.float32))
         )
         np.testing.assert_array_equal(cut.strata(seen, 8)[0], labels)
-    far = lv.points(updates)
+    far = lv.gram_coordinates(updates)
     assert np.square(far[~there]).sum(1).max() > 0  # so that zero would not have told them
     own = np.where(there, 0.0, np.square(far[there]).sum(1).mean())
     sizes = seen.sizes / seen.sizes.sum()
-    np.testing.assert_array_equal(labels, lv.strata(sizes, far, np.square(far).sum(1) + own, 8))
+    np.testing.assert_array_equal(
+        labels, lv.max_cut_strata(sizes, far, np.square(far).sum(1) + own, 8)
+    )

@@ -41,8 +41,8 @@ def test_the_errors_of_md_and_of_a_cut_are_their_exact_ones(state):
     assert abs(md["error"] - 1) < SIGMAS * md["se"]
     cut = methods.get("fedstas-least-variance")
     told = one_round.errors(state, cut, draws=4000)
-    labels, q, _ = cut.clients.strata(one_round.view(state, cut.clients), 3)
-    exact, of_noise = one_round.of_strata(state, labels, q)
+    labels, q, _ = cut.clients.strata(one_round.view_at(state, cut.clients), 3)
+    exact, of_noise = one_round.stratified_error(state, labels, q)
     assert abs(told["error"] - exact) < SIGMAS * told["se"]
     assert 0 < of_noise < exact
     assert told["megabytes"] > md["megabytes"]  # it asked all clients for a gradient
@@ -52,7 +52,7 @@ def test_what_a_biased_design_misses_is_its_bias(state):
     # DivFL leaves no chance: all of its error but the noise of the clients is bias.
     told = one_round.errors(state, methods.get("divfl"), draws=2)
     drawn = methods.get("divfl").clients.draw(
-        one_round.view(state, methods.get("divfl").clients), 3, np.random.default_rng(0)
+        one_round.view_at(state, methods.get("divfl").clients), 3, np.random.default_rng(0)
     )
     weights = np.bincount(drawn.clients, drawn.weights, minlength=len(state.omega))
     off = weights - state.omega

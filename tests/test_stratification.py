@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from fedstas import stratification
 from fedstas.compression import squeeze
 from fedstas.errors import InputError
-from fedstas.stratification import coordinates, features, spread, stratify
+from fedstas.stratification import coordinates, restored_features, stratify, within_stratum_std
 
 
 def inertia(features, labels) -> float:
@@ -71,8 +71,10 @@ def test_strata_and_spreads_do_not_depend_on_the_unit(exponent):
     features = np.random.default_rng(2).integers(-5, 6, (20, 6)).astype(float)
     scaled = np.ldexp(features, exponent)
     np.testing.assert_array_equal(stratify(scaled, 4, 0), labels := stratify(features, 4, 0))
-    expected = np.ldexp(spread(features, labels), exponent)
-    np.testing.assert_allclose(spread(scaled, labels), expected, rtol=1e-15, atol=5e-324)
+    expected = np.ldexp(within_stratum_std(features, labels), exponent)
+    np.testing.assert_allclose(
+        within_stratum_std(scaled, labels), expected, rtol=1e-15, atol=5e-324
+    )
     grid = stratification.rounded(features)
     np.testing.assert_array_equal(stratification.rounded(scaled), np.ldexp(grid, exponent))
 
@@ -110,15 +112,17 @@ def test_spread_is_the_root_of_the_mean_squared_distance_to_the_centre():
     features = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 1.0], [7.0, 7.0], [7.0, 9.0], [10.0, 8.0]])
     labels = np.array([0, 0, 1, 2, 2, 2])
     third = np.sqrt((1 + 1 + 1 + 1 + 4) / 3)
-    np.testing.assert_allclose(spread(features, labels), [1.0, 0.0, third], rtol=1e-15)
+    np.testing.assert_allclose(within_stratum_std(features, labels), [1.0, 0.0, third], rtol=1e-15)
 
 
 def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
     features, truth = clouds
     expected = [np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
                 for h, n in enumerate(np.bincount(truth))]  # fmt: skip
-    np.testing.assert_allclose(spread(features, truth), expected, rtol=1e-12)
-    np.testing.assert_allclose(spread(3 * features - 1, truth), 3 * np.array(expected), rtol=1e-12)
+    np.testing.assert_allclose(within_stratum_std(features, truth), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        within_stratum_std(3 * features - 1, truth), 3 * np.array(expected), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,13 +146,15 @@ def test_many_gradients_are_stratified_without_being_restored_at_once(count, mon
     rows = rng.standard_normal((4, 300))[rng.integers(4, size=count)]
     rows += 0.3 * rng.standard_normal((count, 300))
     squeezed = squeeze(np.concatenate([rows, rows[:2]]).astype(np.float32), 9)  # two of them twice
-    whole = features(squeezed)
+    whole = restored_features(squeezed)
     np.testing.assert_array_equal(whole, squeezed.restore())
     monkeypatch.setattr(stratification, "LARGE", 100)
     monkeypatch.setattr(stratification, "COLUMNS", 64)
-    points = features(squeezed)
+    points = restored_features(squeezed)
     assert points.shape == (count + 2, count - 1)
     np.testing.assert_allclose(pdist(points), pdist(whole), rtol=1e-9, atol=1e-6)
     labels = stratify(whole, 4, seed=0)
     np.testing.assert_array_equal(stratify(points, 4, seed=0), labels)
-    np.testing.assert_allclose(spread(points, labels), spread(whole, labels), rtol=1e-6)
+    np.testing.assert_allclose(
+        within_stratum_std(points, labels), within_stratum_std(whole, labels), rtol=1e-6
+    )

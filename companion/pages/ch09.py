@@ -50,14 +50,14 @@ def designs(state: one_round.State, levels: int) -> dict[str, tuple[np.ndarray, 
     m, omega = state.setup.m, state.omega
     kmeans = methods.get("fedstas-unbiased", levels=levels).clients
     cut = methods.get("fedstas-least-variance", levels=levels).clients
-    asked = one_round.view(state, kmeans), m, stream(state.setup.seed, "one round", 0)
+    asked = one_round.view_at(state, kmeans), m, stream(state.setup.seed, "one round", 0)
     labels, measure, _ = kmeans.measure(*asked)
     totals = np.bincount(labels, measure)
     bounds = {"lower": np.ones(len(totals)), "upper": np.full(len(totals), m)}
     given = allocation.by_priority(totals, m, **bounds)
     similar = methods.get("clustered-similarity").clients
-    r = similar.distributions(one_round.view(state, similar), m)
-    least, q, _ = cut.strata(one_round.view(state, cut), m)
+    r = similar.distributions(one_round.view_at(state, similar), m)
+    least, q, _ = cut.strata(one_round.view_at(state, cut), m)
 
     def of(labels, a, given):
         p = seats.of_strata(labels, a, given)

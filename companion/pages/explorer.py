@@ -141,7 +141,7 @@ def bias(values, norms, m: int) -> dict:
 @lru_cache
 def _server():
     """The clients of the figure of seats, at their first model."""
-    return one_round.view(who.state(0), who.corrected())
+    return one_round.view_at(who.state(0), who.corrected())
 
 
 @lru_cache
@@ -157,7 +157,7 @@ def gradient() -> np.ndarray:
 def clients() -> dict:
     """The clients on a plane, their norms, and their strata for every number of them, as the paper makes these."""
     found = _server().gradients(LEVELS)
-    features = stratification.features(found)
+    features = stratification.restored_features(found)
     labels = [stratification.stratify(features, H, 0) for H in range(1, MOST_STRATA + 1)]
     centred = features - features.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
@@ -167,7 +167,9 @@ def clients() -> dict:
         "points": (points / np.abs(points).max()).round(4).tolist(),
         "norms": found.norms().round(6).tolist(),
         "labels": [each.tolist() for each in labels],
-        "spreads": [stratification.spread(features, each).round(6).tolist() for each in labels],
+        "spreads": [
+            stratification.within_stratum_std(features, each).round(6).tolist() for each in labels
+        ],
         "H": STRATA,
         "m": who.SEATS,
     }

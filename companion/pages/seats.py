@@ -48,7 +48,7 @@ def of_state(state: one_round.State) -> dict[str, np.ndarray]:
     priorities. As written the draws are distinct, so that a stratum's second seat depends on the first.
     """
     m, omega = state.setup.m, state.omega
-    asked = one_round.view(state, corrected()), m, stream(0, "one round", 0)
+    asked = one_round.view_at(state, corrected()), m, stream(0, "one round", 0)
     labels, measure, _ = corrected().measure(*asked)
     totals = np.bincount(labels, measure)
     seats = allocation.by_priority(
@@ -56,11 +56,11 @@ def of_state(state: one_round.State) -> dict[str, np.ndarray]:
     )
     clustered = methods.get("clustered-similarity").clients
     cut = methods.get("fedstas-least-variance").clients
-    least, q, _ = cut.strata(one_round.view(state, cut), m)
+    least, q, _ = cut.strata(one_round.view_at(state, cut), m)
     return {
         MD: np.tile(omega, (m, 1)),
         KMEANS: of_strata(labels, measure, seats),
-        CLUSTERED: clustered.distributions(one_round.view(state, clustered), m),
+        CLUSTERED: clustered.distributions(one_round.view_at(state, clustered), m),
         CUT: of_strata(least, q, np.ones(least.max() + 1, dtype=int)),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedstas.errors import InputError
-from fedstas.least_variance import points, sketch, strata
+from fedstas.least_variance import gram_coordinates, max_cut_strata, sketch
 from fedstas.sim import one_round
 from fedstas.sim.one_round import State
 from fedstas.sim.server import Server
@@ -28,5 +28,7 @@ def products(state: State, earlier: State | None = None, levels: int = 9, repeat
     squeezed = server.gradients(levels)
     z = squeezed.restore().astype(float)
     u = one_round.all_updates(setup, module, state.round, state.params, repeats).mean(0)
-    cut = strata(state.omega, points(sketch(squeezed)), np.square(z).sum(1), setup.m)
+    cut = max_cut_strata(
+        state.omega, gram_coordinates(sketch(squeezed)), np.square(z).sum(1), setup.m
+    )
     return cut, z @ z.T, z @ u.T

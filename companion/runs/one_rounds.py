@@ -90,15 +90,15 @@ def _exact(state: one_round.State, name: str, settings: dict) -> dict:
     if name != CUT:
         return {}
     design = methods.get(name, **settings).clients
-    labels, q, _ = design.strata(one_round.view(state, design), state.setup.m)
-    return dict(zip(("exact", "noise"), one_round.of_strata(state, labels, q), strict=True))
+    labels, q, _ = design.strata(one_round.view_at(state, design), state.setup.m)
+    return dict(zip(("exact", "noise"), one_round.stratified_error(state, labels, q), strict=True))
 
 
 def _oracle(state: one_round.State) -> dict:
     values, vectors = np.linalg.eigh(state.gram)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    labels = least_variance.strata(state.omega, root, np.square(root).sum(1), state.setup.m)
-    found, noise = one_round.of_strata(state, labels, state.omega)
+    labels = least_variance.max_cut_strata(state.omega, root, np.square(root).sum(1), state.setup.m)
+    found, noise = one_round.stratified_error(state, labels, state.omega)
     return {"design": ORACLE, "error": found, "exact": found, "noise": noise, "bias": 0.0}
 
 

@@ -8,15 +8,15 @@ from fedstas.authors import unsorted_centres
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError
 from fedstas.flower import messages
-from fedstas.flower.roll import Roll, exchange
+from fedstas.flower.roster import Roster, exchange
 from fedstas.sim.server import Server
 
 
-class Nodes(Roll, Server):
+class Nodes(Roster, Server):
     """The `view` of the designs over a grid; clients are numbered by their places on the roll."""
 
     def __init__(self, expected: int, patience: float, private: bool, total: int | None):
-        Roll.__init__(self, expected, patience)
+        Roster.__init__(self, expected, patience)
         self._private, self.roundotal = private, total
         self._sizes: dict[int, int] = {}
 
@@ -25,7 +25,7 @@ class Nodes(Roll, Server):
         self._answers: dict = {}  # (question, client, its length) -> answer, of this round
         self._reports: dict[int, list[int]] = {}
         self.roundold: set[int] = set()  # clients that have w_t already
-        Roll.begin(self, t, params, grid)
+        Roster.begin(self, t, params, grid)
 
     def question(self, k: int, kind: str, model: bool, **settings):
         """A message to client k."""

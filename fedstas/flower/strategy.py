@@ -14,11 +14,11 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedstas import aggregation
 from fedstas.client_sampling import check_cohort_size, draw_cohort, has_flag
 from fedstas.errors import Diverged, InputError, check_float, check_int
-from fedstas.flower import messages, saved
+from fedstas.flower import messages, state_file
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
 from fedstas.flower.nonresponse import reweight
-from fedstas.flower.roll import Struck, TooFew, exchange
+from fedstas.flower.roster import Struck, TooFew, exchange
 from fedstas.methods import Method
 from fedstas.sim.rng import stream
 
@@ -55,7 +55,7 @@ class Designs(Strategy):
         self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total)
         self.file = None if state is None else Path(state)
         if self.file is not None:
-            saved.key(self)
+            state_file.key(self)
         self.done = 0
         self.cohorts: list[np.ndarray] = []
 
@@ -74,7 +74,7 @@ class Designs(Strategy):
         `timeout` is that of the strategy: its `patience`.
         """
         if self.file is not None and self.file.exists():
-            params = saved.read(self)
+            params = state_file.read(self)
             initial_arrays = ArrayRecord([params])
             log(INFO, "going on after round %d of %s", self.done, self.file)
         before = self.done
@@ -183,7 +183,7 @@ class Designs(Strategy):
         self.cohorts.append(self._clients[cohort])
         self.done += 1
         if self.file is not None:
-            saved.write(self, after.numpy())
+            state_file.write(self, after.numpy())
         said = {"participants": len(np.unique(cohort[answered])), "answered": int(answered.sum())}
         return ArrayRecord([after.numpy()]), MetricRecord(said)
 

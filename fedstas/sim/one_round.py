@@ -131,7 +131,7 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
     return np.stack(found)
 
 
-def view(state: State, design) -> Server:
+def view_at(state: State, design) -> Server:
     """What a design can ask at a state. What it keeps longer than a round it has from w_0, and what only
     runs of its own would tell it from a state of its own method."""
     setup = state.setup
@@ -163,7 +163,7 @@ def errors(
     drop = check_float("drop", drop, 0, 1, open_low=False, open_high=True)
     draws = check_int("draws", draws, 2)
     setup, sizes = state.setup, state.setup.data.sizes
-    server, clients = view(state, method.clients), method.clients
+    server, clients = view_at(state, method.clients), method.clients
     weights, squares = np.zeros((draws, len(sizes))), np.zeros((draws, len(sizes)))
     largest, effective, trained = np.zeros(draws), np.zeros(draws), []
     designs = server.memory.designs
@@ -212,7 +212,7 @@ def errors(
     return result
 
 
-def of_strata(state: State, labels, q) -> tuple[float, float]:
+def stratified_error(state: State, labels, q) -> tuple[float, float]:
     """The exact error of one draw from each stratum, p_k = q_k / Q_h, relative to MD sampling, and the
     part of it that is noise of the clients."""
     omega, p = state.omega, q / np.bincount(labels, q)[labels]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedstas.errors import InputError, check_int
-from fedstas.least_variance import strata
+from fedstas.least_variance import max_cut_strata
 from fedstas.theory.convergence import Moments, Quadratics
 from fedstas.theory.designs import LARGEST, exact
 
@@ -165,13 +165,13 @@ class Gap(NamedTuple):
 
 
 def gap(clients: int, m: int, instances: int, rng: np.random.Generator) -> Gap:
-    """`fedstas.least_variance.strata` on random weights and points of 1 to 3 dimensions."""
+    """`fedstas.least_variance.max_cut_strata` on random weights and points of 1 to 3 dimensions."""
     ratios, against = [], []
     for i in range(instances):
         omega, u = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 1 + i % 3))
         square = np.square(u).sum(1)
         d = np.outer(omega, omega) * (square[:, None] + square - 2 * u @ u.T)
-        found = float(inside(d, strata(omega, u, square, m)))
+        found = float(inside(d, max_cut_strata(omega, u, square, m)))
         ratios.append(found / best(d, m)[1])
         against.append(2 * m * found / d.sum())
     return Gap(float(np.mean(np.array(ratios) < 1 + 1e-9)), max(ratios), max(against))

@@ -119,7 +119,7 @@ CALLS = [
     (stratification.coordinates, lambda s: {"features": s["rows"]}),
     (stratification.rounded, lambda s: {"points": s["rows"]}),
     (stratification.stratify, lambda s: {"features": s["rows"], "strata": s["m"], "seed": s["seed"]}),
-    (stratification.spread, lambda s: {"features": s["rows"], "labels": np.arange(s["n"]) % 2}),
+    (stratification.within_stratum_std, lambda s: {"features": s["rows"], "labels": np.arange(s["n"]) % 2}),
     (allocation.largest_remainder, lambda s: {"quotas": s["m"] * s["p"], "m": s["m"]}),
     (allocation.proportional, lambda s: {"sizes": s["strata"], "m": s["seats"]}),
     (allocation.neyman_real, lambda s: {"sizes": s["strata"], "spreads": s["spreads"], "m": s["m"]}),
@@ -148,9 +148,9 @@ CALLS = [
         "weights": s["p"], "spreads": s["measure"], "sizes": s["sizes"], "total": s["count"]}),
     (client_sampling.successive_sample, lambda s: {"selection": s["p"], "m": min(2, s["m"]), "rng": s["rng"]}),
     (client_sampling.check_participants, lambda s: {"m": 1, "clients": s["n"]}),
-    (corrected.inclusion, lambda s: {"measure": s["measure"], "m": min(2, s["m"])}),
-    (corrected.systematic, lambda s: {
-        "pi": corrected.inclusion(s["measure"], min(2, s["m"])), "rng": s["rng"]}),
+    (corrected.proportional_inclusion, lambda s: {"measure": s["measure"], "m": min(2, s["m"])}),
+    (corrected.systematic_sample, lambda s: {
+        "pi": corrected.proportional_inclusion(s["measure"], min(2, s["m"])), "rng": s["rng"]}),
     (clustered.counts_by_size, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
     (clustered.by_size, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
     (clustered.by_groups, lambda s: {"sizes": s["sizes"], "groups": s["groups"], "m": s["m"]}),

@@ -18,7 +18,7 @@ if find_spec("flwr") is not None:
     from flwr.supercore.task_identity import TaskIdentity
     from memory import Memory
 
-    from fedstas.flower import Designs, Local, Privacy, roll
+    from fedstas.flower import Designs, Local, Privacy, roster
 
     torch.set_num_threads(1)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, 1, 1
@@ -26,7 +26,7 @@ if find_spec("flwr") is not None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(roll, "POLL", 0.005)
+    monkeypatch.setattr(roster, "POLL", 0.005)
 
 
 @pytest.fixture(scope="session")

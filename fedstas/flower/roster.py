@@ -54,7 +54,7 @@ def exchange(grid: Grid, asked: list[Message], patience: float) -> dict[int, Mes
     return replies
 
 
-class Roll:
+class Roster:
     """The clients of a round, ascending by the numbers that the nodes gave themselves."""
 
     def __init__(self, expected: int, patience: float):
