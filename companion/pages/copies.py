@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from companion.pages import chapters, markdown, parameters
+from companion.pages import chapters, markdown, myst, parameters
 from companion.runs.atomic import write
 from fedstas.errors import InputError
 
@@ -37,13 +37,7 @@ SETUP = """# Figures are shown where they are drawn, and under a cell stand the 
 from companion.pages import copies
 
 copies.begin(get_ipython())"""
-TURN = re.compile(  # in a chapter: a solution in one cell, the beginning of one in several, and its end
-    r"(?P<whole>^(?P<fence>`{3,})\{solution\}.*?^(?P=fence)[ \t]*$)"
-    r"|(?P<start>^`{3,}\{solution-start\})|(?P<end>^`{3,}\{solution-end\}\s*?\n`{3,}[ \t]*$)",
-    re.MULTILINE | re.DOTALL,
-)
 SOLUTIONS = "## Solutions"
-SOLVES = re.compile(r"`{3,}\{solution(?:-start)?\}\s*(\S+)")
 NOTE = """> A copy of a chapter of *{title}*, to be run. A number that the text takes from the run stands as ⟨name⟩, and
 > its value under the cell that computes it. The page with all numbers is made by `make book` in a clone of
 > [the repository]({url}/tree/{branch}): `_build/html/chapters/{stem}.html`; the source is `notebooks/{stem}.py`.
@@ -70,7 +64,7 @@ def begin(shell) -> None:
         if hasattr(value, "savefig") or hasattr(value, "to_html"):
             show(value)
         else:
-            numbers[re.sub("^ch[0-9a-z]+_", "", name)] = value
+            numbers[short_name(name)] = value
 
     def tell(_):
         how = {name: ".4g" if isinstance(value, float) else "" for name, value in numbers.items()}
@@ -82,11 +76,21 @@ def begin(shell) -> None:
     shell.events.register("post_run_cell", tell)
 
 
-class Name(str):
-    """What stands for a number in a copy, whatever format the text asks for."""
+class CopiedMarkdown(markdown.PlainMarkdown):
+    """Plain Markdown of a copy: names stand for glued values, and solutions have headings to lead to."""
 
-    def __format__(self, form: str) -> str:
-        return f"⟨{str.__str__(self)}⟩"
+    def value(self, key: str, form: str) -> str:
+        """The name of a glued value."""
+        return f"⟨{short_name(key)}⟩"
+
+    def solution_heading(self, exercise: str) -> str:
+        """The heading of the solution of the exercise with this label."""
+        return f"### Solution of {self.labels[exercise]}"
+
+
+def short_name(key: str) -> str:
+    """The name of a glued value without its chapter: `gain` of `ch4a_gain`."""
+    return re.sub("^ch[0-9a-z]+_", "", key)
 
 
 def address() -> dict[str, str]:
@@ -100,67 +104,45 @@ def folder() -> Path:
     return parameters.sources() / "ipynb"
 
 
-def solutions_last(cells: list, labels: dict[str, str]) -> list:
-    """A chapter's cells with its solutions after them; where one stood, a link to it."""
+def solutions_last(parts: list[myst.Part], plain: CopiedMarkdown) -> list:
+    """Cells in plain Markdown of a chapter's parts, its solutions after all else; where one stood, a link to it."""
     from nbformat.v4 import new_markdown_cell
 
-    kept, solved, inside = [], [], False
-
-    def put(text: str, there: list) -> None:
-        if text.strip():
-            there.append(new_markdown_cell(text.strip("\n")))
-
-    for cell in cells:
-        turns = list(TURN.finditer(cell.source)) if cell.cell_type == "markdown" else []
-        if not turns:
-            (solved if inside else kept).append(cell)
-            continue
-        at = 0
-        for turn in turns:
-            cut = turn.end() if turn["end"] else turn.start()
-            put(cell.source[at:cut], solved if inside else kept)
-            at, inside = cut, bool(turn["start"])
-            if not turn["end"]:
-                name = f"Solution of {labels[SOLVES.match(cell.source, cut)[1]]}"
-                put(f"*[{name}](#{name.replace(' ', '-')}), at the end*", kept)
-            if turn["whole"]:
-                put(turn[0], solved)
-                at = turn.end()
-        put(cell.source[at:], solved if inside else kept)
-    return [*kept, *([new_markdown_cell(SOLUTIONS), *solved] if solved else [])]
+    chapter, solutions, solving = [], [], ""
+    for part in parts:
+        if part.solves and part.solves != solving:
+            heading = f"Solution of {plain.labels[part.solves]}"
+            link = f"*[{heading}](#{heading.replace(' ', '-')}), at the end*"
+            chapter.append(new_markdown_cell(link))
+        solving = part.solves
+        cell = new_markdown_cell(plain.blocks(part.blocks)) if part.blocks else part.cell
+        (solutions if solving else chapter).append(cell)
+    return [*chapter, *([new_markdown_cell(SOLUTIONS), *solutions] if solutions else [])]
 
 
 def copy(chapter: str):
     """The copy of a chapter, as a notebook."""
     from nbformat.v4 import new_code_cell
 
-    stem, where = parameters.find(chapter), address()
+    stem, repository = parameters.find(chapter), address()
     nb = chapters.notebook(stem)
-    texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
-    labels = markdown.numbers(texts)
-    keys = [key for text in texts for key, _ in markdown.GLUE.findall(text)]
-    values = {key: Name(re.sub("^ch[0-9a-z]+_", "", key)) for key in keys}
-    nb.cells = solutions_last(nb.cells, labels)
-    for cell in nb.cells:
-        if cell.cell_type == "markdown":
-            plain = markdown.markdown(cell.source, values, labels)
-            cell.source = re.sub(
-                r"^\*\*(Solution of .+)\*\*$", r"### \1", plain, flags=re.MULTILINE
-            )
-    nb.cells = [cell for cell in nb.cells if cell.source.strip()]
+    parts = myst.parts(nb.cells)
+    labels = myst.reference_texts(block for part in parts for block in part.blocks)
+    cells = solutions_last(parts, CopiedMarkdown({}, labels))
+    nb.cells = [cell for cell in cells if cell.source.strip()]
     if nb.cells[0].cell_type != "markdown" or not nb.cells[0].source.startswith("# "):
         raise InputError(f"notebooks/{stem}.py must begin with a markdown cell with its title")
     title, _, rest = nb.cells[0].source.partition("\n")
-    note = NOTE.format(stem=stem, **where)
+    note = NOTE.format(stem=stem, **repository)
     if any(cell.source == SOLUTIONS for cell in nb.cells):
         note += "\n> Solutions of its exercises stand at the end."
     nb.cells[0].source = f"{title}\n\n{note}\n{rest}".rstrip()
     nb.cells[1:1] = [
-        new_code_cell(INSTALL.format(clone=CLONE, **where), metadata={"tags": ["install"]}),
+        new_code_cell(INSTALL.format(clone=CLONE, **repository), metadata={"tags": ["install"]}),
         new_code_cell(SETUP, metadata={"tags": ["setup"]}),
     ]
     for place, cell in enumerate(nb.cells):
-        cell["id"] = f"cell-{place}"  # jupytext's are drawn anew each time
+        cell["id"] = f"cell-{place}"  # jupytext's ids are random
     nb.nbformat, nb.nbformat_minor = 4, 5
     return nb
 

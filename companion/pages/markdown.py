@@ -1,4 +1,4 @@
-"""A chapter's MyST text as plain Markdown, for Jupyter without extensions and for slides.
+"""Write a chapter's MyST text as plain Markdown, for Jupyter without extensions and for slides.
 
 Directives become headings, quotations and captions; roles become words and numbers.
 """
@@ -7,99 +7,115 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-from companion.pages import parameters
+from companion.pages import myst, parameters
 
-OPEN = re.compile(r"^(?P<fence>`{3,}|:{3,})\{(?P<name>[\w:-]+)\}\s*(?P<title>.*)$")
-OPTION = re.compile(r"^:([\w-]+):\s*(.*)$")
-GLUE = re.compile(r"\{glue:text\}`(?:[^`:]+::)?([^`:]+)(?::([^`]+))?`")
-VOICES = ("as-written", "as-coded", "as-it-should-be", "verdict")
-DROPPED = ("provenance", "exercise-end", "solution-end", "ledger-bar")
-THEOREMS = ("lemma", "theorem", "corollary", "proposition", "definition", "algorithm", "remark")
-
-
-def pieces(text: str) -> Iterable[tuple[str, str, dict[str, str], str]]:
-    """(directive, title, options, body) one after another; plain text has the directive ""."""
-    lines, plain, at = text.split("\n"), [], 0
-    while at < len(lines):
-        found = OPEN.match(lines[at])
-        if not found:
-            plain.append(lines[at])
-            at += 1
-            continue
-        if plain:
-            yield "", "", {}, "\n".join(plain)
-            plain = []
-        fence, end = found["fence"], at + 1
-        closing = re.compile(rf"^{re.escape(fence[0])}{{{len(fence)},}}\s*$")
-        while end < len(lines) and not closing.match(lines[end]):
-            end += 1
-        body, options = lines[at + 1 : end], {}
-        while body and (option := OPTION.match(body[0])):
-            options[option[1]] = option[2]
-            body = body[1:]
-        yield found["name"], found["title"].strip(), options, "\n".join(body).strip("\n")
-        at = end + 1
-    if plain:
-        yield "", "", {}, "\n".join(plain)
+OMITTED = ("provenance", "solution-end", "ledger-bar")  # directives of which nothing is written
+AS_WRITTEN = ("fence", "code_block", "math_block", "html_block")
+CITATION = ("cite:p", "cite:t")
+REFERENCES = ("numref", "prf:ref", "ref", "eq")
+QUOTATIONS = ("admonition", "margin", "note", "warning", "tip", "important", "dropdown")
 
 
-def numbers(texts: Iterable[str]) -> dict[str, str]:
-    """What a reference to each label of a chapter says: `Figure 2`, `Lemma 1`, `Exercise 3`, `(1)`."""
-    found, counts = {}, {}
+class PlainMarkdown:
+    """A visitor that writes blocks as plain Markdown. Subclasses override what they write otherwise.
 
-    def give(label: str | None, kind: str, form: str = "{kind} {n}") -> None:
-        counts[kind] = counts.get(kind, 0) + 1
-        if label:
-            found[label] = form.format(kind=kind, n=counts[kind])
+    Args:
+        values: the glued values by name.
+        labels: what a reference to a label reads (`myst.reference_texts`).
+    """
 
-    def walk(text: str) -> None:
-        for name, _, options, body in pieces(text):
-            kind, label = name.removeprefix("prf:"), options.get("label", options.get("name"))
-            if name in ("glue:figure", "figure"):
-                give(label, "Figure")
-            elif name.startswith("prf:") and kind in THEOREMS:
-                give(label, kind.capitalize())
-            elif name in ("exercise", "exercise-start"):
-                give(label, "Exercise")
-            elif name == "math" and label:
-                give(label, "equation", "({n})")
-            if name:
-                walk(body)
+    def __init__(self, values: dict[str, Any], labels: dict[str, str]):
+        self.values, self.labels = values, labels
 
-    for text in texts:
-        walk(text)
-    return found
+    def text(self, source: str) -> str:
+        """A text in plain Markdown."""
+        return self.blocks(myst.parse(source))
 
+    def blocks(self, blocks: list[myst.Block]) -> str:
+        """Blocks in plain Markdown."""
+        written = []
+        for block in blocks:
+            if block.kind == "directive":
+                written.append(f"\n{self.directive(block)}\n\n")
+            elif block.kind in AS_WRITTEN:
+                written.append(block.source)
+            elif block.kind != "myst_target":
+                written.append(self.inline(block.source))
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip("\n")
 
-def roles(text: str, values: dict[str, Any], labels: dict[str, str]) -> str:
-    """The text with its roles as words."""
+    def inline(self, text: str) -> str:
+        """A line, a paragraph or a list with words for its roles."""
+        return myst.inline(text, self.role, self.link)
 
-    def value(match: re.Match) -> str:
-        key, form = match[1], match[2]
-        if key not in values:
+    def role(self, name: str, content: str) -> str:
+        """The words for a role."""
+        if name == "glue:text":
+            key, _, form = content.rpartition("::")[2].partition(":")
+            return self.value(key, form)
+        if name in CITATION:
+            return f"[{content.replace(',', ', ')}]"
+        title, target = re.fullmatch(r"(?:(.*?)\s*<)?/?(.*?)>?", content).groups()
+        if name in REFERENCES:
+            return title or self.labels.get(target, "the book")
+        if name == "doc":
+            return title or f"`{target}`"
+        return title if title and name == "term" else content
+
+    def value(self, key: str, form: str) -> str:
+        """A glued value in the format that the text asks for; an ellipsis where there is none."""
+        if key not in self.values:
             return "…"
         try:
-            return format(values[key], form or "")
+            return format(self.values[key], form)
         except (TypeError, ValueError):
-            return str(values[key])
+            return str(self.values[key])
 
-    def reference(match: re.Match) -> str:
-        title, target = re.match(r"(?:(.*?)\s*<([^>]+)>|(.*))$", match[1], re.DOTALL).group(1, 2)
-        return title or labels.get(target or match[1], "the book")
+    def link(self, text: str, target: str) -> str:
+        """A link; one without a text is that of a chapter or page, and reads as its name."""
+        page = re.fullmatch(r"([\w/]+)\.(?:ipynb|md)", target)
+        return f"[{page[1]}]({page[1]}.ipynb)" if page and not text else f"[{text}]({target})"
 
-    text = GLUE.sub(value, text)
-    text = re.sub(r"\{cite:[pt]\}`([^`]+)`", lambda m: f"[{m[1].replace(',', ', ')}]", text)
-    text = re.sub(r"\{(?:numref|prf:ref|ref|eq)\}`([^`]+)`", reference, text)
-    text = re.sub(r"\{doc\}`(?:([^`<]*?)\s*<)?/?([^`>]+)>?`", lambda m: m[1] or f"`{m[2]}`", text)
-    text = re.sub(r"\{term\}`([^`<]+?)(?:\s*<[^`]*)?`", r"\1", text)
-    text = re.sub(r"\{[\w:-]+\}`([^`]+)`", r"\1", text)
-    text = re.sub(r"\[([^\]]+)\]\{[^}]*\}", r"\1", text)  # [as written]{.as-written}
-    text = re.sub(r"\[\]\(([\w/]+)\.(?:ipynb|md)\)", r"[\1](\1.ipynb)", text)
-    return re.sub(r"^\([\w-]+\)=\n", "", text, flags=re.MULTILINE)
+    def directive(self, block: myst.Block) -> str:
+        """A directive in plain Markdown."""
+        title, label = self.inline(block.argument), self.labels.get(block.label)
+        theorem = block.name.removeprefix("prf:")
+        match block.name:
+            case name if name in OMITTED:
+                return ""
+            case "at-a-glance":
+                needs = block.options.get("needs")
+                return f"*Needs: {needs}*" if needs else ""
+            case "explorer":
+                return "*(An instrument to turn by hand: in the book.)*"
+            case "math":
+                return f"$$\n{block.body}\n$$"
+            case "exercise":
+                return f"### {label or 'Exercise'}: {title}\n\n{self.text(block.body)}"
+            case "solution" | "solution-start":
+                return f"{self.solution_heading(title)}\n\n{self.text(block.body)}"
+            case "glue:figure":
+                caption = " ".join(self.text(block.body).split())
+                return self.figure(f"{label or 'Table'}. {caption}")
+            case "literalinclude":
+                return listing(block.options, block.argument)
+            case "prf:proof":
+                return quote("Proof", self.text(block.body))
+            case name if theorem != name:
+                heading = f"{label or theorem.capitalize()}{f' ({title})' if title else ''}"
+                return quote(heading, self.text(block.body))
+            case name if name in QUOTATIONS:
+                return quote(title, self.text(block.body))
+        return self.text(block.body)
+
+    def solution_heading(self, exercise: str) -> str:
+        """The line above the solution of the exercise with this label."""
+        return f"**Solution of {self.labels.get(exercise, exercise)}**"
+
+    def figure(self, caption: str) -> str:
+        """What stands for a figure: its number and caption."""
+        return f"*{caption}*"
 
 
 def quote(title: str, body: str) -> str:
@@ -109,9 +125,9 @@ def quote(title: str, body: str) -> str:
 
 
 def listing(options: dict[str, str], path: str) -> str:
-    """The function that a `literalinclude` shows."""
+    """The code that a `literalinclude` shows: a file, or the function or class in it that `pyobject` names."""
     file = (parameters.ROOT / "book" / "chapters" / path).resolve()
-    text = Path(file).read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
     if name := options.get("pyobject"):
         node: Any = ast.parse(text)
         for part in name.split("."):
@@ -119,49 +135,3 @@ def listing(options: dict[str, str], path: str) -> str:
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         text = "\n".join(text.split("\n")[first - 1 : node.end_lineno])
     return f"```python\n{text.strip()}\n```"
-
-
-def markdown(
-    text: str,
-    values: dict[str, Any],
-    labels: dict[str, str],
-    figure: Callable[[str, str], str] = lambda name, caption: f"*{caption}*",
-) -> str:
-    """A cell's text in plain Markdown; `figure(glued name, caption)` says what stands for a figure."""
-
-    def again(body: str) -> str:
-        return markdown(body, values, labels, figure)
-
-    made = []
-    for name, title, options, body in pieces(text):
-        title = roles(title, values, labels)
-        kind, label = name.removeprefix("prf:"), options.get("label", options.get("name", ""))
-        if not name:
-            made.append(roles(body, values, labels))
-        elif name in DROPPED:
-            continue
-        elif name == "at-a-glance":
-            made.append(f"*Needs: {options['needs']}*" if options.get("needs") else "")
-        elif name == "explorer":
-            made.append("*(An instrument to turn by hand: in the book.)*")
-        elif name == "math":
-            made.append(f"$$\n{body}\n$$")
-        elif name in ("exercise-start", "exercise"):
-            made.append(f"### {labels.get(label, 'Exercise')}: {title}\n\n{again(body)}")
-        elif name in ("solution-start", "solution"):
-            made.append(f"**Solution of {labels.get(title, title)}**\n\n{again(body)}")
-        elif name == "glue:figure":
-            caption = " ".join(again(body).split())
-            made.append(figure(title, f"{labels.get(label, 'Table')}. {caption}"))
-        elif name == "literalinclude":
-            made.append(listing(options, title))
-        elif name == "prf:proof":
-            made.append(quote("Proof", again(body)))
-        elif name.startswith("prf:"):
-            said = f"{labels.get(label, kind.capitalize())}{f' ({title})' if title else ''}"
-            made.append(quote(said, again(body)))
-        elif name in ("admonition", "margin", "note", "warning", "tip", "important", "dropdown"):
-            made.append(quote(title, again(body)))
-        else:
-            made.append(again(body))
-    return re.sub(r"\n{3,}", "\n\n", "\n\n".join(part.strip("\n") for part in made if part))

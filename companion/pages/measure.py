@@ -9,65 +9,71 @@ from __future__ import annotations
 import re
 import statistics
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from companion.pages import chapters, markdown, parameters
+from markdown_it.token import Token
+
+from companion.pages import chapters, markdown, myst, parameters
 
 SPEED = 230  # words a minute
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
-SILENT = {*markdown.DROPPED, "dropdown", "math", "literalinclude", "at-a-glance", "code-block", "code", "bibliography",
-          "toctree", "contents", "raw", "tableofcontents", "theorem-index"}  # fmt: skip
-SHORT = r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
+NOT_READ = {  # directives whose body is folded, or no sentence
+    *markdown.OMITTED, "solution", "dropdown", "math", "literalinclude", "at-a-glance", "code-block", "code",
+    "bibliography", "toctree", "contents", "raw", "tableofcontents", "theorem-index",
+}  # fmt: skip
+NOT_PROSE = {"heading", "table", "fence", "code_block", "math_block", "html_block"}
+ONE_WORD = {"code_inline", "math_inline"}
+REFERENCE = re.compile(r"cite|numref|eq|ref|prf|doc|glue")
+ABBREVIATION = re.compile(
+    r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
+)
 END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")
 BOUNDS = {"longest": 35, "median": 18, "visible": 0.6, "hidden": 15, "minutes": 20}
 
 
-def unfolded(nb) -> tuple[str, list]:
-    """A chapter's text and its code cells, without the folded solutions."""
-    texts, cells, inside = [], [], False
-    for cell in nb.cells:
-        if cell.cell_type != "markdown":
-            cells += [] if inside else [cell]
-            continue
-        for part in re.split(r"^`{3,}(?=\{solution-)", cell.source, flags=re.MULTILINE):
-            if part.startswith("{solution-"):
-                inside = part.startswith("{solution-start}")
-                part = part.partition("\n")[2]
-            texts += [] if inside else [part]
-    return "\n\n".join(texts), cells
+def unfolded(nb) -> tuple[list[myst.Block], list]:
+    """A chapter's blocks and its code cells, without the folded solutions."""
+    read = [part for part in myst.parts(nb.cells) if not part.solves]
+    blocks = [block for part in read for block in part.blocks]
+    return blocks, [part.cell for part in read if part.cell.cell_type == "code"]
 
 
-def paragraphs(text: str) -> list[str]:
-    """What is read as sentences: paragraphs, list items, captions and boxes, as plain words."""
-    found = []
-    for name, _, _, body in markdown.pieces(text):
-        if name in SILENT or name == "solution":
-            continue
-        if name:
-            found += paragraphs(body)
-            continue
-        body = re.sub(r"^(`{3,})[\w-]*\n.*?^\1\s*$", "", body, flags=re.MULTILINE | re.DOTALL)
-        body = re.sub(r"\$\$.*?\$\$|<!--.*?-->", "", body, flags=re.DOTALL)
-        body = re.sub(r"^(#|\||`{3,}|:{3,}|---|\([\w-]+\)=|!\[).*$", "", body, flags=re.MULTILINE)
-        for block in re.split(r"\n\s*\n|^\s*(?:[-*+]|\d+\.|>|:) ", body, flags=re.MULTILINE):
-            words = markdown.GLUE.sub("1", block)
-            words = re.sub(r"(\{[\w:-]+\})?(`+).+?\2|\$[^$]+\$", _word, words, flags=re.DOTALL)
-            words = re.sub(r"\[([^\]]*)\][({][^)}]*[)}]", lambda m: m[1] or "X", words)
-            found.append(" ".join(re.sub(r"[*_]", "", words).split()))
-    return [each for each in found if re.search(r"\w", each)]
+def paragraphs(blocks: Iterable[myst.Block]) -> Iterator[str]:
+    """The words of each paragraph, list item and caption, also in boxes."""
+    for block in blocks:
+        if block.kind == "directive":
+            yield from () if block.name in NOT_READ else paragraphs(myst.parse(block.body))
+        elif block.kind not in NOT_PROSE:
+            for token in block.tokens:
+                if token.type == "inline":
+                    yield " ".join("".join(_words(token.children)).split())
 
 
-def _word(match: re.Match) -> str:
-    """A role as its words; a formula or a piece of code as one."""
-    if not match[1] or re.match(r"\{(cite|numref|eq|ref|prf|doc)", match[1]):
-        return "X"
-    return markdown.roles(match[0], {}, {})
+def _words(tokens: list[Token]) -> Iterator[str]:
+    """Inline tokens as words; a reference, a number, a formula, a piece of code is one."""
+    previous = None
+    for token in tokens:
+        if token.type in ("text", "text_special"):
+            yield token.content
+        elif token.type in ("softbreak", "hardbreak"):
+            yield " "
+        elif token.type in ONE_WORD or (token.type == "link_close" and previous == "link_open"):
+            yield "X"
+        elif token.type == "myst_role":
+            reference = REFERENCE.match(token.meta["name"])
+            yield (
+                "X"
+                if reference
+                else markdown.PlainMarkdown({}, {}).role(token.meta["name"], token.content)
+            )
+        previous = token.type
 
 
-def sentences(text: str) -> list[str]:
+def sentences(blocks: Iterable[myst.Block]) -> list[str]:
     """The sentences of a text."""
-    parts = [re.sub(SHORT, r"\1", each) for each in paragraphs(text)]
-    return [each for part in parts for each in END.split(part) if count(each)]
+    texts = (ABBREVIATION.sub(r"\1", text) for text in paragraphs(blocks))
+    return [sentence for text in texts for sentence in END.split(text) if count(sentence)]
 
 
 def count(sentence: str) -> int:
@@ -80,10 +86,10 @@ def lines(cell) -> int:
     return sum(bool(line.strip()) for line in cell.source.split("\n"))
 
 
-def measure(text: str, cells=()) -> dict:
+def measure(blocks: Iterable[myst.Block], cells=()) -> dict:
     """words, median and longest (words of a sentence), visible (share of code lines, None without code),
     hidden (lines of the longest hidden cell), minutes."""
-    lengths = [count(each) for each in sentences(text)] or [0]
+    lengths = [count(each) for each in sentences(blocks)] or [0]
     unseen = [lines(c) for c in cells if HIDDEN & {*c.metadata.get("tags", [])}]
     code = sum(map(lines, cells))
     return {
@@ -100,7 +106,7 @@ def page(name: str) -> dict:
     """The measures of a chapter (its stem) or of a page (its path below book/, without `.md`)."""
     path = parameters.ROOT / "book" / f"{name}.md"
     if path.is_file():
-        return measure(path.read_text(encoding="utf-8"))
+        return measure(myst.parse(path.read_text(encoding="utf-8")))
     return measure(*unfolded(chapters.notebook(name)))
 
 

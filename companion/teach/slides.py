@@ -1,8 +1,8 @@
-"""Slides of a chapter: its headings, figures, tables, boxes and exercises as one HTML file that needs no network.
+"""Write slides of a chapter: its headings, figures, tables, boxes and exercises as one HTML file.
 
-What the chapter's prose says before a figure or a box becomes the speaker's notes (key n). A cell tagged
-`skip-slides` is left out, one tagged `slide` is shown as it is. The chapters of the course's sessions begin with the
-drawing of a round, and end with figures of other chapters (`SESSIONS`), as far as these are executed.
+The file needs no network. The text before a figure or a box becomes the speaker's notes (key n). A cell tagged
+`skip-slides` is left out, one tagged `slide` is one slide. The chapters of the course's sessions begin with the
+drawing of a round, and end with figures of other chapters (`SESSIONS`), if those are executed.
 """
 
 from __future__ import annotations
@@ -10,47 +10,75 @@ from __future__ import annotations
 import base64
 import html
 import importlib.util
-import json
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from companion.pages import chapters, drawing, markdown, parameters
+from companion.pages import chapters, drawing, markdown, myst, parameters
 from companion.runs.atomic import write
 from companion.teach import teaching
 from fedstas.errors import InputError
 
-LONG = 900  # characters of a box that still fit a slide; the rest of it is in the notes
+MAX_BOX = (
+    900  # characters of a box that fit a slide; the whole text of a longer one is in the notes
+)
+MAX_ROWS = 12  # rows of a table that fit a slide; the notes count the others
+MAX_TITLE = 90  # characters of a caption's first sentence that fit a title
+VOICES = ("as-written", "as-coded", "as-it-should-be", "verdict")  # classes of boxes with a colour
 BOXES = ("admonition", "prf:lemma", "prf:theorem", "prf:definition", "prf:algorithm", "math")
-KINDS = ("glue:figure", "explorer", "exercise-start", "exercise", *BOXES)
-ENDING = ("What we learned",)  # sections whose text itself is shown
-ROWS = 12  # of a table that fit a slide; the notes say how many there are
-LINE = 90  # characters of a caption's first sentence that still fit a title
-HIDDEN = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
-SEEN = {  # what is to be seen in the pictures that come back from session to session
+SHOWN_SECTIONS = ("What we learned",)  # sections whose text is on a slide, not in the notes
+HIDDEN_TAGS = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
+FIGURE_TITLES = {  # titles of figures that several sessions show; otherwise the caption's first sentence
     "figure_squeeze": "Nine levels: many entries near zero, and few far out that have levels of their own",
     "figure_report": "The coin: one report may be any size, and one size is much likelier",
     "ch9_figure_seats": "The same clients under four designs: who may sit on which seat?",
     "ch9_map": "The cut: each client is tied to the middle of its draw; short lines, little variance",
     "ch10_remembered": "Points above MD at equal megabytes: who lies to the right of the grey band?",
 }
-NINE, TEN = "09_what_we_would_write", "10_which_design"
-SESSIONS = {  # what to look at in the round, and whose figures (chapter, name) are borrowed
-    "01_aggregation": ("step 7: with which weights do the drawn clients enter the new model?",
-                       [(NINE, "ch9_figure_seats")]),
-    "02_stratification": ("steps 2 to 5: what strata know, how many seats each gets, and who is drawn.", [(NINE, "ch9_map")]),
-    "03_data_sampling": ("step 6: on how many examples does a drawn client train, and who may know how many it has?", []),
-    "04e_privacy": ("steps 2, 6 and 7: what leaves a client? A gradient, a report of its size, a model.",
-                    [("03_data_sampling", "figure_report")]),
-    "05_experiments": ("the whole loop, 99 times: does the new model become better for it?",
-                       [(TEN, "ch10_remembered")]),
-    NINE: ("steps 3, 4 and 7: which strata, seats and weights would you choose?", [(TEN, "ch10_remembered")]),
-}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session asks of the drawing of a round, and the figures (chapter, name) of other chapters that it shows."""
+
+    question: str
+    figures: tuple[tuple[str, str], ...] = ()
+
+
+SESSIONS = {
+    "01_aggregation": Session(
+        "step 7: with which weights do the drawn clients enter the new model?",
+        (("09_what_we_would_write", "ch9_figure_seats"),),
+    ),
+    "02_stratification": Session(
+        "steps 2 to 5: what strata know, how many seats each gets, and who is drawn.",
+        (("09_what_we_would_write", "ch9_map"),),
+    ),
+    "03_data_sampling": Session(
+        "step 6: on how many examples does a drawn client train, and who may know how many it has?"
+    ),
+    "04e_privacy": Session(
+        "steps 2, 6 and 7: what leaves a client? A gradient, a report of its size, a model.",
+        (("03_data_sampling", "figure_report"),),
+    ),
+    "05_experiments": Session(
+        "the whole loop, 99 times: does the new model become better for it?",
+        (("10_which_design", "ch10_remembered"),),
+    ),
+    "09_what_we_would_write": Session(
+        "steps 3, 4 and 7: which strata, seats and weights would you choose?",
+        (("10_which_design", "ch10_remembered"),),
+    ),
+}
 
 
 @dataclass
 class Slide:
-    """A heading (Markdown), what is shown under it (HTML), and what the speaker says (HTML)."""
+    """A heading (Markdown), what is shown under it (HTML), and the speaker's notes (HTML).
+
+    `kind` is the class of the slide's HTML element: title, text, figure, table, box or exercise.
+    """
 
     title: str
     body: str
@@ -58,7 +86,7 @@ class Slide:
     notes: str = ""
 
 
-def renderer():
+def html_renderer():
     """Markdown to HTML (`.render`, `.renderInline`), with formulas as MathJax reads them."""
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -72,224 +100,254 @@ def renderer():
 
 
 def slides(chapter: str) -> list[Slide]:
-    """The slides of a chapter, from its executed page."""
+    """Make the slides of a chapter from its executed page.
+
+    Raises:
+        InputError: the chapter is not executed.
+    """
     stem = chapters.find(chapter)
-    if not executed(stem).is_file():
+    if not executed_page(stem).is_file():
         raise InputError(f"chapter {stem} is not executed yet: run `fedstas chapter {stem}` first")
-    cells, maker = opened(stem)
-    inside = False
-    for cell in cells:
-        tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "code" and not inside and not HIDDEN.intersection(tags):
-            for output in cell["outputs"]:
-                maker.output(output)
-        if cell["cell_type"] != "markdown" or "skip-slides" in tags:
+    parts, builder = read_page(stem)
+    for part in parts:
+        tags = part.cell.metadata.get("tags", [])
+        if part.solves or "skip-slides" in tags:
             continue
-        inside = inside or bool(teaching.STARTS.search(cell["source"]))
-        if not inside:
-            maker.read(teaching.WHOLE.sub("", cell["source"]), whole="slide" in tags)
-        inside = inside and not teaching.ENDS.search(cell["source"])
-    made = maker.finish()
-    if stem in SESSIONS:
-        line, others = SESSIONS[stem]
-        lent = [slide for other in others for slide in borrowed(*other)]
-        end = next((k for k, slide in enumerate(made) if slide.title in ENDING), len(made))
-        made = [made[0], the_round(line), *made[1:end], *lent, *made[end:]]
-    return made
+        if part.blocks:
+            builder.read(part.blocks, one_slide="slide" in tags)
+        elif part.cell.cell_type == "code" and not HIDDEN_TAGS.intersection(tags):
+            for output in part.cell.outputs:
+                builder.read_output(output)
+    result = builder.finish()
+    if session := SESSIONS.get(stem):
+        shared = [slide for figure in session.figures for slide in figure_slides(*figure)]
+        end = next((k for k, s in enumerate(result) if s.title in SHOWN_SECTIONS), len(result))
+        result = [result[0], round_slide(session), *result[1:end], *shared, *result[end:]]
+    return result
 
 
-def executed(stem: str) -> Path:
-    """Where the executed page of a chapter is, if it is."""
+def executed_page(stem: str) -> Path:
+    """The path of a chapter's executed page, which need not exist."""
     return parameters.ROOT / "book" / "chapters" / f"{stem}.ipynb"
 
 
-def opened(stem: str) -> tuple[list[dict], Maker]:
-    """The cells of an executed chapter, and who makes slides of them."""
-    cells = json.loads(executed(stem).read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        cell["source"] = "".join(cell["source"])
-    texts = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
-    glued = teaching.glued(executed(stem))
-    return cells, Maker(teaching.values(stem), glued, markdown.numbers(texts))
+def read_page(stem: str) -> tuple[list[myst.Part], SlideBuilder]:
+    """The parts of an executed chapter, and a builder of slides with its values and figures."""
+    import nbformat
+
+    page = executed_page(stem)
+    parts = myst.parts(nbformat.read(page, as_version=4).cells)
+    labels = myst.reference_texts(block for part in parts for block in part.blocks)
+    plain = SlideMarkdown(teaching.glued_values(stem), labels)
+    return parts, SlideBuilder(plain, teaching.glued_outputs(page))
 
 
-def borrowed(stem: str, figure: str) -> list[Slide]:
-    """The slide of another chapter's figure; none where that chapter is not executed."""
-    if not executed(stem).is_file():
+def figure_slides(stem: str, figure: str) -> list[Slide]:
+    """The slide of a figure of another chapter; none if that chapter is not executed."""
+    if not executed_page(stem).is_file():
         return []
-    cells, maker = opened(stem)
-    for cell in cells:
-        for name, title, options, body in markdown.pieces(cell["source"]):
-            if cell["cell_type"] == "markdown" and (name, title) == ("glue:figure", figure):
-                maker.show(
-                    name,
-                    title,
-                    options,
-                    f"{body}\n\n(Chapter {stem.partition('_')[0].lstrip('0')}.)",
-                )
-    return maker.finish()
+    parts, builder = read_page(stem)
+    number = stem.partition("_")[0].lstrip("0")
+    for block in (block for part in parts for block in part.blocks):
+        if (block.name, block.argument) == ("glue:figure", figure):
+            builder.add_figure(block, remark=f"(Chapter {number}.)")
+    return builder.finish()
 
 
-def the_round(line: str) -> Slide:
-    """The drawing of a round, with what to look at today."""
-    data = drawing.svg(colours=drawing.LIGHT, linked=False)
-    shown = picture("svg+xml", base64.b64encode(data.encode()).decode(), "One round of FedSTaS as a loop of "
-                    "eight stations: clients, nine levels, strata, seats, draws, data, weights, new model", "")  # fmt: skip
-    return Slide(
-        "One round of FedSTaS", f"{shown}<p>Today: {html.escape(line)}</p>", "figure round"
+def round_slide(session: Session) -> Slide:
+    """The drawing of a round, with the session's question."""
+    svg = drawing.svg(colours=drawing.LIGHT, linked=False).encode()
+    alt = (
+        "One round of FedSTaS as a loop of eight stations: clients, nine levels, strata, seats, draws, data, "
+        "weights, new model"
     )
+    body = image("svg+xml", svg, alt) + f"<p>Today: {html.escape(session.question)}</p>"
+    return Slide("One round of FedSTaS", body, "figure round")
 
 
-def picture(kind: str, data: str, alt: str, caption: str) -> str:
-    """An image, in base64, and its caption (HTML) as HTML."""
-    shown = f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{data}">'
-    return shown + (f"<div class='caption'>{caption}</div>" if caption else "")
+def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
+    """An image of this type, embedded in HTML, and its caption (HTML)."""
+    encoded = base64.b64encode(data).decode()
+    tag = f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
+    return tag + caption_element(caption)
 
 
-class Maker:
-    """Reads a chapter's text from top to bottom and makes slides of it."""
+def caption_element(caption: str) -> str:
+    """A caption (HTML) as an element; nothing for an empty one."""
+    return f"<div class='caption'>{caption}</div>" if caption else ""
 
-    def __init__(self, values: dict, glued: dict, labels: dict):
-        self.values, self.glued, self.labels = values, glued, labels
-        self.render, self.made = renderer().render, []
-        self.chapter, self.section, self.notes, self.asking = "", "", [], False
 
-    def read(self, text: str, whole: bool = False) -> None:
-        """A markdown cell; `whole`: as one slide."""
-        if whole:
-            self.add(self.plain(text), "text")
+class SlideMarkdown(markdown.PlainMarkdown):
+    """Plain Markdown of slides: no figures, and no links to notebooks, which are not beside the file."""
+
+    def figure(self, caption: str) -> str:
+        """Nothing: a figure has a slide of its own."""
+        return ""
+
+    def link(self, text: str, target: str) -> str:
+        """A link, or its text if it leads to a notebook."""
+        link = super().link(text, target)
+        return link.partition("]")[0].lstrip("[") if link.endswith(".ipynb)") else link
+
+
+class SlideBuilder:
+    """A visitor that makes slides of a chapter's blocks and outputs, read from top to bottom.
+
+    Args:
+        plain: writes blocks as Markdown.
+        glued: the chapter's glued outputs, {name: {mime type: data}}.
+    """
+
+    def __init__(self, plain: SlideMarkdown, glued: dict[str, dict]):
+        self.plain, self.glued, self.render = plain, glued, html_renderer().render
+        self.slides: list[Slide] = []
+        self.chapter, self.section, self.notes = "", "", []
+
+    def read(self, blocks: list[myst.Block], one_slide: bool = False) -> None:
+        """Add slides and notes for the blocks of a Markdown cell, or one slide that shows them all."""
+        if one_slide:
+            self.add(self.plain.blocks(blocks), "text")
             return
-        for name, title, options, body in markdown.pieces(text):
-            if not name:
-                self.prose(body)
-            elif name in KINDS:
-                self.show(name, title, options, body)
-                self.asking = name == "exercise-start"  # its text stands after its start
-
-    def prose(self, text: str) -> None:
-        """Headings open slides; the text between goes to the notes, or is shown."""
-        for part in re.split(r"^(?=#{1,3} )", text, flags=re.MULTILINE):
-            heading, rest = re.match(r"(?:(#{1,3}) (.*))?([\s\S]*)", part).group(2, 3)
-            if heading:
-                level = part.index(" ")
-                title = markdown.roles(heading, self.values, self.labels).strip()
-                self.flush()
-                if level == 1:
-                    self.chapter, self.section = title, title
-                else:
-                    self.section = title
-            rest = self.plain(rest).strip()
-            if not rest:
+        for special, group in itertools.groupby(
+            blocks, lambda b: b.kind in ("directive", "heading")
+        ):
+            if not special:
+                self.read_prose(self.plain.blocks(list(group)))
                 continue
-            if self.asking:
-                self.made[-1].body += self.render(rest)
-                self.asking = False
-            elif self.section in ENDING or (self.section == self.chapter and not self.made):
-                self.add(rest, "title" if self.section == self.chapter else "text")
-            else:
-                self.notes.append(rest)
+            for block in group:
+                if block.kind == "heading":
+                    self.read_heading(block)
+                else:
+                    self.read_directive(block)
 
-    def output(self, output: dict) -> None:
-        """A table that a cell shows; a glued one stands where the text shows it."""
+    def read_heading(self, block: myst.Block) -> None:
+        """Begin a chapter or a section; further slides have its title."""
+        self.add_notes_to_last_slide()
+        self.section = self.plain.inline(block.tokens[1].content).strip()
+        if block.tokens[0].tag == "h1":
+            self.chapter = self.section
+
+    def read_prose(self, text: str) -> None:
+        """Show the first paragraphs of the chapter and the text of SHOWN_SECTIONS; keep other text for notes."""
+        if not text:
+            return
+        opening = self.section == self.chapter
+        if self.section in SHOWN_SECTIONS or (opening and not self.slides):
+            self.add(text, "title" if opening else "text")
+        else:
+            self.notes.append(text)
+
+    def read_directive(self, block: myst.Block) -> None:
+        """Add the slide of a figure, an instrument, an exercise or a box; ignore other directives."""
+        if block.name == "glue:figure":
+            self.add_figure(block)
+        elif block.name == "explorer":
+            self.add_instrument(block.argument)
+        elif block.name == "exercise":
+            label = self.plain.labels.get(block.label, "")
+            title = f"{label}: {block.argument}".removeprefix(": ")
+            self.add(self.plain.text(block.body), "exercise", title=title)
+        elif block.name in BOXES:
+            self.add_box(block)
+
+    def read_output(self, output: dict) -> None:
+        """Add a slide for a table that a cell shows; a glued one is shown where the text refers to it."""
         if "scrapbook" not in output.get("metadata", {}):
-            self.table(output.get("data", {}))
+            self.add_table(output.get("data", {}))
 
-    def table(self, data: dict, title: str = "", caption: str = "") -> bool:
-        """A slide of the first rows of a table, if there is one in a cell's or a figure's data."""
+    def add_table(self, data: dict, title: str = "", caption: str = "") -> None:
+        """Add a slide with the first rows of the table in an output's data, if it has one."""
         text, page = ("".join(data.get(kind, "")) for kind in ("text/markdown", "text/html"))
-        if re.match(r"\s*\|.*\n\s*\|[\s:|-]+\n", text):
-            lines = self.plain(text).strip().split("\n")
-            more, body = len(lines) - 2 - ROWS, self.render("\n".join(lines[: ROWS + 2]))
+        if any(block.kind == "table" for block in myst.parse(text)[:1]):
+            lines = self.plain.text(text).split("\n")
+            left_out, body = (
+                len(lines) - 2 - MAX_ROWS,
+                self.render("\n".join(lines[: MAX_ROWS + 2])),
+            )
         elif "<table" in page:
             rows = re.findall(r"<tr.*?</tr>", page, flags=re.DOTALL)
             head = [row for row in rows if "<td" not in row]
-            more, body = len(rows) - len(head) - ROWS, "".join(rows[: len(head) + ROWS])
-            body = f"<table>{body}</table>"
+            left_out = len(rows) - len(head) - MAX_ROWS
+            body = f"<table>{''.join(rows[: len(head) + MAX_ROWS])}</table>"
         else:
-            return False
-        if more > 0:
-            self.notes.append(f"The table of the chapter has {more} more rows.")
-        self.add(
-            "", "table", body + (f"<div class='caption'>{caption}</div>" if caption else ""), title
-        )
-        return True
+            return
+        if left_out > 0:
+            self.notes.append(f"The table of the chapter has {left_out} more rows.")
+        self.add("", "table", body + caption_element(caption), title)
 
-    def headline(self, caption: str) -> str:
-        """The first sentence of a caption, where it is short enough to be a title."""
-        first = re.match(r"(?!Left|Right|Top|Bottom|Above|Below)(.+?)\.(?=\s+[A-Z(]|$)", caption)
-        fits = first and len(first[1]) <= LINE and first[1].count("$") % 2 == 0
-        return first[1] if fits else ""
+    def add_figure(self, block: myst.Block, remark: str = "") -> None:
+        """Add the slide of a glued figure or table, with its caption and a remark."""
+        data = self.glued.get(block.argument, {})
+        caption = " ".join(self.plain.text(f"{block.body}\n\n{remark}").split())
+        title = FIGURE_TITLES.get(block.argument) or first_sentence(caption)
+        kind = next((k for k in ("image/svg+xml", "image/png") if k in data), "")
+        if not kind:
+            self.add_table(data, title, self.render(caption))
+            return
+        content = "".join(data[kind])
+        content = content.encode() if kind == "image/svg+xml" else base64.b64decode(content)
+        alt = self.plain.inline(block.options.get("alt", caption))
+        body = image(kind.removeprefix("image/"), content, alt, self.render(caption))
+        self.add("", "figure", body, title)
 
-    def show(self, name: str, title: str, options: dict, body: str) -> None:
-        """A figure, a box, a formula, or an exercise."""
-        label = self.labels.get(options.get("label", options.get("name", "")), "")
-        if name == "glue:figure":
-            kinds = self.glued.get(title, {})
-            kind = next((k for k in ("image/svg+xml", "image/png") if k in kinds), "")
-            caption = " ".join(self.plain(body).split())
-            heading = SEEN.get(title) or self.headline(caption)
-            if not kind:
-                self.table(kinds, heading, self.render(caption))
-            else:
-                alt = markdown.roles(options.get("alt", caption), self.values, self.labels)
-                data = "".join(kinds[kind])
-                if kind == "image/svg+xml":
-                    data = base64.b64encode(data.encode()).decode()
-                data, kind = data.replace("\n", ""), kind.removeprefix("image/")
-                self.add("", "figure", picture(kind, data, alt, self.render(caption)), heading)
-        elif name == "explorer":
-            self.instrument(title)
-        elif name.startswith("exercise"):
-            self.add(self.plain(body), "exercise", title=f"{label}: {title}".removeprefix(": "))
-        else:
-            text, voice = self.plain(body if name != "math" else f"$$\n{body}\n$$"), "box"
-            if options.get("class") in markdown.VOICES:
-                voice = f"box {options['class']}"
-            title = markdown.roles(title, self.values, self.labels)
-            head = title if name == "admonition" else f"{label} {f'({title})' if title else ''}"
-            head = head.strip() if name != "math" else ""
-            if len(text) > LONG:
-                self.notes.append(text)
-                text = (
-                    text[: text.rfind("\n\n", 0, LONG) + 1] or f"{text[:LONG].rpartition(' ')[0]} …"
-                )
-            self.add(text, voice, title=head)
-
-    def instrument(self, name: str) -> None:
-        """The still picture of an instrument, where the pipeline has made it: for the vote before it is moved."""
-        still = executed(f"explorer-{name}").with_suffix(".png")
+    def add_instrument(self, name: str) -> None:
+        """Add the still picture of an instrument, if the pipeline has made it."""
+        picture = executed_page(f"explorer-{name}").with_suffix(".png")
+        if not picture.is_file():
+            return
         page = (parameters.ROOT / "book" / "explorer.md").read_text(encoding="utf-8")
-        section = page.partition(f"(instrument-{name})=\n")[2].partition("\n(instrument-")[0]
-        said = re.search(r":alt: (.+)\n\n([\s\S]+?)\n```", section)
-        if still.is_file() and said:
-            data = base64.b64encode(still.read_bytes()).decode()
-            caption = f"{' '.join(said[2].split())} In the book it moves: page *Instruments*."
-            shown = picture("png", data, said[1], self.render(self.plain(caption)))
-            self.add("", "figure", shown, re.match(r"## (.+)", section)[1])
+        blocks = iter(myst.parse(page))
+        target = f"(instrument-{name})="
+        section = itertools.dropwhile(lambda block: block.source.strip() != target, blocks)
+        heading = next((b for b in section if b.kind == "heading"), None)
+        figure = next((b for b in section if b.name == "figure"), None)
+        if heading and figure:
+            caption = f"{' '.join(figure.body.split())} In the book it moves: page *Instruments*."
+            caption = self.render(self.plain.text(caption))
+            body = image("png", picture.read_bytes(), figure.options["alt"], caption)
+            self.add("", "figure", body, heading.tokens[1].content)
 
-    def plain(self, text: str) -> str:
-        """The text without directives or roles; figures in it are dropped."""
-        text = markdown.markdown(text, self.values, self.labels, lambda name, caption: "")
-        return re.sub(
-            r"\[([^\]]+)\]\([^)]*\.ipynb\)", r"\1", text
-        )  # there is no such file beside it
+    def add_box(self, block: myst.Block) -> None:
+        """Add the slide of an admonition, a theorem or a formula; what is too long is in the notes, too."""
+        formula = block.name == "math"
+        text = self.plain.text(f"$$\n{block.body}\n$$" if formula else block.body)
+        title = self.plain.inline(block.argument)
+        if block.name.startswith("prf:"):
+            label = self.plain.labels.get(block.label, "")
+            title = f"{label} {f'({title})' if title else ''}".strip()
+        voice = block.options.get("class")
+        if len(text) > MAX_BOX:
+            self.notes.append(text)
+            cut = text[: text.rfind("\n\n", 0, MAX_BOX) + 1]
+            text = cut or f"{text[:MAX_BOX].rpartition(' ')[0]} …"
+        self.add(text, f"box {voice}" if voice in VOICES else "box", title="" if formula else title)
 
     def add(self, text: str, kind: str, body: str = "", title: str = "") -> None:
-        """One more slide, with what was said since the last as its notes; its title is the section's by default."""
-        said = self.render("\n\n".join(self.notes))
-        self.made.append(Slide(title or self.section, body or self.render(text), kind, said))
+        """Add a slide that shows a text (Markdown) or a body (HTML), with the notes since the last one.
+
+        Its title is the section's by default.
+        """
+        notes = self.render("\n\n".join(self.notes))
+        self.slides.append(Slide(title or self.section, body or self.render(text), kind, notes))
         self.notes = []
 
-    def flush(self) -> None:
-        """What is said at the end of a section belongs to its last slide."""
-        if self.notes and self.made:
-            self.made[-1].notes += self.render("\n\n".join(self.notes))
+    def add_notes_to_last_slide(self) -> None:
+        """Give the notes at the end of a section to its last slide."""
+        if self.notes and self.slides:
+            self.slides[-1].notes += self.render("\n\n".join(self.notes))
             self.notes = []
 
     def finish(self) -> list[Slide]:
-        """All slides."""
-        self.flush()
-        return self.made
+        """All slides, with the last notes."""
+        self.add_notes_to_last_slide()
+        return self.slides
+
+
+def first_sentence(caption: str) -> str:
+    """The first sentence of a caption if it can be a title: short, no panel's description, no cut formula."""
+    first = re.match(r"(?!Left|Right|Top|Bottom|Above|Below)(.+?)\.(?=\s+[A-Z(]|$)", caption)
+    fits = first and len(first[1]) <= MAX_TITLE and first[1].count("$") % 2 == 0
+    return first[1] if fits else ""
 
 
 STYLE = """
@@ -346,26 +404,25 @@ go(at);
 
 
 def mathjax() -> str:
-    """MathJax with its glyphs as paths: one script, no fonts to fetch."""
+    """The source of MathJax with its glyphs as paths: one script, no fonts to fetch."""
     spec = importlib.util.find_spec("sphinx-mathjax-offline")
     if spec is None:
         raise InputError("slides need the book's packages: pip install -e .[book]")
     folder = Path(spec.submodule_search_locations[0]) / "static" / "mathjax"
-    return (
-        (folder / "tex-svg-full.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
-    )
+    script = (folder / "tex-svg-full.js").read_text(encoding="utf-8")
+    return script.replace("</script", "<\\/script")
 
 
 def document(chapter: str) -> str:
-    """The slides as one HTML page."""
-    made, md = slides(chapter), renderer()
+    """The slides of a chapter as one HTML page."""
+    deck, md = slides(chapter), html_renderer()
     sections = "".join(
         f'<section class="{slide.kind}"><h2>{md.renderInline(slide.title)}</h2><div>{slide.body}</div>'
         + (f"<aside>{slide.notes}</aside>" if slide.notes else "")
         + "</section>\n"
-        for slide in made
+        for slide in deck
     )
-    title = html.escape(made[0].title)
+    title = html.escape(deck[0].title)
     options = '{"tex": {"inlineMath": [["\\\\(", "\\\\)"]]}, "options": {"enableMenu": false}}'
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -376,10 +433,10 @@ def document(chapter: str) -> str:
 
 
 def make(chapter: str, output: str | Path | None = None) -> Path:
-    """Write the slides, `teaching/<stem>-slides.html` of the clone by default."""
+    """Write the slides, to `teaching/<stem>-slides.html` of the clone by default, and return their path."""
     output = Path(output or teaching.FOLDER / f"{chapters.find(chapter)}-slides.html")
     if output.suffix != ".html":
-        raise InputError(f"--output {output}: the name of a page ends in .html")
+        raise InputError(f"--output {output}: give a file name that ends in .html")
     text = document(chapter)
     write(output, lambda path: path.write_text(text, encoding="utf-8"))
     return output

@@ -8,21 +8,19 @@ a cell tagged `student` is in the student's version only.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-from companion.pages import chapters, copies, markdown, parameters
+from companion.pages import chapters, copies, markdown, myst, parameters
 from companion.runs.atomic import write
 from fedstas.errors import InputError, check_choice
 
 FOLDER = parameters.ROOT / "teaching"
 VERSIONS = ("student", "instructor")
-STARTS = re.compile(r"^(?P<fence>`{3,})\{solution-start\}\s*(?P<of>\S+)", re.MULTILINE)
-ENDS = re.compile(r"^`{3,}\{solution-end\}", re.MULTILINE)
-WHOLE = re.compile(r"^(`{3,})\{solution\}\s*\S+.*?^\1\s*$", re.MULTILINE | re.DOTALL)
-ASKED = re.compile(r'check\.answer\(\s*"([^"]+)"')
+CHECKED = re.compile(r'check\.answer\(\s*"([^"]+)"')
 SETUP = """# Chapters read parameters and recorded runs from the repository, and figures are shown where they are drawn.
 import os
 
@@ -42,154 +40,124 @@ def glue(name, value, display=True):
 myst_nb.glue = glue"""
 
 
-def tag(nb) -> None:
-    """Marks the cells of exercises and solutions."""
-    inside = False
-    for cell in nb.cells:
-        tags = cell.metadata.setdefault("tags", [])
-        text = cell.source if cell.cell_type == "markdown" else ""
-        inside = inside or bool(STARTS.search(text))
-        if inside or "instructor" in tags:
-            _add(cell, "solution")
-        elif "{exercise" in text:
-            _add(cell, "exercise")
-        inside = inside and not ENDS.search(text)
-    if inside:
-        raise InputError("a solution has no end: close it with {solution-end}")
-
-
-def _add(cell, name: str) -> None:
-    if name not in cell.metadata["tags"]:
-        cell.metadata["tags"].append(name)
+def tagged_parts(nb) -> list[myst.Part]:
+    """The parts of a chapter's cells, each in a cell of its own, with tags of exercises and solutions."""
+    parts = myst.parts(nb.cells)
+    for part in parts:
+        part.cell = type(nb)(part.cell, source=part.source, metadata=dict(part.cell.metadata))
+        tags = part.cell.metadata["tags"] = [*part.cell.metadata.get("tags", [])]
+        exercise = any(block.name == "exercise" for block in part.blocks)
+        tag = "solution" if part.solves or "instructor" in tags else "exercise" if exercise else ""
+        tags += [tag] if tag and tag not in tags else []
+    return parts
 
 
 def student(chapter: str):
     """The chapter without its solutions, an empty answer and its check in place of each."""
     nb = chapters.notebook(chapter)
-    tag(nb)
-    kept, region, exercise = [], [], ""
-    for cell in [*nb.cells, None]:
-        tags = cell.metadata["tags"] if cell is not None else []
-        if "solution" in tags:
-            region.append(cell)
-        if region and ("solution" not in tags or ENDS.search(cell.source)):
-            kept += _answers(region, exercise)
-            region = []
-        if cell is None or "solution" in tags:
+    cells, exercise = [], ""
+    for solves, group in itertools.groupby(tagged_parts(nb), key=lambda part: part.solves):
+        parts = list(group)
+        if solves:
+            cells += _answers([part.cell for part in parts], exercise)
             continue
-        if "exercise" in tags:
-            exercise = cell.source
-        if cell.cell_type == "markdown" and WHOLE.search(cell.source):
-            kept += _split(cell)
-        else:
-            kept.append(cell)
-    nb.cells = kept
+        cells += [part.cell for part in parts if "instructor" not in part.cell.metadata["tags"]]
+        exercise = next(
+            (p.source for p in reversed(parts) if "exercise" in p.cell.metadata["tags"]), exercise
+        )
+    nb.cells = cells
     return _finish(nb, chapter, "student")
 
 
 def instructor(chapter: str):
     """The chapter with its solutions, and only what is not for students alone."""
     nb = chapters.notebook(chapter)
-    tag(nb)
-    nb.cells = [cell for cell in nb.cells if "student" not in cell.metadata["tags"]]
+    cells = [part.cell for part in tagged_parts(nb)]
+    nb.cells = [cell for cell in cells if "student" not in cell.metadata["tags"]]
     return _finish(nb, chapter, "instructor")
 
 
-def _split(cell) -> list:
-    """A cell whose solution is text within it: what is before, an empty answer, what is after."""
-    from nbformat.v4 import new_markdown_cell
-
-    found, at = [], 0
-    for match in WHOLE.finditer(cell.source):
-        before = cell.source[at : match.start()].strip("\n")
-        found += [new_markdown_cell(before, metadata={"tags": ["exercise"]}), _empty()]
-        at = match.end()
-    rest = cell.source[at:].strip("\n")
-    return found + ([new_markdown_cell(rest, metadata={"tags": []})] if rest else [])
-
-
-def _empty():
+def _empty_answer():
+    """A cell for an answer in words."""
     from nbformat.v4 import new_markdown_cell
 
     return new_markdown_cell("*Your answer:*", metadata={"tags": ["answer"]})
 
 
-def _answers(region: list, exercise: str) -> list:
-    """An empty answer and its check for what a solution consists of."""
+def _answers(solution: list, exercise: str) -> list:
+    """An empty answer and its check for each answer that the cells of a solution check."""
     from nbformat.v4 import new_code_cell
 
-    code = "\n\n".join(cell.source for cell in region if cell.cell_type == "code")
+    code = "\n\n".join(cell.source for cell in solution if cell.cell_type == "code")
     if not code:
-        return [_empty()]
-    asked = _asked(code) or dict.fromkeys(ASKED.findall(exercise))
-    tree, made = ast.parse(code), []
-    for name, given in asked.items():
-        stub, handed = _stub(tree, given)
-        made += [
+        return [_empty_answer()]
+    tree, cells = ast.parse(code), []
+    answers = _checked_answers(tree) or dict.fromkeys(CHECKED.findall(exercise))
+    for name, variable in answers.items():
+        stub, variable = _stub(tree, variable)
+        check = f'from companion import check\n\ncheck.answer("{name}", {variable})'
+        cells += [
             new_code_cell(f"# Your answer\n{stub}", metadata={"tags": ["answer"]}),
-            new_code_cell(
-                f'from companion import check\n\ncheck.answer("{name}", {handed})',
-                metadata={"tags": ["check"]},
-            ),
+            new_code_cell(check, metadata={"tags": ["check"]}),
         ]
-    return made or [new_code_cell("# Your answer\n", metadata={"tags": ["answer"]})]
+    return cells or [new_code_cell("# Your answer\n", metadata={"tags": ["answer"]})]
 
 
-def _asked(code: str) -> dict[str, str | None]:
-    """Which exercises a solution answers, and the name of what it hands in where that has one."""
-    found: dict[str, str | None] = {}
-    for node in ast.walk(ast.parse(code)):
+def _checked_answers(tree: ast.Module) -> dict[str, str | None]:
+    """The exercises whose answers a solution checks, each with the variable that holds its answer, if one does."""
+    answers: dict[str, str | None] = {}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "check.answer":
-            name, given = node.args[0].value, node.args[1]
-            found.setdefault(name, given.id if isinstance(given, ast.Name) else None)
-    return found
+            name, answer = node.args[0].value, node.args[1]
+            answers.setdefault(name, answer.id if isinstance(answer, ast.Name) else None)
+    return answers
 
 
-def _stub(tree: ast.Module, given: str | None) -> tuple[str, str]:
-    """What the student begins with, and the name that is checked."""
+def _stub(tree: ast.Module, variable: str | None) -> tuple[str, str]:
+    """The code that a student begins with, and the variable that is checked."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == given:
+        if isinstance(node, ast.FunctionDef) and node.name == variable:
             return f"def {node.name}({ast.unparse(node.args)}):\n    ...", node.name
     return "mine = ...", "mine"
 
 
-def values(chapter: str) -> dict[str, Any]:
-    """The numbers and words of the chapter's executed page, by the names that the prose uses."""
+def glued_values(chapter: str) -> dict[str, Any]:
+    """The numbers and words that the chapter's executed page glued, by name."""
     page = parameters.ROOT / "book" / "chapters" / f"{chapters.find(chapter)}.ipynb"
-    found = {}
-    for name, record in glued(page).items():
-        said = "".join(record.get("text/plain", ""))
+    values = {}
+    for name, record in glued_outputs(page).items():
+        text = "".join(record.get("text/plain", ""))
         try:
-            found[name] = ast.literal_eval(said)
+            values[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            found[name] = said
-    return found
+            values[name] = text
+    return values
 
 
-def glued(page: Path) -> dict[str, dict]:
-    """What an executed page glued, by name: {mime type: data}; nothing where there is no page."""
+def glued_outputs(page: Path) -> dict[str, dict]:
+    """What an executed page glued, {name: {mime type: data}}; nothing where there is no page."""
     if not page.is_file():
         return {}
     cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    found = {}
+    records = {}
     for output in outputs:
         if name := output.get("metadata", {}).get("scrapbook", {}).get("name"):
             data = output["data"].items()
-            found[name] = {k.removeprefix("application/papermill.record/"): v for k, v in data}
-    return found
+            records[name] = {k.removeprefix("application/papermill.record/"): v for k, v in data}
+    return records
 
 
 def _finish(nb, chapter: str, version: str):
-    """Plain text, figures in place, and first cells that install the package and go to the repository."""
+    """The notebook in plain Markdown, with first cells that install the package and show figures in place."""
     from nbformat.v4 import new_code_cell
 
-    known = values(chapter)
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
-    labels = markdown.numbers(texts)
+    labels = myst.reference_texts(block for text in texts for block in myst.parse(text))
+    plain = markdown.PlainMarkdown(glued_values(chapter), labels)
     for place, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
-            cell.source = markdown.markdown(cell.source, known, labels)
+            cell.source = plain.text(cell.source)
         if "hide-input" in cell.metadata.get("tags", []):
             cell.metadata["jupyter"] = {"source_hidden": True}  # JupyterLab's word for it
         cell["id"] = f"{version}-{place}"
