@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from companion.pages import chapters, expectations, markdown, parameters
+from companion.pages import chapters, expectations, myst, parameters
 from companion.pages.expectations import expect, list_failures, mark, pattern, remove_failures
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,10 +75,11 @@ def test_sentences_are_marked_where_they_stand_and_listed_on_top():
     )
     title, box = nb.cells[0].source.split("\n\n", 1)
     assert title == "# A title" and box.endswith("```\n\nFirst.")
-    ((kind, words, options, body),) = list(markdown.pieces(box))[:1]
-    assert (kind, options) == ("admonition", {"class": "warning"})
-    assert "Not all of this page holds" in words
-    assert body == list_failures(failed) and body.endswith("\n- “grows with the *model*” (a = 1)")
+    warning = myst.parse(box)[0]
+    assert (warning.name, warning.options) == ("admonition", {"class": "warning"})
+    assert "Not all of this page holds" in warning.argument
+    assert warning.body == list_failures(failed)
+    assert warning.body.endswith("\n- “grows with the *model*” (a = 1)")
 
 
 def test_where_all_holds_the_page_stays_as_it_is():

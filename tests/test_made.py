@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import jupytext
 import pytest
 
-from companion.pages import chapters, design_comparison, markdown
+from companion.pages import chapters, design_comparison, myst
 from companion.runs import experiments, least_variance_results, provenance_report, records
 
 ROOT = Path(__file__).parents[1]
@@ -124,8 +124,8 @@ def local_names(statement: ast.AST) -> set[str]:
 
 def told(text: str) -> set[str]:
     """The sweeps that the provenance directives of a text name."""
-    found = (o for name, _, o, _ in markdown.pieces(text) if name == "provenance")
-    return {s.strip() for o in found for s in o.get("recorded", "").split(",") if s.strip()}
+    recorded = (b.options.get("recorded", "") for b in myst.parse(text) if b.name == "provenance")
+    return {s.strip() for sweeps in recorded for s in sweeps.split(",") if s.strip()}
 
 
 def cells(stem: str) -> list[tuple[str, str]]:
@@ -133,10 +133,11 @@ def cells(stem: str) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in nb.cells]
 
 
-def unfolded(text: str) -> Iterator[tuple]:
-    """The pieces of a text, and those in its dropdowns."""
-    for piece in markdown.pieces(text):
-        yield from markdown.pieces(piece[3]) if piece[0] == "dropdown" else [piece]
+def directives(text: str) -> Iterator[myst.Block]:
+    """The directives of a text, for a dropdown those inside it."""
+    for block in myst.parse(text):
+        inside = myst.parse(block.body) if block.name == "dropdown" else [block]
+        yield from (b for b in inside if b.kind == "directive")
 
 
 def pattern(name: ast.expr) -> re.Pattern:
@@ -172,18 +173,15 @@ def shown(stem: str) -> list[tuple[str, set[str], str]]:
                 tables.append((ast.unparse(statement)[:60], sweeps, after))
     found = []
     for kind, source in texts:
-        parts = list(unfolded(source)) if kind == "markdown" else []
-        for at, (name, title, _, _) in enumerate(parts):
-            if name == "glue:figure":
+        blocks = list(directives(source)) if kind == "markdown" else []
+        for at, block in enumerate(blocks):
+            if block.name == "glue:figure":
+                title = block.argument
                 sweeps = pasted.get(title) or pasted.get(re.sub(r"^ch\d+_", "", title), set())
                 if title not in pasted:
                     sweeps = sweeps.union(*(s for name, s in looped if name.fullmatch(title)))
-                rest = [p for p in parts[at + 1 :] if p[0]][:1]  # the next directive
-                text = "".join(
-                    f"```{{{n}}} {t}\n:recorded: {o.get('recorded', '')}\n```"
-                    for n, t, o, _ in rest
-                )
-                found.append((title, sweeps, text if rest and rest[0][0] == "provenance" else ""))
+                following = [b.source for b in blocks[at + 1 : at + 2] if b.name == "provenance"]
+                found.append((title, sweeps, "".join(following)))
     return found + tables
 
 

@@ -3,7 +3,7 @@
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from companion.pages import chapters, measure, parameters
+from companion.pages import chapters, measure, myst, parameters
 
 
 def test_sentences_are_counted_as_they_are_read():
@@ -16,6 +16,7 @@ and `two words`. A {term}`long word <word>` and [a link](x.md)!
 - another one
 
 | a | table |
+| - | - |
 
 ```{math}
 a + b
@@ -33,8 +34,8 @@ print("not read")
 ```
 $$ x = y $$
 """
-    assert [measure.count(s) for s in measure.sentences(text)] == [12, 7, 6, 2, 2, 2]
-    found = measure.measure(text)
+    assert [measure.count(s) for s in measure.sentences(myst.parse(text))] == [12, 7, 6, 2, 2, 2]
+    found = measure.measure(myst.parse(text))
     assert (found["words"], found["median"], found["longest"]) == (31, 4.0, 12)
     assert found["minutes"] == 31 / 230 and found["visible"] is None
 
@@ -51,9 +52,9 @@ def test_code_in_hidden_cells_is_not_visible_and_solutions_are_not_counted():
             new_markdown_cell("````{solution-end}\n````\n\nAfter it."),
         ]
     )  # fmt: skip
-    text, cells = measure.unfolded(nb)
-    assert measure.sentences(text) == ["Before.", "After it."]
-    found = measure.measure(text, cells)
+    blocks, cells = measure.unfolded(nb)
+    assert measure.sentences(blocks) == ["Before.", "After it."]
+    found = measure.measure(blocks, cells)
     assert (found["visible"], found["hidden"]) == (0.6, 3)
     assert measure.faults(found) == []
 

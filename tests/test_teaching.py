@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import symtable
 import sys
+from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import chapters, copies, markdown, parameters, prose
+from companion.pages import chapters, copies, markdown, myst, parameters, prose
 from companion.runs import leaderboard, records
 from companion.teach import check, slides, teaching
 from fedstas import cli, methods
@@ -59,8 +60,10 @@ def test_a_student_gets_every_exercise_and_no_solution(stem):
     solved = [c.source for c in tagged(full, "solution") if c.cell_type == "code"]
     for cell in solved:
         assert cell in code(full) and cell not in code(mine)
-    assert set(teaching.ASKED.findall(code(mine))) >= set(teaching.ASKED.findall("\n".join(solved)))
-    for name in teaching.ASKED.findall(code(mine)):
+    assert set(teaching.CHECKED.findall(code(mine))) >= set(
+        teaching.CHECKED.findall("\n".join(solved))
+    )
+    for name in teaching.CHECKED.findall(code(mine)):
         assert check.exercise(name)
 
 
@@ -85,20 +88,16 @@ def test_names_are_those_that_code_defines_and_needs():
 @pytest.mark.parametrize("stem", STEMS[:3])
 def test_a_solution_runs_after_the_chapters_own_cells(stem):
     """Without another solution, and whether or not another one ran before."""
-    nb, own, solved = chapters.notebook(stem), [], []
-    teaching.tag(nb)
-    for cell in nb.cells:
-        if cell.cell_type == "code" and "solution" in cell.metadata["tags"]:
-            solved[-1].append(cell.source)
-        elif cell.cell_type == "code":
-            own.append(cell.source)
-        elif teaching.STARTS.search(cell.source):
-            solved.append([])
-    known, solved = names("\n".join(own))[0], [names("\n".join(each)) for each in solved]
-    assert len(solved) >= 4
-    for made, asked in solved:
-        assert asked <= known
-        assert all(not asked & other for other, _ in solved if other is not made)
+    code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
+    for part in myst.parts(chapters.notebook(stem).cells):
+        if not part.blocks:
+            code_of[part.solves].append(part.source)
+    defined = names("\n".join(code_of.pop("")))[0]
+    solutions = [names("\n".join(sources)) for sources in code_of.values()]
+    assert len(solutions) >= 4
+    for own, needed in solutions:
+        assert needed <= defined
+        assert all(not needed & other for other, _ in solutions if other is not own)
 
 
 @pytest.mark.slow
@@ -204,7 +203,7 @@ def test_tags_of_the_source_count_as_well(monkeypatch):
         ),
     )
     monkeypatch.setattr(chapters, "notebook", lambda name: json_copy(nb))
-    monkeypatch.setattr(teaching, "values", lambda chapter: {})
+    monkeypatch.setattr(teaching, "glued_values", lambda chapter: {})
     mine, full = teaching.student("01"), teaching.instructor("01")
     assert "secret" not in code(mine) and "hint" in code(mine)
     assert "secret" in code(full) and "hint" not in code(full)
@@ -217,10 +216,22 @@ def json_copy(nb):
     return nbformat.reads(nbformat.writes(nb), as_version=4)
 
 
-def test_a_solution_without_an_end_is_refused():
+def test_a_solution_or_an_exercise_without_an_end_is_refused():
     nb = cells(("md", "````{solution-start} ex-a\n````"), ("code", "1"))
-    with pytest.raises(InputError, match="solution-end"):
-        teaching.tag(nb)
+    with pytest.raises(InputError, match=r"the solution of ex-a has no end: .*\{solution-end\}"):
+        myst.parts(nb.cells)
+    with pytest.raises(InputError, match=r"exercise 'ex-a' has no end: .*\{exercise-end\}"):
+        myst.parse("```{exercise-start} Sum\n:label: ex-a\n```\nAdd.")
+
+
+def test_text_after_a_solution_reaches_students(monkeypatch):
+    nb = cells(
+        ("md", "# Title\n\n````{solution-start} ex-a\n````\nSo."),
+        ("md", "````{solution-end}\n````\n\n## Further reading"),
+    )
+    monkeypatch.setattr(chapters, "notebook", lambda name: json_copy(nb))
+    texts = [cell.source for cell in teaching.student("01").cells if cell.cell_type == "markdown"]
+    assert texts == ["# Title", "*Your answer:*", "## Further reading"]
 
 
 def test_a_stub_has_the_name_and_the_arguments_of_the_solution():
@@ -238,7 +249,7 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
         teaching.make("01", "teacher")
     with pytest.raises(InputError, match="name ends in"):
         teaching.make("01", "student", tmp_path / "a.txt")
-    with pytest.raises(InputError, match="page ends in"):
+    with pytest.raises(InputError, match=r"ends in \.html"):
         slides.make("01", tmp_path / "a.txt")
 
 
@@ -250,15 +261,22 @@ def test_plain_text_of_directives_and_roles():
         "::::{admonition} Verdict\n:class: verdict\nIt {glue:text}`word`.\n::::\n"
         "```{prf:lemma} Short\n:label: lem-a\n$x$\n```\n```{provenance} Figure\n```"
     )
-    labels = markdown.numbers([text])
+    labels = myst.reference_texts(myst.parse(text))
     assert labels == {"fig-a": "Figure 1", "lem-a": "Lemma 1"}
-    found = markdown.markdown(text, {"x": 1.25, "word": "holds"}, labels)
-    assert found == (
+    plain = markdown.PlainMarkdown({"x": 1.25, "word": "holds"}, labels)
+    assert plain.text(text) == (
         "See 1.2, [a2020, b2021], Figure 1, Lemma 1, stratum, `ledger`, words, as written, "
         "[02_b](02_b.ipynb).\n\n*Figure 1. A caption.*\n\n> **Verdict**\n>\n> It holds.\n\n"
         "> **Lemma 1 (Short)**\n>\n> $x$"
     )
-    assert markdown.roles("{glue:text}`gone:d`", {}, {}) == "…"
+    assert plain.inline("{glue:text}`gone:d` and `{term}` in $a{b}$") == "… and `{term}` in $a{b}$"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_blocks_hold_the_whole_text(stem):
+    for cell in chapters.notebook(stem).cells:
+        if cell.cell_type == "markdown":
+            assert "\n".join(block.source for block in myst.parse(cell.source)) == cell.source
 
 
 PAGE = ROOT / "book" / "chapters" / "04b_variance.ipynb"
@@ -288,20 +306,25 @@ def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
     assert "Lemma" in str(titles) and len(set(titles)) > len(titles) / 2
     assert kinds.count("table") >= 5  # what cells of the chapter show
     for slide in made:
-        assert slide.kind != "table" or 2 <= slide.body.count("<tr") <= slides.ROWS + 1
+        assert slide.kind != "table" or 2 <= slide.body.count("<tr") <= slides.MAX_ROWS + 1
     text = slides.make("04b", tmp_path / "s.html").read_text()
     assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
 
 
+def builder_of(**glued) -> slides.SlideBuilder:
+    """A builder of slides for a chapter that glued these outputs."""
+    return slides.SlideBuilder(slides.SlideMarkdown({}, {}), glued)
+
+
 def test_tables_become_slides_and_long_ones_are_cut():
-    maker = slides.Maker({}, {"t": {"text/html": "<table><tr><td>7</td></tr></table>"}}, {})
-    long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.ROWS + 3))
-    maker.output({"data": {"text/markdown": long}, "metadata": {}})
-    maker.output({"data": {"text/markdown": "Words."}, "metadata": {}})
-    maker.output({"data": {"text/markdown": long}, "metadata": {"scrapbook": {"name": "x"}}})
-    maker.show("glue:figure", "t", {}, "Seven. It is a number.")
-    cut, glued = maker.finish()
-    assert cut.body.count("<td") == slides.ROWS and "3 more rows" in cut.notes
+    builder = builder_of(t={"text/html": "<table><tr><td>7</td></tr></table>"})
+    long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.MAX_ROWS + 3))
+    builder.read_output({"data": {"text/markdown": long}, "metadata": {}})
+    builder.read_output({"data": {"text/markdown": "Words."}, "metadata": {}})
+    builder.read_output({"data": {"text/markdown": long}, "metadata": {"scrapbook": {"name": "x"}}})
+    builder.read(myst.parse("```{glue:figure} t\nSeven. It is a number.\n```"))
+    cut, glued = builder.finish()
+    assert cut.body.count("<td") == slides.MAX_ROWS and "3 more rows" in cut.notes
     assert glued.title == "Seven" and "<td>7</td>" in glued.body and "a number" in glued.body
 
 
@@ -313,9 +336,9 @@ def test_tables_become_slides_and_long_ones_are_cut():
     ],
 )
 def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
-    maker = slides.Maker({}, {"f": {kind: data, "text/plain": "<Figure>"}}, {})
-    maker.show("glue:figure", "f", {"alt": "what is to be seen"}, "A caption.")
-    (made,) = maker.finish()
+    builder = builder_of(f={kind: data, "text/plain": "<Figure>"})
+    builder.read(myst.parse("```{glue:figure} f\n:alt: what is to be seen\n\nA caption.\n```"))
+    (made,) = builder.finish()
     assert made.kind == "figure"
     assert f'<img alt="what is to be seen" src="{source}">' in made.body
 
@@ -323,13 +346,15 @@ def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
 def test_the_pictures_of_the_sessions_are_those_of_the_chapters_that_the_syllabus_names():
     syllabus = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
     source = {s: (ROOT / "notebooks" / f"{s}.py").read_text() for s in STEMS}
-    own = [(s, f) for f in slides.SEEN for s in STEMS if f"{{glue:figure}} {f}\n" in source[s]]
-    assert [figure for _, figure in own] == list(slides.SEEN)  # each in one chapter
+    own = [
+        (s, f) for f in slides.FIGURE_TITLES for s in STEMS if f"{{glue:figure}} {f}\n" in source[s]
+    ]
+    assert [figure for _, figure in own] == list(slides.FIGURE_TITLES)  # each in one chapter
     taught = re.findall(r"^Chapter: \[\]\(\.\./chapters/(\w+)\.ipynb", syllabus, re.MULTILINE)
     assert taught == list(slides.SESSIONS)
-    for line, others in slides.SESSIONS.values():
-        assert line[0].islower() and line[-1] in ".?"
-        assert set(others) <= set(own)
+    for session in slides.SESSIONS.values():
+        assert session.question[0].islower() and session.question[-1] in ".?"
+        assert set(session.figures) <= set(own)
 
 
 def test_a_session_begins_with_the_round_and_borrows_what_is_executed(tmp_path, monkeypatch):
@@ -340,7 +365,8 @@ def test_a_session_begins_with_the_round_and_borrows_what_is_executed(tmp_path, 
         ]
         code = {"cell_type": "code", "metadata": {}, "source": "", "outputs": outputs}
         cells = [{"cell_type": "markdown", "metadata": {}, "source": text}, code]
-        (folder / f"{stem}.ipynb").write_text(json.dumps({"cells": cells}))
+        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+        (folder / f"{stem}.ipynb").write_text(json.dumps(notebook))
 
     folder = tmp_path / "book" / "chapters"
     folder.mkdir(parents=True)
@@ -351,7 +377,8 @@ def test_a_session_begins_with_the_round_and_borrows_what_is_executed(tmp_path, 
     (folder / "explorer-coin.png").write_bytes(b"png")
     monkeypatch.setattr(slides.parameters, "ROOT", tmp_path)
     monkeypatch.setattr(slides.chapters, "find", lambda stem: stem)
-    monkeypatch.setattr(slides, "SESSIONS", {"05_a": ("step 2.", [("10_b", "f"), ("11_c", "g")])})
+    session = slides.Session("step 2.", (("10_b", "f"), ("11_c", "g")))
+    monkeypatch.setattr(slides, "SESSIONS", {"05_a": session})
     figure = "```{glue:figure} f\n:alt: dots\nDots. See.\n```\n"
     page(
         "05_a",
