@@ -691,7 +691,7 @@ glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
 glue_values(
     "ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0]
 )
-found = tables.paired(runs, "test_accuracy", 1.0)
+found = tables.paired_differences(runs, "test_accuracy", 1.0)
 glue_values(
     "ch3", tenth=-found.difference[0.1], tenth_low=-found.high[0.1], tenth_high=-found.low[0.1]
 )

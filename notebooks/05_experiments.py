@@ -113,9 +113,9 @@ SWEEPS = ("preprint", "last-bit", "mnist-0.001", "mnist-iid", "fashion-mnist")
 SWEEPS += ("cifar100", "sensitivity", "batch-size", "privacy", "ablation")
 SWEEPS += ("least-variance", "server-rates", "servers", "optimal-data")
 SWEEPS += ("cifar100-equal-rates", "cifar100-equal")
-grids = {name: tables.recorded(name, "results") for name in SWEEPS}
+grids = {name: tables.load_sweep(name, "results") for name in SWEEPS}
 disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.DEALT)
-theirs = tables.by_seed(disjoint, "test_accuracy")
+theirs = tables.pivot_seeds(disjoint, "test_accuracy")
 np.testing.assert_allclose(ours[theirs.columns], theirs)
 
 # %% tags=["remove-input"]
@@ -353,7 +353,7 @@ def paired(rows, a, b, metric="test_accuracy"):
 gap_written = paired(equal, "fedstas", "fedsts", "client_accuracy")
 coded_two = "fedstas-authors-dec", "fedsts-authors-dec"
 gap_coded = paired(equal, *coded_two, "client_accuracy")
-package = tables.paired(equal, SHARES, "fedsts").loc["fedstas"]
+package = tables.paired_differences(equal, SHARES, "fedsts").loc["fedstas"]
 np.testing.assert_allclose(gap_written, package[["difference", "low", "high"]])
 
 wide = final(equal, "client_accuracy")
@@ -522,7 +522,7 @@ five = grids["cifar100-equal"].frame
 level = final(five).mean()  # at the rates that one other seed chose
 behind = {m: paired(five, m, "md") for m in level.index.drop("md")}
 # p-values of three comparisons, and those that stay small as such
-p = tables.paired(five, "test_accuracy", "md")["p"]
+p = tables.paired_differences(five, "test_accuracy", "md")["p"]
 sure = p.index[statistics.holm(p) < 0.05]
 # how close two rates were, where one was chosen
 rates = grids["cifar100-equal-rates"]
@@ -565,7 +565,7 @@ ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3
 # %%
 frames = dict(zip(ch05.DEALT.values(), (disjoint, equal), strict=True))
 # `paired` for all methods, places and metrics
-beside = tables.against(frames, ch05.METRICS)
+beside = tables.compare_methods(frames, ch05.METRICS)
 
 two = ("fedstas", "fedstas-unbiased")  # as written, corrected
 lost, won = (paired(disjoint, m, "md") for m in two)
@@ -573,7 +573,7 @@ even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
 glue_figure("figure_forest", ch05.method_intervals(beside))
-price = [tables.price(f, m, "md") for m in two for f in (disjoint, equal)]
+price = [tables.relative_cost(f, m, "md") for m in two for f in (disjoint, equal)]
 sent, seen = zip(*price, strict=True)  # bytes and examples
 glue_values("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
 glue_values("ch5", apart_written=ch05.distance(lost), times_written=sent[0])
@@ -660,7 +660,7 @@ ledger.box("the table", *ch05.IN_THE_TABLE)
 # Each was tuned on seed 0, by the training loss of the last ten rounds. Ten seeds compare it with what it builds on, at the same cost:
 
 # %%
-chosen = tables.tuned(grids["server-rates"].frame)
+chosen = tables.choose_by_loss(grids["server-rates"].frame)
 tuned = grids["servers"].frame
 # as often as the tuned ones were evaluated
 ninth = disjoint[disjoint["round"] % 9 == 0]
@@ -744,7 +744,9 @@ expect("As coded, most orders agree", np.mean([word == "agrees" for word in orde
 # every round; the corrected method does so every ten rounds, MD never.
 
 # %% tags=["remove-input"]
-sent, processed = np.transpose([tables.price(f, "fedstas", "md") for f in (disjoint, equal)])
+sent, processed = np.transpose(
+    [tables.relative_cost(f, "fedstas", "md") for f in (disjoint, equal)]
+)
 expect("some five times what MD sends", 4 < min(sent) <= max(sent) < 7, sent=max(sent))
 expect("sixteen times as many examples", 15.5 < min(processed) < 17, processed=max(processed))
 
@@ -765,7 +767,7 @@ display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.co
 # %%
 around = grids["sensitivity"].frame
 # a mean over seeds per value
-moved = ch05.along(tables.by_variant(around, "test_accuracy"))
+moved = ch05.along(tables.summarise_variants(around, "test_accuracy"))
 means = moved.groupby("key")["mean"]
 spread = means.max() - means.min()
 most = spread[["steps", "clients_per_round"]].min()
@@ -843,7 +845,7 @@ either = noisy["method"].isin([hidden, known])
 both = paired(noisy[either & noisy["variant"].isin([tables.Variant(), usual])], hidden, known)
 
 # %% tags=["remove-input"]
-by_variant = tables.by_variant(noisy, GLOBAL)
+by_variant = tables.summarise_variants(noisy, GLOBAL)
 glue_figure("figure_privacy", ch05.private(by_variant))
 shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
 glue_values(
@@ -881,7 +883,7 @@ expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, point
 # %%
 # the method is called by what was exchanged
 parts = ch05.parts_of(grids["ablation"].frame)
-change = tables.paired(parts, "test_accuracy", "the corrected method")
+change = tables.paired_differences(parts, "test_accuracy", "the corrected method")
 for part in ("one stratum", "p uniform"):
     mine = paired(parts, part, "the corrected method")
     package = change.loc[part, ["difference", "low", "high"]]
@@ -1024,7 +1026,7 @@ def needed(gap, sd):
 
 
 print(check.answer("experiments/seeds", needed))
-wide = tables.by_seed(equal, SHARES)
+wide = tables.pivot_seeds(equal, SHARES)
 if {"fedstas", "fedsts"} <= set(wide):
     one, other = wide["fedstas"], wide["fedsts"]
     for how, sd in {

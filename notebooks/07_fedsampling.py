@@ -717,7 +717,7 @@ expect("so on average it is too small", np.clip(wrote, 1, 99).sum() < 0.9 * wrot
 
 # %% tags=["remove-input"]
 MORE = ("fedsampling-topics-ablations", "fedsampling-mnist-ablations")
-grids = {name: tables.recorded(name) for name in ("imbalance", "fedsampling-topics", *MORE)}
+grids = {name: tables.load_sweep(name) for name in ("imbalance", "fedsampling-topics", *MORE)}
 ends = fedsampling.ends(grids["fedsampling-topics"])
 table(fedsampling.slides_table(ends), grids["fedsampling-topics"].note)
 

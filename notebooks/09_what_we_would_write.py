@@ -1640,7 +1640,7 @@ expect("clustered sampling is ahead of MD, and least variance not surely", holds
 
 # %% tags=["remove-cell"]
 SWEEPS = ("preprint", "mnist-0.001", "mnist-iid", "fashion-mnist", "sensitivity")
-grids = {name: tables.recorded(name) for name in SWEEPS}
+grids = {name: tables.load_sweep(name) for name in SWEEPS}
 main = grids["preprint"].where(partition="dirichlet")
 dealt = records.load_partitions("results")["dirichlet"].sum(1)
 dealt = dealt[dealt > 0]
@@ -1678,14 +1678,14 @@ glue_values("ch9", stored=100 * (784 * 50 + 50 + 50 * 10 + 10) / 1e6)
 table(ch09.tried(grids))
 
 # %% tags=["remove-cell"]
-final = ch09.on_cifar(tables.recorded("cifar100"))
+final = ch09.on_cifar(tables.load_sweep("cifar100"))
 glue_values("ch9", hundred_md=final["more", "md"], hundred_corrected=final["more", KMEANS])
 one = error["cifar100", 10]  # with a quarter of the local steps
 glue_values("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[CUT])
 expect(
     "CIFAR-100: it does not learn", final["more", KMEANS] < 2 and one[KMEANS] > 2, error=one[KMEANS]
 )
-equal = tables.paired(tables.recorded("cifar100-equal").frame, "test_accuracy", "md")
+equal = tables.paired_differences(tables.load_sweep("cifar100-equal").frame, "test_accuracy", "md")
 expect("ends behind MD, at a rate that one seed chose", equal.loc[CUT, "high"] < 0)
 around = grids["sensitivity"].frame
 glue_values(

@@ -158,7 +158,7 @@ def test_recorded_runs_are_found_by_what_was_changed(tmp_path, monkeypatch):
         found("md", "clustered-similarity")  # with the angle none is recorded
     with pytest.raises(evidence.Missing):
         found("md", clients=100)
-    here = tables.recorded("clustered-mnist", tmp_path)
+    here = tables.load_sweep("clustered-mnist", tmp_path)
     assert (here.found, here.planned) == (0, 235)  # those of digits are none of the profile paper
 
 
@@ -193,11 +193,11 @@ def test_the_rates_are_those_that_the_recorded_trials_chose(sweep):
 def test_a_rolling_mean_is_that_of_the_evaluations_of_so_many_rounds():
     frame = pd.DataFrame({"round": [2, 4, 6, 8, 10], "x": [1.0, 2.0, 6.0, 4.0, 8.0], "run": "a"})
     other = frame.assign(run="b", x=frame["x"] + 1)
-    found = tables.rolling(pd.concat([frame, other]), "x", rounds=6)
+    found = tables.smooth_curves(pd.concat([frame, other]), "x", rounds=6)
     assert found["round"].tolist() == [6, 8, 10] * 2
     assert found["x"].tolist() == pytest.approx([3, 4, 6, 4, 5, 7])
-    assert tables.rolling(frame, "x", 100)["x"].tolist() == [frame["x"].mean()]
-    assert tables.rolling(frame, "x", 1)["x"].tolist() == frame["x"].tolist()
+    assert tables.smooth_curves(frame, "x", 100)["x"].tolist() == [frame["x"].mean()]
+    assert tables.smooth_curves(frame, "x", 1)["x"].tolist() == frame["x"].tolist()
 
 
 def test_rounds_saved_are_those_to_the_worse_of_the_two_ends(monkeypatch):

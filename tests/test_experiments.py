@@ -241,10 +241,10 @@ def test_a_sweep_is_made_with_what_the_recorded_trials_chose(trials):
     tried = {(r.method, tables.variant_of(r)) for r in experiments.runs(trials, "paper")}
     made = {r.method: tables.variant_of(r) for r in experiments.runs(TRIALS[trials], "paper")}
     assert set(made.items()) <= tried and {m for m, _ in tried} == set(made)
-    grid = tables.recorded(trials, ROOT / "results")
+    grid = tables.load_sweep(trials, ROOT / "results")
     if grid.note:
         pytest.skip(grid.note)
-    assert tables.tuned(grid.frame) == made
+    assert tables.choose_by_loss(grid.frame) == made
 
 
 def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_ended_early():
@@ -255,8 +255,8 @@ def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_en
         for t, loss in zip((50, 95), losses, strict=False)
     ]
     frame = pd.DataFrame(rows, columns=["method", "variant", "round", "rounds", "train_loss"])
-    assert tables.tuned(frame) == {"a": "x", "b": "y"}
-    assert tables.tuned(frame.iloc[:0]) == {}
+    assert tables.choose_by_loss(frame) == {"a": "x", "b": "y"}
+    assert tables.choose_by_loss(frame.iloc[:0]) == {}
 
 
 @pytest.mark.slow
@@ -300,7 +300,7 @@ def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
     frame = records.load(tmp_path)
     assert frame["round"].tolist() == [1, 2]
     assert set(frame["rounds"]) == {3}
-    assert tables.last_rounds(frame.assign(rounds=99), "test_accuracy").empty
+    assert tables.final_values(frame.assign(rounds=99), "test_accuracy").empty
     sidecar = records.sidecars(tmp_path)[0]
     note = json.loads(sidecar.read_text())
     sidecar.write_text(json.dumps(note | {"diverged": None}))

@@ -40,7 +40,7 @@ def test_the_table_has_all_rows_of_the_slides_with_both_networks_and_five_seeds(
 
 def key(run: Run) -> tuple:
     where = (run.partition, run.sigma if run.partition == "lognormal" else None)
-    return tables.key_of_run(run), where
+    return tables.run_key(run), where
 
 
 def test_what_one_sweep_has_no_other_runs_again():
@@ -103,7 +103,7 @@ def test_the_two_networks_of_a_sweep_are_told_apart(tmp_path, monkeypatch):
     runs = [Run("topics", "natural", 0.01, "md", 0, network=n, **shape) for n in grid.NETWORKS]
     monkeypatch.setitem(experiments.SWEEPS, "trial", lambda profile: runs)
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
-    found = tables.recorded("trial", tmp_path)
+    found = tables.load_sweep("trial", tmp_path)
     assert (found.found, found.planned) == (2, 2)
     assert sorted(map(str, found.frame["variant"])) == ["batch 4", "batch 4, network transformer"]
 
@@ -144,6 +144,6 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
 
 
 def test_all_recorded_runs_by_class_are_found_though_the_data_set_their_size():
-    grid_ = tables.recorded("fedsampling-mnist-ablations", ROOT / "results")
+    grid_ = tables.load_sweep("fedsampling-mnist-ablations", ROOT / "results")
     assert grid_.found == grid_.planned == 221
     assert (grid_.frame.drop_duplicates("run")["partition"] == "by_class").sum() == 20

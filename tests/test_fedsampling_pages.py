@@ -50,7 +50,7 @@ def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkey
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
     runs.append(Run(*where, "md", 0, local | {"lr": 1e30}, **shape))
     assert len(sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False)) == 1
-    grid = tables.recorded("trial", tmp_path)
+    grid = tables.load_sweep("trial", tmp_path)
     found = pages.ends(grid, folder=tmp_path)
     lost = found[found["macro_f1"].isna()]  # it diverged: a row, without a value
     assert lost["arm"].tolist() == ["md"] and lost["partition"].tolist() == ["natural"]
@@ -67,7 +67,7 @@ def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkey
     own = grid.frame.set_index("run")
     assert sorted(found["test_accuracy"]) == sorted(100 * own["test_accuracy"])
     assert sorted(found["macro_f1"]) == sorted(100 * own["macro_f1"])
-    assert len(pages.ends(tables.recorded("trial", tmp_path / "nothing"))) == 0
+    assert len(pages.ends(tables.load_sweep("trial", tmp_path / "nothing"))) == 0
 
 
 def made(rows) -> pd.DataFrame:

@@ -47,7 +47,7 @@ FIXED["fedsampling", "verdicts"] |= {"fedsampling-mnist-ablations"}
 FIXED |= {("ch06", name): {"clustered-fig-1", "one-digit"} for name in ("recorded", "verdicts")}
 FIXED |= {("ch07", "imbalance"): {"imbalance", "fedsampling-mnist-ablations"}}
 FIXED |= {("ch07", "every_method"): {"preprint", "methods"}}
-READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded"}
+READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded", "load_sweep"}
 
 
 def constants(node: ast.AST) -> set[str]:
@@ -105,7 +105,7 @@ class Reading:
                     self.named.get(name, set()) if isinstance(statement, ast.AugAssign) else set()
                 )
                 self.named[name] = before | constants(statement)
-            if "tables.recorded" in ast.unparse(statement):
+            if "tables.load_sweep" in ast.unparse(statement):
                 self.grids.add(name)
         return found
 

@@ -402,8 +402,8 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
     assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
     (title,) = set(board["federation"])
     assert title.startswith("my_data.py:task, network my_network.py:network, my_clients.npy: 20 cl")
-    keys = {tables.key_of_record(who) for who in known.values()}
-    assert keys == {tables.key_of_run(each) for each in todo}
+    keys = {tables.record_key(who) for who in known.values()}
+    assert keys == {tables.run_key(each) for each in todo}
 
     frame = records.load("runs")
     name = next(r for r, w in known.items() if w["seed"] == 1 and "Rooted" in w["method"]["name"])
@@ -412,7 +412,7 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
     pd.testing.assert_frame_equal(plain(again.frame), plain(frame[frame["run"] == name]))
 
     Path("my_network.py").write_text(Path("my_network.py").read_text() + "# other\n")
-    assert not keys & {tables.key_of_run(each) for each in todo}
+    assert not keys & {tables.run_key(each) for each in todo}
     with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
         records.rerun(name, "runs", device="cpu")
     assert sweeps.make(todo[:1], "mine", **how) == [] and len(records.identities("runs")) == 5

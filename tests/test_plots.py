@@ -27,14 +27,14 @@ def frame() -> pd.DataFrame:
 
 
 def test_summary_takes_the_last_ten_rounds_in_percent(frame):
-    summary = tables.summary(frame, "test_accuracy")
+    summary = tables.summarise(frame, "test_accuracy")
     expected = 100 * (0.3 + 0.01 * np.arange(11, 21).mean() + 0.03 * np.sin(np.arange(6)).mean())
     assert summary.loc["md", "mean"] == pytest.approx(expected)
     assert summary.loc["md", "seeds"] == 6
 
 
 def test_paired_differences_remove_what_seeds_share(frame):
-    row = tables.paired(frame, "test_accuracy", "md").loc["fedstas"]
+    row = tables.paired_differences(frame, "test_accuracy", "md").loc["fedstas"]
     assert (row["difference"], row["low"], row["high"]) == pytest.approx((2.0, 2.0, 2.0))
     assert row["p"] < 1e-6
 
@@ -173,7 +173,7 @@ def test_printed_accuracies_stand_beside_ours_with_their_intervals(seventeen):
 def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen):
     frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
     frames["two"] = frames["one"][frames["one"]["method"].isin(["md", "strat"])]
-    table = tables.against(frames, ("test_accuracy", "client_accuracy"))
+    table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
     figure = ch05.method_intervals(table)
     dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
     assert [len(d) for d in dots] == [2 * 16, 2]
@@ -185,22 +185,27 @@ def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen)
 
 def test_the_table_against_a_baseline_corrects_over_all_its_rows(seventeen):
     frames = dict(list(seventeen.groupby("partition")))
-    table = tables.against(frames, ("test_accuracy", "client_accuracy"))
+    table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
     assert len(table) == 2 * 2 * 17
     assert table["holm"].notna().sum() == 2 * 2 * 16
     assert np.allclose(table["holm"].dropna(), statistics.holm(table["p"].dropna()))
     assert table[table["method"] == "md"]["difference"].isna().all()
-    without = tables.against({"one": seventeen[seventeen["method"] == "strat"]}, ("test_accuracy",))
+    without = tables.compare_methods(
+        {"one": seventeen[seventeen["method"] == "strat"]}, ("test_accuracy",)
+    )
     assert len(without) == 1 and without["holm"].isna().all()
-    assert not len(tables.against({"none": seventeen.iloc[:0]}, ("test_accuracy",)))
+    assert not len(tables.compare_methods({"none": seventeen.iloc[:0]}, ("test_accuracy",)))
 
 
 def test_a_comparison_in_words(frame):
-    text, word = tables.compared(frame, "fedstas", "md")
+    text, word = tables.describe_difference(frame, "fedstas", "md")
     assert (text, word) == ("+2.0 points (+2.0 to +2.0)", "above")
-    assert tables.compared(frame, "md", "fedstas")[1] == "below"
-    assert tables.compared(frame, "md", "strat") == ("(not recorded yet)", "not yet compared with")
-    one = tables.compared(frame[frame["seed"] == 0], "fedstas", "md")
+    assert tables.describe_difference(frame, "md", "fedstas")[1] == "below"
+    assert tables.describe_difference(frame, "md", "strat") == (
+        "(not recorded yet)",
+        "not yet compared with",
+    )
+    one = tables.describe_difference(frame[frame["seed"] == 0], "fedstas", "md")
     assert one == ("+2.0 points (one seed)", "not told apart from")
 
 
@@ -212,7 +217,7 @@ def test_costs_until_an_accuracy(frame):
 
 
 def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
-    grid = tables.recorded("privacy", tmp_path)
+    grid = tables.load_sweep("privacy", tmp_path)
     assert grid.found == 0 and not len(grid.frame)
     assert grid.planned == len(experiments.runs("privacy", "paper"))
     assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper --folder results`"
@@ -241,16 +246,16 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_nam
     record(tmp_path, "sensitivity", run, task, federation)
     record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
     record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep
-    grid = tables.recorded("sensitivity", tmp_path)
+    grid = tables.load_sweep("sensitivity", tmp_path)
     assert grid.found == 1 and set(grid.frame["variant"]) == {tables.Variant.of(strata=2)}
     assert grid.note.startswith(f"1 of {len(todo)} runs are recorded: `fedstas sweep sensitivity")
     assert len(grid.where(method=run.method, seed=run.seed)) == len(grid.frame) == 11
     assert not len(grid.where(method="md"))
     assert grid.facts["ended"].tolist() == [""]
     record(tmp_path, "sensitivity", run, task, federation, "not finite after round 9: a hint")
-    ended = tables.recorded("sensitivity", tmp_path).facts["ended"].tolist()
+    ended = tables.load_sweep("sensitivity", tmp_path).facts["ended"].tolist()
     assert ended == [f"`{run.method}`, strata 2, seed {run.seed}: not finite after round 9"]
-    named = tables.by_variant(grid.frame, "test_accuracy")
+    named = tables.summarise_variants(grid.frame, "test_accuracy")
     assert named[["variant", "method"]].astype(str).to_numpy().tolist() == [
         ["strata 2", run.method]
     ]

@@ -133,7 +133,7 @@ def accuracy(runs: pd.DataFrame) -> Figure:
     """Differences of each rate's accuracy to that of all data, in points, with 95 % intervals."""
     figure, ax = plt.subplots(figsize=(4.2, 3.0))
     for metric, (name, colour, aside) in METRICS.items():
-        found = tables.paired(runs, metric, 1.0)
+        found = tables.paired_differences(runs, metric, 1.0)
         x, means = found.index.to_numpy() * aside, found["difference"].to_numpy()
         ends = np.abs(found[["low", "high"]].to_numpy().T - means)
         ax.errorbar(x, means, ends, fmt="o-", color=colour, lw=2, capsize=3, ms=5)
@@ -156,7 +156,7 @@ def _points(row) -> str:
 
 def rates(runs: pd.DataFrame, empty: dict[float, float], local: dict[float, float]) -> pd.DataFrame:
     """Per rate: examples behind a local step, weight of empty samples, and the differences to all data."""
-    compared = [tables.paired(runs, metric, 1.0) for metric in METRICS]
+    compared = [tables.paired_differences(runs, metric, 1.0) for metric in METRICS]
     return pd.DataFrame(
         {
             "rate q": [f"{q:g}" for q in compared[0].index],

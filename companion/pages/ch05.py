@@ -71,7 +71,7 @@ def folded(title: str, frame: pd.DataFrame, note: str = ""):
 # What was run
 
 
-def recorded(grids: dict[str, tables.Grid]) -> pd.DataFrame:
+def recorded(grids: dict[str, tables.RecordedSweep]) -> pd.DataFrame:
     """A row per sweep: how many of its runs are there, with how many seeds."""
     rows = []
     for name, grid in grids.items():
@@ -82,9 +82,9 @@ def recorded(grids: dict[str, tables.Grid]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"])
 
 
-def made_where(grids: dict[str, tables.Grid]) -> str:
+def made_where(grids: dict[str, tables.RecordedSweep]) -> str:
     """A folded box with the machines and commits of all runs."""
-    text, facts = tables.NOT_YET, [g.facts for g in grids.values() if g.found]
+    text, facts = tables.NOT_RECORDED, [g.facts for g in grids.values() if g.found]
     if facts:
         each = pd.concat(facts).groupby(["device", "processor", "threads", "torch"], as_index=False)
         each = each.agg(
@@ -289,7 +289,7 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
         own = frame[frame["method"] == f"{m}-authors-dec"]
         ours = [100 * own.loc[own["round"] == t, SHARES] for t in rounds[:-1]]
         ours += [
-            tables.last_rounds(own, SHARES)["value"],
+            tables.final_values(own, SHARES)["value"],
             own.loc[own["round"] == 99, "train_loss"],
         ]
         told = [one_more(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
@@ -390,7 +390,7 @@ def beside_printed(
     for method, value in printed.items():
         rows.append((PAPER[method], "printed", value, np.nan, np.nan))
         for version, name in (("as written", method), ("as coded", f"{method}-authors-dec")):
-            values = tables.last_rounds(runs[runs["method"] == name], SHARES)["value"]
+            values = tables.final_values(runs[runs["method"] == name], SHARES)["value"]
             if len(values) > 1:
                 mean, low, high = one_more(values)
                 rows.append((PAPER[method], version, mean, max(low, 0), high))
@@ -405,11 +405,11 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
     """All methods in three other settings: both accuracies, and on the global test set against MD."""
     places = ("MNIST 0.001", "MNIST, IID", "Fashion-MNIST 0.01")
     frames = dict(zip(places, frames, strict=True))
-    found = tables.against(frames, METRICS)
+    found = tables.compare_methods(frames, METRICS)
     rows = []
     for (place, m), part in found.groupby(["place", "method"], sort=False):
         one, other = (part[part["metric"] == k].iloc[0] for k in METRICS)
-        sent, processed = tables.price(frames[place], m, "md")
+        sent, processed = tables.relative_cost(frames[place], m, "md")
         rows.append(
             {
                 "setting": place.replace(" ", "\u00a0").replace("-", "\u2011"),
@@ -461,7 +461,7 @@ def method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
     ones under the clients' class shares.
 
     Args:
-        differences: as `tables.against` returns them.
+        differences: as `tables.compare_methods` returns them.
     """
     names = [m for m in ORDER if m != baseline]
     colours = [plots.VERSIONS[plots.version(m)].colour for m in names]
@@ -491,7 +491,7 @@ def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFr
                 statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f")
             ]
             cells += [statistics.format_p(row["holm"])]
-        rows.append([*cells, ", ".join(f"{x:.2f}" for x in tables.price(frame, m, "md"))])
+        rows.append([*cells, ", ".join(f"{x:.2f}" for x in tables.relative_cost(frame, m, "md"))])
     heads = [f"{k}: {n}" for k in ("global", "clients'") for n in ("mean", "against MD", "p")]
     return pd.DataFrame(rows, columns=["method", *heads, "bytes, examples (MD: 1)"])
 
@@ -514,15 +514,15 @@ def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, Variant
     rows = []
     for m, (key, values) in experiments.SERVERS.items():
         base = "md" if key == "prox" else "fedavg"
-        level = tables.summary(tuned[tuned["method"] == m], GLOBAL)
+        level = tables.summarise(tuned[tuned["method"] == m], GLOBAL)
         rows.append(
             {
                 "method": CALLED[m],
                 "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
                 "tried": ", ".join(f"{v:g}" for v in values),
-                "chosen": str(chosen[m].get(key)) if m in chosen else tables.NOT_YET,
+                "chosen": str(chosen[m].get(key)) if m in chosen else tables.NOT_RECORDED,
                 "global (%)": statistics.format_plus_minus(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
-                "difference": f"{tables.compared(beside, m, base)[0]} to {CALLED[base]}",
+                "difference": f"{tables.describe_difference(beside, m, base)[0]} to {CALLED[base]}",
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -619,7 +619,7 @@ def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
         for value in sorted({default, *experiments.AROUND[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
             here = around[around["variant"] == variant]
-            rows.append((label, f"{value:g}", tables.gain(here, "fedstas-unbiased", "md")))
+            rows.append((label, f"{value:g}", tables.describe_gain(here, "fedstas-unbiased", "md")))
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
 
 
@@ -630,7 +630,9 @@ def least_and_most(moved: pd.DataFrame) -> dict[str, float]:
     return told | {f"most_{key}": value for key, value in each.max().items()}
 
 
-def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> pd.DataFrame:
+def by_batch(
+    batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.RecordedSweep
+) -> pd.DataFrame:
     """Final accuracy by the size of a batch; `around` and `cuts` have the runs with batches of 128."""
     usual = around[(around["variant"] == Variant()) & around["method"].isin(experiments.BATCHED)]
     where = {
@@ -644,14 +646,16 @@ def by_batch(batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.Grid) -> 
     sized = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
     rows, others = [], experiments.BATCHED[1:]
     for b, here in sorted((sized | {128: usual}).items()):
-        level = tables.summary(here, GLOBAL).reindex(["md"])
+        level = tables.summarise(here, GLOBAL).reindex(["md"])
         cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
-        rows.append((str(b), *cells, *(tables.gain(here, m, "md") for m in others)))
+        rows.append((str(b), *cells, *(tables.describe_gain(here, m, "md") for m in others)))
     heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
     return pd.DataFrame(rows, columns=heads)
 
 
-def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFrame, str]:
+def by_allocation(
+    shared: tables.RecordedSweep, preprint: tables.RecordedSweep
+) -> tuple[pd.DataFrame, str]:
     """FedSTaS with n* shared optimally against FedSTaS with one rate for all, by partition, at the same seeds; and
     what is not recorded of it."""
     optimal, usual = shared.frame, preprint.where(method="fedstas")
@@ -660,12 +664,12 @@ def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFr
     for kind, name in DEALT.items():
         own, beside = (f[f["partition"] == kind] for f in (optimal, usual))
         here = pd.concat([own, beside[beside["seed"].isin(own["seed"])]]) if len(own) else beside
-        said = tables.gain(here, experiments.OPTIMAL, "fedstas")
+        said = tables.describe_gain(here, experiments.OPTIMAL, "fedstas")
         rows.append(
             (
                 name,
                 statistics.format_plus_minus(
-                    *statistics.mean_interval(tables.by_seed(here, GLOBAL)["fedstas"])
+                    *statistics.mean_interval(tables.pivot_seeds(here, GLOBAL)["fedstas"])
                 ),
                 said,
             )
@@ -674,16 +678,18 @@ def by_allocation(shared: tables.Grid, preprint: tables.Grid) -> tuple[pd.DataFr
     return pd.DataFrame(rows, columns=heads), shared.note
 
 
-def by_rate(grid: tables.Grid) -> pd.DataFrame:
+def by_rate(grid: tables.RecordedSweep) -> pd.DataFrame:
     """The runs of a grid, with the `rate` of their steps."""
     return grid.frame.assign(rate=[f"{variant.get('lr'):g}" for variant in grid.frame["variant"]])
 
 
-def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, str]:
+def equal_sizes(
+    rates: tables.RecordedSweep, five: tables.RecordedSweep
+) -> tuple[pd.DataFrame, str]:
     """CIFAR-100 0.1 with equal sizes, a row a method and a rate: how the trial on one seed ended, and where five other
     seeds were run, their accuracy and its distance from MD's at MD's best rate; and what is not recorded."""
     trials, runs, rows = by_rate(rates), by_rate(five), []
-    last = tables.final_rounds(trials).set_index(["method", "rate"])[["train_loss", GLOBAL]]
+    last = tables.select_final_rounds(trials).set_index(["method", "rate"])[["train_loss", GLOBAL]]
     md = runs[runs["method"] == "md"]
     for method, rate in product(experiments.HUNDRED, map("{:g}".format, experiments.HUNDRED_RATES)):
         tried = ((trials["method"] == method) & (trials["rate"] == rate)).any()
@@ -692,9 +698,9 @@ def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, st
         if end is not None:
             trial = f"{end['train_loss']:.3f}\u00a0nats, {100 * end[GLOBAL]:.1f}\u00a0%"
         here = runs[(runs["method"] == method) & (runs["rate"] == rate)]
-        level = tables.summary(here, GLOBAL).reindex([method])
+        level = tables.summarise(here, GLOBAL).reindex([method])
         beside = pd.concat([here, md]) if method != "md" and len(here) else md.iloc[:0]
-        gain = tables.gain(beside, method, "md") if len(beside) else ""
+        gain = tables.describe_gain(beside, method, "md") if len(beside) else ""
         mean = statistics.format_plus_minus(*level.loc[method, ["mean", "low", "high"]])
         rows.append((CALLED[method], rate, trial, mean, gain))
     heads = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
@@ -702,12 +708,12 @@ def equal_sizes(rates: tables.Grid, five: tables.Grid) -> tuple[pd.DataFrame, st
     return pd.DataFrame(rows, columns=heads), missing
 
 
-def equal_trials(rates: tables.Grid) -> dict[str, float]:
+def equal_trials(rates: tables.RecordedSweep) -> dict[str, float]:
     """How least variance's trials ended at the rate that was chosen and at that of the others, which was `near`: nats;
     and at the latter its accuracy and MD's, in %."""
     cut, other = experiments.HUNDRED[-1], f"{experiments.HUNDRED_TUNED['md']['lr']:g}"
     own = f"{experiments.HUNDRED_TUNED[cut]['lr']:g}"
-    ends = tables.final_rounds(by_rate(rates)).set_index(["method", "rate"])
+    ends = tables.select_final_rounds(by_rate(rates)).set_index(["method", "rate"])
     return {
         "equal_chosen": ends.loc[(cut, own), "train_loss"],
         "equal_near": ends.loc[(cut, other), "train_loss"],
@@ -771,7 +777,7 @@ def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
     """All parts: accuracy, difference, Holm's p, and the price in multiples of the whole method's."""
-    level, rows = tables.summary(parts, GLOBAL), []
+    level, rows = tables.summarise(parts, GLOBAL), []
     corrected = pd.Series(statistics.holm(change["p"]), change.index)
     for name in (n for n in experiments.PARTS if n in change.index):
         row = change.loc[name]
@@ -781,7 +787,7 @@ def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
                 "accuracy (%)": statistics.format_plus_minus(*level.loc[name, ["mean", "low", "high"]]),
                 "difference": statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f"),
                 "p (Holm)": statistics.format_p(corrected[name]),
-                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.price(parts, name, WHOLE)),
+                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.relative_cost(parts, name, WHOLE)),
                 "seeds": str(int(row["seeds"])),
             }
         )  # fmt: skip
@@ -796,7 +802,7 @@ def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
         told[f"part_{key}"] = statistics.format_interval(
             *change.loc[part, ["difference", "low", "high"]], "+.1f"
         )
-        told[f"part_{key}_sent"] = tables.price(parts, part, WHOLE)[0]
+        told[f"part_{key}_sent"] = tables.relative_cost(parts, part, WHOLE)[0]
     return told
 
 

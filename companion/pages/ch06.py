@@ -184,10 +184,10 @@ def final(runs: Recorded) -> pd.DataFrame:
     digits = [drawn[drawn["round"] <= 10], drawn[drawn["round"] > last - 20]]
     early, late = (part.groupby("method")["digits"].mean() for part in digits)
     loss, accuracy = (
-        tables.summary(runs.history, metric, LAST)["mean"]
+        tables.summarise(runs.history, metric, LAST)["mean"]
         for metric in ("train_loss", "test_accuracy")
     )
-    gain = tables.paired(runs.history, "test_accuracy", "md", LAST)
+    gain = tables.paired_differences(runs.history, "test_accuracy", "md", LAST)
     found = [
         {
             "scheme": name,
@@ -209,12 +209,12 @@ def _span(row: pd.Series) -> str:
 def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
     """Points above MD with their interval, `size`, `size_low`, ..., `similarity`, ..., `target`, ...;
     and of Algorithm 2 below the target, `short`, `short_low`, `short_high`."""
-    found, said = tables.paired(runs.history, "test_accuracy", "md", last), {}
+    found, said = tables.paired_differences(runs.history, "test_accuracy", "md", last), {}
     for method in tuple(NAMES)[1:]:
         short = method.removeprefix("clustered-")
         ends = found.loc[method, ["difference", "low", "high"]]
         said |= {f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)}
-    wide = tables.by_seed(runs.history, "test_accuracy", last)
+    wide = tables.pivot_seeds(runs.history, "test_accuracy", last)
     values = statistics.mean_interval((wide["target"] - wide["clustered-similarity"]).dropna())
     return said | dict(zip(("short", "short_low", "short_high"), map(float, values), strict=True))
 

@@ -272,7 +272,7 @@ def every_method() -> tuple[pd.DataFrame, list[str]]:
     seeds = frame.groupby("method")["seed"].agg(set)
     common = set.intersection(*seeds)
     frame = frame[frame["seed"].isin(common)]
-    test, client = (tables.by_seed(frame, x) for x in ("test_accuracy", "client_accuracy"))
+    test, client = (tables.pivot_seeds(frame, x) for x in ("test_accuracy", "client_accuracy"))
     last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
     found = pd.DataFrame({"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()})  # fmt: skip
     found = found.join(last[["bytes_down", "bytes_up", "examples"]] / [1e6, 1e6, 1e3])

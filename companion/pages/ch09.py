@@ -257,8 +257,8 @@ def costs(races: dict) -> Figure:
 def gain(frame: pd.DataFrame, method: str = "fedstas-unbiased", other: str = "md") -> str:
     """Mean and 95 % interval of the paired difference in final accuracy, in points."""
     if not {method, other} <= set(frame["method"]):
-        return f"({tables.NOT_YET})"
-    wide = tables.by_seed(frame, "test_accuracy")
+        return f"({tables.NOT_RECORDED})"
+    wide = tables.pivot_seeds(frame, "test_accuracy")
     difference = (wide[method] - wide[other]).dropna()
     return statistics.format_interval(*statistics.mean_interval(difference), "+.1f")
 
@@ -359,7 +359,7 @@ def on_cifar(hundred) -> dict[str, float]:
     larger = np.array(["lr" in variant for variant in hundred.frame["variant"]], dtype=bool)
     found = {}
     for key, part in (("stated", hundred.frame[~larger]), ("more", hundred.frame[larger])):
-        for method, value in tables.summary(part, "test_accuracy")["mean"].items():
+        for method, value in tables.summarise(part, "test_accuracy")["mean"].items():
             found[key, method] = float(value)
     return found
 

@@ -45,9 +45,9 @@ def who_holds_what(counts: np.ndarray) -> Figure:
 
 def of_these(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
     """What is recorded of these runs, and their identities; the folder may hold runs of other files, too."""
-    asked = {tables.key_of_run(run) for run in runs}
+    asked = {tables.run_key(run) for run in runs}
     known = records.identities(folder)
-    known = {run: who for run, who in known.items() if tables.key_of_record(who) in asked}
+    known = {run: who for run, who in known.items() if tables.record_key(who) in asked}
     frame = records.load(folder)
     return frame[frame["run"].isin(known)], known
 

@@ -309,7 +309,7 @@ def in_colour() -> tuple[dict[str, str], dict[str, bool]]:
     0.01 as `colour_2`, in points of accuracy `colour_points`; and whether its sentences hold."""
     (even_1, even_2), (one, two) = (ahead(COARSE, concentration=c).values() for c in (10.0, 0.01))
     frame = replace(COARSE, concentration=0.01).runs("md", "clustered-similarity")
-    wide = tables.by_seed(frame, "test_accuracy")
+    wide = tables.pivot_seeds(frame, "test_accuracy")
     points = statistics.mean_interval((wide["clustered-similarity"] - wide["md"]).dropna())
     nats = {"colour_10_1": even_1, "colour_10_2": even_2, "colour_1": one, "colour_2": two}
     told = {key: statistics.format_interval(*found, ".2f") for key, found in nats.items()}

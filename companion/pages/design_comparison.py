@@ -546,18 +546,18 @@ def untuned(folder: str | Path = "results") -> pd.DataFrame:
         f"{least_variance_results.METHOD}, from updates": "least-variance, updates",
     }
     frames = {
-        name: tables.recorded(sweep, folder).where(**wanted)
+        name: tables.load_sweep(sweep, folder).where(**wanted)
         for name, (sweep, wanted) in UNTUNED.items()
     }
     found = {}
     for name, frame in frames.items():
         for arm, row in (
-            tables.paired(frame, "test_accuracy", "md").iterrows() if len(frame) else ()
+            tables.paired_differences(frame, "test_accuracy", "md").iterrows() if len(frame) else ()
         ):
             found[name, arm] = row
     for (place, m), frame in least_variance_results.frames(folder).items():
         name = CUT_PLACES[place] + ("" if m == 10 else f"-m{m}")
-        for arm, row in tables.paired(frame, "test_accuracy", "md").iterrows():
+        for arm, row in tables.paired_differences(frame, "test_accuracy", "md").iterrows():
             found.setdefault((name, ways.get(arm, arm)), row)
     rows = [
         {"setting": name, "arm": arm, "gain": row["difference"]}

@@ -50,11 +50,11 @@ def sentences(
     places: dict[str, design_comparison.Place], folder: str | Path = "results"
 ) -> list[tuple[str, bool]]:
     """What the front pages say in these words, and whether it holds."""
-    grid = tables.recorded("preprint", folder)
+    grid = tables.load_sweep("preprint", folder)
     one, same = (grid.where(partition=p) for p in ("dirichlet", "dirichlet_fixed_size"))
 
     def ahead(frame, method: str, other: str = "md") -> tuple[float, float, float]:
-        wide = tables.by_seed(frame, "test_accuracy")
+        wide = tables.pivot_seeds(frame, "test_accuracy")
         return statistics.mean_interval((wide[method] - wide[other]).dropna())
 
     written, equal, corrected = (

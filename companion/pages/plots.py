@@ -504,7 +504,7 @@ def learning_curves(
         rolling: the number of rounds of a rolling mean; 0 for none.
         how: as for `curves`.
     """
-    frame = tables.rolling(frame, metric, rolling) if rolling else frame
+    frame = tables.smooth_curves(frame, metric, rolling) if rolling else frame
     methods = list(frame["method"].unique()) if methods is None else methods
     lines = means_over_seeds(frame, metric, methods, x)
     label, scale = METRICS.get(metric, (metric, 1))

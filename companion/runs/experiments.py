@@ -265,7 +265,7 @@ def batch_size(profile: str) -> list[Run]:
 _RATE = ("server_rate", (0.001, 0.003, 0.01, 0.03, 0.1, 0.3))
 SERVERS = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedyogi": _RATE}
 SERVERS["fedadagrad"] = _RATE
-# What `server-rates` chose (`tables.tuned`; a test holds the two together).
+# What `server-rates` chose (`tables.choose_by_loss`; a test holds the two together).
 SERVERS_TUNED = {"fedprox": {"prox": 0.001}, "fedadagrad": {"server_rate": 0.1}}
 SERVERS_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
 

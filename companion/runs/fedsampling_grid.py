@@ -16,7 +16,7 @@ from fedstas.aggregation import Adaptive
 if TYPE_CHECKING:
     import pandas as pd
 
-    from companion.runs.tables import Grid
+    from companion.runs.tables import RecordedSweep
 
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
 NETWORKS = ("", "transformer")  # of documents; the usual one is the Text-CNN
@@ -152,7 +152,7 @@ def chosen(folder: str | Path = "results") -> pd.DataFrame:
     return table.loc[least].reset_index(drop=True)
 
 
-def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
+def ends(*grids: RecordedSweep, folder: str | Path = "results") -> pd.DataFrame:
     """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
     the last ten rounds; of a run that diverged, none. An arm is a method, with what makes it private or a plain
     mean."""
@@ -165,7 +165,7 @@ def ends(*grids: Grid, folder: str | Path = "results") -> pd.DataFrame:
     for grid in grids:
         if not grid.found:
             continue
-        values = 100 * tables.final_rounds(grid.frame).groupby("run")[METRICS].mean()
+        values = 100 * tables.select_final_rounds(grid.frame).groupby("run")[METRICS].mean()
         values = values.to_dict("index")
         for note in (each.metadata for each in records.read_runs(Path(folder) / grid.sweep)):
             if not note.get("diverged") and note["run"] not in values:

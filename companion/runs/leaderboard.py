@@ -156,7 +156,7 @@ def table(
     runs = pd.concat([records.load(folder) for folder in folders], ignore_index=True)
     # Sweep last-bit is one run twenty times: no design.
     runs = runs[runs["sweep"] != "last-bit"].drop_duplicates(["run", "round"])
-    final = tables.final_rounds(runs).groupby("run")[metric].mean()
+    final = tables.select_final_rounds(runs).groupby("run")[metric].mean()
     last = runs[runs["round"] == runs["rounds"]].drop(columns=metric).join(final, on="run")
     if task is not None:
         last = last[last["task"] == task]

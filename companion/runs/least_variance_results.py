@@ -33,14 +33,14 @@ def _ways(frame: pd.DataFrame) -> pd.DataFrame:
 
 def frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
     """Runs by place and number of participants; methods are METHOD, its two other ways, and RIVALS."""
-    own = tables.recorded(SWEEP, folder).frame
+    own = tables.load_sweep(SWEEP, folder).frame
     found = {}
     if not len(own):
         return found
     own, few = _ways(own), own["clients_per_round"] == 5
     for place, (sweep, task, kind) in PLACES.items():
         here = (own["task"] == task) & (own["partition"] == kind)
-        other = tables.recorded(sweep, folder).where(task=task, partition=kind)
+        other = tables.load_sweep(sweep, folder).where(task=task, partition=kind)
         other = other[other["method"].isin(RIVALS)].assign(method=other["method"].astype(str))
         ten = own[here & ~few]
         other = other[other["round"].isin(ten["round"].unique())]
@@ -54,14 +54,14 @@ def against(found: dict, metric: str = "test_accuracy") -> pd.DataFrame:
     the rival's bytes and examples; Holm's correction over all rows."""
     rows = []
     for (place, m), frame in found.items():
-        wide = tables.by_seed(frame, metric)
+        wide = tables.pivot_seeds(frame, metric)
         for way in WAYS.values():
             for rival in RIVALS:
                 if {METHOD + way, rival} <= set(wide.columns):
-                    told = tables.paired(
+                    told = tables.paired_differences(
                         frame[frame["method"].isin([METHOD + way, rival])], metric, rival
                     ).loc[METHOD + way]
-                    sent, seen = tables.price(frame, METHOD + way, rival)
+                    sent, seen = tables.relative_cost(frame, METHOD + way, rival)
                     row = {"place": place, "m": m, "way": METHOD + way, "rival": rival}
                     rows.append(row | told.to_dict() | {"bytes": sent, "examples": seen})
     table = pd.DataFrame(rows)
@@ -87,4 +87,4 @@ def told(duels: pd.DataFrame, rival: str) -> str:
             at = these.groupby("place", sort=False)["m"].agg(lambda m: " and ".join(map(str, m)))
             places = [f"{place}, m = {m}" for place, m in at.items()]
         parts += [f"{word}: {'; '.join(places)}"] if places else []
-    return ". ".join(x[0].upper() + x[1:] for x in parts) or f"({tables.NOT_YET})"
+    return ". ".join(x[0].upper() + x[1:] for x in parts) or f"({tables.NOT_RECORDED})"

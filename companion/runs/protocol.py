@@ -228,8 +228,8 @@ def curves(
                 continue
             what = (arm, rate, *shape)
             if what not in keys:  # a key takes a millisecond, and seeds differ in no more
-                keys[what] = tables.key_of_run(replace(wanted, seed=0))
-            if keys[what] == tables.key_of_record(who | {"seed": 0}):
+                keys[what] = tables.run_key(replace(wanted, seed=0))
+            if keys[what] == tables.record_key(who | {"seed": 0}):
                 told = {"arm": arm.name, "rate": rate, "seed": seed, "run": run.run}
                 told |= {"ended": bool(run.metadata["diverged"])}
                 decile, frame = run.metadata.get("worst_decile"), run.frame()

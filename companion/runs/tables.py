@@ -17,8 +17,10 @@ from fedstas import methods, user_code
 from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
-NOT_YET = "not recorded yet"
-LAST = 10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
+NOT_RECORDED = "not recorded yet"
+FINAL_ROUNDS = (
+    10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
+)
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
 COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # at least
 
@@ -54,7 +56,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Grid:
+class RecordedSweep:
     """What is recorded of a sweep's profile `paper`, by the current version of the algorithms.
 
     `frame` is that of `records.load` with the `variant` and `megabytes`; `facts` has one row per run:
@@ -76,7 +78,7 @@ class Grid:
         """One sentence on what is missing, with the command that makes it; empty if nothing is."""
         if self.found == self.planned:
             return ""
-        part = f"{self.found} of {self.planned} runs are recorded" if self.found else NOT_YET
+        part = f"{self.found} of {self.planned} runs are recorded" if self.found else NOT_RECORDED
         return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper --folder results`"
 
     def where(self, **wanted) -> pd.DataFrame:
@@ -107,7 +109,7 @@ def _key(method: dict, algorithms: int, *rest) -> str:
     return json.dumps([method, algorithms, *rest], sort_keys=True)
 
 
-def key_of_run(run: Run) -> str:
+def run_key(run: Run) -> str:
     """What a declared run has in common with the identity of its record."""
     method = methods.get(run.method, **run.overrides)
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
@@ -121,7 +123,7 @@ def key_of_run(run: Run) -> str:
     return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
 
 
-def key_of_record(who: dict) -> str:
+def record_key(who: dict) -> str:
     """The same of an identity."""
     shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     recipe, files = who["partition"], who.get("files", {})
@@ -132,18 +134,18 @@ def key_of_record(who: dict) -> str:
     return _key(who["method"], who["algorithms"], *names, *(who[k] for k in shape), told)
 
 
-def recorded(sweep: str, folder: str | Path = "results") -> Grid:
+def load_sweep(sweep: str, folder: str | Path = "results") -> RecordedSweep:
     """The runs of a sweep (profile `paper`) that are recorded below a folder."""
     todo: dict[str, list[Run]] = {}
     for run in experiments.runs(sweep, "paper"):
-        todo.setdefault(key_of_run(run), []).append(run)
+        todo.setdefault(run_key(run), []).append(run)
     planned = sum(map(len, todo.values()))
     variants, facts = {}, []
     for found in records.read_runs(Path(folder) / sweep):
         note = found.metadata
         recipe = note["identity"]["partition"]
         user_code = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
-        for run in todo.get(key_of_record(note["identity"]), []):
+        for run in todo.get(record_key(note["identity"]), []):
             sizes = partition.parse_sizes(run.sizes) if run.sizes else recipe.get("sizes")
             said = user_code | (
                 {} if run.size else {"size": None}
@@ -158,7 +160,7 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
                     | {"ended": _ended(run, note.get("diverged"))}
                 )
     if not variants:
-        return Grid(sweep, pd.DataFrame(columns=COLUMNS), planned)
+        return RecordedSweep(sweep, pd.DataFrame(columns=COLUMNS), planned)
     frame = records.load(Path(folder) / sweep)
     frame = frame[frame["run"].isin(variants)]
     frame = frame.assign(
@@ -166,15 +168,15 @@ def recorded(sweep: str, folder: str | Path = "results") -> Grid:
         megabytes=(frame["bytes_down"] + frame["bytes_up"]) / 1e6,
         thousands=frame["examples"] / 1e3,
     )
-    return Grid(sweep, frame, planned, pd.DataFrame(facts))
+    return RecordedSweep(sweep, frame, planned, pd.DataFrame(facts))
 
 
-def final_rounds(frame: pd.DataFrame, last: int = LAST) -> pd.DataFrame:
+def select_final_rounds(frame: pd.DataFrame, last: int = FINAL_ROUNDS) -> pd.DataFrame:
     """The rows of the last rounds that were asked for; none of a run that ended before them."""
     return frame[frame["round"] > frame["rounds"] - last]
 
 
-def rolling(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
+def smooth_curves(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
     """The frame with the mean of a metric over the evaluations of so many rounds up to each one, as the papers
     smooth their curves; without the first rounds, which have fewer (of a shorter run, one mean)."""
     parts = []
@@ -186,44 +188,48 @@ def rolling(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else frame
 
 
-def last_rounds(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
+def final_values(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
     """The mean of the last rounds of each run: one row per method and seed, in percent or nats."""
-    recent = final_rounds(frame, last)
+    recent = select_final_rounds(frame, last)
     means = recent.groupby(["method", "seed"], sort=False)[metric].mean() * SCALES.get(metric, 1)
     return means.rename("value").reset_index()
 
 
-def summary(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
+def summarise(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
     """Mean, 95 % interval over seeds and number of seeds of each method's last rounds."""
-    values = last_rounds(frame, metric, last).groupby("method", sort=False)["value"]
+    values = final_values(frame, metric, last).groupby("method", sort=False)["value"]
     rows = {m: (*statistics.mean_interval(v), len(v)) for m, v in values}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
 
 
-def by_variant(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
-    """`summary` for each variant of a sweep: columns variant, method, mean, low, high, seeds."""
+def summarise_variants(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
+    """`summarise` for each variant of a sweep: columns variant, method, mean, low, high, seeds."""
     parts = [
-        summary(part, metric, last).rename_axis("method").reset_index().assign(variant=variant)
+        summarise(part, metric, last).rename_axis("method").reset_index().assign(variant=variant)
         for variant, part in frame.groupby("variant", sort=False)
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def tuned(frame: pd.DataFrame) -> dict[str, Variant]:
+def choose_by_loss(frame: pd.DataFrame) -> dict[str, Variant]:
     """By method the variant with the least training loss, mean of the last rounds; what diverged is none."""
-    last = final_rounds(frame).groupby(["method", "variant"], sort=False)["train_loss"].mean()
+    last = (
+        select_final_rounds(frame).groupby(["method", "variant"], sort=False)["train_loss"].mean()
+    )
     return dict([*last.groupby("method").idxmin()]) if len(last) else {}
 
 
-def by_seed(frame: pd.DataFrame, metric: str, last: int = LAST) -> pd.DataFrame:
+def pivot_seeds(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
     """The mean of the last rounds, one row per seed and one column per method."""
-    values = last_rounds(frame, metric, last)
+    values = final_values(frame, metric, last)
     return values.pivot(index="seed", columns="method", values="value")
 
 
-def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = LAST) -> pd.DataFrame:
+def paired_differences(
+    frame: pd.DataFrame, metric: str, baseline: str, last: int = FINAL_ROUNDS
+) -> pd.DataFrame:
     """Differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
-    wide = by_seed(frame, metric, last)
+    wide = pivot_seeds(frame, metric, last)
     rows = {}
     for method in wide.columns.drop(baseline):
         rows[method] = statistics.paired_difference(wide[method], wide[baseline])
@@ -231,7 +237,7 @@ def paired(frame: pd.DataFrame, metric: str, baseline: str, last: int = LAST) ->
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def against(
+def compare_methods(
     frames: dict[str, pd.DataFrame], metrics: Sequence[str], baseline: str = "md"
 ) -> pd.DataFrame:
     """Every method in every place under every metric, and its paired difference to the baseline.
@@ -242,10 +248,10 @@ def against(
     parts = []
     for place, frame in frames.items():
         for metric in metrics if len(frame) else ():
-            table = summary(frame, metric)
+            table = summarise(frame, metric)
             table.columns = ["mean", "mean_low", "mean_high", "runs"]
             if baseline in table.index:
-                table = table.join(paired(frame, metric, baseline))
+                table = table.join(paired_differences(frame, metric, baseline))
             table = table.rename_axis("method").reset_index()
             parts.append(table.assign(place=place, metric=metric))
     columns = ["place", "metric", "method", "mean", "mean_low", "mean_high", "runs"]
@@ -254,11 +260,13 @@ def against(
     return table.assign(holm=statistics.holm(table["p"]))
 
 
-def compared(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> tuple[str, str]:
+def describe_difference(
+    frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy"
+) -> tuple[str, str]:
     """The paired difference of two methods in words, and what it says: above, below, or neither."""
     if not {a, b} <= set(frame["method"]):
-        return f"({NOT_YET})", "not yet compared with"
-    wide = by_seed(frame, metric)
+        return f"({NOT_RECORDED})", "not yet compared with"
+    wide = pivot_seeds(frame, metric)
     difference = statistics.paired_difference(wide[a], wide[b]).interval
     word = statistics.judge_sign(difference.low, difference.high)
     if np.isnan(difference.low):
@@ -266,7 +274,7 @@ def compared(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy")
     return statistics.format_points(*difference), word
 
 
-def price(frame: pd.DataFrame, a: str, b: str) -> tuple[float, float]:
+def relative_cost(frame: pd.DataFrame, a: str, b: str) -> tuple[float, float]:
     """What `a` sent and received, and how many examples it processed, in multiples of `b`'s.
 
     Means over the seeds that both have, at the end of their runs; NaN where one is not there.
@@ -279,18 +287,18 @@ def price(frame: pd.DataFrame, a: str, b: str) -> tuple[float, float]:
     return sent, processed
 
 
-def paid(frame: pd.DataFrame, a: str, b: str) -> str:
+def describe_cost(frame: pd.DataFrame, a: str, b: str) -> str:
     """The same in words, to stand beside a gain."""
-    sent, processed = price(frame, a, b)
+    sent, processed = relative_cost(frame, a, b)
     if np.isnan(sent):
-        return f"at a cost {NOT_YET}"
+        return f"at a cost {NOT_RECORDED}"
     return f"at {sent:.2f} times the bytes and {processed:.2f} times the examples"
 
 
-def gain(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> str:
+def describe_gain(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> str:
     """`compared` in words, with what it costs beside it: where a gain is stated, so is its price."""
-    said = compared(frame, a, b, metric)[0]
-    return said if NOT_YET in said else f"{said}, {paid(frame, a, b)}"
+    said = describe_difference(frame, a, b, metric)[0]
+    return said if NOT_RECORDED in said else f"{said}, {describe_cost(frame, a, b)}"
 
 
 def cost_to_reach(frame: pd.DataFrame, metric: str, goal: float, cost: str) -> pd.Series:

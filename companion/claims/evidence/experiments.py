@@ -240,12 +240,12 @@ def within_one_more(
         raise ValueError(f"runs of several partitions: {', '.join(frame['partition'].unique())}")
     agreed = []
     for method, value in printed.items():
-        values = tables.last_rounds(frame[frame["method"] == method], metric)["value"]
+        values = tables.final_values(frame[frame["method"] == method], metric)["value"]
         if len(values) >= FEWEST:
             _, low, high = one_more(values)
             agreed.append(low <= value <= high)
     few = len(agreed) < len(printed)
-    return f"({tables.NOT_YET})" if few else f"{sum(agreed)} of {len(agreed)}"
+    return f"({tables.NOT_RECORDED})" if few else f"{sum(agreed)} of {len(agreed)}"
 
 
 def number(text) -> float:
@@ -258,7 +258,7 @@ def number(text) -> float:
 
 def difference(frame: pd.DataFrame, better: str, worse: str, metric=METRICS[0]) -> np.ndarray:
     """Seed by seed: the last ten rounds of one method minus those of another."""
-    wide = tables.by_seed(frame, metric)
+    wide = tables.pivot_seeds(frame, metric)
     return (wide[better] - wide[worse]).dropna().to_numpy()
 
 
@@ -309,7 +309,7 @@ def level(setting: Setting, method: str, metric: str = METRICS[0]):
         found = {}
         for voice, coded in VOICES.items():
             with contextlib.suppress(Missing if coded else ()):
-                values = tables.by_seed(setting.runs(method + coded), metric)[method + coded]
+                values = tables.pivot_seeds(setting.runs(method + coded), metric)[method + coded]
                 found[voice] = same(values, printed, unit_of(metric), room, one_more)
         columns = ["voice", "mean", "low", "high", "runs", "the printed value"]
         table = pd.DataFrame(
@@ -361,7 +361,7 @@ def relative(setting: Setting, better: str, worse: str):
     @decided
     def evidence(claim: Claim) -> Evidence:
         def find(a: str, b: str) -> tuple[Found, Found]:
-            wide = tables.by_seed(setting.runs(a, b), METRICS[0]).dropna()
+            wide = tables.pivot_seeds(setting.runs(a, b), METRICS[0]).dropna()
             gains, unit = 100 * (wide[a] / wide[b] - 1), "% relatively"
             there, printed = higher(gains, unit), number(claim.printed)
             pair = same(gains, printed, unit, claim.tolerance or 0, one_more)

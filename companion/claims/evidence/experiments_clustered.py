@@ -489,7 +489,7 @@ def window(frame: pd.DataFrame) -> int:
 def less(setting: Setting, method: str) -> pd.Series:
     """By seed: how many nats less a scheme has than MD sampling, over the last rounds as the paper draws them."""
     frame = setting.runs("md", method)
-    wide = tables.by_seed(frame, "train_loss", window(frame))
+    wide = tables.pivot_seeds(frame, "train_loss", window(frame))
     return (wide["md"] - wide[method]).dropna()
 
 
@@ -527,7 +527,7 @@ def curves(
     """By (method, seed): the rolling mean by round, as the paper draws it or over so many rounds; accuracies negative, so
     that less is better."""
     frame = setting.runs(*methods)
-    frame = tables.rolling(frame, metric, rounds or window(frame))
+    frame = tables.smooth_curves(frame, metric, rounds or window(frame))
     sign = 1 if metric == "train_loss" else -1
     parts = frame.groupby(["method", "seed"])
     return {key: sign * part.set_index("round")[metric] for key, part in parts}
@@ -974,7 +974,7 @@ def best_prox(where: Setting) -> Evidence:
 
     def end(mu: float) -> pd.Series:
         frame = replace(where, prox=mu).runs("md")
-        return tables.by_seed(frame, "train_loss", window(frame))["md"]
+        return tables.pivot_seeds(frame, "train_loss", window(frame))["md"]
 
     found = {mu: higher((end(mu) - end(0.1)).dropna(), "nats") for mu in (0.001, 0.01, 1.0)}
     note = f"Nats of MD sampling that another mu has more than 0.1, {LESS[1]}, for the one that decides"

@@ -38,7 +38,7 @@ HERE = {"macro_f1": "macro F1", "test_accuracy": "accuracy"}
 def _ends(*sweeps: str) -> pd.DataFrame:
     """The recorded runs of these sweeps (see `ends`), of the private ones those with the usual epsilon and M."""
     there = [name for name in sweeps if recorded(name) is not None]
-    runs = ends(*(tables.recorded(name, RESULTS) for name in there), folder=RESULTS)
+    runs = ends(*(tables.load_sweep(name, RESULTS) for name in there), folder=RESULTS)
     usual = [
         HIDDEN[task] == {"epsilon": e, "size_cap": cap}
         for task, e, cap in runs[["task", "epsilon", "size_cap"]].itertuples(index=False)

@@ -65,7 +65,7 @@ def explained(frame: pd.DataFrame, published: list[tuple], by) -> tuple[int, lis
     for method, metric, at, value in published:
         own = frame[frame["method"] == by(method)]
         if at is None:
-            values = tables.last_rounds(own, metric)["value"]
+            values = tables.final_values(own, metric)["value"]
         else:
             values = tables.SCALES.get(metric, 1) * own.loc[own["round"] == at, metric]
         mean, low, high = one_more(values)

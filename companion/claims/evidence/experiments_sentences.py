@@ -363,7 +363,7 @@ def gains_with_skew(claim: Claim) -> Evidence:
     """Is FedSTaS's gain over FedSTS larger where clients differ most, and is there one?"""
     gains = {}
     for setting in (IID, FIXED, SKEWED):
-        wide = tables.by_seed(setting.runs("fedstas", "fedsts"), METRICS[0])
+        wide = tables.pivot_seeds(setting.runs("fedstas", "fedsts"), METRICS[0])
         gains[str(setting)] = (wide["fedstas"] - wide["fedsts"]).dropna()
     table = pd.DataFrame(
         [(name, *statistics.mean_interval(v)) for name, v in gains.items()],
@@ -423,7 +423,7 @@ def compression_gain(claim: Claim) -> Evidence:
     if most == 9 or {"9", str(most)} - set(wide["method"]):
         raise Missing("pending", f"sweep {setting.sweep!r} does not hold runs with more levels yet")
     found = higher(difference(wide, "9", str(most), METRICS[0]), "points")
-    table = tables.summary(wide, METRICS[0]).rename_axis("levels").round(2).reset_index()
+    table = tables.summarise(wide, METRICS[0]).rename_axis("levels").round(2).reset_index()
     note = f"Points of 9 levels above {most} levels (no compression), {found.seeds} paired runs."
     return Evidence(found.verdict, found.mean, found.low, found.high, note + found.why, table)
 
