@@ -170,6 +170,7 @@ def client_sizes(view: View) -> np.ndarray:
 
 def check_participants(m: int, clients: int) -> int:
     """m in 1..N, for a design that draws distinct clients."""
+    clients = check_int("the number of clients", clients, 0)
     return check_int("the number of participants (clients per round)", m, 1, clients)
 
 
