@@ -28,26 +28,26 @@ def frame() -> pd.DataFrame:
 
 
 def test_a_gain_states_its_price(frame):
-    assert tables.price(frame, "other", "md") == (2.0, 1.5)
-    assert tables.price(frame, "md", "md") == (1.0, 1.0)
-    assert tables.gain(frame, "other", "md") == (
+    assert tables.relative_cost(frame, "other", "md") == (2.0, 1.5)
+    assert tables.relative_cost(frame, "md", "md") == (1.0, 1.0)
+    assert tables.describe_gain(frame, "other", "md") == (
         "+10.5 points (+4.1 to +16.9), at 2.00 times the bytes and 1.50 times the examples"
     )
-    assert tables.gain(frame, "strat", "md") == f"({tables.NOT_YET})"
-    assert np.isnan(tables.price(frame, "strat", "md")).all()
+    assert tables.describe_gain(frame, "strat", "md") == f"({tables.NOT_RECORDED})"
+    assert np.isnan(tables.relative_cost(frame, "strat", "md")).all()
 
 
 def test_the_price_is_that_of_the_seeds_that_both_have(frame):
     third = frame[(frame["method"] == "md") & (frame["seed"] == 0)].assign(seed=2, megabytes=1e6)
-    assert tables.price(pd.concat([frame, third]), "other", "md") == (2.0, 1.5)
+    assert tables.relative_cost(pd.concat([frame, third]), "other", "md") == (2.0, 1.5)
 
 
 @pytest.mark.parametrize("partition", ["dirichlet", "dirichlet_fixed_size"])
 def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the_last_round(
     partition,
 ):
-    recorded = tables.recorded("preprint", ROOT / "results").where(partition=partition)
-    sent, processed = tables.price(recorded, "fedstas-unbiased", "md")
+    recorded = tables.load_sweep("preprint", ROOT / "results").where(partition=partition)
+    sent, processed = tables.relative_cost(recorded, "fedstas-unbiased", "md")
     last = recorded[recorded["round"] == 99].groupby("method")
     totals = last[["bytes_down", "bytes_up", "examples"]].mean()
     ratios = totals.loc["fedstas-unbiased"] / totals.loc["md"]
@@ -58,17 +58,17 @@ def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the
 
 def test_printed_levels_are_counted_in_one_partition():
     """By hand, from the recorded runs: 54.67 and 55 are below both intervals, 56 is in the disjoint one's alone."""
-    grid = tables.recorded("preprint", ROOT / "results")
+    grid = tables.load_sweep("preprint", ROOT / "results")
     assert within_one_more(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
     assert within_one_more(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
     with pytest.raises(ValueError, match="several partitions: dirichlet, dirichlet_fixed_size"):
         within_one_more(grid.frame.sort_values("partition"), PRINTED)
     few = grid.where(partition="dirichlet", seed=0)
-    assert within_one_more(few, PRINTED) == f"({tables.NOT_YET})"
+    assert within_one_more(few, PRINTED) == f"({tables.NOT_RECORDED})"
 
 
 def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
-    values = tables.last_rounds(frame.assign(test_accuracy=frame["round"] / 100), "test_accuracy")
+    values = tables.final_values(frame.assign(test_accuracy=frame["round"] / 100), "test_accuracy")
     assert values["value"].tolist() == pytest.approx([15.5] * 4)  # of rounds 11 to 20
     glossary = (ROOT / "book" / "glossary.md").read_text()
     assert re.search(
