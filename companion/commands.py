@@ -1,7 +1,7 @@
-"""The companion's commands: sweeps, claims, chapters and what a course needs.
+"""The companion's commands: sweeps, claims, chapters, a course's notebooks and slides.
 
-`fedstas.cli` adds them to the command `fedstas` where the companion is; each imports what it needs when
-it is called.
+`fedstas.cli` adds them to the command `fedstas` where the companion is installed. Each imports what it needs when it
+is called, so that `fedstas --help` is fast.
 """
 
 from __future__ import annotations
@@ -16,41 +16,44 @@ from companion import ROOT
 from fedstas.errors import Diverged, InputError, Interrupted, check_choice
 
 app = typer.Typer()
-RUNS = ROOT / "runs"  # what readers record; results/ is the book's own, and is tracked
+RUNS = ROOT / "runs"  # readers' runs; the book's are in results/, which git tracks
 
 
 def option(text: str):
-    """An option with this help."""
+    """Return an option with this help text."""
     return typer.Option(help=text)
 
 
 @contextlib.contextmanager
-def kept(what: str):
-    """What an interruption leaves, told by who is interrupted."""
+def interruptible(message: str):
+    """Turn Ctrl-C inside the block into `Interrupted` with this message."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(what) from None
+        raise Interrupted(message) from None
 
 
 @contextlib.contextmanager
 def recording(folder: Path):
-    """The same, of runs that are recorded there."""
+    """Turn Ctrl-C inside the block, which records runs in a folder, into `Interrupted` that names the folder."""
     try:
         yield
     except KeyboardInterrupt:
-        there = any(path.is_file() for path in folder.rglob("*"))
-        made = f"what is made is in {shown(folder)}, and the same call goes on from there"
-        raise Interrupted(made if there else "nothing is made yet") from None
+        if any(path.is_file() for path in folder.rglob("*")):
+            place = relative(folder)
+            raise Interrupted(
+                f"what is made is in {place}, and the same call goes on from there"
+            ) from None
+        raise Interrupted("nothing is made yet") from None
 
 
-def shown(path: Path) -> Path:
-    """A path as one that stands here would write it."""
+def relative(path: Path) -> Path:
+    """Return a path relative to the current folder if it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def join_pairs(arguments: list[str]) -> list[str]:
-    """`-p key value` as papermill writes it, turned into the `-p key=value` of one option."""
+    """Turn `-p key value`, as papermill writes it, into the one option `-p key=value` that typer reads."""
     joined, rest = [], list(arguments)
     while rest:
         word = rest.pop(0)
@@ -95,18 +98,18 @@ def sweep(
 @app.command()
 def compare(
     mine: Annotated[Path, typer.Argument(help="a folder of results, or a parquet file")],
-    recorded: Annotated[Path, typer.Argument(help="what they are held against")],
+    recorded: Annotated[Path, typer.Argument(help="what to compare them with")],
     tolerance: Annotated[
         float, option("allowed in an accuracy after the last round, in points")
     ] = 0.5,
 ) -> None:
-    """Hold results against recorded ones: exit code 1 if one differs or is not recorded."""
+    """Compare results with recorded ones: exit code 1 if one differs or is not recorded."""
     from companion.runs import compare as comparison
 
-    found = comparison.compare(mine, recorded, tolerance=tolerance)
-    typer.echo(found.report())
-    if not found.agree:
-        raise Diverged(found.summary())
+    result = comparison.compare(mine, recorded, tolerance=tolerance)
+    typer.echo(result.report())
+    if not result.agree:
+        raise Diverged(result.summary())
 
 
 @app.command()
@@ -123,7 +126,7 @@ def arena(
     device: Annotated[str, option("where to train: auto, cpu or cuda")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
 ) -> None:
-    """The comparison of chapter 10: tune, evaluate and show one setting, with a design of your own in it."""
+    """Tune, evaluate and show one setting of chapter 10's comparison, with a design of your own in it."""
     from companion.runs import protocol, sweeps
 
     known = protocol.read(file or protocol.FILE)
@@ -155,7 +158,7 @@ def one_round(
     with recording(folder):
         paths = one_rounds.record(setting, folder=folder)
     for path in paths:
-        typer.echo(shown(path))
+        typer.echo(relative(path))
 
 
 @app.command()
@@ -203,7 +206,7 @@ def chapter(
             f"--open shows the page in the book, --output {output} writes elsewhere: choose one"
         )
     try:
-        with kept("the page is as it was before"):
+        with interruptible("the page is as it was before"):
             typer.echo(chapters.run(name, values, output=output))
     except chapters.ChapterError as error:
         raise Diverged(str(error)) from None
@@ -213,7 +216,7 @@ def chapter(
 
 @app.command()
 def doctor() -> None:
-    """What is installed, which data and devices are here, what each profile costs; exit code 1 if
+    """Say what is installed, which data and devices are here, what each profile costs; exit code 1 if
     the profile quick cannot run."""
     from companion import doctor as examination
 
@@ -227,7 +230,7 @@ def claims(
     kind: Annotated[str | None, option("theory, figure, table, number or superiority")] = None,
     verdict: Annotated[str | None, option("holds, holds-if, fails, agrees, differs, ...")] = None,
 ) -> None:
-    """Every claim of the papers, decided now; with an ID: one of them, with its evidence."""
+    """Decide every claim of the papers now; with an ID: one of them, with its evidence."""
     from companion.claims import ledger
 
     try:
@@ -256,7 +259,7 @@ def teach(
 
     if student and instructor:
         raise InputError("--student and --instructor: choose one")
-    typer.echo(shown(teaching.make(name, "instructor" if instructor else "student", output)))
+    typer.echo(relative(teaching.make(name, "instructor" if instructor else "student", output)))
 
 
 @app.command()
@@ -265,9 +268,9 @@ def slides(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the .html")] = None,
 ) -> None:
     """Write slides of an executed chapter: one HTML file that needs no network."""
-    from companion.teach import slides as made
+    from companion.teach import slides as presentation
 
-    typer.echo(shown(made.make(name, output)))
+    typer.echo(relative(presentation.make(name, output)))
 
 
 @app.command()
@@ -279,7 +282,7 @@ def leaderboard(
     metric: Annotated[str, option("test_accuracy, client_accuracy or macro_f1")] = "test_accuracy",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="a .md file")] = None,
 ) -> None:
-    """Final accuracies of recorded runs, a table for each setting: `fedstas leaderboard results runs`."""
+    """Show final accuracies of recorded runs, a table for each setting: `fedstas leaderboard results runs`."""
     from companion.runs import leaderboard as board
     from companion.runs.atomic import write
 

@@ -1,7 +1,7 @@
-"""`fedstas doctor`: what is here, what is missing and what to do about it, and what things cost.
+"""`fedstas doctor`: report what is installed, what is missing, what to do about it, and how long things take.
 
-Nothing but the standard library is imported until it is known to be there, so that
-`python -m companion.doctor` answers where hardly anything is.
+Only the standard library is imported until a package is known to be installed, so that `python -m companion.doctor`
+answers where nothing else is.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 OK, MISSING, NEEDED = "ok", "missing", "NEEDED"  # NEEDED: without it the profile quick cannot run
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-MODULES = {  # what a package is imported as, where that is not its name
+MODULES = {  # package -> its module, where the names differ
     "scikit-learn": "sklearn",
     "pyyaml": "yaml",
     "pytest-xdist": "xdist",
     "sphinx-mathjax-offline": "sphinx-mathjax-offline",
 }
-FOR = {  # the extras of pyproject.toml: what they are for
+PURPOSES = {  # extra of pyproject.toml -> what it is for
     "": "the package",
     "book": "the chapters",
     "dask": "dask clusters",
@@ -40,25 +40,25 @@ SPACE = 1.0  # GB that a build of the book may take
 
 
 class Line(NamedTuple):
-    """One finding: its mark, what it is about, and what there is to say."""
+    """A line of the report: its mark, its subject and a message."""
 
     mark: str
-    what: str
-    said: str
+    subject: str
+    message: str
 
 
 def requirements() -> list[tuple[str, str, str]]:
-    """(package, its condition on the version, extra) of the installed fedstas."""
-    found = []
+    """Return (package, condition on its version, extra) of each requirement of the installed fedstas."""
+    required = []
     for text in importlib.metadata.requires("fedstas") or []:
         name, condition = re.match(r"([\w.-]+)(?:\[[^\]]*\])?\s*([^;\s]*)", text).group(1, 2)
         extra = re.search(r'extra == "(\w+)"', text)
-        found.append((name, condition, extra[1] if extra else ""))
-    return found
+        required.append((name, condition, extra[1] if extra else ""))
+    return required
 
 
 def installed(name: str) -> str | None:
-    """The version of a package that can be imported, or None."""
+    """Return the version of a package that can be imported, or None."""
     if importlib.util.find_spec(MODULES.get(name, name.replace("-", "_"))) is None:
         return None
     try:
@@ -68,7 +68,7 @@ def installed(name: str) -> str | None:
 
 
 def fits(version: str, condition: str) -> bool:
-    """Whether a version meets a condition such as `<2`; conditions here name whole numbers."""
+    """Return whether a version meets a condition such as `<2`, compared number by number."""
     sign, bound = re.match(r"(<|>=)?([\d.]*)", condition).groups()
     if not sign:
         return True
@@ -77,46 +77,48 @@ def fits(version: str, condition: str) -> bool:
 
 
 def pins() -> dict[str, str]:
-    """The versions of requirements.lock."""
+    """Return the versions that requirements.lock pins."""
     path = ROOT / "requirements.lock"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
 def packages() -> list[Line]:
-    """Python, the package, and what it needs."""
+    """Check Python, the package and its requirements."""
     version = platform.python_version()
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    said = version if good else f"{version}: install Python 3.11, 3.12 or 3.13"
-    lines = [Line(OK if good else NEEDED, "python", said)]
+    message = version if good else f"{version}: install Python 3.11, 3.12 or 3.13"
+    lines = [Line(OK if good else NEEDED, "python", message)]
     try:
         ours = importlib.metadata.version("fedstas")
     except importlib.metadata.PackageNotFoundError:
-        said = f'not installed: run `pip install -e ".[book]"` in {ROOT}'
-        return [*lines, Line(NEEDED, "fedstas", said)]
+        message = f'not installed: run `pip install -e ".[book]"` in {ROOT}'
+        return [*lines, Line(NEEDED, "fedstas", message)]
     lines.append(Line(OK, "fedstas", f"{ours}, in {ROOT}"))
-    pinned, there = pins(), {}
+    pinned, installed_by_extra = pins(), {}
     for name, condition, extra in requirements():
         version = installed(name)
-        bad = NEEDED if extra in ("", "book") else MISSING
+        mark = NEEDED if extra in ("", "book") else MISSING
         place = f'".[{extra}]"' if extra else "."
-        cure = f"needed for {FOR[extra]}: run `pip install -e {place}` in {ROOT}"
+        advice = f"needed for {PURPOSES[extra]}: run `pip install -e {place}` in {ROOT}"
         if extra == "flower":
-            cure = f"needed for {FOR[extra]}, which has an environment of its own: run `make test-flower`"
+            advice = f"needed for {PURPOSES[extra]}, which has an environment of its own: run `make test-flower`"
         if version is None:
-            lines.append(Line(bad, name, f"not installed; {cure}"))
+            lines.append(Line(mark, name, f"not installed; {advice}"))
         elif not fits(version, condition):
-            lines.append(Line(bad, name, f"{version} does not meet {condition}; {cure}"))
+            lines.append(Line(mark, name, f"{version} does not meet {condition}; {advice}"))
         else:
             other = version.partition("+")[0] != pinned.get(name, version)
             note = f" (the book is made with {pinned[name]})" if other else ""
-            there.setdefault(extra, []).append(f"{name} {version}{note}")
-    good = [Line(OK, FOR[extra], ", ".join(names)) for extra, names in there.items()]
+            installed_by_extra.setdefault(extra, []).append(f"{name} {version}{note}")
+    good = [
+        Line(OK, PURPOSES[extra], ", ".join(names)) for extra, names in installed_by_extra.items()
+    ]
     return [*lines[:2], *good, *lines[2:]]
 
 
 def data() -> list[Line]:
-    """The data sets: where each is, or how it comes here."""
+    """Check the data sets: where each is, or how to get it."""
     from fedstas.sim import coarse, tasks, text
 
     folder, absent = tasks.data_folder(), []
@@ -132,15 +134,17 @@ def data() -> list[Line]:
         else:
             absent.append(name)
     if absent:
-        named = "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
-        said = f"{', '.join(absent)}: not in {folder} ({named}); the first use downloads them"
-        said += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
-        lines.append(Line(MISSING, "the others", said))
+        source = (
+            "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
+        )
+        message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads them"
+        message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
+        lines.append(Line(MISSING, "the others", message))
     return lines
 
 
-def driver() -> bool:
-    """Whether a GPU's driver is here. Without one torch finds no device; to ask torch takes seconds."""
+def has_gpu_driver() -> bool:
+    """Return whether the driver of a GPU is installed: torch, which would know, takes seconds to import."""
     for name in ("libcuda.so.1", "nvcuda.dll", "libamdhip64.so"):
         with contextlib.suppress(OSError):
             return bool(ctypes.CDLL(name))
@@ -148,13 +152,13 @@ def driver() -> bool:
 
 
 def devices() -> list[Line]:
-    """The processors and the GPU."""
+    """Check the processors and the GPU."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    said = f"{platform.machine()}, {usable} cores; a run uses one thread, `--jobs {usable}` makes"
-    lines = [Line(OK, "cpu", f"{said} {usable} runs of a sweep at a time")]
+    message = f"{platform.machine()}, {usable} cores; a run uses one thread, `--jobs {usable}`"
+    lines = [Line(OK, "cpu", f"{message} makes {usable} runs of a sweep at a time")]
     version = importlib.metadata.version("torch")
     why = "this torch is built for the CPU only" if "+cpu" in version else "no driver of a GPU"
-    if "+cpu" not in version and driver():
+    if "+cpu" not in version and has_gpu_driver():
         import torch
 
         if torch.cuda.is_available():
@@ -164,41 +168,39 @@ def devices() -> list[Line]:
 
 
 def files() -> list[Line]:
-    """The repository around the package, the recorded runs, room on the disk, a browser."""
+    """Check the clone around the package, the recorded runs, room on the disk, a browser."""
     lines = []
     for name in ("notebooks", "params", "book", "_config.yml"):
         if not (ROOT / name).exists():
-            said = (
-                f"not beside the package in {ROOT}: clone the repository, `pip install -e .` there"
-            )
-            lines.append(Line(NEEDED, name, said))
-    lines.append(recorded())
+            advice = "clone the repository, `pip install -e .` there"
+            lines.append(Line(NEEDED, name, f"not beside the package in {ROOT}: {advice}"))
+    lines.append(recorded_runs())
     free = shutil.disk_usage(ROOT).free / 1e9
-    said = f"{free:.1f} GB free" if free > SPACE else f"{free:.1f} GB free, needed is {SPACE:g} GB"
-    lines.append(Line(OK if free > SPACE else NEEDED, "disk", said))
+    message = f"{free:.1f} GB free" + ("" if free > SPACE else f", needed is {SPACE:g} GB")
+    lines.append(Line(OK if free > SPACE else NEEDED, "disk", message))
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    said = browser or "none on the path: the tests that need one are skipped; install chromium"
-    return [*lines, Line(OK if browser else MISSING, "chromium", said)]
+    message = browser or "none on the path: the tests that need one are skipped; install chromium"
+    return [*lines, Line(OK if browser else MISSING, "chromium", message)]
 
 
-def recorded() -> Line:
-    """How many runs of which sweeps are recorded."""
+def recorded_runs() -> Line:
+    """Count the recorded runs of each sweep."""
     sweeps = [path for path in (ROOT / "results").glob("*") if path.name != "partitions"]
     try:
-        counts = {path.name: runs(path) for path in sorted(sweeps) if path.is_dir()}
+        counts = {path.name: count_runs(path) for path in sorted(sweeps) if path.is_dir()}
     except ImportError as error:
         return Line(MISSING, "results/", f"not counted, since {error.name} is not installed")
     except (OSError, ValueError) as error:
         return Line(NEEDED, "results/", f"{error}: `git checkout results`")
     if sum(counts.values()):
-        said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        return Line(OK, "results/", f"{sum(counts.values())} recorded runs: {said}")
-    said = "no recorded runs, which four chapters show: `git checkout results`, or make them by"
-    return Line(NEEDED, "results/", f"{said} `fedstas sweep`")
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        return Line(OK, "results/", f"{sum(counts.values())} recorded runs: {listed}")
+    message = "no recorded runs, which five chapters show: `git checkout results`, or make them by"
+    return Line(NEEDED, "results/", f"{message} `fedstas sweep`")
 
 
-def runs(folder: Path) -> int:
-    """The runs in a sweep's folder: those of its table, and those with a file of their own."""
+def count_runs(folder: Path) -> int:
+    """Count the runs in a sweep's folder: rows of its table, and files of single runs."""
     tables = ("rows.parquet", "runs.parquet")
     count = sum(path.name not in tables for path in folder.glob("*.parquet"))
     if (folder / "runs.parquet").is_file():
@@ -211,8 +213,8 @@ def runs(folder: Path) -> int:
     return count
 
 
-def taken_here(stem: str, profile: str) -> float | None:
-    """What a chapter took on this machine, if its page in that profile is here."""
+def measured_seconds(stem: str, profile: str) -> float | None:
+    """Return the seconds that a chapter took on this machine, if its page in that profile exists."""
     page = ROOT / "book" / "chapters" / f"{stem}.ipynb"
     with contextlib.suppress(OSError, ValueError, KeyError):
         block = json.loads(page.read_text(encoding="utf-8"))["metadata"]["fedstas"]
@@ -222,11 +224,11 @@ def taken_here(stem: str, profile: str) -> float | None:
 
 
 def seconds(stem: str, profile: str, recorded: dict) -> float | None:
-    """What a chapter takes: as its page here says, as recorded, or as its parameters scale it."""
+    """Return the seconds of a chapter: measured here, else recorded, else scaled from `laptop`; None if unknown."""
     from companion.pages import parameters
 
-    if (taken := taken_here(stem, profile)) is not None:
-        return taken
+    if (measured := measured_seconds(stem, profile)) is not None:
+        return measured
     if stem in recorded.get(profile, {}):
         return recorded[profile][stem]
     base = recorded.get("laptop", {}).get(stem)
@@ -237,7 +239,7 @@ def seconds(stem: str, profile: str, recorded: dict) -> float | None:
 
 
 def costs() -> list[Line]:
-    """What the chapters of a profile cost, and a whole sweep."""
+    """Estimate how long the chapters of each profile and each sweep take."""
     import yaml
 
     from companion.pages import parameters
@@ -247,16 +249,16 @@ def costs() -> list[Line]:
     lines = []
     for profile in parameters.PROFILES:
         times = {stem: seconds(stem, profile, recorded) for stem in parameters.names()}
-        known = {stem: time for stem, time in times.items() if time is not None}
-        longest = max(known, key=known.get)
-        needs = sorted(
-            {parameters.defaults(profile, stem).get("task", "") for stem in times} - {""}
+        estimates = {stem: time for stem, time in times.items() if time is not None}
+        total, longest = sum(estimates.values()), max(estimates, key=estimates.get)
+        measured = sum(measured_seconds(stem, profile) is not None for stem in times)
+        needed = {parameters.defaults(profile, stem).get("task", "") for stem in times} - {""}
+        message = (
+            f"about {sweeps.duration(total)} for {len(estimates)} chapters of {len(times)}, the longest {longest} "
+            f"({sweeps.duration(estimates[longest])}); `make book` runs two at a time; {measured} as they took here; "
+            f"data: {', '.join(sorted(needed))}"
         )
-        said = f"about {sweeps.duration(sum(known.values()))} for {len(known)} chapters of {len(times)}"
-        said += f", the longest {longest} ({sweeps.duration(known[longest])}); `make book` runs two"
-        here = sum(taken_here(stem, profile) is not None for stem in times)
-        said += f" at a time; {here} as they took here; data: {', '.join(needs)}"
-        lines.append(Line("", profile, said))
+        lines.append(Line("", profile, message))
     for name in experiments.names():
         parts = []
         for profile in parameters.PROFILES:
@@ -276,7 +278,7 @@ SECTIONS = {
 
 
 def main() -> int:
-    """Print all findings; 0 if the profile quick can run, else 1."""
+    """Print the report; return 0 if the profile quick can run, else 1."""
     needed = []
     for title, section in SECTIONS.items():
         print(title)
@@ -285,8 +287,8 @@ def main() -> int:
         except ImportError as error:
             lines = [Line(MISSING, "-", f"not looked at, since {error.name} is not installed")]
         for line in lines:
-            print(f"  {line.mark:8}{line.what:19} {line.said}")
-        needed += [line.what for line in lines if line.mark == NEEDED]
+            print(f"  {line.mark:8}{line.subject:19} {line.message}")
+        needed += [line.subject for line in lines if line.mark == NEEDED]
     if needed:
         print(f"The profile quick cannot run yet: see what is {NEEDED} ({', '.join(needed)}).")
     else:

@@ -1,10 +1,10 @@
-"""A process that has imported what our commands import, and whose children are our commands and their kernels.
+"""Run our commands and their Jupyter kernels as forks of one process that has imported torch and the rest.
 
-A new interpreter takes seconds to import torch and the rest, and a chapter needs two: the command and the
-kernel. Here each is a fork of one process that has imported them and done nothing else: its own memory, its
-own folder, environment, arguments and exit code, as if it had been typed. `make book` runs its chapters so:
-`python -m companion.pages.warm MODULE ...` is `python -m MODULE ...` as such a fork where the process is
-there (Linux alone: elsewhere a process with torch in it had better not fork), else as it stands.
+A new interpreter takes seconds to import them, and a chapter needs two: the command and the kernel. A fork has memory,
+folder, environment, arguments and exit code of its own, as if the command had been typed. `make book` runs its
+modules so: `python -m companion.pages.warm MODULE ...` is `python -m MODULE ...`, as a fork if the environment
+variable `ADDRESS` names a server (only on Linux: elsewhere a process with torch should not fork), else as a new
+interpreter. Without it the build takes 1.6 times the processor seconds.
 """
 
 import contextlib
@@ -21,24 +21,24 @@ import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 
-ADDRESS = "FEDSTAS_WARM"  # where a command finds the process
+ADDRESS = "FEDSTAS_WARM"  # environment variable: the path of the server's socket
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
-)  # read when a library is imported
+)  # libraries read them when they are imported
 PRELOADED = (
     "torch", "pandas", "scipy.stats", "sklearn.cluster", "seaborn", "matplotlib.pyplot", "myst_nb",
     "tabulate", "nbformat", "jupytext", "papermill", "jupyter_client", "ipykernel.kernelapp",
     "fedstas.cli", "fedstas.sim.simulation", "companion.pages.chapters", "companion.pages.plots",
     "companion.claims.ledger",
 )  # fmt: skip
-WAIT = 600  # seconds, for any one command: the machine may be busy
-used = 0.0  # seconds of processors that the kernels of this process took until they ended
+TIMEOUT = 600  # seconds for a command: the machine may be busy
+used = 0.0  # CPU seconds of the kernels of this process that have ended
 
 
 class Child:
-    """A process that was made there, as `subprocess.Popen` would show it."""
+    """A fork of the server, with the interface of `subprocess.Popen`."""
 
     stdin = stdout = stderr = None
 
@@ -80,11 +80,11 @@ class Child:
 
 
 class Warm:
-    """The process, of the package in `folder`; `run` runs a command there as `subprocess.run` would."""
+    """The server process for the clone in `folder`; `run` runs a command in it as `subprocess.run` would."""
 
     def __init__(self, folder: Path):
-        self.folder, self.own = folder, tempfile.TemporaryDirectory()
-        self.address = str(Path(self.own.name) / "socket")
+        self.folder, self.socket_folder = folder, tempfile.TemporaryDirectory()
+        self.address = str(Path(self.socket_folder.name) / "socket")
         self.environment = {
             **os.environ, "PYTHONPATH": str(folder), "TQDM_DISABLE": "1", **dict.fromkeys(THREADS, "1"),
             ADDRESS: self.address,
@@ -96,33 +96,32 @@ class Warm:
         assert self.process.stdout.readline() == b"ready\n"
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess:
-        """`words` is a command line that begins with `fedstas` or `papermill`."""
-        with tempfile.TemporaryDirectory() as there:
-            said = [Path(there, name) for name in ("stdout", "stderr")]
+        """Run a command line that begins with `fedstas` or `papermill`."""
+        with tempfile.TemporaryDirectory() as folder:
+            outputs = [Path(folder, name) for name in ("stdout", "stderr")]
             job = {"words": words, "folder": str(self.folder), "environment": self.environment}
-            child = Child(self.address, job | {"said": [str(path) for path in said]})
-            code = child.wait(WAIT)
-            out, err = (path.read_text(encoding="utf-8") for path in said)
+            child = Child(self.address, job | {"outputs": [str(path) for path in outputs]})
+            code = child.wait(TIMEOUT)
+            out, err = (path.read_text(encoding="utf-8") for path in outputs)
         return subprocess.CompletedProcess(words, code, out, err)
 
     def close(self) -> None:
         self.process.kill()
         self.process.communicate()
-        self.own.cleanup()
+        self.socket_folder.cleanup()
 
 
 def launch(cmd, env=None, cwd=None, **_) -> Child:
-    """In the place of `jupyter_client.launcher.launch_kernel`."""
+    """Start a kernel as a fork, in place of `jupyter_client.launcher.launch_kernel`."""
     env = dict(os.environ if env is None else env)
     job = {"kernel": [str(word) for word in cmd[3:]], "folder": str(cwd or Path.cwd())}
-    job["said"] = [os.devnull]  # a word to whom started it at a terminal
+    job["outputs"] = [os.devnull]  # ipykernel prints a hint for terminals
     assert cmd[1:3] == ["-m", "ipykernel_launcher"], cmd
     return Child(os.environ[ADDRESS], job | {"environment": env})
 
 
-def kernel(arguments: list[str]) -> None:
-    """What `python -m ipykernel_launcher` does; pyplot, which was imported before, learns here where it draws,
-    and the shell how it shows a figure."""
+def run_kernel(arguments: list[str]) -> None:
+    """Do what `python -m ipykernel_launcher` does, and set the backend of pyplot, which was imported before."""
     import matplotlib
     from ipykernel.kernelapp import IPKernelApp
     from matplotlib_inline.backend_inline import configure_inline_support
@@ -134,8 +133,8 @@ def kernel(arguments: list[str]) -> None:
     app.start()
 
 
-def command(words: list[str]) -> None:
-    """What the script of that name does, or the module."""
+def run_command(words: list[str]) -> None:
+    """Run the script or module `words[0]` with the arguments that follow."""
     from jupyter_client.provisioning import local_provisioner
 
     from companion.pages import warm  # not this module, which is `__main__`
@@ -150,72 +149,75 @@ def command(words: list[str]) -> None:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
-def become(job: dict) -> int:
-    """Does the job in this process; its exit code."""
+def run_job(job: dict) -> int:
+    """Run a job in this process and return its exit code.
+
+    Args:
+        job: `words` of a command or arguments of a `kernel`; `folder`; `environment`; `outputs`, paths for stdout and
+            stderr.
+    """
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
-    for number, path in enumerate(job.get("said", ()), 1):
-        taken = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(taken, number)
-        os.close(taken)
+    for number, path in enumerate(job.get("outputs", ()), 1):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     try:
-        command(job["words"]) if "words" in job else kernel(job["kernel"])
-    except SystemExit as left:
-        if isinstance(left.code, str):
-            print(left.code, file=sys.stderr)
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
+        run_command(job["words"]) if "words" in job else run_kernel(job["kernel"])
+    except SystemExit as stop:
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         traceback.print_exc()
         return 1
     return 0
 
 
-def leave(code: int) -> None:
-    """Ends a fork: what was said is written, nothing of its parent is undone."""
+def exit_fork(code: int) -> None:
+    """End a fork: flush its output, and run none of the exit handlers of its parent."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def handle(connection: socket.socket) -> None:
-    """One job, in a child of this fork of the process: tells its number, then its exit code."""
-    os.setsid()  # a signal to the group of a kernel, which jupyter sends, reaches these two alone
+    """Run the job of a connection in a child of this fork; answer its process id, then exit code and CPU seconds."""
+    os.setsid()  # jupyter signals the group of a kernel: only this fork and its child
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = connection.makefile("rw")
     job = json.loads(answers.readline())
-    done = os.fork()
-    if not done:
+    child = os.fork()
+    if not child:
         connection.detach()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        leave(become(job))
+        exit_fork(run_job(job))
     with contextlib.suppress(BrokenPipeError):
-        answers.write(f"{done}\n")
+        answers.write(f"{child}\n")
         answers.flush()
         ended = status = 0
         while not ended:
-            ended, status = os.waitpid(done, os.WNOHANG)
+            ended, status = os.waitpid(child, os.WNOHANG)
             if not ended and select.select([connection], [], [], 0.05)[0]:
-                os.kill(
-                    done, signal.SIGKILL
-                )  # whoever asked for it is gone: a kernel of a dead command
-                ended, status = os.waitpid(done, 0)
+                os.kill(child, signal.SIGKILL)  # a kernel whose command has died
+                ended, status = os.waitpid(child, 0)
         times = os.times()
         answers.write(
             f"{os.waitstatus_to_exitcode(status)} {times.children_user + times.children_system}\n"
         )
         answers.flush()
-    leave(0)
+    exit_fork(0)
 
 
 def serve(address: str) -> None:
-    """Imports everything, then makes a child for each that asks, until its input ends."""
+    """Import everything, then fork for each connection, until stdin ends."""
     sys.path[0] = str(Path.cwd())
     for name in PRELOADED:
         __import__(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has begun it is told, and ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
@@ -230,16 +232,16 @@ def serve(address: str) -> None:
     os._exit(0)
 
 
-def ask(words: list[str]) -> int:
-    """Runs a module as a fork of the process that `ADDRESS` names; its exit code."""
-    said = [f"/proc/{os.getpid()}/fd/{number}" for number in (1, 2)]
-    job = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ), "said": said}
-    return Child(os.environ[ADDRESS], job).wait()
+def run_remotely(words: list[str]) -> int:
+    """Run a module as a fork of the server that `ADDRESS` names; return its exit code."""
+    outputs = [f"/proc/{os.getpid()}/fd/{number}" for number in (1, 2)]
+    job = {"words": words, "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    return Child(os.environ[ADDRESS], job | {"outputs": outputs}).wait()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve(sys.argv[2])
     if ADDRESS in os.environ:
-        sys.exit(ask(sys.argv[1:]))
+        sys.exit(run_remotely(sys.argv[1:]))
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
