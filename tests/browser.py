@@ -1,4 +1,4 @@
-"""Chromium without a network, driven by its DevTools protocol over a pipe: no driver, no library.
+"""Drive Chromium without a network by its DevTools protocol over a pipe: no driver, no library.
 
 Messages are JSON, ended by a NUL: the browser reads them from its descriptor 3 and writes to 4.
 """
@@ -20,8 +20,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM = next(filter(None, map(shutil.which, COMMANDS)), None)
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium here: `apt-get install chromium` makes this run"
 )
@@ -31,26 +31,26 @@ FLAGS = (
     "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--mute-audio",
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )  # fmt: skip
-# Puts the two descriptors where the browser looks for them, then becomes the browser.
+# Moves the two descriptors to where the browser expects them, then becomes the browser.
 LAUNCH = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
-WAIT = 900  # seconds, for any one answer: against a hang alone
-LEFT = (  # what the browser answers while a tab goes to another page
+TIMEOUT = 900  # seconds for an answer
+NAVIGATION_ERRORS = (  # the browser's answers while a tab goes to another page
     "Inspected target navigated or closed",
     "Cannot find context with specified id",
     "Execution context was destroyed.",
 )
 
 
-class Left(AssertionError):
-    """The page that was asked is no longer there."""
+class Navigated(AssertionError):
+    """The tab went to another page before it answered."""
 
 
 def build() -> Path:
-    """Builds the site as `make book` does (only what changed), one process at a time."""
+    """Build the site as `make book` does (only what changed), one process at a time."""
     lock = ROOT / ".cache" / "site.lock"
     lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # two test files, in two workers, need the site
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # two test files, in two workers, need the site
         doit = Path(sys.executable).with_name("doit")
         done = subprocess.run([doit], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,18 +58,18 @@ def build() -> Path:
 
 
 class Browser:
-    """One browser process; `page()` gives a fresh tab."""
+    """A browser process; `page()` opens a tab."""
 
     def __init__(self, to_browser: int, from_browser: int):
         self.write, self.read = to_browser, from_browser
         self.count, self.rest, self.events = 0, b"", []
 
     def receive(self, until: float) -> dict:
-        """The next message."""
+        """Return the next message."""
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.read], [], [], max(0, until - time.monotonic()))
             if not ready:
-                raise TimeoutError(f"the browser said nothing for {WAIT} seconds")
+                raise TimeoutError(f"the browser said nothing for {TIMEOUT} seconds")
             part = os.read(self.read, 1 << 20)
             if not part:
                 raise EOFError("the browser ended")
@@ -78,28 +78,28 @@ class Browser:
         return json.loads(message)
 
     def call(self, method: str, session: str | None = None, **params) -> dict:
-        """Sends a command and waits for its answer; events that come before are kept."""
+        """Send a command and return its answer; events that come before it are stored."""
         self.count += 1
         message = {"id": self.count, "method": method, "params": params}
         if session:
             message["sessionId"] = session
-        left = json.dumps(message).encode() + b"\0"
-        while left:
-            left = left[os.write(self.write, left) :]
-        until = time.monotonic() + WAIT
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.write, data) :]
+        until = time.monotonic() + TIMEOUT
         while True:
             answer = self.receive(until)
             if answer.get("id") == self.count:
-                told = answer.get("error", {}).get("message")
-                if told in LEFT:
-                    raise Left(f"{method}: {told}")
-                assert not told, f"{method}: {told}"
+                error = answer.get("error", {}).get("message")
+                if error in NAVIGATION_ERRORS:
+                    raise Navigated(f"{method}: {error}")
+                assert not error, f"{method}: {error}"
                 return answer["result"]
             self.events.append(answer)
 
     @contextlib.contextmanager
     def page(self, width: int = 1280, height: int = 900):
-        """A tab that records its requests and its errors, closed at the end."""
+        """Open a tab that records its requests and errors; close it at the end."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
@@ -114,7 +114,7 @@ class Browser:
 
 
 class Page:
-    """One tab."""
+    """A tab."""
 
     def __init__(self, browser: Browser, session: str):
         self.browser, self.session = browser, session
@@ -127,7 +127,7 @@ class Page:
                   deviceScaleFactor=1, mobile=False)  # fmt: skip
 
     def emulate(self, media: str = "", theme: str = "light"):
-        """The medium (screen or print) and the colour scheme that the reader prefers."""
+        """Set the medium (screen or print) and the preferred colour scheme."""
         features = [
             {"name": "prefers-color-scheme", "value": theme},
             {"name": "prefers-reduced-motion", "value": "reduce"},
@@ -135,7 +135,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def open(self, url: str):
-        """Goes to a page and waits until it is loaded and its formulas are set."""
+        """Go to a page and wait until it is loaded."""
         self.browser.events = [
             e for e in self.browser.events if e["method"] != "Page.loadEventFired"
         ]
@@ -144,29 +144,29 @@ class Page:
         self.wait_for("Page.loadEventFired")
 
     def wait_for(self, event: str):
-        """Waits until such an event has come in this tab."""
-        until = time.monotonic() + WAIT
+        """Wait for an event of this tab."""
+        until = time.monotonic() + TIMEOUT
         while not self.events(event):
             self.browser.events.append(self.browser.receive(until))
 
     def evaluate(self, script: str):
-        """The value of an expression; a promise is awaited."""
+        """Return the value of a JavaScript expression; await a promise."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
         if "exceptionDetails" in answer:
-            told = answer["exceptionDetails"]
-            raise AssertionError(told.get("exception", {}).get("description", told["text"]))
+            details = answer["exceptionDetails"]
+            raise AssertionError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
     def until(self, script: str):
-        """Waits until an expression is true, on the page that the tab is going to if it is going."""
-        end = time.monotonic() + WAIT
+        """Wait until an expression is true, also while the tab goes to another page."""
+        end = time.monotonic() + TIMEOUT
         while True:
-            with contextlib.suppress(Left):
+            with contextlib.suppress(Navigated):
                 if self.evaluate(script):
                     return
-            assert time.monotonic() < end, f"never true in {WAIT} seconds: {script}"
+            assert time.monotonic() < end, f"never true in {TIMEOUT} seconds: {script}"
             time.sleep(0.05)
 
     def events(self, name: str) -> list[dict]:
@@ -177,50 +177,51 @@ class Page:
         ]
 
     def requests(self) -> list[str]:
-        """The addresses that this tab asked for."""
+        """Return the addresses that this tab requested."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
 
     def errors(self) -> list[str]:
-        """What went to the console as an error, and what was thrown."""
-        said = [
+        """Return the errors on the console and the uncaught exceptions."""
+        errors = [
             " ".join(str(a.get("value", a.get("description", ""))) for a in event["args"])
             for event in self.events("Runtime.consoleAPICalled")
             if event["type"] in ("error", "assert")
         ]
         for event in self.events("Runtime.exceptionThrown"):
-            told = event["exceptionDetails"]
-            said.append(told.get("exception", {}).get("description", told["text"]))
+            details = event["exceptionDetails"]
+            errors.append(details.get("exception", {}).get("description", details["text"]))
         for event in self.events("Log.entryAdded"):
             if event["entry"]["level"] == "error":
-                said.append(event["entry"]["text"])
-        return said
+                errors.append(event["entry"]["text"])
+        return errors
 
     def pdf(self) -> bytes:
-        """The page as it is printed, on A4 with margins of a centimetre."""
+        """Return the page as it is printed on A4."""
         answer = self.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)
         return base64.b64decode(answer["data"])
 
     def picture(self) -> bytes:
-        """What is seen, as a PNG."""
+        """Return a screenshot as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
 @contextlib.contextmanager
 def start():
-    """A browser of its own profile, ended at the end."""
-    given, to_browser = os.pipe()
-    from_browser, taken = os.pipe()
-    # above 4, so that putting one in its place does not overwrite the other
-    there = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (given, taken)]
-    os.close(given)
-    os.close(taken)
+    """Start a browser with a profile of its own; end it at the end."""
+    browser_input, to_browser = os.pipe()
+    from_browser, browser_output = os.pipe()
+    # Above 4, so that moving one to descriptor 3 does not overwrite the other.
+    ends = (browser_input, browser_output)
+    descriptors = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, *map(str, there), CHROMIUM, *FLAGS,
+            [sys.executable, "-c", LAUNCH, *map(str, descriptors), CHROMIUM, *FLAGS,
              f"--user-data-dir={profile}"],
-            pass_fds=there, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=descriptors, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        for end in there:
+        for end in descriptors:
             os.close(end)
         browser = Browser(to_browser, from_browser)
         try:

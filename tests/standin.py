@@ -1,74 +1,76 @@
-"""A device that is not the host's, without one: its tensors lie on the CPU, but say that they are on `meta`.
+"""A stand-in for a GPU: tensors that report the device `meta` and hold their numbers on the CPU.
 
-A GPU refuses what mixes its tensors with the host's, and numpy what lies on it; so does this, while it
-computes the numbers. What it cannot show are other roundings, and speed.
+Like a GPU it refuses operations that mix its tensors with the host's, and numpy refuses its tensors. It does not show
+a GPU's rounding or speed.
 """
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-AWAY = torch.device("meta")
-MIXING = {  # what a GPU takes from the host: index arrays, and what is copied
+DEVICE = torch.device("meta")
+MIXED_OPERATIONS = {  # those for which a GPU accepts host tensors: index arrays, copies
     torch.ops.aten.index.Tensor, torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default,
     torch.ops.aten.index_put_.default,
 }  # fmt: skip
 
 
-class Away(torch.Tensor):
-    """A tensor of that device, around the one that holds its numbers."""
+class DeviceTensor(torch.Tensor):
+    """A tensor of the device, wrapped around the CPU tensor `inner`."""
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor):
-        how = {"dtype": inner.dtype, "device": AWAY, "requires_grad": inner.requires_grad}
-        made = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, inner.stride(), inner.storage_offset(), **how
+        options = {"dtype": inner.dtype, "device": DEVICE, "requires_grad": inner.requires_grad}
+        wrapper = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, inner.stride(), inner.storage_offset(), **options
         )
-        made.inner = inner
-        return made
+        wrapper.inner = inner
+        return wrapper
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        return computed(func, args, kwargs or {})
+        return run_operation(func, args, kwargs or {})
 
 
-def computed(func, args, kwargs: dict):
-    """The operation on the numbers; its results are where a GPU would leave them."""
-    found, host = {}, []
+def run_operation(func, args, kwargs: dict):
+    """Run an operation on the CPU tensors and wrap its results where a GPU would have them on the device."""
+    wrappers, host = {}, []
 
     def inner(value):
-        if isinstance(value, Away):
-            found[id(value.inner)] = value
+        if isinstance(value, DeviceTensor):
+            wrappers[id(value.inner)] = value
             return value.inner
         if isinstance(value, torch.Tensor) and value.ndim:
             host.append(value)
         return value
 
     plain, named = tree_map(inner, (args, kwargs))
-    if found and host and func not in MIXING:
-        raise RuntimeError(f"{func} takes tensors of two devices: {AWAY} and cpu")
-    asked = named.get("device")
-    away = bool(found) if asked is None else torch.device(asked) == AWAY
+    if wrappers and host and func not in MIXED_OPERATIONS:
+        raise RuntimeError(f"{func} takes tensors of two devices: {DEVICE} and cpu")
+    device = named.get("device")
+    on_device = bool(wrappers) if device is None else torch.device(device) == DEVICE
     if func is torch.ops.aten.copy_.default:
-        away = isinstance(args[0], Away)
-    if away and asked is not None:
+        on_device = isinstance(args[0], DeviceTensor)
+    if on_device and device is not None:
         named["device"] = torch.device("cpu")
     result = func(*plain, **named)
 
     def outer(value):
         if not isinstance(value, torch.Tensor):
             return value
-        if id(value) in found:  # written in place
-            return found[id(value)]
+        if id(value) in wrappers:  # written in place
+            return wrappers[id(value)]
         return (
-            Away(value.clone() if away and id(value) in map(id, host) else value) if away else value
+            DeviceTensor(value.clone() if on_device and id(value) in map(id, host) else value)
+            if on_device
+            else value
         )
 
     return tree_map(outer, result)
 
 
 class Standin(TorchDispatchMode):
-    """In this context tensors that are made on `meta`, or sent there, hold numbers."""
+    """Context in which tensors that are created on `meta`, or sent there, hold numbers."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return computed(func, args, kwargs or {})
+        return run_operation(func, args, kwargs or {})

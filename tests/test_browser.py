@@ -1,4 +1,4 @@
-"""The built site in a real browser without a network: every page, on a screen, on a phone, in the dark, on paper."""
+"""The site in a browser without a network: every page on a screen, on a phone, in dark mode, on paper."""
 
 import re
 import zlib
@@ -11,55 +11,55 @@ from browser import build, needs_browser, start
 pytestmark = [needs_browser, pytest.mark.slow]
 
 AUDIT = (Path(__file__).parent / "page.js").read_text() + "; globalThis.audit = audit; true"
-PHONE, PAPER = 375, 680  # px; paper is A4 with the margins of book.css
-TABLET = 1000  # there a page has no margin for notes
-LOCAL = ("file", "data", "blob", "about")
+# Widths in px; PAPER is A4 with the margins of book.css; on a TABLET a page has no margin for notes.
+PHONE, PAPER, TABLET = 375, 680, 1000
+LOCAL_SCHEMES = ("file", "data", "blob", "about")
 
 
-def opened(page, url: str):
-    """Opens an address; its formulas are set and the audit is at hand when this returns."""
+def open_page(page, url: str):
+    """Open an address, wait until its formulas are set, and load the functions of page.js."""
     page.emulate()
     page.open(url)
     page.evaluate("window.MathJax?.startup?.promise?.then(() => true)")
     page.evaluate(AUDIT)
 
 
-def ask(page, *names: str) -> list[str]:
+def run_audits(page, *names: str) -> list[str]:
     return [fault for name in names for fault in page.evaluate(f"audit.{name}")]
 
 
-def elsewhere(page) -> list[str]:
-    """Requests that would leave the machine, and files that are not there."""
-    asked = [url for url in page.requests() if urlsplit(url).scheme not in LOCAL]
+def wrong_requests(page) -> list[str]:
+    """Return requests that would leave the machine, and those for files that do not exist."""
+    remote = [url for url in page.requests() if urlsplit(url).scheme not in LOCAL_SCHEMES]
     files = [urlsplit(url).path for url in page.requests() if url.startswith("file:")]
-    return asked + [path for path in files if not Path(unquote(path)).exists()]
+    return remote + [path for path in files if not Path(unquote(path)).exists()]
 
 
-def examine(page, url: str) -> dict[str, list[str]]:
-    """All faults of a page, by what they are faults in."""
-    found = {}
-    opened(page, url)
+def find_faults(page, url: str) -> dict[str, list[str]]:
+    """Return all faults of a page by their kind."""
+    faults = {}
+    open_page(page, url)
     words = page.evaluate("document.querySelector('main h1') ? document.body.innerText.length : 0")
-    found["rendered"] = [] if words > 200 else [f"{words} letters of text"]
-    found["formulas"] = ask(page, "raw()")
+    faults["rendered"] = [] if words > 200 else [f"{words} letters of text"]
+    faults["formulas"] = run_audits(page, "raw()")
     page.resize(PHONE)
-    found["phone"] = ask(page, "wide()")
+    faults["phone"] = run_audits(page, "wide()")
     page.evaluate("audit.unfold()")
-    found["phone"] += ask(page, "wide()", "clipped()")
+    faults["phone"] += run_audits(page, "wide()", "clipped()")
     page.resize(TABLET)
-    found["tablet"] = ask(page, "wide()")
+    faults["tablet"] = run_audits(page, "wide()")
     page.resize(1280)
-    found["screen"] = ask(page, "wide()", "clipped()")
-    found["light"] = ask(page, "faint()")
+    faults["screen"] = run_audits(page, "wide()", "clipped()")
+    faults["light"] = run_audits(page, "faint()")
     page.emulate(theme="dark")
     page.until("document.documentElement.dataset.theme === 'dark'")
-    found["dark"] = ask(page, "faint()")
+    faults["dark"] = run_audits(page, "faint()")
     page.emulate("print", "dark")
     page.resize(PAPER)
-    found["paper"] = ask(page, "faint()", "wide()", "clipped(true)")
-    found["network"] = elsewhere(page) + ask(page, "fonts()")
-    found["console"] = page.errors()
-    return found
+    faults["paper"] = run_audits(page, "faint()", "wide()", "clipped(true)")
+    faults["network"] = wrong_requests(page) + run_audits(page, "fonts()")
+    faults["console"] = page.errors()
+    return faults
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +75,15 @@ def site() -> Path:
 
 @pytest.fixture(scope="module")
 def faults(chromium, site) -> dict[str, dict[str, list[str]]]:
-    """What is wrong with each page: every page is opened once."""
-    found = {}
+    """Return the faults of each page; every page is opened once."""
+    faults_by_page = {}
     for path in sorted(site.rglob("*.html")):
         if "_static" in path.parts:
             continue
         with chromium.page() as page:
-            found[path.relative_to(site).as_posix()] = examine(page, path.as_uri())
-    assert len(found) > 30
-    return found
+            faults_by_page[path.relative_to(site).as_posix()] = find_faults(page, path.as_uri())
+    assert len(faults_by_page) > 30
+    return faults_by_page
 
 
 KINDS = [
@@ -102,18 +102,18 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_page_is_without_fault(faults, kind):
-    told = [f"{page}: {fault}" for page, found in faults.items() for fault in found[kind]]
-    assert not told, "\n".join(told)
+    lines = [f"{page}: {fault}" for page, by_kind in faults.items() for fault in by_kind[kind]]
+    assert not lines, "\n".join(lines)
 
 
-# One fault of each kind that `examine` looks for.
+# A page and, for each kind, a change that brings in one fault.
 BROKEN = """<!doctype html><html data-theme="light"><meta charset="utf-8">
 <style>body {margin: 0} html[data-theme="dark"] body {background: #111; color: #eee}
 @media print {html body {background: #fff; color: #222}} .FAULT</style>
 <main><h1>A page</h1><p>WORDS</p>BODY</main>
 <script>matchMedia("(prefers-color-scheme: dark)").onchange = (e) =>
   { document.documentElement.dataset.theme = e.matches ? "dark" : "light"; }; SCRIPT</script></html>"""
-WRONG = {
+FAULTY_PARTS = {
     "rendered": {"WORDS": ""},
     "formulas": {"BODY": r"<p>the sum $\sum_k w_k$</p>"},
     "phone": {"BODY": "<div style='width: 500px'>wide</div>"},
@@ -127,18 +127,18 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [None, *WRONG])
-def test_a_fault_is_noticed(chromium, tmp_path, kind):
+@pytest.mark.parametrize("kind", [None, *FAULTY_PARTS])
+def test_a_fault_is_found(chromium, tmp_path, kind):
     parts = {"WORDS": "Words of it. " * 20, "BODY": "", "SCRIPT": "", ".FAULT": ""}
     text = BROKEN
-    for name, part in (parts | WRONG.get(kind, {})).items():
+    for name, part in (parts | FAULTY_PARTS.get(kind, {})).items():
         text = text.replace(name, part)
     (tmp_path / "page.html").write_text(text)
     with chromium.page() as page:
-        found = examine(page, (tmp_path / "page.html").as_uri())
-    assert bool(found.get(kind)) == (kind is not None), found
+        faults = find_faults(page, (tmp_path / "page.html").as_uri())
+    assert bool(faults.get(kind)) == (kind is not None), faults
     if kind is None:
-        assert not any(found.values()), found
+        assert not any(faults.values()), faults
 
 
 def test_waiting_outlives_a_tab_that_goes_to_another_page(chromium, tmp_path):
@@ -153,9 +153,9 @@ def test_waiting_outlives_a_tab_that_goes_to_another_page(chromium, tmp_path):
         assert page.evaluate("document.title") == "a"  # where the last of 40 turns ends
 
 
-def test_formulas_are_there(chromium, site):
+def test_formulas_are_typeset(chromium, site):
     with chromium.page() as page:
-        opened(page, (site / "chapters" / "01_aggregation.html").as_uri())
+        open_page(page, (site / "chapters" / "01_aggregation.html").as_uri())
         count = "document.querySelectorAll('mjx-container').length"
         assert page.evaluate(count) > 20
         assert page.evaluate("document.querySelectorAll('.math').length") <= page.evaluate(count)
@@ -163,7 +163,7 @@ def test_formulas_are_there(chromium, site):
 
 def test_the_search_needs_no_network(chromium, site):
     with chromium.page() as page:
-        opened(page, (site / "index.html").as_uri())
+        open_page(page, (site / "index.html").as_uri())
         key = {"key": "k", "code": "KeyK", "windowsVirtualKeyCode": 75, "modifiers": 2}
         page.call("Input.dispatchKeyEvent", type="rawKeyDown", **key)
         page.until("document.activeElement.matches('input[type=search]')")
@@ -172,10 +172,10 @@ def test_the_search_needs_no_network(chromium, site):
         page.call("Input.dispatchKeyEvent", type="keyDown", **enter)
         links = "[...document.querySelectorAll('#search-results li a')].map((a) => a.href)"
         page.until(f"location.pathname.endsWith('search.html') && {links}.length > 4")
-        found = page.evaluate(links)
-        assert any("02_stratification" in link for link in found), found
-        assert all(Path(unquote(urlsplit(link).path)).is_file() for link in found)
-        assert elsewhere(page) == []
+        results = page.evaluate(links)
+        assert any("02_stratification" in link for link in results), results
+        assert all(Path(unquote(urlsplit(link).path)).is_file() for link in results)
+        assert wrong_requests(page) == []
         page.evaluate("document.querySelector('#search-results li a').click()")
         page.until(
             "!location.pathname.endsWith('search.html') && document.readyState === 'complete'"
@@ -183,49 +183,49 @@ def test_the_search_needs_no_network(chromium, site):
         assert "neyman" in page.evaluate("document.querySelector('main').innerText").lower()
 
 
-def test_the_explorer_stands_in_for_its_figures_and_they_for_it(chromium, site):
-    shown = """['.explorer', 'figure[id^=fig-explorer]'].map((each) =>
+def test_the_explorer_shows_instruments_or_without_scripts_figures(chromium, site):
+    visible = """['.explorer', 'figure[id^=fig-explorer]'].map((each) =>
       [...document.querySelectorAll(each)].filter((n) => n.checkVisibility()).length)"""
     url = (site / "explorer.html").as_uri()
     with chromium.page() as page:
-        opened(page, url)
-        assert page.evaluate(shown) == [7, 0]
+        open_page(page, url)
+        assert page.evaluate(visible) == [7, 0]
     with chromium.page() as page:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
         page.open(url)
-        assert page.evaluate(shown) == [0, 7]
+        assert page.evaluate(visible) == [0, 7]
 
 
-def test_the_ledger_shows_one_verdict_alone_and_without_scripts_all(chromium, site):
+def test_the_ledger_filters_by_verdict_and_shows_all_without_scripts(chromium, site):
     url = (site / "ledger.html").as_uri()
     rows = "[...document.querySelectorAll('table.ledger > tbody > tr')]"
-    seen = f"{rows}.filter((n) => n.checkVisibility()).length"
+    visible = f"{rows}.filter((n) => n.checkVisibility()).length"
     with chromium.page() as page:
-        opened(page, url)
+        open_page(page, url)
         everything = page.evaluate(f"{rows}.length")
         fails = page.evaluate(f"{rows}.filter((n) => n.classList.contains('is-fails')).length")
-        assert page.evaluate(seen) == everything > fails > 0
+        assert page.evaluate(visible) == everything > fails > 0
         press = "document.querySelector('.ledger-legend.of-all button.verdict-fails').click()"
         for width in (1280, PHONE):
             page.resize(width)
             page.evaluate(press)
-            assert page.evaluate(seen) == fails
+            assert page.evaluate(visible) == fails
             page.evaluate(press)
-            assert page.evaluate(seen) == everything
+            assert page.evaluate(visible) == everything
     with chromium.page() as page:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
         page.open(url)
-        assert page.evaluate(seen) == everything
+        assert page.evaluate(visible) == everything
 
 
-def words(pdf: bytes) -> int:
-    """How often text is set in a PDF."""
+def count_texts(pdf: bytes) -> int:
+    """Count the commands of a PDF that show text."""
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, flags=re.DOTALL)
     count = 0
     for stream in streams:
         try:
             count += len(re.findall(rb"\bTJ\b|\bTj\b", zlib.decompress(stream)))
-        except zlib.error:  # a font or an image that is packed otherwise
+        except zlib.error:  # a font or an image with another compression
             continue
     return count
 
@@ -233,16 +233,16 @@ def words(pdf: bytes) -> int:
 @pytest.mark.parametrize("name", ["chapters/02_stratification", "ledger", "teaching/syllabus"])
 def test_a_page_prints(chromium, site, name):
     with chromium.page() as page:
-        opened(page, (site / f"{name}.html").as_uri())
+        open_page(page, (site / f"{name}.html").as_uri())
         pdf = page.pdf()
         page.emulate("print")
         page.resize(PAPER)
-        gone = page.evaluate(
+        hidden = page.evaluate(
             "[...document.querySelectorAll('.bd-sidebar-primary, .bd-sidebar-secondary,"
             " .bd-header-article, .copybtn, p.launch')].filter((n) => n.checkVisibility()).length"
         )
         button = page.evaluate("!!document.querySelector('.btn-download-pdf-button')")
     pages = len(re.findall(rb"/Type ?/Page\b", pdf))
     assert pdf.startswith(b"%PDF") and len(pdf) > 20_000 and 1 < pages < 60
-    assert words(pdf) > 50 * pages
-    assert gone == 0 and button
+    assert count_texts(pdf) > 50 * pages
+    assert hidden == 0 and button

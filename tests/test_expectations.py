@@ -1,8 +1,6 @@
-"""What a chapter's sentences assert: stopped by the pipeline, marked in a reader's run, told in a copy."""
+"""Asserted sentences of chapters: a failure stops the build, is marked in a reader's run, is listed in a copy."""
 
 import ast
-import re
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,12 +9,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from companion.pages import chapters, expectations, myst, parameters
 from companion.pages.expectations import expect, list_failures, mark, pattern, remove_failures
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 @pytest.fixture
-def shown(monkeypatch):
-    """What `expect` displays, as (text, metadata), and what it writes to the top of a copy."""
+def displays(monkeypatch):
+    """Collect what `expect` displays as (text, metadata), and what it writes to the top of a copy."""
     cells, top = [], []
     monkeypatch.setattr(
         "IPython.display.display", lambda what, metadata: cells.append((what.data, metadata))
@@ -29,15 +25,15 @@ def shown(monkeypatch):
     return cells, top
 
 
-def test_what_holds_shows_nothing(shown):
+def test_a_sentence_that_holds_displays_nothing(displays):
     expect("two is even", 2 % 2 == 0, two=2)
-    assert shown == ([], [("not-here", "")])
+    assert displays == ([], [("not-here", "")])
 
 
-def test_what_does_not_hold_is_told_with_its_numbers_and_in_a_list(shown):
+def test_a_sentence_that_does_not_hold_is_displayed_with_its_values_and_listed(displays):
     expect("three is even", 3 % 2 == 0, three=3, third=1 / 3, name="a")
     expect("four is odd", 4 % 2 == 1)
-    cells, top = shown
+    cells, top = displays
     note = {"words": "three is even", "values": "three = 3, third = 0.333, name = a"}
     assert cells == [
         (f"**Not in this run:** “three is even” ({note['values']})", {"fedstas": note}),
@@ -46,12 +42,12 @@ def test_what_does_not_hold_is_told_with_its_numbers_and_in_a_list(shown):
     assert top[-1][1].splitlines()[-2:] == [
         "- “three is even” (three = 3, third = 0.333, name = a)", "- “four is odd”",
     ]  # fmt: skip
-    expect("three is even", True)  # a cell that is run again takes it back
+    expect("three is even", True)  # a cell that is run again removes it from the list
     assert "three" not in top[-1][1] and "four" in top[-1][1]
 
 
 def page(*failed):
-    """A chapter whose cell told of what did not hold, beside an output of its own."""
+    """Return a chapter whose cell has notes of failed sentences beside an output."""
     notes = [
         new_output(
             "display_data", {"text/markdown": "x"}, metadata={"fedstas": {"words": w, "values": v}}
@@ -60,11 +56,11 @@ def page(*failed):
     ]
     texts = "# A title\n\nFirst.", "It grows with\nthe *model*, and stays.\n\nIt grows."
     cells = [new_markdown_cell(text) for text in texts]
-    own = new_output("stream", name="stdout", text="kept")
-    return new_notebook(cells=[*cells, new_code_cell("1", outputs=[*notes, own])])
+    output = new_output("stream", name="stdout", text="output")
+    return new_notebook(cells=[*cells, new_code_cell("1", outputs=[*notes, output])])
 
 
-def test_sentences_are_marked_where_they_stand_and_listed_on_top():
+def test_failed_sentences_are_marked_in_the_text_and_listed_on_top():
     nb = page(("grows with the *model*", "a = 1"))
     failed = remove_failures(nb)
     assert failed == [("grows with the *model*", "a = 1")]
@@ -82,7 +78,7 @@ def test_sentences_are_marked_where_they_stand_and_listed_on_top():
     assert warning.body.endswith("\n- “grows with the *model*” (a = 1)")
 
 
-def test_where_all_holds_the_page_stays_as_it_is():
+def test_without_failures_the_page_is_unchanged():
     nb, same = page(), page()
     mark(nb, remove_failures(nb))
     assert [c.source for c in nb.cells] == [c.source for c in same.cells]
@@ -108,8 +104,8 @@ expect("fewer clients than eight", (clients or 7) < 8, clients=clients)
 
 
 @pytest.fixture
-def house(tmp_path, monkeypatch):
-    """A house with one chapter, whose sentence holds for 7 clients."""
+def clone(tmp_path, monkeypatch):
+    """Make a repository with one chapter, whose sentence holds for 7 clients."""
     for name, text in (
         ("notebooks/01_small.py", CHAPTER),
         ("params/quick.yaml", "01_small: {clients: 7}"),
@@ -121,19 +117,19 @@ def house(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_reader_is_told_and_at_the_defaults_the_build_stops(house):
-    made = nbformat.read(chapters.run("01", {"clients": 9}, progress=False), as_version=4)
-    assert "[fewer clients\nthan eight]{.not-here}" in made.cells[3].source
-    assert made.cells[0].source.endswith("- “fewer clients than eight” (clients = 9)\n```\n")
-    assert not any(cell.get("outputs") for cell in made.cells)
-    made = nbformat.read(chapters.run("01", {"clients": 6}, progress=False), as_version=4)
-    assert "not-here" not in str(made.cells)
-    (house / "notebooks/01_small.py").write_text(CHAPTER.replace("(clients or 7)", "8"))
-    page = house / "book" / "chapters" / "01_small.ipynb"
+def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the_defaults(clone):
+    nb = nbformat.read(chapters.run("01", {"clients": 9}, progress=False), as_version=4)
+    assert "[fewer clients\nthan eight]{.not-here}" in nb.cells[3].source
+    assert nb.cells[0].source.endswith("- “fewer clients than eight” (clients = 9)\n```\n")
+    assert not any(cell.get("outputs") for cell in nb.cells)
+    nb = nbformat.read(chapters.run("01", {"clients": 6}, progress=False), as_version=4)
+    assert "not-here" not in str(nb.cells)
+    (clone / "notebooks/01_small.py").write_text(CHAPTER.replace("(clients or 7)", "8"))
+    page = clone / "book" / "chapters" / "01_small.ipynb"
     page.unlink()
-    with pytest.raises(chapters.ChapterError) as stopped:
+    with pytest.raises(chapters.ChapterError) as failure:
         chapters.run("01", progress=False)
-    assert str(stopped.value).splitlines() == [
+    assert str(failure.value).splitlines() == [
         "Chapter 01_small: what it says does not hold at its default parameters:",
         "    “fewer clients than eight” (clients = None)",
     ]
@@ -141,19 +137,14 @@ def test_a_reader_is_told_and_at_the_defaults_the_build_stops(house):
 
 
 def asserted(stem: str) -> list[str]:
-    """The words that a chapter asserts."""
+    """Return the words that a chapter asserts."""
     code = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "code")
     calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
     return [n.args[0].value for n in calls if getattr(n.func, "id", "") == "expect"]
 
 
 @pytest.mark.parametrize("stem", chapters.names())
-def test_what_is_asserted_stands_on_the_page_once(stem):
+def test_asserted_words_occur_on_the_page_once(stem):
     text = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "markdown")
     for words in asserted(stem):
         assert len(pattern(words).findall(text)) == 1, f"{stem} does not say {words!r} just once"
-
-
-def test_chapter_1_asserts_what_it_claims():
-    assert len(set(asserted("01_aggregation"))) >= 8
-    assert not re.search(r"glue\(", (ROOT / "notebooks" / "01_aggregation.py").read_text())

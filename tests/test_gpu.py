@@ -24,7 +24,7 @@ EACH = (
 def away(monkeypatch):
     """Every device that is asked for is the stand-in."""
     for module in (simulation, one_round, tasks):
-        monkeypatch.setattr(module, "find_device", lambda name: standin.AWAY)
+        monkeypatch.setattr(module, "find_device", lambda name: standin.DEVICE)
     with standin.Standin():
         yield
 
@@ -35,15 +35,15 @@ def federation(digits):
 
 
 def test_the_stand_in_refuses_what_a_gpu_refuses(away):
-    there, here = torch.ones(3).to(standin.AWAY), torch.ones(3)
+    there, here = torch.ones(3).to(standin.DEVICE), torch.ones(3)
     with pytest.raises(RuntimeError, match="two devices"):
         there + here
     with pytest.raises(RuntimeError):
         there.numpy()
     with pytest.raises(RuntimeError):
         np.asarray(there)
-    assert there.device == standin.AWAY and (there + 1).cpu().tolist() == [2, 2, 2]
-    assert torch.arange(3, device=standin.AWAY)[torch.tensor([2, 0])].cpu().tolist() == [2, 0]
+    assert there.device == standin.DEVICE and (there + 1).cpu().tolist() == [2, 2, 2]
+    assert torch.arange(3, device=standin.DEVICE)[torch.tensor([2, 0])].cpu().tolist() == [2, 0]
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -83,8 +83,8 @@ def others(digits):
 def test_convolutions_and_documents_train_where_the_data_are(backend, others, away):
     for task in others:
         found = []
-        for one in (task, task.to(standin.AWAY)):
-            assert one.device == (standin.AWAY if found else torch.device("cpu"))
+        for one in (task, task.to(standin.DEVICE)):
+            assert one.device == (standin.DEVICE if found else torch.device("cpu"))
             module = one.model(0)
             data = engine.pool(one.train_x, one.train_y, [np.arange(5), np.arange(5, 12)])
             params = torch.cat([p.detach().flatten() for p in module.parameters()])

@@ -1,4 +1,4 @@
-"""The built site: built strictly by the same command as `make book`, read without a network."""
+"""The site, built strictly as by `make book`: links, images, provenance, downloads, no requests elsewhere."""
 
 import html
 import html.parser
@@ -14,11 +14,11 @@ from browser import ROOT, SITE, build
 from companion.pages import chapters, copies
 
 pytestmark = pytest.mark.slow
-OURS = ("index.html", "how_to_read.html", "notation.html", "where_is_what.html", "glossary.html")
+PAGES = ("index.html", "how_to_read.html", "notation.html", "where_is_what.html", "glossary.html")
 
 
 class Page(html.parser.HTMLParser):
-    """What a page links to, loads and shows."""
+    """The links, loaded files, images and text of a page."""
 
     def __init__(self, path: Path):
         super().__init__()
@@ -42,7 +42,7 @@ class Page(html.parser.HTMLParser):
 
 @pytest.fixture(scope="session")
 def site() -> dict[Path, Page]:
-    """All pages, by path; the book is built first (incrementally)."""
+    """Build the book if something changed; return all pages by path."""
     build()
     return {p: Page(p) for p in sorted(SITE.rglob("*.html")) if "_static" not in p.parts}
 
@@ -52,10 +52,9 @@ def chapter_pages(site) -> dict[str, Page]:
     return {stem: site[SITE / "chapters" / f"{stem}.html"] for stem in chapters.names()}
 
 
-def test_every_chapter_and_page_is_there(site):
-    there = {p.relative_to(SITE).as_posix() for p in site}
-    assert len(chapters.names()) >= 5
-    assert {*OURS, *(f"chapters/{stem}.html" for stem in chapters.names())} <= there
+def test_the_site_has_every_chapter_and_page(site):
+    names = {p.relative_to(SITE).as_posix() for p in site}
+    assert {*PAGES, *(f"chapters/{stem}.html" for stem in chapters.names())} <= names
 
 
 def test_no_page_shows_an_error_or_an_unresolved_directive(site):
@@ -68,7 +67,7 @@ def test_no_page_shows_an_error_or_an_unresolved_directive(site):
         assert "nan" not in re.findall(r">(\w+)<", body), f"{path.name} shows nan"
 
 
-def test_internal_links_and_anchors_are_live(site):
+def test_internal_links_and_anchors_exist(site):
     for path, page in site.items():
         for link in page.links:
             parts = urlsplit(link)
@@ -80,7 +79,7 @@ def test_internal_links_and_anchors_are_live(site):
                 assert unquote(parts.fragment) in site[target].ids, f"{path.name} links to {link}"
 
 
-def test_each_claim_has_an_address_and_is_answered_where_the_book_answers_it(site):
+def test_each_claim_has_an_anchor_and_links_to_the_theorem_that_answers_it(site):
     claims = json.loads((ROOT / "book" / "chapters" / "ledger.json").read_text())["claims"]
     page = site[SITE / "ledger.html"]
     assert {claim["id"] for claim in claims} <= page.ids
@@ -88,11 +87,9 @@ def test_each_claim_has_an_address_and_is_answered_where_the_book_answers_it(sit
     written = (ROOT / "book" / "theorems.md").read_text()
     answers = re.findall(r"^([\w-]+): (.+)$", written, flags=re.MULTILINE)
     assert len(answers) > 20
-    told = [f"ledger.html#{claim}" for _, listed in answers for claim in listed.split(", ")]
-    linked = [
-        link for link in site[SITE / "theorems.html"].links if link.startswith("ledger.html#")
-    ]
-    assert sorted(linked) == sorted(told)
+    expected = [f"ledger.html#{claim}" for _, listed in answers for claim in listed.split(", ")]
+    links = site[SITE / "theorems.html"].links
+    assert sorted(link for link in links if link.startswith("ledger.html#")) == sorted(expected)
     for label, listed in answers:
         for claim in listed.split(", "):
             row = re.search(rf'<tr[^>]* id="{re.escape(claim)}".*?<details', page.text, re.DOTALL)[
@@ -103,7 +100,7 @@ def test_each_claim_has_an_address_and_is_answered_where_the_book_answers_it(sit
                 assert "corrected: " in row, claim
 
 
-def test_pages_load_nothing_from_elsewhere(site):
+def test_pages_load_only_files_of_the_site(site):
     for path, page in site.items():
         for load in page.loads:
             assert not urlsplit(load).netloc, f"{path.name} loads {load}"
@@ -112,7 +109,7 @@ def test_pages_load_nothing_from_elsewhere(site):
 
 
 def test_every_image_has_words_as_alt_text(site):
-    shown = 0
+    count = 0
     for path, page in site.items():
         for image in page.images:
             if "logo" in image.get("class", "") or "_static" in image["src"]:
@@ -121,19 +118,19 @@ def test_every_image_has_words_as_alt_text(site):
             assert len(alt.split()) >= 8, f"{path.name}: {image['src']} has the alt text {alt!r}"
             assert "/" not in alt.replace("n_k/n", "").split(" ")[0]
             assert "glue:" not in alt and "…" not in alt, f"{path.name}: {alt}"
-            shown += 1
-    assert shown >= 15
+            count += 1
+    assert count >= 15
 
 
 def test_every_chapter_has_its_parts(chapter_pages):
     for stem, page in chapter_pages.items():
         text = page.text
         if stem == "10a_own_data":
-            continue  # no chapter, but how to do things
+            continue  # a guide without exercises
         for part in ("What we learned", "Exercises", "Further reading", "Read:", "Run:"):
             assert part in text, f"{stem} lacks {part}"
         if stem == "04_theory":
-            continue  # an opening: the exercises stand in its parts
+            continue  # an overview: its parts have the exercises
         assert text.count('class="exercise') >= 3, stem
         assert text.count("admonition solution") + text.count('class="solution') >= 3, stem
         figures = len([i for i in page.images if "_static" not in i["src"]])
@@ -148,23 +145,20 @@ def test_provenance_names_device_profile_and_command(chapter_pages):
         assert re.search(r"(cpu|cuda) \(", page.text), f"{stem} does not say its device"
 
 
-def test_what_is_recorded_says_how_it_was_recorded(site):
-    """Beside the chapters' own figures, on the start page and in Findings, too."""
-    told = json.loads((ROOT / "book" / "chapters" / "recorded.json").read_text())
+def test_recorded_figures_state_runs_commits_machines_and_command(site):
+    record = json.loads((ROOT / "book" / "chapters" / "recorded.json").read_text())["preprint"]
     for name in ("index.html", "findings.html", "chapters/05_experiments.html"):
         page = site[SITE / name]
-        assert told["preprint"]["runs"] in page.words, name
-        assert told["preprint"]["commits"] in page.words, name
-        assert told["preprint"]["machines"] in page.words, name
-        assert told["preprint"]["command"] in page.words, name
+        for key in ("runs", "commits", "machines", "command"):
+            assert record[key] in page.words, (name, key)
 
 
-def test_an_alternative_text_says_what_is_drawn(chapter_pages):
+def test_alternative_texts_have_the_values_of_the_run(chapter_pages):
     alts = [image.get("alt", "") for image in chapter_pages["07_fedsampling"].images]
     assert any("over sigma 0, 0.75, 1.5, 2.25 and 3, one mark" in alt for alt in alts)
 
 
-def test_each_chapter_can_be_launched_and_downloaded(chapter_pages):
+def test_each_chapter_has_launch_links_and_downloads(chapter_pages):
     repository = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
     owner = repository["url"].removeprefix("https://github.com/")
     assert re.fullmatch(r"[\w.-]+/[\w.-]+", owner)
@@ -178,11 +172,9 @@ def test_each_chapter_can_be_launched_and_downloaded(chapter_pages):
         assert binder[0].path == f"/v2/gh/{owner}/notebooks"
         assert parse_qs(binder[0].query) == {"labpath": [copy]}
         source = f"notebooks/{stem}.py"
-        downloads = {f"{stem}.ipynb": copies.text(stem), f"{stem}.py": (ROOT / source).read_text()}
-        for name, content in downloads.items():
-            given = {
-                link for link in page.links if "_downloads/" in link and Path(link).name == name
-            }
-            assert len(given) == 1, f"{stem} offers {name} {len(given)} times"
-            file = (SITE / "chapters" / unquote(given.pop())).resolve()
+        files = {f"{stem}.ipynb": copies.text(stem), f"{stem}.py": (ROOT / source).read_text()}
+        for name, content in files.items():
+            downloads = {link for link in page.links if "_downloads/" in link}
+            (link,) = (link for link in downloads if Path(link).name == name)
+            file = (SITE / "chapters" / unquote(link)).resolve()
             assert file.read_text() == content
