@@ -43,6 +43,9 @@ class Example:
     mistakes: tuple = ()
 
 
+Exercise = Function | Example
+
+
 @dataclass(frozen=True)
 class Result:
     """Whether an answer is right (its truth value), and what to say of it (how it prints)."""

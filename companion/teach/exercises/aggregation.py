@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import combinations
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
 F = Fraction
@@ -13,7 +13,7 @@ SIZES = (1, 2, 3)
 TARGET = [F(k, sum(SIZES)) for k in SIZES]
 
 
-def _by_size(cohort):
+def weights_by_size(cohort):
     return tuple(F(SIZES[k], sum(SIZES[j] for j in cohort)) for k in cohort)
 
 
@@ -22,8 +22,8 @@ def five_designs():
     even, p = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
     pairs, sized = list(theory.successive(even, 2)), theory.with_replacement(SIZES, 2)
     return {
-        "a": [((0, 1), _by_size((0, 1)), F(1))],
-        "b": [(c, _by_size(c), q) for c, q in pairs],
+        "a": [((0, 1), weights_by_size((0, 1)), F(1))],
+        "b": [(c, weights_by_size(c), q) for c, q in pairs],
         "c": [(c, tuple(F(3, 2) * TARGET[k] for k in c), q) for c, q in pairs],
         "d": [(c, (F(1, 2), F(1, 2)), q) for c, q in sized],
         "e": [
@@ -33,7 +33,51 @@ def five_designs():
     }
 
 
-def _five(example) -> str:
+def as_sizes(values) -> list[int]:
+    if any(x != int(x) for x in values) or min(values) < 1:
+        raise ValueError("sizes are whole numbers above 0")
+    return [int(x) for x in values]
+
+
+EXERCISES: dict[str, Exercise] = {}
+
+
+EVEN_DRAW = [((0,), (F(1),), F(1, 2)), ((1,), (F(1),), F(1, 2))]
+
+
+UNEVEN_DRAW = [((0,), (F(2),), F(1, 4)), ((1,), (F(1),), F(3, 4))]
+
+
+REPEATED_DRAW = [((0, 0), (F(1, 2), F(1, 2)), F(1, 4)), ((0, 1), (F(1, 2), F(1, 2)), F(3, 4))]
+
+
+def count_clients_once(clients, outcomes):
+    kept = [(dict(zip(c, weights, strict=True)), q) for c, weights, q in outcomes]
+    return theory.expected_weights(clients, [(tuple(w), tuple(w.values()), q) for w, q in kept])
+
+
+EXERCISES["expected"] = Function(
+    level=1,
+    solution=theory.expected_weights,
+    inputs=(
+        (2, EVEN_DRAW),
+        (2, UNEVEN_DRAW),
+        (2, REPEATED_DRAW),
+        *((3, d) for d in five_designs().values()),
+    ),
+    mistakes={
+        "You take all cohorts to be equally likely: weigh each by its chance.": lambda n, o: (
+            theory.expected_weights(n, [(c, w, F(1, len(o))) for c, w, _ in o])
+        ),
+        "A client that is drawn twice counts twice: add both of its weights.": count_clients_once,
+        "That is how often a client is drawn: add its weights instead of ones.": lambda n, o: (
+            theory.expected_weights(n, [(c, (1,) * len(c), q) for c, _, q in o])
+        ),
+    },
+)
+
+
+def check_five_designs(example) -> str:
     try:  # "CDE", "c, d, e", ["c", "d", "e"]
         example = {letter.lower() for letter in "".join(example) if letter.isalnum()}
     except TypeError:
@@ -53,26 +97,16 @@ def _five(example) -> str:
     return ""
 
 
-def factor_variance(omega, m):
-    """The variance of the sum of (N/m) omega_k over m distinct clients drawn uniformly."""
-    n, mean = len(omega), sum(omega) / len(omega)
-    spread = sum((w - mean) ** 2 for w in omega) / (n - 1)
-    return F(n * n, m) * (1 - F(m, n)) * spread
+EXERCISES["five-designs"] = Example(
+    level=1,
+    solution="cde",
+    fault=check_five_designs,
+    mistakes=("cd", "abcde", "bcde", "ade"),
+)
 
 
-def _with_replacement(omega, m):
-    n = len(omega)
-    return F(n * n, m) * sum((w - F(1, n)) ** 2 for w in omega) / n
-
-
-def _whole(values) -> list[int]:
-    if any(x != int(x) for x in values) or min(values) < 1:
-        raise ValueError("sizes are whole numbers above 0")
-    return [int(x) for x in values]
-
-
-def _smallest(example) -> str:
-    sizes, m = _whole(example[0]), int(example[1])
+def check_smallest(example) -> str:
+    sizes, m = as_sizes(example[0]), int(example[1])
     n = len(sizes)
     if not 1 <= m < n <= 8:
         return f"{n} clients and m = {m}: use at most 8 clients, and m from 1 to {n - 1}."
@@ -90,7 +124,50 @@ def _smallest(example) -> str:
     return "" if sum(sizes) == 3 else told + "fewer examples are enough."
 
 
-def factor_errors(sizes, updates, common):
+EXERCISES["smallest"] = Example(
+    level=2,
+    solution=([1, 2], 1),
+    fault=check_smallest,
+    mistakes=(([1, 1], 1), ([1, 1, 2], 2), ([1, 3], 1), ([1, 2], 2)),
+)
+
+
+def variance_of_factor(omega, m):
+    """The variance of the sum of (N/m) omega_k over m distinct clients drawn uniformly."""
+    n, mean = len(omega), sum(omega) / len(omega)
+    spread = sum((w - mean) ** 2 for w in omega) / (n - 1)
+    return F(n * n, m) * (1 - F(m, n)) * spread
+
+
+def variance_with_replacement(omega, m):
+    n = len(omega)
+    return F(n * n, m) * sum((w - F(1, n)) ** 2 for w in omega) / n
+
+
+EXERCISES["random-factor"] = Function(
+    level=2,
+    solution=variance_of_factor,
+    inputs=(
+        ([F(1, 3), F(2, 3)], 1),
+        ([F(1, 6), F(1, 3), F(1, 2)], 2),
+        ([F(1, 6), F(1, 3), F(1, 2)], 3),
+        ([F(1, 4)] * 4, 2),
+    ),
+    mistakes={
+        "The factor 1 − m/N is missing: with everybody in the cohort nothing is left to vary.": lambda o, m: (
+            variance_of_factor(o, m) / (1 - F(m, len(o)))
+            if m < len(o)
+            else F(len(o) ** 2, m) * sum((w - F(1, len(o))) ** 2 for w in o) / (len(o) - 1)
+        ),
+        "Beside 1 − m/N the spread has the divisor N − 1, not N.": lambda o, m: (
+            variance_of_factor(o, m) * (len(o) - 1) / len(o)
+        ),
+        "That is for draws with replacement: here the m clients are distinct.": variance_with_replacement,
+    },
+)
+
+
+def variances_of_aggregate(sizes, updates, common):
     """Variances of the aggregate of one client, drawn uniformly: weights on models, on updates."""
     n, omega = len(sizes), [F(k, sum(sizes)) for k in sizes]
     found = []
@@ -101,15 +178,15 @@ def factor_errors(sizes, updates, common):
     return found
 
 
-def _models_win(example) -> str:
+def check_models_win(example) -> str:
     sizes, updates, common = example
-    sizes, updates, common = _whole(sizes), [F(x) for x in updates], F(common)
+    sizes, updates, common = as_sizes(sizes), [F(x) for x in updates], F(common)
     if len(sizes) != len(updates):
         return f"{len(sizes)} sizes and {len(updates)} updates: give as many."
     target = sum(F(k, sum(sizes)) * d for k, d in zip(sizes, updates, strict=True))
     if not target or abs(common) < abs(target):
         return f"w is {float(common):g} and the target {target}: w must be at least as long as a target that is not 0."
-    on_models, on_updates = factor_errors(sizes, updates, common)
+    on_models, on_updates = variances_of_aggregate(sizes, updates, common)
     if on_models == on_updates:
         equal = len(set(sizes)) == 1
         what = (
@@ -121,60 +198,14 @@ def _models_win(example) -> str:
     return ""
 
 
-_TWO = [((0,), (F(1),), F(1, 2)), ((1,), (F(1),), F(1, 2))]
-_UNEVEN = [((0,), (F(2),), F(1, 4)), ((1,), (F(1),), F(3, 4))]
-_TWICE = [((0, 0), (F(1, 2), F(1, 2)), F(1, 4)), ((0, 1), (F(1, 2), F(1, 2)), F(3, 4))]
-
-
-def _once(clients, outcomes):
-    kept = [(dict(zip(c, weights, strict=True)), q) for c, weights, q in outcomes]
-    return theory.expected_weights(clients, [(tuple(w), tuple(w.values()), q) for w, q in kept])
-
-
-EXERCISES = {
-    "expected": Function(
-        1,
-        theory.expected_weights,
-        ((2, _TWO), (2, _UNEVEN), (2, _TWICE), *((3, d) for d in five_designs().values())),
-        {
-            "You take all cohorts to be equally likely: weigh each by its chance.": lambda n, o: (
-                theory.expected_weights(n, [(c, w, F(1, len(o))) for c, w, _ in o])
-            ),
-            "A client that is drawn twice counts twice: add both of its weights.": _once,
-            "That is how often a client is drawn: add its weights instead of ones.": lambda n, o: (
-                theory.expected_weights(n, [(c, (1,) * len(c), q) for c, _, q in o])
-            ),
-        },
+EXERCISES["models-win"] = Example(
+    level=3,
+    solution=([1, 2], [1, 1], -1),
+    fault=check_models_win,
+    mistakes=(
+        ([1, 2], [1, 1], 1),
+        ([1, 1], [1, 3], -2),
+        ([1, 2], [1, 1], -100),
+        ([1, 2], [2, -1], -1),
     ),
-    "five-designs": Example(1, "cde", _five, ("cd", "abcde", "bcde", "ade")),
-    "smallest": Example(
-        2, ([1, 2], 1), _smallest, (([1, 1], 1), ([1, 1, 2], 2), ([1, 3], 1), ([1, 2], 2))
-    ),
-    "random-factor": Function(
-        2,
-        factor_variance,
-        (
-            ([F(1, 3), F(2, 3)], 1),
-            ([F(1, 6), F(1, 3), F(1, 2)], 2),
-            ([F(1, 6), F(1, 3), F(1, 2)], 3),
-            ([F(1, 4)] * 4, 2),
-        ),
-        {
-            "The factor 1 − m/N is missing: with everybody in the cohort nothing is left to vary.": lambda o, m: (
-                factor_variance(o, m) / (1 - F(m, len(o)))
-                if m < len(o)
-                else F(len(o) ** 2, m) * sum((w - F(1, len(o))) ** 2 for w in o) / (len(o) - 1)
-            ),
-            "Beside 1 − m/N the spread has the divisor N − 1, not N.": lambda o, m: (
-                factor_variance(o, m) * (len(o) - 1) / len(o)
-            ),
-            "That is for draws with replacement: here the m clients are distinct.": _with_replacement,
-        },
-    ),
-    "models-win": Example(
-        3,
-        ([1, 2], [1, 1], -1),
-        _models_win,
-        (([1, 2], [1, 1], 1), ([1, 1], [1, 3], -2), ([1, 2], [1, 1], -100), ([1, 2], [2, -1], -1)),
-    ),
-}
+)

@@ -5,52 +5,50 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import clustered
 from fedstas.errors import InputError
 from fedstas.theory.clusters import as_rows
 
 F = Fraction
+EXERCISES: dict[str, Exercise] = {}
+
+
 HALF, QUARTER = F(1, 2), F(1, 4)
 
 
-def included(rows, client):
+def inclusion_probability(rows, client):
     """P(the client takes part), eq. 22."""
     return 1 - prod(1 - row[client] for row in rows)
 
 
-def _mean_row(rows, client):
+def md_inclusion_probability(rows, client):
     p = sum(row[client] for row in rows) / len(rows)
     return 1 - (1 - p) ** len(rows)
 
 
-def own_rows(sizes, m):
-    """r' of the proof of Theorem 3: full rows of their own first, then the remainders end to end."""
-    total = sum(sizes)
-    rows = [[total * (j == i) for j in range(len(sizes))]
-            for i, n in enumerate(sizes) for _ in range(m * n // total)]  # fmt: skip
-    room = 0
-    for i, n in enumerate(sizes):
-        left = m * n % total
-        while left:
-            if not room:
-                rows.append([0] * len(sizes))
-                room = total
-            part = min(left, room)
-            rows[-1][i] += part
-            left, room = left - part, room - part
-    return rows
+EXERCISES["included"] = Function(
+    level=1,
+    solution=inclusion_probability,
+    inputs=(
+        ([[1, 0], [0, 1]], 0),
+        ([[HALF, HALF], [HALF, HALF]], 0),
+        ([[HALF, HALF, 0], [HALF, 0, HALF]], 1),
+        ([[F(1, 5), F(4, 5)], [F(2, 5), F(3, 5)], [F(3, 5), F(2, 5)]], 0),
+    ),
+    mistakes={
+        "That is how often the client is drawn on average; it can be drawn twice.": lambda r, i: (
+            sum(row[i] for row in r)
+        ),
+        "That is MD's probability, eq. 19: the m draws have different rows.": md_inclusion_probability,
+        "That is the probability of being drawn every time: take the misses of all draws.": lambda r, i: (
+            prod(row[i] for row in r)
+        ),
+    },
+)
 
 
-def _line(sizes, m):
-    return clustered.counts_by_size(sizes, m).tolist()
-
-
-def _backwards(sizes, m):
-    return [row[::-1] for row in own_rows(sizes[::-1], m)]
-
-
-def _one(example) -> str:
+def check_one_equality(example) -> str:
     sizes, rows = [int(n) for n in example[0]], example[1]
     try:
         r = as_rows(rows)
@@ -70,13 +68,71 @@ def _one(example) -> str:
     return "every client has two different shares: all of them gain, and one should not."
 
 
-def digits_seen(rows):
+EXERCISES["one-equality"] = Example(
+    level=2,
+    solution=([2, 1, 1], [["1/2", "1/2", 0], ["1/2", 0, "1/2"]]),
+    fault=check_one_equality,
+    mistakes=(
+        ([2, 1, 1], [["1/2", "1/4", "1/4"], ["1/2", "1/4", "1/4"]]),
+        ([2, 1, 1], [[1, 0, 0], [0, "1/2", "1/2"]]),
+        ([1, 1, 1], [["1/2", "1/2", 0], ["1/2", 0, "1/2"]]),
+        ([2, 1, 1], [["1/2", "1/2", 0], ["1/2", "1/2", "1/2"]]),
+    ),
+)
+
+
+def fill_own_rows(sizes, m):
+    """r' of the proof of Theorem 3: full rows of their own first, then the remainders end to end."""
+    total = sum(sizes)
+    rows = [[total * (j == i) for j in range(len(sizes))]
+            for i, n in enumerate(sizes) for _ in range(m * n // total)]  # fmt: skip
+    room = 0
+    for i, n in enumerate(sizes):
+        left = m * n % total
+        while left:
+            if not room:
+                rows.append([0] * len(sizes))
+                room = total
+            part = min(left, room)
+            rows[-1][i] += part
+            left, room = left - part, room - part
+    return rows
+
+
+def cut_line(sizes, m):
+    return clustered.counts_by_size(sizes, m).tolist()
+
+
+def fill_own_rows_backwards(sizes, m):
+    return [row[::-1] for row in fill_own_rows(sizes[::-1], m)]
+
+
+EXERCISES["own-rows"] = Function(
+    level=2,
+    solution=fill_own_rows,
+    inputs=(
+        ([1, 1], 2),
+        ([1, 1, 1], 2),
+        ([5, 3, 2], 3),
+        ([17, 15, 2, 1], 5),
+    ),
+    mistakes={
+        "That is Fig. 3: a client may begin in the middle of a row, and then misses a row of its own.": cut_line,
+        "These are m equal rows, MD sampling: nobody has a row of its own.": lambda n, m: (
+            [list(n) for _ in range(m)]
+        ),
+        "The clients are to be taken in the order given, own rows and remainders alike.": fill_own_rows_backwards,
+    },
+)
+
+
+def expected_digits(rows):
     """The expected number of digits of a cohort; clients 0, 1, 2 hold the first digit, and so on."""
     missed = (prod(F(sum(k // 3 != d for k in row), len(row)) for row in rows) for d in range(3))
     return 3 - sum(missed)
 
 
-def _nothing(rows) -> str:
+def check_nothing(rows) -> str:
     rows = [[int(k) for k in row] for row in rows]
     if len(rows) != 3 or any(len(row) != 3 for row in rows):
         return "three rows of three clients are asked for."
@@ -84,66 +140,17 @@ def _nothing(rows) -> str:
         return (
             "each of the clients 0 to 8 must stand in one row: else one is drawn twice, or never."
         )
-    seen = digits_seen(rows)
+    seen = expected_digits(rows)
     return "" if seen == F(19, 9) else f"a cohort sees {seen} digits on average; under MD 19/9."
 
 
-EXERCISES = {
-    "included": Function(
-        1,
-        included,
-        (
-            ([[1, 0], [0, 1]], 0),
-            ([[HALF, HALF], [HALF, HALF]], 0),
-            ([[HALF, HALF, 0], [HALF, 0, HALF]], 1),
-            ([[F(1, 5), F(4, 5)], [F(2, 5), F(3, 5)], [F(3, 5), F(2, 5)]], 0),
-        ),
-        {
-            "That is how often the client is drawn on average; it can be drawn twice.": lambda r, i: (
-                sum(row[i] for row in r)
-            ),
-            "That is MD's probability, eq. 19: the m draws have different rows.": _mean_row,
-            "That is the probability of being drawn every time: take the misses of all draws.": lambda r, i: (
-                prod(row[i] for row in r)
-            ),
-        },
+EXERCISES["nothing"] = Example(
+    level=3,
+    solution=((0, 3, 6), (1, 4, 7), (2, 5, 8)),
+    fault=check_nothing,
+    mistakes=(
+        ((0, 1, 2), (3, 4, 5), (6, 7, 8)),
+        ((0, 3, 6), (0, 3, 6), (0, 3, 6)),
+        ((0, 1, 3), (2, 4, 6), (5, 7, 8)),
     ),
-    "one-equality": Example(
-        2,
-        ([2, 1, 1], [["1/2", "1/2", 0], ["1/2", 0, "1/2"]]),
-        _one,
-        (
-            ([2, 1, 1], [["1/2", "1/4", "1/4"], ["1/2", "1/4", "1/4"]]),
-            ([2, 1, 1], [[1, 0, 0], [0, "1/2", "1/2"]]),
-            ([1, 1, 1], [["1/2", "1/2", 0], ["1/2", 0, "1/2"]]),
-            ([2, 1, 1], [["1/2", "1/2", 0], ["1/2", "1/2", "1/2"]]),
-        ),
-    ),
-    "own-rows": Function(
-        2,
-        own_rows,
-        (
-            ([1, 1], 2),
-            ([1, 1, 1], 2),
-            ([5, 3, 2], 3),
-            ([17, 15, 2, 1], 5),
-        ),
-        {
-            "That is Fig. 3: a client may begin in the middle of a row, and then misses a row of its own.": _line,
-            "These are m equal rows, MD sampling: nobody has a row of its own.": lambda n, m: (
-                [list(n) for _ in range(m)]
-            ),
-            "The clients are to be taken in the order given, own rows and remainders alike.": _backwards,
-        },
-    ),
-    "nothing": Example(
-        3,
-        ((0, 3, 6), (1, 4, 7), (2, 5, 8)),
-        _nothing,
-        (
-            ((0, 1, 2), (3, 4, 5), (6, 7, 8)),
-            ((0, 3, 6), (0, 3, 6), (0, 3, 6)),
-            ((0, 1, 3), (2, 4, 6), (5, 7, 8)),
-        ),
-    ),
-}
+)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import clustered, theory
 from fedstas.errors import InputError
 from fedstas.theory.clusters import as_rows
 
-HALF = Fraction(1, 2)
-GRADIENTS = (1, 0, 1, 0)  # of four equal clients
+EXERCISES: dict[str, Exercise] = {}
 
 
 def variance(rows, client):
@@ -18,33 +17,73 @@ def variance(rows, client):
     return sum(row[client] * (1 - row[client]) for row in rows) / len(rows) ** 2
 
 
-def _forgot_the_square(rows, client):
+def variance_without_square(rows, client):
     return sum(row[client] * (1 - row[client]) for row in rows) / len(rows)
 
 
-def _of_md(rows, client):
+def md_variance(rows, client):
     p = sum(row[client] for row in rows) / len(rows)
     return p * (1 - p) / len(rows)
 
 
-def line(sizes, m):
+EXERCISES["variance"] = Function(
+    level=1,
+    solution=variance,
+    inputs=(
+        ([[1, 0], [0, 1]], 0),
+        ([[0.5, 0.5], [0.5, 0.5]], 0),
+        ([[1, 0, 0], [0.25, 0.75, 0], [0, 0.5, 0.5]], 1),
+        ([[0.2, 0.8], [0.4, 0.6], [0.6, 0.4], [0.8, 0.2]], 1),
+    ),
+    mistakes={
+        "A weight is the mean of m draws: its variance has 1/m^2 in front of the sum, not 1/m.": variance_without_square,
+        "That is MD's variance, eq. 14: the rows may differ, and only their mean is p.": md_variance,
+    },
+)
+
+
+def cut_line(sizes, m):
     """Algorithm 1 as Fig. 3 draws it: r' of clients that are given by descending size."""
     return [list(row) for row in clustered.counts_by_size(sizes, m).tolist()]
 
 
-def _line_13(sizes, m):
+def algorithm_1_without_line_13(sizes, m):
     return theory.printed_algorithm_1(sizes, m, ("start", "line 11"))
 
 
-def _as_printed(sizes, m):
+def algorithm_1_as_printed(sizes, m):
     return theory.printed_algorithm_1(sizes, m)
 
 
-def _md(sizes, m):
+def md_rows(sizes, m):
     return [list(sizes) for _ in range(m)]
 
 
-def no_gain(rows) -> str:
+EXERCISES["line"] = Function(
+    level=2,
+    solution=cut_line,
+    inputs=(
+        ([1, 1], 1),
+        ([1, 1, 1], 1),
+        ([2, 1, 1], 2),
+        ([5, 3, 2, 1, 1], 3),
+        ([7, 1, 1, 1], 2),
+    ),
+    mistakes={
+        "A client that ends in a row begun before gets b_i - b_(i-1) of it: the remainder is cumulative (line 13).": algorithm_1_without_line_13,
+        "These are the printed lines: rows must count from 0, and line 11 and line 13 need their repairs.": algorithm_1_as_printed,
+        "These are m equal rows, MD sampling: cut the line of clients instead.": md_rows,
+    },
+)
+
+
+HALF = Fraction(1, 2)
+
+
+GRADIENTS = (1, 0, 1, 0)  # of four equal clients
+
+
+def check_no_gain(rows) -> str:
     """What is wrong with two rows for which B_Cl = B_MD though neither excuse of Appendix A.2 applies."""
     try:
         r = as_rows(rows)
@@ -62,7 +101,19 @@ def no_gain(rows) -> str:
     return "" if b == Fraction(1, 8) else f"B_Cl is {b}, and B_MD is 1/8: your rows do gain."
 
 
-def missed(example) -> str:
+EXERCISES["no-gain"] = Example(
+    level=2,
+    solution=[["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2"]],
+    fault=check_no_gain,
+    mistakes=(
+        [["1/4"] * 4, ["1/4"] * 4],  # MD
+        [["1/2", 0, "1/2", 0], [0, "1/2", 0, "1/2"]],  # rows of clients that are alike
+        [["1/2", "1/2", 0, 0], ["1/2", "1/2", 0, 0]],  # two clients are never drawn
+    ),
+)
+
+
+def check_certain(example) -> str:
     """What is wrong with (sizes, m) in which Fig. 3 gives a client fewer rows of its own than floor(m p_i)."""
     sizes, m = example
     counts = clustered.counts_by_size(sizes, m)
@@ -78,51 +129,9 @@ def missed(example) -> str:
     )
 
 
-EXERCISES = {
-    "variance": Function(
-        level=1,
-        solution=variance,
-        inputs=(
-            ([[1, 0], [0, 1]], 0),
-            ([[0.5, 0.5], [0.5, 0.5]], 0),
-            ([[1, 0, 0], [0.25, 0.75, 0], [0, 0.5, 0.5]], 1),
-            ([[0.2, 0.8], [0.4, 0.6], [0.6, 0.4], [0.8, 0.2]], 1),
-        ),
-        mistakes={
-            "A weight is the mean of m draws: its variance has 1/m^2 in front of the sum, not 1/m.": _forgot_the_square,
-            "That is MD's variance, eq. 14: the rows may differ, and only their mean is p.": _of_md,
-        },
-    ),
-    "line": Function(
-        level=2,
-        solution=line,
-        inputs=(
-            ([1, 1], 1),
-            ([1, 1, 1], 1),
-            ([2, 1, 1], 2),
-            ([5, 3, 2, 1, 1], 3),
-            ([7, 1, 1, 1], 2),
-        ),
-        mistakes={
-            "A client that ends in a row begun before gets b_i - b_(i-1) of it: the remainder is cumulative (line 13).": _line_13,
-            "These are the printed lines: rows must count from 0, and line 11 and line 13 need their repairs.": _as_printed,
-            "These are m equal rows, MD sampling: cut the line of clients instead.": _md,
-        },
-    ),
-    "no-gain": Example(
-        level=2,
-        solution=[["1/2", "1/2", 0, 0], [0, 0, "1/2", "1/2"]],
-        fault=no_gain,
-        mistakes=(
-            [["1/4"] * 4, ["1/4"] * 4],  # MD
-            [["1/2", 0, "1/2", 0], [0, "1/2", 0, "1/2"]],  # rows of clients that are alike
-            [["1/2", "1/2", 0, 0], ["1/2", "1/2", 0, 0]],  # two clients are never drawn
-        ),
-    ),
-    "certain": Example(
-        level=3,
-        solution=([1, 1, 1], 4),
-        fault=missed,
-        mistakes=(([5, 3, 2], 3), ([7, 1, 1], 2), ([1, 1], 2)),
-    ),
-}
+EXERCISES["certain"] = Example(
+    level=3,
+    solution=([1, 1, 1], 4),
+    fault=check_certain,
+    mistakes=(([5, 3, 2], 3), ([7, 1, 1], 2), ([1, 1], 2)),
+)

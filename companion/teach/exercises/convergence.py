@@ -4,10 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
+
+EXERCISES: dict[str, Exercise] = {}
 
 
-def balance(centres):
+def noise_floor(centres, m, lr):
+    """The long-run E (w - w*)^2 of m uniform draws with replacement at a constant step."""
+    return lr / (2 - lr) * float(np.var(centres)) / m
+
+
+EXERCISES["noise-floor"] = Function(
+    level=1,
+    solution=noise_floor,
+    inputs=(
+        ((0, 1), 1, 0.5),
+        ((0, 0, 1), 1, 0.1),
+        ((0, 0, 1), 2, 0.1),
+        ((0, 1, 3, 5), 4, 0.02),
+    ),
+    mistakes={
+        "That is the noise of one step; the steps before it have left some, too.": lambda c, m, lr: (
+            lr**2 * float(np.var(c)) / m
+        ),
+        "The mean of m draws has a variance m times smaller.": lambda c, m, lr: (
+            lr / (2 - lr) * float(np.var(c))
+        ),
+    },
+)
+
+
+def find_balance(centres):
     """The w between the centres where sum_k |w - c_k| (w - c_k) = 0: where the biased draws lead."""
     low, high = float(min(centres)), float(max(centres))
     for _ in range(200):
@@ -17,12 +44,23 @@ def balance(centres):
     return (low + high) / 2
 
 
-def floor(centres, m, lr):
-    """The long-run E (w - w*)^2 of m uniform draws with replacement at a constant step."""
-    return lr / (2 - lr) * float(np.var(centres)) / m
+CENTRES = ((0, 1), (0, 0, 1), (0, 1, 3, 5), (0, 0, 0, 0, 1))
 
 
-def _slope_of(steps):
+EXERCISES["where-it-leads"] = Function(
+    level=2,
+    solution=find_balance,
+    inputs=tuple((c,) for c in CENTRES),
+    mistakes={
+        "That is the minimiser of F, where unbiased draws lead.": lambda c: float(np.mean(c)),
+        "That is the middle of the outermost centres: all clients pull.": lambda c: (
+            (min(c) + max(c)) / 2
+        ),
+    },
+)
+
+
+def error_slope(steps):
     """log-log slope of the exact error of F_k = (w - c_k)^2/2 from round 1000 to 10000."""
     a, seen = 1.0, {}
     for t in range(10_000):
@@ -32,52 +70,19 @@ def _slope_of(steps):
     return float(np.log10(seen[10_000] / seen[1000]))
 
 
-def _good_steps(steps) -> str:
+def check_steps(steps) -> str:
     """What is wrong with a step size as a function of t = 0, 1, ... that is to give the rate 1/T?"""
     if not callable(steps):
         return "it must be a function of the round t = 0, 1, 2, ..."
-    slope = _slope_of(steps)
+    slope = error_slope(steps)
     if not np.isfinite(slope) or slope > -0.95:
         return f"between T = 1,000 and 10,000 the error falls like T^{slope:.2f}, not like 1/T."
     return ""
 
 
-CENTRES = ((0, 1), (0, 0, 1), (0, 1, 3, 5), (0, 0, 0, 0, 1))
-
-EXERCISES = {
-    "noise-floor": Function(
-        level=1,
-        solution=floor,
-        inputs=(
-            ((0, 1), 1, 0.5),
-            ((0, 0, 1), 1, 0.1),
-            ((0, 0, 1), 2, 0.1),
-            ((0, 1, 3, 5), 4, 0.02),
-        ),
-        mistakes={
-            "That is the noise of one step; the steps before it have left some, too.": lambda c, m, lr: (
-                lr**2 * float(np.var(c)) / m
-            ),
-            "The mean of m draws has a variance m times smaller.": lambda c, m, lr: (
-                lr / (2 - lr) * float(np.var(c))
-            ),
-        },
-    ),
-    "where-it-leads": Function(
-        level=2,
-        solution=balance,
-        inputs=tuple((c,) for c in CENTRES),
-        mistakes={
-            "That is the minimiser of F, where unbiased draws lead.": lambda c: float(np.mean(c)),
-            "That is the middle of the outermost centres: all clients pull.": lambda c: (
-                (min(c) + max(c)) / 2
-            ),
-        },
-    ),
-    "steps": Example(
-        level=3,
-        solution=lambda t: 2 / (t + 2),
-        fault=_good_steps,
-        mistakes=(lambda t: 0.1, lambda t: 1 / (t + 1) ** 0.5, lambda t: 0.25 / (t + 1), 0.1),
-    ),
-}
+EXERCISES["steps"] = Example(
+    level=3,
+    solution=(lambda t: 2 / (t + 2)),
+    fault=check_steps,
+    mistakes=(lambda t: 0.1, lambda t: 1 / (t + 1) ** 0.5, lambda t: 0.25 / (t + 1), 0.1),
+)

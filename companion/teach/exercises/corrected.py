@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from companion.teach.check import Example, Function
-
-
-def weights(omega, p, labels, seats, drawn):
-    """omega_k / (m_h p_k) for each draw; p_k sums to one within each stratum."""
-    return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
+from companion.teach.check import Example, Exercise, Function
 
 
 def variance(omega, p, labels, seats, updates):
@@ -23,6 +18,67 @@ def variance(omega, p, labels, seats, updates):
     return total
 
 
+TWO_STRATA = ([Fraction(1, 2)] * 2, [Fraction(1)] * 2, [0, 1], [1, 1])
+UNEVEN_STRATA = (
+    [Fraction(1, 8), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)],
+    [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4), Fraction(1)],
+    [0, 0, 0, 1],
+    [2, 1],
+)
+EXERCISES: dict[str, Exercise] = {}
+
+
+def weights(omega, p, labels, seats, drawn):
+    """omega_k / (m_h p_k) for each draw; p_k sums to one within each stratum."""
+    return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
+
+
+EXERCISES["weights"] = Function(
+    level=1,
+    solution=weights,
+    inputs=((*TWO_STRATA, [0, 1]), (*UNEVEN_STRATA, [0, 0, 3]), (*UNEVEN_STRATA, [2, 1, 3])),
+    mistakes={
+        "These weights divide by m, not by the m_h draws of the client's own stratum.": (
+            lambda omega, p, labels, seats, drawn: [omega[k] / (len(drawn) * p[k]) for k in drawn]
+        ),
+        "These weights leave out m_h: a stratum drawn twice would count twice.": (
+            lambda omega, p, labels, seats, drawn: [omega[k] / p[k] for k in drawn]
+        ),
+        "These weights are normalised to sum to one: that is a ratio estimator, and biased.": (
+            lambda *a: [w / sum(weights(*a)) for w in weights(*a)]
+        ),
+    },
+)
+
+
+def variance_over_all_draws(omega, p, labels, seats, updates):
+    return variance(omega, p, labels, [sum(seats)] * len(seats), updates)
+
+
+def second_moment(omega, p, labels, seats, updates):
+    moments = [
+        (Fraction(o * d) ** 2 / q, h) for o, d, q, h in zip(omega, updates, p, labels, strict=True)
+    ]
+    return sum((x / seats[h] for x, h in moments), Fraction(0))
+
+
+EXERCISES["variance"] = Function(
+    level=2,
+    solution=variance,
+    inputs=(
+        (*TWO_STRATA, [1, 3]),
+        (*UNEVEN_STRATA, [4, -2, 3, 5]),
+        ([Fraction(1, 4)] * 4, [Fraction(1, 2)] * 4, [0, 0, 1, 1], [2, 1], [1, 3, 2, 2]),
+    ),
+    mistakes={
+        "This is the second moment: subtract the squared sum of omega_k d_k of each stratum.": (
+            second_moment
+        ),
+        "This divides every stratum by m; each has its own number of draws m_h.": variance_over_all_draws,
+    },
+)
+
+
 def by_size(sizes, labels):
     """omega_k, and p_k proportional to the sizes within each stratum."""
     held: dict = {}
@@ -32,18 +88,7 @@ def by_size(sizes, labels):
     return omega, [Fraction(s, held[h]) for s, h in zip(sizes, labels, strict=True)]
 
 
-def _within_over_m(omega, p, labels, seats, updates):
-    return variance(omega, p, labels, [sum(seats)] * len(seats), updates)
-
-
-def _second_moment(omega, p, labels, seats, updates):
-    moments = [
-        (Fraction(o * d) ** 2 / q, h) for o, d, q, h in zip(omega, updates, p, labels, strict=True)
-    ]
-    return sum((x / seats[h] for x, h in moments), Fraction(0))
-
-
-def _not_worse(example) -> str:
+def check_worse_than_md(example) -> str:
     sizes, updates, labels = (list(x) for x in example)
     if not len(sizes) == len(updates) == len(labels) or not sizes:
         return "give three lists of equal length: sizes, updates, labels."
@@ -63,56 +108,13 @@ def _not_worse(example) -> str:
     return f"the strata give variance {strata}, MD with {m} draws {md}: that is not worse."
 
 
-_HALVES = ([Fraction(1, 2)] * 2, [Fraction(1)] * 2, [0, 1], [1, 1])
-_MIXED = (
-    [Fraction(1, 8), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)],
-    [Fraction(1, 2), Fraction(1, 4), Fraction(1, 4), Fraction(1)],
-    [0, 0, 0, 1],
-    [2, 1],
+EXERCISES["worse-than-md"] = Example(
+    level=3,
+    solution=([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 1, 1]),
+    fault=check_worse_than_md,
+    mistakes=(
+        ([1, 1, 1, 1], [1, -1, 1, -1], [0, 0, 1, 1]),  # equal shares: proportional, never worse
+        ([9, 9, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]),  # no spread within: strata win
+        ([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 0, 0]),
+    ),
 )
-
-EXERCISES = {
-    "weights": Function(
-        level=1,
-        solution=weights,
-        inputs=((*_HALVES, [0, 1]), (*_MIXED, [0, 0, 3]), (*_MIXED, [2, 1, 3])),
-        mistakes={
-            "These weights divide by m, not by the m_h draws of the client's own stratum.": (
-                lambda omega, p, labels, seats, drawn: [
-                    omega[k] / (len(drawn) * p[k]) for k in drawn
-                ]
-            ),
-            "These weights leave out m_h: a stratum drawn twice would count twice.": (
-                lambda omega, p, labels, seats, drawn: [omega[k] / p[k] for k in drawn]
-            ),
-            "These weights are normalised to sum to one: that is a ratio estimator, and biased.": (
-                lambda *a: [w / sum(weights(*a)) for w in weights(*a)]
-            ),
-        },
-    ),
-    "variance": Function(
-        level=2,
-        solution=variance,
-        inputs=(
-            (*_HALVES, [1, 3]),
-            (*_MIXED, [4, -2, 3, 5]),
-            ([Fraction(1, 4)] * 4, [Fraction(1, 2)] * 4, [0, 0, 1, 1], [2, 1], [1, 3, 2, 2]),
-        ),
-        mistakes={
-            "This is the second moment: subtract the squared sum of omega_k d_k of each stratum.": (
-                _second_moment
-            ),
-            "This divides every stratum by m; each has its own number of draws m_h.": _within_over_m,
-        },
-    ),
-    "worse-than-md": Example(
-        level=3,
-        solution=([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 1, 1]),
-        fault=_not_worse,
-        mistakes=(
-            ([1, 1, 1, 1], [1, -1, 1, -1], [0, 0, 1, 1]),  # equal shares: proportional, never worse
-            ([9, 9, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]),  # no spread within: strata win
-            ([9, 9, 1, 1], [1, -1, 0, 0], [0, 0, 0, 0]),
-        ),
-    ),
-}

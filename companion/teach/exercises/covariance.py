@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas.theory import covariances as cov
+
+EXERCISES: dict[str, Exercise] = {}
 
 
 def expected_examples(sizes, n_star):
     """E|xi_k| of each client at p = n*/n."""
     n = sum(sizes)
     return [float(Fraction(k * n_star, n)) for k in sizes]
+
+
+EXERCISES["contribution"] = Function(
+    level=1,
+    solution=expected_examples,
+    inputs=(((5, 5), 4), ((1, 3), 2), ((10, 30, 60), 20)),
+    mistakes={
+        "n*/m for each client is the other rule, the floor of Algorithm 1.": lambda sizes, n_star: (
+            [n_star / len(sizes)] * len(sizes)
+        ),
+        "n*/n is the chance of one example; a client has n_k of them.": lambda sizes, n_star: (
+            [n_star / sum(sizes)] * len(sizes)
+        ),
+    },
+)
 
 
 def srs_variance(gradients, size):
@@ -23,26 +40,29 @@ def srs_variance(gradients, size):
     return (1 - size / n) * spread / size
 
 
-def with_replacement(gradients, size):
+def variance_with_replacement(gradients, size):
     """The variance of the mean of `size` draws with replacement."""
     n, mean = len(gradients), sum(gradients) / len(gradients)
     return sum((g - mean) ** 2 for g in gradients) / n / size
 
 
-def _no_covariance(setting) -> str:
-    """What is wrong with (n_k, n, n*, n̄) as a setting with n̄ >= 2 in which eq. 6.11 is a covariance?"""
-    n_k, n, n_star, size = setting
-    if not (2 <= n_k <= n and 2 <= size <= n_k and 1 <= n_star <= n):
-        return "it must have 2 ≤ n_k ≤ n, 2 ≤ n̄ ≤ n_k and 1 ≤ n* ≤ n."
-    if n_star < 2:
-        return "n* = 1 requests a single example; find one with n* ≥ 2."
-    each, along = cov.lemma4_form(n, n_star, size).eigenvalues(n_k)
-    if min(each, along) < 0:
-        return f"with equal gradients 1 the printed variance is {n_k * along}, below 0."
-    return ""
+GRADIENTS = ((1.0, 1.0), (1.0, -1.0), (0.0, 1.0, 5.0), (2.0, 2.0, 2.0, 7.0, -3.0))
 
 
-def _bernoulli_wins(gradients) -> str:
+EXERCISES["lemma-3"] = Function(
+    level=2,
+    solution=srs_variance,
+    inputs=tuple((g, size) for g in GRADIENTS for size in range(1, len(g) + 1)),
+    mistakes={
+        "That is the variance of draws with replacement.": variance_with_replacement,
+        "The factor 1 − n̄/n_k is missing: a sample of everybody has variance 0.": lambda g, size: (
+            srs_variance(g, 1) / size * len(g) / max(1, len(g) - 1)
+        ),
+    },
+)
+
+
+def check_bernoulli_wins(gradients) -> str:
     """What is wrong with four scalar gradients for which Bernoulli should have the smaller variance?"""
     g = [Fraction(x) for x in gradients]
     if len(g) != 4:
@@ -58,43 +78,30 @@ def _bernoulli_wins(gradients) -> str:
     return ""
 
 
-GRADIENTS = ((1.0, 1.0), (1.0, -1.0), (0.0, 1.0, 5.0), (2.0, 2.0, 2.0, 7.0, -3.0))
+EXERCISES["bernoulli-wins"] = Example(
+    level=2,
+    solution=(3, -2, 1, 0),
+    fault=check_bernoulli_wins,
+    mistakes=((1, 1, 1, 1), (1, -1, 1, -1), (0, 0, 0, 0), (5, 4, 3, 1)),
+)
 
-EXERCISES = {
-    "contribution": Function(
-        level=1,
-        solution=expected_examples,
-        inputs=(((5, 5), 4), ((1, 3), 2), ((10, 30, 60), 20)),
-        mistakes={
-            "n*/m for each client is the other rule, the floor of Algorithm 1.": lambda sizes, n_star: (
-                [n_star / len(sizes)] * len(sizes)
-            ),
-            "n*/n is the chance of one example; a client has n_k of them.": lambda sizes, n_star: (
-                [n_star / sum(sizes)] * len(sizes)
-            ),
-        },
-    ),
-    "lemma-3": Function(
-        level=2,
-        solution=srs_variance,
-        inputs=tuple((g, size) for g in GRADIENTS for size in range(1, len(g) + 1)),
-        mistakes={
-            "That is the variance of draws with replacement.": with_replacement,
-            "The factor 1 − n̄/n_k is missing: a sample of everybody has variance 0.": lambda g, size: (
-                srs_variance(g, 1) / size * len(g) / max(1, len(g) - 1)
-            ),
-        },
-    ),
-    "bernoulli-wins": Example(
-        level=2,
-        solution=(3, -2, 1, 0),
-        fault=_bernoulli_wins,
-        mistakes=((1, 1, 1, 1), (1, -1, 1, -1), (0, 0, 0, 0), (5, 4, 3, 1)),
-    ),
-    "a-covariance": Example(
-        level=3,
-        solution=(2, 12, 4, 2),
-        fault=_no_covariance,
-        mistakes=((600, 6000, 600, 60), (2, 4, 2, 2), (4, 8, 1, 3)),
-    ),
-}
+
+def check_a_covariance(setting) -> str:
+    """What is wrong with (n_k, n, n*, n̄) as a setting with n̄ >= 2 in which eq. 6.11 is a covariance?"""
+    n_k, n, n_star, size = setting
+    if not (2 <= n_k <= n and 2 <= size <= n_k and 1 <= n_star <= n):
+        return "it must have 2 ≤ n_k ≤ n, 2 ≤ n̄ ≤ n_k and 1 ≤ n* ≤ n."
+    if n_star < 2:
+        return "n* = 1 requests a single example; find one with n* ≥ 2."
+    each, along = cov.lemma4_form(n, n_star, size).eigenvalues(n_k)
+    if min(each, along) < 0:
+        return f"with equal gradients 1 the printed variance is {n_k * along}, below 0."
+    return ""
+
+
+EXERCISES["a-covariance"] = Example(
+    level=3,
+    solution=(2, 12, 4, 2),
+    fault=check_a_covariance,
+    mistakes=((600, 6000, 600, 60), (2, 4, 2, 2), (4, 8, 1, 3)),
+)

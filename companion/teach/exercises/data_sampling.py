@@ -7,18 +7,39 @@ from fractions import Fraction
 
 import numpy as np
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 
 F = Fraction
-CAP = 100
+EXERCISES: dict[str, Exercise] = {}
 
 
-def truth(ratio, size_cap):
+def truth_probability(ratio, size_cap):
     """alpha for sizes and fakes on 0..M-1, with e^epsilon = ratio."""
     return (ratio - 1) / (ratio + size_cap - 1)
 
 
-def _gives_away(example) -> str:
+EXERCISES["truth"] = Function(
+    level=1,
+    solution=truth_probability,
+    inputs=((F(3), 4), (F(2), 2), (F(20), 100), (math.exp(3), 601)),
+    mistakes={
+        "That is eq. 6.13, for the M − 1 fakes 1, …, M − 1: with 0 there are M.": lambda r, M: (
+            (r - 1) / (r + M - 2)
+        ),
+        "That is for one fake too many: an honest answer of the same value counts as well.": lambda r, M: (
+            (r - 1) / (r + M)
+        ),
+        "Reports that are true with this probability leak more than ε: a true answer can also be a fake.": lambda r, M: (
+            r / (r + M - 1)
+        ),
+    },
+)
+
+
+CAP = 100
+
+
+def check_clip(example) -> str:
     """Sizes clipped at M, fakes on 1..M-1: does the report rule out one of the two sizes?"""
     one, other, report = example
     if any(x != int(x) for x in example) or min(one, other) < 1:
@@ -34,18 +55,46 @@ def _gives_away(example) -> str:
     return "" if true[0] else "the ratio is 0: name the size that gives itself away first."
 
 
+EXERCISES["clip"] = Example(
+    level=2,
+    solution=(600, 50, 100),
+    fault=check_clip,
+    mistakes=((600, 50, 99), (600, 700, 100), (50, 600, 100), (50, 60, 100), (600, 50, 101)),
+)
+
+
 def two_means(shards):
     """The mean of the clients' means, and the mean of all their examples."""
     equal = sum(F(sum(x), len(x)) for x in shards) / len(shards)
     return [equal, F(sum(map(sum, shards)), sum(map(len, shards)))]
 
 
-def _per_client(shards):
+def sum_per_client(shards):
     """Divides the sum over examples by the number of clients."""
     return [two_means(shards)[0], F(sum(map(sum, shards)), len(shards))]
 
 
-def _errors(reports, size, epsilon):
+EXERCISES["two-means"] = Function(
+    level=2,
+    solution=two_means,
+    inputs=(
+        ([[0], [2]],),
+        ([[0], [1, 2, 3]],),
+        ([[5, 5], [1, 1, 1], [2]],),
+    ),
+    mistakes={
+        "The sum of all drawn examples over n* counts examples: a client of three counts three times.": lambda x: (
+            [two_means(x)[0]] * 2
+        ),
+        "The mean of the clients' full means counts clients: a client of three counts once.": lambda x: (
+            [two_means(x)[1]] * 2
+        ),
+        "The expected number of drawn examples is n*, which is what the sum is divided by.": sum_per_client,
+    },
+)
+
+
+def bias_and_variance(reports, size, epsilon):
     """Caps from 3 to size + 1, with the bias and the variance of eq. 5.7 for equal sizes."""
     caps = np.arange(3, size + 2, dtype=float)
     alpha = (math.exp(epsilon) - 1) / (math.exp(epsilon) + caps - 2)
@@ -58,78 +107,36 @@ def _errors(reports, size, epsilon):
 
 def best_cap(reports, size, epsilon):
     """The cap with the least root mean square error of the estimated total."""
-    caps, bias, variance = _errors(reports, size, epsilon)
+    caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(bias**2 + variance)])
 
 
-def _summed(reports, size, epsilon):
-    caps, bias, variance = _errors(reports, size, epsilon)
+def best_cap_by_sum(reports, size, epsilon):
+    caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(abs(bias) + np.sqrt(variance))])
 
 
-EXERCISES = {
-    "truth": Function(
-        1,
-        truth,
-        ((F(3), 4), (F(2), 2), (F(20), 100), (math.exp(3), 601)),
-        {
-            "That is eq. 6.13, for the M − 1 fakes 1, …, M − 1: with 0 there are M.": lambda r, M: (
-                (r - 1) / (r + M - 2)
-            ),
-            "That is for one fake too many: an honest answer of the same value counts as well.": lambda r, M: (
-                (r - 1) / (r + M)
-            ),
-            "Reports that are true with this probability leak more than ε: a true answer can also be a fake.": lambda r, M: (
-                r / (r + M - 1)
-            ),
-        },
+EXERCISES["cap"] = Function(
+    level=3,
+    solution=best_cap,
+    inputs=(
+        (1, 10, 3.0),
+        (10, 600, 3.0),
+        (100, 600, 3.0),
+        (10_000, 600, 3.0),
+        (100, 600, 6.0),
+        (100_000, 60, 3.0),
     ),
-    "clip": Example(
-        2,
-        (600, 50, 100),
-        _gives_away,
-        ((600, 50, 99), (600, 700, 100), (50, 600, 100), (50, 60, 100), (600, 50, 101)),
-    ),
-    "two-means": Function(
-        2,
-        two_means,
-        (
-            ([[0], [2]],),
-            ([[0], [1, 2, 3]],),
-            ([[5, 5], [1, 1, 1], [2]],),
+    mistakes={
+        "You minimise the noise alone: a low cap cuts off size − (M − 1) examples of every client, too.": lambda m, n, e: (
+            3
         ),
-        {
-            "The sum of all drawn examples over n* counts examples: a client of three counts three times.": lambda x: (
-                [two_means(x)[0]] * 2
-            ),
-            "The mean of the clients' full means counts clients: a client of three counts once.": lambda x: (
-                [two_means(x)[1]] * 2
-            ),
-            "The expected number of drawn examples is n*, which is what the sum is divided by.": _per_client,
-        },
-    ),
-    "cap": Function(
-        3,
-        best_cap,
-        (
-            (1, 10, 3.0),
-            (10, 600, 3.0),
-            (100, 600, 3.0),
-            (10_000, 600, 3.0),
-            (100, 600, 6.0),
-            (100_000, 60, 3.0),
+        "You clip nobody: with few reports so high a cap brings more noise than a lower one brings bias.": lambda m, n, e: (
+            n + 1
         ),
-        {
-            "You minimise the noise alone: a low cap cuts off size − (M − 1) examples of every client, too.": lambda m, n, e: (
-                3
-            ),
-            "You clip nobody: with few reports so high a cap brings more noise than a lower one brings bias.": lambda m, n, e: (
-                n + 1
-            ),
-            "Bias grows with the number of reports and the standard deviation with its root: use m.": lambda m, n, e: (
-                best_cap(1, n, e)
-            ),
-            "The error is the root of bias² + variance, not bias + standard deviation.": _summed,
-        },
-    ),
-}
+        "Bias grows with the number of reports and the standard deviation with its root: use m.": lambda m, n, e: (
+            best_cap(1, n, e)
+        ),
+        "The error is the root of bias² + variance, not bias + standard deviation.": best_cap_by_sum,
+    },
+)

@@ -6,11 +6,9 @@ import numpy as np
 from scipy import stats
 
 from companion.runs import statistics
-from companion.teach import check
+from companion.teach.check import Example, Exercise, Function
 
-# Accuracy (%) of the authors' published final models on MNIST's test images, digit by digit.
-FEDSTS = (99, 98, 21, 62, 4, 0, 1, 51, 53, 94)
-FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
+EXERCISES: dict[str, Exercise] = {}
 
 
 def holm(p):
@@ -18,11 +16,31 @@ def holm(p):
     return statistics.holm(p)
 
 
-def _without_order(p):
+def holm_without_order(p):
     order = np.argsort(p)
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(1, np.sort(p) * np.arange(len(p), 0, -1))
     return adjusted
+
+
+EXERCISES["holm"] = Function(
+    level=1,
+    solution=holm,
+    inputs=(
+        ([0.04],),
+        ([0.01, 0.04],),
+        ([0.04, 0.01],),
+        ([0.03, 0.02, 0.025],),
+        ([0.5, 0.2, 0.9],),
+    ),
+    mistakes={
+        "You multiply every p by the number of comparisons: that is Bonferroni's correction, and costs power.": lambda p: (
+            np.minimum(1, len(p) * np.asarray(p))
+        ),
+        "A larger p must not become the smaller one: keep the largest seen so far.": holm_without_order,
+        "These are the p-values of single tests: nothing is corrected.": lambda p: np.asarray(p),
+    },
+)
 
 
 def power(seeds: int, gap: float, sd: float) -> float:
@@ -37,17 +55,35 @@ def seeds_needed(gap: float, sd: float) -> int:
     return next(k for k in range(2, 100_000) if power(k, gap, sd) >= 0.8)
 
 
-def _half(gap, sd):
+def seeds_for_half_power(gap, sd):
     """Seeds for which the interval's half-width equals the gap: power of about one half."""
     return next(k for k in range(2, 100_000) if stats.t.ppf(0.975, k - 1) * sd / np.sqrt(k) <= gap)
 
 
-def _unpaired(gap, sd):
+def seeds_needed_unpaired(gap, sd):
     """Two samples, each with the sd of the paired difference."""
     return seeds_needed(gap, sd * np.sqrt(2))
 
 
-def _shares(example) -> str:
+EXERCISES["seeds"] = Function(
+    level=2,
+    solution=seeds_needed,
+    inputs=((5.0, 5.0), (1.0, 2.0), (1.0, 5.0)),
+    mistakes={
+        "With that many the interval just excludes zero on average: the power is one half.": seeds_for_half_power,
+        "That is for two independent groups: here each seed gives one difference.": seeds_needed_unpaired,
+    },
+)
+
+
+# Accuracy (%) of the authors' published final models on MNIST's test images, digit by digit.
+FEDSTS = (99, 98, 21, 62, 4, 0, 1, 51, 53, 94)
+
+
+FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
+
+
+def check_shares(example) -> str:
     shares = np.asarray(example, dtype=float)
     if shares.shape != (10,):
         return f"these are {shares.size} numbers: give one share for each of the ten digits."
@@ -60,44 +96,13 @@ def _shares(example) -> str:
     return "" if lead >= 2 - 1e-9 else f"FedSTaS leads by {lead:+.2f} points there."
 
 
-EXERCISES = {
-    "holm": check.Function(
-        1,
-        holm,
-        (
-            ([0.04],),
-            ([0.01, 0.04],),
-            ([0.04, 0.01],),
-            ([0.03, 0.02, 0.025],),
-            ([0.5, 0.2, 0.9],),
-        ),
-        {
-            "You multiply every p by the number of comparisons: that is Bonferroni's correction, and costs power.": lambda p: (
-                np.minimum(1, len(p) * np.asarray(p))
-            ),
-            "A larger p must not become the smaller one: keep the largest seen so far.": _without_order,
-            "These are the p-values of single tests: nothing is corrected.": lambda p: np.asarray(
-                p
-            ),
-        },
+EXERCISES["shares"] = Example(
+    level=3,
+    solution=(0.09, 0.09, 0.11, 0.11, 0.09, 0.11, 0.11, 0.09, 0.09, 0.11),
+    fault=check_shares,
+    mistakes=(
+        (0.1,) * 10,
+        (0, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0),
+        (0.11, 0.11, 0.09, 0.09, 0.11, 0.09, 0.09, 0.11, 0.11, 0.09),
     ),
-    "seeds": check.Function(
-        2,
-        seeds_needed,
-        ((5.0, 5.0), (1.0, 2.0), (1.0, 5.0)),
-        {
-            "With that many the interval just excludes zero on average: the power is one half.": _half,
-            "That is for two independent groups: here each seed gives one difference.": _unpaired,
-        },
-    ),
-    "shares": check.Example(
-        3,
-        (0.09, 0.09, 0.11, 0.11, 0.09, 0.11, 0.11, 0.09, 0.09, 0.11),
-        _shares,
-        (
-            (0.1,) * 10,
-            (0, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0),
-            (0.11, 0.11, 0.09, 0.09, 0.11, 0.09, 0.09, 0.11, 0.11, 0.09),
-        ),
-    ),
-}
+)

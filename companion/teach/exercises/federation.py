@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from companion.teach import check
+from companion.teach.check import Example, Exercise, Function
+
+EXERCISES: dict[str, Exercise] = {}
 
 
 def bytes_up(clients, participants, parameters, levels):
@@ -15,20 +17,34 @@ def bytes_up(clients, participants, parameters, levels):
     return clients * math.ceil(bits / 8) + participants * 4 * parameters
 
 
-def _without_codes(clients, participants, parameters, levels):
+def bytes_without_codes(clients, participants, parameters, levels):
     return clients * 4 * levels + participants * 4 * parameters
 
 
-def _in_bits(clients, participants, parameters, levels):
+def bits_up(clients, participants, parameters, levels):
     bits = 32 * levels + parameters * math.ceil(math.log2(levels))
     return clients * bits + participants * 32 * parameters
 
 
-def _only_participants(clients, participants, parameters, levels):
+def bytes_of_participants(clients, participants, parameters, levels):
     return bytes_up(participants, participants, parameters, levels)
 
 
-def stand_for(weights, strata, answered):
+EXERCISES["bytes"] = Function(
+    level=1,
+    solution=bytes_up,
+    inputs=((1, 1, 8, 2), (5, 3, 3760, 9), (100, 10, 39_760, 9), (100, 10, 39_760, 16)),
+    mistakes={
+        "You count the levels and leave out the codes, one for each parameter.": bytes_without_codes,
+        "That is in bits: a byte has eight.": bits_up,
+        "Strata need a gradient of every client, not of the participants alone.": (
+            bytes_of_participants
+        ),
+    },
+)
+
+
+def reweight_respondents(weights, strata, answered):
     """Weights m_h / r_h times the old, 0 for the silent, when each stratum has an answer."""
     weights, strata = np.asarray(weights, dtype=float), np.asarray(strata)
     answered = np.asarray(answered, dtype=bool)
@@ -37,20 +53,38 @@ def stand_for(weights, strata, answered):
     return (weights * answered * (draws / np.maximum(answers, 1))[strata]).tolist()
 
 
-def _as_they_are(weights, strata, answered):
+def keep_weights(weights, strata, answered):
     return (np.asarray(weights, dtype=float) * np.asarray(answered)).tolist()
 
 
-def _to_one(weights, strata, answered):
+def normalise_weights(weights, strata, answered):
     kept = np.asarray(weights, dtype=float) * np.asarray(answered)
     return (kept / kept.sum()).tolist()
 
 
-def _over_the_cohort(weights, strata, answered):
-    return stand_for(weights, [0] * len(weights), answered)
+def reweight_over_cohort(weights, strata, answered):
+    return reweight_respondents(weights, [0] * len(weights), answered)
 
 
-def _shift(example) -> str:
+EXERCISES["stand-for"] = Function(
+    level=2,
+    solution=reweight_respondents,
+    inputs=(
+        ([0.5, 0.5], [0, 0], [True, False]),
+        ([0.4, 0.4, 0.1, 0.1], [0, 0, 1, 1], [True, True, True, False]),
+        ([0.9, 0.2, 0.3, 0.1, 0.4], [0, 0, 0, 1, 1], [True, False, True, False, True]),
+    ),
+    mistakes={
+        "The silent are left out, and nobody stands for them.": keep_weights,
+        "You make the sum one; Hansen-Hurwitz weights sum to one only on average.": normalise_weights,
+        "The respondents of one stratum do not know what the silent of another would have said.": (
+            reweight_over_cohort
+        ),
+    },
+)
+
+
+def check_not_at_random(example) -> str:
     """Values of two clients and their chances to answer: the mean of the respondents must be off."""
     values, chances = (list(map(float, part)) for part in example)
     if len(values) != 2 or len(chances) != 2:
@@ -66,39 +100,9 @@ def _shift(example) -> str:
     return "" if off > 0.15 else f"the respondents' mean is {mean:.3f}, only {off:.3f} from 1/2."
 
 
-EXERCISES = {
-    "bytes": check.Function(
-        1,
-        bytes_up,
-        ((1, 1, 8, 2), (5, 3, 3760, 9), (100, 10, 39_760, 9), (100, 10, 39_760, 16)),
-        {
-            "You count the levels and leave out the codes, one for each parameter.": _without_codes,
-            "That is in bits: a byte has eight.": _in_bits,
-            "Strata need a gradient of every client, not of the participants alone.": (
-                _only_participants
-            ),
-        },
-    ),
-    "stand-for": check.Function(
-        2,
-        stand_for,
-        (
-            ([0.5, 0.5], [0, 0], [True, False]),
-            ([0.4, 0.4, 0.1, 0.1], [0, 0, 1, 1], [True, True, True, False]),
-            ([0.9, 0.2, 0.3, 0.1, 0.4], [0, 0, 0, 1, 1], [True, False, True, False, True]),
-        ),
-        {
-            "The silent are left out, and nobody stands for them.": _as_they_are,
-            "You make the sum one; Hansen-Hurwitz weights sum to one only on average.": _to_one,
-            "The respondents of one stratum do not know what the silent of another would have said.": (
-                _over_the_cohort
-            ),
-        },
-    ),
-    "not-at-random": check.Example(
-        3,
-        ((0, 1), (0.5, 0.95)),
-        _shift,
-        (((0, 1), (0.7, 0.7)), ((0, 2), (0.5, 0.9)), ((0, 1), (0.1, 0.9))),
-    ),
-}
+EXERCISES["not-at-random"] = Example(
+    level=3,
+    solution=((0, 1), (0.5, 0.95)),
+    fault=check_not_at_random,
+    mistakes=(((0, 1), (0.7, 0.7)), ((0, 2), (0.5, 0.9)), ((0, 1), (0.1, 0.9))),
+)

@@ -5,50 +5,79 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import privacy
 
 F = Fraction
+EXERCISES: dict[str, Exercise] = {}
 
 
-def repaired(drawn, request, clients):
+def repaired_weights(drawn, request, clients):
     """Weights of the participants when only len(drawn) of all clients are asked."""
     return [F(clients, len(drawn)) * F(k, request) for k in drawn]
 
 
-def _to_one(drawn, request, clients):
+def normalised_weights(drawn, request, clients):
     return [F(k, sum(drawn) or 1) for k in drawn]
 
 
-def _upside_down(drawn, request, clients):
+def inverted_weights(drawn, request, clients):
     return [F(len(drawn), clients) * F(k, request) for k in drawn]
 
 
-def needed(size, epsilon, error):
+EXERCISES["repaired"] = Function(
+    level=1,
+    solution=repaired_weights,
+    inputs=(([2, 1], 3, 2), ([1], 2, 2), ([0, 3, 1], 6, 12), ([5, 2], 10, 5)),
+    mistakes={
+        "The chance of being asked is missing: an unasked client's examples are never drawn.": lambda d, k, m: (
+            repaired_weights(d, k, len(d))
+        ),
+        "You make the weights sum to one: then the asked stand for themselves alone, whatever they drew.": normalised_weights,
+        "The factor is upside down: the fewer are asked, the more each must stand for.": inverted_weights,
+    },
+)
+
+
+def clients_needed(size, epsilon, error):
     """Clients of equal size, none of them clipped, for a relative standard deviation of `error`."""
-    return _count(_one_report(size, epsilon), size, error)
+    return count_reports(report_variance(size, epsilon), size, error)
 
 
-def _one_report(size, epsilon):
+def report_variance(size, epsilon):
     """The variance that one report brings to the estimate, at the cap size + 1."""
     alpha = privacy.truth_probability(epsilon, size + 1)
     return privacy.estimate_variance([size], size_cap=size + 1, alpha=alpha)
 
 
-def _count(variance, size, error):
+def count_reports(variance, size, error):
     return math.ceil(variance / (error * size) ** 2)
 
 
-def _of_reports(size, epsilon, error):
+def clients_by_report_variance(size, epsilon, error):
     alpha = privacy.truth_probability(epsilon, size + 1)
-    return _count(_one_report(size, epsilon) * alpha**2, size, error)
+    return count_reports(report_variance(size, epsilon) * alpha**2, size, error)
 
 
-def _not_squared(size, epsilon, error):
-    return math.ceil(math.sqrt(_one_report(size, epsilon)) / (error * size))
+def clients_without_square(size, epsilon, error):
+    return math.ceil(math.sqrt(report_variance(size, epsilon)) / (error * size))
 
 
-def one_round(shards, request=2):
+EXERCISES["needed"] = Function(
+    level=2,
+    solution=clients_needed,
+    inputs=((600, 3.0, 0.1), (600, 1.0, 0.1), (10, 3.0, 0.1), (600, 3.0, 0.02)),
+    mistakes={
+        "You count with the variance of a report: the estimate divides it by α.": clients_by_report_variance,
+        "A relative error falls with the root of the number of reports: square it.": clients_without_square,
+        "An error of 10 % is a tenth of the size, not a tenth of one example.": lambda n, e, d: (
+            math.ceil(report_variance(n, e) / d**2)
+        ),
+    },
+)
+
+
+def round_variances(shards, request=2):
     """Variances of one aggregate: FedSampling with this request, one client drawn by its size."""
     pool = [x for shard in shards for x in shard]
     rate, mean = F(request, len(pool)), F(sum(pool), len(pool))
@@ -57,7 +86,7 @@ def one_round(shards, request=2):
     return examples, client
 
 
-def _one_client(example) -> str:
+def check_one_client(example) -> str:
     shards = [[F(x) for x in shard] for shard in example]
     if len(shards) != 2 or any(len(x) != 2 for x in shards):
         return "two clients with two numbers each are asked for."
@@ -65,41 +94,15 @@ def _one_client(example) -> str:
         return f"the mean of all four is {F(sum(map(sum, shards)), 4)}, and must be 0."
     if sorted(shards[0]) == sorted(shards[1]):
         return "both clients hold the same numbers: make them differ."
-    examples, client = one_round(shards)
+    examples, client = round_variances(shards)
     if client < examples:
         return ""
     return f"FedSampling has the variance {examples}, the one client {client}."
 
 
-EXERCISES = {
-    "repaired": Function(
-        1,
-        repaired,
-        (([2, 1], 3, 2), ([1], 2, 2), ([0, 3, 1], 6, 12), ([5, 2], 10, 5)),
-        {
-            "The chance of being asked is missing: an unasked client's examples are never drawn.": lambda d, k, m: (
-                repaired(d, k, len(d))
-            ),
-            "You make the weights sum to one: then the asked stand for themselves alone, whatever they drew.": _to_one,
-            "The factor is upside down: the fewer are asked, the more each must stand for.": _upside_down,
-        },
-    ),
-    "needed": Function(
-        2,
-        needed,
-        ((600, 3.0, 0.1), (600, 1.0, 0.1), (10, 3.0, 0.1), (600, 3.0, 0.02)),
-        {
-            "You count with the variance of a report: the estimate divides it by α.": _of_reports,
-            "A relative error falls with the root of the number of reports: square it.": _not_squared,
-            "An error of 10 % is a tenth of the size, not a tenth of one example.": lambda n, e, d: (
-                math.ceil(_one_report(n, e) / d**2)
-            ),
-        },
-    ),
-    "one-client": Example(
-        3,
-        ((1, -1), (2, -2)),
-        _one_client,
-        (((1, 1), (-1, -1)), ((1, 2), (1, 2)), ((1, -1), (1, -1)), ((3, 1), (-3, -1))),
-    ),
-}
+EXERCISES["one-client"] = Example(
+    level=3,
+    solution=((1, -1), (2, -2)),
+    fault=check_one_client,
+    mistakes=(((1, 1), (-1, -1)), ((1, 2), (1, 2)), ((1, -1), (1, -1)), ((3, 1), (-3, -1))),
+)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from math import e, exp
 
-from companion.teach import check
+from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
 F = Fraction
-CAP, ALPHA = 4, F(2, 5)
 
 
 def alpha(ratio, values):
@@ -17,16 +16,28 @@ def alpha(ratio, values):
     return (ratio - 1) / (ratio + values - 1)
 
 
-def three_reports(size_cap, alpha):
-    """P(the mode of three fresh reports is the true size), ties by lot."""
-    others = size_cap - 2
-    miss = (1 - alpha) / (size_cap - 1)
-    hit = alpha + miss
-    all_different = 3 * hit * others * (others - 1) * miss**2
-    return hit**3 + 3 * hit**2 * (1 - hit) + all_different / 3
+EXERCISES: dict[str, Exercise] = {}
 
 
-def _outlier(example) -> str:
+EXERCISES["alpha"] = Function(
+    level=1,
+    solution=alpha,
+    inputs=((F(3), 3), (F(2), 4), (exp(3), 99), (e, 1000)),
+    mistakes={
+        "That is for one value more: check that M − 1 values give eq. 6.13.": lambda ratio, values: (
+            (ratio - 1) / (ratio + values)
+        ),
+        "You put M − 1 values into eq. 6.13 as if they were M.": lambda ratio, values: (
+            (ratio - 1) / (ratio + values - 2)
+        ),
+    },
+)
+
+
+CAP, ALPHA = 4, F(2, 5)
+
+
+def check_outlier(example) -> str:
     one, other, report = (int(x) for x in example)
     if min(one, other, report) < 1:
         return "sizes and the report must be at least 1."
@@ -39,39 +50,38 @@ def _outlier(example) -> str:
     )
 
 
-EXERCISES = {
-    "alpha": check.Function(
-        1,
-        alpha,
-        ((F(3), 3), (F(2), 4), (exp(3), 99), (e, 1000)),
-        {
-            "That is for one value more: check that M − 1 values give eq. 6.13.": lambda ratio, values: (
-                (ratio - 1) / (ratio + values)
-            ),
-            "You put M − 1 values into eq. 6.13 as if they were M.": lambda ratio, values: (
-                (ratio - 1) / (ratio + values - 2)
-            ),
-        },
-    ),
-    "outlier": check.Example(2, (4, 1, 4), _outlier, ((1, 3, 1), (3, 2, 3), (5, 4, 4), (1, 4, 4))),
-    "three-reports": check.Function(
-        3,
-        three_reports,
-        ((4, F(2, 5)), (3, F(1, 2)), (100, F(101, 625)), (10, F(0)), (10, F(1))),
-        {
-            "You count majorities only: three different reports are a tie, which the lot decides.": lambda size_cap, alpha: (
-                (h := alpha + (1 - alpha) / (size_cap - 1)) ** 3 + 3 * h**2 * (1 - h)
-            ),
-            "A fake answer can be the true size: use α + (1 − α)/(M − 1).": lambda size_cap, alpha: (
-                alpha**3
-                + 3 * alpha**2 * (1 - alpha)
-                + alpha * (size_cap - 2) * (size_cap - 3) * ((1 - alpha) / (size_cap - 1)) ** 2
-            ),
-            "If the two other reports agree, they win: leave that case out of the tie.": lambda size_cap, alpha: (
-                (h := alpha + (1 - alpha) / (size_cap - 1)) ** 3
-                + 3 * h**2 * (1 - h)
-                + h * (1 - h) ** 2
-            ),
-        },
-    ),
-}
+EXERCISES["outlier"] = Example(
+    level=2,
+    solution=(4, 1, 4),
+    fault=check_outlier,
+    mistakes=((1, 3, 1), (3, 2, 3), (5, 4, 4), (1, 4, 4)),
+)
+
+
+def three_reports(size_cap, alpha):
+    """P(the mode of three fresh reports is the true size), ties by lot."""
+    others = size_cap - 2
+    miss = (1 - alpha) / (size_cap - 1)
+    hit = alpha + miss
+    all_different = 3 * hit * others * (others - 1) * miss**2
+    return hit**3 + 3 * hit**2 * (1 - hit) + all_different / 3
+
+
+EXERCISES["three-reports"] = Function(
+    level=3,
+    solution=three_reports,
+    inputs=((4, F(2, 5)), (3, F(1, 2)), (100, F(101, 625)), (10, F(0)), (10, F(1))),
+    mistakes={
+        "You count majorities only: three different reports are a tie, which the lot decides.": lambda size_cap, alpha: (
+            (h := alpha + (1 - alpha) / (size_cap - 1)) ** 3 + 3 * h**2 * (1 - h)
+        ),
+        "A fake answer can be the true size: use α + (1 − α)/(M − 1).": lambda size_cap, alpha: (
+            alpha**3
+            + 3 * alpha**2 * (1 - alpha)
+            + alpha * (size_cap - 2) * (size_cap - 3) * ((1 - alpha) / (size_cap - 1)) ** 2
+        ),
+        "If the two other reports agree, they win: leave that case out of the tie.": lambda size_cap, alpha: (
+            (h := alpha + (1 - alpha) / (size_cap - 1)) ** 3 + 3 * h**2 * (1 - h) + h * (1 - h) ** 2
+        ),
+    },
+)

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from companion.teach import check
+from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
 F = Fraction
+EXERCISES: dict[str, Exercise] = {}
 
 
 def estimate(total, m, size_cap, alpha):
     """Eq. 5.7."""
     return (total - (1 - alpha) * size_cap * m / 2) / alpha
+
+
+EXERCISES["estimate"] = Function(
+    level=1,
+    solution=estimate,
+    inputs=((5, 2, 4, F(1, 2)), (4, 2, 4, F(2, 5)), (700, 10, 100, 0.1616), (990, 10, 100, 1.0)),
+    mistakes={
+        "You take away (M − 1)/2 for each fake; the values 1, …, M − 1 have the mean M/2.": lambda total, m, size_cap, alpha: (
+            (total - (1 - alpha) * (size_cap - 1) * m / 2) / alpha
+        ),
+        "The true reports are only a share α of all: divide by α.": lambda total, m, size_cap, alpha: (
+            total - (1 - alpha) * size_cap * m / 2
+        ),
+    },
+)
 
 
 def mean_with_zero(sizes, size_cap, alpha):
@@ -21,7 +37,30 @@ def mean_with_zero(sizes, size_cap, alpha):
     return clipped - (1 - alpha) * len(sizes) / (2 * alpha)
 
 
-def _zero(example) -> str:
+EXERCISES["mean-with-zero"] = Function(
+    level=2,
+    solution=mean_with_zero,
+    inputs=(
+        ((1, 3), 4, F(2, 5)),
+        ((1, 5), 4, F(2, 5)),
+        ((2,), 4, F(1)),
+        ((600,) * 10, 100, F(101, 625)),
+    ),
+    mistakes={
+        "You leave out the clip: a client of M or more examples reports as one of M − 1.": lambda sizes, size_cap, alpha: (
+            sum(sizes) - (1 - alpha) * len(sizes) / (2 * alpha)
+        ),
+        "That is the mean for fakes on 1, …, M − 1; with 0 among them their mean is (M − 1)/2.": lambda sizes, size_cap, alpha: (
+            sum(min(n, size_cap - 1) for n in sizes)
+        ),
+        "The fakes are too small on average, so the estimate is too small: mind the sign.": lambda sizes, size_cap, alpha: (
+            sum(min(n, size_cap - 1) for n in sizes) + (1 - alpha) * len(sizes) / (2 * alpha)
+        ),
+    },
+)
+
+
+def check_zero(example) -> str:
     alpha, sizes = Fraction(example[0]), list(example[1])
     if not 0 < alpha < 1:
         return f"alpha is {alpha}, and must be between 0 and 1."
@@ -39,45 +78,9 @@ def _zero(example) -> str:
     return "" if chance else f"P(estimate = 0) is {chance} (other sizes reach {best})."
 
 
-EXERCISES = {
-    "estimate": check.Function(
-        1,
-        estimate,
-        ((5, 2, 4, F(1, 2)), (4, 2, 4, F(2, 5)), (700, 10, 100, 0.1616), (990, 10, 100, 1.0)),
-        {
-            "You take away (M − 1)/2 for each fake; the values 1, …, M − 1 have the mean M/2.": lambda total, m, size_cap, alpha: (
-                (total - (1 - alpha) * (size_cap - 1) * m / 2) / alpha
-            ),
-            "The true reports are only a share α of all: divide by α.": lambda total, m, size_cap, alpha: (
-                total - (1 - alpha) * size_cap * m / 2
-            ),
-        },
-    ),
-    "mean-with-zero": check.Function(
-        2,
-        mean_with_zero,
-        (
-            ((1, 3), 4, F(2, 5)),
-            ((1, 5), 4, F(2, 5)),
-            ((2,), 4, F(1)),
-            ((600,) * 10, 100, F(101, 625)),
-        ),
-        {
-            "You leave out the clip: a client of M or more examples reports as one of M − 1.": lambda sizes, size_cap, alpha: (
-                sum(sizes) - (1 - alpha) * len(sizes) / (2 * alpha)
-            ),
-            "That is the mean for fakes on 1, …, M − 1; with 0 among them their mean is (M − 1)/2.": lambda sizes, size_cap, alpha: (
-                sum(min(n, size_cap - 1) for n in sizes)
-            ),
-            "The fakes are too small on average, so the estimate is too small: mind the sign.": lambda sizes, size_cap, alpha: (
-                sum(min(n, size_cap - 1) for n in sizes) + (1 - alpha) * len(sizes) / (2 * alpha)
-            ),
-        },
-    ),
-    "zero": check.Example(
-        3,
-        (F(1, 4), (1, 2)),
-        _zero,
-        ((F(2, 5), (1, 3)), (F(3, 4), (1, 2)), (F(1, 6), (1,)), (F(1), (1, 1))),
-    ),
-}
+EXERCISES["zero"] = Example(
+    level=3,
+    solution=(F(1, 4), (1, 2)),
+    fault=check_zero,
+    mistakes=((F(2, 5), (1, 3)), (F(3, 4), (1, 2)), (F(1, 6), (1,)), (F(1), (1, 1))),
+)

@@ -7,16 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import allocation, theory
 from fedstas.theory.allocations import in_proportion, largest_remainder
 
 F = Fraction
-CASES = (
-    ([10, 10], [1, 3], 4),
-    ([50, 30, 20], [2, 4, 6], 10),
-    ([2, 48, 50], [100, 1, 1], 10),
-)
 
 
 def neyman(sizes, spreads, m):
@@ -24,35 +19,7 @@ def neyman(sizes, spreads, m):
     return theory.neyman_printed(sizes, spreads, m)
 
 
-def bits(shares):
-    """The entropy of a code, in bits per entry."""
-    return sum(-q * math.log2(q) for q in shares if q)
-
-
-def _nan(shares):
-    q = np.asarray(shares, dtype=float)
-    with np.errstate(all="ignore"):
-        return float(-(q * np.log2(q)).sum())
-
-
-def saved(sizes, spreads):
-    """The share of the proportional variance that Neyman's seats save."""
-    w = [F(n, sum(sizes)) for n in sizes]
-    mean = sum(a * s for a, s in zip(w, spreads, strict=True))
-    square = sum(a * s**2 for a, s in zip(w, spreads, strict=True))
-    return (square - mean**2) / square
-
-
-def _absolute(sizes, spreads):
-    w = [F(n, sum(sizes)) for n in sizes]
-    return saved(sizes, spreads) * sum(a * s**2 for a, s in zip(w, spreads, strict=True))
-
-
-def _left(sizes, spreads):
-    return 1 - saved(sizes, spreads)
-
-
-def _two_strata(example):
+def round_quotas(example):
     """(sizes, spreads, m, quotas, rounded seats), or a sentence that says what is wrong."""
     sizes, spreads, m = example
     sizes, spreads = list(sizes), list(spreads)
@@ -67,8 +34,103 @@ def _two_strata(example):
     return sizes, spreads, m, quotas, largest_remainder(quotas, m)
 
 
-def _empty(example) -> str:
-    found = _two_strata(example)
+EXERCISES: dict[str, Exercise] = {}
+
+
+CASES = (
+    ([10, 10], [1, 3], 4),
+    ([50, 30, 20], [2, 4, 6], 10),
+    ([2, 48, 50], [100, 1, 1], 10),
+)
+
+
+EXERCISES["neyman"] = Function(
+    level=1,
+    solution=neyman,
+    inputs=CASES,
+    mistakes={
+        "You take N_h S_h² instead of N_h S_h: Neyman's seats go with the standard deviation.": lambda n, s, m: (
+            in_proportion([a * b * b for a, b in zip(n, s, strict=True)], m)
+        ),
+        "You leave out N_h: a small stratum with a wide spread gets too many seats.": lambda n, s, m: (
+            in_proportion(s, m)
+        ),
+        "These are proportional seats: the spreads must have a say.": lambda n, s, m: in_proportion(
+            n, m
+        ),
+    },
+)
+
+
+def bits(shares):
+    """The entropy of a code, in bits per entry."""
+    return sum(-q * math.log2(q) for q in shares if q)
+
+
+def bits_with_zero_shares(shares):
+    q = np.asarray(shares, dtype=float)
+    with np.errstate(all="ignore"):
+        return float(-(q * np.log2(q)).sum())
+
+
+EXERCISES["bits"] = Function(
+    level=1,
+    solution=bits,
+    inputs=(
+        ([0.5, 0.5],),
+        ([0.25, 0.25, 0.5],),
+        ([0.9, 0.1],),
+        ([0.5, 0.0, 0.5],),
+        ([1.0],),
+    ),
+    mistakes={
+        "That is in nats: bits take the logarithm to the base 2.": lambda q: bits(q) * math.log(2),
+        "That is a code of fixed length: frequent levels deserve shorter words.": lambda q: (
+            math.ceil(math.log2(len(q)))
+        ),
+        "A level that nobody uses costs nothing: leave out the shares of 0.": bits_with_zero_shares,
+    },
+)
+
+
+def saved_share(sizes, spreads):
+    """The share of the proportional variance that Neyman's seats save."""
+    w = [F(n, sum(sizes)) for n in sizes]
+    mean = sum(a * s for a, s in zip(w, spreads, strict=True))
+    square = sum(a * s**2 for a, s in zip(w, spreads, strict=True))
+    return (square - mean**2) / square
+
+
+def saved_variance(sizes, spreads):
+    w = [F(n, sum(sizes)) for n in sizes]
+    return saved_share(sizes, spreads) * sum(a * s**2 for a, s in zip(w, spreads, strict=True))
+
+
+def remaining_share(sizes, spreads):
+    return 1 - saved_share(sizes, spreads)
+
+
+EXERCISES["saved"] = Function(
+    level=2,
+    solution=saved_share,
+    inputs=(
+        ([1, 1], [1, 3]),
+        ([1, 1], [2, 2]),
+        ([50, 30, 20], [2, 4, 6]),
+        ([2, 48, 50], [100, 1, 1]),
+    ),
+    mistakes={
+        "That is m times the variance that is saved: divide by the proportional one.": saved_variance,
+        "That is the share that is left over: take it from 1.": remaining_share,
+        "All strata count the same here: weigh the spreads by N_h/N.": lambda n, s: saved_share(
+            [1] * len(n), s
+        ),
+    },
+)
+
+
+def check_empty(example) -> str:
+    found = round_quotas(example)
     if isinstance(found, str):
         return found
     *_, quotas, seats = found
@@ -77,8 +139,16 @@ def _empty(example) -> str:
     return f"the quotas {quotas[0]} and {quotas[1]} become the seats {seats}: nobody is left out."
 
 
-def _not_optimal(example) -> str:
-    found = _two_strata(example)
+EXERCISES["empty"] = Example(
+    level=2,
+    solution=([9, 9], [1, 9], 4),
+    fault=check_empty,
+    mistakes=(([10, 10], [1, 1], 4), ([10, 10], [3, 1], 2), ([9, 9], [1, 9], 40)),
+)
+
+
+def check_not_optimal(example) -> str:
+    found = round_quotas(example)
     if isinstance(found, str):
         return found
     sizes, spreads, m, _, seats = found
@@ -89,70 +159,9 @@ def _not_optimal(example) -> str:
     return "" if ours > least else f"the rounded seats {seats} have V = {ours}, which is the least."
 
 
-EXERCISES = {
-    "neyman": Function(
-        1,
-        neyman,
-        CASES,
-        {
-            "You take N_h S_h² instead of N_h S_h: Neyman's seats go with the standard deviation.": lambda n, s, m: (
-                in_proportion([a * b * b for a, b in zip(n, s, strict=True)], m)
-            ),
-            "You leave out N_h: a small stratum with a wide spread gets too many seats.": lambda n, s, m: (
-                in_proportion(s, m)
-            ),
-            "These are proportional seats: the spreads must have a say.": lambda n, s, m: (
-                in_proportion(n, m)
-            ),
-        },
-    ),
-    "bits": Function(
-        1,
-        bits,
-        (
-            ([0.5, 0.5],),
-            ([0.25, 0.25, 0.5],),
-            ([0.9, 0.1],),
-            ([0.5, 0.0, 0.5],),
-            ([1.0],),
-        ),
-        {
-            "That is in nats: bits take the logarithm to the base 2.": lambda q: (
-                bits(q) * math.log(2)
-            ),
-            "That is a code of fixed length: frequent levels deserve shorter words.": lambda q: (
-                math.ceil(math.log2(len(q)))
-            ),
-            "A level that nobody uses costs nothing: leave out the shares of 0.": _nan,
-        },
-    ),
-    "saved": Function(
-        2,
-        saved,
-        (
-            ([1, 1], [1, 3]),
-            ([1, 1], [2, 2]),
-            ([50, 30, 20], [2, 4, 6]),
-            ([2, 48, 50], [100, 1, 1]),
-        ),
-        {
-            "That is m times the variance that is saved: divide by the proportional one.": _absolute,
-            "That is the share that is left over: take it from 1.": _left,
-            "All strata count the same here: weigh the spreads by N_h/N.": lambda n, s: saved(
-                [1] * len(n), s
-            ),
-        },
-    ),
-    "empty": Example(
-        2,
-        ([9, 9], [1, 9], 4),
-        _empty,
-        (([10, 10], [1, 1], 4), ([10, 10], [3, 1], 2), ([9, 9], [1, 9], 40)),
-    ),
-    "not-optimal": Example(
-        3,
-        ([4, 5], [3, 1], 5),
-        _not_optimal,
-        (([9, 9], [1, 9], 4), ([10, 10], [1, 1], 4), ([2, 50], [100, 1], 10)),
-    ),
-}
+EXERCISES["not-optimal"] = Example(
+    level=3,
+    solution=([4, 5], [3, 1], 5),
+    fault=check_not_optimal,
+    mistakes=(([9, 9], [1, 9], 4), ([10, 10], [1, 1], 4), ([2, 50], [100, 1], 10)),
+)

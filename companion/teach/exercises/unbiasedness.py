@@ -4,50 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
-CASES = (
-    ([0, 1], [1, 2], 1),
-    ([1, 2, 6], [1, 2, 3], 2),
-    ([1, 2, 6], [1, 1, 1], 2),
-    ([4, 0, 2, 5], [1, 4, 2, 3], 3),
-)
-SAMPLES = (
-    ((1,), [0, 1], [1, 2]),
-    ((0, 2), [1, 2, 6], [1, 2, 3]),
-    ((2, 0), [1, 2, 6], [1, 2, 3]),
-    ((3, 1, 0), [4, 0, 2, 5], [1, 4, 2, 3]),
-)
+EXERCISES: dict[str, Exercise] = {}
 
 
-def plain_bias(updates, norms, m):
-    """The bias of the plain mean of m draws with replacement, p proportional to the norms."""
-    p = [Fraction(g, sum(norms)) for g in norms]
-    return sum(q * d for q, d in zip(p, updates, strict=True)) - Fraction(sum(updates), len(p))
-
-
-def des_raj(sample, updates, norms):
-    """Des Raj's estimate of the mean from distinct clients in the order in which they were drawn."""
-    p, terms = [Fraction(g, sum(norms)) for g in norms], []
-    for r, k in enumerate(sample):
-        before = sample[:r]
-        left = 1 - sum(p[i] for i in before)
-        terms.append(sum(updates[i] for i in before) + updates[k] * left / p[k])
-    return sum(terms) / (len(terms) * len(p))
-
-
-def _distinct_bias(updates, norms, m):
-    mean = theory.design_moments("plain-successive", updates, norms, m)[0]
-    return mean - Fraction(sum(updates), len(updates))
-
-
-def _hansen_hurwitz(sample, updates, norms):
-    total, n = sum(norms), len(norms)
-    return sum(Fraction(updates[k] * total, n * norms[k]) for k in sample) / len(sample)
-
-
-def _smallest(example) -> str:
+def check_smallest(example) -> str:
     updates, norms = (list(x) for x in example)
     if len(updates) != len(norms) or any(x != int(x) for x in updates + norms):
         return "give as many updates as norms, all whole numbers."
@@ -64,43 +27,87 @@ def _smallest(example) -> str:
     return ""
 
 
-EXERCISES = {
-    "smallest": Example(
-        1,
-        solution=([0, 1], [1, 2]),
-        fault=_smallest,
-        mistakes=(([0, 1], [1, 1]), ([1, 1], [1, 2]), ([1, 2, 6], [1, 2, 3]), ([0, 2], [1, 2])),
-    ),
-    "plain-bias": Function(
-        2,
-        solution=plain_bias,
-        inputs=CASES,
-        mistakes={
-            "That is the bias divided by N: the average of p is 1/N, so Cov_h(p, d) still has to be multiplied by N.": (
-                lambda d, g, m: plain_bias(d, g, m) / len(d)
-            ),
-            "That is the bias for distinct clients, drawn one after another: here clients may be drawn twice.": _distinct_bias,
-            "That is m times the bias: the mean of m draws has the expectation of one draw.": (
-                lambda d, g, m: m * plain_bias(d, g, m)
-            ),
-        },
-    ),
-    "des-raj": Function(
-        3,
-        solution=des_raj,
-        inputs=SAMPLES,
-        mistakes={
-            "That is Hansen and Hurwitz' weight 1/(N p_k) on distinct clients: it forgets that the later draws had fewer "
-            "clients to choose from.": _hansen_hurwitz,
-            "The terms of the first draws are missing: to the weighted update add the updates that are already known.": (
-                lambda s, d, g: (
-                    sum(
-                        Fraction(d[k], g[k]) * (sum(g) - sum(g[i] for i in s[:r]))
-                        for r, k in enumerate(s)
-                    )
-                    / (len(s) * len(g))
+EXERCISES["smallest"] = Example(
+    level=1,
+    solution=([0, 1], [1, 2]),
+    fault=check_smallest,
+    mistakes=(([0, 1], [1, 1]), ([1, 1], [1, 2]), ([1, 2, 6], [1, 2, 3]), ([0, 2], [1, 2])),
+)
+
+
+CASES = (
+    ([0, 1], [1, 2], 1),
+    ([1, 2, 6], [1, 2, 3], 2),
+    ([1, 2, 6], [1, 1, 1], 2),
+    ([4, 0, 2, 5], [1, 4, 2, 3], 3),
+)
+
+
+def plain_bias(updates, norms, m):
+    """The bias of the plain mean of m draws with replacement, p proportional to the norms."""
+    p = [Fraction(g, sum(norms)) for g in norms]
+    return sum(q * d for q, d in zip(p, updates, strict=True)) - Fraction(sum(updates), len(p))
+
+
+def bias_of_distinct_draws(updates, norms, m):
+    mean = theory.design_moments("plain-successive", updates, norms, m)[0]
+    return mean - Fraction(sum(updates), len(updates))
+
+
+EXERCISES["plain-bias"] = Function(
+    level=2,
+    solution=plain_bias,
+    inputs=CASES,
+    mistakes={
+        "That is the bias divided by N: the average of p is 1/N, so Cov_h(p, d) still has to be multiplied by N.": (
+            lambda d, g, m: plain_bias(d, g, m) / len(d)
+        ),
+        "That is the bias for distinct clients, drawn one after another: here clients may be drawn twice.": bias_of_distinct_draws,
+        "That is m times the bias: the mean of m draws has the expectation of one draw.": (
+            lambda d, g, m: m * plain_bias(d, g, m)
+        ),
+    },
+)
+
+
+SAMPLES = (
+    ((1,), [0, 1], [1, 2]),
+    ((0, 2), [1, 2, 6], [1, 2, 3]),
+    ((2, 0), [1, 2, 6], [1, 2, 3]),
+    ((3, 1, 0), [4, 0, 2, 5], [1, 4, 2, 3]),
+)
+
+
+def des_raj(sample, updates, norms):
+    """Des Raj's estimate of the mean from distinct clients in the order in which they were drawn."""
+    p, terms = [Fraction(g, sum(norms)) for g in norms], []
+    for r, k in enumerate(sample):
+        before = sample[:r]
+        left = 1 - sum(p[i] for i in before)
+        terms.append(sum(updates[i] for i in before) + updates[k] * left / p[k])
+    return sum(terms) / (len(terms) * len(p))
+
+
+def hansen_hurwitz(sample, updates, norms):
+    total, n = sum(norms), len(norms)
+    return sum(Fraction(updates[k] * total, n * norms[k]) for k in sample) / len(sample)
+
+
+EXERCISES["des-raj"] = Function(
+    level=3,
+    solution=des_raj,
+    inputs=SAMPLES,
+    mistakes={
+        "That is Hansen and Hurwitz' weight 1/(N p_k) on distinct clients: it forgets that the later draws had fewer "
+        "clients to choose from.": hansen_hurwitz,
+        "The terms of the first draws are missing: to the weighted update add the updates that are already known.": (
+            lambda s, d, g: (
+                sum(
+                    Fraction(d[k], g[k]) * (sum(g) - sum(g[i] for i in s[:r]))
+                    for r, k in enumerate(s)
                 )
-            ),
-        },
-    ),
-}
+                / (len(s) * len(g))
+            )
+        ),
+    },
+)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 from math import sqrt
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 from fedstas.theory.allocations import in_proportion, largest_remainder
+
+EXERCISES: dict[str, Exercise] = {}
+
 
 CASES = (
     ([10, 10], [1, 1], 4),
     ([50, 30, 20], [2, 4, 6], 10),
     ([40, 35, 25], [3, 1, 5], 10),
     ([5, 6], [1, 2], 5),
-)
-SEATS = (
-    ([4, 4], [1, 1], 4),
-    ([10, 10], [3, 1], 2),
-    ([40, 35, 25], [3, 0, 5], 10),
-    ([2, 48, 50], [100, 1, 1], 10),
-    ([4, 4, 4, 4], [8, 1, 1, 1], 4),
 )
 
 
@@ -29,7 +25,33 @@ def least_variance(sizes, spreads, m):
     return Fraction(sum(a * b for a, b in zip(sizes, spreads, strict=True)), sum(sizes)) ** 2 / m
 
 
-def best_seats(sizes, spreads, m):
+def proportional_variance(sizes, spreads, m):
+    return theory.allocation_variance(sizes, spreads, in_proportion(sizes, m))
+
+
+EXERCISES["least-variance"] = Function(
+    level=1,
+    solution=least_variance,
+    inputs=CASES,
+    mistakes={
+        "That is the variance of proportional allocation: put m_h proportional to N_h S_h into the sum.": proportional_variance,
+        "That is m times the least variance: divide by m.": (
+            lambda n, s, m: m * least_variance(n, s, m)
+        ),
+    },
+)
+
+
+ALLOCATIONS = (
+    ([4, 4], [1, 1], 4),
+    ([10, 10], [3, 1], 2),
+    ([40, 35, 25], [3, 0, 5], 10),
+    ([2, 48, 50], [100, 1, 1], 10),
+    ([4, 4, 4, 4], [8, 1, 1, 1], 4),
+)
+
+
+def best_allocation(sizes, spreads, m):
     """Whole seats, 1 <= m_h <= N_h: one each, then one by one to the largest N_h S_h / sqrt(k (k + 1))."""
     seats = [1] * len(sizes)
     for _ in range(m - len(sizes)):
@@ -41,11 +63,7 @@ def best_seats(sizes, spreads, m):
     return seats
 
 
-def _proportional_variance(sizes, spreads, m):
-    return theory.allocation_variance(sizes, spreads, in_proportion(sizes, m))
-
-
-def _unbounded(sizes, spreads, m):
+def unbounded_allocation(sizes, spreads, m):
     seats = [1] * len(sizes)
     for _ in range(m - len(sizes)):
         gain = [n * s / sqrt(k * (k + 1)) for n, s, k in zip(sizes, spreads, seats, strict=True)]
@@ -53,7 +71,23 @@ def _unbounded(sizes, spreads, m):
     return seats
 
 
-def _noisier(example) -> str:
+EXERCISES["best-seats"] = Function(
+    level=2,
+    solution=best_allocation,
+    inputs=ALLOCATIONS,
+    mistakes={
+        "That is eq. 3.5 by largest remainder: a stratum can get nobody, or more than it has.": (
+            lambda n, s, m: largest_remainder(theory.neyman_printed(n, s, m), m)
+        ),
+        "That is optimal without the upper bound: a stratum of two clients cannot send seven.": unbounded_allocation,
+        "Those are proportional seats: the spreads must have a say.": (
+            lambda n, s, m: largest_remainder(in_proportion(n, m), m)
+        ),
+    },
+)
+
+
+def check_noisier(example) -> str:
     w = [Fraction(x) for x in example]
     if not 1 <= len(w) <= 4:
         return "use at most four clients."
@@ -68,36 +102,9 @@ def _noisier(example) -> str:
     return ""
 
 
-EXERCISES = {
-    "least-variance": Function(
-        1,
-        solution=least_variance,
-        inputs=CASES,
-        mistakes={
-            "That is the variance of proportional allocation: put m_h proportional to N_h S_h into the sum.": _proportional_variance,
-            "That is m times the least variance: divide by m.": (
-                lambda n, s, m: m * least_variance(n, s, m)
-            ),
-        },
-    ),
-    "best-seats": Function(
-        2,
-        solution=best_seats,
-        inputs=SEATS,
-        mistakes={
-            "That is eq. 3.5 by largest remainder: a stratum can get nobody, or more than it has.": (
-                lambda n, s, m: largest_remainder(theory.neyman_printed(n, s, m), m)
-            ),
-            "That is optimal without the upper bound: a stratum of two clients cannot send seven.": _unbounded,
-            "Those are proportional seats: the spreads must have a say.": (
-                lambda n, s, m: largest_remainder(in_proportion(n, m), m)
-            ),
-        },
-    ),
-    "noisier": Example(
-        3,
-        solution=(-2, -1, 1, 2),
-        fault=_noisier,
-        mistakes=((1, 1, 2), (-1, 1), (-1, 0, 1), (1, 1, 1, 1)),
-    ),
-}
+EXERCISES["noisier"] = Example(
+    level=3,
+    solution=(-2, -1, 1, 2),
+    fault=check_noisier,
+    mistakes=((1, 1, 2), (-1, 1), (-1, 0, 1), (1, 1, 1, 1)),
+)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from companion.teach.check import Example, Function
+from companion.teach.check import Example, Exercise, Function
+
+
+def at_budget(megabytes, accuracy, budget):
+    """Accuracy where a budget is spent: linear between evaluations, a guess of ten classes at 0 MB, still at the end."""
+    return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
+
+
+EXERCISES: dict[str, Exercise] = {}
 
 
 def verdict(low, high):
@@ -16,34 +24,55 @@ def verdict(low, high):
     return "no worse" if low > -1 else "we do not know"
 
 
-def _against_zero(low, high):
+def verdict_against_zero(low, high):
     return "better" if low > 0 else "worse" if high < 0 else "we do not know"
 
 
-def _by_the_middle(low, high):
+def verdict_by_middle(low, high):
     middle = (low + high) / 2
     return "better" if middle > 1 else "worse" if middle < -1 else "no worse"
 
 
-def _never_no_worse(low, high):
+def verdict_without_no_worse(low, high):
     return "better" if low > 1 else "worse" if high < -1 else "we do not know"
 
 
-def at_budget(megabytes, accuracy, budget):
-    """Accuracy where a budget is spent: linear between evaluations, a guess of ten classes at 0 MB, still at the end."""
-    return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
+EXERCISES["verdict"] = Function(
+    level=1,
+    solution=verdict,
+    inputs=((2.0, 3.0), (0.5, 3.0), (-0.5, 0.5), (-3.0, 0.5), (-3.0, -2.0), (-3.0, 9.0)),
+    mistakes={
+        "This holds the interval against 0. What matters is one point.": verdict_against_zero,
+        "This looks at the middle alone; the interval must lie beyond the point as a whole.": verdict_by_middle,
+        "An interval above minus one point says more than nothing: no worse.": verdict_without_no_worse,
+    },
+)
 
 
-def _last_before(megabytes, accuracy, budget):
+def last_accuracy_before(megabytes, accuracy, budget):
     there = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
     return there[-1] if there else 0.1
 
 
-def _from_the_first(megabytes, accuracy, budget):
+def interpolate_from_first(megabytes, accuracy, budget):
     return float(np.interp(budget, megabytes, accuracy))
 
 
-def _not_turned(example) -> str:
+RUN = ([10, 20, 40], [0.3, 0.5, 0.9])
+
+
+EXERCISES["at-budget"] = Function(
+    level=2,
+    solution=at_budget,
+    inputs=((*RUN, 20), (*RUN, 30), (*RUN, 5), (*RUN, 50)),
+    mistakes={
+        "This takes the last evaluation before the budget: lines join the evaluations.": last_accuracy_before,
+        "Before its first evaluation a run has the accuracy of a guess at 0 MB, 0.1.": interpolate_from_first,
+    },
+)
+
+
+def check_turned(example) -> str:
     curves, price, budget = example
     a, b = ([float(x) for x in curve] for curve in curves)
     cost_a, cost_b = (float(x) for x in price)
@@ -66,36 +95,13 @@ def _not_turned(example) -> str:
     return f"at {budget:g} MB the first has {at_a:.3f} and the second {at_b:.3f}: the second must lead."
 
 
-_RUN = ([10, 20, 40], [0.3, 0.5, 0.9])
-
-EXERCISES = {
-    "verdict": Function(
-        level=1,
-        solution=verdict,
-        inputs=((2.0, 3.0), (0.5, 3.0), (-0.5, 0.5), (-3.0, 0.5), (-3.0, -2.0), (-3.0, 9.0)),
-        mistakes={
-            "This holds the interval against 0. What matters is one point.": _against_zero,
-            "This looks at the middle alone; the interval must lie beyond the point as a whole.": _by_the_middle,
-            "An interval above minus one point says more than nothing: no worse.": _never_no_worse,
-        },
+EXERCISES["turned"] = Example(
+    level=3,
+    solution=(([0.5, 0.9], [0.4, 0.8]), (20, 10), 20),
+    fault=check_turned,
+    mistakes=(
+        (([0.5, 0.9], [0.4, 0.8]), (10, 10), 20),  # equal costs: no reason to turn
+        (([0.5, 0.8], [0.4, 0.9]), (20, 10), 20),  # the second leads after equal rounds, too
+        (([0.5, 0.9], [0.4, 0.8]), (20, 10), 40),  # more than the second sends
     ),
-    "at-budget": Function(
-        level=2,
-        solution=at_budget,
-        inputs=((*_RUN, 20), (*_RUN, 30), (*_RUN, 5), (*_RUN, 50)),
-        mistakes={
-            "This takes the last evaluation before the budget: lines join the evaluations.": _last_before,
-            "Before its first evaluation a run has the accuracy of a guess at 0 MB, 0.1.": _from_the_first,
-        },
-    ),
-    "turned": Example(
-        level=3,
-        solution=(([0.5, 0.9], [0.4, 0.8]), (20, 10), 20),
-        fault=_not_turned,
-        mistakes=(
-            (([0.5, 0.9], [0.4, 0.8]), (10, 10), 20),  # equal costs: no reason to turn
-            (([0.5, 0.8], [0.4, 0.9]), (20, 10), 20),  # the second leads after equal rounds, too
-            (([0.5, 0.9], [0.4, 0.8]), (20, 10), 40),  # more than the second sends
-        ),
-    ),
-}
+)
