@@ -102,7 +102,7 @@ def test_a_misspelt_name_is_told_the_nearest_ones():
 
 
 def test_a_tuple_of_one_is_shown_as_such():
-    assert check._show(((0,), (1, 2), [3])) == "((0,), (1, 2), [3])"
+    assert check._format(((0,), (1, 2), [3])) == "((0,), (1, 2), [3])"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

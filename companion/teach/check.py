@@ -1,7 +1,8 @@
-"""Exercises that check themselves: `check.answer("sizes/truth", mine)` says which input breaks an answer.
+"""Check answers to exercises: `check.answer("sizes/truth", mine)` names an input that breaks a wrong one.
 
-An exercise asks for a function, which must agree with the solution on all its inputs, or for an example,
-which must have a property. They stand in `companion.teach.exercises`, beside the typical mistakes.
+An exercise asks for a function, which must agree with the solution on all inputs, or for an example, which
+must have a property. Each module of `companion.teach.exercises` declares those of one part of the book in its
+`EXERCISES`, beside their solutions and common mistakes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ from fedstas.errors import InputError
 
 @dataclass(frozen=True)
 class Function:
-    """Write a function. `inputs` are tuples of arguments, the simplest first; `mistakes` maps what to
-    say to the wrong function that it is said of; numbers may differ by `tolerance`, relative to 1."""
+    """An exercise that asks for a function.
+
+    Args:
+        level: 1 (easy) to 3.
+        solution: the function that an answer must agree with.
+        inputs: tuples of arguments on which they are compared, the simplest first.
+        mistakes: common wrong functions, by the hint that is given for each.
+        tolerance: by how much numbers may differ, relative to 1.
+    """
 
     level: int
     solution: Callable
@@ -34,8 +42,15 @@ class Function:
 
 @dataclass(frozen=True)
 class Example:
-    """Find an example. `fault(example)` says what is wrong with it, or nothing; `mistakes` are
-    examples that are typically offered and are wrong."""
+    """An exercise that asks for an example with a property.
+
+    Args:
+        level: 1 (easy) to 3.
+        solution: an example that has the property.
+        fault: says what is wrong with an example; "" for one that has the property. It may raise
+            InputError instead.
+        mistakes: wrong examples that are typically offered.
+    """
 
     level: int
     solution: Any
@@ -48,7 +63,7 @@ Exercise = Function | Example
 
 @dataclass(frozen=True)
 class Result:
-    """Whether an answer is right (its truth value), and what to say of it (how it prints)."""
+    """Whether an answer is right (its truth value), and the message about it (how it prints)."""
 
     right: bool
     message: str
@@ -61,69 +76,97 @@ class Result:
 
 
 def names() -> list[str]:
-    """All exercises, as `part/name`."""
+    """List all exercises, as `part/name`."""
     parts = sorted(m.name for m in pkgutil.iter_modules(exercises.__path__))
-    return [f"{part}/{name}" for part in parts for name in _part(part)]
+    return [f"{part}/{name}" for part in parts for name in _exercises_of(part)]
 
 
-def _part(part: str) -> dict:
+def _exercises_of(part: str) -> dict[str, Exercise]:
+    """The exercises of a part of the book by name."""
     return importlib.import_module(f"companion.teach.exercises.{part}").EXERCISES
 
 
-def exercise(name: str) -> Function | Example:
-    """An exercise by its name; `InputError` for one that does not exist."""
+def exercise(name: str) -> Exercise:
+    """Return an exercise by its name, `part/name`; raise InputError for an unknown one."""
     if name not in names():
-        near = difflib.get_close_matches(str(name), names(), 3) or ["check.names() for all of them"]
-        raise InputError(f"unknown exercise {name!r}: try {' or '.join(near)}")
+        similar = difflib.get_close_matches(str(name), names(), 3)
+        similar = similar or ["check.names() for all of them"]
+        raise InputError(f"unknown exercise {name!r}: try {' or '.join(similar)}")
     part, _, key = name.partition("/")
-    return _part(part)[key]
+    return _exercises_of(part)[key]
 
 
 def answer(name: str, mine: Any) -> Result:
-    """Check an answer: a function, or the example that was asked for."""
-    asked = exercise(name)
-    if _empty(mine, asked):
-        return Result(False, f"Nothing answered yet: replace the ... by {_form(asked)}.")
-    if isinstance(asked, Example):
-        try:
-            said = asked.fault(mine)
-        except Exception as error:
-            said = f"it could not be read as {_form(asked)}: {type(error).__name__}, {error}."
-        return Result(not said, f"Not yet: {said}" if said else "Right.")
+    """Check an answer to an exercise.
+
+    Args:
+        name: the exercise, as `part/name`.
+        mine: the function or the example that it asks for.
+    """
+    task = exercise(name)
+    if _is_unanswered(mine, task):
+        form = _describe_form(task)
+        return Result(False, f"Nothing answered yet: replace the ... by {form}.")
+    message = (
+        _check_example(mine, task) if isinstance(task, Example) else _check_function(mine, task)
+    )
+    if message:
+        return Result(False, f"Not yet: {message}")
+    agreement = (
+        f": it agrees with the solution on {len(task.inputs)} inputs."
+        if isinstance(task, Function)
+        else "."
+    )
+    return Result(True, f"Right{agreement}")
+
+
+def _check_example(mine: Any, task: Example) -> str:
+    """What is wrong with an example; "" if nothing is."""
+    try:
+        return task.fault(mine)
+    except InputError as error:
+        return f"{error}."
+    except Exception as error:
+        form = _describe_form(task)
+        return f"it could not be read as {form}: {type(error).__name__}, {error}."
+
+
+def _check_function(mine: Any, task: Function) -> str:
+    """An input on which a function is wrong, with the hint for a common mistake; "" if there is none."""
     if not callable(mine):
-        return Result(False, f"Not yet: the answer must be a function, not {type(mine).__name__}.")
-    broken = _first_difference(mine, asked)
-    if broken is None:
-        return Result(True, f"Right: it agrees with the solution on {len(asked.inputs)} inputs.")
-    for said, wrong in asked.mistakes.items():
-        if _same_function(mine, wrong, asked):
-            return Result(False, f"Not yet: {broken} {said}")
-    return Result(False, f"Not yet: {broken}")
+        return f"the answer must be a function, not {type(mine).__name__}."
+    difference = _first_difference(mine, task)
+    for hint, wrong in task.mistakes.items():
+        if difference and _agree(mine, wrong, task):
+            return f"{difference} {hint}"
+    return difference
 
 
-def _empty(mine: Any, asked: Function | Example) -> bool:
-    """Whether an answer is still the `...` or the None that a student's notebook begins with."""
+def _is_unanswered(mine: Any, task: Exercise) -> bool:
+    """Whether an answer is still the `...` or None that a student's notebook begins with."""
     if mine is None or mine is ...:
         return True
     if isinstance(mine, (list, tuple)):
         return any(part is None or part is ... for part in mine)
-    if not callable(mine) or isinstance(asked, Example):
+    if not callable(mine) or isinstance(task, Example):
         return False
     try:
-        found = [mine(*arguments) for arguments in asked.inputs[:3]]
-        return all(each is None or each is ... for each in found)
+        results = [mine(*arguments) for arguments in task.inputs[:3]]
+        return all(result is None or result is ... for result in results)
     except Exception:
         return False
 
 
-def _form(asked: Function | Example) -> str:
-    """What kind of answer is expected, without giving one."""
-    if isinstance(asked, Function):
-        return f"{_kind(asked.solution)} that returns {_kind(asked.solution(*asked.inputs[0]))}"
-    return _kind(asked.solution)
+def _describe_form(task: Exercise) -> str:
+    """What kind of answer an exercise expects, without giving one."""
+    if isinstance(task, Function):
+        result = _describe_kind(task.solution(*task.inputs[0]))
+        return f"{_describe_kind(task.solution)} that returns {result}"
+    return _describe_kind(task.solution)
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
+    """The kind of a value in words: `a number`, `a list of numbers`, `a function of (x)`."""
     if callable(value):
         return f"a function of ({', '.join(inspect.signature(value).parameters)})"
     if isinstance(value, bool):
@@ -132,44 +175,47 @@ def _kind(value: Any) -> str:
         return "text in quotes"
     if isinstance(value, dict):
         return "a dictionary"
-    if isinstance(value, tuple) and len({_kind(v) for v in value}) > 1:
-        return f"({', '.join(map(_kind, value))})"
-    if isinstance(value, (list, tuple, np.ndarray)):
-        kinds = {_kind(v) for v in value}
-        plural = {"a number": "numbers", "a list of numbers": "lists of numbers"}
-        inside = plural.get(kinds.pop(), "values") if len(kinds) == 1 else "values"
-        if isinstance(value, tuple):  # of a fixed length, unlike a list
-            return f"a tuple of {len(value)} {inside}"
-        return f"a list of {inside}"
-    return "a number"
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return "a number"
+    kinds = {_describe_kind(v) for v in value}
+    if isinstance(value, tuple) and len(kinds) > 1:
+        return f"({', '.join(map(_describe_kind, value))})"
+    plural = {"a number": "numbers", "a list of numbers": "lists of numbers"}
+    members = plural.get(kinds.pop(), "values") if len(kinds) == 1 else "values"
+    # A tuple has a fixed length, unlike a list.
+    return (
+        f"a tuple of {len(value)} {members}" if isinstance(value, tuple) else f"a list of {members}"
+    )
 
 
-def _first_difference(mine: Callable, asked: Function) -> str | None:
-    for arguments in asked.inputs:
-        given = ", ".join(_show(a) for a in arguments)
-        expected = asked.solution(*arguments)
+def _first_difference(mine: Callable, task: Function) -> str:
+    """The first input on which an answer differs from the solution, in a sentence; "" if there is none."""
+    for arguments in task.inputs:
+        given = ", ".join(_format(argument) for argument in arguments)
+        expected = task.solution(*arguments)
         try:
-            found = mine(*arguments)
+            result = mine(*arguments)
         except Exception as error:
             return f"for ({given}) it raises {type(error).__name__}: {error}."
-        if not _equal(found, expected, asked.tolerance):
-            return f"for ({given}) it gives {_show(found)}, not {_show(expected)}."
-    return None
+        if not _equal(result, expected, task.tolerance):
+            return f"for ({given}) it gives {_format(result)}, not {_format(expected)}."
+    return ""
 
 
-def _same_function(mine: Callable, wrong: Callable, asked: Function) -> bool:
+def _agree(mine: Callable, other: Callable, task: Function) -> bool:
+    """Whether two functions agree on all inputs of an exercise."""
     try:
-        return all(_equal(mine(*a), wrong(*a), asked.tolerance) for a in asked.inputs)
+        return all(_equal(mine(*a), other(*a), task.tolerance) for a in task.inputs)
     except Exception:
         return False
 
 
-def _equal(found: Any, expected: Any, tolerance: float) -> bool:
-    """Equal numbers, or equal shapes of them; text, truth values and None exactly."""
+def _equal(result: Any, expected: Any, tolerance: float) -> bool:
+    """Whether numbers or equally shaped arrays are equal within a tolerance; text, truth values and None, exactly."""
     if expected is None or isinstance(expected, (str, bool)):
-        return found is expected or (type(found) is type(expected) and found == expected)
+        return result is expected or (type(result) is type(expected) and result == expected)
     try:
-        a, b = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
+        a, b = np.asarray(result, dtype=float), np.asarray(expected, dtype=float)
     except (TypeError, ValueError):
         return False
     if a.shape != b.shape:
@@ -177,7 +223,8 @@ def _equal(found: Any, expected: Any, tolerance: float) -> bool:
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
-def _show(value: Any) -> str:
+def _format(value: Any) -> str:
+    """A value as Python shows it, with six digits of a number and without NumPy's types."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):
@@ -185,8 +232,8 @@ def _show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        inside = ", ".join(_show(v) for v in value)
+        members = ", ".join(_format(v) for v in value)
         if isinstance(value, list):
-            return f"[{inside}]"
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
+            return f"[{members}]"
+        return f"({members},)" if len(value) == 1 else f"({members})"
     return str(value)

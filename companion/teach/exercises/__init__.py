@@ -1,1 +1,6 @@
-"""The exercises, one module per part of the book: `EXERCISES`, from a name to what decides an answer."""
+"""The exercises, one module per part of the book.
+
+A module's `EXERCISES` maps a name to a `check.Function` or `check.Example`: its level, a solution, common mistakes
+with the hint for each, and the inputs or the property that decide an answer. To add one, declare it beside its
+solution; a chapter asks for it by `check.answer("module/name", ...)`.
+"""

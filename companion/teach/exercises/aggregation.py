@@ -7,6 +7,7 @@ from itertools import combinations
 
 from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
+from fedstas.errors import InputError
 
 F = Fraction
 SIZES = (1, 2, 3)
@@ -14,11 +15,12 @@ TARGET = [F(k, sum(SIZES)) for k in SIZES]
 
 
 def weights_by_size(cohort):
+    """FedAvg's weights n_k over the cohort."""
     return tuple(F(SIZES[k], sum(SIZES[j] for j in cohort)) for k in cohort)
 
 
 def five_designs():
-    """The five designs of the exercise, each as its outcomes."""
+    """The exercise's designs by letter, each as its outcomes (cohort, weights, probability)."""
     even, p = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
     pairs, sized = list(theory.successive(even, 2)), theory.with_replacement(SIZES, 2)
     return {
@@ -34,8 +36,9 @@ def five_designs():
 
 
 def as_sizes(values) -> list[int]:
+    """Return sizes as integers; raise InputError unless they are whole numbers of at least 1."""
     if any(x != int(x) for x in values) or min(values) < 1:
-        raise ValueError("sizes are whole numbers above 0")
+        raise InputError(f"the sizes are {list(values)}, and must be whole numbers of at least 1")
     return [int(x) for x in values]
 
 
@@ -52,8 +55,9 @@ REPEATED_DRAW = [((0, 0), (F(1, 2), F(1, 2)), F(1, 4)), ((0, 1), (F(1, 2), F(1, 
 
 
 def count_clients_once(clients, outcomes):
-    kept = [(dict(zip(c, weights, strict=True)), q) for c, weights, q in outcomes]
-    return theory.expected_weights(clients, [(tuple(w), tuple(w.values()), q) for w, q in kept])
+    """Expected weights in which a client that is drawn twice has the weight of its last draw alone."""
+    distinct = [(dict(zip(c, weights, strict=True)), q) for c, weights, q in outcomes]
+    return theory.expected_weights(clients, [(tuple(w), tuple(w.values()), q) for w, q in distinct])
 
 
 EXERCISES["expected"] = Function(
@@ -78,6 +82,7 @@ EXERCISES["expected"] = Function(
 
 
 def check_five_designs(example) -> str:
+    """What is wrong with the letters of the unbiased designs."""
     try:  # "CDE", "c, d, e", ["c", "d", "e"]
         example = {letter.lower() for letter in "".join(example) if letter.isalnum()}
     except TypeError:
@@ -85,14 +90,12 @@ def check_five_designs(example) -> str:
     if not example or not example <= set("abcde"):
         return 'name the unbiased ones by their letters, such as "ab".'
     for letter, outcomes in five_designs().items():
-        found = theory.expected_weights(len(SIZES), outcomes)
-        off = [k for k in range(len(SIZES)) if found[k] != TARGET[k]]
-        if off and letter in example:
-            k = off[0]
-            return (
-                f"in ({letter}) client {k + 1} has the expected weight {found[k]}, not {TARGET[k]}."
-            )
-        if not off and letter not in example:
+        expected = theory.expected_weights(len(SIZES), outcomes)
+        biased = [k for k in range(len(SIZES)) if expected[k] != TARGET[k]]
+        if biased and letter in example:
+            k = biased[0]
+            return f"in ({letter}) client {k + 1} has the expected weight {expected[k]}, not {TARGET[k]}."
+        if not biased and letter not in example:
             return f"in ({letter}) every expected weight is right, and you leave it out."
     return ""
 
@@ -106,6 +109,7 @@ EXERCISES["five-designs"] = Example(
 
 
 def check_smallest(example) -> str:
+    """What is wrong with (sizes, m) as the smallest federation in which weights over the cohort are biased."""
     sizes, m = as_sizes(example[0]), int(example[1])
     n = len(sizes)
     if not 1 <= m < n <= 8:
@@ -113,15 +117,15 @@ def check_smallest(example) -> str:
     cohorts = list(combinations(range(n), m))
     for k in range(n):
         weights = [F(sizes[k], sum(sizes[j] for j in c)) for c in cohorts if k in c]
-        found, target = sum(weights) / len(cohorts), F(sizes[k], sum(sizes))
-        if found != target:
+        expected, target = sum(weights) / len(cohorts), F(sizes[k], sum(sizes))
+        if expected != target:
             break
     else:
         return "every client's expected weight is its share of the data: no counterexample."
-    told = f"it is one (client {k + 1} has {found} instead of {target}), but "
+    praise = f"it is one (client {k + 1} has {expected} instead of {target}), but "
     if n > 2:
-        return told + "fewer clients are enough."
-    return "" if sum(sizes) == 3 else told + "fewer examples are enough."
+        return praise + "fewer clients are enough."
+    return "" if sum(sizes) == 3 else praise + "fewer examples are enough."
 
 
 EXERCISES["smallest"] = Example(
@@ -133,13 +137,14 @@ EXERCISES["smallest"] = Example(
 
 
 def variance_of_factor(omega, m):
-    """The variance of the sum of (N/m) omega_k over m distinct clients drawn uniformly."""
+    """The variance of the random factor: the sum of (N/m) omega_k over m distinct clients, drawn uniformly."""
     n, mean = len(omega), sum(omega) / len(omega)
     spread = sum((w - mean) ** 2 for w in omega) / (n - 1)
     return F(n * n, m) * (1 - F(m, n)) * spread
 
 
 def variance_with_replacement(omega, m):
+    """The same for m draws with replacement."""
     n = len(omega)
     return F(n * n, m) * sum((w - F(1, n)) ** 2 for w in omega) / n
 
@@ -168,17 +173,21 @@ EXERCISES["random-factor"] = Function(
 
 
 def variances_of_aggregate(sizes, updates, common):
-    """Variances of the aggregate of one client, drawn uniformly: weights on models, on updates."""
+    """The variances [on models, on updates] of the aggregate of one client, drawn uniformly.
+
+    `common` is the model w that all clients start from.
+    """
     n, omega = len(sizes), [F(k, sum(sizes)) for k in sizes]
-    found = []
+    variances = []
     for base in (common, 0):
         values = [n * w * (base + d) for w, d in zip(omega, updates, strict=True)]
         mean = sum(values) / n
-        found.append(sum((v - mean) ** 2 for v in values) / n)
-    return found
+        variances.append(sum((v - mean) ** 2 for v in values) / n)
+    return variances
 
 
 def check_models_win(example) -> str:
+    """What is wrong with (sizes, updates, w) for which weights on models should have the smaller variance."""
     sizes, updates, common = example
     sizes, updates, common = as_sizes(sizes), [F(x) for x in updates], F(common)
     if len(sizes) != len(updates):

@@ -7,7 +7,6 @@ from math import prod
 
 from companion.teach.check import Example, Exercise, Function
 from fedstas import clustered
-from fedstas.errors import InputError
 from fedstas.theory.clusters import as_rows
 
 F = Fraction
@@ -18,11 +17,12 @@ HALF, QUARTER = F(1, 2), F(1, 4)
 
 
 def inclusion_probability(rows, client):
-    """P(the client takes part), eq. 22."""
+    """The probability that a client takes part, eq. 22."""
     return 1 - prod(1 - row[client] for row in rows)
 
 
 def md_inclusion_probability(rows, client):
+    """The same under MD sampling with the mean row p, eq. 19."""
     p = sum(row[client] for row in rows) / len(rows)
     return 1 - (1 - p) ** len(rows)
 
@@ -49,11 +49,9 @@ EXERCISES["included"] = Function(
 
 
 def check_one_equality(example) -> str:
+    """What is wrong with (sizes, rows) in which exactly one client should gain nothing."""
     sizes, rows = [int(n) for n in example[0]], example[1]
-    try:
-        r = as_rows(rows)
-    except InputError as error:
-        return f"{error}."
+    r = as_rows(rows)
     if len(sizes) != 3 or min(sizes) < 1 or len(r) != 2 or len(r[0]) != 3:
         return "three sizes above 0, two rows and three columns are asked for."
     p = [F(n, sum(sizes)) for n in sizes]
@@ -82,28 +80,30 @@ EXERCISES["one-equality"] = Example(
 
 
 def fill_own_rows(sizes, m):
-    """r' of the proof of Theorem 3: full rows of their own first, then the remainders end to end."""
+    """r' of the proof of Theorem 3: each client fills floor(m p_i) rows alone; the remainders follow end to end."""
     total = sum(sizes)
     rows = [[total * (j == i) for j in range(len(sizes))]
             for i, n in enumerate(sizes) for _ in range(m * n // total)]  # fmt: skip
     room = 0
     for i, n in enumerate(sizes):
-        left = m * n % total
-        while left:
+        remainder = m * n % total
+        while remainder:
             if not room:
                 rows.append([0] * len(sizes))
                 room = total
-            part = min(left, room)
+            part = min(remainder, room)
             rows[-1][i] += part
-            left, room = left - part, room - part
+            remainder, room = remainder - part, room - part
     return rows
 
 
 def cut_line(sizes, m):
+    """r' of Algorithm 1 as Fig. 3 draws it."""
     return clustered.counts_by_size(sizes, m).tolist()
 
 
 def fill_own_rows_backwards(sizes, m):
+    """r' with the clients taken from the last to the first."""
     return [row[::-1] for row in fill_own_rows(sizes[::-1], m)]
 
 
@@ -133,6 +133,7 @@ def expected_digits(rows):
 
 
 def check_nothing(rows) -> str:
+    """What is wrong with three rows of clients whose cohorts should see no more digits than MD's."""
     rows = [[int(k) for k in row] for row in rows]
     if len(rows) != 3 or any(len(row) != 3 for row in rows):
         return "three rows of three clients are asked for."
@@ -140,8 +141,8 @@ def check_nothing(rows) -> str:
         return (
             "each of the clients 0 to 8 must stand in one row: else one is drawn twice, or never."
         )
-    seen = expected_digits(rows)
-    return "" if seen == F(19, 9) else f"a cohort sees {seen} digits on average; under MD 19/9."
+    digits = expected_digits(rows)
+    return "" if digits == F(19, 9) else f"a cohort sees {digits} digits on average; under MD 19/9."
 
 
 EXERCISES["nothing"] = Example(

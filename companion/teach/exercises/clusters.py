@@ -6,7 +6,6 @@ from fractions import Fraction
 
 from companion.teach.check import Example, Exercise, Function
 from fedstas import clustered, theory
-from fedstas.errors import InputError
 from fedstas.theory.clusters import as_rows
 
 EXERCISES: dict[str, Exercise] = {}
@@ -18,10 +17,12 @@ def variance(rows, client):
 
 
 def variance_without_square(rows, client):
+    """Eq. 16 with 1/m instead of 1/m^2."""
     return sum(row[client] * (1 - row[client]) for row in rows) / len(rows)
 
 
 def md_variance(rows, client):
+    """Var omega_i under MD sampling, eq. 14."""
     p = sum(row[client] for row in rows) / len(rows)
     return p * (1 - p) / len(rows)
 
@@ -48,14 +49,17 @@ def cut_line(sizes, m):
 
 
 def algorithm_1_without_line_13(sizes, m):
+    """r' of Algorithm 1 with all repairs but that of line 13."""
     return theory.printed_algorithm_1(sizes, m, ("start", "line 11"))
 
 
 def algorithm_1_as_printed(sizes, m):
+    """r' of Algorithm 1 as printed."""
     return theory.printed_algorithm_1(sizes, m)
 
 
 def md_rows(sizes, m):
+    """r' of MD sampling: m equal rows."""
     return [list(sizes) for _ in range(m)]
 
 
@@ -84,11 +88,8 @@ GRADIENTS = (1, 0, 1, 0)  # of four equal clients
 
 
 def check_no_gain(rows) -> str:
-    """What is wrong with two rows for which B_Cl = B_MD though neither excuse of Appendix A.2 applies."""
-    try:
-        r = as_rows(rows)
-    except InputError as error:
-        return f"{error}."
+    """What is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies."""
+    r = as_rows(rows)
     if len(r) != 2 or len(r[0]) != 4:
         return "two rows and four columns are asked for."
     columns = [sum(column) for column in zip(*r, strict=True)]
@@ -119,14 +120,12 @@ def check_certain(example) -> str:
     counts = clustered.counts_by_size(sizes, m)
     if len(sizes) > 3:
         return "at most three clients are asked for."
-    own = (counts == sum(sizes)).sum(0)
-    short = [i for i, k in enumerate(sizes) if own[i] < m * k // sum(sizes)]
+    full_rows = (counts == sum(sizes)).sum(0)
+    short = [i for i, k in enumerate(sizes) if full_rows[i] < m * k // sum(sizes)]
     if short:
         return ""
     shares = ", ".join(str(Fraction(m * k, sum(sizes))) for k in sizes)
-    return (
-        f"m p is ({shares}) and the rows of their own are {own.tolist()}: nobody is short of one."
-    )
+    return f"m p is ({shares}) and the rows of their own are {full_rows.tolist()}: nobody is short of one."
 
 
 EXERCISES["certain"] = Example(

@@ -10,7 +10,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def noise_floor(centres, m, lr):
-    """The long-run E (w - w*)^2 of m uniform draws with replacement at a constant step."""
+    """The limit of E (w - w*)^2 for m uniform draws with replacement at a constant step size."""
     return lr / (2 - lr) * float(np.var(centres)) / m
 
 
@@ -35,7 +35,7 @@ EXERCISES["noise-floor"] = Function(
 
 
 def find_balance(centres):
-    """The w between the centres where sum_k |w - c_k| (w - c_k) = 0: where the biased draws lead."""
+    """The limit of w under draws in proportion to the gradient's norm: sum_k |w - c_k| (w - c_k) = 0."""
     low, high = float(min(centres)), float(max(centres))
     for _ in range(200):
         w = (low + high) / 2
@@ -61,17 +61,17 @@ EXERCISES["where-it-leads"] = Function(
 
 
 def error_slope(steps):
-    """log-log slope of the exact error of F_k = (w - c_k)^2/2 from round 1000 to 10000."""
-    a, seen = 1.0, {}
+    """The log-log slope of the exact error of F_k = (w - c_k)^2/2 from round 1,000 to 10,000."""
+    error, errors = 1.0, {}
     for t in range(10_000):
         lr = steps(t)
-        a = (1 - lr) ** 2 * a + lr**2
-        seen[t + 1] = a
-    return float(np.log10(seen[10_000] / seen[1000]))
+        error = (1 - lr) ** 2 * error + lr**2
+        errors[t + 1] = error
+    return float(np.log10(errors[10_000] / errors[1000]))
 
 
 def check_steps(steps) -> str:
-    """What is wrong with a step size as a function of t = 0, 1, ... that is to give the rate 1/T?"""
+    """What is wrong with a step size, a function of t = 0, 1, ..., that should give the rate 1/T."""
     if not callable(steps):
         return "it must be a function of the round t = 0, 1, 2, ..."
     slope = error_slope(steps)

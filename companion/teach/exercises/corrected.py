@@ -8,13 +8,13 @@ from companion.teach.check import Example, Exercise, Function
 
 
 def variance(omega, p, labels, seats, updates):
-    """The variance of the stratified Hansen-Hurwitz estimator for updates that are numbers."""
+    """The variance of the stratified Hansen-Hurwitz estimator for scalar updates; `seats` are the draws m_h."""
     total = Fraction(0)
-    for h, seat in enumerate(seats):
+    for h, draws in enumerate(seats):
         members = [k for k, label in enumerate(labels) if label == h]
         second = sum(Fraction(omega[k] * updates[k]) ** 2 / p[k] for k in members)
         mean = sum(omega[k] * updates[k] for k in members)
-        total += (second - mean**2) / seat
+        total += (second - mean**2) / draws
     return total
 
 
@@ -29,7 +29,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def weights(omega, p, labels, seats, drawn):
-    """omega_k / (m_h p_k) for each draw; p_k sums to one within each stratum."""
+    """The weights omega_k / (m_h p_k) of draws; p_k sums to 1 within a stratum, `seats` are the m_h."""
     return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
 
 
@@ -52,10 +52,12 @@ EXERCISES["weights"] = Function(
 
 
 def variance_over_all_draws(omega, p, labels, seats, updates):
+    """The variance with m in place of every m_h."""
     return variance(omega, p, labels, [sum(seats)] * len(seats), updates)
 
 
 def second_moment(omega, p, labels, seats, updates):
+    """The variance without the squared means."""
     moments = [
         (Fraction(o * d) ** 2 / q, h) for o, d, q, h in zip(omega, updates, p, labels, strict=True)
     ]
@@ -80,15 +82,16 @@ EXERCISES["variance"] = Function(
 
 
 def by_size(sizes, labels):
-    """omega_k, and p_k proportional to the sizes within each stratum."""
-    held: dict = {}
+    """Return omega_k, and p_k proportional to the sizes within each stratum."""
+    totals: dict = {}
     for size, label in zip(sizes, labels, strict=True):
-        held[label] = held.get(label, 0) + size
+        totals[label] = totals.get(label, 0) + size
     omega = [Fraction(size, sum(sizes)) for size in sizes]
-    return omega, [Fraction(s, held[h]) for s, h in zip(sizes, labels, strict=True)]
+    return omega, [Fraction(s, totals[h]) for s, h in zip(sizes, labels, strict=True)]
 
 
 def check_worse_than_md(example) -> str:
+    """What is wrong with (sizes, updates, labels) whose strata should have a larger variance than MD."""
     sizes, updates, labels = (list(x) for x in example)
     if not len(sizes) == len(updates) == len(labels) or not sizes:
         return "give three lists of equal length: sizes, updates, labels."

@@ -14,7 +14,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def truth_probability(ratio, size_cap):
-    """alpha for sizes and fakes on 0..M-1, with e^epsilon = ratio."""
+    """The truth probability alpha for sizes and fakes on 0..M-1, with e^epsilon = ratio."""
     return (ratio - 1) / (ratio + size_cap - 1)
 
 
@@ -40,7 +40,10 @@ CAP = 100
 
 
 def check_clip(example) -> str:
-    """Sizes clipped at M, fakes on 1..M-1: does the report rule out one of the two sizes?"""
+    """What is wrong with (size, other size, report): the report should rule out the second of the two sizes.
+
+    Sizes are clipped at M, fakes lie on 1..M-1.
+    """
     one, other, report = example
     if any(x != int(x) for x in example) or min(one, other) < 1:
         return "give two sizes of at least 1 and a report, all whole numbers."
@@ -70,7 +73,7 @@ def two_means(shards):
 
 
 def sum_per_client(shards):
-    """Divides the sum over examples by the number of clients."""
+    """The same, with the sum over examples divided by the number of clients."""
     return [two_means(shards)[0], F(sum(map(sum, shards)), len(shards))]
 
 
@@ -95,7 +98,7 @@ EXERCISES["two-means"] = Function(
 
 
 def bias_and_variance(reports, size, epsilon):
-    """Caps from 3 to size + 1, with the bias and the variance of eq. 5.7 for equal sizes."""
+    """The caps from 3 to size + 1, and the bias and variance of eq. 5.7 at each, for clients of equal size."""
     caps = np.arange(3, size + 2, dtype=float)
     alpha = (math.exp(epsilon) - 1) / (math.exp(epsilon) + caps - 2)
     top = caps - 1  # what a client of `size` reports if it is honest
@@ -112,6 +115,7 @@ def best_cap(reports, size, epsilon):
 
 
 def best_cap_by_sum(reports, size, epsilon):
+    """The cap with the least sum of bias and standard deviation."""
     caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(abs(bias) + np.sqrt(variance))])
 

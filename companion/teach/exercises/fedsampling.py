@@ -13,15 +13,17 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def repaired_weights(drawn, request, clients):
-    """Weights of the participants when only len(drawn) of all clients are asked."""
+    """Unbiased weights when only some clients are asked; `drawn` are the examples that each of them drew."""
     return [F(clients, len(drawn)) * F(k, request) for k in drawn]
 
 
 def normalised_weights(drawn, request, clients):
+    """Weights that sum to 1."""
     return [F(k, sum(drawn) or 1) for k in drawn]
 
 
 def inverted_weights(drawn, request, clients):
+    """Weights with the chance of being asked in place of its inverse."""
     return [F(len(drawn), clients) * F(k, request) for k in drawn]
 
 
@@ -40,26 +42,29 @@ EXERCISES["repaired"] = Function(
 
 
 def clients_needed(size, epsilon, error):
-    """Clients of equal size, none of them clipped, for a relative standard deviation of `error`."""
+    """The number of clients of equal size, none clipped, at which the total's relative standard deviation is `error`."""
     return count_reports(report_variance(size, epsilon), size, error)
 
 
 def report_variance(size, epsilon):
-    """The variance that one report brings to the estimate, at the cap size + 1."""
+    """The variance that one report adds to the estimate, at the cap size + 1."""
     alpha = privacy.truth_probability(epsilon, size + 1)
     return privacy.estimate_variance([size], size_cap=size + 1, alpha=alpha)
 
 
 def count_reports(variance, size, error):
+    """The number of reports with this variance each at which the relative standard deviation is `error`."""
     return math.ceil(variance / (error * size) ** 2)
 
 
 def clients_by_report_variance(size, epsilon, error):
+    """The number by the variance of a report, which is not divided by alpha^2."""
     alpha = privacy.truth_probability(epsilon, size + 1)
     return count_reports(report_variance(size, epsilon) * alpha**2, size, error)
 
 
 def clients_without_square(size, epsilon, error):
+    """The number with the standard deviation in place of the variance."""
     return math.ceil(math.sqrt(report_variance(size, epsilon)) / (error * size))
 
 
@@ -78,7 +83,7 @@ EXERCISES["needed"] = Function(
 
 
 def round_variances(shards, request=2):
-    """Variances of one aggregate: FedSampling with this request, one client drawn by its size."""
+    """The variances of an aggregate: of FedSampling with this request, of one client drawn by its size."""
     pool = [x for shard in shards for x in shard]
     rate, mean = F(request, len(pool)), F(sum(pool), len(pool))
     examples = rate * (1 - rate) * sum(F(x) ** 2 for x in pool) / request**2
@@ -87,6 +92,7 @@ def round_variances(shards, request=2):
 
 
 def check_one_client(example) -> str:
+    """What is wrong with two shards for which one client should have a smaller variance than FedSampling."""
     shards = [[F(x) for x in shard] for shard in example]
     if len(shards) != 2 or any(len(x) != 2 for x in shards):
         return "two clients with two numbers each are asked for."

@@ -9,28 +9,33 @@ import numpy as np
 
 from companion.teach.check import Example, Exercise, Function
 from fedstas import allocation, theory
+from fedstas.errors import InputError
 from fedstas.theory.allocations import in_proportion, largest_remainder
 
 F = Fraction
 
 
 def neyman(sizes, spreads, m):
-    """Eq. 3.5 as printed."""
+    """The Neyman allocation, eq. 3.5 as printed."""
     return theory.neyman_printed(sizes, spreads, m)
 
 
 def round_quotas(example):
-    """(sizes, spreads, m, quotas, rounded seats), or a sentence that says what is wrong."""
+    """Return (sizes, spreads, m, quotas, rounded quotas) of an example with two strata."""
     sizes, spreads, m = example
     sizes, spreads = list(sizes), list(spreads)
     if any(x != int(x) for x in (*sizes, *spreads, m)) or len(sizes) != 2 or len(spreads) != 2:
-        return "give two sizes, two spreads and m, all whole numbers."
+        raise InputError("give two sizes, two spreads and m, all whole numbers")
     sizes, spreads, m = [int(x) for x in sizes], [int(x) for x in spreads], int(m)
     if min(*sizes, *spreads) < 1 or not 2 <= m <= sum(sizes) or sum(sizes) > 1000:
-        return "sizes and spreads are at least 1, m from 2 to the number of clients, which is at most 1,000."
+        raise InputError(
+            "sizes and spreads are at least 1, m from 2 to the number of clients, which is at most 1,000"
+        )
     quotas = neyman(sizes, spreads, m)
     if quotas[0] % 1 == F(1, 2):
-        return f"the quotas {quotas[0]} and {quotas[1]} tie: which is rounded up proves little."
+        raise InputError(
+            f"the quotas {quotas[0]} and {quotas[1]} tie: which is rounded up proves little"
+        )
     return sizes, spreads, m, quotas, largest_remainder(quotas, m)
 
 
@@ -63,11 +68,12 @@ EXERCISES["neyman"] = Function(
 
 
 def bits(shares):
-    """The entropy of a code, in bits per entry."""
+    """The entropy of a code with these shares of its levels, in bits per entry."""
     return sum(-q * math.log2(q) for q in shares if q)
 
 
 def bits_with_zero_shares(shares):
+    """The entropy with 0 log 0, which is not a number."""
     q = np.asarray(shares, dtype=float)
     with np.errstate(all="ignore"):
         return float(-(q * np.log2(q)).sum())
@@ -94,7 +100,7 @@ EXERCISES["bits"] = Function(
 
 
 def saved_share(sizes, spreads):
-    """The share of the proportional variance that Neyman's seats save."""
+    """The share of the proportional allocation's variance that Neyman's saves."""
     w = [F(n, sum(sizes)) for n in sizes]
     mean = sum(a * s for a, s in zip(w, spreads, strict=True))
     square = sum(a * s**2 for a, s in zip(w, spreads, strict=True))
@@ -102,11 +108,13 @@ def saved_share(sizes, spreads):
 
 
 def saved_variance(sizes, spreads):
+    """m times the variance that Neyman's allocation saves."""
     w = [F(n, sum(sizes)) for n in sizes]
     return saved_share(sizes, spreads) * sum(a * s**2 for a, s in zip(w, spreads, strict=True))
 
 
 def remaining_share(sizes, spreads):
+    """The share of the variance that Neyman's allocation leaves."""
     return 1 - saved_share(sizes, spreads)
 
 
@@ -130,13 +138,13 @@ EXERCISES["saved"] = Function(
 
 
 def check_empty(example) -> str:
-    found = round_quotas(example)
-    if isinstance(found, str):
-        return found
-    *_, quotas, seats = found
-    if 0 in seats:
+    """What is wrong with (sizes, spreads, m) whose rounded quotas should leave a stratum without a draw."""
+    *_, quotas, allocated = round_quotas(example)
+    if 0 in allocated:
         return ""
-    return f"the quotas {quotas[0]} and {quotas[1]} become the seats {seats}: nobody is left out."
+    return (
+        f"the quotas {quotas[0]} and {quotas[1]} become the seats {allocated}: nobody is left out."
+    )
 
 
 EXERCISES["empty"] = Example(
@@ -148,15 +156,15 @@ EXERCISES["empty"] = Example(
 
 
 def check_not_optimal(example) -> str:
-    found = round_quotas(example)
-    if isinstance(found, str):
-        return found
-    sizes, spreads, m, _, seats = found
-    if 0 in seats or any(a > n for a, n in zip(seats, sizes, strict=True)):
-        return f"the rounded seats {seats} break the bounds 1 to {sizes}: this time they must keep them."
+    """What is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal."""
+    sizes, spreads, m, _, rounded = round_quotas(example)
+    if 0 in rounded or any(a > n for a, n in zip(rounded, sizes, strict=True)):
+        return f"the rounded seats {rounded} break the bounds 1 to {sizes}: this time they must keep them."
     best = [int(a) for a in allocation.neyman(sizes, spreads, m)]
-    ours, least = (theory.allocation_variance(sizes, spreads, a) for a in (seats, best))
-    return "" if ours > least else f"the rounded seats {seats} have V = {ours}, which is the least."
+    ours, least = (theory.allocation_variance(sizes, spreads, a) for a in (rounded, best))
+    return (
+        "" if ours > least else f"the rounded seats {rounded} have V = {ours}, which is the least."
+    )
 
 
 EXERCISES["not-optimal"] = Example(

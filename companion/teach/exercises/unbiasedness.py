@@ -11,19 +11,20 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def check_smallest(example) -> str:
+    """What is wrong with (updates, norms) as the smallest case in which the plain mean is biased."""
     updates, norms = (list(x) for x in example)
     if len(updates) != len(norms) or any(x != int(x) for x in updates + norms):
         return "give as many updates as norms, all whole numbers."
     if min(updates) < 0 or min(norms) < 1:
         return "updates are at least 0 and norms at least 1."
-    found = theory.design_moments("plain-wr", updates, norms, 1)[0]
+    mean = theory.design_moments("plain-wr", updates, norms, 1)[0]
     target = Fraction(sum(updates), len(updates))
-    if found == target:
-        return f"the mean is {found}, which is the target: no counterexample."
+    if mean == target:
+        return f"the mean is {mean}, which is the target: no counterexample."
     if len(updates) > 2:
-        return f"it is one ({found} instead of {target}), but fewer clients are enough."
+        return f"it is one ({mean} instead of {target}), but fewer clients are enough."
     if sum(updates) + sum(norms) > 4:
-        return f"it is one ({found} instead of {target}), but smaller numbers are enough."
+        return f"it is one ({mean} instead of {target}), but smaller numbers are enough."
     return ""
 
 
@@ -50,6 +51,7 @@ def plain_bias(updates, norms, m):
 
 
 def bias_of_distinct_draws(updates, norms, m):
+    """The same for distinct clients, drawn one after another."""
     mean = theory.design_moments("plain-successive", updates, norms, m)[0]
     return mean - Fraction(sum(updates), len(updates))
 
@@ -83,12 +85,13 @@ def des_raj(sample, updates, norms):
     p, terms = [Fraction(g, sum(norms)) for g in norms], []
     for r, k in enumerate(sample):
         before = sample[:r]
-        left = 1 - sum(p[i] for i in before)
-        terms.append(sum(updates[i] for i in before) + updates[k] * left / p[k])
+        remaining = 1 - sum(p[i] for i in before)
+        terms.append(sum(updates[i] for i in before) + updates[k] * remaining / p[k])
     return sum(terms) / (len(terms) * len(p))
 
 
 def hansen_hurwitz(sample, updates, norms):
+    """Hansen and Hurwitz' estimate of the mean, which is made for draws with replacement."""
     total, n = sum(norms), len(norms)
     return sum(Fraction(updates[k] * total, n * norms[k]) for k in sample) / len(sample)
 

@@ -21,11 +21,12 @@ CASES = (
 
 
 def least_variance(sizes, spreads, m):
-    """The least variance of the stratified mean over real-valued seats: (sum W_h S_h)^2 / m."""
+    """The least variance of the stratified mean over real-valued allocations: (sum W_h S_h)^2 / m."""
     return Fraction(sum(a * b for a, b in zip(sizes, spreads, strict=True)), sum(sizes)) ** 2 / m
 
 
 def proportional_variance(sizes, spreads, m):
+    """The variance of the proportional allocation."""
     return theory.allocation_variance(sizes, spreads, in_proportion(sizes, m))
 
 
@@ -52,23 +53,25 @@ ALLOCATIONS = (
 
 
 def best_allocation(sizes, spreads, m):
-    """Whole seats, 1 <= m_h <= N_h: one each, then one by one to the largest N_h S_h / sqrt(k (k + 1))."""
-    seats = [1] * len(sizes)
-    for _ in range(m - len(sizes)):
-        gain = [
-            -1.0 if k >= n else n * s / sqrt(k * (k + 1))
-            for n, s, k in zip(sizes, spreads, seats, strict=True)
-        ]
-        seats[gain.index(max(gain))] += 1
-    return seats
+    """The integer optimum under 1 <= m_h <= N_h."""
+    return allocate_by_priority(sizes, spreads, m, bounds=sizes)
 
 
 def unbounded_allocation(sizes, spreads, m):
-    seats = [1] * len(sizes)
+    """The integer optimum under 1 <= m_h."""
+    return allocate_by_priority(sizes, spreads, m, bounds=[m] * len(sizes))
+
+
+def allocate_by_priority(sizes, spreads, m, bounds):
+    """One draw for each stratum, the others one by one to the largest N_h S_h / sqrt(k (k + 1)) below its bound."""
+    draws = [1] * len(sizes)
     for _ in range(m - len(sizes)):
-        gain = [n * s / sqrt(k * (k + 1)) for n, s, k in zip(sizes, spreads, seats, strict=True)]
-        seats[gain.index(max(gain))] += 1
-    return seats
+        priorities = [
+            n * s / sqrt(k * (k + 1)) if k < bound else -1.0
+            for n, s, k, bound in zip(sizes, spreads, draws, bounds, strict=True)
+        ]
+        draws[priorities.index(max(priorities))] += 1
+    return draws
 
 
 EXERCISES["best-seats"] = Function(
@@ -88,6 +91,7 @@ EXERCISES["best-seats"] = Function(
 
 
 def check_noisier(example) -> str:
+    """What is wrong with updates for which draws by norm should be unbiased and have the larger variance."""
     w = [Fraction(x) for x in example]
     if not 1 <= len(w) <= 4:
         return "use at most four clients."

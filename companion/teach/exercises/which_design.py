@@ -8,7 +8,7 @@ from companion.teach.check import Example, Exercise, Function
 
 
 def at_budget(megabytes, accuracy, budget):
-    """Accuracy where a budget is spent: linear between evaluations, a guess of ten classes at 0 MB, still at the end."""
+    """The accuracy at a budget: linear between evaluations, 0.1 (a guess of ten classes) at 0 MB, constant after the last."""
     return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
 
 
@@ -16,7 +16,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def verdict(low, high):
-    """What an interval of a gain says where one point matters."""
+    """The verdict on a gain from its interval, where one point matters."""
     if low > 1:
         return "better"
     if high < -1:
@@ -25,15 +25,18 @@ def verdict(low, high):
 
 
 def verdict_against_zero(low, high):
+    """The verdict with 0 in place of one point."""
     return "better" if low > 0 else "worse" if high < 0 else "we do not know"
 
 
 def verdict_by_middle(low, high):
+    """The verdict from the middle of the interval."""
     middle = (low + high) / 2
     return "better" if middle > 1 else "worse" if middle < -1 else "no worse"
 
 
 def verdict_without_no_worse(low, high):
+    """The verdict that never says `no worse`."""
     return "better" if low > 1 else "worse" if high < -1 else "we do not know"
 
 
@@ -50,11 +53,13 @@ EXERCISES["verdict"] = Function(
 
 
 def last_accuracy_before(megabytes, accuracy, budget):
-    there = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
-    return there[-1] if there else 0.1
+    """The accuracy of the last evaluation within the budget."""
+    reached = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
+    return reached[-1] if reached else 0.1
 
 
 def interpolate_from_first(megabytes, accuracy, budget):
+    """The accuracy at a budget, constant before the first evaluation."""
     return float(np.interp(budget, megabytes, accuracy))
 
 
@@ -73,6 +78,7 @@ EXERCISES["at-budget"] = Function(
 
 
 def check_turned(example) -> str:
+    """What is wrong with ((curve, curve), (MB, MB a round), budget) of two methods whose order should reverse."""
     curves, price, budget = example
     a, b = ([float(x) for x in curve] for curve in curves)
     cost_a, cost_b = (float(x) for x in price)
