@@ -1,7 +1,11 @@
-"""Information squeeze: 1-D k-means of a gradient's entries (FedSTaS, Alg. 1, after FedSTS).
+"""Information squeeze: quantise a gradient's entries by 1-D k-means (FedSTaS, Alg. 1, after FedSTS).
 
-A gradient of d floats becomes d' levels and one code per entry. The paper restores Z_k from
-both; the authors' code clusters the d' levels alone, and in arbitrary order.
+A gradient of d floats becomes d' levels and one code per entry. The paper restores Z_k from both; the
+authors' code clusters the d' levels alone, and in arbitrary order.
+
+The optimum of 1-D k-means cuts the sorted entries into consecutive cells. `squeeze` sorts them, finds the best
+cuts among some candidates by dynamic programming (Wang and Song 2011, R Journal 3(2)), and goes on with
+Lloyd's algorithm. Everywhere R is a number of gradients that are squeezed together, E one of candidates.
 """
 
 from dataclasses import dataclass
@@ -13,18 +17,22 @@ import numpy as np
 from fedstas.arrays import as_float_array, rescale_exponent
 from fedstas.errors import InputError, check_int
 
-ROWS = 50  # gradients squeezed together, to share the cost of each call
-EDGES = 128  # candidate cuts of the dynamic programme
-SLAB = 16  # ends of cells that it takes at once: half of all pairs of cuts are never formed
-BLOCK = 16  # entries of one step of the prefix sums
-BEFORE = np.tri(BLOCK, BLOCK, -1)  # row i keeps what stands before place i of a block
-SMALL = 8192  # entries up to which there are twice as many, and finer ones around the best cuts
-REACH = 8  # of these on either side
-RELAXED, RELAXATION = 5, 1.9  # Lloyd's first steps go this much further
-LIMIT = 300  # steps of Lloyd's algorithm
-FAR = 1024  # times the middle half of the entries: with their middle further off they are centred
-HUGE = 2.0**120  # beyond this, sums of float32 could overflow
-LARGEST = 1e300  # entry of a gradient: its norm is finite too
+ROWS_AT_ONCE = 50  # gradients squeezed together, to share the cost of each call
+CANDIDATES = 128  # cuts among which the dynamic programme chooses
+ENDS_AT_ONCE = 16  # ends of cells in one of its steps: half of all pairs of cuts are never formed
+BLOCK = 16  # entries in one step of the prefix sums
+PRECEDING = np.tri(BLOCK, BLOCK, -1)  # row i has ones for the entries before place i of a block
+REFINED_SIZE = (
+    8192  # entries up to which there are twice as many candidates, then finer ones around the best
+)
+REFINED_STEPS = 8  # of the finer ones on either side
+RELAXED_STEPS, RELAXATION = 5, 1.9  # Lloyd's first steps are longer by this factor
+MAX_STEPS = 300  # of Lloyd's algorithm
+MAX_OFFSET = (
+    1024  # times their interquartile range: entries whose median is further off are centred
+)
+MAX_SUMMABLE = 2.0**120  # entry up to which sums of float32 cannot overflow
+MAX_ENTRY = 1e300  # of a gradient: its norm is finite too
 
 
 @dataclass(frozen=True)
@@ -35,14 +43,14 @@ class Squeezed:
     codes: np.ndarray
 
     def restore(self) -> np.ndarray:
-        """Z [N, d], every entry replaced by its level."""
+        """Return Z [N, d], every entry replaced by its level."""
         result = np.empty(self.codes.shape, self.levels.dtype)
         for row, v, c in zip(result, self.levels, self.codes, strict=True):
-            v.take(c, out=row, mode="clip")  # there is nothing to clip: numpy then needs no room
+            v.take(c, out=row, mode="clip")  # all codes are valid: numpy then needs no buffer
         return result
 
     def norms(self) -> np.ndarray:
-        """The norms of Z_k, float64 [N], from the counts of the codes."""
+        """Return the norms of Z_k, float64 [N], from the counts of the codes."""
         norms = []
         for levels, c in zip(self.levels, self.codes, strict=True):
             v, e = rescale_exponent(levels.astype(np.float64))
@@ -52,7 +60,7 @@ class Squeezed:
 
     @property
     def bits(self) -> int:
-        """What one client sends: d' floats of 32 bits and d codes of ceil(log2 d') bits."""
+        """The bits that one client sends: d' floats of 32 and d codes of ceil(log2 d')."""
         levels, d = self.levels.shape[1], self.codes.shape[1]
         return 32 * levels + d * int(np.ceil(np.log2(levels)))
 
@@ -60,38 +68,42 @@ class Squeezed:
 def squeeze(gradients, levels: int) -> Squeezed:
     """Squeeze gradients [d] or [N, d] to `levels` (2..256) levels each.
 
-    Deterministic, each gradient by itself, and a local optimum of the 1-D k-means objective: a dynamic
-    programme over candidate cuts of the sorted entries, and Lloyd's algorithm from there. On gradients of
-    39,760 entries it was within 0.2 % of the global optimum at 9 levels and fewer, 1 % at 16, 19 % at 32
-    and 8 % at 64; at 256 it was up to 260 times it. Far from zero levels are as fine as the entries'
-    floats. With fewer than d' distinct entries the levels repeat and codes use the first. `InputError`
-    for entries that are not finite, or beyond 1e300.
+    Deterministic, and each gradient by itself. The result is a local optimum of the 1-D k-means objective: on
+    gradients of 39,760 entries within 0.2 % of the global optimum at 9 levels and fewer, 1 % at 16, 19 % at 32
+    and 8 % at 64; at 256 its objective was up to 260 times as large. With fewer than d' distinct entries the
+    levels repeat and codes use the first.
+
+    Raises:
+        InputError: for entries that are not finite, or beyond 1e300.
     """
-    given = hasattr(gradients, "dtype")
-    rows = np.atleast_2d(gradients if given else as_float_array("gradients", gradients, ndim=None))
+    is_array = hasattr(gradients, "dtype")
+    array = gradients if is_array else as_float_array("gradients", gradients, ndim=None)
+    rows = np.atleast_2d(array)
     levels = check_int("levels", levels, 2, 256)
     if rows.ndim != 2 or not rows.size:
         raise InputError("gradients must be [d] or [N, d] and not empty")
     if rows.dtype not in (np.float32, np.float64):
         rows = as_float_array("gradients", rows, ndim=2)
     count, d = rows.shape
-    centres, far = np.empty((count, levels), dtype=rows.dtype), np.empty(count, dtype=bool)
+    centres, centred = np.empty((count, levels), dtype=rows.dtype), np.empty(count, dtype=bool)
     codes = np.empty(rows.shape, dtype=np.uint8)
-    padded = np.zeros((min(ROWS, count), (d // BLOCK + 1) * BLOCK), dtype=rows.dtype)
-    for these in np.array_split(np.arange(count), -(-count // ROWS)):
-        x = padded[: len(these)]
-        for k, room in zip(these, x[:, :d], strict=True):
-            room[:] = rows[k]
-            room.sort()
-        ends = x[:, [0, d - 1]].astype(float)  # where sorting puts what is not finite
-        if not (np.abs(ends) <= LARGEST).all():
-            raise InputError(f"a gradient holds a number that is not finite, or beyond {LARGEST:g}")
-        far[these] = away = _far(x, d)
-        if not away.all():
-            centres[these[~away]] = _centres(x[~away] if away.any() else x, d, levels)
-        for k in np.flatnonzero(away):
-            centres[these[k]] = _moved(x[k], d, levels)
-    boundaries, above = _boundaries(centres, far), np.empty(d, dtype=bool)
+    padded = np.zeros((min(ROWS_AT_ONCE, count), (d // BLOCK + 1) * BLOCK), dtype=rows.dtype)
+    for group in np.array_split(np.arange(count), -(-count // ROWS_AT_ONCE)):
+        x = padded[: len(group)]
+        for k, entries in zip(group, x[:, :d], strict=True):
+            entries[:] = rows[k]
+            entries.sort()
+        ends = x[:, [0, d - 1]].astype(float)  # sorting puts what is not finite there
+        if not (np.abs(ends) <= MAX_ENTRY).all():
+            raise InputError(
+                f"a gradient holds a number that is not finite, or beyond {MAX_ENTRY:g}"
+            )
+        centred[group] = special = _needs_centring(x, d)
+        if not special.all():
+            centres[group[~special]] = _fit_levels(x[~special] if special.any() else x, d, levels)
+        for k in np.flatnonzero(special):
+            centres[group[k]] = _centred_levels(x[k], d, levels)
+    boundaries, above = _round_midpoints(centres, centred), np.empty(d, dtype=bool)
     for row, cuts, code in zip(rows, boundaries, codes, strict=True):
         np.greater(row, cuts[0], out=code.view(bool))  # on a tie, the lower level
         for cut in cuts[1:]:
@@ -100,30 +112,33 @@ def squeeze(gradients, levels: int) -> Squeezed:
     return Squeezed(centres, codes)
 
 
-def _boundaries(centres: np.ndarray, far: np.ndarray) -> np.ndarray:
-    """Midpoints of the levels [N, d'], in the precision of the entries: rounded down where these lie
-    `far` [N] from zero and so on a grid, for one that is rounded up to an entry would move it."""
+def _round_midpoints(centres: np.ndarray, centred: np.ndarray) -> np.ndarray:
+    """Return the midpoints [N, d' - 1] of neighbouring levels [N, d'], in the precision of the entries.
+
+    Entries of a `centred` [N] gradient lie on a coarse grid of floats, where a midpoint that is rounded up to an
+    entry would move that entry to the lower level: there they are rounded down.
+    """
     wide = centres.astype(np.float64)
-    middle = (wide[:, 1:] + wide[:, :-1]) / 2
-    typed = middle.astype(centres.dtype)
-    up = far[:, None] & (typed > middle)
-    typed[up] = np.nextafter(typed[up], -np.inf, dtype=typed.dtype)
-    return typed
+    midpoints = (wide[:, 1:] + wide[:, :-1]) / 2
+    rounded = midpoints.astype(centres.dtype)
+    up = centred[:, None] & (rounded > midpoints)
+    rounded[up] = np.nextafter(rounded[up], -np.inf, dtype=rounded.dtype)
+    return rounded
 
 
-def _far(x: np.ndarray, d: int) -> np.ndarray:
-    """Which of R sorted gradients [R] lie far from zero beside their spread, or cannot be summed and
-    squared as they are."""
+def _needs_centring(x: np.ndarray, d: int) -> np.ndarray:
+    """Return which of R sorted gradients of d entries [R] are far from zero relative to their interquartile
+    range, or have entries whose squares or sums would leave the range of floats."""
     low, first, middle, third, high = x[:, [0, d // 4, d // 2, 3 * d // 4, d - 1]].T.astype(float)
     largest = np.maximum(-low, high)
-    extreme = largest > HUGE
+    extreme = largest > MAX_SUMMABLE
     if x.dtype == np.float64:
-        extreme |= (largest > 0) & (largest < 1 / HUGE)
-    return extreme | (np.abs(middle) > FAR * (third - first))
+        extreme |= (largest > 0) & (largest < 1 / MAX_SUMMABLE)
+    return extreme | (np.abs(middle) > MAX_OFFSET * (third - first))
 
 
-def _moved(x: np.ndarray, d: int, levels: int) -> np.ndarray:
-    """Levels [d'] of one sorted gradient, found around its median and in float64."""
+def _centred_levels(x: np.ndarray, d: int, levels: int) -> np.ndarray:
+    """Fit levels [d'] to one sorted gradient in float64, after its median is subtracted and it is rescaled."""
     distinct = np.unique(x[:d])
     if len(distinct) <= levels:
         return np.pad(distinct, (0, levels - len(distinct)), mode="edge")
@@ -131,46 +146,49 @@ def _moved(x: np.ndarray, d: int, levels: int) -> np.ndarray:
     middle = y[d // 2]
     y[:d] -= middle
     y, finer = rescale_exponent(y)
-    few = len(distinct) <= 4 * EDGES  # all cuts between them are tried
-    found = _few(y[None], d, levels) if few else _centres(y[None], d, levels)[0]
-    found = np.ldexp(found, finer) + middle
-    return np.clip(np.ldexp(found, e), x[0], x[d - 1])
+    few = len(distinct) <= 4 * CANDIDATES  # then all cuts between them are candidates
+    fitted = (
+        _fit_levels_of_few_values(y[None], d, levels) if few else _fit_levels(y[None], d, levels)[0]
+    )
+    fitted = np.ldexp(fitted, finer) + middle
+    return np.clip(np.ldexp(fitted, e), x[0], x[d - 1])
 
 
-def _centres(x: np.ndarray, d: int, levels: int) -> np.ndarray:
-    """Levels [R, d'], ascending, of R sorted gradients of d entries, padded to whole blocks by zeros."""
-    places = _grid(d)
+def _fit_levels(x: np.ndarray, d: int, levels: int) -> np.ndarray:
+    """Fit levels [R, d'], ascending, to R sorted gradients of d entries, padded by zeros to whole blocks."""
+    places = _candidate_grid(d)
     values = x.take(np.minimum(places, d - 1), axis=1)
     many = (values[:, 1:] != values[:, :-1]).sum(axis=1) >= 4 * levels
     if not many.all():
         result = np.empty((len(x), levels), dtype=x.dtype)
-        result[~many] = [_few(row[None], d, levels) for row in x[~many]]
+        result[~many] = [_fit_levels_of_few_values(row[None], d, levels) for row in x[~many]]
         if many.any():
-            result[many] = _centres(x[many], d, levels)
+            result[many] = _fit_levels(x[many], d, levels)
         return result
-    prefix = Prefix(x)
-    cuts = _programme(_candidates(places, values, levels), prefix, levels)
-    step = d // REACH if d <= SMALL else 0
+    prefix = PrefixSums(x)
+    cuts = _optimise_cuts(_choose_candidates(places, values, levels), prefix, levels)
+    step = d // REFINED_STEPS if d <= REFINED_SIZE else 0
     while step > 1:
-        step = -(-step // REACH)
-        cuts = _refine(cuts, step, prefix)
-    return _lloyd(cuts, prefix, x[:, :d])
+        step = -(-step // REFINED_STEPS)
+        cuts = _refine_cuts(cuts, step, prefix)
+    return _iterate_lloyd(cuts, prefix, x[:, :d])
 
 
-def _few(x: np.ndarray, d: int, levels: int) -> np.ndarray:
-    """Levels [d'] of one gradient [1, ...] with few different entries: cuts stand between those alone."""
+def _fit_levels_of_few_values(x: np.ndarray, d: int, levels: int) -> np.ndarray:
+    """Fit levels [d'] to one sorted gradient [1, ...] of few distinct entries: candidate cuts are between these."""
     starts = np.flatnonzero(np.diff(x[0, :d])) + 1
     if len(starts) < levels:
         distinct = x[0, np.concatenate([[0], starts])]
         return np.pad(distinct, (0, levels - len(distinct)), mode="edge")
-    spread = np.linspace(0, len(starts) - 1, max(4 * EDGES, 2 * levels)).astype(np.intp)
+    spread = np.linspace(0, len(starts) - 1, max(4 * CANDIDATES, 2 * levels)).astype(np.intp)
     edges = np.concatenate([[0], np.unique(starts[spread]), [d]])[None]
-    prefix = Prefix(x)
-    return _lloyd(_programme(edges, prefix, levels), prefix, x[:, :d])[0]
+    prefix = PrefixSums(x)
+    return _iterate_lloyd(_optimise_cuts(edges, prefix, levels), prefix, x[:, :d])[0]
 
 
-class Prefix:
-    """Sums of the first i entries of each row of x [R, B BLOCK]: per block, and within a block when asked."""
+class PrefixSums:
+    """Sums of the first i entries of each row of x [R, B BLOCK]: those of whole blocks are stored, the rest of
+    a block is summed when they are asked for."""
 
     def __init__(self, x: np.ndarray):
         rows, self.blocks = len(x), x.shape[1] // BLOCK
@@ -178,10 +196,10 @@ class Prefix:
         inside = x.reshape(rows, self.blocks, BLOCK) @ np.ones(BLOCK, x.dtype)
         self.sums = np.zeros((rows, self.blocks))
         np.cumsum(inside[:, :-1], axis=1, out=self.sums[:, 1:])
-        self.before = BEFORE.astype(x.dtype)
+        self.before = PRECEDING.astype(x.dtype)
 
     def __call__(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Sums [R, k] of the entries before `places` [R, k] of `rows` [R, 1]."""
+        """Return the sums [R, k] of the entries before `places` [R, k] in `rows` [R, 1]."""
         block = places // BLOCK + rows * self.blocks
         part = self.before.take(places % BLOCK, axis=0)
         within = np.einsum("rki,rki->rk", self.x.take(block, axis=0), part)
@@ -189,49 +207,55 @@ class Prefix:
 
 
 @lru_cache(maxsize=16)
-def _grid(d: int) -> np.ndarray:
-    """Places among d sorted entries, denser in the tails."""
+def _candidate_grid(d: int) -> np.ndarray:
+    """Return places among d sorted entries where a cut may be, denser in the tails."""
     tail = np.geomspace(1, max(d / 2, 1), 60)
-    places = np.round(np.concatenate([np.linspace(0, d, 4 * EDGES + 1), tail, d - tail]))
+    places = np.round(np.concatenate([np.linspace(0, d, 4 * CANDIDATES + 1), tail, d - tail]))
     return np.unique(np.clip(places, 0, d)).astype(np.intp)
 
 
-def _candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarray:
-    """Candidate cuts [R, E + 1] among the places, where the sorted rows have these values [R, P].
+def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarray:
+    """Choose candidate cuts [R, E + 1] among places [P] where the sorted rows have the given values [R, P].
 
-    At equal steps of the cube root of the density, where an optimal quantiser puts its boundaries
-    (Panter and Dite); all places, if they are few.
+    They are at equal steps of the integral of the cube root of the density, where an optimal quantiser has its
+    boundaries (Panter and Dite 1951); all places, if they are few.
     """
-    last, count = len(places) - 1, max(EDGES if places[-1] > SMALL else 2 * EDGES, 2 * levels)
+    last, count = (
+        len(places) - 1,
+        max(CANDIDATES if places[-1] > REFINED_SIZE else 2 * CANDIDATES, 2 * levels),
+    )
     rows, order = np.arange(len(values))[:, None], np.arange(count + 1)
     if last <= count:
         return np.repeat(places[None], len(values), axis=0)
     gaps = np.diff(values.astype(np.float64))
     mass = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
     mass /= mass[:, -1:]
-    steps = order[1:-1] / count + 2 * rows  # rows apart, so that one search serves all
-    found = np.zeros((len(values), count + 1), dtype=np.intp)
-    found[:, 1:-1] = (mass + 2 * rows).ravel().searchsorted(steps) - rows * last + 1
-    found = np.maximum.accumulate(found - order, axis=1) + order  # all different
-    found = np.minimum(found, last - count + order)
-    found[:, -1] = last
-    return places[found]
+    steps = order[1:-1] / count + 2 * rows  # rows are 2 apart, so that one search serves all
+    chosen = np.zeros((len(values), count + 1), dtype=np.intp)
+    chosen[:, 1:-1] = (mass + 2 * rows).ravel().searchsorted(steps) - rows * last + 1
+    chosen = np.maximum.accumulate(chosen - order, axis=1) + order  # all different
+    chosen = np.minimum(chosen, last - count + order)
+    chosen[:, -1] = last
+    return places[chosen]
 
 
-def _programme(edges: np.ndarray, prefix: Prefix, levels: int) -> np.ndarray:
-    """The best d' + 1 cuts among candidates [R, E + 1]: the dynamic programme of 1-D k-means."""
+def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.ndarray:
+    """Choose the best d' + 1 cuts among candidates [R, E + 1], by the dynamic programme of 1-D k-means.
+
+    best[l, e] is the largest gain of l + 1 cells that end at candidate e; the optimal cuts are read off backwards.
+    """
     rows, e = np.arange(len(edges)), edges.shape[1] - 1
     sums = prefix(rows[:, None], edges)
     sums -= sums[:, -1:] / edges[:, -1:] * edges
     s, n = sums.T.copy(), edges.T.astype(np.float64, order="C")
-    room = np.empty((2, e * len(edges) * SLAB))
+    buffer = np.empty((2, e * len(edges) * ENDS_AT_ONCE))
     best = np.full((levels - 1, e + 1, len(edges)), -np.inf)  # [cells - 1, to, R]
-    for start in range(1, e + 1, SLAB):
-        to = slice(start, min(start + SLAB, e + 1))
-        gain, total = _gains(s, n, to, room)
+    for start in range(1, e + 1, ENDS_AT_ONCE):
+        to = slice(start, min(start + ENDS_AT_ONCE, e + 1))
+        gain, total = _cell_gains(s, n, to, buffer)
         best[0, to] = gain[0]
-        for known, found in pairwise(best):
-            np.add(gain, known[: len(gain), None], out=total).max(axis=0, out=found[to])
+        for fewer, more in pairwise(best):
+            np.add(gain, fewer[: len(gain), None], out=total).max(axis=0, out=more[to])
     cuts = np.zeros((len(edges), levels + 1), dtype=np.intp)
     cuts[:, -1], place = edges[:, -1], np.full(len(edges), e)
     for level in range(levels - 1, 0, -1):
@@ -242,15 +266,20 @@ def _programme(edges: np.ndarray, prefix: Prefix, levels: int) -> np.ndarray:
     return cuts
 
 
-def _gains(s: np.ndarray, n: np.ndarray, to: slice, room: np.ndarray) -> tuple:
-    """What each cell lowers the objective by, [from, to, R], for the cells that end in a slab of `to`.
+def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> tuple:
+    """Compute by how much each cell lowers the objective, [from, to, R], for cells that end in the slice `to`.
 
-    s^2 / n for a cell of n entries with sum s, from the mean of the row; -inf if it ends before it begins.
-    `s` and `n` [E + 1, R] are the sums and counts before each candidate; both results lie in `room`,
-    and the second is scratch.
+    That is s^2 / n for a cell of n entries with sum s, where the row's mean is subtracted; -inf for a cell that
+    ends before it begins.
+
+    Args:
+        s: sums of the entries before each candidate [E + 1, R].
+        n: counts of these entries [E + 1, R].
+        to: the candidates at which the cells end.
+        buffer: memory for the gains, and for a scratch array of the same shape, which is returned too.
     """
     shape = (to.stop - 1, to.stop - to.start, s.shape[1])
-    gain, size = room[:, : np.prod(shape)].reshape(2, *shape)
+    gain, size = buffer[:, : np.prod(shape)].reshape(2, *shape)
     np.subtract(s[to], s[: len(gain), None], out=gain)
     gain *= gain
     np.subtract(n[to], n[: len(gain), None], out=size)
@@ -260,10 +289,11 @@ def _gains(s: np.ndarray, n: np.ndarray, to: slice, room: np.ndarray) -> tuple:
     return gain, size
 
 
-def _refine(cuts: np.ndarray, step: int, prefix: Prefix) -> np.ndarray:
-    """The best cuts among those up to REACH steps from the given ones, by the same programme."""
+def _refine_cuts(cuts: np.ndarray, step: int, prefix: PrefixSums) -> np.ndarray:
+    """Choose the best cuts [R, d' + 1] among those up to REFINED_STEPS steps from the given ones, by the same
+    dynamic programme."""
     rows, levels, d = np.arange(len(cuts)), cuts.shape[1] - 1, cuts[0, -1]
-    near = np.clip(cuts[:, :, None] + step * np.arange(-REACH, REACH + 1), 1, d - 1)
+    near = np.clip(cuts[:, :, None] + step * np.arange(-REFINED_STEPS, REFINED_STEPS + 1), 1, d - 1)
     near[:, 0], near[:, -1] = 0, d
     sums = prefix(rows[:, None], near.reshape(len(cuts), -1)).reshape(near.shape)
     gain = (sums[:, 1:, :, None] - sums[:, :-1, None, :]) ** 2  # [R, cell, to, from]
@@ -279,28 +309,31 @@ def _refine(cuts: np.ndarray, step: int, prefix: Prefix) -> np.ndarray:
     return after
 
 
-def _lloyd(cuts: np.ndarray, prefix: Prefix, x: np.ndarray) -> np.ndarray:
-    """Levels [R, d'] from cuts [R, d' + 1]: boundaries at midpoints, levels at means, until no cut moves.
+def _iterate_lloyd(cuts: np.ndarray, prefix: PrefixSums, x: np.ndarray) -> np.ndarray:
+    """Run Lloyd's algorithm on sorted rows x [R, d] from cuts [R, d' + 1], and return the levels [R, d'].
 
-    The first steps are over-relaxed. A cell without entries keeps its level.
+    Levels are the means of cells, boundaries the midpoints of levels, until no cut moves. The first steps are
+    over-relaxed. A cell without entries keeps its level.
     """
     result = np.zeros((len(x), cuts.shape[1] - 1))
-    left, rows = list(x), np.arange(len(x))[:, None]
-    sums, means, before = prefix(rows, cuts), result, None
-    for step in range(LIMIT):
+    active, rows = list(x), np.arange(len(x))[:, None]
+    sums, means, previous = prefix(rows, cuts), result, None
+    for step in range(MAX_STEPS):
         inner = cuts[:, 1:-1]
         sums[:, 1:-1] = prefix(rows, inner)
         sizes = cuts[:, 1:] - cuts[:, :-1]
         totals = sums[:, 1:] - sums[:, :-1]
         means = np.divide(totals, sizes, out=means.copy(), where=sizes > 0)
-        middle = (means[:, 1:] + means[:, :-1]) / 2
-        if 0 < step < RELAXED:
-            further = before + RELAXATION * (middle - before)
-            middle = np.minimum(np.maximum(further, means[:, :-1]), means[:, 1:])
-        before, typed = middle, middle.astype(x.dtype)
-        after = np.array([a.searchsorted(b, "right") for a, b in zip(left, typed, strict=True)])
-        if step >= RELAXED:
-            moves = (after != inner).any(axis=1) & (step < LIMIT - 1)
+        midpoints = (means[:, 1:] + means[:, :-1]) / 2
+        if 0 < step < RELAXED_STEPS:
+            relaxed = previous + RELAXATION * (midpoints - previous)
+            midpoints = np.minimum(np.maximum(relaxed, means[:, :-1]), means[:, 1:])
+        previous, boundaries = midpoints, midpoints.astype(x.dtype)
+        after = np.array(
+            [a.searchsorted(b, "right") for a, b in zip(active, boundaries, strict=True)]
+        )
+        if step >= RELAXED_STEPS:
+            moves = (after != inner).any(axis=1) & (step < MAX_STEPS - 1)
             if not moves.all():
                 result[rows[~moves, 0]] = means[~moves]
                 if not moves.any():
@@ -308,6 +341,6 @@ def _lloyd(cuts: np.ndarray, prefix: Prefix, x: np.ndarray) -> np.ndarray:
                 rows, cuts, sums, means, after = (
                     v[moves] for v in (rows, cuts, sums, means, after)
                 )
-                left = [a for a, m in zip(left, moves, strict=True) if m]
+                active = [a for a, m in zip(active, moves, strict=True) if m]
         cuts[:, 1:-1] = after
     return result
