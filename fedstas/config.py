@@ -1,7 +1,8 @@
-"""The parts that methods are made of: settings that check themselves, and plain data for a run's record.
+"""Configuration dataclasses: the parts of methods, whose settings check themselves, as plain data and back.
 
-A part is a frozen dataclass; each setting declares its default and what is allowed in one line. `part`
-registers its kind by its class name, which is what recorded runs say.
+A class under `@config` is a frozen dataclass; each of its fields declares a default and the allowed values in one
+line, by `int_field`, `float_field`, `choice_field` or `bool_field`. `to_dict` writes an instance as recorded
+identities hold it, with the name of its class, and `from_dict` reads it back.
 """
 
 import math
@@ -11,57 +12,64 @@ from typing import Any, TypeVar, dataclass_transform
 from fedstas import errors
 from fedstas.errors import InputError, check_choice, check_float, check_int
 
-CONFIG_CLASSES: dict[str, Any] = {}  # by the name that recorded runs have
-# Classes that were renamed after runs were recorded: their name now, and the name in recorded identities.
+CONFIG_CLASSES: dict[str, Any] = {}  # by name in recorded identities
+# Classes that were renamed after runs were recorded: their name now, and their name in recorded identities.
 PERSISTED_NAMES = {"UpdateMemoryServer": "Remembering"}
-USER_MODULE_PREFIX = "fedstas-own-"  # how the modules of files of one's own begin: two may have kinds of the same name
+# Of the names of modules made of the user's files. Their classes are not registered: two may have the same name.
+USER_MODULE_PREFIX = "fedstas-own-"
 T = TypeVar("T")
 
 
 def int_field(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
-    """A setting that is a whole number in low..high."""
-    return _setting(default, lambda name, value: check_int(name, value, low, high), later)
+    """Declare a field that is a whole number in low..high."""
+    return _field(default, lambda name, value: check_int(name, value, low, high), later)
 
 
 def float_field(
     default, low: float, high: float = math.inf, *, optional=False, later=False, **ends
 ) -> Any:
-    """A setting that is a number in (low, high], or with other `ends` (see `errors.real`), or None."""
+    """Declare a field that is a number in (low, high], or if `optional` None; `ends` as in `errors.check_float`."""
 
     def check(name: str, value) -> float | None:
         return None if optional and value is None else check_float(name, value, low, high, **ends)
 
-    return _setting(default, check, later)
+    return _field(default, check, later)
 
 
 def choice_field(default: str, *others: str, later=False) -> Any:
-    """A setting that is one of these words; the first is the default."""
+    """Declare a field that is one of these words; the first is the default."""
     allowed = dict.fromkeys((default, *others))
 
     def check(name: str, value) -> str:
         check_choice(name, value, allowed)
         return str(value)
 
-    return _setting(default, check, later)
+    return _field(default, check, later)
 
 
 def bool_field(default: bool, *, later=False) -> Any:
-    """A setting that is True or False."""
-    return _setting(default, errors.check_bool, later)
+    """Declare a field that is True or False."""
+    return _field(default, errors.check_bool, later)
 
 
-def _setting(default, check, later: bool) -> Any:
-    """`check(name, value)` returns the value as a plain bool, int, float or str: equal settings are
-    one run. `later`: it came after runs were recorded, and enters an identity only where it differs from
-    its default, so that those keep theirs."""
+def _field(default, check, later: bool) -> Any:
+    """Declare a field of a configuration dataclass.
+
+    Args:
+        default: its default.
+        check: `check(name, value)` returns the value as a plain bool, int, float or str, so that equal settings
+            have equal identities, or raises an `InputError`.
+        later: whether the field was added after runs were recorded; it is left out of identities at its default,
+            so that recorded ones stay as they are.
+    """
     return field(default=default, metadata={"check": check, "later": later})
 
 
 @dataclass_transform(frozen_default=True)
 def config(kind: type[T]) -> type[T]:
-    """A frozen dataclass whose settings are checked, and made plain, when it is made; registered by
-    its name."""
-    own = kind.__dict__.get("__post_init__")
+    """Make a class a configuration dataclass: frozen, its fields checked and converted to plain values when an
+    instance is made, and registered by its name. A `__post_init__` of the class runs after these checks."""
+    post_init = kind.__dict__.get("__post_init__")
 
     def check(self) -> None:
         for f in fields(self):
@@ -69,10 +77,10 @@ def config(kind: type[T]) -> type[T]:
             if "check" in f.metadata:
                 object.__setattr__(self, f.name, f.metadata["check"](f.name, value))
             elif is_dataclass(f.default) and not isinstance(value, type(f.default)):
-                wanted = type(f.default).__name__
-                raise InputError(f"{f.name} is {value!r}: it must be of kind {wanted}")
-        if own is not None:
-            own(self)
+                expected = type(f.default).__name__
+                raise InputError(f"{f.name} is {value!r}: it must be of kind {expected}")
+        if post_init is not None:
+            post_init(self)
 
     kind.__post_init__ = check  # type: ignore[attr-defined]  # dataclass calls it
     if kind.__module__.startswith(USER_MODULE_PREFIX):
@@ -80,58 +88,59 @@ def config(kind: type[T]) -> type[T]:
     name = persisted_name(kind)
     other = CONFIG_CLASSES.get(name, kind).__module__
     if other != kind.__module__:
-        raise InputError(f"{other} has a part {name} already: take another name")
-    CONFIG_CLASSES[name] = made = dataclass(frozen=True)(kind)
-    return made
+        raise InputError(f"{other} has a configuration class {name} already: take another name")
+    CONFIG_CLASSES[name] = dataclass(frozen=True)(kind)
+    return CONFIG_CLASSES[name]
 
 
 def persisted_name(kind: type) -> str:
-    """The name of a configuration class in recorded identities."""
+    """Return the name of a configuration class in recorded identities."""
     return PERSISTED_NAMES.get(kind.__name__, kind.__name__)
 
 
 def to_dict(value) -> dict:
-    """A part with all its settings, as plain data."""
-    return {"is": persisted_name(type(value))} | _plain(value)
+    """Return a configuration dataclass as plain data, with the name of its class under "is"."""
+    return {"is": persisted_name(type(value))} | _fields_to_dict(value)
 
 
-def _plain(value) -> dict:
-    told = {}
+def _fields_to_dict(value) -> dict:
+    """Return the fields by name, without later ones at their default; those of a configuration inside are a dict."""
+    result = {}
     for f in fields(value):
         setting = getattr(value, f.name)
         if not (f.metadata.get("later") and setting == f.default):
-            told[f.name] = _plain(setting) if is_dataclass(setting) else setting
-    return told
+            result[f.name] = _fields_to_dict(setting) if is_dataclass(setting) else setting
+    return result
 
 
 def from_dict(data: dict, kind=None):
-    """The part that `to_dict` wrote down, of a `kind` or of the one that is registered by its name;
-    `InputError` if none is."""
-    given = dict(data)
-    named = CONFIG_CLASSES.get(given.pop("is"))
-    kind = kind or named
+    """Return the configuration dataclass that `to_dict` wrote, of the class `kind`, by default of the registered
+    class of its name; `InputError` if there is none."""
+    values = dict(data)
+    registered = CONFIG_CLASSES.get(values.pop("is"))
+    kind = kind or registered
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
     for f in fields(kind):
-        if is_dataclass(f.default) and f.name in given:  # a design that another one repairs
+        if is_dataclass(f.default) and f.name in values:  # a configuration inside
             inner: Any = type(f.default)
-            given[f.name] = inner(**given[f.name])
-    return kind(**given)
+            values[f.name] = inner(**values[f.name])
+    return kind(**values)
 
 
 def settings(value) -> dict:
-    """The settings of a part by name, with those of a part inside it."""
-    found: dict[str, Any] = {}
+    """Return the settings of a configuration dataclass by name, with those of one inside it."""
+    result: dict[str, Any] = {}
     for f in fields(value):
         setting = getattr(value, f.name)
-        found |= settings(setting) if is_dataclass(setting) else {f.name: setting}
-    return found
+        result |= settings(setting) if is_dataclass(setting) else {f.name: setting}
+    return result
 
 
-def with_settings(value, given: dict):
-    """The part with those of its settings that `given` names, in a part inside it too."""
-    new = {f.name: given[f.name] for f in fields(value) if f.name in given}
+def with_settings(value, changes: dict):
+    """Return a copy with the changed settings, in a configuration inside it too; other names are ignored."""
+    new = {f.name: changes[f.name] for f in fields(value) if f.name in changes}
     for f in fields(value):
         if is_dataclass(inside := getattr(value, f.name)):
-            new[f.name] = with_settings(inside, given)
+            new[f.name] = with_settings(inside, changes)
     return replace(value, **new)

@@ -1,7 +1,7 @@
-"""Designs over examples: on which of its data a participant trains (FedSTaS Sec. 4 and 5.2).
+"""Data designs: on which of its examples a participant trains (FedSTaS Sec. 4 and 5.2).
 
-The server sets a rate for each participant (`rates`); the participant draws its sample
-(`sample`). Rates are all that travels.
+The server sets a rate for each participant (`rates`) and sends nothing else; the participant draws its sample
+(`sample`).
 """
 
 from typing import Protocol
@@ -26,31 +26,29 @@ class DataDesign(Protocol):
     """Chooses the examples of each participant."""
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
-        """What the server tells each participant, float [m]."""
+        """Compute what the server sends to each participant of the cohort, float [m]."""
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
-        """Positions 0..size-1 that a client of this size trains on; may be empty."""
+        """Draw the positions in 0..size-1 that a client of this size trains on; there may be none."""
 
 
 def private_total(view: View, clients, epsilon, size_cap, memoised=False) -> float:
-    """The estimate of eq. 5.7 from the randomised responses of these clients."""
+    """Estimate the total size of these clients from their randomised responses (eq. 5.7)."""
     alpha = privacy.truth_probability(epsilon, size_cap)
     reports = view.reports(clients, size_cap=size_cap, alpha=alpha, memoised=memoised)
     return privacy.estimate_total(reports, size_cap=size_cap, alpha=alpha)
 
 
 def bernoulli(size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
-    """Positions kept independently with probability `rate`."""
+    """Draw a Bernoulli sample of the positions in 0..size-1, each with probability `rate`."""
     rate = check_float("rate", rate, 0, 1, open_low=False)
     return np.flatnonzero(rng.random(check_int("size", size, 0, MAX_COUNT)) < rate)
 
 
 def fixed_size(size: int, number: float, rng: np.random.Generator) -> np.ndarray:
-    """That many positions without replacement, ascending; all where there are no more."""
-    size, number = (
-        check_int("size", size, 0, MAX_COUNT),
-        check_float("number", number, 0, open_low=False),
-    )
+    """Draw `number` positions in 0..size-1 without replacement, ascending; all if there are fewer."""
+    size = check_int("size", size, 0, MAX_COUNT)
+    number = check_float("number", number, 0, open_low=False)
     return np.sort(rng.choice(size, min(size, int(number)), replace=False))
 
 
@@ -83,8 +81,8 @@ class Requested:
     """Each example with probability p = min(1, n* / n), n the total of the participants (Sec. 5.2).
 
     With an `epsilon`, n is the estimate of eq. 5.7 from randomised responses, guarded from below
-    by the number of reports; `memoised` uses one report per client for good, so that
-    the total epsilon stays epsilon.
+    by the number of reports; if `memoised`, a client repeats its first report, so that the total epsilon stays
+    epsilon.
     """
 
     sample = staticmethod(bernoulli)
@@ -127,38 +125,44 @@ class FedSampling:
 
 
 def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
-    """Sample sizes n'_k [m] that minimise sum_k a_k^2 s_k^2 / n'_k under sum n'_k = total, n'_k <= n_k.
+    """Compute real sample sizes n'_k [m] that minimise sum_k a_k^2 s_k^2 / n'_k under sum n'_k = total, n'_k <= n_k.
 
-    Real-valued: proportional to a_k s_k (Neyman over participants), clients that this would take
-    beyond their data give all of it (KKT), and every client at least one example is left to
-    the rounding. a_k are the aggregation weights, s_k the spreads of a client's example gradients.
+    They are proportional to a_k s_k (Neyman allocation over participants); a client that would exceed its data
+    gives all of it (Karush-Kuhn-Tucker conditions).
+
+    Args:
+        weights: aggregation weights a_k [m].
+        spreads: standard deviations s_k of a client's example gradients [m].
+        sizes: n_k [m].
+        total: of the sample.
     """
     weights, spreads = as_float_array("weights", weights), as_float_array("spreads", spreads, 0)
     sizes = as_int_array("client sizes", sizes).astype(float)
     check_same_shape("weights, spreads and sizes", weights, spreads, sizes)
     priority = np.abs(rescale_exponent(weights)[0]) * rescale_exponent(spreads)[0]
-    result, open_ = np.zeros(len(sizes)), sizes > 0
+    result, below_cap = np.zeros(len(sizes)), sizes > 0
     total = min(check_float("total", total, 0, open_low=False), float(sizes.sum()))
-    while open_.any():
-        p = rescale_exponent(priority[open_] if priority[open_].any() else sizes[open_])[0]
-        result[open_] = max(0.0, total - sizes[~open_].sum()) * p / p.sum()
-        full = open_ & (result >= sizes)
+    while below_cap.any():
+        p = rescale_exponent(
+            priority[below_cap] if priority[below_cap].any() else sizes[below_cap]
+        )[0]
+        result[below_cap] = max(0.0, total - sizes[~below_cap].sum()) * p / p.sum()
+        full = below_cap & (result >= sizes)
         result[full] = sizes[full]
         if not full.any():
             break
-        open_ &= ~full
+        below_cap &= ~full
     return result
 
 
 @config
 class Optimal:
-    """n* examples in all, shared among the participants so that the variance of the aggregated
-    gradient is smallest (`optimal_sizes`): what the paper names as future work.
+    """n* examples in all, shared among the participants so that the variance of the aggregated gradient is
+    smallest (`optimal_sizes`): the paper's future work.
 
-    Samples are of fixed size, without replacement, at least one example each. It costs the participants
-    a pass over all their data at w_t, and one number: the spread of their example gradients. Spread and
-    true size go to the server in the clear, and no private form of the spread is known here: it tells how
-    mixed, and how well learned, a client's data are.
+    Samples are of fixed size, without replacement, at least one example each. Each participant passes over all its
+    data at w_t and sends its true size and the standard deviation of its example gradients, neither of them
+    privately.
     """
 
     sample = staticmethod(fixed_size)
@@ -166,17 +170,15 @@ class Optimal:
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         sizes, spreads = view.sizes[cohort.clients], view.gradient_spreads(cohort.clients)
-        real_ = optimal_sizes(cohort.weights, spreads, sizes, self.n_star)
-        rounded = largest_remainder(real_, round(real_.sum())) if real_.sum() >= 1 else real_
+        quotas = optimal_sizes(cohort.weights, spreads, sizes, self.n_star)
+        rounded = largest_remainder(quotas, round(quotas.sum())) if quotas.sum() >= 1 else quotas
         return np.clip(rounded, 1, sizes).astype(float)
 
 
 @config
 class FixedSize:
-    """floor(n*/m) examples of each participant without replacement, the other reading of Alg. 1.
-
-    A client with fewer examples gives all it has.
-    """
+    """floor(n*/m) examples of each participant without replacement, the other reading of Alg. 1; all of a client
+    that has fewer."""
 
     sample = staticmethod(fixed_size)
     n_star: int = int_field(2048)

@@ -1,4 +1,4 @@
-"""The ways in which a call can end early, each with one plain sentence."""
+"""Exceptions whose messages are one plain sentence, and checks of single values."""
 
 import contextlib
 import difflib
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class InputError(ValueError):
-    """What was asked for is not allowed; the message names it and says what is."""
+    """A value is not allowed; the message names it and says what is allowed."""
 
 
 class DataError(InputError):
@@ -17,7 +17,7 @@ class DataError(InputError):
 
 
 class Interrupted(RuntimeError):
-    """Somebody stopped it; the message says what is kept."""
+    """The user stopped a command; the message says what is kept."""
 
 
 class Diverged(RuntimeError):
@@ -29,7 +29,7 @@ class Diverged(RuntimeError):
 
 
 def format_value(values) -> str:
-    """Values in a sentence: on one line, and not all of them where they are many."""
+    """Format a value, or the first of many, for a message: on one line of at most 60 characters."""
     short = repr(values.ravel()[:20].tolist() if isinstance(values, np.ndarray) else values)
     short = short.replace("\n", " ")
     return short if len(short) <= 60 else f"{short[:57]}..."
@@ -38,25 +38,28 @@ def format_value(values) -> str:
 def check_choice(name: str, value, allowed) -> None:
     """Refuse a value that is not among the allowed ones."""
     allowed = list(allowed)
-    if not any(isinstance(value, type(known)) and value == known for known in allowed):
+    if not any(isinstance(value, type(each)) and value == each for each in allowed):
         listed = [*filter(None, map(str, allowed))]
-        said = f"unknown {name} {format_value(value)}{suggestion(str(value), listed)}"
-        raise InputError(f"{said}: use one of {', '.join(listed)}")
+        hint = suggestion(str(value), listed)
+        raise InputError(
+            f"unknown {name} {format_value(value)}{hint}: use one of {', '.join(listed)}"
+        )
 
 
-def suggestion(word: str, known) -> str:
-    """ " (did you mean ...?)", or nothing where no word that is known is near."""
-    near = difflib.get_close_matches(word, known, 1, 0.7) or [k for k in known if {*k} == {*word}]
-    return f" (did you mean {near[0]}?)" if near else ""
+def suggestion(word: str, choices) -> str:
+    """Return " (did you mean ...?)" with the choice most like the word, or "" if none is like it."""
+    similar = difflib.get_close_matches(word, choices, 1, 0.7)
+    similar = similar or [each for each in choices if {*each} == {*word}]
+    return f" (did you mean {similar[0]}?)" if similar else ""
 
 
 def check_int(name: str, value, low: int, high: float = math.inf) -> int:
-    """The value as an int in low..high, or an `InputError`."""
-    whole = isinstance(value, float) and value.is_integer()
+    """Return the value as an int in low..high, or raise an `InputError`."""
+    is_whole = isinstance(value, float) and value.is_integer()
     if hasattr(value, "__index__") and not isinstance(value, bool | np.bool_):
-        with contextlib.suppress(TypeError):  # an array of several has it too
-            value, whole = value.__index__(), True
-    if not whole or not low <= value <= high:
+        with contextlib.suppress(TypeError):  # arrays of several values have it too
+            value, is_whole = value.__index__(), True
+    if not is_whole or not low <= value <= high:
         allowed = f"at least {low}" + ("" if high == math.inf else f" and at most {high}")
         raise InputError(f"{name} is {format_value(value)}: it must be a whole number of {allowed}")
     return int(value)
@@ -65,10 +68,11 @@ def check_int(name: str, value, low: int, high: float = math.inf) -> int:
 def check_float(
     name: str, value, low: float, high: float = math.inf, *, open_low=True, open_high=False
 ):
-    """The value as a finite float in (low, high] (or with other ends), or an `InputError`."""
-    known = isinstance(value, Real) and not isinstance(value, bool)  # no text, no np.bool_
+    """Return the value as a finite float in (low, high], or raise an `InputError`; `open_low` and `open_high` say
+    whether the ends are excluded."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)  # no text, no np.bool_
     try:
-        number = float(value) if known else math.nan
+        number = float(value) if is_number else math.nan
     except OverflowError:
         number = math.nan
     above = number > low if open_low else number >= low
@@ -77,11 +81,11 @@ def check_float(
         upper = "" if high == math.inf else f" and {'below' if open_high else 'at most'} {high:g}"
         floor = f"above {low:g}" if open_low else f"at least {low:g}"
         raise InputError(f"{name} is {format_value(value)}: it must be a number {floor}{upper}")
-    return number + 0.0  # -0.0 is 0.0: equal settings are one run
+    return number + 0.0  # -0.0 becomes 0.0, so that equal settings have equal identities
 
 
 def check_bool(name: str, value) -> bool:
-    """The value as a bool, or an `InputError`."""
+    """Return the value as a bool, or raise an `InputError`."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} is {format_value(value)}: it must be True or False")
     return bool(value)

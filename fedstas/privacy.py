@@ -13,59 +13,63 @@ from fedstas.arrays import MAX_COUNT, as_int_array
 from fedstas.errors import check_float, check_int
 from fedstas.theory import reports as theory
 
-LEAST = 1e-100  # alpha that an estimate can be divided by, and its square
+MIN_ALPHA = 1e-100  # its square is still a normal float, by which a variance can be divided
 
 
 def truth_probability(epsilon: float, size_cap: int) -> float:
-    """alpha = (e^eps - 1) / (e^eps + M - 2): the largest that is epsilon-LDP (Lemma 5, eq. 6.13).
+    """Compute the largest alpha that is epsilon-LDP, (e^eps - 1) / (e^eps + M - 2) (Lemma 5, eq. 6.13).
 
-    `InputError` beyond 36 + log(M - 1): there alpha rounds to 1, and every true size would be told.
+    `InputError` beyond 36 + log(M - 1): there alpha rounds to 1, and every report would be a true size.
     """
-    size_cap = _cap(size_cap)
+    size_cap = _check_cap(size_cap)
     epsilon = check_float("epsilon", epsilon, 0, 36 + math.log(size_cap - 1))
     return -math.expm1(-epsilon) / (1 + (size_cap - 2) * math.exp(-epsilon))
 
 
-def _cap(size_cap) -> int:
+def _check_cap(size_cap) -> int:
     return check_int("size_cap", size_cap, 3, MAX_COUNT)
 
 
 def epsilon(alpha: float, size_cap: int) -> float:
-    """The epsilon of one report: log(1 + (M-1) alpha / (1 - alpha)); infinite for alpha = 1."""
-    alpha, size_cap = check_float("alpha", alpha, 0, 1, open_low=False), _cap(size_cap)
+    """Compute the epsilon of one report, log(1 + (M-1) alpha / (1 - alpha)); infinite for alpha = 1."""
+    alpha, size_cap = check_float("alpha", alpha, 0, 1, open_low=False), _check_cap(size_cap)
     return math.inf if alpha == 1 else math.log1p((size_cap - 1) * alpha / (1 - alpha))
 
 
 def clip(sizes, size_cap: int) -> np.ndarray:
-    """Sizes in 1..M-1. The paper clips above only: an empty client would betray itself."""
-    return np.clip(as_int_array("client sizes", sizes, ndim=None), 1, _cap(size_cap) - 1)
+    """Clip sizes to 1..M-1. The paper clips above only, where the report 0 of an empty client would reveal it."""
+    return np.clip(as_int_array("client sizes", sizes, ndim=None), 1, _check_cap(size_cap) - 1)
 
 
 def report(sizes, *, size_cap: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
-    """r_k (eq. 5.6), int of the shape of `sizes`, each in 1..M-1."""
+    """Draw reports r_k in 1..M-1 of clients with these sizes (eq. 5.6), int of the shape of `sizes`."""
     true, alpha = clip(sizes, size_cap), check_float("alpha", alpha, 0, 1, open_low=False)
     fake = rng.integers(1, int(size_cap), size=true.shape)
     return np.where(rng.random(true.shape) < alpha, true, fake).astype(np.int64)
 
 
 def estimate_total(reports, *, size_cap: int, alpha: float) -> float:
-    """The estimate of the clipped total from m reports (eq. 5.7), as printed: no guard, may be < 0."""
-    alpha, size_cap = check_float("alpha", alpha, LEAST, 1, open_low=False), _cap(size_cap)
+    """Estimate the total of the clipped sizes from m reports (eq. 5.7), as printed: it may be negative."""
+    alpha, size_cap = (
+        check_float("alpha", alpha, MIN_ALPHA, 1, open_low=False),
+        _check_cap(size_cap),
+    )
     reports = as_int_array("reports", reports, ndim=None)
     return float((reports.sum() - (1 - alpha) * size_cap * reports.size / 2) / alpha)
 
 
 def estimate_variance(sizes, *, size_cap: int, alpha: float, times=1) -> float:
-    """Its variance: sum over clients of t^2 [(1-a) s2 + a (1-a) (n_c - M/2)^2] / a^2, s2 = M(M-2)/12.
+    """Compute the variance of `estimate_total`: the sum over clients of
+    t^2 [(1-a) s2 + a (1-a) (n_c - M/2)^2] / a^2 with a = alpha and s2 = M(M-2)/12.
 
-    `times`: how often the report of each client [m] counts, where one that is drawn again repeats it.
+    `times` t [m]: how often the report of each client counts, where one that is drawn again repeats it.
     """
-    true, alpha = clip(sizes, size_cap), check_float("alpha", alpha, LEAST, 1, open_low=False)
+    true, alpha = clip(sizes, size_cap), check_float("alpha", alpha, MIN_ALPHA, 1, open_low=False)
     fake_variance = size_cap * (size_cap - 2) / 12
     terms = (1 - alpha) * fake_variance + alpha * (1 - alpha) * (true - size_cap / 2) ** 2
     return float((terms * np.square(times)).sum() / alpha**2)
 
 
 def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0.0) -> float:
-    """The epsilon of that many fresh reports of one client, exact (`theory.reports`)."""
+    """Compute the epsilon of `reports` fresh reports of one client, exactly (`theory.reports`)."""
     return theory.composed_epsilon(alpha, size_cap, reports, delta)

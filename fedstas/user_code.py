@@ -1,8 +1,7 @@
-"""Designs, tasks and networks of one's own: classes and functions of a file, which a run's record names by
-the file's SHA-256.
+"""Load designs, tasks and networks from the user's files; a run's record names each by its file's SHA-256.
 
-A file is named as FILE.py, or as FILE.py:NAME where it holds several. What it imports from files beside
-it is found, but is no part of a run's identity.
+A file is named as FILE.py, or as FILE.py:NAME where it holds several. It may import files beside it, which are no
+part of a run's identity.
 """
 
 import hashlib
@@ -21,17 +20,19 @@ from fedstas import config
 from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
-TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # whose each example is
-_LOADED: dict[tuple[str, str], type] = {}  # by class name and SHA-256: those of this process
+TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # files that name the client of each example
+_LOADED: dict[
+    tuple[str, str], type
+] = {}  # classes of this process, by name and SHA-256 of the file
 
 
 def is_user_defined(value) -> bool:
-    """Whether the class of this part is not one of the package's."""
+    """Return whether the class of a part is none of the package's."""
     return not type(value).__module__.startswith("fedstas.")
 
 
 def check_frozen(kind: type) -> type:
-    """The class; `InputError` unless it is a frozen dataclass, whose settings can be told and changed."""
+    """Return the class; `InputError` unless it is a frozen dataclass, whose settings can be recorded and changed."""
     if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
         raise InputError(f"put @dataclass(frozen=True) above class {kind.__name__}")
     return kind
@@ -39,7 +40,15 @@ def check_frozen(kind: type) -> type:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of a file: `name` is FILE.py:FUNCTION without folders, `place` its file and line."""
+    """A function of a user's file.
+
+    Args:
+        name: FILE.py:FUNCTION without folders.
+        sha256: of the file.
+        place: file and line of the function.
+        module: the name of the module that was made of the file.
+        call: the function itself.
+    """
 
     name: str
     sha256: str
@@ -50,32 +59,37 @@ class UserFunction:
     def __str__(self):
         return self.name
 
-    def __call__(self, *given):
-        """What the function returns; what it raises is an `InputError` that names the line."""
+    def __call__(self, *arguments):
+        """Call the function; what it raises becomes an `InputError` that names the line."""
         with user_code_errors(self.module, self.place):
-            return self.call(*given)
+            return self.call(*arguments)
 
 
 @contextmanager
 def user_code_errors(module: str, place: str = ""):
-    """What a module of one's own raises here as one sentence, with the file and line that it came through
-    last; `place` where it came through none."""
+    """Turn exceptions into an `InputError` of one sentence, with the last file and line of the user's module that
+    they came through, or with `place` if there is none."""
     try:
         yield
     except Diverged:
         raise
     except (Exception, SystemExit) as error:
-        steps = traceback.walk_tb(error.__traceback__)
-        own = [(f.f_code.co_filename, n) for f, n in steps if f.f_globals.get("__name__") == module]
-        own = [step for step in own if step[0][0] != "<"]  # what dataclass writes is in no file
-        where = "{} line {}".format(*own[-1]) if own else place
-        said = str(error).replace("\n", " ")
-        said = said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
-        raise InputError(f"{where}: {said}" if where else said) from error
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [
+            (f.f_code.co_filename, n) for f, n in frames if f.f_globals.get("__name__") == module
+        ]
+        lines = [
+            line for line in lines if line[0][0] != "<"
+        ]  # what dataclass generates is in no file
+        where = "{} line {}".format(*lines[-1]) if lines else place
+        message = str(error).replace("\n", " ")
+        message = message if isinstance(error, InputError) else f"{type(error).__name__}: {message}"
+        raise InputError(f"{where}: {message}" if where else message) from error
 
 
 def design_errors(design):
-    """`told` of what is asked of a design of one's own, which is placed at its `draw`."""
+    """Return `user_code_errors` for calls of a user's design, with the place of its `draw`; for a design of the
+    package, a context that does nothing."""
     if not is_user_defined(design):
         return nullcontext()
     module, code = type(design).__module__, getattr(getattr(design, "draw", None), "__code__", None)
@@ -83,99 +97,115 @@ def design_errors(design):
     return user_code_errors(module, place if module.startswith(config.USER_MODULE_PREFIX) else "")
 
 
-def without_folders(spec, usual: str):
-    """FILE.py:FUNCTION without folders, where that is named by `spec`; else what it is."""
-    asked = FILE.fullmatch(spec) if isinstance(spec, str) else None
-    return f"{Path(asked[1]).name}:{asked[2] or usual}" if asked else spec
+def without_folders(spec, default: str):
+    """Return FILE.py:FUNCTION without folders, with the `default` function where none is named; any other `spec`
+    as it is."""
+    match = FILE.fullmatch(spec) if isinstance(spec, str) else None
+    return f"{Path(match[1]).name}:{match[2] or default}" if match else spec
 
 
-def load_function(spec: str, usual: str) -> UserFunction:
-    """The function that FILE.py:FUNCTION names, or the one called `usual` of FILE.py."""
+def load_function(spec: str, default: str) -> UserFunction:
+    """Load the function that FILE.py:FUNCTION names, or the one called `default` of FILE.py."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
-    made, name = _file(file, f"a {usual}", "FUNCTION"), name or usual
-    found = vars(made).get(name)
-    if not callable(found):
-        has = [k for k, v in vars(made).items() if getattr(v, "__module__", "") == made.__name__]
-        raise InputError(f"{file} has no function {name}: it has {', '.join(has) or 'none'}")
-    line = getattr(getattr(found, "__code__", None), "co_firstlineno", 1)
-    sha = made.__name__[-64:]
-    return UserFunction(
-        without_folders(spec, usual), sha, f"{file} line {line}", made.__name__, found
-    )
+    module, name = _load_file(file, f"a {default}", "FUNCTION"), name or default
+    function = vars(module).get(name)
+    if not callable(function):
+        names = [
+            k for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+        ]
+        raise InputError(f"{file} has no function {name}: it has {', '.join(names) or 'none'}")
+    line = getattr(getattr(function, "__code__", None), "co_firstlineno", 1)
+    sha, place = module.__name__[-64:], f"{file} line {line}"
+    return UserFunction(without_folders(spec, default), sha, place, module.__name__, function)
 
 
-def _file(file: str, what: str, kind: str) -> ModuleType:
+def _load_file(file: str, what: str, kind: str) -> ModuleType:
+    """Load a user's file; `InputError` if it is not there, which says how to name `what`, a class or function."""
     if not Path(file).is_file():
         raise InputError(f"there is no file {file}: name {what} as FILE.py or FILE.py:{kind}")
-    return _module(Path(file))
+    return _run_module(Path(file))
 
 
 def file_of(spec) -> str:
-    """The file of one's own that `spec` names, FILE.py, FILE.npy or FILE.csv; "" where it names none."""
-    asked = FILE.fullmatch(str(spec)) or TABLE.fullmatch(str(spec))
-    return next(filter(None, asked.groups())) if asked else ""
+    """Return the user's file that `spec` names, FILE.py, FILE.npy or FILE.csv; "" if it names none."""
+    match = FILE.fullmatch(str(spec)) or TABLE.fullmatch(str(spec))
+    return next(filter(None, match.groups())) if match else ""
 
 
 def sha256(spec) -> str:
-    """The SHA-256 of that file; "" where there is none."""
+    """Return the SHA-256 of the file that `spec` names; "" if there is none."""
     path = Path(file_of(spec))
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def locate(spec: str, sha: str, what: str) -> str:
-    """`spec` of a record, FILE or FILE:NAME, with the folder where a file of this SHA-256 is: this one or one
-    of `sys.path`; `InputError` if it is gone, or holds another text."""
+    """Find the file of a recorded run in the current folder or in `sys.path`.
+
+    Args:
+        spec: FILE or FILE:NAME, without folders.
+        sha: the SHA-256 that the record has.
+        what: what the file holds, for the message.
+
+    Returns:
+        `spec` with the folder of the file.
+
+    Raises:
+        InputError: if there is no such file, or its text has changed.
+    """
     file = file_of(spec)
-    there = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
-    same = [path for path in there if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
+    paths = [path for folder in ("", *sys.path) if (path := Path(folder) / file).is_file()]
+    same = [path for path in paths if hashlib.sha256(path.read_bytes()).hexdigest() == sha]
     if not same:
-        gone = "has changed since" if there else "is not here: run this in its folder"
-        raise InputError(f"the run is of {what} {file} (SHA-256 {sha[:8]}...), which {gone}")
+        reason = "has changed since" if paths else "is not here: run this in its folder"
+        raise InputError(f"the run is of {what} {file} (SHA-256 {sha[:8]}...), which {reason}")
     return f"{same[0]}{spec[len(file) :]}"
 
 
 def load_design(spec: str) -> tuple[str, type]:
-    """The name FILE.py:CLASS, without folders, and the class of the design that `spec` asks for."""
+    """Load the design of FILE.py or FILE.py:CLASS; return the name FILE.py:CLASS without folders, and the class."""
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
-    made = _file(file, "a design", "CLASS")
-    here = [k for k in vars(made).values() if isinstance(k, type) and k.__module__ == made.__name__]
-    there = {k.__name__: k for k in here if callable(getattr(k, "draw", None))}
-    if name is None and len(there) == 1:
-        name = next(iter(there))
-    if name not in there:
-        has = ", ".join(there) or "no class with a method draw(view, m, rng)"
-        has += "; name one" * (len(there) > 1)
-        raise InputError(f"{spec} names no design: {file} has {has}")
-    return f"{Path(file).name}:{name}", check_frozen(there[name])
+    module = _load_file(file, "a design", "CLASS")
+    classes = [k for k in vars(module).values() if isinstance(k, type)]
+    classes = [k for k in classes if k.__module__ == module.__name__]
+    designs = {k.__name__: k for k in classes if callable(getattr(k, "draw", None))}
+    if name is None and len(designs) == 1:
+        name = next(iter(designs))
+    if name not in designs:
+        contents = ", ".join(designs) or "no class with a method draw(view, m, rng)"
+        contents += "; name one" * (len(designs) > 1)
+        raise InputError(f"{spec} names no design: {file} has {contents}")
+    return f"{Path(file).name}:{name}", check_frozen(designs[name])
 
 
-def _module(path: Path) -> ModuleType:
-    """The file as a module, run once for each text that it has."""
+def _run_module(path: Path) -> ModuleType:
+    """Run a file as a module, once for each text that it has had in this process, and return it."""
     text = path.read_bytes()
     sha = hashlib.sha256(text).hexdigest()
     name = f"{config.USER_MODULE_PREFIX}{path.stem}-{sha}"
     if name in sys.modules:
         return sys.modules[name]
-    sys.modules[name] = made = ModuleType(name)
-    made.__file__ = str(path.resolve())
+    sys.modules[name] = module = ModuleType(name)
+    module.__file__ = str(path.resolve())
     sys.path.insert(0, folder := str(path.resolve().parent))
     try:
-        exec(compile(text, str(path), "exec"), vars(made))
+        exec(compile(text, str(path), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is vars(made)]
+        lines = [
+            n for f, n in traceback.walk_tb(error.__traceback__) if f.f_globals is vars(module)
+        ]
         line = (error.lineno or 1) if isinstance(error, SyntaxError) else lines[-1]
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise InputError(f"{path} line {line} fails on import: {said}") from error
+        message = f"{type(error).__name__}: {error}".replace("\n", " ")
+        raise InputError(f"{path} line {line} fails on import: {message}") from error
     finally:
         sys.path.remove(folder)
-    return made
+    return module
 
 
 @cache
 def source(kind: type) -> dict:
-    """The name of the file that the class is defined in, and the SHA-256 of what it held when it was run
-    (of one that was imported in another way: when this was first asked)."""
+    """Return the name of the file that defines a class, and the SHA-256 of the text that was run (of a class that
+    was imported in another way: of the text at the first call)."""
     module = sys.modules.get(kind.__module__)
     path = Path(getattr(module, "__file__", None) or "")
     if kind.__module__.startswith(config.USER_MODULE_PREFIX):
@@ -183,32 +213,34 @@ def source(kind: type) -> dict:
     elif path.is_file():
         sha = hashlib.sha256(path.read_bytes()).hexdigest()
     else:
-        said = f"class {kind.__name__} is in no file: put it in one, so that its runs can be made again"
-        raise InputError(said)
+        raise InputError(
+            f"class {kind.__name__} is in no file: put it in one, so that its runs can be made again"
+        )
     _LOADED[kind.__name__, sha] = kind
     return {"file": path.name, "sha256": sha}
 
 
 def source_digests(*values) -> tuple[str, ...]:
-    """The SHA-256 of the file of each of these parts that is one's own and in a file."""
-    found = []
+    """Return the SHA-256 of the file of each part that a user's file defines."""
+    digests = []
     for value in filter(is_user_defined, values):
         with suppress(InputError):
-            found.append(source(type(value))["sha256"])  # type: ignore[arg-type]
-    return tuple(found)
+            digests.append(source(type(value))["sha256"])  # type: ignore[arg-type]
+    return tuple(digests)
 
 
 def to_dict(value) -> dict:
-    """A part as plain data; of one's own with its `source`. `InputError` if that would not make it again."""
+    """Return a part as plain data, a user's with its `source` under "from"; `InputError` if `from_dict` would not
+    make an equal part of it."""
     if not is_user_defined(value):
         return config.to_dict(value)
     kind = check_frozen(type(value))
     try:
         plain = config.to_dict(value)
-        whole = bool(config.from_dict(json.loads(json.dumps(plain)), kind) == value)
+        restored = bool(config.from_dict(json.loads(json.dumps(plain)), kind) == value)
     except (TypeError, ValueError):
-        whole = False
-    if not whole:
+        restored = False
+    if not restored:
         raise InputError(
             f"{value!r} cannot be recorded: its settings must be numbers, words, True, False or None"
         )
@@ -216,13 +248,13 @@ def to_dict(value) -> dict:
 
 
 def from_dict(data: dict):
-    """The part that `to_dict` wrote down; `InputError` if its file is gone, or holds another text."""
-    given = dict(data)
-    where = given.pop("from", None)
-    if where is None:
-        return config.from_dict(given)
-    name, file, sha = given["is"], where["file"], where["sha256"]
+    """Return the part that `to_dict` wrote; `InputError` if its file is gone, or holds another text."""
+    plain = dict(data)
+    origin = plain.pop("from", None)
+    if origin is None:
+        return config.from_dict(plain)
+    name, file, sha = plain["is"], origin["file"], origin["sha256"]
     if (name, sha) not in _LOADED:
         path = Path(locate(file, sha, f"{name} in"))
-        _LOADED[name, sha] = getattr(_module(path), name)
-    return config.from_dict(given, _LOADED[name, sha])
+        _LOADED[name, sha] = getattr(_run_module(path), name)
+    return config.from_dict(plain, _LOADED[name, sha])

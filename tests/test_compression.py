@@ -221,7 +221,9 @@ def test_an_entry_between_two_levels_is_of_the_lower_in_the_steps_as_in_the_code
     prefix, cuts = compression.PrefixSums(x), np.array([[0, 2, 3]])
     np.testing.assert_array_equal(compression._iterate_lloyd(cuts, prefix, x[:, :3]), [[1, 3]])
     far = np.array([False])
-    assert compression._round_midpoints(np.array([[1.0, 3.0]]), far) == 2.0  # codes: greater than it
+    assert (
+        compression._round_midpoints(np.array([[1.0, 3.0]]), far) == 2.0
+    )  # codes: greater than it
 
 
 @pytest.mark.parametrize(("levels", "bound"), [(4, 1.01), (9, 1.03), (32, 1.5)])

@@ -177,7 +177,9 @@ def test_a_name_that_another_module_has_given_is_refused(kinds):
     class Uniform:
         """As the package's design."""
 
-    with pytest.raises(InputError, match=f"{client_sampling.__name__} has a part Uniform already"):
+    with pytest.raises(
+        InputError, match=f"{client_sampling.__name__} has a configuration class Uniform already"
+    ):
         config.config(Uniform)
 
 

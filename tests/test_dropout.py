@@ -35,7 +35,7 @@ def test_the_hash_is_the_published_one():
     assert splitmix64(np.uint64(1234567), steps).tolist() == first
     with np.errstate(over="ignore"):
         states = (np.uint64(1234567) + steps * np.uint64(GOLDEN)).view(np.int64)
-    found = models.mixed(torch.from_numpy(states)).numpy().view(np.uint64)
+    found = models.hash_int64(torch.from_numpy(states)).numpy().view(np.uint64)
     assert found.tolist() == first
 
 

@@ -21,11 +21,13 @@ from fedstas.sim import autograd, perceptron
 from fedstas.sim.models import Perceptron, unflatten
 
 BACKENDS = ("auto", "loop", "batched")
-FEW = 32  # gradients of single examples at once: with more they leave the cache, and take three times as long
+EXAMPLES_AT_ONCE = (
+    32  # gradients of single examples: more leave the cache, and take three times as long
+)
 
 
 def arithmetic(module: nn.Module):
-    """What computes a network's gradients: `perceptron` (by hand), or `autograd` for any other."""
+    """Return the module that computes a network's gradients: `perceptron` (by hand), or `autograd` for any other."""
     return perceptron if type(module) is Perceptron else autograd
 
 
@@ -42,10 +44,11 @@ class Pool:
 
     @property
     def sizes(self) -> np.ndarray:
+        """The number of examples of each client, int [N]."""
         return np.diff(self.offsets)
 
     def of(self, k: int) -> tuple[Tensor, Tensor]:
-        """The examples x and y of client k."""
+        """Return the examples x and y of client k."""
         rows = slice(self.offsets[k], self.offsets[k + 1])
         return self.x[rows], self.y[rows]
 
@@ -69,42 +72,51 @@ def local_updates(
     keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """The models [m, P] of a cohort after SGD from w_t = params [P] (eq. 2.2).
+    """Train a cohort by SGD from w_t, and return its models [m, P] (eq. 2.2).
 
-    `idx` int [m, steps, batch] are rows of the pool; `weight` of the same shape multiplies each
-    row's loss (1 / batch size, 0 for padding). A step with weights all zero changes nothing.
-    `prox` adds mu (w - w_t) to each gradient (FedProx). `keys` int64 of the same shape are those of a
-    network with dropout (`simulation.draw_keys`); all else computes without.
+    Args:
+        module: the network.
+        params: w_t [P].
+        data: the examples of all clients.
+        idx: rows of the pool that a participant's steps use, int [m, steps, batch].
+        weight: of each row's loss, [m, steps, batch]: 1 / batch size, 0 for padding. A step of zeros changes nothing.
+        lr: the learning rate.
+        prox: mu of FedProx, which adds mu (w - w_t) to each gradient.
+        keys: of a network with dropout, int64 [m, steps, batch] (`simulation.draw_keys`).
+        backend: "loop", "batched", or "auto", which takes the faster one.
     """
     check_choice("backend", backend, BACKENDS)
     rows = torch.from_numpy(idx).to(params.device)
     weights = torch.from_numpy(weight).to(params)
-    how = arithmetic(module)
-    # Of documents a step is small: all at once takes a quarter to all of the time.
-    together = how.TOGETHER or params.device.type != "cpu" or not data.x.is_floating_point()
-    loop = backend == "loop" or (backend == "auto" and not together)
-    train = autograd.one_by_one if loop else how.all_at_once
-    drops = () if keys is None else (torch.from_numpy(keys).to(params.device),)
-    return train(module, params, data, rows, weights, lr, prox, *drops)
+    kernels = arithmetic(module)
+    # Steps on documents are small: all clients at once take a quarter of the time, or at most all of it.
+    batched = (
+        kernels.BATCHED_ON_CPU or params.device.type != "cpu" or not data.x.is_floating_point()
+    )
+    loop = backend == "loop" or (backend == "auto" and not batched)
+    train = autograd.one_by_one if loop else kernels.all_at_once
+    dropout_keys = () if keys is None else (torch.from_numpy(keys).to(params.device),)
+    return train(module, params, data, rows, weights, lr, prox, *dropout_keys)
 
 
 def client_gradients(
     module: nn.Module, params: Tensor, data: Pool, row_weight: Tensor | None = None
 ) -> Iterator[Tensor]:
-    """The gradient [P] of each client's loss F_k at w_t, client after client.
+    """Yield the gradient [P] of each client's loss F_k at w_t = params [P], client after client.
 
-    The sum over its examples divided by n_k, not a mean of batch means; or with other weights of
-    the pool's rows [n].
+    It is the sum over the client's examples divided by n_k, not a mean of batch means; with `row_weight` [n]
+    each example of the pool has that weight instead of 1 / n_k.
     """
     return arithmetic(module).client_gradients(module, params, data, row_weight)
 
 
 def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> float:
-    """The root of the mean squared distance of example gradients to their mean, for one client."""
+    """Compute the standard deviation of one client's example gradients: the root of the mean squared distance
+    to their mean."""
     squares, mean = 0.0, torch.zeros_like(params)
     kernel = arithmetic(module).gradients
-    for start in range(0, len(x), FEW):
-        rows = slice(start, start + FEW)
+    for start in range(0, len(x), EXAMPLES_AT_ONCE):
+        rows = slice(start, start + EXAMPLES_AT_ONCE)
         one = torch.ones(len(x[rows]), 1, dtype=params.dtype, device=params.device)
         models = params.expand(len(one), -1)
         gradients = kernel(module, models, x[rows][:, None], y[rows][:, None], one)
@@ -116,14 +128,14 @@ def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> 
 
 @torch.no_grad()
 def evaluate(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
-    """Mean cross-entropy and predictions [n] of the model params [P]."""
+    """Compute the mean cross-entropy and the predicted labels [n] of the model params [P]."""
     named = unflatten(module, params)
-    how = arithmetic(module)
+    kernels = arithmetic(module)
     loss, predictions = torch.zeros((), dtype=torch.float64, device=x.device), []
-    for start in range(0, len(x), how.ROWS):
-        batch = x[start : start + how.ROWS]
-        batch = autograd.images(batch) if how is autograd else batch
+    for start in range(0, len(x), kernels.ROWS):
+        batch = x[start : start + kernels.ROWS]
+        batch = autograd.images(batch) if kernels is autograd else batch
         logits = torch.func.functional_call(module, named, (batch,))
-        loss += F.cross_entropy(logits, y[start : start + how.ROWS], reduction="sum")
+        loss += F.cross_entropy(logits, y[start : start + kernels.ROWS], reduction="sum")
         predictions.append(logits.argmax(dim=1))
     return float(loss) / len(x), torch.cat(predictions)

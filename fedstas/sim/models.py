@@ -44,31 +44,35 @@ class Convolutional(nn.Module):
         return self.output(F.relu(self.hidden(x)))
 
 
-def mixed(z: Tensor) -> Tensor:
-    """The finaliser of splitmix64 (Steele et al. 2014): int64 to int64, one to one, the same on every device."""
+def hash_int64(z: Tensor) -> Tensor:
+    """Hash int64 to int64, one to one and the same on every device, by the finaliser of splitmix64 (Steele et al.
+    2014)."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
 class ConvolutionalDropout(Convolutional):
-    """The same as Fraboni et al. (Section 6) train it: dropout after each convolution, no ReLU after the third.
+    """The network as Fraboni et al. (Section 6) train it: dropout after each convolution, no ReLU after the third.
 
-    Both, and the rate, are those of their code, whose dropout stays on in evaluations; here it wants `keys`.
+    Both, and the rate, are those of their code, where dropout stays on in evaluations; here it is on where `keys`
+    are given.
     """
 
     RATE = 0.2
 
     def drop(self, x: Tensor, keys: Tensor | None, layer: int) -> Tensor:
-        """Units x [n, c, h, w] of a layer, c a multiple of 4, each 0 with probability
-        `RATE` (to 2**-16), or divided by 1 - `RATE`: as a hash of its example's key (int64 [n]),
-        its layer and its place says, channels innermost. No backend has draws of its own."""
+        """Apply dropout to the units x [n, c, h, w] of a layer, c a multiple of 4.
+
+        Each is 0 with probability `RATE` (to 2**-16), else divided by 1 - `RATE`. A hash of the example's key
+        (int64 [n]), the layer and the unit's place decides, so that all backends drop the same units.
+        """
         if keys is None:
             return x
         places = torch.arange(x[0].numel() // 4, device=x.device)
-        words = mixed(mixed(keys + layer)[:, None] + places * -7046029254386353131)
-        kept = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)  # of each word four
-        return x * (kept.view(x.movedim(1, -1).shape).movedim(-1, 1) / (1 - self.RATE))
+        words = hash_int64(hash_int64(keys + layer)[:, None] + places * -7046029254386353131)
+        mask = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)  # four of each word
+        return x * (mask.view(x.movedim(1, -1).shape).movedim(-1, 1) / (1 - self.RATE))
 
     def forward(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits [n, classes] of images [n, 3, 32, 32]; `keys` int64 [n], one an example, while it is trained."""
@@ -79,7 +83,8 @@ class ConvolutionalDropout(Convolutional):
 
 
 def _positions(length: int, like: Tensor) -> Tensor:
-    """The sines and cosines of Vaswani et al. for positions 0..length-1, [length, width] as `like` [..., width]."""
+    """Compute the positional encoding of Vaswani et al. (arXiv:1706.03762) for positions 0..length-1, float
+    [length, width], of the type and width of `like` [..., width]."""
     half = torch.arange(like.shape[-1] // 2, dtype=like.dtype, device=like.device)
     place = torch.arange(length, dtype=like.dtype, device=like.device)
     angles = place[:, None] * 1e4 ** (-half / len(half))
@@ -102,10 +107,10 @@ class TextCNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [n, classes] of documents [n, length], tokens with 0 for padding."""
-        there = (x > 0)[:, None]  # [n, 1, length]
-        words = self.words(x).mT * there  # [n, width, length]
-        found = [F.relu(f(F.pad(words, (0, f.kernel_size[0] - 1)))) * there for f in self.filters]
-        return self.output(torch.cat([f.amax(2) for f in found], dim=1))
+        is_word = (x > 0)[:, None]  # [n, 1, length]
+        words = self.words(x).mT * is_word  # [n, width, length]
+        maps = [F.relu(f(F.pad(words, (0, f.kernel_size[0] - 1)))) * is_word for f in self.filters]
+        return self.output(torch.cat([m.amax(2) for m in maps], dim=1))
 
 
 class Transformer(nn.Module):
@@ -127,27 +132,27 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [n, classes] of documents [n, length], tokens with 0 for padding."""
-        there = x > 0
+        is_word = x > 0
         words = self.words(x)
         words = words + _positions(x.shape[1], words)  # [n, length, width]
         split = self.attend(words).unflatten(2, (3, self.heads, -1))
         query, key, value = split.permute(2, 0, 3, 1, 4)  # each [n, heads, length, width / heads]
         scores = query @ key.mT / key.shape[-1] ** 0.5
-        scores = scores.masked_fill(~there[:, None, None], -torch.inf)
-        told = (scores.softmax(3) @ value).transpose(1, 2).flatten(2)
-        words = self.norm1(words + self.joined(told))
+        scores = scores.masked_fill(~is_word[:, None, None], -torch.inf)
+        attended = (scores.softmax(3) @ value).transpose(1, 2).flatten(2)
+        words = self.norm1(words + self.joined(attended))
         words = self.norm2(words + self.back(F.relu(self.hidden(words))))
-        mean = (words * there[..., None]).sum(1) / there.sum(1)[:, None]
+        mean = (words * is_word[..., None]).sum(1) / is_word.sum(1)[:, None]
         return self.output(mean)
 
 
 def flatten(module: nn.Module) -> Tensor:
-    """The parameters of a network as one vector [P]."""
+    """Concatenate the parameters of a network to one vector [P]."""
     return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 def unflatten(module: nn.Module, params: Tensor) -> dict[str, Tensor]:
-    """Views into vectors [..., P], by parameter name, each [..., *shape]."""
+    """Return views into parameter vectors [..., P] by parameter name, each [..., *shape]."""
     sizes = [p.numel() for p in module.parameters()]
     parts = params.split(sizes, dim=-1)
     named = zip(module.named_parameters(), parts, strict=True)

@@ -16,19 +16,21 @@ from torch import Tensor
 from fedstas.sim.models import unflatten
 
 ROWS = 4096  # rows of one pass through the network when it is evaluated
-TOGETHER = True  # all clients at once is faster on every device
+BATCHED_ON_CPU = True  # all clients at once are faster on every device
 
 
 def gradients(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Gradients [m, P] of a perceptron, backward pass by hand."""
+    """Compute the gradients [m, P] of perceptrons [m, P], with the backward pass by hand."""
     result = torch.empty_like(models, memory_format=torch.contiguous_format)
     by_hand(unflatten(module, models), x, y, weight, unflatten(module, result))
     return result
 
 
 def by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
-    """Write the gradients of perceptrons p into out, both by parameter name [c, *shape]: two
-    large products, of x [c, b, ...] with the hidden layer and with its derivative."""
+    """Write the gradients of c perceptrons p into out, both by parameter name [c, *shape].
+
+    Two products are large: of x [c, b, ...] with the hidden layer, and with its derivative.
+    """
     x = x.flatten(2)  # [c, b, in]
     hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
     logits = torch.baddbmm(p["output.bias"][:, None], hidden, p["output.weight"].mT)
@@ -45,47 +47,54 @@ def by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
 
 @cache
 def cache_bytes() -> int:
-    """Bytes that a pass may fill: a quarter of the processor's last-level cache, which others share,
-    between 8 MiB (also where the system does not say) and 32 MiB."""
-    said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
+    """Return the bytes that a pass may fill: a quarter of the processor's last-level cache, which others share,
+    between 8 MiB (also where the system does not say its size) and 32 MiB."""
+    size_file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
     try:
-        size = int(said.read_text().strip().removesuffix("K")) * 1024
+        size = int(size_file.read_text().strip().removesuffix("K")) * 1024
     except (OSError, ValueError):
         size = 0
     return min(max(size // 4, 2**23), 2**25)
 
 
 def chunk(rows: int, params: Tensor, inputs: int) -> int:
-    """How many clients of that many rows a perceptron's pass takes: two, or as many as keep their
-    rows and three vectors of parameters each in the cache.
+    """Return how many clients of that many rows go into one pass: two, or as many as keep their rows and three
+    vectors of parameters each in the cache.
 
-    An even number, so that a client's place modulo 16 bytes, and with it the last bit of its
-    matrix products, does not depend on the chunks (if a model has an even number of parameters).
+    The number is even, so that the address of a client's data modulo 16 bytes, and with it the last bit of its
+    matrix products, does not depend on it (if a model has an even number of parameters).
     """
     if params.device.type != "cpu":
         return 256
-    each = (rows * inputs + 3 * len(params)) * params.element_size()
-    return 2 * max(1, cache_bytes() // (2 * each))
+    client_bytes = (rows * inputs + 3 * len(params)) * params.element_size()
+    return 2 * max(1, cache_bytes() // (2 * client_bytes))
 
 
 def memory(shape: tuple[int, int], like: Tensor) -> Tensor:
-    """An empty tensor; on the CPU from numpy, which asks the system for large pages: the first
-    touch of every small page of 100 models takes longer than one step of 100 tiny clients."""
+    """Allocate an empty tensor of the type of `like`.
+
+    On a CPU numpy allocates it, with large pages: the first touch of each small page of 100 models would take
+    longer than one step of 100 tiny clients.
+    """
     if like.device.type != "cpu":
         return like.new_empty(shape)
     size = shape[0] * shape[1] * like.element_size()
-    held = torch.from_numpy(np.empty(size + 64, dtype=np.uint8))
-    first = -held.data_ptr() % 64
-    return held[first : first + size].view(like.dtype).view(shape)
+    buffer = torch.from_numpy(np.empty(size + 64, dtype=np.uint8))
+    first = -buffer.data_ptr() % 64
+    return buffer[first : first + size].view(like.dtype).view(shape)
 
 
 def all_at_once(module, params: Tensor, data, rows, weights, lr: float, prox: float) -> Tensor:
-    """Local SGD of all clients [m, P], a chunk of them at a time in memory that is used again."""
+    """Train all clients by SGD, a chunk of them at a time in memory that is used again, and return the models
+    [m, P]."""
     m, steps, batch = rows.shape
     x_all, start = data.x.flatten(1), unflatten(module, params)
     count = min(m, chunk(batch, params, x_all.shape[1]))
-    x_held, y_held = x_all.new_empty(count * batch, x_all.shape[1]), data.y.new_empty(count * batch)
-    held, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
+    x_buffer, y_buffer = (
+        x_all.new_empty(count * batch, x_all.shape[1]),
+        data.y.new_empty(count * batch),
+    )
+    buffers, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
     models = memory((m, len(params)), params)
     for low in range(0, m, count):
         group = slice(low, min(low + count, m))
@@ -95,11 +104,11 @@ def all_at_once(module, params: Tensor, data, rows, weights, lr: float, prox: fl
         local = {k: v.expand(c, *v.shape) for k, v in start.items()}
         for t in range(steps):
             chosen = rows[group, t].flatten()
-            x = torch.index_select(x_all, 0, chosen, out=x_held[: c * batch])
-            y = torch.index_select(data.y, 0, chosen, out=y_held[: c * batch])
+            x = torch.index_select(x_all, 0, chosen, out=x_buffer[: c * batch])
+            y = torch.index_select(data.y, 0, chosen, out=y_buffer[: c * batch])
             x, y = x.view(c, batch, -1), y.view(c, batch)
             by_hand(local, x, y, weights[group, t], gradient)
-            after = result if t == steps - 1 else {k: v[:c] for k, v in held.items()}
+            after = result if t == steps - 1 else {k: v[:c] for k, v in buffers.items()}
             for k, g in gradient.items():
                 if prox:
                     g += prox * (local[k] - start[k])
@@ -109,12 +118,12 @@ def all_at_once(module, params: Tensor, data, rows, weights, lr: float, prox: fl
 
 
 def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tensor]:
-    """The gradient [P] of each client; neighbours of equal, even size in one pass."""
+    """Yield the gradient [P] of each client; consecutive clients of equal, even size are computed in one pass."""
     first, inputs = 0, data.x[0].numel()
     for size, run in itertools.groupby(data.sizes.tolist()):
-        left = len(list(run))
-        while left:
-            c = 1 if size % 2 else min(left, chunk(size, params, inputs))
+        remaining = len(list(run))
+        while remaining:
+            c = 1 if size % 2 else min(remaining, chunk(size, params, inputs))
             low = int(data.offsets[first])
             rows = slice(low, low + c * size)
             x, y = data.x[rows].unflatten(0, (c, size)), data.y[rows].view(c, size)
@@ -122,4 +131,4 @@ def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tenso
             if row_weight is not None:
                 weight = row_weight[rows].view(c, size).to(weight)
             yield from gradients(module, params.expand(c, -1), x, y, weight)
-            first, left = first + c, left - c
+            first, remaining = first + c, remaining - c

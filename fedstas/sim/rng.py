@@ -1,4 +1,4 @@
-"""Random streams: each draw has its own generator, so that no draw depends on what came before."""
+"""Random streams: each draw has a generator of its own, so that it does not depend on earlier draws."""
 
 from hashlib import blake2b
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from fedstas.errors import check_int
 
-LARGEST_SEED = 2**63 - 1  # what torch takes
+LARGEST_SEED = 2**63 - 1  # that torch accepts
 
 
 def stream(seed: int, purpose: str, *ids: int) -> np.random.Generator:
-    """The generator of (seed, purpose, ids), e.g. `stream(0, "data", round, place in the cohort)`.
+    """Return the generator of (seed, purpose, ids), e.g. `stream(0, "data", round, place in the cohort)`.
 
     Counter-based (Philox), keyed by a 128-bit hash: the same on every platform and backend.
     """

@@ -10,7 +10,7 @@ import torch
 
 from fedstas import privacy
 from fedstas import state as states
-from fedstas.compression import ROWS, Squeezed, squeeze
+from fedstas.compression import ROWS_AT_ONCE, Squeezed, squeeze
 from fedstas.errors import Diverged, InputError, check_int
 from fedstas.sim import engine
 from fedstas.sim.rng import stream
@@ -96,7 +96,7 @@ class Server:
 
         def make(gradients) -> tuple[Squeezed, int]:
             parts = []
-            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS)]:
+            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS_AT_ONCE)]:
                 try:
                     parts.append(squeeze(np.stack(chunk), levels))
                 except InputError as error:  # not finite

@@ -12,7 +12,7 @@ from math import comb, inf
 
 import numpy as np
 
-from fedstas.allocation import topped_up
+from fedstas.allocation import add_draws
 from fedstas.errors import InputError, check_int
 from fedstas.theory.designs import LARGEST, exact
 
@@ -109,4 +109,4 @@ def largest_remainder(quotas: Sequence, m: int) -> list[int]:
     q = exact(quotas)
     floors = [int(x) for x in q]
     left = np.array([x - whole for x, whole in zip(q, floors, strict=True)], dtype=object)
-    return topped_up(np.array(floors), left, m).tolist()
+    return add_draws(np.array(floors), left, m).tolist()
