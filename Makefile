@@ -8,6 +8,7 @@
 #   make gpu [ARGS="..."]                    a GPU beside the CPU: results, seconds; into benchmarks/gpu.json
 #   make times [ARGS="..."]                  each notebook in plain papermill, a line each; goes on where it stopped
 #   make chaos [ARGS="..."]                  kills, flipped bits, nonsense: half an hour; figures in tests/chaos/figures.json
+#   make chaos-quick                         two minutes of it, as CI runs it; writes no figures
 #   make format                              ruff: format, and lint with fixes
 #   make figure                              draw the README's figure anew from results/
 #   make lock                                resolve both locks anew, with the hashes of all files
@@ -20,7 +21,7 @@ export FEDSTAS_PROFILE := $(PROFILE)
 # Book and tests start many interpreters: they keep what they compiled, or each compiles torch anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: book test check format-check lint types fast test-flower notebooks gpu times chaos format figure lock clean help
+.PHONY: book test check format-check lint types fast test-flower notebooks gpu times chaos chaos-quick format figure lock clean help
 
 book: .venv/.ready
 	.venv/bin/doit
@@ -57,6 +58,9 @@ times: .venv/.ready
 
 chaos: .venv/.ready
 	.venv/bin/python tests/chaos tests/chaos/figures.json $(ARGS)
+
+chaos-quick: .venv/.ready
+	.venv/bin/python tests/chaos /dev/null --kills 10 --flips 75 --calls 1000 --commands 100 --seconds 40 $(ARGS)
 
 format: .venv/.ready
 	.venv/bin/ruff format

@@ -1,11 +1,12 @@
-"""Everything that can go wrong, on purpose: `make chaos`, or `python tests/chaos FIGURES.json`.
+"""Failures caused on purpose: `make chaos`, `make chaos-quick`, or `python tests/chaos FIGURES.json`.
 
-Not among the tests, for it takes minutes and its moments are random: it says how often what was tried
-and writes each failure with what makes it again. Exit code 1 if there is one.
+Processes are killed while they record (`kills`), bits of recorded files are flipped (`flips`), and functions and
+commands are called with extreme and wrong arguments (`fuzz`). Not among the tests, for it takes half an hour and the
+moments of kills are random: the figures say how many trials were made, and each failure names what repeats it. Exit
+code 1 if there is one.
 """
 
 import argparse
-import importlib
 import json
 import sys
 import tempfile
@@ -13,13 +14,14 @@ import time
 from pathlib import Path
 
 import flips
+import fuzz
 import kills
 
 from companion.runs.provenance import environment
 
 
 def main() -> int:
-    """All parts, one after another, and one file of figures."""
+    """Run all parts, one after another, and write one file of figures."""
     parser = argparse.ArgumentParser(prog="python tests/chaos", description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path, help="the figures, as JSON")
     parser.add_argument("--kills", type=int, default=100)
@@ -27,26 +29,30 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=5000, help="of functions, with any arguments")
     parser.add_argument("--commands", type=int, default=1000, help="command lines, with any words")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="of a part: it ends early after these"
+    )
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
-        place = Path(temporary)
+        folder, seed = Path(temporary), options.seed
         parts = {
-            "kills": lambda: kills.main(given.kills, given.seed, place / "kills"),
-            "flips": lambda: flips.main(given.flips, given.seed, place / "flips"),
+            "kills": lambda end: kills.main(options.kills, seed, folder / "kills", end),
+            "flips": lambda end: flips.main(options.flips, seed, folder / "flips", end),
+            "fuzz": lambda end: fuzz.main(options.calls, options.commands, seed, end),
         }
-        if Path(__file__).with_name("fuzz.py").exists():
-            fuzz = importlib.import_module("fuzz")
-            parts["fuzz"] = lambda: fuzz.main(given.calls, given.commands, given.seed)
-        figures: dict = {
-            "about": environment("cpu", 1) | {"date": time.strftime("%Y-%m-%d"), "seed": given.seed}
-        }
+        about = environment("cpu", 1) | {"date": time.strftime("%Y-%m-%d"), "seed": seed}
+        figures: dict = {"about": about}
         for name, part in parts.items():
-            began = time.monotonic()
-            figures[name] = part() | {"seconds": round(time.monotonic() - began)}
+            start = time.monotonic()
+            figures[name] = part(start + options.seconds)
+            figures[name]["seconds"] = round(time.monotonic() - start)
             short = {k: len(v) if isinstance(v, list) else v for k, v in figures[name].items()}
             print(f"{name}: {json.dumps(short)}", flush=True)
-            given.output.write_text(json.dumps(figures, indent=1) + "\n")
-    return int(any(part.get("failures") for part in figures.values()))
+            options.output.write_text(json.dumps(figures, indent=1) + "\n")
+    failures = [failure for part in figures.values() for failure in part.get("failures", [])]
+    for failure in failures:
+        print(f"failure: {failure}", flush=True)
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Work in a process of its own, which may be killed, or may crash, at any moment.
+"""Work in a child process, which may be killed, or may crash, at any moment.
 
-Forked from one that has imported everything and computed nothing: a start costs nothing, and no
+Forked from a process that has imported everything and computed nothing: a start costs nothing, and no
 thread is lost on the way.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def start(work: Callable, *arguments, output: Path | None = None) -> int:
-    """Begin `work(*arguments)` in a child, its words to a file; the child's id."""
+    """Begin `work(*arguments)` in a child, its output to a file; returns the child's process id."""
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -37,41 +37,41 @@ def start(work: Callable, *arguments, output: Path | None = None) -> int:
         os._exit(code)
 
 
-def ended(child: int) -> int:
-    """The exit code of a child, once it ends; negative for a signal."""
+def wait(child: int) -> int:
+    """Return the exit code of a child, once it ends; negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def call(work: Callable, *arguments, seconds: int = 300):
-    """What `work(*arguments)` returns, from a child; `ChildProcessError` says how else it ended."""
+    """Return what `work(*arguments)` returns in a child; `ChildProcessError` if that ends otherwise."""
     reading, writing = os.pipe()
 
-    def answer():
+    def send_result():
         os.close(reading)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(seconds)
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(work(*arguments), pipe)
 
-    child = start(answer)
+    child = start(send_result)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read()
-    code = ended(child)
+        content = pipe.read()
+    code = wait(child)
     if code:
         raise ChildProcessError(f"{work.__name__}{arguments} ended with {code}")
-    return pickle.loads(said)
+    return pickle.loads(content)
 
 
-def of_session(session: int) -> list[tuple[int, str]]:
-    """The processes of a session (Linux): id and command; what is dead and not yet waited for aside."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
+def session_processes(session: int) -> list[tuple[int, str]]:
+    """Return the running processes of a session (Linux): id and command line."""
+    processes = []
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            state, _, _, own = (place / "stat").read_text().rpartition(") ")[2].split()[:4]
+            state, _, _, own = (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
             if int(own) == session and state != "Z":
-                words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append((int(place.name), words))
+                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                processes.append((int(folder.name), words))
         except (OSError, ValueError):  # it ended just now
             continue
-    return found
+    return processes

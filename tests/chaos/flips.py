@@ -1,11 +1,12 @@
-"""One flipped bit in what is recorded or downloaded: a clear refusal, or what is read is as before.
+"""One flipped bit in recorded or downloaded files: readers refuse it clearly, or read what they read before.
 
-Tables of `results/`, tables and single files of a sweep made on the spot, and the npz of a data set.
+Flipped are tables of `results/`, tables and runs' own files of a sweep made here, and the npz of a data set.
 """
 
 import hashlib
 import random
 import shutil
+import time
 from pathlib import Path
 
 import child
@@ -23,39 +24,42 @@ BATCH = 25  # flips of one child
 
 
 def read_results(folder: Path) -> list:
-    """All that readers get: each run's note and frame, and the frame of all."""
+    """Return all that readers get: each run's metadata and frame, and the frame of all."""
     runs = [(run.metadata, run.frame()) for run in records.read_runs(folder)]
     return [*runs, (None, records.load(folder)), (None, records.details(folder))]
 
 
 def read_data(folder: Path) -> list:
-    """A task's tensors and digest, as a frame each."""
+    """Return a task's tensors, a frame each, with its digest."""
     tasks.DIGESTS["mnist"] = digests(folder.parent / "digests.npz")
     task = tasks.load("mnist", root=folder)
     frames = [pd.DataFrame(getattr(task, key).numpy().reshape(-1)) for key in tasks.KEYS]
     return [({"digest": task.digest, "classes": task.classes}, frame) for frame in frames]
 
 
-def digests(kept: Path) -> dict:
-    """Of the arrays as they were made."""
-    with np.load(kept) as file:
+def digests(intact: Path) -> dict:
+    """Return the digests of the intact arrays."""
+    with np.load(intact) as file:
         return {key: hashlib.sha256(file[key].tobytes()).hexdigest() for key in tasks.KEYS}
 
 
-def same(found: list, before: list) -> bool:
-    """Whether all that was said before is said, and nothing else of it."""
-    if len(found) != len(before):
+def equal(result: list, expected: list) -> bool:
+    """Whether frames are equal, and metadata where they are expected."""
+    if len(result) != len(expected):
         return False
-    for (note, frame), (known, expected) in zip(found, before, strict=True):
-        if not frame.equals(expected) or list(frame.dtypes) != list(expected.dtypes):
+    for (metadata, frame), (expected_metadata, expected_frame) in zip(
+        result, expected, strict=True
+    ):
+        if not frame.equals(expected_frame) or list(frame.dtypes) != list(expected_frame.dtypes):
             return False
-        if known is not None and {key: note.get(key) for key in known} != known:
+        known = expected_metadata or {}
+        if {key: metadata.get(key) for key in known} != known:
             return False
     return True
 
 
 def prepare(place: Path) -> dict:
-    """The untouched sources below `place`: by name, the folder and its reader."""
+    """Write the intact sources below `place`; returns the reader of each folder."""
     arms = [("md", {}), ("fedstas-dp", {"strata": 2}), ("md", {"lr": 1e30})]
     todo = [sweeps.Run("digits", "dirichlet", 0.1, m, 0, o, **SMALL) for m, o in arms]
     todo += [sweeps.Run("digits", "by_class", 0.1, "md", 0, size=10, **SMALL)]
@@ -79,7 +83,7 @@ def prepare(place: Path) -> dict:
 
 
 def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
-    """The flip of that number: the file and bit, and what came of it (`refused`, `same`, or else)."""
+    """Flip the bit of that number; returns its file and place, and the outcome: `refused`, `same`, or a failure."""
     chance = random.Random(f"{seed} {number}")
     name = chance.choice([*readers])
     source = place / name
@@ -92,7 +96,7 @@ def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
     shutil.copytree(source, folder)
     (folder / file.relative_to(source)).write_bytes(content)
     try:
-        found = readers[name](folder)
+        result = readers[name](folder)
     except InputError as error:
         clear = str(folder) in str(error) and "\n" not in str(error)
         return where, "refused" if clear else f"not a clear sentence: {error}"
@@ -100,38 +104,43 @@ def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
         return where, f"{type(error).__name__}: {error}"
     finally:
         shutil.rmtree(folder)
-    return where, "same" if same(found, readers[name](source)) else "another value is read"
+    return where, "same" if equal(result, readers[name](source)) else "another value is read"
 
 
-def batch(place: Path, readers: dict, seed: int, numbers: list[int]) -> list[tuple[str, str]]:
-    """Some flips, in one child."""
+def flip_batch(place: Path, readers: dict, seed: int, numbers: list[int]) -> list[tuple[str, str]]:
+    """Flip several bits, one at a time, in one child."""
     return [flip(place, readers, seed, number) for number in numbers]
 
 
-def main(count: int, seed: int, place: Path) -> dict:
-    """Flip `count` bits, one at a time. A failure names its flip: `flip(place, readers, seed, number)`."""
+def main(count: int, seed: int, place: Path, end: float) -> dict:
+    """Flip `count` bits, one at a time, until `end` of the monotonic clock.
+
+    A failure names what repeats it: `flip(place, readers, seed, number)`.
+    """
     place.mkdir(parents=True)
     readers = child.call(prepare, place)
     outcomes = {}
     for low in range(0, count, BATCH):
+        if time.monotonic() > end:
+            break
         numbers = [*range(low, min(low + BATCH, count))]
         try:
-            found = child.call(batch, place, readers, seed, numbers)
+            results = child.call(flip_batch, place, readers, seed, numbers)
         except ChildProcessError:  # one of them killed the reader: which?
-            found = []
+            results = []
             for number in numbers:
                 try:
-                    found += child.call(batch, place, readers, seed, [number], seconds=60)
+                    results += child.call(flip_batch, place, readers, seed, [number], seconds=60)
                 except ChildProcessError as error:
-                    found.append(("", f"the reader died: {error}"))
-        outcomes |= dict(zip(numbers, found, strict=True))
+                    results.append(("", f"the reader died: {error}"))
+        outcomes |= dict(zip(numbers, results, strict=True))
     kinds = ["refused", "same"]
     return {
-        "flips": count,
+        "flips": len(outcomes),
         "by_outcome": {kind: sum(o[1] == kind for o in outcomes.values()) for kind in kinds},
         "failures": [
-            {"number": number, "seed": seed, "where": where, "wrong": said}
-            for number, (where, said) in outcomes.items()
-            if said not in kinds
+            {"number": number, "seed": seed, "where": where, "wrong": outcome}
+            for number, (where, outcome) in outcomes.items()
+            if outcome not in kinds
         ],
     }

@@ -2,7 +2,7 @@
 
 A call gives a finite result or an `InputError` of one sentence; a command ends with exit code 0, 1
 (a run that diverged, or a difference) or 2 and one sentence, never with a traceback. Each has a number:
-`again(seed, number)` and `again(seed, number, commands=True)` make it again.
+`again(seed, number)` and `again(seed, number, commands=True)` repeat it.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import tempfile
+import time
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -94,8 +95,8 @@ ARRAYS += [np.ldexp(np.arange(8.0).reshape(4, 2), e) for e in (-1074, -600, 600,
 INFINITE = {"epsilon", "composed_epsilon", "allocation_variance", "raw_rate_error", "report_ratio"}
 
 
-def _some(rng) -> dict:
-    """Valid arguments, by the names that the functions give them."""
+def _valid_values(rng) -> dict:
+    """Draw valid values, from which the functions' arguments are made."""
     n, h, m = int(rng.integers(2, 7)), int(rng.integers(1, 5)), int(rng.integers(1, 4))
     scale = 10.0 ** rng.choice([0, 0, 0, -30, 30, -200, 200])
     sizes, labels = rng.integers(1, 20, n), rng.integers(0, 3, 60)
@@ -105,84 +106,195 @@ def _some(rng) -> dict:
     lower = np.minimum(strata, rng.integers(0, 3, h))
     seats = int(rng.integers(lower.sum(), strata.sum() + 1))
     return {
-        "rng": rng, "n": n, "m": m, "scale": scale, "sizes": sizes, "labels": labels, "values": values,
-        "measure": measure, "rows": rows, "strata": strata, "lower": lower, "seats": seats,
-        "alpha": float(rng.random()), "cap": int(rng.integers(3, 12)), "seed": int(rng.integers(99)),
-        "p": measure / measure.sum(), "spreads": scale * rng.random(h), "count": int(rng.integers(2, 9)),
-        "groups": [[int(k)] for k in range(n)], "fine": int(rng.choice([2, 4, 9, 32, 256])),
-    }  # fmt: skip
+        "rng": rng,
+        "n": n,
+        "m": m,
+        "scale": scale,
+        "sizes": sizes,
+        "labels": labels,
+        "values": values,
+        "measure": measure,
+        "rows": rows,
+        "strata": strata,
+        "lower": lower,
+        "seats": seats,
+        "alpha": float(rng.random()),
+        "cap": int(rng.integers(3, 12)),
+        "seed": int(rng.integers(99)),
+        "p": measure / measure.sum(),
+        "spreads": scale * rng.random(h),
+        "count": int(rng.integers(2, 9)),
+        "groups": [[int(k)] for k in range(n)],
+        "fine": int(rng.choice([2, 4, 9, 32, 256])),
+    }
 
 
-# Each function with its valid arguments, from `_some`.
+# Each function with its valid arguments, made of `_valid_values`.
 CALLS = [
     (compression.squeeze, lambda s: {"gradients": s["rows"], "levels": s["fine"]}),
     (stratification.coordinates, lambda s: {"features": s["rows"]}),
     (stratification.rounded, lambda s: {"points": s["rows"]}),
-    (stratification.stratify, lambda s: {"features": s["rows"], "strata": s["m"], "seed": s["seed"]}),
-    (stratification.within_stratum_std, lambda s: {"features": s["rows"], "labels": np.arange(s["n"]) % 2}),
+    (
+        stratification.stratify,
+        lambda s: {"features": s["rows"], "strata": s["m"], "seed": s["seed"]},
+    ),
+    (
+        stratification.within_stratum_std,
+        lambda s: {"features": s["rows"], "labels": np.arange(s["n"]) % 2},
+    ),
     (allocation.largest_remainder, lambda s: {"quotas": s["m"] * s["p"], "m": s["m"]}),
     (allocation.proportional, lambda s: {"sizes": s["strata"], "m": s["seats"]}),
-    (allocation.neyman_real, lambda s: {"sizes": s["strata"], "spreads": s["spreads"], "m": s["m"]}),
+    (
+        allocation.neyman_real,
+        lambda s: {"sizes": s["strata"], "spreads": s["spreads"], "m": s["m"]},
+    ),
     (allocation.neyman, lambda s: {"sizes": s["strata"], "spreads": s["spreads"], "m": s["seats"]}),
-    (allocation.by_priority, lambda s: {
-        "totals": s["spreads"], "m": s["seats"], "lower": s["lower"], "upper": s["strata"]}),
+    (
+        allocation.by_priority,
+        lambda s: {
+            "totals": s["spreads"],
+            "m": s["seats"],
+            "lower": s["lower"],
+            "upper": s["strata"],
+        },
+    ),
     (privacy.truth_probability, lambda s: {"epsilon": 9 * s["alpha"] + 0.1, "size_cap": s["cap"]}),
     (privacy.epsilon, lambda s: {"alpha": s["alpha"], "size_cap": s["cap"]}),
     (privacy.clip, lambda s: {"sizes": s["sizes"], "size_cap": s["cap"]}),
-    (privacy.report, lambda s: {
-        "sizes": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"], "rng": s["rng"]}),
-    (privacy.estimate_total, lambda s: {
-        "reports": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"]}),
-    (privacy.estimate_variance, lambda s: {
-        "sizes": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"]}),
-    (privacy.composed_epsilon, lambda s: {
-        "alpha": s["alpha"], "size_cap": s["cap"], "reports": s["count"], "delta": 1e-5}),
+    (
+        privacy.report,
+        lambda s: {"sizes": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"], "rng": s["rng"]},
+    ),
+    (
+        privacy.estimate_total,
+        lambda s: {"reports": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"]},
+    ),
+    (
+        privacy.estimate_variance,
+        lambda s: {"sizes": s["sizes"], "size_cap": s["cap"], "alpha": s["alpha"]},
+    ),
+    (
+        privacy.composed_epsilon,
+        lambda s: {"alpha": s["alpha"], "size_cap": s["cap"], "reports": s["count"], "delta": 1e-5},
+    ),
     (aggregation.cohort_weights, lambda s: {"sizes": s["sizes"]}),
     (aggregation.expansion_weights, lambda s: {"omega": s["p"], "clients": s["n"]}),
     (aggregation.stratum_weights, lambda s: {"sizes": s["strata"], "allocation": s["strata"]}),
-    (aggregation.hansen_hurwitz, lambda s: {
-        "omega": s["p"], "selection": s["p"], "draws": s["sizes"]}),
+    (
+        aggregation.hansen_hurwitz,
+        lambda s: {"omega": s["p"], "selection": s["p"], "draws": s["sizes"]},
+    ),
     (data_sampling.bernoulli, lambda s: {"size": s["count"], "rate": s["alpha"], "rng": s["rng"]}),
     (data_sampling.fixed_size, lambda s: {"size": s["count"], "number": s["m"], "rng": s["rng"]}),
-    (data_sampling.optimal_sizes, lambda s: {
-        "weights": s["p"], "spreads": s["measure"], "sizes": s["sizes"], "total": s["count"]}),
-    (client_sampling.successive_sample, lambda s: {"selection": s["p"], "m": min(2, s["m"]), "rng": s["rng"]}),
+    (
+        data_sampling.optimal_sizes,
+        lambda s: {
+            "weights": s["p"],
+            "spreads": s["measure"],
+            "sizes": s["sizes"],
+            "total": s["count"],
+        },
+    ),
+    (
+        client_sampling.successive_sample,
+        lambda s: {"selection": s["p"], "m": min(2, s["m"]), "rng": s["rng"]},
+    ),
     (client_sampling.check_participants, lambda s: {"m": 1, "clients": s["n"]}),
     (corrected.proportional_inclusion, lambda s: {"measure": s["measure"], "m": min(2, s["m"])}),
-    (corrected.systematic_sample, lambda s: {
-        "pi": corrected.proportional_inclusion(s["measure"], min(2, s["m"])), "rng": s["rng"]}),
+    (
+        corrected.systematic_sample,
+        lambda s: {
+            "pi": corrected.proportional_inclusion(s["measure"], min(2, s["m"])),
+            "rng": s["rng"],
+        },
+    ),
     (clustered.counts_by_size, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
     (clustered.by_size, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
     (clustered.by_groups, lambda s: {"sizes": s["sizes"], "groups": s["groups"], "m": s["m"]}),
-    (clustered.dissimilarity, lambda s: {"updates": s["rows"], "measure": s["rng"].choice(["L1", "arccos"])}),
-    (clustered.similarity_groups, lambda s: {"updates": s["rows"], "sizes": s["sizes"], "m": s["m"]}),
-    (methods.get, lambda s: {"name": str(s["rng"].choice(methods.names())), "lr": s["alpha"] + 0.01}),
+    (
+        clustered.dissimilarity,
+        lambda s: {"updates": s["rows"], "measure": s["rng"].choice(["L1", "arccos"])},
+    ),
+    (
+        clustered.similarity_groups,
+        lambda s: {"updates": s["rows"], "sizes": s["sizes"], "m": s["m"]},
+    ),
+    (
+        methods.get,
+        lambda s: {"name": str(s["rng"].choice(methods.names())), "lr": s["alpha"] + 0.01},
+    ),
     (methods.parameters, lambda s: {"name": str(s["rng"].choice(methods.names()))}),
     (methods.describe, lambda s: {"name": str(s["rng"].choice(methods.names()))}),
     (stream, lambda s: {"seed": s["seed"], "purpose": "fuzz"}),
     (partition.iid, lambda s: {"labels": s["labels"], "clients": s["n"], "seed": s["seed"]}),
-    (partition.dirichlet, lambda s: {
-        "labels": s["labels"], "clients": s["n"], "concentration": 0.1, "seed": s["seed"]}),
-    (partition.dirichlet_fixed_size, lambda s: {
-        "labels": s["labels"], "sizes": s["sizes"], "concentration": 0.1, "seed": s["seed"]}),
-    (partition.by_class, lambda s: {
-        "labels": np.arange(60) % 3, "clients_per_class": s["m"], "size": s["m"], "seed": s["seed"]}),
-    (partition.lognormal, lambda s: {
-        "labels": s["labels"], "clients": s["n"], "sigma": s["alpha"], "seed": s["seed"]}),
-    (partition.make, lambda s: {
-        "name": str(s["rng"].choice(partition.names())), "labels": s["labels"], "clients": 3}),
-    (theory.allocation_variance, lambda s: {
-        "sizes": s["strata"], "spreads": s["strata"], "seats": s["strata"]}),
+    (
+        partition.dirichlet,
+        lambda s: {
+            "labels": s["labels"],
+            "clients": s["n"],
+            "concentration": 0.1,
+            "seed": s["seed"],
+        },
+    ),
+    (
+        partition.dirichlet_fixed_size,
+        lambda s: {
+            "labels": s["labels"],
+            "sizes": s["sizes"],
+            "concentration": 0.1,
+            "seed": s["seed"],
+        },
+    ),
+    (
+        partition.by_class,
+        lambda s: {
+            "labels": np.arange(60) % 3,
+            "clients_per_class": s["m"],
+            "size": s["m"],
+            "seed": s["seed"],
+        },
+    ),
+    (
+        partition.lognormal,
+        lambda s: {
+            "labels": s["labels"],
+            "clients": s["n"],
+            "sigma": s["alpha"],
+            "seed": s["seed"],
+        },
+    ),
+    (
+        partition.make,
+        lambda s: {
+            "name": str(s["rng"].choice(partition.names())),
+            "labels": s["labels"],
+            "clients": 3,
+        },
+    ),
+    (
+        theory.allocation_variance,
+        lambda s: {"sizes": s["strata"], "spreads": s["strata"], "seats": s["strata"]},
+    ),
     (theory.neyman_printed, lambda s: {"sizes": s["strata"], "spreads": s["strata"], "m": s["m"]}),
-    (theory.neyman_bounded, lambda s: {
-        "sizes": s["strata"], "spreads": s["strata"], "m": int(s["strata"].sum())}),
-    (theory.integer_optimum, lambda s: {
-        "sizes": s["strata"], "spreads": s["strata"], "m": len(s["strata"]) + 1}),
+    (
+        theory.neyman_bounded,
+        lambda s: {"sizes": s["strata"], "spreads": s["strata"], "m": int(s["strata"].sum())},
+    ),
+    (
+        theory.integer_optimum,
+        lambda s: {"sizes": s["strata"], "spreads": s["strata"], "m": len(s["strata"]) + 1},
+    ),
     (theory.inclusion_probabilities, lambda s: {"selection": s["measure"], "m": min(2, s["m"])}),
     (theory.successive_inclusion, lambda s: {"selection": s["measure"], "m": min(2, s["m"])}),
-    (theory.design_moments, lambda s: {
-        "design": str(s["rng"].choice(theory.DESIGNS)), "values": s["values"],
-        "selection": s["measure"], "m": min(2, s["m"])}),
+    (
+        theory.design_moments,
+        lambda s: {
+            "design": str(s["rng"].choice(theory.DESIGNS)),
+            "values": s["values"],
+            "selection": s["measure"],
+            "m": min(2, s["m"]),
+        },
+    ),
     (theory.simple_random, lambda s: {"values": s["values"], "m": min(2, s["m"])}),
     (theory.per_draw, lambda s: {"values": s["values"], "selection": s["measure"]}),
     (theory.md_rows, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
@@ -191,26 +303,35 @@ CALLS = [
     (theory.distinct_uniform, lambda s: {"categories": s["n"], "draws": s["m"]}),
     (theory.srs_covariance, lambda s: {"gradients": s["rows"], "sample_size": 2}),
     (theory.bernoulli_covariance, lambda s: {"gradients": s["rows"], "rate": 0.5, "norm": 2.0}),
-    (theory.paper_lemma4, lambda s: {"gradients": s["rows"], "n": 9, "n_star": 4, "sample_size": 2}),
+    (
+        theory.paper_lemma4,
+        lambda s: {"gradients": s["rows"], "n": 9, "n_star": 4, "sample_size": 2},
+    ),
     (theory.ldp_ratio, lambda s: {"size_cap": s["cap"], "alpha": s["alpha"]}),
     (theory.composed_ratio, lambda s: {"size_cap": s["cap"], "alpha": 0.5, "reports": s["m"]}),
     (theory.mode_attack, lambda s: {"size_cap": s["cap"], "alpha": 0.5, "reports": s["m"]}),
     (theory.busiest_bounds, lambda s: {"rounds": s["count"], "m": 2, "clients": s["n"]}),
     (theory.truth_probability_bounds, lambda s: {"epsilon": s["m"], "size_cap": s["cap"]}),
-    (theory.size_estimator_moments, lambda s: {
-        "sizes": s["strata"] % 2 + 1, "size_cap": s["cap"], "alpha": 0.5}),
-    (theory.estimated_rate, lambda s: {
-        "sizes": s["strata"], "size_cap": s["cap"], "alpha": 0.5, "n_star": s["count"]}),
-    (theory.raw_rate_error, lambda s: {
-        "sizes": s["strata"], "size_cap": s["cap"], "alpha": 0.5, "n_star": s["count"]}),
-]  # fmt: skip
+    (
+        theory.size_estimator_moments,
+        lambda s: {"sizes": s["strata"] % 2 + 1, "size_cap": s["cap"], "alpha": 0.5},
+    ),
+    (
+        theory.estimated_rate,
+        lambda s: {"sizes": s["strata"], "size_cap": s["cap"], "alpha": 0.5, "n_star": s["count"]},
+    ),
+    (
+        theory.raw_rate_error,
+        lambda s: {"sizes": s["strata"], "size_cap": s["cap"], "alpha": 0.5, "n_star": s["count"]},
+    ),
+]
 
 
-def chosen(seed: int, number: int):
-    """Function and arguments of a call: a third are valid, the others have one or two wrong or extreme."""
+def choose_call(seed: int, number: int):
+    """Return function and arguments of a call: a third are valid, the others have one or two wrong or extreme."""
     rng = np.random.default_rng([seed, number])
     function, make = CALLS[number % len(CALLS)]
-    given = make(_some(rng))
+    given = make(_valid_values(rng))
     for key in rng.permutation([k for k in given if k not in ("rng", "purpose")])[
         : rng.integers(0, 3)
     ]:
@@ -220,30 +341,30 @@ def chosen(seed: int, number: int):
     return function, given
 
 
-def told(function, given: dict) -> str:
-    """A call as a line."""
-    pairs = ", ".join(f"{k}={v!r}" for k, v in given.items())
+def format_call(function, arguments: dict) -> str:
+    """Return a call as a line."""
+    pairs = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
     return f"{function.__module__}.{function.__name__}({pairs})".replace("\n", " ")[:400]
 
 
-def finite(value) -> bool:
+def is_finite(value) -> bool:
     """Whether no number in a result is NaN or infinite."""
     if isinstance(value, compression.Squeezed):
-        return finite(value.levels) and finite(value.restore()) and finite(value.norms())
+        return all(map(is_finite, (value.levels, value.restore(), value.norms())))
     if isinstance(value, np.ndarray):
         return value.dtype.kind != "f" or bool(np.isfinite(value).all())
     if isinstance(value, (list, tuple)):
-        return all(map(finite, value))
+        return all(map(is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _text(value) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and any(map(_text, value)))
+def _is_text(value) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and any(map(_is_text, value)))
 
 
 @contextlib.contextmanager
-def limited(seconds: int = SECONDS):
-    """At most so many seconds; `TimeoutError` after them."""
+def time_limit(seconds: int = SECONDS):
+    """Raise `TimeoutError` after so many seconds."""
 
     def late(*_):
         raise TimeoutError(f"still running after {seconds} s")
@@ -258,26 +379,26 @@ def limited(seconds: int = SECONDS):
 
 
 def call(seed: int, number: int) -> tuple[str, str]:
-    """What became of a call: "answers", "refused", "type" (of a thing that is no array), or "failure"."""
-    function, given = chosen(seed, number)
+    """Make a call; returns its outcome: "answers", "refused", "type" (of a thing that is no array), or "failure"."""
+    function, arguments = choose_call(seed, number)
     try:
-        with limited(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with time_limit(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            result = function(**given)
+            result = function(**arguments)
             if inspect.isgenerator(result):
                 result = list(result)
-            if not finite(result) and function.__name__ not in INFINITE:
-                return "failure", f"{told(function, given)}: {result!r}"[:600]
+            if not is_finite(result) and function.__name__ not in INFINITE:
+                return "failure", f"{format_call(function, arguments)}: {result!r}"[:600]
     except (InputError, Diverged) as error:
         if "\n" in str(error) or not str(error):
-            return "failure", f"{told(function, given)}: not one sentence: {error}"
+            return "failure", f"{format_call(function, arguments)}: not one sentence: {error}"
         return "refused", ""
     except (TypeError, AttributeError) as error:
-        if not any(map(_text, given.values())):
+        if not any(map(_is_text, arguments.values())):
             return "type", ""
-        return "failure", f"{told(function, given)}: {type(error).__name__}: {error}"
+        return "failure", f"{format_call(function, arguments)}: {type(error).__name__}: {error}"
     except Exception as error:
-        return "failure", f"{told(function, given)}: {type(error).__name__}: {error}"
+        return "failure", f"{format_call(function, arguments)}: {type(error).__name__}: {error}"
     return "answers", ""
 
 
@@ -313,33 +434,70 @@ WORDS += [
     "../x",
 ]
 OPTIONS = {
-    "--method": methods.names(), "--partition": partition.names(), "--concentration": ["0.01", "1", "100"],
-    "--sigma": ["0", "1", "3"], "--clients": ["4", "10", "20"], "--clients-per-round": ["1", "2", "4"],
-    "--rounds": ["1", "2", "3"], "--seed": ["0", "7"], "--strata": ["1", "3"], "--levels": ["2", "9"],
-    "--n-star": ["1", "64"], "--rate": ["0.1", "1"], "--epsilon": ["0.1", "3"], "--size-cap": ["3", "100"],
-    "--restratify-every": ["1", "5"], "--lr": ["0.01", "1", "1e6", "1e30"], "--steps": ["1", "3"],
-    "--batch": ["1", "16"], "--prox": ["0", "0.1"], "--eval-every": ["1", "2"], "--device": ["cpu"],
-    "--threads": ["1"], "--out": ["h.parquet", "no/h.parquet", "h.csv", "."],
-}  # fmt: skip
+    "--method": methods.names(),
+    "--partition": partition.names(),
+    "--concentration": ["0.01", "1", "100"],
+    "--sigma": ["0", "1", "3"],
+    "--clients": ["4", "10", "20"],
+    "--clients-per-round": ["1", "2", "4"],
+    "--rounds": ["1", "2", "3"],
+    "--seed": ["0", "7"],
+    "--strata": ["1", "3"],
+    "--levels": ["2", "9"],
+    "--n-star": ["1", "64"],
+    "--rate": ["0.1", "1"],
+    "--epsilon": ["0.1", "3"],
+    "--size-cap": ["3", "100"],
+    "--restratify-every": ["1", "5"],
+    "--lr": ["0.01", "1", "1e6", "1e30"],
+    "--steps": ["1", "3"],
+    "--batch": ["1", "16"],
+    "--prox": ["0", "0.1"],
+    "--eval-every": ["1", "2"],
+    "--device": ["cpu"],
+    "--threads": ["1"],
+    "--out": ["h.parquet", "no/h.parquet", "h.csv", "."],
+}
 RUN = ("--rounds", "--clients", "--clients-per-round")  # always given, so that a run stays small
 OTHERS = [
-    ["methods"], ["sweep", "preprint", "--dry-run"], ["sweep", "?", "--dry-run"],
-    ["sweep", "privacy", "--dry-run", "--profile", "?"], ["sweep", "preprint", "--dry-run", "--seeds", "?"],
-    ["sweep", "preprint", "--dry-run", "--methods", "?"], ["sweep", "preprint", "--dry-run", "--jobs", "?"],
-    ["sweep", "preprint", "--dry-run", "--folder", "?"], ["variance", "?"], ["audit", "?"], ["claims", "?"],
-    ["claims", "--paper", "?"], ["claims", "--kind", "?"], ["claims", "--verdict", "?"], ["compare", "?", "?"],
-    ["compare", "?", "?", "--tolerance", "?"], ["chapter", "?", "--parameters"], ["chapter", "02", "-p", "clients", "?!"],
-    ["chapter", "02", "-p", "?", "3!"], ["chapter", "?", "-p", "profile", "?!"], ["chapter", "04", "--parameters"],
-    ["leaderboard", "?"], ["leaderboard", "--metric", "?"], ["leaderboard", "--task", "?"], ["teach", "?!"],
-    ["slides", "?!"], ["pack", "?"], ["?"], ["run", "?"], [],
-]  # fmt: skip
+    ["methods"],
+    ["sweep", "preprint", "--dry-run"],
+    ["sweep", "?", "--dry-run"],
+    ["sweep", "privacy", "--dry-run", "--profile", "?"],
+    ["sweep", "preprint", "--dry-run", "--seeds", "?"],
+    ["sweep", "preprint", "--dry-run", "--methods", "?"],
+    ["sweep", "preprint", "--dry-run", "--jobs", "?"],
+    ["sweep", "preprint", "--dry-run", "--folder", "?"],
+    ["variance", "?"],
+    ["audit", "?"],
+    ["claims", "?"],
+    ["claims", "--paper", "?"],
+    ["claims", "--kind", "?"],
+    ["claims", "--verdict", "?"],
+    ["compare", "?", "?"],
+    ["compare", "?", "?", "--tolerance", "?"],
+    ["chapter", "?", "--parameters"],
+    ["chapter", "02", "-p", "clients", "?!"],
+    ["chapter", "02", "-p", "?", "3!"],
+    ["chapter", "?", "-p", "profile", "?!"],
+    ["chapter", "04", "--parameters"],
+    ["leaderboard", "?"],
+    ["leaderboard", "--metric", "?"],
+    ["leaderboard", "--task", "?"],
+    ["teach", "?!"],
+    ["slides", "?!"],
+    ["pack", "?"],
+    ["?"],
+    ["run", "?"],
+    [],
+]
 BAD = [
     w for w in WORDS if w not in ("1", "2", "3", "9", "1e9", "0.5")
 ]  # for "?!": never a valid value
 
 
-def words(seed: int, number: int) -> list[str]:
-    """A command line: two of three are runs on digits, with up to three strange values."""
+def choose_command(seed: int, number: int) -> list[str]:
+    """Return a command line: two of three are runs on digits, with up to three strange values."""
     rng = np.random.default_rng([seed, number])
 
     def pick(pool):
@@ -362,43 +520,57 @@ def words(seed: int, number: int) -> list[str]:
 
 
 def command(seed: int, number: int) -> tuple[str, str]:
-    """What became of a command line, run in this process: its exit code, or "failure" and why."""
+    """Run a command line in this process; returns its exit code, or "failure" and why."""
     from fedstas import cli
 
-    line, out, err, code = words(seed, number), io.StringIO(), io.StringIO(), None
+    line, out, err, code = choose_command(seed, number), io.StringIO(), io.StringIO(), None
     shown = f"fedstas {' '.join(w if w and ' ' not in w else repr(w) for w in line)}"
     try:
-        with limited(4 * SECONDS), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            time_limit(4 * SECONDS),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             cli.main(line)
     except SystemExit as end:
         code = 0 if end.code is None else end.code
     except BaseException as error:
         return "failure", f"{shown}: {type(error).__name__}: {error}"
-    said = [x for x in err.getvalue().splitlines() if x.startswith("fedstas: ") and "%|" not in x]
+    messages = [
+        x for x in err.getvalue().splitlines() if x.startswith("fedstas: ") and "%|" not in x
+    ]
     if code not in (0, 1, 2):
         return "failure", f"{shown}: exit code {code}"
-    if "Traceback" in err.getvalue() + out.getvalue() or (code and line and len(said) != 1):
+    if "Traceback" in err.getvalue() + out.getvalue() or (code and line and len(messages) != 1):
         return "failure", f"{shown}: exit code {code}, said {err.getvalue()[-300:]!r}"
     return str(code), ""
 
 
 def again(seed: int, number: int, commands: bool = False):
-    """Make one call or command again: what became of it."""
+    """Repeat one call or command; returns its outcome."""
     return (command if commands else call)(seed, number)
 
 
-def main(calls: int, commands: int, seed: int) -> dict:
-    """The figures of so many calls and command lines, and every failure with what makes it again."""
-    figures: dict = {"calls": calls, "answers": 0, "refused": 0, "type": 0, "commands": commands}
+def main(calls: int, commands: int, seed: int, end: float) -> dict:
+    """Make so many calls and command lines, until `end` of the monotonic clock; returns the figures.
+
+    Each failure names what repeats it. Calls and commands alternate, in proportion to their numbers.
+    """
+    figures: dict = {"calls": 0, "answers": 0, "refused": 0, "type": 0, "commands": 0}
     figures |= {"0": 0, "1": 0, "2": 0, "failures": []}
+    total = calls + commands
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         try:
-            for number in range(calls + commands):
-                is_command = number >= calls
-                k = number - calls if is_command else number
+            for number in range(total):
+                if time.monotonic() > end:
+                    break
+                k = number * commands // total
+                is_command = (number + 1) * commands // total > k
+                k = k if is_command else number - k
                 outcome, why = (command if is_command else call)(seed, k)
+                figures["commands" if is_command else "calls"] += 1
                 if outcome == "failure":
                     how = f"again({seed}, {k}{', commands=True' if is_command else ''})"
                     figures["failures"].append(f"{how}: {why}")

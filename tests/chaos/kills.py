@@ -1,7 +1,8 @@
-"""Sweeps, packing and the writing of pages, killed at random moments and started again.
+"""Processes killed at random moments while they record: nothing is lost, and the next start finishes.
 
-After the last start of each trial the results are those of an undisturbed one, bit for bit; no
-checkpoint, lock or half-written file is left, and no process. Linux, for `fork` and `/proc`.
+Sweeps of one process, the parent or a worker of two, `fedstas pack`, and the writing of a page. After the kills an
+undisturbed start must end in the files and results of a sweep that nothing disturbed, with no checkpoint, lock or
+partly written file, and no process. Linux, for `fork` and `/proc`.
 """
 
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import child
@@ -21,181 +23,191 @@ from companion.runs import atomic, experiments, records
 
 MOST = 4  # kills in one folder, before it is finished
 PATIENCE = 120.0  # s for processes to end, on a machine that is busy with other things
+QUIET = Path(os.devnull)
 
 
-def sweep(folder: Path, jobs: int = 1) -> None:
-    """The sweep of all trials: twelve runs on digits."""
-    how = {"jobs": jobs, "device": "cpu", "progress": False}
+def sweep(folder: Path) -> None:
+    """Record the sweep of all trials: twelve runs on digits."""
+    how = {"jobs": 1, "device": "cpu", "progress": False}
     failed = experiments.sweep("preprint", "quick", folder=folder, **how)
     assert not failed, failed
 
 
-def results(folder: Path) -> dict:
-    """By run: the hash of its values and that of its cohorts."""
+def results(folder: Path) -> dict[str, tuple[str, str]]:
+    """Return by run the hash of its values and that of its cohorts."""
     return {
-        run.run: (records.hash_values(run.columns()), run.metadata["cohorts_sha256"])
-        for run in records.read_runs(folder)
+        record.run: (records.hash_values(record.columns()), record.metadata["cohorts_sha256"])
+        for record in records.read_runs(folder)
     }
 
 
-def timed(work, *arguments) -> float:
-    """Seconds of a child that is not disturbed."""
-    began = time.monotonic()
-    code = child.ended(child.start(work, *arguments, output=Path(os.devnull)))
+def file_names(folder: Path) -> set[str]:
+    """Return the names of the files of a sweep's folder."""
+    return {path.name for path in folder.glob("*")}
+
+
+def time_undisturbed(work: Callable, *arguments) -> float:
+    """Return the seconds of a child that nothing disturbs."""
+    start = time.monotonic()
+    code = child.wait(child.start(work, *arguments, output=QUIET))
     assert code == 0, f"{work.__name__} ended with {code}"
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
-def sign_of_life(folder: Path, ended) -> None:
-    """Wait until something is written there, or `ended()`."""
+def wait_for_file(folder: Path, ended: Callable[[], object]) -> None:
+    """Wait until something is written below the folder, or until `ended()`."""
     before = {*folder.rglob("*")}
     while not ended() and {*folder.rglob("*")} <= before:
         time.sleep(0.002)
 
 
-def killed(work, folder: Path, *arguments, moment: float, after_sign: bool = False) -> bool:
-    """Whether a child was still at work when it was killed, so many seconds after it began or wrote."""
-    number = child.start(work, folder, *arguments, output=Path(os.devnull))
-    if after_sign:
+def kill(work: Callable, folder: Path, *arguments, moment: float, after_file: bool = False) -> bool:
+    """Kill a child `moment` seconds after it began, or first wrote; returns whether it was still at work."""
+    number = child.start(work, folder, *arguments, output=QUIET)
+    if after_file:
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        sign_of_life(folder, lambda: os.waitid(os.P_PID, number, how))
+        wait_for_file(folder, lambda: os.waitid(os.P_PID, number, how))
     time.sleep(moment)
     os.kill(number, signal.SIGKILL)
-    return child.ended(number) == -signal.SIGKILL
+    return child.wait(number) == -signal.SIGKILL
 
 
-def pair_killed(folder: Path, whom: str, moment: float) -> tuple[bool, list[str]]:
-    """`--jobs 2` in a session of its own; its parent or a worker killed a moment after the first file."""
+def kill_one_of_two(folder: Path, target: str, moment: float) -> tuple[bool, list[str]]:
+    """Kill the parent or a worker of `--jobs 2`, `moment` seconds after the first file.
+
+    Returns whether it was still at work, and what is wrong: workers that outlive their parent.
+    """
     command = [sys.executable, "-m", "fedstas.cli", "sweep", "preprint", "--jobs", "2"]
     command += ["--folder", str(folder)]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     parent = subprocess.Popen([*command, "--device", "cpu"], start_new_session=True, **silent)
-    sign_of_life(folder, lambda: parent.poll() is not None)
+    wait_for_file(folder, lambda: parent.poll() is not None)
     time.sleep(moment)
-    workers = [n for n, words in child.of_session(parent.pid) if "--process-name Loky" in words]
-    victim = parent.pid if whom == "parent" else next(iter(workers), parent.pid)
-    was = parent.poll() is None
+    processes = child.session_processes(parent.pid)
+    workers = [number for number, words in processes if "--process-name Loky" in words]
+    victim = parent.pid if target == "parent" else next(iter(workers), parent.pid)
+    at_work = parent.poll() is None
     try:
         os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:
-        was = False
+        at_work = False
     deadline, wrong = time.monotonic() + PATIENCE, []
-    while (parent.poll() is None or child.of_session(parent.pid)) and time.monotonic() < deadline:
+    while (
+        parent.poll() is None or child.session_processes(parent.pid)
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
-    if left := child.of_session(parent.pid):
-        wrong.append(f"{len(left)} processes go on: {left}")
-        for number, _ in left:
+    if orphans := child.session_processes(parent.pid):
+        wrong.append(f"{len(orphans)} processes go on: {orphans}")
+        for number, _ in orphans:
             os.kill(number, signal.SIGKILL)
     parent.wait()
-    return was, wrong
+    return at_work, wrong
 
 
-def hidden(folder: Path) -> list[str]:
-    """What no folder of results should hold."""
-    return [p.relative_to(folder).as_posix() for p in folder.rglob(".*")]
-
-
-def finished(folder: Path, expected: dict, files: set[str]) -> list[str]:
-    """What is wrong with a sweep's folder after a start that nothing disturbed."""
-    code = child.ended(child.start(sweep, folder, output=folder.with_suffix(".log")))
+def finish(folder: Path, expected: dict, files: set[str]) -> list[str]:
+    """Start the sweep once more, undisturbed; returns what is wrong with its folder then."""
+    code = child.wait(child.start(sweep, folder, output=folder.with_suffix(".log")))
     wrong = [f"the last start ended with {code}"] if code else []
-    found = child.call(results, folder)
-    wrong += [f"the results are others: {found}"] if found != expected else []
-    there = {p.name for p in (folder / "preprint").iterdir()}
-    wrong += [f"the files are others: {there ^ files}"] if there != files else []
+    ours = child.call(results, folder)
+    wrong += [f"the results are others: {ours}"] if ours != expected else []
+    names = file_names(folder / "preprint")
+    wrong += [f"the files are others: {names ^ files}"] if names != files else []
     return wrong
 
 
-def packs(folder: Path, expected: dict, chance: random.Random, longest: float) -> tuple[int, list]:
-    """Packing it, killed once, then finished: how often it was at work then, and what is wrong."""
-    where = folder / "preprint"
-    count = killed(records.pack, where, moment=chance.uniform(0, longest))
+def kill_pack(
+    folder: Path, expected: dict, rng: random.Random, longest: float
+) -> tuple[bool, list[str]]:
+    """Pack a sweep, killed once, then again; returns whether it was still at work, and what is wrong."""
+    packed = folder / "preprint"
+    at_work = kill(records.pack, packed, moment=rng.uniform(0, longest))
     wrong = []
     if child.call(results, folder) != expected:
         wrong.append("a killed pack changed the results")
-    code = child.ended(child.start(records.pack, where, output=folder.with_suffix(".log")))
+    code = child.wait(child.start(records.pack, packed, output=folder.with_suffix(".log")))
     wrong += [f"the second pack ended with {code}"] if code else []
     wrong += ["packed results are others"] if child.call(results, folder) != expected else []
-    there = {p.name for p in where.iterdir()}
-    wrong += [f"packed files are others: {there}"] if there != {records.ROWS, records.RUNS} else []
-    return count, wrong
+    names = file_names(packed)
+    wrong += [f"packed files are others: {names}"] if names != {records.ROWS, records.RUNS} else []
+    return at_work, wrong
 
 
-def page(path: Path, notebook: Path) -> None:
+def write_page(path: Path, notebook: Path) -> None:
     """Write an executed chapter's page as `fedstas chapter` does, again and again."""
     content = nbformat.read(notebook, as_version=4)
     for _ in range(20):
         atomic.write(path, lambda partial: nbformat.write(content, partial))
 
 
-def pages(folder: Path, chance: random.Random, longest: float) -> tuple[int, list]:
-    """A page whose writing is killed is whole or absent, and the next writing leaves it alone there."""
+def kill_page(folder: Path, rng: random.Random, longest: float) -> tuple[bool, list[str]]:
+    """Write a page, killed once, then again; returns whether it was still at work, and what is wrong."""
     notebook = folder.parent / f"{folder.name}-source.ipynb"
     notebook.write_text(copies.text("04b"), encoding="utf-8")
     path = folder / "page.ipynb"
-    count = killed(page, path, notebook, moment=chance.uniform(0, longest))
+    at_work = kill(write_page, path, notebook, moment=rng.uniform(0, longest))
     wrong = []
     if path.exists() and nbformat.read(path, as_version=4) != nbformat.read(notebook, 4):
         wrong.append("the page is damaged")
-    timed(page, path, notebook)
-    if (left := [p.name for p in folder.iterdir()]) != [path.name]:
-        wrong.append(f"beside the page lie {left}")
-    return count, wrong
+    time_undisturbed(write_page, path, notebook)
+    if (names := file_names(folder)) != {path.name}:
+        wrong.append(f"beside the page lie {names}")
+    return at_work, wrong
 
 
-def main(count: int, seed: int, place: Path) -> dict:
-    """Kill `count` times: most in sweeps of one process, some each in the parent and a
-    worker of two, and in packing or writing pages. `midway` are those that left a sweep unfinished. A
-    failure names seed and trial, which make it again as far as moments can be made again."""
+def main(count: int, seed: int, place: Path, end: float) -> dict:
+    """Kill `count` times, or until `end` of the monotonic clock; returns the figures.
+
+    `midway` counts kills that left a sweep unfinished. A failure names seed and trial, which repeat it as
+    far as moments can be repeated.
+    """
     base = place / "undisturbed"
     base.mkdir(parents=True)
-    began = time.monotonic()
-    number = child.start(sweep, base, output=Path(os.devnull))
-    sign_of_life(base, lambda: False)
-    sign = time.monotonic()
-    assert child.ended(number) == 0, "the undisturbed sweep failed"
-    longest, writing = time.monotonic() - began, time.monotonic() - sign
-    expected, files = child.call(results, base), {p.name for p in (base / "preprint").iterdir()}
+    start = time.monotonic()
+    number = child.start(sweep, base, output=QUIET)
+    wait_for_file(base, lambda: False)
+    first_file = time.monotonic()
+    assert child.wait(number) == 0, "the undisturbed sweep failed"
+    longest, writing = time.monotonic() - start, time.monotonic() - first_file
+    expected, files = child.call(results, base), file_names(base / "preprint")
     copy = shutil.copytree(base, place / "pack")
-    longest_pack = timed(records.pack, copy / "preprint")
+    longest_pack = time_undisturbed(records.pack, copy / "preprint")
     done = dict.fromkeys(("one", "parent", "worker", "pack", "page"), 0)
     too_late, midway, failures, number = 0, 0, [], 0
-    while sum(done.values()) < count:
-        chance = random.Random(f"{seed} {number}")
+    while sum(done.values()) < count and time.monotonic() < end:
+        rng = random.Random(f"{seed} {number}")
         folder = place / f"trial-{number}"
         folder.mkdir()
-        kinds = chance.choices(["one", "parent", "worker"], [6, 1, 1], k=chance.randint(1, MOST))
+        kinds = rng.choices(["one", "parent", "worker"], [6, 1, 1], k=rng.randint(1, MOST))
         wrong = []
         for kind in kinds[: count - sum(done.values())]:
             if kind == "one":
-                early = chance.random() < 0.3
-                moment = chance.uniform(0, longest if early else writing / 2)
-                was = killed(sweep, folder, moment=moment, after_sign=not early)
+                early = rng.random() < 0.3
+                moment = rng.uniform(0, longest if early else writing / 2)
+                at_work = kill(sweep, folder, moment=moment, after_file=not early)
             else:
-                was, said = pair_killed(folder, kind, chance.uniform(0, writing / 4))
-                wrong += said
-            midway += was and {p.name for p in (folder / "preprint").glob("*")} != files
-            done[kind] += was
-            too_late += not was
-        wrong += finished(folder, expected, files)
+                at_work, failed = kill_one_of_two(folder, kind, rng.uniform(0, writing / 4))
+                wrong += failed
+            midway += at_work and file_names(folder / "preprint") != files
+            done[kind] += at_work
+            too_late += not at_work
+        wrong += finish(folder, expected, files)
         if number % 3 == 0:
-            was, said = packs(folder, expected, chance, longest_pack)
-            done["pack"] += was
-            wrong += said
+            at_work, failed = kill_pack(folder, expected, rng, longest_pack)
+            done["pack"] += at_work
+            wrong += failed
         if number % 4 == 0:
-            (folder / "page").mkdir()
-            was, said = pages(folder / "page", chance, 0.3)
-            done["page"] += was
-            wrong += said
-            shutil.rmtree(folder / "page")
-        if left := hidden(folder):
-            wrong.append(f"left: {left}")
+            page = folder / "page"
+            page.mkdir()
+            at_work, failed = kill_page(page, rng, 0.3)
+            done["page"] += at_work
+            wrong += failed
+            shutil.rmtree(page)
+        if hidden := [path.relative_to(folder).as_posix() for path in folder.rglob(".*")]:
+            wrong.append(f"left: {hidden}")
         if wrong:
             failures.append({"trial": number, "seed": seed, "kinds": kinds, "wrong": wrong})
         else:
             shutil.rmtree(folder)
         number += 1
-    return {
-        "kills": sum(done.values()), "by_kind": done, "midway": midway, "too_late": too_late, "folders": number,
-        "failures": failures,
-    }  # fmt: skip
+    figures = {"kills": sum(done.values()), "by_kind": done, "midway": midway}
+    return figures | {"too_late": too_late, "folders": number, "failures": failures}
