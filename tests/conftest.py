@@ -1,10 +1,8 @@
-"""Fixtures: the digits task, small federations, a server that designs can be driven with."""
+"""Fixtures: the digits task, small federations, a server that designs can be tested with."""
 
 import os
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # before numpy and torch: the tests are many and small
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when numpy and torch are imported
 
 import json
 from fractions import Fraction
@@ -21,8 +19,8 @@ from fedstas.state import state_of
 settings.register_profile("fedstas", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("fedstas")
 
-# What takes longest begins first, or one worker ends minutes after the others. A file stays with one
-# worker, since its fixtures are costly; xdist alone would begin with the file of the most tests.
+# These files start first, or one worker would end minutes after the others. A file stays with one worker, since its
+# fixtures are costly; xdist by itself would start with the file that has the most tests.
 LONGEST = (
     "test_browser", "test_rerun", "test_experiments", "test_copies", "test_teaching", "test_chapters",
     "test_doctor", "test_ledger", "test_site",
@@ -36,28 +34,25 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items):
-    def place(item) -> int:
+    def rank(item) -> int:
         return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
 
-    items.sort(key=place)
+    items.sort(key=rank)
     for item in items:
-        # All claims, decided, or a browser; an autoencoder for each gradient, where others train without one.
+        # Fixtures that decide all claims or start a browser; a method that trains an autoencoder for each gradient.
         if {"claims", "chromium", "browse"} & {*item.fixturenames} or "authors-dec" in item.name:
             item.add_marker("slow")
 
 
-# Every statistical test below has a fixed seed and alarms where a chance event would be this rare.
-FALSE_ALARM = 1e-6
-
-
 @pytest.fixture(scope="session")
 def false_alarm() -> float:
-    return FALSE_ALARM
+    """The level of statistical tests, which have fixed seeds."""
+    return 1e-6
 
 
 @pytest.fixture(scope="session")
 def cases() -> dict:
-    """The reference cases: exact answers, made independently of this package."""
+    """Reference cases: exact answers, computed independently of this package."""
     return json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 
 
@@ -68,19 +63,19 @@ def digits():
 
 @pytest.fixture(scope="session")
 def federation(digits):
-    """20 clients, one of them without data, sizes from a few to some hundred."""
+    """20 clients, one without data, with a few to some hundred examples."""
     return partition.dirichlet(digits.train_y, 20, 0.1, seed=0)
 
 
 @pytest.fixture(scope="session")
 def real_data():
-    """`real_data(name)` loads a task from FEDSTAS_DATA, or skips and says what would run it."""
+    """A function that loads a task from FEDSTAS_DATA, or skips the test and says what makes it run."""
 
     def load(name: str):
         path = tasks.data_folder() / f"{name}.npz"
         if not path.exists():
             pytest.skip(
-                f"{path} is not there: `fedstas run --task {name} --rounds 1` downloads it, given a network; "
+                f"{path} does not exist: `fedstas run --task {name} --rounds 1` downloads it, given a network; "
                 "or set FEDSTAS_DATA to a folder that holds it"
             )
         return tasks.load(name)
@@ -89,7 +84,7 @@ def real_data():
 
 
 class View:
-    """A server that knows sizes and gradients and counts what it was asked for."""
+    """A server with given sizes and gradients, which counts the requests for gradients."""
 
     def __init__(self, sizes, gradients):
         self._sizes = np.asarray(sizes)
@@ -116,11 +111,11 @@ class View:
 
 
 class Blind(View):
-    """The same, for designs that may not know a size."""
+    """A server for designs that must not use sizes."""
 
     @property
     def sizes(self):
-        raise AssertionError("a true size was asked for")
+        raise AssertionError("the design used a true size")
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +130,7 @@ def blind():
 
 @pytest.fixture(scope="session")
 def rational():
-    """Nested strings 'a/b' and ints to Fractions."""
+    """A function that converts nested strings 'a/b' and ints to Fractions."""
 
     def convert(value):
         return [convert(v) for v in value] if isinstance(value, list) else Fraction(value)

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter in a copy of the tree."""
+"""The recipes of CONTRIBUTING.md, carried out literally in a copy of the repository."""
 
 import os
 import re
@@ -15,22 +15,22 @@ FENCED = re.compile(
     r"^```(?:python|yaml)\n# ([\w./-]+)(?:, (at the end|before ([^\n]+)))?\n(.*?)^```", re.M | re.S
 )
 LINE = re.compile(r"^- `([\w./-]+)` after (each )?`([^`]+)`: `(.+)`$", re.M)
-# What the text says of the commands, run in one process: each starts a Python otherwise.
-FOLLOWED = """
+# The commands that the text names, run in one process to save their start.
+COMMANDS = """
 import sys
 from fedstas import cli
 
-def said(line):
+def call(line):
     print("$", line)
     try:
         cli.main(line.split())
-    except SystemExit as left:
-        assert not left.code, (line, left.code)
+    except SystemExit as stop:
+        assert not stop.code, (line, stop.code)
 
-said("run --task digits --method comb --clients 20 --clients-per-round 5 --rounds 3 --device cpu")
-said("claims journal-eq-2-3-comb")
-said("chapter 11 --parameters")
-said("sweep combs --folder results --dry-run")
+call("run --task digits --method comb --clients 20 --clients-per-round 5 --rounds 3 --device cpu")
+call("claims journal-eq-2-3-comb")
+call("chapter 11 --parameters")
+call("sweep combs --folder results --dry-run")
 from companion import copies
 copies.make()
 from fedstas import methods
@@ -39,7 +39,7 @@ assert methods.from_dict(methods.to_dict(methods.get("comb"))) == methods.get("c
 
 
 def sources() -> list[str]:
-    """What a clone holds, without the recorded runs; where there is no git, the folders that are needed."""
+    """Return the files of a clone without recorded runs and test data."""
     done = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True, text=True,
@@ -50,21 +50,21 @@ def sources() -> list[str]:
     return [n for n in names if not n.startswith(("results/", "tests/data/"))]
 
 
-def put(text: str, after: str, line: str, every: bool = False) -> str:
-    """The text with a line under the one that begins with `after`: as far to the right, or inside it."""
-    lines, found = text.splitlines(), 0
+def insert(text: str, after: str, line: str, every: bool = False) -> str:
+    """Insert a line below the one that begins with `after`, indented as it is, or deeper if that opens a bracket."""
+    lines, count = text.splitlines(), 0
     for at in range(len(lines) - 1, -1, -1):
         if lines[at].lstrip().startswith(after):
-            found += 1
-            deep = len(lines[at]) - len(lines[at].lstrip()) + 4 * lines[at].endswith(("{", "("))
-            lines.insert(at + 1, " " * deep + line)
-    assert found == 1 or (every and found > 1), f"{found} lines begin with {after!r}"
+            count += 1
+            indent = len(lines[at]) - len(lines[at].lstrip()) + 4 * lines[at].endswith(("{", "("))
+            lines.insert(at + 1, " " * indent + line)
+    assert count == 1 or (every and count > 1), f"{count} lines begin with {after!r}"
     return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    """A copy of the tree with everything done that CONTRIBUTING.md says."""
+    """Copy the repository and do everything that CONTRIBUTING.md says."""
     folder = tmp_path_factory.mktemp("clone")
     for name in sources():
         if (ROOT / name).is_file():
@@ -73,7 +73,7 @@ def tree(tmp_path_factory) -> Path:
     for name, where, before, body in FENCED.findall(TEXT):
         path = folder / name
         if not where:
-            assert not path.exists(), f"{name} is there already"
+            assert not path.exists(), f"{name} exists already"
             path.write_text(body, encoding="utf-8")
             continue
         old = path.read_text(encoding="utf-8")
@@ -86,42 +86,41 @@ def tree(tmp_path_factory) -> Path:
     for name, every, after, line in LINE.findall(TEXT):
         path = folder / name
         path.write_text(
-            put(path.read_text("utf-8"), after.rstrip(" …"), line, bool(every)), "utf-8"
+            insert(path.read_text("utf-8"), after.rstrip(" …"), line, bool(every)), "utf-8"
         )
     return folder
 
 
 def run(tree: Path, *command: str) -> str:
-    """What a command says in the copy, whose packages are the ones that are found."""
+    """Run a command in the copy, with its packages, and return stdout."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TQDM_DISABLE": "1", "COLUMNS": "100"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 
 
-def test_each_recipe_has_its_examples():
+def test_all_code_blocks_and_lines_of_the_recipes_are_carried_out():
     assert len(FENCED.findall(TEXT)) == TEXT.count("```python") + TEXT.count("```yaml") >= 5
     assert len(LINE.findall(TEXT)) == len(re.findall(r"^- `", TEXT, re.M)) > 0
     for heading in ("A design", "A claim", "A chapter", "A sweep"):
         assert f"\n## {heading}\n" in TEXT
 
 
-def test_what_was_written_is_formatted_and_linted(tree):
+def test_the_recipes_code_is_formatted_and_linted(tree):
     ruff = Path(sys.executable).with_name("ruff")
     if not ruff.is_file():
         pytest.skip("ruff is not installed: `make check` sets it up")
-    made = sorted({name for name, *_ in FENCED.findall(TEXT) if name.endswith(".py")})
-    run(tree, str(ruff), "format", "--check", "--diff", *made)
-    run(tree, str(ruff), "check", *made, "fedstas/methods.py", "tests/test_methods.py")
+    files = sorted({name for name, *_ in FENCED.findall(TEXT) if name.endswith(".py")})
+    run(tree, str(ruff), "format", "--check", "--diff", *files)
+    run(tree, str(ruff), "check", *files, "fedstas/methods.py", "tests/test_methods.py")
 
 
 @pytest.mark.slow
 def test_the_design_trains_the_claim_is_decided_the_chapter_and_the_sweep_are_listed(tree):
     for line in re.findall(r"`fedstas ((?:run|claims|sweep|chapter) [^`]+)`", TEXT):
-        known = line in FOLLOWED or "--open" in line
-        assert known, f"`fedstas {line}` is not tried"
-    said = run(tree, sys.executable, "-c", FOLLOWED)
-    trained, decided, listed, dry = re.split(r"^\$ .*\n", said, flags=re.M)[1:]
+        assert line in COMMANDS or "--open" in line, f"`fedstas {line}` is not tried"
+    output = run(tree, sys.executable, "-c", COMMANDS)
+    trained, decided, listed, dry = re.split(r"^\$ .*\n", output, flags=re.M)[1:]
     assert re.search(r"^ *3 ", trained, re.M), trained  # the third round's line
     assert re.search(r"^verdict +holds$", decided, re.M), decided
     assert re.search(r"^clients +int +30 ", listed, re.M), listed

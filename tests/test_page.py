@@ -64,15 +64,15 @@ def either(request):
     return request.getfixturevalue({"digits": "pooled", "mnist": "pooled_mnist"}[request.param])
 
 
-def gradients(module, data, steps=(0, 60)):
-    """The clients' gradients at w_0 and after some steps of descent, [k N, d]."""
-    w, found = models.flatten(module), []
+def client_gradients(module, data, steps=(0, 60)):
+    """Return the clients' gradients at w_0 and after some steps of descent, [k N, d]."""
+    w, gradients = models.flatten(module), []
     for t in range(max(steps) + 1):
         now = torch.stack(list(engine.client_gradients(module, w, data)))
         if t in steps:
-            found.append(now.numpy())
+            gradients.append(now.numpy())
         w = w - 0.3 * now.mean(0)
-    return np.concatenate(found)
+    return np.concatenate(gradients)
 
 
 def test_it_needs_numpy_torch_and_scikit_learn_alone():
@@ -91,10 +91,10 @@ def test_it_needs_numpy_torch_and_scikit_learn_alone():
 
 def test_its_squeeze_is_as_good_as_the_packages(page, either):
     module, data = either
-    found = gradients(module, data, steps=(0, 60) if len(data.sizes) < 20 else (0, 10))[::4]
+    rows = client_gradients(module, data, steps=(0, 60) if len(data.sizes) < 20 else (0, 10))[::4]
     for levels in LEVELS:
-        theirs = compression.squeeze(found, levels).restore().astype(float)
-        for g, z in zip(found, theirs, strict=True):
+        theirs = compression.squeeze(rows, levels).restore().astype(float)
+        for g, z in zip(rows, theirs, strict=True):
             X, code = page.squeeze(g, levels)
             assert len(X) == levels and (np.diff(X) > 0).all()
             assert np.abs(g - X[code]).max() <= np.abs(g[:, None] - X).min(1).max()  # the nearest
@@ -116,8 +116,8 @@ def test_its_strata_are_where_the_clients_lie_apart(page):
     assert len({*zip(groups, labels, strict=True)}) == len(np.unique(labels)) == 4
 
 
-class Keeping(Server):
-    """A server that keeps the last squeezed gradients."""
+class RecordingServer(Server):
+    """A server that stores the last squeezed gradients."""
 
     def gradients(self, levels):
         self.squeezed = super().gradients(levels)
@@ -128,7 +128,7 @@ def test_it_draws_the_packages_cohorts_with_the_packages_weights(page, either):
     module, data = either
     m, strata = (9, 4) if len(data.sizes) < 20 else (15, 6)
     design, w = Stratified(strata=strata), models.flatten(module)
-    server, seats = Keeping(data, module, 0), []
+    server, allocations = RecordingServer(data, module, 0), []
     for t in range(1, ROUNDS + 1):
         server.begin(t, w)
         cohort = design.draw(server, m, stream(0, "clients", t))
@@ -138,9 +138,9 @@ def test_it_draws_the_packages_cohorts_with_the_packages_weights(page, either):
         clients, weights = page.select(Z, labels, m, rng)
         np.testing.assert_array_equal(clients, cohort.clients)
         np.testing.assert_allclose(weights, cohort.weights, rtol=0, atol=1e-12)
-        seats.append(tuple(np.bincount(labels[clients])))
+        allocations.append(tuple(np.bincount(labels[clients])))
         w = w - 0.5 * torch.from_numpy((weights @ Z[clients]).astype(np.float32))
-    assert max(map(max, seats)) > 1 and len(set(seats)) > 3  # allocations worth finding
+    assert max(map(max, allocations)) > 1 and len(set(allocations)) > 3
 
 
 def test_it_allocates_like_the_package_in_corners_too(page):
@@ -171,8 +171,8 @@ def test_a_client_trains_like_the_engine(page, pooled):
     method = methods.get("fedstas", steps=4, batch=16, lr=0.2)
     rates = np.linspace(0.05, 0.9, count)
     everyone = Cohort(np.arange(count), np.full(count, 1 / count))
-    idx, weight, drawn = draw_batches(method, data, everyone, rates, 0, 1)
-    assert drawn.min() < 16 < drawn.max()  # samples smaller and larger than a batch
+    idx, weight, sample_sizes = draw_batches(method, data, everyone, rates, 0, 1)
+    assert sample_sizes.min() < 16 < sample_sizes.max()  # samples smaller and larger than a batch
     theirs = engine.local_updates(module, w, data, idx, weight, lr=0.2)
     for k, rate in enumerate(rates):
         rows = slice(data.offsets[k], data.offsets[k + 1])
@@ -186,21 +186,21 @@ def test_a_client_trains_like_the_engine(page, pooled):
 def test_a_round_samples_and_aggregates_as_the_algorithm_says(page, pooled, monkeypatch, epsilon):
     module, data = pooled
     x, y = data.x.split(data.sizes.tolist()), data.y.split(data.sizes.tolist())
-    select, estimate, seen = page.select, page.estimate, []
+    select, estimate, rounds = page.select, page.estimate, []
 
     def watched_select(*arguments):
-        seen.append({"cohort": select(*arguments), "ratios": [], "models": []})
-        return seen[-1]["cohort"]
+        rounds.append({"cohort": select(*arguments), "ratios": [], "models": []})
+        return rounds[-1]["cohort"]
 
     def watched_estimate(r, M, alpha):
         assert alpha == pytest.approx(privacy.truth_probability(epsilon, M), rel=1e-12)
-        seen[-1]["total"] = estimate(r, M, alpha) if len(seen) > 1 else -50.0  # it may be
-        return seen[-1]["total"]
+        rounds[-1]["total"] = estimate(r, M, alpha) if len(rounds) > 1 else -50.0  # it may be
+        return rounds[-1]["total"]
 
     def trained(net, w, x, y, ratio, rng):
-        seen[-1]["ratios"].append(ratio)
-        seen[-1]["models"].append(w + len(y))
-        return seen[-1]["models"][-1]
+        rounds[-1]["ratios"].append(ratio)
+        rounds[-1]["models"].append(w + len(y))
+        return rounds[-1]["models"][-1]
 
     monkeypatch.setattr(page, "select", watched_select)
     monkeypatch.setattr(page, "estimate", watched_estimate)
@@ -209,11 +209,11 @@ def test_a_round_samples_and_aggregates_as_the_algorithm_says(page, pooled, monk
     run = page.fedstas(module, list(zip(x, y, strict=True)), w, 8, 100, epsilon=epsilon)
     for _ in range(3):
         after = next(run)
-        clients, weights = seen[-1]["cohort"]
+        clients, weights = rounds[-1]["cohort"]
         assert len(set(clients.tolist())) == 8 and weights.sum() == pytest.approx(1)
-        total = data.sizes[clients].sum() if epsilon is None else seen[-1]["total"]
-        assert seen[-1]["ratios"] == pytest.approx([min(1, 100 / max(total, 8))] * 8)
-        expected = weights @ torch.stack(seen[-1]["models"]).double().numpy()
+        total = data.sizes[clients].sum() if epsilon is None else rounds[-1]["total"]
+        assert rounds[-1]["ratios"] == pytest.approx([min(1, 100 / max(total, 8))] * 8)
+        expected = weights @ torch.stack(rounds[-1]["models"]).double().numpy()
         np.testing.assert_allclose(after, expected, rtol=1e-5)
 
 

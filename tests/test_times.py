@@ -1,4 +1,4 @@
-"""`make times`: what is measured of a notebook, and that it goes on where it stopped. No timing is asserted."""
+"""`make times`: what is measured of a notebook, and that it resumes. No timing is asserted."""
 
 import json
 import os
@@ -32,12 +32,14 @@ def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, m
     call(monkeypatch, *words)
     assert run == ["04c_size_estimator", "04e_privacy", "04e_privacy"]
     lines = capsys.readouterr().out.splitlines()
-    said = " ".join(lines[0].split())
-    assert said == "04c_size_estimator 11.0 s, 9.0 s of processors, others had 25% of the machine"
+    assert (
+        " ".join(lines[0].split())
+        == "04c_size_estimator 11.0 s, 9.0 s of processors, others had 25% of the machine"
+    )
     assert len(lines) == 3 and lines[2].startswith("the longest of 2: 04e_privacy")
-    known = json.loads(file.read_text())
-    known["04c_size_estimator"]["notebook"] = "of another text"
-    file.write_text(json.dumps(known))
+    times = json.loads(file.read_text())
+    times["04c_size_estimator"]["notebook"] = "of another text"
+    file.write_text(json.dumps(times))
     call(monkeypatch, *words)
     assert run[3:] == ["04c_size_estimator"]
 
@@ -58,11 +60,11 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "a.ipynb").write_text(json.dumps(book))
-    found = notebooks.timed(tmp_path / "a.ipynb")
+    times = notebooks.timed(tmp_path / "a.ipynb")
     assert eval((tmp_path / "told").read_text())[1] is None  # as a reader has it
     assert set(eval((tmp_path / "told").read_text())[0]) <= {"out.ipynb"}
-    assert found["seconds"] > 0 and found["cpu"] > 0
-    assert ("others" in found) == os.path.exists("/proc/stat")  # noqa: PTH110
+    assert times["seconds"] > 0 and times["cpu"] > 0
+    assert ("others" in times) == os.path.exists("/proc/stat")  # noqa: PTH110
     cell["source"] = "raise ValueError('no such thing')"
     (tmp_path / "a.ipynb").write_text(json.dumps(book))
     with pytest.raises(RuntimeError, match=r"(?s)a\.ipynb did not run:.*no such thing"):

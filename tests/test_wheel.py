@@ -1,4 +1,4 @@
-"""A wheel of the package alone installs, imports and trains, without the repository."""
+"""A wheel of the package installs, imports and trains without the repository."""
 
 import ast
 import os
@@ -22,46 +22,49 @@ BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel
 UV = Path(sys.executable).with_name("uv")
 
 
-def succeeds(*command, **how) -> str:
-    done = subprocess.run([*command], capture_output=True, text=True, **how)
+def succeeds(*command, **options) -> str:
+    done = subprocess.run([*command], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory) -> Path:
-    """The wheel."""
-    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    """Build the wheel."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("fedstas", "companion", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)
-    return made / succeeds(sys.executable, "-c", BUILD, made, cwd=source).split()[-1]
+    return target / succeeds(sys.executable, "-c", BUILD, target, cwd=source).split()[-1]
 
 
 @pytest.fixture(scope="module")
 def wheel(file) -> Path:
-    """The wheel's files, unpacked."""
-    with zipfile.ZipFile(file) as packed:
-        packed.extractall(file.parent / "unpacked")
+    """Unpack the wheel."""
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(file.parent / "unpacked")
     return file.parent / "unpacked"
 
 
 def environment(folder: Path) -> Path:
-    """The Python of a new environment, in which nothing is installed; it sees what this one depends on, but
-    not the clone: an editable installation counts only in its own environment."""
+    """Make an empty environment and return its Python.
+
+    It sees the dependencies that are installed here, but not the clone: an editable installation counts only in its
+    own environment.
+    """
     succeeds(UV, "venv", "-q", "--offline", "--python", sys.executable, folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin" / "python"
 
 
-def bare(**more: str) -> dict[str, str]:
-    """The environment variables, without what shows Python the clone."""
-    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | more
+def variables(**extra: str) -> dict[str, str]:
+    """Return the environment variables without PYTHONPATH, which leads to the clone."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | extra
 
 
 @pytest.fixture(scope="module")
 def installed(file, tmp_path_factory) -> Path:
-    """The command `fedstas` of an environment in which the wheel alone is installed."""
+    """Install the wheel in an empty environment and return its command `fedstas`."""
     python = environment(tmp_path_factory.mktemp("empty") / "env")
     succeeds(UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, file)
     return python.with_name("fedstas")
@@ -69,10 +72,10 @@ def installed(file, tmp_path_factory) -> Path:
 
 def fedstas(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
     command = [installed, *words]
-    return subprocess.run(command, cwd=folder, env=bare(), capture_output=True, text=True)
+    return subprocess.run(command, cwd=folder, env=variables(), capture_output=True, text=True)
 
 
-def test_it_holds_the_package_alone_and_its_data(wheel):
+def test_the_wheel_holds_only_the_package_and_its_data(wheel):
     folders = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert folders == {"fedstas"}
     assert (wheel / "fedstas" / "sim" / "digests.json").is_file()
@@ -80,14 +83,14 @@ def test_it_holds_the_package_alone_and_its_data(wheel):
     assert {p.relative_to(wheel) for p in wheel.rglob("fedstas/**/*.py")} == ours
 
 
-def test_it_is_imported_from_where_it_was_installed(installed, tmp_path):
+def test_the_package_is_imported_from_the_environment(installed, tmp_path):
     code = "import fedstas, importlib.util as u; print(fedstas.__file__, u.find_spec('companion'))"
-    said = succeeds(installed.with_name("python"), "-c", code, cwd=tmp_path, env=bare())
-    assert said.startswith(str(installed.parents[1])) and said.endswith(" None\n")
+    output = succeeds(installed.with_name("python"), "-c", code, cwd=tmp_path, env=variables())
+    assert output.startswith(str(installed.parents[1])) and output.endswith(" None\n")
     assert fedstas(installed, tmp_path, "--version").stdout.split()[-1] == __version__
 
 
-def test_it_trains_in_an_empty_folder(installed, tmp_path):
+def test_the_command_trains_in_an_empty_folder(installed, tmp_path):
     words = (
         "run --clients 20 --clients-per-round 4 --rounds 3 --concentration 0.1 --out run.parquet"
     )
@@ -105,30 +108,30 @@ def test_the_commands_of_the_book_say_that_they_need_a_clone(installed, tmp_path
 
 
 def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path):
-    """As on Colab, in an empty environment: git clones and pip installs. Only the address leads to a folder
-    here, and what a clone depends on is there already."""
+    """As on Colab, in an empty environment: git clones and pip installs, from a local folder instead of the address,
+    with the dependencies already installed."""
     if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode:
-        pytest.skip("this is no checkout")
-    there, config = tmp_path / "hosted.git", yaml.safe_load((ROOT / "_config.yml").read_text())
+        pytest.skip("not a git checkout; clone the repository to run this")
+    hosted, config = tmp_path / "hosted.git", yaml.safe_load((ROOT / "_config.yml").read_text())
     url, branch = (config["repository"][key] for key in ("url", "branch"))
-    succeeds("git", "init", "-q", "--bare", there)
-    succeeds("git", "-C", there, "config", "receive.shallowUpdate", "true")
-    succeeds("git", "push", "-q", there, f"HEAD:refs/heads/{branch}", cwd=ROOT)
+    succeeds("git", "init", "-q", "--bare", hosted)
+    succeeds("git", "-C", hosted, "config", "receive.shallowUpdate", "true")
+    succeeds("git", "push", "-q", hosted, f"HEAD:refs/heads/{branch}", cwd=ROOT)
     cell = next(c for c in copies.copy("01").cells if "install" in c.metadata.get("tags", []))
     after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
     after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
-    told = bare(
-        GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0=f"url.file://{there}.insteadOf", GIT_CONFIG_VALUE_0=url,
+    environ = variables(
+        GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0=f"url.file://{hosted}.insteadOf", GIT_CONFIG_VALUE_0=url,
         PIP_NO_INDEX="1", PIP_NO_BUILD_ISOLATION="0", PIP_DISABLE_PIP_VERSION_CHECK="1",
     )  # fmt: skip
     python, folder = environment(tmp_path / "env"), tmp_path / "content"
     folder.mkdir()
-    said = succeeds(python, "-c", cell.source + after, cwd=folder, env=told).split()
-    assert said[-1] == "quick"
-    assert all(Path(path).is_relative_to(folder / "fedstas-clone") for path in said[-3:-1])
+    words = succeeds(python, "-c", cell.source + after, cwd=folder, env=environ).split()
+    assert words[-1] == "quick"
+    assert all(Path(path).is_relative_to(folder / "fedstas-clone") for path in words[-3:-1])
 
 
-def test_what_the_package_imports_it_declares():
+def test_every_import_of_the_package_is_a_declared_dependency():
     """A dependency that only the companion declares would be missing where the wheel is installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.match(r"[\w-]+", name)[0] for name in project["dependencies"]}
