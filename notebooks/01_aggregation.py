@@ -102,13 +102,13 @@ federations = {
 }
 
 # %% tags=["remove-input"]
-glue_figure("figure_partitions", ch01.who_holds_what(federations))
+glue_figure("figure_partitions", ch01.draw_partitions(federations))
 glue_values("ch1", task=s.task, concentration=float(s.concentration))
 sizes = federations["disjoint"].sizes[federations["disjoint"].with_data]
 least, most, empty = sizes.min(), sizes.max(), clients - len(sizes)
 glue_values("ch1", least=least, most=most, clients=clients, with_data=len(sizes))
 expect("clients differ in size, and not all hold data", most > 2 * least and empty > 0, empty=empty)
-table(ch01.held(federations))
+table(ch01.tabulate_partitions(federations))
 
 # %% [markdown]
 # ```{glue:figure} figure_partitions
@@ -290,7 +290,7 @@ for name, step in steps.items():
 
 # %% tags=["remove-input"]
 glue_figure(
-    "figure_estimators", ch01.estimators({name: step @ target for name, step in steps.items()})
+    "figure_estimators", ch01.draw_estimators({name: step @ target for name, step in steps.items()})
 )
 glue_values("ch1", rounds=s.rounds, m=m, N=N, R=f"{R:,}", ratio=np.linalg.norm(common))
 glue_values(
@@ -307,7 +307,7 @@ alike = [rms[name] for name in ("fedavg", "scaled", "md")]
 expect("Three estimators scatter around it on the scale of the target", max(alike) < 3, **rms)
 expect("is mostly noise: it misses the target by more than its whole length", rms["md"] > 1)
 expect("on the scale of the model", rms["printed"] > 3 * rms["scaled"], error=rms["printed"])
-table(ch01.table(errors, weights))
+table(ch01.tabulate_errors(errors, weights))
 
 # %% [markdown]
 # ```{glue:figure} figure_estimators
@@ -349,7 +349,7 @@ for name, error in errors.items():
     curves[name] = [mean_error(error, r) for r in many]
 
 # %% tags=["remove-input"]
-glue_figure("figure_averaging", ch01.averaging(many, curves))
+glue_figure("figure_averaging", ch01.draw_averaging(many, curves))
 ends = {name: values[-1] for name, values in curves.items()}
 glue_values("ch1", **{f"{name}_end": value for name, value in ends.items()})
 even = (rms["fedavg"] / bias["fedavg"]) ** 2
@@ -404,7 +404,7 @@ for length in lengths:
 
 # %% tags=["remove-input"]
 here, on_updates = np.linalg.norm(common), rms["scaled"]
-glue_figure("figure_common", ch01.common_part(lengths, on_models, on_updates, here))
+glue_figure("figure_common", ch01.draw_common_part(lengths, on_models, on_updates, here))
 glue_values("ch1", sum_sd=surplus.std(), hundred=np.interp(100, lengths, on_models))
 growth = np.interp(1000, lengths, on_models) / np.interp(100, lengths, on_models)
 expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
@@ -465,8 +465,8 @@ package = simulation.run(task, federation, unbiased, **settings)
 np.testing.assert_allclose(ours, package.params, atol=1e-3)
 
 # %% tags=["remove-input"]
-glue_figure("figure_rounds", ch01.over_rounds(runs))
-found = ch01.ranges(runs)
+glue_figure("figure_rounds", ch01.draw_training(runs))
+found = ch01.final_ranges(runs)
 glue_values("ch1", **found, first_length=float(models.flatten(task.model(s.seed)).norm()))
 updates_apart = found["updates_length_most"] / found["updates_length_least"]
 models_apart = found["models_length_most"] / found["models_length_least"]

@@ -208,7 +208,9 @@ code = int(np.ceil(np.log2(s.levels)))  # bits that name a level
 full = squeeze(G, 2**code)  # as many levels as such a code can name
 
 # %% tags=["remove-input"]
-glue_figure("figure_squeeze", ch02.squeezed(G[example], squeezed.levels[example], curve, s.levels))
+glue_figure(
+    "figure_squeeze", ch02.draw_squeeze(G[example], squeezed.levels[example], curve, s.levels)
+)
 error, error_same = 100 * lost(G, Z), 100 * np.median(lost(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
 glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
@@ -380,7 +382,7 @@ assert adjusted_rand_score(strata_of["restored"], plainly) > 0.999
 
 # %% tags=["remove-input"]
 shown = {name: views[name] for name in ("restored", "unsorted")}
-glue_figure("figure_plane", ch02.plane(shown, strata_of, counts.argmax(axis=1)))
+glue_figure("figure_plane", ch02.draw_planes(shown, strata_of, counts.argmax(axis=1)))
 
 # %% [markdown]
 # ```{glue:figure} figure_plane
@@ -464,8 +466,8 @@ keys = ["partition", "seed", "round", "strata of"]
 found = pd.DataFrame(found).groupby(keys).mean().reset_index()
 
 # %% tags=["remove-input"]
-glue_figure("figure_purity", ch02.known(found))
-told = ch02.numbers(found)
+glue_figure("figure_purity", ch02.draw_purity(found))
+told = ch02.summarise_knowledge(found)
 glue_values("ch2", **told)
 both = [told[f"{p}rand_{kind}_high"] for p in ("", "equal_") for kind in ("sorted", "unsorted")]
 low = min(told["rand_restored_low"], told["equal_rand_restored_low"])
@@ -476,12 +478,12 @@ expect("know hardly anything of the labels", max(both) < 0.15, most=max(both))
 gained = told["left_chance"] - told["left_unsorted"], told["left_chance"] - told["left_restored"]
 expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
 expect("leave about half of the gradients' variance", 40 < told["left_restored"] < 60)
-table(ch02.knowledge(found))
+table(ch02.tabulate_knowledge(found))
 
 # %% tags=["remove-input"]
 fives = [deal("dirichlet", seed) for seed in SEEDS]
 classes_of = [each.label_counts[each.with_data].argmax(axis=1) for each in fives]
-merged = [ch02.merged(each, H) for each in classes_of]
+merged = [ch02.rand_of_merged_classes(each, H) for each in classes_of]
 glue_values("ch2", merged=np.mean(merged))
 expect("never reach 1", max(merged) < 1, most=max(merged))
 
@@ -575,10 +577,12 @@ for seed in SEEDS:
 trained = pd.DataFrame(trained).assign(partition="disjoint")
 
 # %% tags=["remove-input"]
-glue_figure("figure_rounds", ch02.over_rounds(trained))
-last = {name: trained[trained["round"] == s.rounds].pipe(ch02.of, *name.split(), round=s.rounds)
+glue_figure("figure_rounds", ch02.draw_training(trained))
+last = {name: trained[trained["round"] == s.rounds].pipe(ch02.metric_of, *name.split(), round=s.rounds)
         for name in ("left restored", "kept restored", "kept unsorted", "purity restored")}  # fmt: skip
-change = statistics.mean_interval(last["purity restored"] - ch02.of(trained, "purity", "restored"))
+change = statistics.mean_interval(
+    last["purity restored"] - ch02.metric_of(trained, "purity", "restored")
+)
 keeping = statistics.mean_interval(last["kept restored"] - last["left restored"])
 summary = statistics.mean_interval(last["kept unsorted"] - last["kept restored"])
 glue_values("ch2", every=method.clients.restratify_every, left_last=last["left restored"].mean())
@@ -735,7 +739,7 @@ for words, (n, sd) in cases.items():
     curves[words] = 100 * values / values[0]
 
 # %% tags=["remove-input"]
-glue_figure("figure_exponent", ch02.exponents(powers, curves))
+glue_figure("figure_exponent", ch02.draw_exponents(powers, curves))
 glue_values("ch2", gain_run=100 - curves["this run"].min())
 kept = objective(sizes, spreads, 10 * sizes / N) / (np.square(Z - Z.mean(axis=0)).sum() / N / 10)
 expect("cannot remove", np.isclose(kept, variance_left(strata, Z), rtol=1e-4), kept=kept)
@@ -821,7 +825,7 @@ for m, each in rules.items():
     least = objective(sizes, spreads, each["best"]) or 1
     shown = {k: (v, 100 * objective(sizes, spreads, v) / least) for k, v in each.items()}
     panels[m] = shown
-glue_figure("figure_allocation", ch02.seats(sizes, panels))
+glue_figure("figure_allocation", ch02.draw_allocations(sizes, panels))
 zeros = [int((rules[few][k] == 0).sum()) for k in ("coded", "remainder", "proportional")]
 expect("Each of the other whole rules leaves a stratum empty", min(zeros) > 0, empty=zeros)
 same = [(rules[many][k] == rules[many]["best"]).all() for k in ("remainder", "proportional")]
@@ -872,7 +876,7 @@ for name, title in PARTITIONS.items():
 reach = pd.DataFrame(reach, columns=["partition", "clients", "over"])
 
 # %% tags=["remove-input"]
-glue_figure("figure_reach", ch02.out_of_reach(reach))
+glue_figure("figure_reach", ch02.draw_out_of_reach(reach))
 lost_ones = reach.groupby("partition")["clients"]
 hits, gone = lost_ones.agg(lambda c: (c > 0).sum()), lost_ones.mean()
 glue_values(
@@ -979,7 +983,7 @@ def counted(p, m, tries=10_000):
 small = (2 * np.array(p, dtype=float), np.array(pi, dtype=float), counted(p, 2))
 large = (draws * p_run, pi_run, counted(p_run, draws))
 titles = "three clients, two draws", f"the largest stratum, {draws} draws"
-glue_figure("figure_inclusion", ch02.inclusion(dict(zip(titles, (small, large), strict=True))))
+glue_figure("figure_inclusion", ch02.draw_inclusion(dict(zip(titles, (small, large), strict=True))))
 ratio = pi_run / (draws * p_run)
 glue_values("ch2", members=len(members), norm_ratio=p_run.max() / p_run.min(), rank=rank)
 glue_values("ch2", ratio_low=ratio[p_run.argmax()], ratio_high=ratio[p_run.argmin()])

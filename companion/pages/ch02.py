@@ -2,97 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.pages import plots
-from companion.pages.plots import BLACK, CODED, CORRECTED, GREY, WRITTEN
+from companion.pages.plots import BLACK, CODED, CORRECTED, DARK_GREY, GREY, WRITTEN, Style
 from companion.runs import statistics
 
-DARK = "#555555"
-SUMMARIES = {  # by the chapter's names: in words, and their colour
-    "restored": ("restored gradients, as written", WRITTEN),
-    "sorted": ("centres in ascending order", DARK),
-    "unsorted": ("centres in any order, as coded", CODED),
+SUMMARIES = {  # of a client's gradient, by the chapter's names
+    "restored": Style(WRITTEN, label="restored gradients, as written"),
+    "sorted": Style(DARK_GREY, label="centres in ascending order"),
+    "unsorted": Style(CODED, label="centres in any order, as coded"),
 }
 
 
-def squeezed(gradient: np.ndarray, levels: np.ndarray, lost: pd.DataFrame, kept: int) -> Figure:
-    """Entries [d] of a gradient with its levels, and what is lost over what is sent.
+def draw_squeeze(
+    gradient: np.ndarray, levels: np.ndarray, losses: pd.DataFrame, chosen_levels: int
+) -> Figure:
+    """Draw the entries [d] of a gradient with its levels, and what the squeeze loses over what is sent.
 
-    `lost`: columns levels, bits (per entry), median, low, high (%); `kept`: the chapter's number of levels.
+    Args:
+        losses: squared error of all clients (%): columns levels, bits (per entry), median, low, high.
+        chosen_levels: the chapter's number of levels.
     """
-    figure, (above, below) = plt.subplots(2, 1, figsize=(4.2, 5.2))
+    figure, (above, below) = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2))
     above.hist(gradient, bins=121, color=GREY, lw=0)
     for level in levels:
         above.axvline(level, color=BLACK, lw=1)
     above.set(yscale="log", xlabel="entry of the gradient", ylabel="entries")
     above.set_title(f"one client, {len(levels)} levels", loc="left")
-    below.vlines(lost["bits"], lost["low"], lost["high"], color=GREY, lw=1)
-    below.plot(lost["bits"], lost["median"], color=BLACK, marker="o", ms=4, lw=1.5)
-    for row in lost.itertuples():
-        if row.levels in (2, 4, kept, 16, 64):
-            words = f"{row.levels} levels" if row.levels in (2, kept) else str(row.levels)
-            plots.annotate(below, row.bits, row.median, words, BLACK, 5, 6)
-    below.set(yscale="log", xlabel="bits for each entry", ylabel="squared error (%)")
+    line = losses.set_index("bits")[["median", "low", "high"]].rename(columns={"median": "mean"})
+    style = {"": Style(BLACK, marker="o")}
+    axis = {"yscale": "log", "xlabel": "bits for each entry", "ylabel": "squared error (%)"}
+    plots.curves(below, {"": line}, style, band="bars", names=False, width=1.5, **axis)
+    for row in losses.itertuples():
+        if row.levels in (2, 4, chosen_levels, 16, 64):
+            unit = " levels" if row.levels in (2, chosen_levels) else ""
+            plots.annotate(below, row.bits, row.median, f"{row.levels}{unit}", BLACK, 5, 6)
     below.set_title("all clients", loc="left")
-    below.set(xlim=(0, 1.08 * lost["bits"].max()), ylim=(None, 2.5 * lost["high"].max()))
+    below.set(xlim=(0, 1.08 * losses["bits"].max()), ylim=(None, 2.5 * losses["high"].max()))
     return figure
 
 
-def _plane(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Principal coordinates [N, 2] of points [N, d], and the share of the variance that they show."""
+def _principal_plane(points: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the first two principal coordinates [N, 2] of points [N, d], and their share of the variance."""
     u, size, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
     return u[:, :2] * size[:2], (size[:2] ** 2).sum() / (size**2).sum()
 
 
-def plane(views: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) -> Figure:
-    """A panel per summary: each client as its largest class, tied to the centre of its stratum."""
-    figure, axes = plt.subplots(len(views), 1, figsize=(4.2, 3.3 * len(views)))
-    for ax, (name, points) in zip(axes, views.items(), strict=True):
-        xy, part = _plane(points.astype(float))
-        for h in range(strata[name].max() + 1):
-            members = xy[strata[name] == h]
-            for point in members:
-                ax.plot(*np.stack([members.mean(0), point]).T, color="#BBBBBB", lw=1, zorder=1)
-        for point, label in zip(xy, classes, strict=True):
-            ax.text(*point, str(label), ha="center", va="center", fontweight="bold", zorder=2)
-        ax.scatter(*xy.T, s=0)
-        words, colour = SUMMARIES[name]
-        ax.set_title(words, loc="left", color=plots.text_colour(colour))
-        ax.set(xticklabels=[], yticklabels=[], ylabel="second principal component")
-        ax.set_xlabel(f"first principal component\n({part:.0%} of the variance in the two)")
-    return figure
+def draw_planes(features: dict[str, np.ndarray], strata: dict[str, np.ndarray], classes) -> Figure:
+    """Draw each client as its largest class, tied to the centre of its stratum, a panel for each summary.
 
-
-def known(found: pd.DataFrame) -> Figure:
-    """Label purity of the three summaries, a panel per partition; a tick where shuffled clients are.
-
-    `found`: columns partition, seed, strata of (a summary, or `... shuffled`), purity (%).
+    Args:
+        features: of the clients [N, d], by summary.
+        strata: the clients' strata [N], by summary.
+        classes: the clients' largest classes [N].
     """
-    panels = list(found["partition"].unique())
-    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 2.2 * len(panels)), sharex=True)
-    for ax, title in zip(axes, panels, strict=True):
-        here = found[found["partition"] == title]
-        for at, (name, (words, colour)) in enumerate(SUMMARIES.items()):
-            values = here.loc[here["strata of"] == name, "purity"].to_numpy()
-            chance = here.loc[here["strata of"] == f"{name} shuffled", "purity"].mean()
-            mean, low, high = statistics.mean_interval(values)
-            ax.barh(-at, mean, 0.36, color=colour, lw=0)
-            ax.plot([low, high], [-at, -at], color=BLACK, lw=1.5)
-            ax.plot([chance, chance], [-at - 0.26, -at + 0.22], color=BLACK, lw=2)
-            ax.text(0, -at + 0.24, words, color=plots.text_colour(colour), fontsize=9, va="bottom")
-        plots.annotate(ax, chance, -at - 0.26, "by chance", BLACK, 0, -7, ha="center")
-        ax.set(yticks=[], ylim=(-2.75, 0.75), xlim=(0, 100))
-        ax.set_title(title, loc="left")
-        ax.grid(axis="y", visible=False)
-    axes[-1].set_xlabel("label purity of the strata (%)")
-    return figure
+
+    def draw(ax: Axes, name: str) -> None:
+        points, share = _principal_plane(features[name].astype(float))
+        for stratum in range(strata[name].max() + 1):
+            members = points[strata[name] == stratum]
+            for point in members:
+                ends = np.stack([members.mean(0), point])
+                ax.plot(*ends.T, color="#BBBBBB", lw=1, zorder=1)
+        for point, label in zip(points, classes, strict=True):
+            ax.text(*point, str(label), ha="center", va="center", fontweight="bold", zorder=2)
+        ax.scatter(*points.T, s=0)
+        style = SUMMARIES[name]
+        ax.set_title(style.label, loc="left", color=plots.text_colour(style.colour))
+        ax.set(xticklabels=[], yticklabels=[], ylabel="second principal component")
+        ax.set_xlabel(f"first principal component\n({share:.0%} of the variance in the two)")
+
+    return plots.panels(draw, {n: n for n in features}, height=3.2, sharex=False)
 
 
-SHOWN = {
+def draw_purity(purities: pd.DataFrame) -> Figure:
+    """Draw the label purity of the summaries' strata as bars with intervals, a panel for each partition; a tick where it
+    is for shuffled clients.
+
+    Args:
+        purities: columns partition, seed, strata of (a summary, or `... shuffled`), purity (%).
+    """
+
+    def draw(ax: Axes, part: pd.DataFrame) -> None:
+        by_kind = part.groupby("strata of")["purity"]
+        rows = [statistics.mean_interval(by_kind.get_group(name)) for name in SUMMARIES]
+        mean, low, high = (
+            pd.DataFrame(np.diag(column), SUMMARIES, SUMMARIES).replace(0, np.nan)  # a colour a row
+            for column in np.transpose(rows)
+        )
+        plots.bars(ax, mean, SUMMARIES, low=low, high=high, stacked=True, width=0.36)
+        for y, (name, style) in enumerate(SUMMARIES.items()):
+            chance = by_kind.get_group(f"{name} shuffled").mean()
+            ax.plot([chance, chance], [y - 0.22, y + 0.26], color=BLACK, lw=2)
+            colour = plots.text_colour(style.colour)
+            ax.text(0, y - 0.24, style.label, color=colour, fontsize=9)
+        plots.annotate(ax, chance, y + 0.26, "by chance", BLACK, 0, -7, ha="center")
+        ax.set(yticks=[], ylim=(2.75, -0.75), xlim=(0, 100))
+
+    parts = dict(list(purities.groupby("partition", sort=False)))
+    return plots.panels(draw, parts, height=2.0, xlabel="label purity of the strata (%)")
+
+
+KINDS = {  # of strata, as the table calls them
     "oracle": "class shares themselves (oracle)",
     "restored": "restored gradients, as written",
     "sorted": "centres, ascending",
@@ -101,152 +119,152 @@ SHOWN = {
 }
 
 
-def merged(classes: np.ndarray, H: int) -> float:
-    """The adjusted Rand index of the clients' `classes` with these merged into H groups, as even as can be:
-    the largest first, each into the group that is smallest so far."""
+def rand_of_merged_classes(classes: np.ndarray, strata: int) -> float:
+    """Return the adjusted Rand index of the clients' classes with these merged into so many strata of about one size:
+    the largest class first, each into the stratum that is smallest so far."""
     from sklearn.metrics import adjusted_rand_score
 
-    sizes, group = np.zeros(H), {}
-    for name, many in pd.Series(classes).value_counts().items():
-        group[name] = sizes.argmin()
-        sizes[group[name]] += many
-    return adjusted_rand_score(classes, [group[name] for name in classes])
+    sizes, stratum = np.zeros(strata), {}
+    for name, count in pd.Series(classes).value_counts().items():
+        stratum[name] = sizes.argmin()
+        sizes[stratum[name]] += count
+    return adjusted_rand_score(classes, [stratum[name] for name in classes])
 
 
-def of(found: pd.DataFrame, metric: str, name: str, **where) -> np.ndarray:
-    """A metric of one kind of strata, a value per federation."""
+def metric_of(measures: pd.DataFrame, metric: str, kind: str, **where) -> np.ndarray:
+    """Return a metric of one kind of strata, a value for each federation; by default disjoint and at w_0."""
     for column, value in ({"partition": "disjoint", "round": 0} | where).items():
-        found = found[found[column] == value]
-    return found[found["strata of"] == name].groupby("seed")[metric].mean().to_numpy()
+        measures = measures[measures[column] == value]
+    return measures[measures["strata of"] == kind].groupby("seed")[metric].mean().to_numpy()
 
 
-def interval(values: np.ndarray, digits: int) -> str:
-    """Mean and 95 % interval of values, one per federation, as a table shows them."""
-    said = (
-        f"{round(x, digits) + 0.0:.{digits}f}" for x in map(float, statistics.mean_interval(values))
+def _format_interval(values: np.ndarray, digits: int) -> str:
+    """Return the mean and 95 % interval of values, one for each federation, as a table shows them."""
+    ends = map(float, statistics.mean_interval(values))
+    texts = (f"{round(x, digits) + 0.0:.{digits}f}" for x in ends)
+    return "{} ({} to {})".format(*texts).replace("-", "−")
+
+
+def tabulate_knowledge(measures: pd.DataFrame) -> pd.DataFrame:
+    """Return what strata know of the labels and of the gradients, a row for each kind; disjoint, at w_0."""
+    columns = (
+        ("purity", "purity (%)", 0),
+        ("rand", "adjusted Rand index", 2),
+        ("left", "variance left (%)", 0),
     )
-    return "{} ({} to {})".format(*said).replace("-", "−")
+    return pd.DataFrame(
+        {"strata of": label}
+        | {title: _format_interval(metric_of(measures, m, kind), d) for m, title, d in columns}
+        for kind, label in KINDS.items()
+    )
 
 
-def knowledge(found: pd.DataFrame) -> pd.DataFrame:
-    """What strata know of the labels and of the gradients, a row per kind; disjoint, at w_0."""
-    rows = []
-    for name, words in SHOWN.items():
-        row = {"strata of": words}
-        for metric, title, digits in (
-            ("purity", "purity (%)", 0),
-            ("rand", "adjusted Rand index", 2),
-            ("left", "variance left (%)", 0),
-        ):
-            row[title] = interval(of(found, metric, name), digits)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def numbers(found: pd.DataFrame) -> dict[str, float]:
-    """`rand_restored`, `rand_restored_low`, `..._high`, `equal_rand_restored`, ..., `left_restored`, ...
-
-    Means over the federations, and ends of their 95 % intervals.
-    """
-    said = {}
+def summarise_knowledge(measures: pd.DataFrame) -> dict[str, float]:
+    """Return `rand_restored`, `rand_restored_low`, `..._high`, `equal_rand_restored`, ..., `left_restored`, ...:
+    means over the federations, and ends of their 95 % intervals."""
+    values = {}
     for name in ("oracle", *SUMMARIES):
         for prefix, title in (("", "disjoint"), ("equal_", "equal sizes")):
-            values = map(float, statistics.mean_interval(of(found, "rand", name, partition=title)))
-            ends = zip(("", "_low", "_high"), values, strict=True)
-            said |= {f"{prefix}rand_{name}{end}": value for end, value in ends}
-        said[f"left_{name}"] = of(found, "left", name).mean()
-    return said | {"left_chance": of(found, "left", "unsorted shuffled").mean()}
+            rand = metric_of(measures, "rand", name, partition=title)
+            ends = zip(("", "_low", "_high"), statistics.mean_interval(rand), strict=True)
+            values |= {f"{prefix}rand_{name}{end}": float(value) for end, value in ends}
+        values[f"left_{name}"] = metric_of(measures, "left", name).mean()
+    return values | {"left_chance": metric_of(measures, "left", "unsorted shuffled").mean()}
 
 
-def over_rounds(trained: pd.DataFrame) -> Figure:
-    """Purity of new strata, and the variance that new and kept strata leave, over the moments of training."""
-    moments = sorted(trained["round"].unique())
-    figure, axes = plt.subplots(2, 1, figsize=(4.2, 5.2))
-    lines = [(axes[0], "purity", n, "-", words) for n, (words, _) in SUMMARIES.items()]
-    lines += [
-        (axes[1], "left", "restored", "-", "as written, made anew (solid)"),
-        (axes[1], "kept", "restored", ":", "as written, kept (dotted)"),
-        (axes[1], "kept", "unsorted", "--", "as coded, kept (dashed)"),
+def draw_training(measures: pd.DataFrame) -> Figure:
+    """Draw the purity of new strata, and the variance that new and old strata leave, over the moments of training."""
+    moments = sorted(measures["round"].unique())
+    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 5.2))
+    purity = [("purity", name, style) for name, style in SUMMARIES.items()]
+    variance = [
+        ("left", "restored", Style(WRITTEN, label="as written, made anew (solid)")),
+        ("kept", "restored", Style(WRITTEN, ":", label="as written, kept (dotted)")),
+        ("kept", "unsorted", Style(CODED, "--", label="as coded, kept (dashed)")),
     ]
-    for place, (ax, metric, name, dash, words) in enumerate(lines):
-        stats = [statistics.mean_interval(of(trained, metric, name, round=t)) for t in moments]
-        mean, low, high = np.array(stats).T
-        at, colour = np.arange(len(moments)) + 0.05 * (place % 3 - 1), SUMMARIES[name][1]
-        ax.vlines(at, low, high, color=colour, lw=1)
-        ax.plot(at, mean, color=colour, ls=dash, marker="o", ms=4, lw=2)
-        ax.text(1.02, 0.96 - 0.1 * (place % 3), words, **_corner(ax), color=colour)
-    axes[0].set_ylabel("label purity (%)")
-    axes[1].set_ylabel("variance left (%)")
-    for ax in axes:
+    labels = ("label purity (%)", "variance left (%)")
+    for ax, series, label in zip(axes, (purity, variance), labels, strict=True):
+        lines, styles = {}, {}
+        for place, (metric, kind, style) in enumerate(series):
+            values = [metric_of(measures, metric, kind, round=t) for t in moments]
+            rows = [statistics.mean_interval(v) for v in values]
+            at = np.arange(len(moments)) + 0.05 * (place - 1)
+            lines[style.label] = pd.DataFrame(rows, at, ["mean", "low", "high"])
+            styles[style.label] = style._replace(marker="o")
+        plots.curves(ax, lines, styles, band="bars", names=False, ylabel=label)
+        _write_in_corner(ax, styles.values(), x=1.02, ha="right")
         ax.set_xticks(range(len(moments)), [f"round {t}" if t else "$w_0$" for t in moments])
         ax.set(ylim=(0, 145), yticks=range(0, 101, 25), xlim=(-0.2, len(moments) - 0.8))
     return figure
 
 
-def _corner(ax) -> dict:
-    return {"transform": ax.transAxes, "ha": "right", "va": "center", "fontsize": 9}
+def _write_in_corner(ax: Axes, styles: Iterable[Style], x: float, ha: str) -> None:
+    """Write the labels of the styles into the panel's upper part, one below the other."""
+    for row, style in enumerate(styles):
+        where = {"xycoords": "axes fraction", "ha": ha}
+        plots.annotate(ax, x, 0.95 - 0.1 * row, style.label, style.colour, 0, **where)
 
 
-def exponents(powers: np.ndarray, curves: dict[str, np.ndarray]) -> Figure:
-    """V against the exponent of the spread (proportional: 100), a curve per set of strata."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.0))
-    for (words, values), colour in zip(curves.items(), (BLACK, WRITTEN), strict=True):
-        ax.plot(powers, values, color=colour, lw=2)
-        least = values.argmin()
-        plots.annotate(ax, powers[least], values[least], words, colour, 0, -9, ha="center")
+def draw_exponents(powers: np.ndarray, variances: dict[str, np.ndarray]) -> Figure:
+    """Draw the variance V over the exponent of the within-stratum standard deviation in the allocation, a curve for each
+    set of strata; proportional allocation has 100."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
+    colours = dict(zip(variances, (Style(BLACK), Style(WRITTEN)), strict=True))
+    axis = {"xlabel": "exponent of $S_h$ in the seats", "ylabel": "V (% of proportional)"}
+    plots.curves(ax, pd.DataFrame(variances, powers), colours, names=False, **axis)
+    for name, values in variances.items():
+        least, where = values.argmin(), {"ha": "center"}
+        plots.annotate(ax, powers[least], values[least], name, colours[name].colour, 0, -9, **where)
     ax.axhline(100, color=GREY, lw=1, ls=":")
-    low, high = min(map(np.min, curves.values())), max(map(np.max, curves.values()))
-    for a, words in ((0, "proportional"), (1, "deviation"), (2, "variance")):
-        ax.axvline(a, color=GREY, lw=1, ls=":")
-        ax.text(a, high + 0.06 * (high - low), words, fontsize=9, ha="left" if a == 0 else "center")
-    ax.set(xlabel="exponent of $S_h$ in the seats", ylabel="V (% of proportional)")
+    low, high = min(map(np.min, variances.values())), max(map(np.max, variances.values()))
+    for power, name in ((0, "proportional"), (1, "deviation"), (2, "variance")):
+        ax.axvline(power, color=GREY, lw=1, ls=":")
+        ha = "left" if power == 0 else "center"
+        ax.text(power, high + 0.06 * (high - low), name, fontsize=9, ha=ha)
     ax.set(xlim=(0, powers[-1]), ylim=(low - 0.16 * (high - low), high + 0.2 * (high - low)))
     return figure
 
 
-RULES = {  # by the chapter's names: in words, and their colour
-    "printed": ("eq. 3.5 as printed", WRITTEN),
-    "coded": ("as coded", CODED),
-    "remainder": ("largest remainder", DARK),
-    "proportional": ("proportional", DARK),
-    "best": ("best in whole numbers", CORRECTED),
+RULES = {  # of allocation, by the chapter's names
+    "printed": Style(WRITTEN, label="eq. 3.5 as printed"),
+    "coded": Style(CODED, label="as coded"),
+    "remainder": Style(DARK_GREY, label="largest remainder"),
+    "proportional": Style(DARK_GREY, label="proportional"),
+    "best": Style(CORRECTED, label="best in whole numbers"),
 }
 
 
-def seats(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> Figure:
-    """A panel per number of participants, a row per rule, a disc per stratum with its seats.
+def draw_allocations(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> Figure:
+    """Draw a disc for the allocation of each stratum, a row for each rule, a panel for each number of participants.
+    Strata without a participant are empty rings.
 
-    `panels`, by m and rule: the seats [H], and V in per cent of the best. Strata without a seat are empty rings.
+    Args:
+        sizes: clients of the strata [H].
+        panels: by the number of participants and rule, the allocation [H], and the variance V in per cent of the best.
     """
-    rows = [len(rules) + 1.3 for rules in panels.values()]
-    shape = {"height_ratios": rows, "figsize": (4.2, 0.52 * sum(rows))}
-    figure, axes = plt.subplots(len(panels), 1, **shape)
-    at = np.arange(len(sizes))
-    most = max(np.max(each) for rules in panels.values() for each, _ in rules.values())
+    heights = [len(rules) + 1.3 for rules in panels.values()]
+    size = {"height_ratios": heights, "figsize": (plots.WIDTH, 0.52 * sum(heights))}
+    figure, axes = plt.subplots(len(panels), 1, **size)
+    at, right = np.arange(len(sizes)), len(sizes) - 0.4
+    most = max(np.max(draws) for rules in panels.values() for draws, _ in rules.values())
     for ax, (m, rules) in zip(axes, panels.items(), strict=True):
-        for row, (name, (found, variance)) in enumerate(rules.items()):
-            words, colour = RULES[name]
-            ax.text(
-                -0.75,
-                -row,
-                words,
-                ha="right",
-                va="center",
-                color=plots.text_colour(colour),
-                fontsize=9,
-            )
-            empty = np.asarray(found) == 0
-            ax.scatter(at[~empty], -row - 0 * at[~empty], 60 + 260 * found[~empty] / most,
-                       color=colour, alpha=0.3, lw=0)  # fmt: skip
+        for row, (rule, (allocation, variance)) in enumerate(rules.items()):
+            style, draws = RULES[rule], np.asarray(allocation)
+            colour, left = plots.text_colour(style.colour), {"ha": "right", "va": "center"}
+            ax.text(-0.75, -row, style.label, color=colour, fontsize=9, **left)
+            empty = draws == 0
+            disc = {"color": style.colour, "alpha": 0.3, "lw": 0}
             ax.scatter(
-                at[empty], -row - 0 * at[empty], 150, facecolor="none", edgecolor=BLACK, lw=2
+                at[~empty], np.full((~empty).sum(), -row), 60 + 260 * draws[~empty] / most, **disc
             )
-            for h, seat in enumerate(found):
-                digits = f"{seat:.1f}" if name == "printed" else f"{seat:.0f}"
-                ax.text(h, -row - 0.04, digits, ha="center", va="center", fontsize=8)
-            shown = f"{variance:.0f} %" if np.isfinite(variance) else "infinite"
-            ax.text(len(sizes) - 0.4, -row, shown, ha="left", va="center", fontsize=9)
-        ax.text(len(sizes) - 0.4, 0.75, "V", fontsize=9, va="center")
+            ring = {"facecolor": "none", "edgecolor": BLACK, "lw": 2}
+            ax.scatter(at[empty], np.full(empty.sum(), -row), 150, **ring)
+            for stratum, count in enumerate(draws):
+                text = f"{count:.1f}" if rule == "printed" else f"{count:.0f}"
+                ax.text(stratum, -row - 0.04, text, ha="center", va="center", fontsize=8)
+            text = f"{variance:.0f} %" if np.isfinite(variance) else "infinite"
+            ax.text(right, -row, text, ha="left", va="center", fontsize=9)
+        ax.text(right, 0.75, "V", fontsize=9, va="center")
         ax.set_title(f"{m} participants", loc="left")
         ax.set(xticks=at, xticklabels=sizes, yticks=[], ylim=(0.5 - len(rules), 1.0))
         ax.set_xlim(-0.7, len(sizes) - 0.5)
@@ -256,35 +274,44 @@ def seats(sizes: np.ndarray, panels: dict[int, dict[str, tuple]]) -> Figure:
     return figure
 
 
-def out_of_reach(reach: pd.DataFrame) -> Figure:
-    """A histogram per partition of the clients that can never be drawn: columns partition, clients."""
-    panels = reach["partition"].unique()
-    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 3.6), sharex=True, sharey=True)
+def draw_out_of_reach(reach: pd.DataFrame) -> Figure:
+    """Draw a histogram of the number of clients that can never be drawn, a panel for each partition.
+
+    Args:
+        reach: columns partition, clients; a row for each stratification.
+    """
     bins = np.arange(reach["clients"].max() + 2)
-    for ax, title in zip(axes, panels, strict=True):
-        values = reach.loc[reach["partition"] == title, "clients"]
-        ax.bar(bins, np.bincount(values, minlength=len(bins)), 0.8, color=CODED, lw=0)
-        ax.set_title(title, loc="left")
+
+    def draw(ax: Axes, part: pd.DataFrame) -> None:
+        counts = np.bincount(part["clients"], minlength=len(bins))
+        ax.bar(bins, counts, 0.8, color=CODED, lw=0)
         ax.set_ylabel("stratifications")
         ax.grid(axis="x", visible=False)
-    axes[-1].set_xlabel("clients that can never be drawn")
-    axes[-1].xaxis.get_major_locator().set_params(integer=True)
+
+    parts = dict(list(reach.groupby("partition", sort=False)))
+    xlabel = "clients that can never be drawn"
+    figure = plots.panels(draw, parts, height=1.55, sharey=True, xlabel=xlabel)
+    figure.axes[-1].xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
-def inclusion(panels: dict[str, tuple]) -> Figure:
-    """Inclusion probabilities against m p: `panels`, by title: m p, exact, and shares of numpy's cohorts."""
-    figure, axes = plt.subplots(len(panels), 1, figsize=(4.2, 5.6))
-    for ax, (title, (printed, exact, counted)) in zip(axes, panels.items(), strict=True):
+def draw_inclusion(panels: dict[str, tuple]) -> Figure:
+    """Draw inclusion probabilities over m p_k, a panel for each stratum.
+
+    Args:
+        panels: by title, m p_k, the exact inclusion probabilities, and the shares of numpy's cohorts.
+    """
+    names = (Style(BLACK, label="exact: circles"), Style(CODED, label="numpy: crosses"))
+    names += (Style(WRITTEN, label="m times p: line"),)
+
+    def draw(ax: Axes, part: tuple) -> None:
+        printed, exact, shares = part
         ends = np.array([min(*printed, *exact), max(*printed, *exact)])
         ends = ends + np.ptp(ends) * np.array([-0.12, 0.12])
         ax.plot(ends, ends, color=WRITTEN, lw=1.5)
         ax.plot(printed, exact, "o", color=BLACK, ms=8, mfc="none", mew=1.5)
-        ax.plot(printed, counted, "x", color=CODED, ms=6, mew=1.5)
-        for row, (words, colour) in enumerate(
-            (("exact: circles", BLACK), ("numpy: crosses", CODED), ("m times p: line", WRITTEN))
-        ):
-            ax.text(0.02, 0.94 - 0.11 * row, words, **_corner(ax) | {"ha": "left"}, color=colour)
-        ax.set_title(title, loc="left")
+        ax.plot(printed, shares, "x", color=CODED, ms=6, mew=1.5)
+        _write_in_corner(ax, names, x=0.02, ha="left")
         ax.set(xlabel="draws times p", ylabel="chance to be drawn")
-    return figure
+
+    return plots.panels(draw, panels, height=2.55, sharex=False)

@@ -199,10 +199,11 @@ def who_holds_what(label_counts: dict[str, np.ndarray]) -> Figure:
         largest, size = label_counts[name].max(1), label_counts[name].sum(1)
         order = np.lexsort((-largest, -size))
         parts[title] = np.stack([largest, size - largest], axis=1)[order]
-    figure = plots.panels(plots.class_counts, parts, ["#333333", "#BBBBBB"], height=1.2)
+    figure = plots.panels(
+        plots.class_counts, parts, ["#333333", "#BBBBBB"], height=1.2, xlabel="client, sorted"
+    )
     for ax in figure.axes:
         ax.set_ylabel("examples")
-    figure.axes[-1].set_xlabel("client, sorted")
     for y, text, colour in (
         (0.85, "its largest class", "#333333"),
         (0.67, "all others", "#777777"),

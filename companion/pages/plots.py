@@ -229,8 +229,10 @@ def panels(
     for ax, (title, part) in zip(axes, parts.items(), strict=True):
         ax.set_title(title, loc="left")
         draw(ax, part, *args, **options)
-    axes[-1].set_xlabel(xlabel)
-    axes[len(axes) // 2].set_ylabel(ylabel)
+    if xlabel:
+        axes[-1].set_xlabel(xlabel)
+    if ylabel:
+        axes[len(axes) // 2].set_ylabel(ylabel)
     return figure
 
 
