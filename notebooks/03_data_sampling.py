@@ -131,7 +131,7 @@ for name, draw in READINGS.items():
     drawn[name] = np.array(each)
 
 # %% tags=["remove-input"]
-glue_figure("figure_readings", ch03.readings(held, drawn))
+glue_figure("figure_readings", ch03.draw_readings(held, drawn))
 asked, got = n_star // m, drawn["fixed size"][0]
 glue_values(
     "ch3", m=m, n_star=n_star, cohort_total=held.sum(), p=p, asked=asked, fixed_total=got.sum()
@@ -291,7 +291,7 @@ assert ratio == hit / fake == theory.ldp_ratio(M, alpha)
 print(f"e^epsilon = {ratio}   epsilon = {math.log(ratio):.5f}")
 
 # %% tags=["remove-input"]
-glue_figure("figure_report", ch03.report(M, float(fake), float(hit)))
+glue_figure("figure_report", ch03.draw_report(M, float(fake), float(hit)))
 glue_values("ch3", paper_size=size, written_examples=2048 / 10, epsilon_one=math.log(ratio))
 glue_values("ch3", ratio_one=float(ratio))
 expect("it trains on all", min(1, 2048 / size) == 1)
@@ -428,7 +428,7 @@ simulated = (estimate(reports, a, M) <= 0).mean()
 off = abs(simulated - below) / np.sqrt(below * (1 - below) / len(reports))
 
 # %% tags=["remove-input"]
-glue_figure("figure_estimator", ch03.estimator(laws, {"written": 10, "coded": 100}, size, M))
+glue_figure("figure_estimator", ch03.draw_estimator(laws, {"written": 10, "coded": 100}, size, M))
 coded_mean, coded_sd = moments(*laws["coded"])
 glue_values("ch3", mean=mean, sd=sd, true_total=10 * size, below=below, of_99=99 * below)
 glue_values(
@@ -566,7 +566,7 @@ for m_ in (10, 100, 1000):
 needed = (rmse(601, 3, 1) / 10) ** 2
 
 # %% tags=["remove-input"]
-glue_figure("figure_caps", ch03.caps(caps, *error(caps, 3, 10), by_cap, by_m))
+glue_figure("figure_caps", ch03.draw_caps(caps, *error(caps, 3, 10), by_cap, by_m))
 glue_values("ch3", best=best, best_error=rmse(best, 3, 10), sd_601=rmse(601, 3, 10))
 glue_values("ch3", limit=-error(100, 3, 1)[0], needed=f"{math.ceil(needed):,}")
 loss = {m_: np.interp(-10, -np.array(errors), losses) for m_, (_, errors) in by_m.items()}
@@ -683,7 +683,7 @@ steps = s.rounds * s.clients_per_round * local_steps
 local = (spent - strata) / steps  # examples behind a local step
 
 # %% tags=["remove-input"]
-glue_figure("figure_accuracy", ch03.accuracy(runs))
+glue_figure("figure_accuracy", ch03.draw_accuracy(runs))
 glue_values(
     "ch3", rounds=s.rounds, lr=lr, last=min(10, s.rounds), repeats=s.repeats, strata=f"{strata:,}"
 )
@@ -700,7 +700,7 @@ expect(
     "The less data, the more is lost", found.difference[0.05] < found.difference[[0.1, 0.2]].min()
 )
 expect("ends close to zero", found.low[0.5] < 0 and found.high[0.5] > -4, high=found.high[0.5])
-table(ch03.rates(runs, empty, local))
+table(ch03.tabulate_rates(runs, empty, local))
 
 # %% [markdown]
 # ```{glue:figure} figure_accuracy
@@ -808,7 +808,7 @@ even = optimal(n_k / n, one, n_k, n / 10)
 np.testing.assert_allclose(even, n_k / 10)
 
 # %% tags=["remove-input"]
-glue_figure("figure_optimal", ch03.allocation(shares, left))
+glue_figure("figure_optimal", ch03.draw_allocation(shares, left))
 gains = {name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in left.items()}
 glue_values("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
 low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])

@@ -102,7 +102,7 @@ def draw_purity(purities: pd.DataFrame) -> Figure:
             chance = by_kind.get_group(f"{name} shuffled").mean()
             ax.plot([chance, chance], [y - 0.22, y + 0.26], color=BLACK, lw=2)
             colour = plots.text_colour(style.colour)
-            ax.text(0, y - 0.24, style.label, color=colour, fontsize=9)
+            ax.text(0, y - 0.27, style.label, color=colour, fontsize=9)
         plots.annotate(ax, chance, y + 0.26, "by chance", BLACK, 0, -7, ha="center")
         ax.set(yticks=[], ylim=(2.75, -0.75), xlim=(0, 100))
 

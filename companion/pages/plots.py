@@ -361,7 +361,7 @@ def bars(
     for name, group in groups.items():
         y = [bar.get_y() + bar.get_height() / 2 for bar in group]
         if low is not None and high is not None:
-            ax.hlines(y, low[name], high[name], color=GREY, lw=2)
+            ax.hlines(y, low[name], high[name], color=BLACK, lw=1.5)
         if name in names:
             end = (
                 table[name].iloc[0]
