@@ -42,7 +42,7 @@ def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, 
 
 def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
     start, found = (
-        measure.page(page.removeprefix("book/").removesuffix(".md")) for page in PAGES[:2]
+        measure.measure_page(page.removeprefix("book/").removesuffix(".md")) for page in PAGES[:2]
     )
     assert start["words"] <= 350 and start["longest"] <= 35 and start["median"] < 18
     assert found["longest"] <= 35 and found["median"] < 18 and found["words"] < 600

@@ -34,7 +34,14 @@ print("not read")
 ```
 $$ x = y $$
 """
-    assert [measure.count(s) for s in measure.sentences(myst.parse(text))] == [12, 7, 6, 2, 2, 2]
+    assert [measure.count_words(s) for s in measure.sentences(myst.parse(text))] == [
+        12,
+        7,
+        6,
+        2,
+        2,
+        2,
+    ]
     found = measure.measure(myst.parse(text))
     assert (found["words"], found["median"], found["longest"]) == (31, 4.0, 12)
     assert found["minutes"] == 31 / 230 and found["visible"] is None
@@ -52,16 +59,16 @@ def test_code_in_hidden_cells_is_not_visible_and_solutions_are_not_counted():
             new_markdown_cell("````{solution-end}\n````\n\nAfter it."),
         ]
     )  # fmt: skip
-    blocks, cells = measure.unfolded(nb)
+    blocks, cells = measure.unfolded_content(nb)
     assert measure.sentences(blocks) == ["Before.", "After it."]
     found = measure.measure(blocks, cells)
     assert (found["visible"], found["hidden"]) == (0.6, 3)
-    assert measure.faults(found) == []
+    assert measure.bound_violations(found) == []
 
 
 def test_every_bound_is_told_when_it_is_passed():
     worst = {"longest": 36, "median": 18, "visible": 0.59, "hidden": 16, "minutes": 20.1}
-    assert measure.faults(worst) == [
+    assert measure.bound_violations(worst) == [
         "a sentence has 36 words, the most is 35",
         "the median sentence has 18 words, it must be under 18",
         "59% of the code is visible, the least is 60%",
@@ -69,11 +76,13 @@ def test_every_bound_is_told_when_it_is_passed():
         "it takes 20.1 minutes to read, the most is 20",
     ]
     best = {"longest": 35, "median": 17.5, "visible": 0.6, "hidden": 15, "minutes": 20}
-    assert measure.faults(best) == [] == measure.faults(best | {"visible": None})
+    assert (
+        measure.bound_violations(best) == [] == measure.bound_violations(best | {"visible": None})
+    )
 
 
 def test_all_pages_are_in_the_table():
-    told = measure.table(measure.names()).splitlines()
+    told = measure.format_table(measure.names()).splitlines()
     assert [line.split()[0] for line in told] == ["page", *measure.names()]
     assert {"findings", *chapters.names()} <= set(measure.names())
     assert (parameters.ROOT / "book" / "findings.md").is_file()
@@ -88,4 +97,4 @@ def test_all_pages_are_in_the_table():
     ],
 )
 def test_a_page_is_named_or_its_file_is(word, name):
-    assert measure.named(word) == name
+    assert measure.page_name(word) == name

@@ -60,10 +60,10 @@ def test_a_student_gets_every_exercise_and_no_solution(stem):
     solved = [c.source for c in tagged(full, "solution") if c.cell_type == "code"]
     for cell in solved:
         assert cell in code(full) and cell not in code(mine)
-    assert set(teaching.CHECKED.findall(code(mine))) >= set(
-        teaching.CHECKED.findall("\n".join(solved))
+    assert set(teaching.CHECKED_EXERCISE.findall(code(mine))) >= set(
+        teaching.CHECKED_EXERCISE.findall("\n".join(solved))
     )
-    for name in teaching.CHECKED.findall(code(mine)):
+    for name in teaching.CHECKED_EXERCISE.findall(code(mine)):
         assert check.exercise(name)
 
 

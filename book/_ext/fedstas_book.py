@@ -45,7 +45,7 @@ class AtAGlance(ChapterDirective):
     def run(self):
         notebook = self.notebook()
         block = notebook["metadata"]["fedstas"]
-        minutes = measure.page(block["chapter"])["minutes"]
+        minutes = measure.measure_page(block["chapter"])["minutes"]
         parts = {
             "Read": f"{max(1, round(minutes))} min",
             "Run": f"{block['seconds']:.0f} s, profile {block['profile']}, {block['device']}",

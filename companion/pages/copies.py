@@ -1,4 +1,4 @@
-"""Copies of the chapters to be run elsewhere: `notebooks/ipynb/<stem>.ipynb`, in plain Markdown, without outputs.
+"""Write copies of the chapters to be run elsewhere: `notebooks/ipynb/<stem>.ipynb`, plain Markdown, no outputs.
 
 Nothing can be folded in them, so solutions stand at the end, and a link to it where the page has one.
 
@@ -46,9 +46,9 @@ NOTE = """> A copy of a chapter of *{title}*, to be run. A number that the text 
 
 
 def begin(shell) -> None:
-    """Before the first cell of a copy: what a page glues into its text, that `shell` shows where it is made.
+    """Prepare the kernel of a copy: the IPython `shell` shows what a cell glues under that cell.
 
-    Nothing of it is among the notebook's names, which are its reader's.
+    It defines no names in the notebook, which are its reader's.
     """
     import myst_nb
     from IPython.display import Markdown
@@ -57,7 +57,9 @@ def begin(shell) -> None:
     from companion.pages import expectations
 
     os.chdir(parameters.ROOT)  # chapters read recorded runs from the repository
-    show(Markdown(""), display_id=expectations.TOP)  # what this run does not bear out of the text
+    show(
+        Markdown(""), display_id=expectations.TOP
+    )  # sentences of the text that this run contradicts
     numbers = {}
 
     def glue(name, value, display=True):
@@ -66,14 +68,18 @@ def begin(shell) -> None:
         else:
             numbers[short_name(name)] = value
 
-    def tell(_):
-        how = {name: ".4g" if isinstance(value, float) else "" for name, value in numbers.items()}
+    def print_numbers(_):
+        formats = {
+            name: ".4g" if isinstance(value, float) else "" for name, value in numbers.items()
+        }
         if numbers:
-            print(*(f"⟨{name}⟩ {value:{how[name]}}" for name, value in numbers.items()), sep="   ")
+            print(
+                *(f"⟨{name}⟩ {value:{formats[name]}}" for name, value in numbers.items()), sep="   "
+            )
         numbers.clear()
 
     myst_nb.glue = glue
-    shell.events.register("post_run_cell", tell)
+    shell.events.register("post_run_cell", print_numbers)
 
 
 class CopiedMarkdown(markdown.PlainMarkdown):
@@ -94,18 +100,18 @@ def short_name(key: str) -> str:
 
 
 def address() -> dict[str, str]:
-    """The book's `title`, and the repository's `url` and `branch`, from `_config.yml`."""
+    """Read the book's `title`, and the repository's `url` and `branch`, from `_config.yml`."""
     config = yaml.safe_load((parameters.ROOT / "_config.yml").read_text(encoding="utf-8"))
     return {"title": config["title"]} | {k: config["repository"][k] for k in ("url", "branch")}
 
 
 def folder() -> Path:
-    """Where the copies are."""
+    """The folder of the copies."""
     return parameters.sources() / "ipynb"
 
 
 def solutions_last(parts: list[myst.Part], plain: CopiedMarkdown) -> list:
-    """Cells in plain Markdown of a chapter's parts, its solutions after all else; where one stood, a link to it."""
+    """Return the cells of a chapter in plain Markdown, its solutions last; a link to each is where it was."""
     from nbformat.v4 import new_markdown_cell
 
     chapter, solutions, solving = [], [], ""
@@ -121,7 +127,7 @@ def solutions_last(parts: list[myst.Part], plain: CopiedMarkdown) -> list:
 
 
 def copy(chapter: str):
-    """The copy of a chapter, as a notebook."""
+    """Make the copy of a chapter, as a notebook."""
     from nbformat.v4 import new_code_cell
 
     stem, repository = parameters.find(chapter), address()
@@ -148,7 +154,7 @@ def copy(chapter: str):
 
 
 def text(chapter: str) -> str:
-    """The copy as it stands in its file."""
+    """The copy of a chapter as JSON."""
     import nbformat
 
     return nbformat.writes(copy(chapter), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -168,6 +174,6 @@ def make(to: Path | None = None) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for made in make():
-        print(made.relative_to(parameters.ROOT))
+    for path in make():
+        print(path.relative_to(parameters.ROOT))
     sys.exit(0)

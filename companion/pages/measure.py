@@ -1,7 +1,7 @@
-"""How a page reads: words, lengths of sentences, the share of its code that is seen, minutes.
+"""Measure how pages read: words, lengths of sentences, the share of visible code, minutes.
 
-`python -m companion.pages.measure [PAGE …]` prints a table of all pages, or of those named. What is folded on a
-page (solutions, dropdowns) is not counted; a number, a formula and a piece of code in a sentence are a word each.
+`python -m companion.pages.measure [PAGE …]` prints a table of all pages, or of some. Text that is
+folded (solutions, dropdowns) is not counted; a number, a formula and a piece of code count as a word each.
 """
 
 from __future__ import annotations
@@ -16,31 +16,49 @@ from markdown_it.token import Token
 
 from companion.pages import chapters, markdown, myst, parameters
 
-SPEED = 230  # words a minute
-HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
+WORDS_A_MINUTE = 230
+HIDDEN_TAGS = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 NOT_READ = {  # directives whose body is folded, or no sentence
-    *markdown.OMITTED, "solution", "dropdown", "math", "literalinclude", "at-a-glance", "code-block", "code",
-    "bibliography", "toctree", "contents", "raw", "tableofcontents", "theorem-index",
-}  # fmt: skip
+    *markdown.OMITTED,
+    "solution",
+    "dropdown",
+    "math",
+    "literalinclude",
+    "at-a-glance",
+    "code-block",
+    "code",
+    "bibliography",
+    "toctree",
+    "contents",
+    "raw",
+    "tableofcontents",
+    "theorem-index",
+}
 NOT_PROSE = {"heading", "table", "fence", "code_block", "math_block", "html_block"}
 ONE_WORD = {"code_inline", "math_inline"}
 REFERENCE = re.compile(r"cite|numref|eq|ref|prf|doc|glue")
 ABBREVIATION = re.compile(
     r"\b(eqs?|Secs?|Figs?|Algs?|App|Tab|Prop|Thm|Ref|no|vs|cf|ca|e\.g|i\.e|et al|resp)\."
 )
-END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")
-BOUNDS = {"longest": 35, "median": 18, "visible": 0.6, "hidden": 15, "minutes": 20}
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"”’)]*\s+(?=[A-Z0-9“\"(\[])")
+BOUNDS = {  # of a chapter; the median must be below its bound, the visible share at least its bound
+    "longest": 35,
+    "median": 18,
+    "visible": 0.6,
+    "hidden": 15,
+    "minutes": 20,
+}
 
 
-def unfolded(nb) -> tuple[list[myst.Block], list]:
-    """A chapter's blocks and its code cells, without the folded solutions."""
+def unfolded_content(nb) -> tuple[list[myst.Block], list]:
+    """Return a chapter's blocks and code cells, without the solutions, which are folded on the page."""
     read = [part for part in myst.parts(nb.cells) if not part.solves]
     blocks = [block for part in read for block in part.blocks]
     return blocks, [part.cell for part in read if part.cell.cell_type == "code"]
 
 
 def paragraphs(blocks: Iterable[myst.Block]) -> Iterator[str]:
-    """The words of each paragraph, list item and caption, also in boxes."""
+    """Yield the words of each paragraph, list item and caption, those in boxes, too."""
     for block in blocks:
         if block.kind == "directive":
             yield from () if block.name in NOT_READ else paragraphs(myst.parse(block.body))
@@ -71,89 +89,97 @@ def _words(tokens: list[Token]) -> Iterator[str]:
 
 
 def sentences(blocks: Iterable[myst.Block]) -> list[str]:
-    """The sentences of a text."""
+    """Split the paragraphs of a text into sentences."""
     texts = (ABBREVIATION.sub(r"\1", text) for text in paragraphs(blocks))
-    return [sentence for text in texts for sentence in END.split(text) if count(sentence)]
+    return [
+        sentence for text in texts for sentence in SENTENCE_END.split(text) if count_words(sentence)
+    ]
 
 
-def count(sentence: str) -> int:
-    """How many words it has."""
+def count_words(sentence: str) -> int:
+    """Count the words of a sentence."""
     return sum(bool(re.search(r"\w", word)) for word in sentence.split())
 
 
-def lines(cell) -> int:
-    """A cell's lines of code."""
+def count_lines(cell) -> int:
+    """Count a cell's lines of code."""
     return sum(bool(line.strip()) for line in cell.source.split("\n"))
 
 
 def measure(blocks: Iterable[myst.Block], cells=()) -> dict:
-    """words, median and longest (words of a sentence), visible (share of code lines, None without code),
-    hidden (lines of the longest hidden cell), minutes."""
-    lengths = [count(each) for each in sentences(blocks)] or [0]
-    unseen = [lines(c) for c in cells if HIDDEN & {*c.metadata.get("tags", [])}]
-    code = sum(map(lines, cells))
+    """Measure a text and its code cells.
+
+    Returns:
+        words, median and longest (words of a sentence), visible (share of the lines of code, None without
+        code), hidden (lines of the longest hidden cell), minutes.
+    """
+    lengths = [count_words(sentence) for sentence in sentences(blocks)] or [0]
+    hidden = [count_lines(c) for c in cells if HIDDEN_TAGS & {*c.metadata.get("tags", [])}]
+    code = sum(map(count_lines, cells))
     return {
         "words": sum(lengths),
         "median": statistics.median(lengths),
         "longest": max(lengths),
-        "visible": 1 - sum(unseen) / code if code else None,
-        "hidden": max(unseen, default=0),
-        "minutes": sum(lengths) / SPEED,
+        "visible": 1 - sum(hidden) / code if code else None,
+        "hidden": max(hidden, default=0),
+        "minutes": sum(lengths) / WORDS_A_MINUTE,
     }
 
 
-def page(name: str) -> dict:
-    """The measures of a chapter (its stem) or of a page (its path below book/, without `.md`)."""
+def measure_page(name: str) -> dict:
+    """Measure a chapter (by its stem) or a page (by its path below book/, without `.md`)."""
     path = parameters.ROOT / "book" / f"{name}.md"
     if path.is_file():
         return measure(myst.parse(path.read_text(encoding="utf-8")))
-    return measure(*unfolded(chapters.notebook(name)))
+    return measure(*unfolded_content(chapters.notebook(name)))
 
 
 def names() -> list[str]:
-    """All pages: chapters, then the book's own."""
+    """List all pages: the chapters, then the others by their path below book/."""
     book = parameters.ROOT / "book"
-    written = sorted(path.relative_to(book) for path in book.rglob("*.md"))
-    own = [str(path.with_suffix("")) for path in written if path.parts[0] != "chapters"]
-    return [*chapters.names(), *own]
+    paths = sorted(path.relative_to(book) for path in book.rglob("*.md"))
+    others = [str(path.with_suffix("")) for path in paths if path.parts[0] != "chapters"]
+    return [*chapters.names(), *others]
 
 
-def faults(found: dict) -> list[str]:
-    """Where a page's measures are out of BOOK.md's bounds, a plain sentence each."""
-    said = {
+def bound_violations(measures: dict) -> list[str]:
+    """Say in a sentence each which measures of a page are beyond BOUNDS."""
+    sentences = {
         "longest": "a sentence has {} words, the most is {}",
         "median": "the median sentence has {} words, it must be under {}",
         "visible": "{:.0%} of the code is visible, the least is {:.0%}",
         "hidden": "a hidden cell has {} lines, the most is {}",
         "minutes": "it takes {:.1f} minutes to read, the most is {}",
     }
-    wrong = {key: (found[key] or 0) > bound for key, bound in BOUNDS.items()}
-    wrong["median"] = found["median"] >= BOUNDS["median"]
-    wrong["visible"] = found["visible"] is not None and found["visible"] < BOUNDS["visible"]
-    return [said[key].format(found[key], bound) for key, bound in BOUNDS.items() if wrong[key]]
+    violated = {key: (measures[key] or 0) > bound for key, bound in BOUNDS.items()}
+    violated["median"] = measures["median"] >= BOUNDS["median"]
+    violated["visible"] = (
+        measures["visible"] is not None and measures["visible"] < BOUNDS["visible"]
+    )
+    return [s.format(measures[key], BOUNDS[key]) for key, s in sentences.items() if violated[key]]
 
 
-def table(pages: list[str]) -> str:
-    """The measures of pages, a line each."""
+def format_table(pages: list[str]) -> str:
+    """Format the measures of pages, a line each."""
     rows = [
         f"{'page':28} {'words':>6} {'median':>6} {'longest':>7} {'visible':>7} {'hidden':>6} {'min':>5}"
     ]
     for name in pages:
-        m = page(name)
-        seen = "" if m["visible"] is None else f"{m['visible']:.0%}"
+        measures = measure_page(name)
+        visible = "" if measures["visible"] is None else f"{measures['visible']:.0%}"
         rows.append(
-            f"{name:28} {m['words']:6} {m['median']:6g} {m['longest']:7} {seen:>7} "
-            f"{m['hidden'] or '':>6} {m['minutes']:5.1f}"
+            f"{name:28} {measures['words']:6} {measures['median']:6g} {measures['longest']:7} {visible:>7} "
+            f"{measures['hidden'] or '':>6} {measures['minutes']:5.1f}"
         )
     return "\n".join(rows)
 
 
-def named(word: str) -> str:
-    """A page by its name or its file: `05`, `notebooks/05_experiments.py`, `book/teaching/syllabus.md`."""
+def page_name(word: str) -> str:
+    """The name of a page from its name or file: `05`, `notebooks/05_experiments.py`, `book/teaching/syllabus.md`."""
     if word.endswith(".md"):
         return word.removesuffix(".md").removeprefix("book/")
     return Path(word).stem if word.endswith(".py") else word
 
 
 if __name__ == "__main__":
-    print(table([named(word) for word in sys.argv[1:]] or names()))
+    print(format_table([page_name(word) for word in sys.argv[1:]] or names()))

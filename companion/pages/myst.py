@@ -165,27 +165,27 @@ def parts(cells: Iterable[Any]) -> list[Part]:
     Raises:
         InputError: a solution has no end.
     """
-    found, solves = [], ""
+    result, solves = [], ""
     for cell in cells:
         if cell.cell_type != "markdown":
-            found.append(Part(cell, [], solves))
+            result.append(Part(cell, [], solves))
             continue
         run: list[Block] = []
         for block in parse(cell.source):
             begins = block.name in ("solution-start", "solution")
             if begins and run:
-                found.append(Part(cell, run, solves))
+                result.append(Part(cell, run, solves))
                 run = []
             solves = block.argument if begins else solves
             run.append(block)
             if block.name in ("solution-end", "solution"):
-                found.append(Part(cell, run, solves))
+                result.append(Part(cell, run, solves))
                 run, solves = [], ""
         if run:
-            found.append(Part(cell, run, solves))
+            result.append(Part(cell, run, solves))
     if solves:
         raise InputError(f"the solution of {solves} has no end: close it with {{solution-end}}")
-    return found
+    return result
 
 
 def reference_texts(blocks: Iterable[Block]) -> dict[str, str]:

@@ -20,9 +20,7 @@ from companion.runs.atomic import write
 from companion.teach import teaching
 from fedstas.errors import InputError
 
-MAX_BOX = (
-    900  # characters of a box that fit a slide; the whole text of a longer one is in the notes
-)
+MAX_BOX = 900  # characters of a box that fit a slide; all of a longer one is in the notes
 MAX_ROWS = 12  # rows of a table that fit a slide; the notes count the others
 MAX_TITLE = 90  # characters of a caption's first sentence that fit a title
 VOICES = ("as-written", "as-coded", "as-it-should-be", "verdict")  # classes of boxes with a colour

@@ -1,8 +1,8 @@
-"""The student's and the instructor's notebook of a chapter, both from its one source.
+"""Make the student's and the instructor's notebook of a chapter from its source.
 
-Cells carry tags: `exercise`, `solution` (also `instructor`), `answer`, `check`. They follow from where the
-exercises and solutions begin and end; a tag that the source gives itself counts as well, and
-a cell tagged `student` is in the student's version only.
+Cells get the tags `exercise` and `solution` where the text has these directives; what a student fills in has the
+tag `answer`, the cell below it `check`. In the source, a cell tagged `instructor` is left out of the student's
+notebook, and one tagged `student` out of the instructor's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedstas.errors import InputError, check_choice
 
 FOLDER = parameters.ROOT / "teaching"
 VERSIONS = ("student", "instructor")
-CHECKED = re.compile(r'check\.answer\(\s*"([^"]+)"')
+CHECKED_EXERCISE = re.compile(r'check\.answer\(\s*"([^"]+)"')
 SETUP = """# Chapters read parameters and recorded runs from the repository, and figures are shown where they are drawn.
 import os
 
@@ -41,19 +41,20 @@ myst_nb.glue = glue"""
 
 
 def tagged_parts(nb) -> list[myst.Part]:
-    """The parts of a chapter's cells, each in a cell of its own, with tags of exercises and solutions."""
+    """Split a chapter's cells into parts, each in a cell with the tag of an exercise or a solution."""
     parts = myst.parts(nb.cells)
     for part in parts:
         part.cell = type(nb)(part.cell, source=part.source, metadata=dict(part.cell.metadata))
         tags = part.cell.metadata["tags"] = [*part.cell.metadata.get("tags", [])]
         exercise = any(block.name == "exercise" for block in part.blocks)
-        tag = "solution" if part.solves or "instructor" in tags else "exercise" if exercise else ""
-        tags += [tag] if tag and tag not in tags else []
+        tag = "solution" if part.solves else "exercise"
+        if (part.solves or exercise) and tag not in tags:
+            tags.append(tag)
     return parts
 
 
 def student(chapter: str):
-    """The chapter without its solutions, an empty answer and its check in place of each."""
+    """Make the chapter's notebook with an empty answer and its check in place of each solution."""
     nb = chapters.notebook(chapter)
     cells, exercise = [], ""
     for solves, group in itertools.groupby(tagged_parts(nb), key=lambda part: part.solves):
@@ -70,7 +71,7 @@ def student(chapter: str):
 
 
 def instructor(chapter: str):
-    """The chapter with its solutions, and only what is not for students alone."""
+    """Make the chapter's notebook with its solutions and without cells tagged `student`."""
     nb = chapters.notebook(chapter)
     cells = [part.cell for part in tagged_parts(nb)]
     nb.cells = [cell for cell in cells if "student" not in cell.metadata["tags"]]
@@ -92,7 +93,7 @@ def _answers(solution: list, exercise: str) -> list:
     if not code:
         return [_empty_answer()]
     tree, cells = ast.parse(code), []
-    answers = _checked_answers(tree) or dict.fromkeys(CHECKED.findall(exercise))
+    answers = _checked_answers(tree) or dict.fromkeys(CHECKED_EXERCISE.findall(exercise))
     for name, variable in answers.items():
         stub, variable = _stub(tree, variable)
         check = f'from companion import check\n\ncheck.answer("{name}", {variable})'
@@ -122,7 +123,7 @@ def _stub(tree: ast.Module, variable: str | None) -> tuple[str, str]:
 
 
 def glued_values(chapter: str) -> dict[str, Any]:
-    """The numbers and words that the chapter's executed page glued, by name."""
+    """Read the numbers and words that the chapter's executed page glued, by name."""
     page = parameters.ROOT / "book" / "chapters" / f"{chapters.find(chapter)}.ipynb"
     values = {}
     for name, record in glued_outputs(page).items():
@@ -135,7 +136,7 @@ def glued_values(chapter: str) -> dict[str, Any]:
 
 
 def glued_outputs(page: Path) -> dict[str, dict]:
-    """What an executed page glued, {name: {mime type: data}}; nothing where there is no page."""
+    """Read what an executed page glued, {name: {mime type: data}}; {} if there is no page."""
     if not page.is_file():
         return {}
     cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
@@ -171,13 +172,13 @@ def _finish(nb, chapter: str, version: str):
 
 
 def make(chapter: str, version: str, output: str | Path | None = None) -> Path:
-    """Write a version of a chapter, `teaching/<stem>-<version>.ipynb` of the clone by default."""
+    """Write a version of a chapter, to `teaching/<stem>-<version>.ipynb` of the clone by default; return its path."""
     import nbformat
 
     check_choice("version", version, VERSIONS)
     nb = {"student": student, "instructor": instructor}[version](chapter)
     output = Path(output or FOLDER / f"{chapters.find(chapter)}-{version}.ipynb")
     if output.suffix != ".ipynb":
-        raise InputError(f"--output {output}: a notebook's name ends in .ipynb")
+        raise InputError(f"--output {output}: give a file name that ends in .ipynb")
     write(output, lambda path: path.write_text(nbformat.writes(nb) + "\n", encoding="utf-8"))
     return output
