@@ -1,8 +1,7 @@
-"""Weights of a cohort and what the server does with the weighted update (FedSTaS, eq. 2.3 and 6).
+"""Aggregation weights of a cohort, and server optimisers (FedSTaS, eq. 2.3 and 6).
 
-Weights are applied to *updates* w_k - w_t. Where they sum to one this equals averaging models;
-where they do not (unbiased designs) averaging models would scale the model itself.
-Works on numpy arrays and on torch tensors alike.
+Weights are applied to *updates* w_k - w_t. If they sum to one this equals averaging models; if they do not (unbiased
+designs), averaging models would scale the model itself. Works on numpy arrays and on torch tensors alike.
 """
 
 from dataclasses import dataclass
@@ -23,36 +22,41 @@ from fedstas.state import per_client
 
 
 def cohort_weights(sizes) -> np.ndarray:
-    """n_k over the total of the cohort (McMahan et al., FederatedAveraging)."""
+    """Return n_k over the cohort's total [m] (FedAvg: McMahan et al. 2017, arXiv:1602.05629)."""
     sizes = rescale_exponent(as_float_array("client sizes", sizes, 0))[0]
     if not sizes.any():
-        raise InputError("the clients of the cohort have no examples: their weights are 0/0")
+        raise InputError("the clients of the cohort have no examples: one must have some")
     return sizes / sizes.sum()
 
 
 def expansion_weights(omega, clients: int) -> np.ndarray:
-    """N / m omega_k (FedSTaS, eq. 2.3): unbiased for uniform draws, on updates only."""
+    """Return N / m omega_k [m] (FedSTaS, eq. 2.3): unbiased for uniform draws, on updates only."""
     omega = as_float_array("omega", omega, 0)
     return check_int("the number of clients", clients, 1, MAX_COUNT) / len(omega) * omega
 
 
 def stratum_weights(sizes, allocation) -> np.ndarray:
-    """N_h / (N m_h) for each stratum [H] (eq. 6): the weight of each of its m_h participants.
+    """Return N_h / (N m_h) [H] (FedSTaS, eq. 6), the weight of each of the m_h participants of a stratum.
 
-    `InputError` where a stratum has clients and no participant; 0 for one that has neither.
+    It is 0 for a stratum without clients and participants. `InputError` if a stratum has clients and no participant.
     """
-    sizes, seats = (
+    sizes, draws = (
         as_float_array("stratum sizes", sizes, 0),
         as_int_array("the allocation", allocation),
     )
-    check_same_shape("sizes and allocation", sizes, seats)
-    if (seats[sizes > 0] == 0).any() or not sizes.any():
-        raise InputError("every stratum with clients needs a participant, and one must have some")
-    return sizes / (sizes.sum() * np.maximum(seats, sizes == 0))
+    check_same_shape("sizes and allocation", sizes, draws)
+    if (draws[sizes > 0] == 0).any() or not sizes.any():
+        raise InputError(
+            "every stratum with clients needs a participant, and one stratum must have clients"
+        )
+    return sizes / (sizes.sum() * np.maximum(draws, sizes == 0))
 
 
 def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
-    """omega_k / (m_h p_k) for each draw: unbiased with replacement, whatever p > 0 is."""
+    """Return omega_k / (m_h p_k) for each draw: unbiased with replacement for every p > 0.
+
+    Hansen and Hurwitz 1943, doi:10.1214/aoms/1177731356.
+    """
     omega, p = (
         as_float_array("omega", omega, 0),
         as_float_array("selection probabilities", selection, 0),
@@ -60,12 +64,12 @@ def hansen_hurwitz(omega, selection, draws) -> np.ndarray:
     draws = as_float_array("draws", draws, 0, ndim=None)
     check_same_shape("omega, selection and draws", omega, p, *([draws] if draws.ndim else []))
     if not (draws * p).all():
-        raise InputError("each client drawn needs a selection probability and draws above 0")
+        raise InputError("selection probabilities and draws must be above 0 for each drawn client")
     return omega / (draws * p)
 
 
 def aggregate(params, models, weights):
-    """The update sum_i weights_i (w_i - w_t), [P], from models [m, P] and w_t [P]."""
+    """Return the update sum_i weights_i (w_i - w_t) [P], for models w_i [m, P] and w_t = params [P]."""
     return weights @ (models - params)
 
 
@@ -79,7 +83,7 @@ class Moments:
 
 @config
 class Adaptive:
-    """Server Adam, Yogi or Adagrad on the aggregated update (Reddi et al. 2021, Algorithm 2).
+    """Server Adam, Yogi or Adagrad on the aggregated update (Reddi et al. 2021, arXiv:2003.00295, Algorithm 2).
 
     w_{t+1} = w_t + rate m_t / (sqrt(v_t) + tau), m_t = beta1 m_{t-1} + (1 - beta1) update, and
     v_t as `kind` has it, from v_0 = tau^2.
@@ -93,7 +97,7 @@ class Adaptive:
     tau: float = float_field(1e-3, 0)
 
     def step(self, params, update, state: Moments):
-        """The next parameters [P]; the moments are updated in place."""
+        """Return the next parameters [P]; the moments are updated in place."""
         square = update * update
         v = 0.0 * square + self.tau**2 if state.v is None else state.v
         m = 0.0 * update if state.m is None else state.m
@@ -116,7 +120,7 @@ class Average:
     rate: float = float_field(1.0, 0)
 
     def step(self, params, update, state=None):
-        """The next parameters [P]; it remembers nothing."""
+        """Return the next parameters [P]; no state is needed."""
         return params + self.rate * update
 
 
@@ -129,13 +133,13 @@ class UpdateMemory:
 
 @config
 class UpdateMemoryServer:
-    """A server that keeps each client's last update y_k, zero before its first.
+    """A server with an update memory: each client's last update y_k, zero before its first.
 
-    `kind` "fedvarp" (Jhunjhunwala et al. 2022): sum_k omega_k y_k plus the cohort's weighted sum of u_k - y_k,
-    unbiased wherever the weights are, and without variance where updates repeat. "mifa" (Gu et al. 2021, who
-    let all take part in the first round): sum_k omega_k y_k once the cohort's are new, whatever the weights:
-    biased towards the past. An empty cohort leaves what is remembered. Of a client that trained twice the
-    last is kept.
+    `kind` "fedvarp" (Jhunjhunwala et al. 2022, arXiv:2207.14130): the update is sum_k omega_k y_k plus the cohort's
+    weighted sum of u_k - y_k, unbiased if the weights are, and without variance if updates repeat. "mifa" (Gu et
+    al. 2021, arXiv:2106.04159, where all clients take part in the first round): sum_k omega_k y_k with the
+    cohort's new updates, whatever the weights; biased towards the past. An empty cohort does not change the memory.
+    Of a client that trained twice, the later update is stored.
     """
 
     State: ClassVar[type] = UpdateMemory
@@ -144,15 +148,17 @@ class UpdateMemoryServer:
     rate: float = float_field(1.0, 0)
 
     def combine(self, clients, weights, updates, omega, state: UpdateMemory):
-        """The aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""
+        """Return the aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""
         if state.updates is None:
             state.updates = updates.new_zeros((len(omega), updates.shape[1]))
         last = state.updates
         update = omega @ last + weights @ (updates - last[clients])
-        for k, own in zip(clients, updates, strict=True):  # in order: one that is there twice, too
-            last[k] = own
+        for k, new in zip(
+            clients, updates, strict=True
+        ):  # in order, for a client that occurs twice
+            last[k] = new
         return omega @ last if self.kind == "mifa" else update
 
     def step(self, params, update, state=None):
-        """The next parameters [P]."""
+        """Return the next parameters [P]."""
         return params + self.rate * update

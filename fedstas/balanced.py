@@ -1,8 +1,8 @@
-"""Balanced and spread samples of fixed inclusion probabilities: the cube and the local pivotal method.
+"""Balanced and spatially spread samples of given inclusion probabilities: the cube and the local pivotal method.
 
-Exactly m distinct clients with pi_k proportional to n_k |Z_k| (capped at 1) or to n_k, and weights
-omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem on independent draws
-(chapter 9) does not cover them.
+Exactly m distinct clients are drawn, with pi_k proportional to n_k |Z_k| (at most 1) or to n_k and weights
+omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem of chapter 9, on independent draws
+from strata, does not cover them.
 """
 
 import contextlib
@@ -24,11 +24,13 @@ TINY = 1e-9
 
 
 def null_vector(rows) -> np.ndarray | None:
-    """A vector x [n], not zero, with rows [p, n] @ x = 0, or None where there is none: where there are
-    several, by elimination, so that it does not follow from last bits as singular vectors would."""
+    """Return a vector x [n], not zero, with rows [p, n] @ x = 0, or None if there is none.
+
+    Elimination with pivots chooses among several: a singular vector would depend on rounding errors.
+    """
     rows = np.array(rows, dtype=float)
     few, many = rows.shape
-    if many == few + 1:  # one equation: the fast way
+    if many == few + 1:  # usually one dimension: solved directly
         with contextlib.suppress(np.linalg.LinAlgError):
             x = np.linalg.solve(rows[:, :-1], -rows[:, -1])
             if np.abs(x).max(initial=0.0) < 1 / TINY:
@@ -46,12 +48,12 @@ def null_vector(rows) -> np.ndarray | None:
 
 
 def undecided(pi) -> np.ndarray:
-    """The clients whose probability is neither 0 nor 1, but for rounding."""
+    """Return the clients whose probability is neither 0 nor 1 up to rounding, int [n]."""
     return np.flatnonzero((pi > TINY) & (pi < 1 - TINY))
 
 
-def probabilities(pi) -> np.ndarray:
-    """A copy of inclusion probabilities pi [N]; `InputError` if one is not in 0..1."""
+def check_probabilities(pi) -> np.ndarray:
+    """Return a copy of inclusion probabilities pi [N]; `InputError` if one is outside 0..1."""
     pi = as_float_array("inclusion probabilities", pi, 0)
     if pi.max() > 1:
         raise InputError(f"an inclusion probability is {pi.max():g}: it must be at most 1")
@@ -59,20 +61,21 @@ def probabilities(pi) -> np.ndarray:
 
 
 def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
-    """A sample, bool [N], with inclusion probabilities exactly pi [N] and, as nearly as whole numbers let
-    it, the same Horvitz-Thompson totals of the columns of `balance` [N, p] as all clients (Deville and
-    Tille 2004).
+    """Draw a balanced sample, bool [N], by the cube method (Deville and Tille 2004, doi:10.1093/biomet/91.4.893).
 
-    The flight: while some p + 1 clients are undecided, pi moves along a direction that keeps the totals,
-    one way or the other with the chances that keep its mean, until one more client is decided (the
-    first p + 1: Chauvet and Tille 2006). The landing, where no direction is left, drops the last column.
+    Inclusion probabilities are exactly pi [N]. The Horvitz-Thompson totals of the columns of `balance` [N, p] equal
+    those of all clients as nearly as whole clients allow.
+
+    Flight phase: while p + 1 clients are undecided, pi moves along a direction that keeps the totals, forwards or
+    backwards with the probabilities that keep its mean, until one more client is decided (always among the first
+    p + 1: Chauvet and Tille 2006). Landing phase: when there is no such direction, the last column is dropped.
     """
-    pi, balance = probabilities(pi), as_float_array("balancing variables", balance, ndim=2)
+    pi, balance = check_probabilities(pi), as_float_array("balancing variables", balance, ndim=2)
     check_same_shape("balancing variables and inclusion probabilities", balance[:, 0], pi)
     rows = (balance / np.where(pi > 0, pi, 1.0)[:, None]).T
     rows = rows / np.maximum(np.abs(rows).max(1, keepdims=True), np.finfo(float).tiny)
-    while len(left := undecided(pi)):
-        some = left[: len(rows) + 1]
+    while len(open_clients := undecided(pi)):
+        some = open_clients[: len(rows) + 1]
         if (direction := null_vector(rows[:, some])) is None:
             rows = rows[:-1]
             continue
@@ -87,14 +90,17 @@ def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
 
 
 def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
-    """A sample, bool [N], with inclusion probabilities exactly pi [N]: a random undecided client and its
-    nearest undecided neighbour in features [N, d] fight for their probabilities, until all are decided
-    (Grafstrom, Lundstrom and Schelin 2012, method 2; the first of several that are as near)."""
-    pi, features = probabilities(pi), as_float_array("features", features, ndim=2)
+    """Draw a spread sample, bool [N], by the local pivotal method (Grafstrom, Lundstrom and Schelin 2012,
+    doi:10.1111/j.1541-0420.2011.01699.x, method 2).
+
+    Inclusion probabilities are exactly pi [N]. A random undecided client and its nearest undecided neighbour in
+    features [N, d] (the first of equally near ones) compete for the sum of their probabilities, until all are decided.
+    """
+    pi, features = check_probabilities(pi), as_float_array("features", features, ndim=2)
     check_same_shape("features and inclusion probabilities", features[:, 0], pi)
-    while len(left := undecided(pi)) > 1:
-        k = rng.choice(left)
-        others = left[left != k]
+    while len(open_clients := undecided(pi)) > 1:
+        k = rng.choice(open_clients)
+        others = open_clients[open_clients != k]
         other = others[rounded(np.square(features[others] - features[k]).sum(1)).argmin()]
         total = pi[k] + pi[other]
         if total < 1:
@@ -103,7 +109,8 @@ def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
         else:
             wins = rng.random() < (1 - pi[other]) / (2 - total)
             pi[k], pi[other] = (1.0, total - 1) if wins else (total - 1, 1.0)
-    pi[left] = rng.random(len(left)) < pi[left]  # where the sum is no whole number
+    # One client is left if the sum of pi is no whole number.
+    pi[open_clients] = rng.random(len(open_clients)) < pi[open_clients]
     return pi > 0.5
 
 
@@ -117,12 +124,15 @@ class BalancedState:
 
 @config
 class Balanced:
-    """`how`: "cube", balanced on pi and the m - 1 leading principal coordinates of omega_k Z_k, or
-    "pivotal", spread over the Z_k. `measure`: pi by "size-norm" or "size". Unbiased, with weights
-    omega_k / pi_k, that of a client without gradient too: norms count as a thousandth of their mean."""
+    """Draw m distinct clients, balanced or spread over their gradients, weights omega_k / pi_k. Unbiased.
+
+    `how`: "cube" balances pi and the m - 1 leading principal coordinates of omega_k Z_k; "pivotal" spreads over the
+    Z_k. `measure`: pi_k by "size-norm" or "size"; a norm counts at least a thousandth of the mean norm, so that a
+    client of gradient zero can be drawn.
+    """
 
     State: ClassVar[type] = BalancedState
-    stratifies: ClassVar[bool] = True  # it squeezes
+    stratifies: ClassVar[bool] = True
     how: str = choice_field("cube", "pivotal")
     measure: str = choice_field("size-norm", "size")
     levels: int = int_field(9, 2, 256)
@@ -136,8 +146,8 @@ class Balanced:
             squeezed = view.gradients(self.levels)
             z = gram_coordinates(sketch(squeezed))
             if self.how == "cube":
-                left, size, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
-                z = rounded((left * size)[:, : m - 1])
+                vectors, singular, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
+                z = rounded((vectors * singular)[:, : m - 1])
             return z, squeezed.norms()
 
         coordinates = view.state_of(self).coordinates

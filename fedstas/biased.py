@@ -1,6 +1,6 @@
-"""Designs that choose rather than draw: biased on purpose, as their papers say.
+"""Designs that are biased by intention: power-of-choice, DivFL, cyclic participation.
 
-Their weights sum to one, so that they are unbiased only where the clients' updates are equal.
+Their weights sum to one: the aggregate equals full participation where all clients' updates are equal.
 """
 
 from dataclasses import dataclass
@@ -24,27 +24,34 @@ from fedstas.stratification import rounded
 
 @config
 class PowerOfChoice:
-    """Cho, Wang and Joshi (2022): of d candidates, drawn by size without replacement, the m with the
-    largest loss at w_t, ties in the order drawn; weights 1/m. Biased towards clients that fit badly.
-    `candidates` is d, m to N; 0 for 2 m, or N if that is less. With d = m: towards small clients, since
-    the chance to be among them is below m n_k / n for the large."""
+    """Take the m candidates of largest loss (power-of-choice: Cho, Wang and Joshi 2022, arXiv:2010.01243).
+
+    d candidates are drawn without replacement, by size; the m with the largest loss at w_t take part, ties in the order
+    of drawing, with weights 1/m. Biased towards clients that the model fits badly; with d = m towards small
+    clients, since a large one is a candidate with probability below m n_k / n. `candidates` is d, m to N; 0
+    stands for 2 m, at most N.
+    """
 
     candidates: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
         d = check_int("candidates", self.candidates or min(2 * m, view.clients), m, view.clients)
-        asked = successive_sample(sizes, d, rng)
-        worst = asked[np.argsort(-rounded(view.losses(asked)), kind="stable")[:m]]
+        candidates = successive_sample(sizes, d, rng)
+        losses = rounded(view.losses(candidates))
+        worst = candidates[np.argsort(-losses, kind="stable")[:m]]
         return Cohort(worst, np.full(m, 1 / m))
 
 
 def facility_location(distances, m: int) -> np.ndarray:
-    """m of N indices [m] that greedily make the sum over all of the distance to the nearest least, ties to
-    the first: of what the best m save against the largest distance, at least the share 1 - 1/e."""
+    """Choose m of N indices [m] greedily, so that the sum of all distances to the nearest chosen one is small.
+
+    Ties go to the first index. Against the largest distance it saves at least the share 1 - 1/e of what the best
+    m would save, since the saving is submodular.
+    """
     distances = as_float_array("distances", distances, 0, ndim=2)
     if distances.shape[0] != distances.shape[1]:
-        raise InputError(f"distances have shape {distances.shape}: they must be [N, N]")
+        raise InputError(f"distances have the shape {distances.shape}: it must be [N, N]")
     nearest, chosen = np.full(len(distances), np.inf), np.zeros(0, dtype=int)
     for _ in range(check_int("m", m, 1, len(distances))):
         totals = np.minimum(nearest, distances).sum(axis=1)
@@ -56,11 +63,11 @@ def facility_location(distances, m: int) -> np.ndarray:
 
 @config
 class DivFL:
-    """Balakrishnan et al. (2022): the m clients whose gradients are nearest to everyone's, by greedy
-    facility location; each stands for those that are nearest to it, with their share of all examples.
+    """Take m clients whose gradients represent all others' (DivFL: Balakrishnan et al., ICLR 2022).
 
-    The shares are the paper's gamma_k (their code averages instead); no chance is left, and the bias is
-    what clients differ from those that stand for them, at most the sum that the greedy choice lowers.
+    Greedy facility location on the distances of gradients chooses them; a client's weight is the share of all
+    examples that is held by the clients nearest to it, the paper's gamma_k (their code averages instead). Nothing
+    is random. The bias is at most the sum of distances that the greedy choice makes small.
     """
 
     levels: int = int_field(9, 2, 256)
@@ -70,12 +77,12 @@ class DivFL:
         z = view.gradients(self.levels).restore().astype(np.float64)
         gram = z @ z.T
         square = gram.diagonal()
-        apart = np.maximum(square[:, None] + square - 2 * gram, 0.0)
-        distances = rounded(np.sqrt(apart - np.diag(apart.diagonal())))
+        squared = np.maximum(square[:, None] + square - 2 * gram, 0.0)
+        distances = rounded(np.sqrt(squared - np.diag(squared.diagonal())))
         chosen = facility_location(distances, m)
-        stands_for = chosen[distances[:, chosen].argmin(axis=1)]
-        stands_for[chosen] = chosen
-        shares = np.bincount(stands_for, sizes, minlength=len(sizes)) / sizes.sum()
+        representative = chosen[distances[:, chosen].argmin(axis=1)]
+        representative[chosen] = chosen
+        shares = np.bincount(representative, sizes, minlength=len(sizes)) / sizes.sum()
         return Cohort(chosen, shares[chosen])
 
 
@@ -89,10 +96,11 @@ class Turn:
 
 @config
 class Cyclic:
-    """Groups of m clients take turns, in an order that is dealt once (Cho et al. 2023, who draw within
-    the group whose turn it is); weights n_k over the cohort. The last group of a turn may be smaller.
+    """Let groups of m clients take turns, in an order that is drawn once; weights n_k over the cohort's total.
 
-    Biased in each round, since all but one group has no chance; over a turn each client counts once.
+    Cyclic participation (Cho et al. 2023, arXiv:2302.03109, who draw within the group whose turn it is). The last group
+    may be smaller. Biased in each round, since the other groups cannot be drawn; over a cycle each client takes
+    part once.
     """
 
     State: ClassVar[type] = Turn

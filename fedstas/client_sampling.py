@@ -1,7 +1,7 @@
-"""Designs over clients: who takes part in a round, with which weights (FedSTaS Sec. 3).
+"""Designs over clients: which clients take part in a round, with which weights (FedSTaS Sec. 3).
 
-A design sees the federation through a view of the server and draws a cohort. What it asks the
-view for is what the method pays for. Clients are numbered 0..N-1 among those with data.
+A design draws a cohort from what it asks a `View` of the server for; a method pays, in bytes and examples, for what
+its design asks. Clients are numbered 0..N-1 among those with data.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,18 @@ from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
 from fedstas.stratification import restored_features, stratify, within_stratum_std
 
+PARTICIPANTS = "the number of participants (clients per round)"  # m, in error messages
+
 
 class View(Protocol):
-    """What the server knows, and what it can ask the clients for at a price."""
+    """What a design can ask the server for; the server asks the clients, which is charged."""
 
     clients: int  # N
     round: int  # t
 
     @property
     def total(self) -> int:
-        """The number of all examples, a public constant of the experiment."""
+        """The number of examples of all clients, a public constant."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -42,14 +44,14 @@ class View(Protocol):
         """The mean loss of each of these clients at w_t, float [m]."""
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
-        """`make(gradient)` of each client at w_t [N, levels], the gradient a mean of batch means."""
+        """`make(gradient)` [N, levels] for each client, of its gradient at w_t as a mean over batch means."""
 
     def last_updates(self) -> np.ndarray:
-        """Each client's update w_k - w_t of its last participation [N, P], zero before."""
+        """The update w_k - w_t that each client sent when it last took part [N, P]; zero if it never did."""
 
     @property
     def majority_labels(self) -> np.ndarray:
-        """Each client's most frequent class, int [N]: for oracles, no server knows it."""
+        """Each client's most frequent class, int [N]. Only oracles use it: a real server does not know it."""
 
     def state_of(self, design):
         """What this design remembers from round to round: the `State` it declares (see `fedstas.state`)."""
@@ -63,9 +65,14 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Cohort:
-    """The participants of a round: `clients` int [m] (a client may stand twice, and then trains
-    twice), their `weights` float [m] on updates (negative ones are allowed), and the stratum of each
-    where there are any. `per_example`: a weight counts for each example that the participant draws."""
+    """The participants of a round and their aggregation weights.
+
+    Args:
+        clients: int [m]. A client that occurs twice trains twice.
+        weights: float [m], of the participants' updates; they may be negative.
+        strata: the stratum of each participant, int [m], or None for a design without strata.
+        per_example: a weight is that of each example which the participant draws, not of its update.
+    """
 
     clients: np.ndarray
     weights: np.ndarray
@@ -76,74 +83,102 @@ class Cohort:
         clients, weights = np.asarray(self.clients), np.asarray(self.weights)
         if clients.ndim != 1 or (len(clients) and clients.dtype.kind not in "iu"):
             raise InputError("the clients of a cohort must be an array of whole numbers")
-        says = f"a cohort of {len(clients)} clients has"
+        length = f"a cohort of {len(clients)} clients has"
         if self.strata is not None and np.shape(self.strata) != clients.shape:
-            raise InputError(f"{says} strata of shape {np.shape(self.strata)}: one each, or None")
+            raise InputError(
+                f"{length} strata of shape {np.shape(self.strata)}: give one for each client, or None"
+            )
         if weights.shape != clients.shape:
-            raise InputError(f"{says} weights of shape {weights.shape}: one each is needed")
+            raise InputError(f"{length} weights of shape {weights.shape}: give one for each client")
         if weights.dtype.kind not in "fiu" or not np.isfinite(weights).all():
-            raise InputError("a weight of the cohort is not finite: its design divides by zero")
+            raise InputError(
+                "a weight of the cohort is not a finite number: check the selection probabilities of its design"
+            )
         object.__setattr__(self, "clients", clients if len(clients) else clients.astype(np.int64))
         object.__setattr__(self, "weights", weights)
 
-    def on_updates(self, draw_cohort) -> np.ndarray:
-        """The weight of each participant's update, from how many examples each drew, int [m]."""
-        return self.weights * draw_cohort if self.per_example else self.weights
+    def on_updates(self, examples) -> np.ndarray:
+        """The weight of each participant's update [m], given how many examples each drew, int [m]."""
+        return self.weights * examples if self.per_example else self.weights
 
 
 class ClientDesign(Protocol):
-    """Draws the cohort of a round.
+    """A design over clients: a frozen dataclass of its settings, with the method `draw`.
 
-    What is special about a design, here or over examples, it says of itself by attributes that `has_flag`
-    reads: `stratifies` (squeezes the clients' gradients: its runs carry the squeeze's version),
-    `hides_sizes` (asks for no true size), `pooled` (one client holds all data), `replaces` (m may be above
-    N: it draws with replacement, or does not go by m).
+    Optional attributes of the class declare its capabilities (`has_flag` reads them; designs over examples have
+    them, too): `stratifies` (it squeezes the clients' gradients, so that its runs have the squeeze's version),
+    `hides_sizes` (it asks for no true size), `pooled` (one client holds all data), `replaces` (m may be larger
+    than N, since it draws with replacement or ignores m).
+
+    A design that remembers something from round to round declares a dataclass as `State` and gets it from the view:
+
+        @dataclass
+        class Turn:
+            next: int = 0
+
+        @dataclass(frozen=True)
+        class RoundRobin:
+            State = Turn
+
+            def draw(self, view, m, rng):
+                turn = view.state_of(self)
+                chosen = (turn.next + np.arange(m)) % view.clients
+                turn.next += m
+                return Cohort(chosen, np.full(m, 1 / m))
+
+    `fedstas.state` says what a state may hold, and how a part of it is computed every so many rounds only.
     """
 
-    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort: ...
+    def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
+        """Draw the cohort of a round of m participants, with no randomness but that of `rng`."""
 
 
 def has_flag(design, name: str) -> bool:
-    """Whether a design (over clients or over examples) says of itself that it has this trait."""
+    """Whether a design (over clients or over examples) or a server optimiser declares this capability."""
     return bool(getattr(design, name, False))
 
 
 def check_cohort_size(design, m: int, clients: int) -> None:
-    """`InputError` if a design that draws distinct clients is asked for more than there are."""
-    if m > clients and not (has_flag(design, "replaces") or has_flag(design, "pooled")):
+    """Raise `InputError` if a design of distinct clients is to draw more of them than there are."""
+    m = check_int(PARTICIPANTS, m, 1)
+    if m > check_int("the number of clients", clients, 1) and not (
+        has_flag(design, "replaces") or has_flag(design, "pooled")
+    ):
         raise InputError(f"{m} clients per round are more than the {clients} clients with data")
 
 
 def draw_cohort(design: ClientDesign, view: View, m: int, rng: np.random.Generator) -> Cohort:
-    """The cohort that a design draws; `InputError` if that is no cohort of the view's clients."""
+    """Draw a cohort with a design; `InputError` if the result is not a cohort of the view's clients."""
     check_cohort_size(design, m, view.clients)
     with user_code.design_errors(design):
         try:
             cohort = design.draw(view, m, rng)
         except AttributeError as error:
-            if not hasattr(error.obj, "state_of"):  # no view
+            if not hasattr(error.obj, "state_of"):  # not of the view
                 raise
-            has = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
-            said = f"a design's view has no {error.name}: it has {', '.join(has)}"
-            raise InputError(said).with_traceback(error.__traceback__) from None
+            names = [k for k in (*View.__annotations__, *vars(View)) if k[0] != "_"]
+            message = f"a design's view has no {error.name}: it has {', '.join(names)}"
+            raise InputError(message).with_traceback(error.__traceback__) from None
         if not isinstance(cohort, Cohort):
             raise InputError(
                 f"{type(design).__name__}.draw returned a {type(cohort).__name__}: it must return a "
                 "Cohort(clients, weights)"
             )
         last = view.clients - 1
-        strange = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
-        if len(strange):
-            raise InputError(f"the cohort names client {strange[0]}: there are 0 to {last}")
+        unknown = cohort.clients[(cohort.clients < 0) | (cohort.clients > last)]
+        if len(unknown):
+            raise InputError(
+                f"the cohort names client {unknown[0]}: clients are numbered 0 to {last}"
+            )
     return cohort
 
 
 def successive_sample(selection, m: int, rng: np.random.Generator) -> np.ndarray:
-    """m distinct indices, drawn one after another with probabilities proportional to `selection`.
+    """Draw m distinct indices one after another, with probabilities proportional to `selection` [N].
 
-    This is what `rng.choice(replace=False, p=...)` does; by exponential keys (Efraimidis and
-    Spirakis), so that zeros are drawn last instead of being an error. The inclusion probability
-    is *not* m p: see `theory.inclusion_probabilities`.
+    The law is that of `rng.choice(replace=False, p=...)`. Exponential keys (Efraimidis and Spirakis 2006, "Weighted
+    random sampling with a reservoir") draw indices of selection zero last, where `choice` refuses them. The
+    inclusion probability is *not* m p: see `theory.inclusion_probabilities`.
     """
     selection = rescale_exponent(as_float_array("selection", selection, 0))[0]
     m = check_int("m", m, 0, len(selection))
@@ -154,9 +189,9 @@ def successive_sample(selection, m: int, rng: np.random.Generator) -> np.ndarray
 
 
 def check_sizes(sizes) -> np.ndarray:
-    """Sizes n_k as int [N], refused if there is no client, one is negative, or all are zero."""
+    """Return sizes n_k as int [N]; `InputError` if there is no client, one is negative, or all are zero."""
     if hasattr(sizes, "__len__") and not len(sizes):
-        raise InputError("the federation is empty: there is no client to draw")
+        raise InputError("the federation is empty: it has no client to draw")
     sizes = as_int_array("client sizes", sizes)
     if not sizes.any():
         raise InputError("client sizes are all zero")
@@ -164,22 +199,21 @@ def check_sizes(sizes) -> np.ndarray:
 
 
 def client_sizes(view: View) -> np.ndarray:
-    """The true sizes n_k [N], as the server asks for them."""
+    """Ask the clients for their true sizes n_k [N]."""
     return check_sizes(view.sizes)
 
 
 def check_participants(m: int, clients: int) -> int:
-    """m in 1..N, for a design that draws distinct clients."""
-    clients = check_int("the number of clients", clients, 0)
-    return check_int("the number of participants (clients per round)", m, 1, clients)
+    """Return m, the number of distinct participants, if it is in 1..N for N clients."""
+    return check_int(PARTICIPANTS, m, 1, check_int("the number of clients", clients, 1))
 
 
 @config
 class Uniform:
-    """m distinct clients with equal probabilities.
+    """Draw m distinct clients with equal probabilities.
 
-    `weights`: "cohort" (n_k over the cohort: McMahan et al.), "expansion" (N/m omega_k on
-    updates: eq. 2.3, unbiased) or "plain" (1/m: Algorithm 1 of FedSampling's slides, FedOpt).
+    `weights`: "cohort" (n_k over the cohort's total: McMahan et al. 2017, arXiv:1602.05629), "expansion" (N/m omega_k
+    on updates: FedSTaS eq. 2.3, unbiased) or "plain" (1/m: Reddi et al. 2021, arXiv:2003.00295).
     """
 
     weights: str = choice_field("cohort", "expansion", "plain")
@@ -197,12 +231,13 @@ class Uniform:
 
 @config
 class MD:
-    """m draws with replacement, p = n_k / n, weights 1/m (multinomial; Li et al. 2020, scheme I)."""
+    """Draw m clients with replacement, p = n_k / n, weights 1/m: multinomial sampling (Li et al. 2020,
+    arXiv:1907.02189, scheme I)."""
 
     replaces: ClassVar[bool] = True
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
-        m = check_int("the number of participants (clients per round)", m, 1)
+        m = check_int(PARTICIPANTS, m, 1)
         sizes = client_sizes(view)
         chosen = rng.choice(view.clients, m, p=sizes / sizes.sum())
         return Cohort(chosen, np.full(m, 1 / m))
@@ -210,11 +245,10 @@ class MD:
 
 @config
 class PerExample:
-    """All clients, or a fraction of them drawn uniformly, each weighted by its drawn examples over
-    K, K being `share` of all examples (FedSampling; Qi et al. 2023).
+    """Take all clients, or a `fraction` of them drawn uniformly, and weight each drawn example by 1 / K, where K
+    is `share` of all examples (FedSampling: Qi et al. 2023, arXiv:2306.14245).
 
-    As in the paper the weights do not know the fraction: the expected update is that fraction of
-    the full one.
+    As in the paper the weights ignore the fraction: the expected update is that fraction of the full one.
     """
 
     replaces: ClassVar[bool] = True
@@ -230,7 +264,7 @@ class PerExample:
 
 @config
 class Pooled:
-    """One client that holds all data: centralised training. The simulation pools the shards."""
+    """Train centrally: one client holds all data, for the simulation pools the shards."""
 
     pooled: ClassVar[bool] = True
 
@@ -240,7 +274,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Strata:
-    """Clients in strata: labels [N], norms of Z_k [N], spread S_h of each stratum [H]."""
+    """A stratification: labels [N], norms of Z_k [N], within-stratum standard deviations S_h [H]."""
 
     labels: np.ndarray
     norms: np.ndarray
@@ -255,8 +289,8 @@ class StrataState:
 
 
 def stratify_clients(design, view: View, m: int, rng) -> Strata:
-    """Strata of the restored gradients Z_k (Alg. 2), as the design's `strata`, `levels` and
-    `restratify_every` say."""
+    """Stratify the clients by k-means of their restored gradients Z_k (Alg. 2), every `restratify_every` rounds, with
+    the design's settings `strata` and `levels`."""
 
     def compute() -> Strata:
         squeezed = view.gradients(design.levels)
@@ -272,21 +306,27 @@ def stratify_clients(design, view: View, m: int, rng) -> Strata:
     return strata.get(view.round, design.restratify_every, compute)
 
 
-def draw_from_strata(labels, seats, pick) -> tuple[np.ndarray, np.ndarray]:
-    """Clients [m] and the stratum of each [m]: of stratum h those that `pick(members, seats[h])` names."""
-    members = [np.flatnonzero(labels == h) for h in range(len(seats))]
-    chosen = [pick(those, int(seat)) for those, seat in zip(members, seats, strict=True)]
-    return np.concatenate(chosen), np.repeat(np.arange(len(seats)), seats)
+def draw_from_strata(labels, draws, pick) -> tuple[np.ndarray, np.ndarray]:
+    """Draw clients stratum by stratum: return them [m] and the stratum of each [m].
+
+    Args:
+        labels: the stratum of each client, int [N].
+        draws: the allocation, how many draws each stratum has, int [H].
+        pick: `pick(members, count)` returns `count` of a stratum's members.
+    """
+    members = [np.flatnonzero(labels == h) for h in range(len(draws))]
+    chosen = [pick(group, int(count)) for group, count in zip(members, draws, strict=True)]
+    return np.concatenate(chosen), np.repeat(np.arange(len(draws)), draws)
 
 
 @config
 class Stratified:
-    """Strata of squeezed gradients, m_h by allocation, weights N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
+    """Stratify by squeezed gradients, allocate m_h draws, weight by N_h / (N m_h) (FedSTaS Sec. 3, eq. 6).
 
-    `allocation`: "neyman" or "proportional", both integer under 1 <= m_h <= N_h.
+    `allocation`: "neyman" or "proportional", both whole numbers with 1 <= m_h <= N_h.
     `selection` within a stratum: "norm" (p_k proportional to the norm of Z_k, Sec. 3.2) or "uniform".
-    `replace`: draw with replacement; the default draws distinct clients one after another.
-    `spread`: "deviation" or "variance", the paper's two readings of S_h.
+    `replace`: draw with replacement; by default distinct clients are drawn one after another.
+    `spread`: S_h is the within-stratum standard "deviation" or "variance", the two readings of the paper.
     The estimator is biased unless p is uniform: see chapter 4.
     """
 
@@ -308,14 +348,14 @@ class Stratified:
         spreads = np.ones(len(sizes)) if self.allocation == "proportional" else s.spreads
         if self.spread == "variance":
             spreads = spreads**2
-        seats = allocation.neyman(sizes, spreads, m)
+        draws = allocation.neyman(sizes, spreads, m)
 
-        def pick(members, seat: int) -> np.ndarray:
+        def pick(members, count: int) -> np.ndarray:
             p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
             if not self.replace:
-                return members[successive_sample(p, seat, rng)]
+                return members[successive_sample(p, count, rng)]
             p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
-            return rng.choice(members, seat, p=p)
+            return rng.choice(members, count, p=p)
 
-        chosen, strata = draw_from_strata(s.labels, seats, pick)
-        return Cohort(chosen, aggregation.stratum_weights(sizes, seats)[strata], strata)
+        chosen, strata = draw_from_strata(s.labels, draws, pick)
+        return Cohort(chosen, aggregation.stratum_weights(sizes, draws)[strata], strata)

@@ -1,11 +1,11 @@
-"""Clustered sampling (Fraboni et al., ICML 2021): m distributions over clients, one draw from each.
+"""Clustered sampling (Fraboni et al., ICML 2021, arXiv:2105.05883): one draw from each of m distributions.
 
-A matrix r [m, N] with row sums 1 and column sums m p_i, p_i = n_i/n, is unbiased with weights
-1/m, and no client's weight varies more than under MD sampling (their Proposition 1, eq. 7-8).
-Counts are whole numbers: row k holds r'_{k,i} of its capacity n, and client i has m n_i to place.
+The distributions are the rows of r [m, N], with row sums 1 and column sums m p_i, p_i = n_i/n. Then weights 1/m are
+unbiased, and no client's weight varies more than under MD sampling (their Proposition 1, eq. 7-8). Computations
+are with whole numbers r' = n r: each row has the capacity n, and client i has the mass m n_i.
 
-The printed pseudocode of both slips (`theory.printed_algorithm_1` and `_2` say where). Here: as Fig. 3
-and 4 draw them.
+The printed pseudocode of both algorithms has errors (see `theory.printed_algorithm_1` and `_2`); the functions here
+follow their Fig. 3 and 4.
 """
 
 from dataclasses import dataclass
@@ -23,66 +23,65 @@ from fedstas.stratification import rounded
 
 MEASURES = ("arccos", "L2", "L1")
 LINKAGES = ("ward", "single", "complete", "average", "weighted", "centroid", "median")
-MOST = 10**6  # distributions
+MAX_ROWS = 10**6  # distributions
 
 
-def _laid(amounts, room) -> np.ndarray:
-    """Amounts [n] laid end to end over rows with this room [m], int [m, n]: where intervals overlap."""
-    ends, stops = np.cumsum(amounts), np.cumsum(room)[:, None]
-    shared = np.minimum(ends, stops) - np.maximum(ends - amounts, stops - np.reshape(room, (-1, 1)))
-    return np.maximum(shared, 0)
+def _fill(masses, capacities) -> np.ndarray:
+    """Fill rows of these capacities [m] with masses [n], one after another: the mass of each in each row, [m, n]."""
+    ends, stops = np.cumsum(masses), np.cumsum(capacities)[:, None]
+    starts = np.maximum(ends - masses, stops - np.reshape(capacities, (-1, 1)))
+    return np.maximum(np.minimum(ends, stops) - starts, 0)
 
 
 def counts_by_size(sizes, m: int) -> np.ndarray:
-    """r' int [m, N] of Algorithm 1: clients by descending size, ties by index, laid end to end."""
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
+    """Return r' int [m, N] of Algorithm 1: clients by descending size, ties by index, fill row after row."""
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     order = np.argsort(-sizes, kind="stable")
     rows = np.zeros((m, len(sizes)), dtype=np.int64)
-    rows[:, order] = _laid(m * sizes[order], np.full(m, sizes.sum()))
+    rows[:, order] = _fill(m * sizes[order], np.full(m, sizes.sum()))
     return rows
 
 
 def by_size(sizes, m: int) -> np.ndarray:
-    """r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m fills rows on its way."""
+    """Return r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m can fill several rows."""
     return counts_by_size(sizes, m) / _sizes(sizes).sum()
 
 
 def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
-    """r' int [m, N] of Algorithm 2 after the clustering, for groups of any mass.
+    """Return r' int [m, N] of Algorithm 2 after the clustering, for groups of any mass.
 
-    While a client alone exceeds a row, and then while a group does, it first fills dedicated rows
-    of its own. Then groups by decreasing mass, ties in the order given, start a row each while
-    rows are left; the clients of the remaining groups, by decreasing mass too, fill the rows from
-    the first on.
+    A client, and then a group, whose mass exceeds a row's capacity first fills rows of its own. Then groups by
+    decreasing mass (ties in their order) start a row each, while there are rows; the clients of the remaining groups,
+    by decreasing mass of the group, fill the rows from the first on.
     """
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     groups = [list(group) for group in groups]
     listed = as_int_array("the groups", [k for group in groups for k in group])
     if sorted(listed) != list(range(len(sizes))):
-        raise InputError("the groups must hold every client exactly once")
+        raise InputError("each client must be in exactly one of the groups")
     total = int(sizes.sum())
-    left = m * sizes  # u_i, what is still to be placed
+    remaining = m * sizes  # the paper's u_i, mass that is not in a row yet
     rows, row = np.zeros((m, len(sizes)), dtype=np.int64), 0
     for members in [*([k] for k in listed), *groups]:
-        while left[members].sum() > total:
-            rows[row, members] = _laid(left[members], [total])
-            left -= rows[row]
+        while remaining[members].sum() > total:
+            rows[row, members] = _fill(remaining[members], [total])
+            remaining -= rows[row]
             row += 1
-    ranked = sorted(groups, key=lambda group: -int(left[group].sum()))  # stable
-    for own, group in enumerate(ranked[: m - row], row):
-        rows[own, group] = left[group]
+    ranked = sorted(groups, key=lambda group: -int(remaining[group].sum()))  # stable
+    for i, group in enumerate(ranked[: m - row], row):
+        rows[i, group] = remaining[group]
     rest = [k for group in ranked[m - row :] for k in group]
-    rows[:, rest] += _laid(left[rest], total - rows.sum(1))
+    rows[:, rest] += _fill(remaining[rest], total - rows.sum(1))
     return rows
 
 
 def by_groups(sizes, groups, m: int) -> np.ndarray:
-    """r [m, N] of Algorithm 2 after the clustering: see `counts_by_groups`."""
+    """Return r [m, N] of Algorithm 2 after the clustering: see `counts_by_groups`."""
     return counts_by_groups(sizes, groups, m) / _sizes(sizes).sum()
 
 
 def dissimilarity(updates, measure: str) -> np.ndarray:
-    """Distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
+    """Return the distances [N, N] of representative gradients [N, d]; the angle with a zero vector is 0."""
     from scipy.spatial.distance import pdist, squareform
 
     check_choice("measure", measure, MEASURES)
@@ -101,32 +100,34 @@ def dissimilarity(updates, measure: str) -> np.ndarray:
 def similarity_groups(
     updates, sizes, m: int, measure: str = "arccos", linkage: str = "ward"
 ) -> list[list[int]]:
-    """The tree of the representative gradients, cut into the largest subtrees of mass <= n.
+    """Cluster representative gradients [N, d] hierarchically, into the largest subtrees of mass at most n.
 
-    `linkage` is any of scipy's; the paper's is Ward's. The mass of a group is m times its clients' sizes; a
-    client heavier than a row is a group of its own. Groups in the tree's order, clients ascending.
+    The mass of a group is m times its clients' sizes; a client of larger mass is a group by itself. `linkage` is any of
+    scipy's, the paper's is "ward". Groups are in the order of the tree, clients ascending.
     """
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MOST)
+    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     distances = dissimilarity(updates, measure)
     check_choice("linkage", linkage, LINKAGES)
     clients, total = len(sizes), int(sizes.sum())
     if len(distances) != clients:
-        raise InputError("there must be one representative gradient per client")
+        raise InputError(
+            f"there are {len(distances)} representative gradients and {clients} clients: give one for each"
+        )
     if clients == 1:
         return [[0]]
     members: dict[int, list[int]] = {k: [k] for k in range(clients)}
-    whole = set(members)
+    groups = set(members)  # nodes of the tree
     tree = hierarchy.linkage(squareform(distances, checks=False), linkage)
     for step, (a, b, *_) in enumerate(tree):
         a, b, node = int(a), int(b), clients + step
         members[node] = sorted(members[a] + members[b])
-        if a in whole and b in whole and m * int(sizes[members[node]].sum()) <= total:
-            whole -= {a, b}
-            whole.add(node)
-    return [members[node] for node in sorted(whole)]
+        if a in groups and b in groups and m * int(sizes[members[node]].sum()) <= total:
+            groups -= {a, b}
+            groups.add(node)
+    return [members[node] for node in sorted(groups)]
 
 
 @dataclass
@@ -138,11 +139,10 @@ class ClusteredState:
 
 @config
 class Clustered:
-    """One draw from each of m distributions, weights 1/m.
+    """Draw one client from each of m distributions, weights 1/m (clustered sampling: Fraboni et al. 2021). Unbiased.
 
-    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: the tree of the clients' last
-    updates, zero before their first) or "label" (the target of their Fig. 1: groups by majority
-    label, which no server knows).
+    `groups`: "size" (Algorithm 1), "similarity" (Algorithm 2: a hierarchical clustering of the clients' last updates,
+    zero before their first) or "label" (the target of their Fig. 1: by majority label, which no real server knows).
     """
 
     State: ClassVar[type] = ClusteredState
@@ -152,7 +152,7 @@ class Clustered:
     linkage: str = choice_field("ward", *LINKAGES, later=True)
 
     def distributions(self, view: View, m: int) -> np.ndarray:
-        """r [m, N] of this round."""
+        """Return r [m, N] of this round."""
         if self.groups == "size":
             return by_size(view.sizes, m)
         if self.groups == "label":

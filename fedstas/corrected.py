@@ -1,7 +1,7 @@
-"""The corrected designs: unbiased for the full-participation update, with and without replacement.
+"""The corrected FedSTaS designs, unbiased for the full-participation update, with and without replacement.
 
-What the paper sets out to do, with the estimator that does it: draws by importance, each weighted by its
-probability (Hansen and Hurwitz; Horvitz and Thompson), on updates.
+Strata and importance sampling are the paper's; the estimator weights each drawn update by its probability (Hansen and
+Hurwitz 1943, doi:10.1214/aoms/1177731356; Horvitz and Thompson 1952, doi:10.1080/01621459.1952.10483446).
 """
 
 from typing import ClassVar
@@ -26,34 +26,36 @@ SELECTIONS = ("size-norm", "size", "norm", "uniform")
 
 
 def proportional_inclusion(measure, m: int) -> np.ndarray:
-    """pi_k proportional to `measure`, at most 1, sum m: clients that would exceed 1 are certain.
+    """Return inclusion probabilities pi [N] proportional to `measure` [N], at most 1, with sum m.
 
-    Clients of measure zero come last, all alike. `InputError` for m beyond 0..N.
+    A client whose pi would exceed 1 is certain. Clients of measure zero share what is left when all others are
+    certain. `InputError` for m outside 0..N.
     """
     measure = as_float_array("measure", measure, 0)
     m = check_int("m", m, 0, len(measure))
     pi = np.zeros(len(measure))
-    open_ = np.ones(len(measure), dtype=bool)
-    while open_.any():
-        left = m - (len(measure) - open_.sum())
-        rest = rescale_exponent(measure[open_])[0]
-        pi[open_] = left * rest / rest.sum() if rest.any() else left / len(rest)
-        certain = open_ & (pi >= 1 - 1e-12)
-        if not certain.any() or certain.sum() == left < len(rest):  # the others keep their little
+    uncertain = np.ones(len(measure), dtype=bool)
+    while uncertain.any():
+        remaining = m - (len(measure) - uncertain.sum())
+        rest = rescale_exponent(measure[uncertain])[0]
+        pi[uncertain] = remaining * rest / rest.sum() if rest.any() else remaining / len(rest)
+        certain = uncertain & (pi >= 1 - 1e-12)
+        # If the certain ones take all of m, the tiny probabilities of the others are kept.
+        if not certain.any() or certain.sum() == remaining < len(rest):
             return np.minimum(pi, 1.0)
-        pi[certain], open_ = 1.0, open_ & ~certain
+        pi[certain], uncertain = 1.0, uncertain & ~certain
     return pi
 
 
 def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
-    """A sample of fixed size with inclusion probabilities exactly pi [n], sum a whole number.
+    """Draw a sample of fixed size m with inclusion probabilities exactly pi [N], whose sum m is a whole number.
 
-    Madow's systematic sampling in random order: client k is in when u + j falls into its interval
-    of the cumulated pi, one uniform u for all.
+    Systematic sampling (Madow 1949) in random order: client k is in the sample if one of u, u + 1, ..., u + m - 1
+    falls into its interval of the cumulated pi, with one uniform u.
     """
     pi = as_float_array("inclusion probabilities", pi, 0)
     if pi.max() > 1 + 1e-9 or abs(pi.sum() - round(pi.sum())) > 1e-6:
-        raise InputError("inclusion probabilities must be at most 1 and sum to a whole number")
+        raise InputError("inclusion probabilities must be at most 1, and their sum a whole number")
     order = rng.permutation(len(pi))
     ends = np.cumsum(pi[order])
     m = round(ends[-1])
@@ -64,14 +66,13 @@ def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
 
 @config
 class StratifiedHansenHurwitz:
-    """The corrected design: the same strata, draws with replacement, Hansen-Hurwitz weights.
+    """Draw with replacement within FedSTaS's strata, with Hansen-Hurwitz weights. Unbiased.
 
-    p_k within a stratum proportional to `selection`: "size-norm" (n_k times the norm of Z_k, but
-    at least `floor` times the mean norm), "size", "norm" or "uniform". m_h by priorities on
-    the stratum totals of the same measure, at least one each. Weight omega_k / (m_h p_k) on
-    the update: given the updates, the expectation is exactly sum_k omega_k (w_k - w_t).
-    `equal_clients`: omega_k = 1/N instead of n_k/n; with selection "norm" or "uniform" no true
-    size is then asked for.
+    Within a stratum p_k is proportional to `selection`: "size-norm" (n_k times the norm of Z_k, a norm counting at least
+    `floor` times the mean norm), "size", "norm" or "uniform". The allocation m_h is by priorities on the
+    stratum totals of the same measure, at least one draw each. The weight omega_k / (m_h p_k) of an update makes
+    its expectation, given the updates, exactly sum_k omega_k (w_k - w_t). `equal_clients`: omega_k = 1/N instead
+    of n_k/n; with selection "norm" or "uniform" no true size is asked for then.
     """
 
     State: ClassVar[type] = StrataState
@@ -86,7 +87,7 @@ class StratifiedHansenHurwitz:
     hides_sizes = property(lambda s: s.equal_clients and not s.selection.startswith("size"))
 
     def measure(self, view: View, m: int, rng: np.random.Generator):
-        """Strata labels [N], the measure that draws follow [N], and omega [N]."""
+        """Return each client's stratum [N], the measure that draws are proportional to [N], and omega [N]."""
         s = stratify_clients(self, view, m, rng)
         ones = np.ones(view.clients)
         sizes = ones if self.hides_sizes else client_sizes(view)
@@ -101,20 +102,20 @@ class StratifiedHansenHurwitz:
         labels, measure, omega = self.measure(view, m, rng)
         totals = np.bincount(labels, measure)
         ones, p = np.ones(len(totals)), measure / totals[labels]
-        seats = allocation.by_priority(totals, m, lower=ones, upper=m * ones)
+        draws = allocation.by_priority(totals, m, lower=ones, upper=m * ones)
         chosen, strata = draw_from_strata(
-            labels, seats, lambda k, seat: rng.choice(k, seat, p=p[k])
+            labels, draws, lambda members, count: rng.choice(members, count, p=p[members])
         )
-        weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], seats[strata])
+        weights = aggregation.hansen_hurwitz(omega[chosen], p[chosen], draws[strata])
         return Cohort(chosen, weights, strata)
 
 
 @config
 class StratifiedHorvitzThompson:
-    """The corrected design without replacement: distinct clients, true inclusion probabilities.
+    """Draw distinct clients within the strata of `corrected`, with Horvitz-Thompson weights. Unbiased.
 
-    Strata, measure and priorities are those of `corrected`, with m_h at most N_h; within a
-    stratum a systematic sample with pi_k proportional to the measure, weights omega_k / pi_k.
+    Strata, measure and priorities are those of `corrected`, with m_h at most N_h. Within a stratum the sample is
+    systematic, with pi_k proportional to the measure and weights omega_k / pi_k.
     """
 
     State: ClassVar[type] = StrataState
@@ -127,12 +128,12 @@ class StratifiedHorvitzThompson:
         labels, measure, omega = self.corrected.measure(view, m, rng)
         sizes = np.bincount(labels)
         totals = np.bincount(labels, measure)
-        seats = allocation.by_priority(totals, m, lower=np.ones(len(sizes)), upper=sizes)
+        draws = allocation.by_priority(totals, m, lower=np.ones(len(sizes)), upper=sizes)
         pi = np.zeros(view.clients)
 
-        def pick(members, seat: int) -> np.ndarray:
-            pi[members] = proportional_inclusion(measure[members], seat)
+        def pick(members, count: int) -> np.ndarray:
+            pi[members] = proportional_inclusion(measure[members], count)
             return members[systematic_sample(pi[members], rng)]
 
-        chosen, strata = draw_from_strata(labels, seats, pick)
+        chosen, strata = draw_from_strata(labels, draws, pick)
         return Cohort(chosen, omega[chosen] / pi[chosen], strata)

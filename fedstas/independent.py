@@ -1,6 +1,6 @@
-"""Independent draws: each client is asked or not by a coin of its own, so that a cohort may be empty.
+"""Poisson sampling: each client takes part independently with probability pi_k, so that a cohort may be empty.
 
-Horvitz-Thompson weights omega_k / pi_k make the update unbiased, whatever pi > 0 is. Its variance is
+Horvitz-Thompson weights omega_k / pi_k make the update unbiased for every pi > 0. Its variance is
 sum_k (1 / pi_k - 1) |omega_k u_k|^2.
 """
 
@@ -18,14 +18,14 @@ from fedstas.state import Renewed, renewed
 
 
 def poisson_sample(pi, omega, rng: np.random.Generator) -> Cohort:
-    """The clients whose coins fell, in order, with weights omega_k / pi_k."""
+    """Select each client independently with probability pi_k; weights omega_k / pi_k."""
     chosen = np.flatnonzero(rng.random(len(pi)) < pi)
     return Cohort(chosen, omega[chosen] / pi[chosen])
 
 
 @config
 class Poisson:
-    """pi_k proportional to n_k, at most 1, sum m: independent sampling in its plain form. Unbiased."""
+    """Poisson sampling by size: pi_k proportional to n_k, at most 1, sum m. Unbiased."""
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         sizes = client_sizes(view)
@@ -37,21 +37,22 @@ class Poisson:
 
 
 def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
-    """Chen et al., Algorithm 2: pi_k = min(1, m measure_k / total), then `rounds` times what is missing
-    to m is shared among those below 1, until nothing is. Sums over clients alone are needed, so that it
-    works under secure aggregation. After N rounds at most it is `proportional_inclusion`, where m clients or more have a
-    measure; before, its sum is below m.
+    """Approximate `proportional_inclusion` by sums over clients (Chen et al. 2022, arXiv:2010.13723, Algorithm 2).
+
+    From pi_k = min(1, m measure_k / total) on, each of `rounds` repetitions shares what is missing to m among the
+    clients below 1, in proportion. Only sums are needed, so that it works under secure aggregation. The result is
+    exact after at most N repetitions if m clients or more have a measure above 0; before, its sum is below m.
     """
     measure = rescale_exponent(as_float_array("measure", measure, 0))[0]
     m, rounds = check_int("m", m, 0, len(measure)), check_int("rounds", rounds, 0)
     if not measure.any():
-        raise InputError("the measure is zero for every client: pi is proportional to nothing")
+        raise InputError("the measure is zero for every client: one must be positive")
     pi = np.minimum(1.0, m * measure / measure.sum())
     for _ in range(rounds):
         below = pi < 1
         total = pi[below].sum()
         missing = m - (len(pi) - below.sum())
-        if missing <= total or total == 0:  # 0: the others have measure zero
+        if missing <= total or total == 0:  # 0: all others have measure zero
             break
         pi[below] = np.minimum(1.0, missing / total * pi[below])
     return pi
@@ -59,12 +60,11 @@ def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
 
 @config
 class OptimalClientSampling:
-    """Chen, Horvath and Richtarik (2022): pi_k proportional to omega_k |g_k|, capped at 1, sum m: the
-    least variance of all independent coins. Every client computes and reports a norm in every round.
+    """Poisson sampling of least variance: pi_k proportional to omega_k |g_k|, at most 1, sum m. Unbiased.
 
-    The norm is that of the client's gradient at w_t, as in their DSGD; their FedAvg has each client
-    train first. `approximate`: their Algorithm 2 with so many rounds of sums, 0 for the exact one.
-    Unbiased but for clients without gradient: these have nothing to send and are never asked.
+    Chen, Horvath and Richtarik (2022), arXiv:2010.13723. Every client computes and reports a norm in every round: of
+    its gradient at w_t, as in their DSGD (in their FedAvg each client trains first). `approximate`: repetitions of
+    their Algorithm 2, 0 for exact probabilities. A client whose gradient is zero is never selected.
     """
 
     approximate: int = int_field(0, 0)
@@ -83,8 +83,8 @@ class OptimalClientSampling:
 
 @dataclass(frozen=True)
 class Scores:
-    """What K-Vib has learnt: each client's sum of |omega_k u_k|^2 / pi_k over its rounds [N], gamma (0 before
-    the first cohort came back), and the inclusion probabilities pi [N] of the round."""
+    """What K-Vib has learnt: each client's sum of |omega_k u_k|^2 / pi_k over its participations [N], gamma (0
+    before the first updates), and the inclusion probabilities pi [N] of the round."""
 
     sums: np.ndarray
     gamma: float
@@ -101,12 +101,12 @@ class KVibState:
 
 @config
 class KVib:
-    """Zeng et al. (2023), K-Vib: independent draws that learn from the norms of the updates that came back.
+    """Poisson sampling that learns from the norms of received updates (K-Vib: Zeng et al. 2023, arXiv:2310.02698).
     Unbiased.
 
-    pi is `mix` (their theta; (N / (T m))^(1/3) for T rounds) of m / N, and the rest proportional to the
-    root of gamma plus what each client has shown so far, the sum of |omega_k u_k|^2 / pi_k over its
-    rounds. gamma is G^2 N / (mix m), G the largest |omega_k u_k| of the first cohort that came back.
+    pi is the mean of m / N, with weight `mix` (their theta, (N / (T m))^(1/3) for T rounds), and of probabilities
+    proportional to the root of gamma plus the client's sum of |omega_k u_k|^2 / pi_k over its participations.
+    gamma is G^2 N / (mix m), G the largest |omega_k u_k| of the first cohort.
     """
 
     State: ClassVar[type] = KVibState

@@ -1,11 +1,12 @@
-"""Strata that minimise the variance of the very estimator that uses them, and the design that does so.
+"""Strata that minimise the variance of the estimator that draws from them, and the design that uses them.
 
-One client is drawn from each of m strata, with p_k = q_k / Q_h, and weighs omega_k / p_k. With updates
-u_k and a_k = omega_k u_k / q_k the variance of the sum is that of the pairs left together,
+One client is drawn from each of m strata, with p_k = q_k / Q_h (Q_h the stratum's total of q), and its update has
+the weight omega_k / p_k. With updates u_k and a_k = omega_k u_k / q_k the variance of the sum is
 
-    sum over strata of the sum over pairs k < l in it of q_k q_l |a_k - a_l|^2,
+    sum over strata of the sum over pairs k < l in the stratum of q_k q_l |a_k - a_l|^2,
 
-so that the best strata are a maximum m-cut of a graph. No paper of the four has it; chapter 9 proves it.
+so that the strata of least variance are a maximum m-cut (max-k-cut) of the complete graph with these edge weights.
+Max-cut is NP-hard: the search here finds a local optimum. Chapter 9 proves the statements.
 """
 
 from dataclasses import dataclass
@@ -21,20 +22,20 @@ from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
 from fedstas.stratification import COLUMNS
 
-DENSE = 1024  # clients; of more, the gradients are sketched
-SKETCH = 128  # coordinates of a sketch
-STARTS = 4  # orders in which the clients are placed; the best of them is kept
-AHEAD = 64  # clients that are asked at once whether they would move
-GAIN = 8  # units that a change must gain: more than their rounding, or the search goes in circles
+DENSE = 1024  # clients up to which gradients are not sketched and pairs are swapped
+SKETCH = 128  # coordinates of a sketched gradient
+STARTS = 4  # orders in which clients are placed; the best result is taken
+BATCH = 64  # clients whose moves are evaluated at once
+MIN_GAIN = 8  # units of rounding that a change must gain, or the search could go in circles
 
 
 def gram_coordinates(features) -> np.ndarray:
-    """Coordinates [N, <= N] with the inner products of features [N, d], those rounded to 2^-20."""
+    """Return coordinates [N, at most N] with the inner products of features [N, d], rounded to 2^-20 of the largest."""
     features = np.asarray(features, dtype=np.float64)
     if features.ndim != 2 or not len(features):
-        raise InputError("features must be [N, d] with at least one client")
+        raise InputError("features must have the shape [N, d], with at least one client")
     if not np.isfinite(features).all():
-        raise InputError("a feature holds a number that is not finite")
+        raise InputError("features must be finite numbers")
     gram = features @ features.T
     grid = 2.0**-20 * max(gram.diagonal().max(), np.finfo(float).tiny)
     values, vectors = np.linalg.eigh(np.round(gram / grid) * grid)
@@ -42,8 +43,11 @@ def gram_coordinates(features) -> np.ndarray:
 
 
 def sketch(squeezed: Squeezed) -> np.ndarray:
-    """Restored gradients [N, d], or for many clients their random signed sums [N, 128], with the same
-    inner products but for about 9 % of |z_k| |z_l|: neither N d nor N^2 floats exist at once."""
+    """Return restored gradients [N, d], or sketches of them [N, 128] if there are more than 1,024 clients.
+
+    A sketch is of random signed sums (a Johnson-Lindenstrauss projection): inner products are kept up to about 9 % of
+    |z_k| |z_l|, and neither N d nor N^2 floats exist at once.
+    """
     count, d = squeezed.codes.shape
     if count <= DENSE:
         return squeezed.restore()
@@ -57,87 +61,95 @@ def sketch(squeezed: Squeezed) -> np.ndarray:
 
 
 class MaxCutPartition:
-    """m strata of N points, and what moving a client costs, from three sums a stratum: with mass q [N],
-    points a [N, r] and b [N] >= |a|^2, the cost is sum_h Q_h (sum q b)_h - |(sum q a)_h|^2."""
+    """A partition of N clients into m strata, and the cost of each move of a client.
+
+    With masses q [N], points a [N, r] and b [N] >= |a|^2 the cost is sum_h Q_h (sum q b)_h - |(sum q a)_h|^2, so
+    that three sums of each stratum are all that a move needs. `labels` [N] are the strata, -1 for none.
+    """
 
     def __init__(self, q, a, b, m: int):
         self.q, self.a, self.b, self.m = q, a, b, m
-        self.own = 2 * q * q * (b - np.square(a).sum(1))  # what a client costs beside itself
+        self.self_cost = 2 * q * q * (b - np.square(a).sum(1))  # of the pair of a client and itself
         self.clear()
         self.terms = np.column_stack([q, q * b, q[:, None] * a])
-        whole_sums = self.terms.sum(0)
-        # Costs are compared on this grid, so that ties are ties: the first stratum, the first client.
-        spread = whole_sums[0] * whole_sums[1] - np.square(whole_sums[2:]).sum()
-        self.unit = 2.0**-36 * max(spread, np.finfo(float).tiny)
+        totals = self.terms.sum(0)
+        # Costs are compared in multiples of this unit, so that rounding errors do not break ties.
+        one_stratum = totals[0] * totals[1] - np.square(totals[2:]).sum()
+        self.unit = 2.0**-36 * max(one_stratum, np.finfo(float).tiny)
 
     def clear(self) -> None:
-        """Nobody is in a stratum yet."""
+        """Take all clients out of their strata."""
         self.labels = np.full(len(self.q), -1)
         self.sums = np.zeros((self.m, self.a.shape[1] + 2))  # Q, sum q b, sum q a of each stratum
 
     @cached_property
     def pairs(self) -> np.ndarray:
-        """What two clients cost in one stratum [N, N], in units."""
-        apart = self.b[:, None] + self.b - 2 * self.a @ self.a.T
-        return np.round(2 * np.outer(self.q, self.q) * apart / self.unit)
+        """The cost of each pair of clients in one stratum [N, N], in units."""
+        distances = self.b[:, None] + self.b - 2 * self.a @ self.a.T  # squared
+        return np.round(2 * np.outer(self.q, self.q) * distances / self.unit)
 
     def costs(self, k) -> np.ndarray:
-        """What clients k [n] cost in each stratum [n, m], beside those that are in it, in units."""
+        """The cost of clients k [n] in each stratum [n, m] with its other members, in units."""
         mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
         q, b, labels = self.q[k, None], self.b[k, None], self.labels[k]
-        found = q * (second + b * mass - 2 * self.a[k] @ first.T)
+        costs = q * (second + b * mass - 2 * self.a[k] @ first.T)
         inside = np.flatnonzero(labels >= 0)
-        found[inside, labels[inside]] -= self.own[k][inside]
-        return np.round(found / self.unit)
+        costs[inside, labels[inside]] -= self.self_cost[k][inside]
+        return np.round(costs / self.unit)
 
-    def put(self, k: int, h: int) -> None:
+    def assign(self, k: int, h: int) -> None:
+        """Move client k to stratum h."""
         if self.labels[k] >= 0:
             self.sums[self.labels[k]] -= self.terms[k]
         self.sums[h] += self.terms[k]
         self.labels[k] = h
 
     def cost(self) -> float:
+        """The cost of the partition."""
         mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
         return float((mass * second - np.square(first).sum(1)).sum())
 
     def place(self, order) -> None:
-        """Each client where it costs least: all of them, one by one, as often as that moves one."""
-        moved = True
-        while moved:
-            moved, at = False, 0
+        """Assign each client to the stratum where it costs least, again and again until no client moves."""
+        any_moved = True
+        while any_moved:
+            any_moved, at = False, 0
             while at < len(order):
-                ahead = 1 if self.labels[order[at]] < 0 else AHEAD  # asked at once, until one moves
+                ahead = 1 if self.labels[order[at]] < 0 else BATCH
                 k = order[at : at + ahead]
-                found, rows = self.costs(k), np.arange(len(k))
-                best, now = found.argmin(1), self.labels[k]
-                gains = (now < 0) | (found[rows, best] <= found[rows, now] - GAIN)
+                costs, rows = self.costs(k), np.arange(len(k))
+                best, now = costs.argmin(1), self.labels[k]
+                gains = (now < 0) | (costs[rows, best] <= costs[rows, now] - MIN_GAIN)
                 first = int(gains.argmax())
                 if gains[first]:
-                    self.put(k[first], best[first])
-                    moved = True
+                    self.assign(k[first], best[first])
+                    any_moved = True
                 at += first + 1 if gains[first] else len(k)
 
     def swap(self) -> bool:
-        """The pair of clients that gains most by changing places; whether there was one."""
+        """Exchange the two clients whose exchange gains most; return False if none gains enough."""
         clients = np.arange(len(self.q))
         costs, at = self.costs(clients), self.labels
-        kept = costs[clients, at]
-        gain = costs[:, at] - kept[:, None]
+        current = costs[clients, at]
+        gain = costs[:, at] - current[:, None]
         gain = gain + gain.T - self.pairs
         gain[at[:, None] == at] = 0
         best = int(gain.argmin())
         k, other = divmod(best, len(clients))
-        if gain[k, other] > -GAIN:
+        if gain[k, other] > -MIN_GAIN:
             return False
-        here, there = at[k], at[other]
-        self.put(k, there)
-        self.put(other, here)
+        stratum, other_stratum = at[k], at[other]
+        self.assign(k, other_stratum)
+        self.assign(other, stratum)
         return True
 
 
 def max_cut_strata(q, a, b, m: int) -> np.ndarray:
-    """Labels int [N] in 0..m-1: a local optimum of the cut, for single moves and, of at most 1,024
-    clients, for swaps; the best of some starts, numbered in order of first appearance."""
+    """Search the max-cut partition: labels int [N] in 0..m-1, numbered in order of first appearance.
+
+    It is the best of a few starts, each a local optimum under moves of a client and, for at most 1,024 clients, under
+    exchanges of two. Arguments: see `MaxCutPartition`.
+    """
     orders = [np.argsort(-q, kind="stable")]
     if len(q) <= DENSE:
         rng = np.random.default_rng(0)
@@ -155,13 +167,16 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
 
 
 def residual_variance(features, updates) -> float:
-    """tau^2, in units of |z|^2: how far updates u [K, d] are from their features z [K, d] after the best
-    common factor, the mean of |u / c - z|^2; infinite where nothing is known or they share nothing."""
+    """Estimate tau^2, the mean of |u / c - z|^2 over clients, c the least-squares factor of the updates on the features.
+
+    It is the part of the updates u [K, d] that the features z [K, d] do not explain, in units of |z|^2; infinite
+    without any client, and if updates and features are uncorrelated.
+    """
     z, u = (np.asarray(x, dtype=np.float64) for x in (features, updates))
-    shared, length = float((z * u).sum()), float(np.square(z).sum())
-    if not len(z) or shared == 0.0:
+    inner, length = float((z * u).sum()), float(np.square(z).sum())
+    if not len(z) or inner == 0.0:
         return np.inf
-    return float(np.square(u * (length / shared) - z).sum() / len(z))
+    return float(np.square(u * (length / inner) - z).sum() / len(z))
 
 
 @dataclass
@@ -175,17 +190,21 @@ class LeastVarianceState:
 
 @config
 class LeastVariance:
-    """One client from each of m strata of least variance, weight omega_k / p_k on its update.
+    """Draw one client from each of m max-cut strata, weight omega_k / p_k. Unbiased.
 
-    Unbiased for sum_k omega_k (w_k - w_t) whatever the strata, since they and p are fixed before the
-    draw. `draws`: "size" (p_k = omega_k / W_h; the weights are the strata's shares W_h) or "norm" (p_k
-    proportional to omega_k s_k, s_k^2 = |Z_k|^2 + tau^2, and strata that cut angles; tau^2 from the
-    updates seen so far, see `residual_variance`, and "size" until there are any). `features`: "gradients" (all
-    clients', squeezed) or "updates" (each client's last one, which the server has; a client never seen
-    is as far from all others as two of the seen are on average). `restratify_every` 0: gradients once,
-    updates in each round. `noise`: tau^2 enters the pairs of "size", too, so that a stratum does not
-    grow heavy where clients look alike. `equal_clients`: omega_k = 1/N, and no size is asked for.
-    With no more clients than m all take part, with weights omega_k.
+    The expectation is sum_k omega_k (w_k - w_t) for any strata, since these and p are fixed before the draw. With at
+    most m clients all take part, with weights omega_k.
+
+    Args:
+        draws: "size" (p_k = omega_k / W_h, so that the weights are the strata's shares W_h) or "norm" (p_k
+            proportional to omega_k s_k with s_k^2 = |Z_k|^2 + tau^2, and strata of directions; tau^2 is estimated
+            from the updates received so far, see `residual_variance`; before there are any, "size").
+        features: "gradients" (all clients', squeezed) or "updates" (each client's last one, which the server has;
+            a client that has sent none is as far from the others as two that have are on average).
+        levels: of the squeezed gradients.
+        restratify_every: rounds; 0: once for gradients, in each round for updates.
+        noise: tau^2 is added to the pairs of "size", too, so that strata of similar clients do not grow heavy.
+        equal_clients: omega_k = 1/N instead of n_k/n; no size is asked for then.
     """
 
     State: ClassVar[type] = LeastVarianceState
@@ -201,11 +220,11 @@ class LeastVariance:
 
     def __post_init__(self):
         if self.features == "updates" and (self.noise or self.draws == "norm"):
-            wrong = "noise" if self.noise else "draws by norm"
-            raise InputError(f"features are updates: {wrong} must be told from gradients, too")
+            setting = "noise=True" if self.noise else "draws='norm'"
+            raise InputError(f"{setting} needs features='gradients': features is 'updates'")
 
     def strata(self, view: View, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Labels [N] of this round's strata, the measure q [N] that draws follow, and omega [N]."""
+        """Return each client's stratum [N] in this round, the measure q [N] that draws follow, and omega [N]."""
         sizes = np.ones(view.clients) if self.equal_clients else client_sizes(view)
         omega = sizes / sizes.sum()
         if view.clients <= m:
@@ -215,25 +234,25 @@ class LeastVariance:
         state = view.state_of(self)
         if gradients:
             squeezed = state.gradients.get(view.round, every, lambda: view.gradients(self.levels))
-        tau = 0.0  # squared
+        tau2 = 0.0
         if self.noise or self.draws == "norm":
             updates = view.last_updates()
-            seen = np.flatnonzero(updates.any(axis=1))
-            known = Squeezed(squeezed.levels[seen], squeezed.codes[seen]).restore()
-            tau, every = residual_variance(known, updates[seen]), 1
-        tilted = self.draws == "norm" and np.isfinite(tau)
+            senders = np.flatnonzero(updates.any(axis=1))
+            z = Squeezed(squeezed.levels[senders], squeezed.codes[senders]).restore()
+            tau2, every = residual_variance(z, updates[senders]), 1
+        by_norm = self.draws == "norm" and np.isfinite(tau2)
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
             features = sketch(squeezed) if gradients else view.last_updates()
             z = gram_coordinates(features)
             length = np.square(z).sum(1)
-            own = np.full(len(z), tau if self.noise and np.isfinite(tau) else 0.0)
+            noise = np.full(len(z), tau2 if self.noise and np.isfinite(tau2) else 0.0)
             if not gradients:
-                unseen = ~features.any(axis=1)
-                own[unseen] = length[~unseen].mean() if not unseen.all() else 1.0
-            if not tilted:
-                return max_cut_strata(omega, z, length + own, m), omega
-            variance = length + tau
+                silent = ~features.any(axis=1)
+                noise[silent] = length[~silent].mean() if not silent.all() else 1.0
+            if not by_norm:
+                return max_cut_strata(omega, z, length + noise, m), omega
+            variance = length + tau2
             s = np.sqrt(np.maximum(variance, 2.0**-20 * variance.mean()))  # no client at p = 0
             return max_cut_strata(omega * s, z / s[:, None], np.ones(len(z)), m), omega * s
 

@@ -113,30 +113,30 @@ def move_clients(state, before: Sequence[int], now: Sequence[int]) -> None:
 
 def declared_classes(kind) -> set[type]:
     """A state class and the dataclasses that the annotations of its fields name, and theirs in turn."""
-    found: set[type] = set()
+    classes: set[type] = set()
 
     def add(hint) -> None:
         origin = get_origin(hint) or hint
-        if isinstance(origin, type) and is_dataclass(origin) and origin not in found:
-            found.add(origin)
+        if isinstance(origin, type) and is_dataclass(origin) and origin not in classes:
+            classes.add(origin)
             try:
                 hints = get_type_hints(origin)
             except NameError as error:
                 raise InputError(f"a field of {origin.__name__}: {error}") from None
-            for each in hints.values():
-                add(each)
-        for each in get_args(hint):
-            add(each)
+            for field_hint in hints.values():
+                add(field_hint)
+        for argument in get_args(hint):
+            add(argument)
 
     add(kind)
-    return found
+    return classes
 
 
 def classes_of_parts(*parts) -> set[type]:
     """The declared state classes of designs and server optimisers, and of designs that are their fields."""
-    found: set[type] = set()
+    classes: set[type] = set()
     for part in parts:
-        found |= declared_classes(getattr(part, "State", None))
+        classes |= declared_classes(getattr(part, "State", None))
         if is_dataclass(part):
-            found |= classes_of_parts(*(getattr(part, f.name) for f in fields(part)))
-    return found
+            classes |= classes_of_parts(*(getattr(part, f.name) for f in fields(part)))
+    return classes

@@ -8,20 +8,19 @@ from fedstas.arrays import as_array, as_float_array, as_int_array, rescale_expon
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError, check_int
 
-LARGE = 2**26  # entries of all restored gradients; more are never restored at once
-COLUMNS = 4096  # of them are, then
+LARGE = 2**26  # entries of all restored gradients, above which they are not restored at once
+COLUMNS = 4096  # of the gradients that are restored at once then
 
 
 def coordinates(features) -> np.ndarray:
-    """Points [N, <= N] with the distances of features [N, d], rounded.
+    """Return points [N, at most N] with the distances of features [N, d], rounded.
 
-    k-means sees distances only, and N points span at most N dimensions: the Gram matrix holds
-    all of it. Rounding to 2^-16 of the largest coordinate keeps the last bit of a sum, which
-    differs between backends, from deciding a cohort.
+    k-means depends on distances only, and N points span at most N dimensions. Rounding to 2^-16 of the largest
+    coordinate hides rounding errors, which differ between backends, so that they do not change a cohort.
     """
     features = as_array("features", features)
     if features.ndim != 2 or not features.size:
-        raise InputError("features must be [N, d] with at least one client")
+        raise InputError("features must have the shape [N, d], with at least one client")
     points = rescale_exponent(as_float_array("features", features, ndim=2))[0]
     points -= points.mean(axis=0)
     points = rescale_exponent(points)[0]
@@ -32,10 +31,10 @@ def coordinates(features) -> np.ndarray:
 
 
 def restored_features(squeezed: Squeezed) -> np.ndarray:
-    """The restored gradients [N, d], or points [N, <= N] with the same distances if N d is large.
+    """Return the restored gradients [N, d], or points [N, at most N] with the same distances if N d is large.
 
-    The Gram matrix of the centred Z is summed over blocks of columns, and its pivoted Cholesky
-    factor holds such points: beyond the codes that takes 32 N^2 + 82,000 N bytes, not 12 N d.
+    The Gram matrix of the centred Z is summed over blocks of columns; the rows of its pivoted Cholesky factor are such
+    points. Beside the codes that takes 32 N^2 + 82,000 N bytes instead of 12 N d.
     """
     count, d = squeezed.codes.shape
     if count * d <= LARGE:
@@ -57,31 +56,31 @@ def restored_features(squeezed: Squeezed) -> np.ndarray:
 
 
 def rounded(points) -> np.ndarray:
-    """Points on a grid of 2^-16 of the largest coordinate, float64."""
+    """Round points to multiples of 2^-16 of the largest coordinate (the next power of two), float64."""
     points, e = rescale_exponent(as_float_array("points", points, ndim=None))
     largest = max(points.max(initial=0.0), -points.min(initial=0.0))
     if largest == 0.0:
         return points
     grid = 2.0 ** (np.ceil(np.log2(largest)) - 16)
-    found = points / grid  # one array, filled in place: of all updates it is the largest there is
-    np.round(found, out=found)
-    found *= grid
-    found += 0.0  # no negative zeros
-    return np.ldexp(found, e) if e else found
+    result = points / grid  # changed in place: [N, P] floats are the largest array of a run
+    np.round(result, out=result)
+    result *= grid
+    result += 0.0  # no negative zeros
+    return np.ldexp(result, e) if e else result
 
 
-def kmeans(clusters: int, **how):
-    """scikit-learn's KMeans, loaded when it is used: that takes seconds, and most commands cluster nothing."""
+def kmeans(clusters: int, **settings):
+    """Make a scikit-learn KMeans. The import takes seconds, and most commands cluster nothing."""
     from sklearn.cluster import KMeans
 
-    return KMeans(clusters, **how)
+    return KMeans(clusters, **settings)
 
 
 def stratify(features, strata: int, seed: int) -> np.ndarray:
-    """Labels [N] of at most `strata` strata of features [N, d], by k-means (Alg. 2).
+    """Partition clients with features [N, d] into at most `strata` strata by k-means (Alg. 2): labels int [N].
 
-    Ten starts of scikit-learn's KMeans; with fewer distinct clients than strata there are
-    fewer strata, none of them empty. Labels are numbered in order of first appearance.
+    Ten starts of scikit-learn's KMeans. No stratum is empty: with fewer distinct clients than `strata` there are
+    fewer strata. Labels are numbered in order of first appearance.
     """
     strata, seed = check_int("strata", strata, 1), check_int("seed", seed, 0, 2**32 - 1)
     points = coordinates(features)
@@ -98,13 +97,13 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
 
 
 def within_stratum_std(features, labels) -> np.ndarray:
-    """S_h [H]: the root of the mean squared distance to the centre, within each stratum.
+    """Return S_h [H], the root of the mean squared distance of a stratum's features [N, d] to their centre.
 
     The journal version prints "sample variance" (Sec. 3.1); eq. 3.5 needs the standard deviation.
     """
     features = as_array("features", features)
     if features.ndim != 2 or len(features) != np.size(labels):
-        raise InputError("features must be [N, d], with one label for each client")
+        raise InputError("features must have the shape [N, d], with one label for each client")
     labels = as_int_array("labels", labels, 0, max(0, len(features) - 1))
     result = np.zeros(labels.max() + 1)
     for h in range(len(result)):

@@ -124,9 +124,9 @@ def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation)
     position = {k: i for i, k in enumerate(federation.with_data)}
     for cohort in history.cohorts:
         strata = np.bincount(
-            frozen.labels[[position[k] for k in cohort]], minlength=len(frozen.seats)
+            frozen.labels[[position[k] for k in cohort]], minlength=len(frozen.allocation)
         )
-        assert strata.tolist() == frozen.seats.tolist()
+        assert strata.tolist() == frozen.allocation.tolist()
         assert len(set(cohort.tolist())) == len(cohort)
 
 
@@ -164,7 +164,7 @@ def test_weights_are_those_of_the_code(digits, federation, weights):
         assert np.ptp(cohort.weights) == 0
         return
     sizes = np.bincount(frozen.labels)
-    raw = sizes[cohort.strata] / (5 * frozen.seats[cohort.strata])
+    raw = sizes[cohort.strata] / (5 * frozen.allocation[cohort.strata])
     raw = np.minimum(raw, 10) / np.minimum(1, 20 / data.sizes[cohort.clients])
     np.testing.assert_allclose(cohort.weights, raw / raw.sum())
 

@@ -38,7 +38,7 @@ def md(omega, u, m: int, noise=0.0) -> float:
 def cut_of(labels, q, a, b, m: int) -> MaxCutPartition:
     cut = MaxCutPartition(q, a, b, m)
     for k, h in enumerate(labels):
-        cut.put(k, h)
+        cut.assign(k, h)
     return cut
 
 
@@ -239,7 +239,7 @@ def test_a_run_asks_for_gradients_once(digits, federation):
 
 def test_bad_input_is_one_sentence():
     for way in ({"noise": True}, {"draws": "norm"}):
-        with pytest.raises(InputError, match="must be told from gradients"):
+        with pytest.raises(InputError, match="needs features='gradients': features is 'updates'"):
             LeastVariance(features="updates", **way)
     with pytest.raises(InputError, match="not finite"):
         lv.gram_coordinates(np.array([[np.nan]]))
