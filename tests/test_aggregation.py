@@ -37,14 +37,14 @@ def test_a_stratum_without_clients_and_seats_weighs_nothing():
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: aggregation.cohort_weights([0, 0]), "0/0"),
+        (lambda: aggregation.cohort_weights([0, 0]), "one must have some"),
         (lambda: aggregation.cohort_weights([1, -1]), "client sizes"),
         (lambda: aggregation.cohort_weights([]), "client sizes"),
         (lambda: aggregation.expansion_weights([], 3), "omega"),
         (lambda: aggregation.expansion_weights([0.5], 0), "number of clients is 0"),
         (lambda: aggregation.stratum_weights([3, 4], [1, 0]), "needs a participant"),
         (lambda: aggregation.stratum_weights([3, 4], [1]), "same length"),
-        (lambda: aggregation.hansen_hurwitz([0.5], [0.0], [1]), "probability"),
+        (lambda: aggregation.hansen_hurwitz([0.5], [0.0], [1]), "selection probabilities"),
         (lambda: aggregation.hansen_hurwitz([0.5], [np.nan], [1]), "selection"),
     ],
 )

@@ -241,7 +241,7 @@ def test_bad_input_is_one_sentence():
     for way in ({"noise": True}, {"draws": "norm"}):
         with pytest.raises(InputError, match="needs features='gradients': features is 'updates'"):
             LeastVariance(features="updates", **way)
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(InputError, match="must be finite"):
         lv.gram_coordinates(np.array([[np.nan]]))
     with pytest.raises(InputError, match="draws"):
         LeastVariance(draws="chance")
