@@ -146,7 +146,10 @@ def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
         (lambda: clustered.by_size([], 2), "empty"),
         (lambda: clustered.by_size([0, 0], 2), "all zero"),
         (lambda: clustered.by_size([1, -2], 2), "sizes"),
-        (lambda: clustered.by_groups([1, 2], [[0], [0, 1]], 2), "each client must be in exactly one"),
+        (
+            lambda: clustered.by_groups([1, 2], [[0], [0, 1]], 2),
+            "each client must be in exactly one",
+        ),
         (lambda: clustered.by_groups([1, 2], [[0]], 2), "each client must be in exactly one"),
         (lambda: clustered.similarity_groups([[1.0], [np.nan]], [1, 2], 2), "finite"),
         (lambda: clustered.similarity_groups([[1.0]], [1, 2], 2), "give one for each"),
