@@ -85,10 +85,17 @@ def sweep(
 
     with recording(folder):
         failed = experiments.sweep(
-            name, profile, jobs=jobs, folder=folder, device=device, backend=backend, address=address,
+            name,
+            profile,
+            jobs=jobs,
+            folder=folder,
+            device=device,
+            backend=backend,
+            address=address,
             methods=None if methods is None else [m.strip() for m in methods.split(",")],
-            seeds=None if seeds is None else sweeps.parse_seeds(seeds), dry_run=dry_run,
-        )  # fmt: skip
+            seeds=None if seeds is None else sweeps.parse_seeds(seeds),
+            dry_run=dry_run,
+        )
     if failed:
         more = f" (and {len(failed) - 1} more, listed above)" if len(failed) > 1 else ""
         total = len(experiments.runs(name, profile))

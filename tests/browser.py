@@ -26,11 +26,20 @@ needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium here: `apt-get install chromium` makes this run"
 )
 FLAGS = (
-    "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
-    "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--mute-audio",
+    "--headless",
+    "--remote-debugging-pipe",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--mute-audio",
     "--host-resolver-rules=MAP * ~NOTFOUND",
-)  # fmt: skip
+)
 # Moves the two descriptors to where the browser expects them, then becomes the browser.
 LAUNCH = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
 TIMEOUT = 900  # seconds for an answer
@@ -123,8 +132,13 @@ class Page:
         return self.browser.call(method, self.session, **params)
 
     def resize(self, width: int, height: int = 900):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)  # fmt: skip
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def emulate(self, media: str = "", theme: str = "light"):
         """Set the medium (screen or print) and the preferred colour scheme."""
@@ -217,10 +231,19 @@ def start():
         os.close(end)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, *map(str, descriptors), CHROMIUM, *FLAGS,
-             f"--user-data-dir={profile}"],
-            pass_fds=descriptors, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                LAUNCH,
+                *map(str, descriptors),
+                CHROMIUM,
+                *FLAGS,
+                f"--user-data-dir={profile}",
+            ],
+            pass_fds=descriptors,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         for end in descriptors:
             os.close(end)
         browser = Browser(to_browser, from_browser)

@@ -22,9 +22,16 @@ settings.load_profile("fedstas")
 # These files start first, or one worker would end minutes after the others. A file stays with one worker, since its
 # fixtures are costly; xdist by itself would start with the file that has the most tests.
 LONGEST = (
-    "test_browser", "test_rerun", "test_experiments", "test_copies", "test_teaching", "test_chapters",
-    "test_doctor", "test_ledger", "test_site",
-)  # fmt: skip
+    "test_browser",
+    "test_rerun",
+    "test_experiments",
+    "test_copies",
+    "test_teaching",
+    "test_chapters",
+    "test_doctor",
+    "test_ledger",
+    "test_site",
+)
 
 
 def pytest_configure(config):

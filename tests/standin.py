@@ -10,9 +10,11 @@ from torch.utils._pytree import tree_map
 
 DEVICE = torch.device("meta")
 MIXED_OPERATIONS = {  # those for which a GPU accepts host tensors: index arrays, copies
-    torch.ops.aten.index.Tensor, torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default,
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.copy_.default,
+    torch.ops.aten._to_copy.default,
     torch.ops.aten.index_put_.default,
-}  # fmt: skip
+}
 
 
 class DeviceTensor(torch.Tensor):

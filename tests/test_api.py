@@ -36,10 +36,12 @@ def test_every_public_name_of_the_package_is_on_the_page(name):
     except ImportError:
         module = importlib.import_module(f"fedstas.sim.{name}")
     public = [
-        n for n, v in vars(module).items()
-        if not n.startswith("_") and getattr(v, "__module__", None) == module.__name__
+        n
+        for n, v in vars(module).items()
+        if not n.startswith("_")
+        and getattr(v, "__module__", None) == module.__name__
         and (inspect.isclass(v) or inspect.isfunction(v))
-    ]  # fmt: skip
+    ]
     section = PAGE.section(FULL[name])
     assert {api.anchor(name, n) for n in public} <= set(ids(section)), name
     text = section.astext()
@@ -128,8 +130,13 @@ LIMIT: int = 4
     assert [e.astext() for e in description.findall(nodes.emphasis)] == ["unbiased"]
     parts = list(page.prose(ast.get_docstring(function), "made"))
     assert [type(part) for part in parts] == [
-        nodes.paragraph, nodes.bullet_list, nodes.literal_block, nodes.paragraph, nodes.bullet_list,
-    ]  # fmt: skip
+        nodes.paragraph,
+        nodes.bullet_list,
+        nodes.literal_block,
+        nodes.paragraph,
+        nodes.bullet_list,
+    ]
     assert [item.astext() for item in parts[-1].findall(nodes.list_item)] == [
-        "a: the first,\n    over two lines.", "b: the second.",
-    ]  # fmt: skip
+        "a: the first,\n    over two lines.",
+        "b: the second.",
+    ]

@@ -117,14 +117,18 @@ FAULTY_PARTS = {
     "rendered": {"WORDS": ""},
     "formulas": {"BODY": r"<p>the sum $\sum_k w_k$</p>"},
     "phone": {"BODY": "<div style='width: 500px'>wide</div>"},
-    "tablet": {"BODY": "<style>@media (min-width: 900px) and (max-width: 1100px) {i {display: block; width: 1300px}}</style><i>wide</i>"},
-    "screen": {"BODY": "<div style='width: 90px; overflow: hidden; white-space: nowrap'>a hidden end of this</div>"},
+    "tablet": {
+        "BODY": "<style>@media (min-width: 900px) and (max-width: 1100px) {i {display: block; width: 1300px}}</style><i>wide</i>"
+    },
+    "screen": {
+        "BODY": "<div style='width: 90px; overflow: hidden; white-space: nowrap'>a hidden end of this</div>"
+    },
     "light": {"BODY": "<p style='color: #888'>grey</p>"},
     "dark": {"BODY": "<p style='color: #444'>dark grey</p>"},
     "paper": {"BODY": "<pre style='overflow: auto'>" + "a long line " * 20 + "</pre>"},
     "network": {"SCRIPT": "fetch('https://example.org/').catch(() => 0);"},
     "console": {"SCRIPT": "undefined.value;"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", [None, *FAULTY_PARTS])

@@ -42,8 +42,9 @@ def sources() -> list[str]:
     """Return the files of a clone without recorded runs and test data."""
     done = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         pytest.skip("not a git checkout; clone the repository to run this")
     names = [name for name in done.stdout.split("\0") if name]

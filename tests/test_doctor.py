@@ -123,9 +123,14 @@ def test_a_version_that_does_not_fit_is_needed(monkeypatch):
 
 @pytest.mark.parametrize(
     ("version", "condition", "good"),
-    [("1.0.4.post1", "<2", True), ("2.0", "<2", False), ("1.41.0", ">=1.41", True),
-     ("1.9", ">=1.41", False), ("3.0", "", True)],
-)  # fmt: skip
+    [
+        ("1.0.4.post1", "<2", True),
+        ("2.0", "<2", False),
+        ("1.41.0", ">=1.41", True),
+        ("1.9", ">=1.41", False),
+        ("3.0", "", True),
+    ],
+)
 def test_versions_are_compared_as_numbers(version, condition, good):
     assert doctor.fits(version, condition) is good
 

@@ -40,8 +40,9 @@ def test_a_sentence_that_does_not_hold_is_displayed_with_its_values_and_listed(d
         ("**Not in this run:** “four is odd”", {"fedstas": {"words": "four is odd", "values": ""}}),
     ]
     assert top[-1][1].splitlines()[-2:] == [
-        "- “three is even” (three = 3, third = 0.333, name = a)", "- “four is odd”",
-    ]  # fmt: skip
+        "- “three is even” (three = 3, third = 0.333, name = a)",
+        "- “four is odd”",
+    ]
     expect("three is even", True)  # a cell that is run again removes it from the list
     assert "three" not in top[-1][1] and "four" in top[-1][1]
 

@@ -20,8 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "book" / "rerun.md").read_text(encoding="utf-8")
 BOX = re.compile(r"^```(?P<head>bash|\{code-block\} bash)\n(?P<body>.*?)^```$", re.M | re.S)
 NEEDED = (
-    "_config.yml", "CITATION.cff", "fedstas", "companion", "notebooks", "params", "examples", "book",
-)  # fmt: skip
+    "_config.yml",
+    "CITATION.cff",
+    "fedstas",
+    "companion",
+    "notebooks",
+    "params",
+    "examples",
+    "book",
+)
 
 
 def commands(elsewhere: bool) -> list[str]:
@@ -98,8 +105,11 @@ def call(command: str, folder: Path) -> subprocess.CompletedProcess:
     }
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        cwd=folder, capture_output=True, text=True, env=environment,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
 
 
 def test_every_chapter_has_an_example():
@@ -128,8 +138,9 @@ def needs_shell(command: str) -> bool:
 
 def test_a_chapter_and_a_pipe_run_in_a_shell():
     assert [command.split()[:3] for command in COMMANDS if needs_shell(command)] == [
-        ["fedstas", "chapter", "01"], ["jupytext", "--to", "ipynb"],
-    ]  # fmt: skip
+        ["fedstas", "chapter", "01"],
+        ["jupytext", "--to", "ipynb"],
+    ]
 
 
 def outputs(page: Path) -> list[dict]:

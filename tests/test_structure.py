@@ -25,8 +25,13 @@ ALLOWED_IMPORTS = {  # what the modules of a package may import besides each oth
     "companion.teach": ALGORITHMS | {"companion.runs", "companion.claims", "companion.pages"},
 }
 ENTRY_POINTS = {  # these stand above the packages
-    "fedstas", "fedstas.cli", "companion", "companion.commands", "companion.dependencies", "companion.doctor",
-}  # fmt: skip
+    "fedstas",
+    "fedstas.cli",
+    "companion",
+    "companion.commands",
+    "companion.dependencies",
+    "companion.doctor",
+}
 MODULES = modules()
 LAYERED = sorted(set(MODULES) - ENTRY_POINTS)
 PACKAGE = {name: path for name, path in MODULES.items() if name.partition(".")[0] == "fedstas"}
@@ -92,8 +97,11 @@ def test_dependencies_are_modules_imported_through_others_and_files_that_exist(t
         "spec = 'examples/own/my_data.py'\nother = 'examples/own/absent.py', 'results', ''\n"
     )
     assert imported(source) == {
-        "companion", "companion.pages.prose", "fedstas", "fedstas.sim.engine",
-    }  # fmt: skip
+        "companion",
+        "companion.pages.prose",
+        "fedstas",
+        "fedstas.sim.engine",
+    }
     closure = dependencies.closure(source)
     assert {"companion.pages.expectations", "fedstas.sim.perceptron"} <= closure
     assert "companion.runs.records" not in closure
@@ -184,8 +192,10 @@ def test_a_module_that_does_not_exist_is_an_import_error(package):
 
 def test_renamed_modules_answer_to_their_old_names_and_the_companion_to_none():
     assert (fedstas.own_data, fedstas.own, fedstas.parts) == (
-        fedstas.user_data, fedstas.user_code, fedstas.config,
-    )  # fmt: skip
+        fedstas.user_data,
+        fedstas.user_code,
+        fedstas.config,
+    )
     with pytest.raises(AttributeError, match="no attribute 'records'"):
         _ = fedstas.records
 

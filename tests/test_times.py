@@ -53,10 +53,14 @@ def test_the_share_that_others_had_is_what_was_worked_less_ours():
 def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cell = {
-        "cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None,
+        "cell_type": "code",
+        "id": "a",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
         "source": f"import os; from pathlib import Path; Path({str(tmp_path / 'told')!r}).write_text("
         "repr((os.listdir(), os.environ.get('OMP_NUM_THREADS')))); assert not Path('stop').exists()",
-    }  # fmt: skip
+    }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "a.ipynb").write_text(json.dumps(book))

@@ -121,9 +121,13 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
     after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
     environ = variables(
-        GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0=f"url.file://{hosted}.insteadOf", GIT_CONFIG_VALUE_0=url,
-        PIP_NO_INDEX="1", PIP_NO_BUILD_ISOLATION="0", PIP_DISABLE_PIP_VERSION_CHECK="1",
-    )  # fmt: skip
+        GIT_CONFIG_COUNT="1",
+        GIT_CONFIG_KEY_0=f"url.file://{hosted}.insteadOf",
+        GIT_CONFIG_VALUE_0=url,
+        PIP_NO_INDEX="1",
+        PIP_NO_BUILD_ISOLATION="0",
+        PIP_DISABLE_PIP_VERSION_CHECK="1",
+    )
     python, folder = environment(tmp_path / "env"), tmp_path / "content"
     folder.mkdir()
     words = succeeds(python, "-c", cell.source + after, cwd=folder, env=environ).split()

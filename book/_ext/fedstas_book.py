@@ -185,9 +185,17 @@ class ExecutionStatus(SphinxDirective):
             if block is None or docname not in self.env.found_docs:
                 continue
             link = addnodes.pending_xref(
-                "", nodes.inline("", page.stem), refdomain="", reftype="ledger", reftarget=docname,
-                anchor="", claim="", refexplicit=True, refwarn=True, refdoc=self.env.docname,
-            )  # fmt: skip
+                "",
+                nodes.inline("", page.stem),
+                refdomain="",
+                reftype="ledger",
+                reftarget=docname,
+                anchor="",
+                claim="",
+                refexplicit=True,
+                refwarn=True,
+                refdoc=self.env.docname,
+            )
             texts = [
                 block["profile"],
                 f"{block['seconds']:.0f}",
@@ -203,9 +211,12 @@ class ExecutionStatus(SphinxDirective):
 
 
 KILLED_PROCESSES = {
-    "one": "of one process", "parent": "of a parent with two workers", "worker": "of one of two workers",
-    "pack": "of a packing", "page": "while a page was written",
-}  # fmt: skip
+    "one": "of one process",
+    "parent": "of a parent with two workers",
+    "worker": "of one of two workers",
+    "pack": "of a packing",
+    "page": "while a page was written",
+}
 
 
 class Chaos(SphinxDirective):

@@ -28,11 +28,25 @@ THREADS = (
     "MKL_NUM_THREADS",
 )  # libraries read them when they are imported
 PRELOADED = (
-    "torch", "pandas", "scipy.stats", "sklearn.cluster", "seaborn", "matplotlib.pyplot", "myst_nb",
-    "tabulate", "nbformat", "jupytext", "papermill", "jupyter_client", "ipykernel.kernelapp",
-    "fedstas.cli", "fedstas.sim.simulation", "companion.pages.chapters", "companion.pages.plots",
+    "torch",
+    "pandas",
+    "scipy.stats",
+    "sklearn.cluster",
+    "seaborn",
+    "matplotlib.pyplot",
+    "myst_nb",
+    "tabulate",
+    "nbformat",
+    "jupytext",
+    "papermill",
+    "jupyter_client",
+    "ipykernel.kernelapp",
+    "fedstas.cli",
+    "fedstas.sim.simulation",
+    "companion.pages.chapters",
+    "companion.pages.plots",
     "companion.claims.ledger",
-)  # fmt: skip
+)
 TIMEOUT = 600  # seconds for a command: the machine may be busy
 used = 0.0  # CPU seconds of the kernels of this process that have ended
 
@@ -86,13 +100,19 @@ class Warm:
         self.folder, self.socket_folder = folder, tempfile.TemporaryDirectory()
         self.address = str(Path(self.socket_folder.name) / "socket")
         self.environment = {
-            **os.environ, "PYTHONPATH": str(folder), "TQDM_DISABLE": "1", **dict.fromkeys(THREADS, "1"),
+            **os.environ,
+            "PYTHONPATH": str(folder),
+            "TQDM_DISABLE": "1",
+            **dict.fromkeys(THREADS, "1"),
             ADDRESS: self.address,
-        }  # fmt: skip
+        }
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--serve", self.address],
-            cwd=folder, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=folder,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         assert self.process.stdout.readline() == b"ready\n"
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess:
