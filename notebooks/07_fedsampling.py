@@ -718,7 +718,7 @@ expect("so on average it is too small", np.clip(wrote, 1, 99).sum() < 0.9 * wrot
 # %% tags=["remove-input"]
 MORE = ("fedsampling-topics-ablations", "fedsampling-mnist-ablations")
 grids = {name: tables.load_sweep(name) for name in ("imbalance", "fedsampling-topics", *MORE)}
-ends = fedsampling.ends(grids["fedsampling-topics"])
+ends = fedsampling.final_metrics(grids["fedsampling-topics"])
 table(fedsampling.slides_table(ends), grids["fedsampling-topics"].note)
 
 # %% tags=["remove-cell"]
@@ -759,7 +759,7 @@ expect("nothing sure is left of that", first["true"])
 # Text-CNN: ten seeds of ways to draw clients and of each spread, five of all else.
 
 # %% tags=["remove-input"]
-both = fedsampling.ends(grids["fedsampling-topics"], grids["fedsampling-topics-ablations"])
+both = fedsampling.final_metrics(grids["fedsampling-topics"], grids["fedsampling-topics-ablations"])
 note = grids["fedsampling-topics-ablations"].note
 glue_figure("ch7_ablations_topics", fedsampling.ablations(both, "topics", note))
 lost = fedsampling.diverged(both)
@@ -786,7 +786,7 @@ expect("always where", lost["whenever"] and 0 < lost["wide"] < lost["of_wide"])
 # And on MNIST, in the setting of {numref}`fig-ch7-imbalance`, whose runs are among these: ten seeds of each spread, five of all else.
 
 # %% tags=["remove-input"]
-both = fedsampling.ends(grids["imbalance"], grids["fedsampling-mnist-ablations"])
+both = fedsampling.final_metrics(grids["imbalance"], grids["fedsampling-mnist-ablations"])
 note = grids["fedsampling-mnist-ablations"].note
 glue_figure("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 

@@ -11,7 +11,7 @@ from companion import ledger
 from companion.claims.evidence import experiments as evidence
 from companion.claims.evidence import experiments_clustered as clustered
 from companion.runs import clustered_grid as grid
-from companion.runs import experiments, records, sweeps, tables
+from companion.runs import experiments, grid_results, records, sweeps, tables
 from fedstas import partition
 
 ROOT = Path(__file__).parents[1]
@@ -167,7 +167,7 @@ def test_the_rate_with_the_least_loss_is_chosen(tmp_path):
     runs += [grid.DIGITS.run({"prox": 0.1}, "md", 0, lr=0.01)]
     failed = sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False)
     assert len(failed) == 1 and "lr 1e+30" in failed[0]
-    found = grid.chosen("trial", tmp_path)
+    found = grid_results.choose_clustered_rates("trial", tmp_path)
     assert found[["prox", "lr"]].to_numpy().tolist() == [[0.0, 0.1], [0.1, 0.01]]
     frame = records.load(tmp_path).merge(records.details(tmp_path), on="run")
     losses = frame[frame["local.lr"] == 0.1].groupby("run")["train_loss"].mean()
@@ -184,7 +184,7 @@ def test_the_rates_are_those_that_the_recorded_trials_chose(sweep):
             f"`fedstas sweep {sweep} --profile paper` records what this holds rates against"
         )
     place, usual = TRIALS[sweep], grid.CENTRE | TRIALS[sweep].centre
-    for row in grid.chosen(sweep, ROOT / "results").to_dict("records"):
+    for row in grid_results.choose_clustered_rates(sweep, ROOT / "results").to_dict("records"):
         changed = {k: row[k] for k in usual if row[k] != usual[k]}
         changed = {"clients": changed["clients"]} if "clients" in changed else changed
         assert place.run(changed, "md", 0).overrides["lr"] == row["lr"], changed

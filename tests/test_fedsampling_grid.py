@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from companion.runs import experiments, records, sweeps, tables
+from companion.runs import experiments, grid_results, records, sweeps, tables
 from companion.runs import fedsampling_grid as grid
 from companion.runs.sweeps import Run
 from fedstas import methods
@@ -123,7 +123,7 @@ def test_the_rate_with_the_least_loss_is_chosen_of_each_network_and_method(tmp_p
     name = "fedsampling-topics-rates"
     failed = sweeps.make(runs, name, folder=tmp_path, device="cpu", progress=False)
     assert len(failed) == 2 and all("lr 1e+30" in said for said in failed)
-    found = grid.chosen(tmp_path)
+    found = grid_results.choose_fedsampling_rates(tmp_path)
     assert found[["network", "method", "rate"]].to_numpy().tolist() == [
         ["", "fedavg", 0.1], ["", "fedyogi", 0.02], ["transformer", "fedavg", 0.1],
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
         pytest.skip(
             "`fedstas sweep fedsampling-topics-rates --profile paper` records what this holds rates against"
         )
-    for row in grid.chosen(ROOT / "results").itertuples():
+    for row in grid_results.choose_fedsampling_rates(ROOT / "results").itertuples():
         known = (
             grid.LR[row.network] if row.method == "fedavg" else grid.SERVER[row.network, row.method]
         )

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from companion.pages import fedsampling as pages
-from companion.runs import experiments, sweeps, tables
+from companion.runs import experiments, grid_results, sweeps, tables
 from companion.runs.sweeps import Run
 from fedstas import tasks
 
@@ -51,7 +51,7 @@ def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkey
     runs.append(Run(*where, "md", 0, local | {"lr": 1e30}, **shape))
     assert len(sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False)) == 1
     grid = tables.load_sweep("trial", tmp_path)
-    found = pages.ends(grid, folder=tmp_path)
+    found = pages.final_metrics(grid, folder=tmp_path)
     lost = found[found["macro_f1"].isna()]  # it diverged: a row, without a value
     assert lost["arm"].tolist() == ["md"] and lost["partition"].tolist() == ["natural"]
     found = found.drop(lost.index).fillna(0)
@@ -67,11 +67,11 @@ def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkey
     own = grid.frame.set_index("run")
     assert sorted(found["test_accuracy"]) == sorted(100 * own["test_accuracy"])
     assert sorted(found["macro_f1"]) == sorted(100 * own["macro_f1"])
-    assert len(pages.ends(tables.load_sweep("trial", tmp_path / "nothing"))) == 0
+    assert len(pages.final_metrics(tables.load_sweep("trial", tmp_path / "nothing"))) == 0
 
 
 def made(rows) -> pd.DataFrame:
-    columns = [*pages.COLUMNS, *pages.METRICS]
+    columns = grid_results.COLUMNS
     usual = {"sigma": np.nan, "network": "", "epsilon": np.nan, "size_cap": np.nan}
     return pd.DataFrame([usual | row for row in rows], columns=columns)
 

@@ -18,16 +18,13 @@ from companion.runs.fedsampling_grid import (
     CAPS,
     EPSILONS,
     HIDDEN,
-    METRICS,
     PLAIN,
     PRIVATE,
     SIGMAS,
     SPREADS,
 )
-from companion.runs.fedsampling_grid import (
-    COLUMNS as COLUMNS,
-)
-from companion.runs.fedsampling_grid import ends as ends
+from companion.runs.grid_results import METRICS
+from companion.runs.grid_results import final_metrics as final_metrics
 from fedstas.sim import text
 from fedstas.sim.tasks import Task
 
@@ -101,7 +98,7 @@ def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
 
 
 def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """The slides' table on `topics`, from `ends`, with what they print of MIND beside it; a dash where nothing
+    """The slides' table on `topics`, from `final_metrics`, with what they print of MIND beside it; a dash where nothing
     is recorded, or printed."""
     rows = []
     for network, printed in PRINTED.items():
@@ -122,7 +119,7 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
 def diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
     """How many runs on `topics` with the Text-CNN diverged, of all and of private FedSampling, and `of` how many of
     these; whether all with an epsilon of 1 or less did, and how many `wide` ones, `of_wide` at the largest spread.
-    `runs` as from `ends`."""
+    `runs` as from `final_metrics`."""
     runs = runs[runs["network"] == ""]
     lost, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
     noisy, wide = (
@@ -140,7 +137,7 @@ def diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
 
 def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
     """Whether what chapter 7 says of `slides_table` holds, and its differences in macro F1 with 95 % intervals over
-    seeds: `runs` as from `ends`."""
+    seeds: `runs` as from `final_metrics`."""
 
     def above(network: str, arm: str, other: str) -> tuple[float, float, float]:
         own = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
@@ -241,7 +238,7 @@ def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
 
 def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
     """What the slides change, on one task: how clients are drawn, the spread of the sizes, one class each, and
-    FedSampling's epsilon and M; `runs` as from `ends`, `note` where none of a panel is there, or none at all."""
+    FedSampling's epsilon and M; `runs` as from `final_metrics`, `note` where none of a panel is there, or none at all."""
     runs = runs[(runs["task"] == task) & (runs["network"] == "")]
     if not len(runs):
         figure = plots.not_recorded(note.replace(" --", "\n--"))

@@ -10,13 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from companion.runs.sweeps import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCHEMES = ("md", "clustered-size", "clustered-similarity")
 CENTRE = {
@@ -82,7 +77,7 @@ CIFAR10 = Place(
     "cifar10", 48_500, 1000, 5, 0.05, {("concentration", 10.0): 0.1, ("steps", 10): 0.1},
     network=DROPOUT,
 )  # fmt: skip
-# The largest of their rates leaves the least loss in each setting of `clustered-mnist-rates` (a test asks `chosen`).
+# The largest of their rates leaves the least loss in each setting of `clustered-mnist-rates` (see `grid_results`).
 MNIST = Place("mnist", 48_500, 100, 2, 0.1)
 # Half the examples, as there are: the same share of the data as of CIFAR-10. Of the two largest rates the larger
 # leaves less at concentrations 0.01 and 10 (`clustered-coarse10-rates`, in part).
@@ -148,22 +143,6 @@ def rates(place: Place, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
         return [here.run(each, "md", 0, lr=lr) for each in changes(known) for lr in tried]
 
     return grid
-
-
-def chosen(sweep: str, folder: str | Path = "results") -> pd.DataFrame:
-    """The recorded trials' choice: a row per setting (columns as `CENTRE`, lr and train_loss) with the rate that
-    leaves MD sampling the least training loss, mean of the last ten rounds; a run that diverged is none."""
-    from companion.runs import records
-
-    frame = records.load(Path(folder) / sweep)
-    known = records.identities(Path(folder) / sweep)
-    for key in ("steps", "prox", "lr"):
-        own = {run: who["method"]["local"][key] for run, who in known.items()}
-        frame[key] = frame["run"].map(own)
-    ended = frame.groupby("run")["round"].transform("max") == frame["rounds"]
-    last = frame[ended & (frame["round"] > frame["rounds"] - 10)]
-    means = last.groupby([*CENTRE, "lr"])["train_loss"].mean().reset_index()
-    return means.loc[means.groupby([*CENTRE])["train_loss"].idxmin()].reset_index(drop=True)
 
 
 SWEEPS = {

@@ -7,23 +7,16 @@ sampled, 100 rounds of five steps of at most 128; on MNIST the setting of `imbal
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from companion.runs.sweeps import Run
 from fedstas.aggregation import Adaptive
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from companion.runs.tables import RecordedSweep
 
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
 NETWORKS = ("", "transformer")  # of documents; the usual one is the Text-CNN
 FEDOPT = {"fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
 TRUE = {"epsilon": None}  # FedSampling that knows the total
 # Learning rates of FedAvg, and of the server; those in use were chosen by `fedsampling-topics-rates`
-# (`chosen` reads what it recorded; a test holds the two together).
+# (`grid_results.choose_fedsampling_rates`; a test holds the two together).
 TRIED, SERVER_TRIED = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LR = dict.fromkeys(NETWORKS, 0.5)
 SERVER = {(network, m): 0.3 if m == "fedadagrad" else 0.03 for network in NETWORKS for m in FEDOPT}
@@ -31,10 +24,8 @@ SIGMAS = (0.0, 1.5, 3.0)  # of the recorded sweep `imbalance`, two seeds
 SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)
 EPSILONS, CAPS = (0.5, 1.0, 10.0), {"topics": (20, 500), "mnist": (100, 3000)}
 HIDDEN = {"topics": {"epsilon": 3.0, "size_cap": 100}, "mnist": {"epsilon": 3.0, "size_cap": 700}}
-# Arms of `ends`: a method's name, FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
+# Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
-COLUMNS = ["task", "partition", "sigma", "network", "arm", "epsilon", "size_cap", "seed"]
-METRICS = ["test_accuracy", "macro_f1"]
 
 
 def _on_topics(profile: str, method: str, seed: int, network: str = "", **changed) -> Run:
@@ -128,58 +119,6 @@ def mnist_ablations(profile: str) -> list[Run]:
     runs = [_on_mnist(profile, m, s, **how) for s in seeds for m, how in changes]
     runs += [_on_mnist(profile, m, s, **how) for s in seeds[:5] for m, how in few]
     return [run for run in runs if run not in there]
-
-
-def chosen(folder: str | Path = "results") -> pd.DataFrame:
-    """The recorded trials' choice: a row per network and method with the rate (of FedAvg's steps, or of the
-    server) that leaves the least training loss after the last round; a run that diverged is none."""
-    import pandas as pd
-
-    from companion.runs import records
-
-    where = Path(folder) / "fedsampling-topics-rates"
-    frame = records.load(where)
-    last = frame[frame["round"] == frame["rounds"]].set_index("run")
-    rows = []
-    for run, who in records.identities(where).items():
-        if run in last.index:
-            of = who["method"]["server" if who["method"]["name"] in FEDOPT else "local"]
-            rate = of["rate" if "rate" in of else "lr"]
-            head = (who.get("network", ""), who["method"]["name"], rate)
-            rows.append((*head, float(last.loc[run, "train_loss"])))
-    table = pd.DataFrame(rows, columns=["network", "method", "rate", "train_loss"])
-    least = table.groupby(["network", "method"])["train_loss"].idxmin()
-    return table.loc[least].reset_index(drop=True)
-
-
-def ends(*grids: RecordedSweep, folder: str | Path = "results") -> pd.DataFrame:
-    """A row per recorded run: what sets it apart (`COLUMNS`), and its accuracy and macro F1 in percent, means of
-    the last ten rounds; of a run that diverged, none. An arm is a method, with what makes it private or a plain
-    mean."""
-    import numpy as np
-    import pandas as pd
-
-    from companion.runs import records, tables
-
-    rows = []
-    for grid in grids:
-        if not grid.found:
-            continue
-        values = 100 * tables.select_final_rounds(grid.frame).groupby("run")[METRICS].mean()
-        values = values.to_dict("index")
-        for note in (each.metadata for each in records.read_runs(Path(folder) / grid.sweep)):
-            if not note.get("diverged") and note["run"] not in values:
-                continue
-            scores = dict.fromkeys(METRICS, np.nan) if note.get("diverged") else values[note["run"]]
-            who, method = note["identity"], note["identity"]["method"]
-            data, arm = method["data"], method["name"]
-            arm += PLAIN if method["clients"].get("weights") == "plain" else ""
-            arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
-            where = (who["task"], who["partition"]["name"], who["partition"].get("sigma", np.nan))
-            private = (data.get("epsilon") or np.nan, data.get("size_cap") or np.nan)
-            head = (*where, who.get("network", ""), arm, *private, who["seed"])
-            rows.append((*head, *(scores[k] for k in METRICS)))
-    return pd.DataFrame(rows, columns=[*COLUMNS, *METRICS])
 
 
 SWEEPS = {

@@ -18,7 +18,8 @@ from companion.claims.evidence.experiments import (
 )
 from companion.claims.registry import Claim, Evidence, claim
 from companion.runs import statistics, tables
-from companion.runs.fedsampling_grid import HIDDEN, PLAIN, PRIVATE, ends
+from companion.runs.fedsampling_grid import HIDDEN, PLAIN, PRIVATE
+from companion.runs.grid_results import final_metrics
 
 MACRO_F1_GAIN = (
     "points of macro F1 above the strongest of FedAvg and FedOpt with its plain mean, on topics"
@@ -36,9 +37,9 @@ HERE = {"macro_f1": "macro F1", "test_accuracy": "accuracy"}
 
 
 def _ends(*sweeps: str) -> pd.DataFrame:
-    """The recorded runs of these sweeps (see `ends`), of the private ones those with the usual epsilon and M."""
+    """The recorded runs of these sweeps (see `final_metrics`), of the private ones those with the usual epsilon and M."""
     there = [name for name in sweeps if recorded(name) is not None]
-    runs = ends(*(tables.load_sweep(name, RESULTS) for name in there), folder=RESULTS)
+    runs = final_metrics(*(tables.load_sweep(name, RESULTS) for name in there), folder=RESULTS)
     usual = [
         HIDDEN[task] == {"epsilon": e, "size_cap": cap}
         for task, e, cap in runs[["task", "epsilon", "size_cap"]].itertuples(index=False)
