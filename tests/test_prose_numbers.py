@@ -74,7 +74,7 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
     assert re.search(
         r"^final accuracy\n  The mean .* in the last ten rounds", glossary, re.MULTILINE
     )
-    assert tables.LAST == 10
+    assert tables.FINAL_ROUNDS == 10
 
 
 def test_live_runs_of_one_seed_have_no_scatter():
