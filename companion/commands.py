@@ -140,7 +140,7 @@ def arena(
     check_choice("setting", setting, known)
     arm = None
     if design is not None:
-        known[setting] = protocol.entered(known[setting], design)
+        known[setting] = protocol.add_arm(known[setting], design)
         arm = known[setting].arms[-1].name
     chosen = None if seeds is None else sweeps.parse_seeds(seeds)
     how = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
@@ -148,7 +148,7 @@ def arena(
         failed = protocol.carry_out(known, setting, arm=arm, seeds=chosen, **how)
     for text in failed:
         typer.echo(text, err=True)
-    typer.echo(protocol.report(known, setting, (protocol.RECORDED, folder)))
+    typer.echo(protocol.format_report(known, setting, (protocol.RECORDED, folder)))
 
 
 @app.command(name="one-round")
@@ -293,7 +293,7 @@ def leaderboard(
     from companion.runs import leaderboard as board
     from companion.runs.atomic import write
 
-    text = board.markdown(board.table(folders or [ROOT / "results"], metric, task))
+    text = board.format_markdown(board.rank_methods(folders or [ROOT / "results"], metric, task))
     if output is None:
         typer.echo(text)
     else:

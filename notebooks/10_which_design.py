@@ -68,13 +68,13 @@ plots.set_page_style()
 
 # %%
 known = protocol.read()  # all settings of the protocol
-recorded = design_comparison.read(known)  # of those, what is recorded
+recorded = design_comparison.load_results(known)  # of those, what is recorded
 deciding = {name: p for name, p in recorded.items() if name != "digits"}
 ten = [p for p in deciding.values() if not p.setting.rates_of]
 
 # %% tags=["remove-cell"]
-glue_values("ch10", **(said := design_comparison.front(recorded)))
-holds = design_comparison.says(recorded, said)
+glue_values("ch10", **(said := design_comparison.compute_front_numbers(recorded)))
+holds = design_comparison.check_answer(recorded, said)
 expect("No choice of clients adds as much there", holds["rate"])
 expect("strata of least variance lead", holds["lead"])
 expect("five seeds leave it open", holds["equal"])
@@ -95,7 +95,7 @@ expect("do not fall behind later", holds["later"])
 expect("the leaders and MD meet late", holds["meet"])
 
 # %% tags=["remove-cell"]
-for name, figure in design_comparison.figures(list(deciding.values())).items():
+for name, figure in design_comparison.draw_figures(list(deciding.values())).items():
     glue_figure(f"ch10_{name}", figure)
 
 # %% [markdown]
@@ -119,7 +119,7 @@ for name, figure in design_comparison.figures(list(deciding.values())).items():
 
 # %%
 assert len(known["mnist"].arms) == 13 + 1 + 1
-table(design_comparison.state(known, recorded))
+table(design_comparison.tabulate_progress(known, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -171,7 +171,7 @@ def gain(rows, design, megabytes, other="md", classes=10):
 # The package does the same, for all cells:
 
 # %%
-mnist, rows = deciding["mnist"], protocol.curves(known["mnist"])
+mnist, rows = deciding["mnist"], protocol.load_curves(known["mnist"])
 for design in ("md", "least-variance", "fedstas"):
     rate = best_rate(rows, design, known["mnist"].tuning_seeds, 950)
     assert rate == mnist.tried.loc[design].idxmax()
@@ -208,7 +208,7 @@ for design in ("clustered-similarity", "least-variance"):
     for megabytes in (245, 980):
         more, low, high = gain(colour.rows, design, megabytes, classes=20)
         how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(how, "at", megabytes, "MB:", design_comparison.called(design))
+        print(how, "at", megabytes, "MB:", design_comparison.arm_label(design))
 
 # %% [markdown]
 # At 245 MB hardly any design has begun to learn. At 980 MB clustered sampling leads, and nobody else surely does.
@@ -216,7 +216,7 @@ for design in ("clustered-similarity", "least-variance"):
 # Counted over the settings that decide, at both budgets, by what a design asks for:
 
 # %%
-table(design_comparison.kinds(list(deciding.values())))
+table(design_comparison.count_by_requests(list(deciding.values())))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -232,21 +232,21 @@ table(design_comparison.kinds(list(deciding.values())))
 
 # %%
 for place in (mnist, deciding["mnist-1000"]):
-    print(place.says)
+    print(place.title)
     for rival in ("clustered-similarity", "fedstas-unbiased"):
         more, low, high = gain(place.rows, "least-variance", 240, rival)
         how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(" ", how, "above", design_comparison.called(rival))
+        print(" ", how, "above", design_comparison.arm_label(rival))
 
 # %% [markdown]
 # Points of least variance above four rivals, in all settings:
 
 # %%
-duels = design_comparison.duels(ten)
-table(design_comparison.duel_table(duels, recorded))
+duels = design_comparison.compare_rivals(ten)
+table(design_comparison.tabulate_rivals(duels, recorded))
 
 # %% tags=["remove-cell"]
-holds = design_comparison.duels_say(duels)
+holds = design_comparison.check_rivals(duels)
 expect("surely ahead of the corrected", holds["corrected"])
 expect("nowhere surely ahead of strata from updates", holds["updates"])
 expect("surely in one cell alone", holds["clustered"])
@@ -282,7 +282,7 @@ def price(rows, megabytes):
     return pd.DataFrame(columns).sort_values("MB a round")
 
 
-paid = price(mnist.rows, 950).rename(design_comparison.called).map("{:.3g}".format)
+paid = price(mnist.rows, 950).rename(design_comparison.arm_label).map("{:.3g}".format)
 table(paid.rename_axis("MNIST, 950 MB").reset_index())
 
 # %% [markdown]
@@ -296,7 +296,7 @@ table(paid.rename_axis("MNIST, 950 MB").reset_index())
 asked = {}
 for name in ("mnist-equal", "mnist-1000"):
     md = price(deciding[name].rows, 950)["MB a round"]["md"]
-    asked[name] = design_comparison.asked(deciding[name]) / md
+    asked[name] = design_comparison.first_round_surcharge(deciding[name]) / md
     times = known[name].clients / known[name].clients_per_round
     share = asked[name] / times
     print(f"N/m = {times:.0f}: {asked[name]:.1f} rounds, {share:.2f} N/m")
@@ -339,7 +339,7 @@ assert np.allclose(holm(both["p"]), both["holm"])
 
 # %%
 for place in ten:
-    display(design_comparison.title(place), table(design_comparison.table_of(place)))
+    display(design_comparison.show_title(place), table(design_comparison.tabulate_primary(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -350,7 +350,7 @@ for place in ten:
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in (each for each in recorded.values() if each not in ten):
-    display(design_comparison.title(place), table(design_comparison.table_of(place)))
+    display(design_comparison.show_title(place), table(design_comparison.tabulate_primary(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -361,7 +361,7 @@ for place in (each for each in recorded.values() if each not in ten):
 
 # %% tags=["hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 for place in recorded.values():
-    display(design_comparison.title(place), table(design_comparison.second_table(place)))
+    display(design_comparison.show_title(place), table(design_comparison.tabulate_secondary(place)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -390,7 +390,7 @@ for place in recorded.values():
 # least variance kept rate {glue:text}`ch10_cut_rate`, which suited ten participants. So tune at the number that you will ask. At the smaller budget, corrected k-means strata lose with five everywhere.
 
 # %% tags=["remove-cell"]
-holds = design_comparison.participants_say(recorded)
+holds = design_comparison.check_participants(recorded)
 expect("the lead of least variance is gone with twenty participants", holds["gone"])
 expect("it lasts with twenty", holds["lasts"])
 expect("it is a loss at 475 MB", holds["loss"])
@@ -399,7 +399,7 @@ expect("corrected k-means strata lose with five everywhere", holds["corrected"])
 expect("is surely ahead of MD", holds["alike"])
 expect("No design leads it surely there", holds["alike"])
 expect("least variance keeps its lead on", holds["kept"])
-holds = design_comparison.many_says(recorded["mnist-1000"])
+holds = design_comparison.check_many_clients(recorded["mnist-1000"])
 expect("least variance is a loss there", holds["loss"])
 expect("more than half of", holds["half"])
 expect("at 950 MB nothing is gained by them either", holds["nothing"])
@@ -448,12 +448,13 @@ expect("is far behind", holds["written"])
 # beside them at equal megabytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
-left = design_comparison.left(
-    design_comparison.untuned(), design_comparison.tuned_at(list(deciding.values()), 99)
+left = design_comparison.join_gains(
+    design_comparison.load_untuned_gains(),
+    design_comparison.compute_tuned_gains(list(deciding.values()), 99),
 )
-glue_values("ch10", **(count := design_comparison.counted_left(left)))
+glue_values("ch10", **(count := design_comparison.count_kept_gains(left)))
 expect("Less than at rate 0.01, and not nothing", 0 < count["kept"] < count["were"], **count)
-table(design_comparison.left_table(left, recorded))
+table(design_comparison.tabulate_joined_gains(left, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -472,7 +473,7 @@ table(design_comparison.left_table(left, recorded))
 # well a design learns, nobody would have to train at all to choose one.
 
 # %% tags=["remove-cell"]
-tuned, figure = design_comparison.beside_one_round(deciding)
+tuned, figure = design_comparison.draw_one_round_errors(deciding)
 glue_figure("ch10_explained", figure)
 
 # %% [markdown]
@@ -509,7 +510,7 @@ for _ in range(200):
     gains = gains.transform(lambda g: rng.permutation(g.values))
     exchanged.append(agreeing(tuned.assign(gain=gains))[0])
 agree, pairs = agreeing(tuned)
-counted = design_comparison.agreement(tuned, s.seed)  # the package's
+counted = design_comparison.measure_agreement(tuned, s.seed)  # the package's
 assert (agree, pairs) == (counted["agree"], counted["pairs"])
 
 # %% tags=["remove-input"]
@@ -573,7 +574,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # prints what is recorded:
 
 # %%
-print(protocol.report(known, "digits"))
+print(protocol.format_report(known, "digits"))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -584,7 +585,7 @@ print(protocol.report(known, "digits"))
 # Any cell of the tables is a mean over runs, and any run can be made again. For example:
 
 # %%
-design_comparison.again(mnist, "least-variance")
+design_comparison.show_rerun(mnist, "least-variance")
 
 # %% [markdown]
 # ## What was done otherwise?
@@ -595,7 +596,7 @@ design_comparison.again(mnist, "least-variance")
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
 # %% tags=["remove-input"]
-design_comparison.bullets(design_comparison.departures(known, recorded))
+design_comparison.show_list(design_comparison.list_departures(known, recorded))
 
 # %% [markdown]
 # ```{provenance} How the page was made

@@ -15,7 +15,7 @@ KNOWN = protocol.read()
 
 @pytest.fixture(scope="module")
 def places():
-    return design_comparison.read(KNOWN)
+    return design_comparison.load_results(KNOWN)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,10 @@ def test_what_the_front_pages_say_holds_and_stands_on_them(said):
 def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, monkeypatch):
     mnist = places["mnist"]
     gains = mnist.gains.assign(gain=-3.0, low=-4.0, high=-2.0)
-    other = design_comparison.Place(mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows)
-    monkeypatch.setattr(design_comparison, "read", lambda known: places | {"mnist": other})
+    other = design_comparison.SettingResults(
+        mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows
+    )
+    monkeypatch.setattr(design_comparison, "load_results", lambda known: places | {"mnist": other})
     with pytest.raises(InputError, match=r"say what is not so: .*while bytes are short"):
         landing_page.main(tmp_path)
     assert not any(tmp_path.iterdir())

@@ -20,8 +20,8 @@ NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
 FIXED = {  # functions that read these sweeps, whatever they are given
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
-    ("design_comparison", "read"): {"which-design"},
-    ("protocol", "curves"): {"which-design"},
+    ("design_comparison", "load_results"): {"which-design"},
+    ("protocol", "load_curves"): {"which-design"},
     ("least_variance_results", "frames"): {
         "least-variance",
         *(sweep for sweep, _, _ in least_variance_results.PLACES.values()),
@@ -30,8 +30,8 @@ FIXED = {  # functions that read these sweeps, whatever they are given
 _UNTUNED = {"least-variance", *(sweep for sweep, _ in design_comparison.UNTUNED.values())}
 _UNTUNED |= {sweep for sweep, _, _ in least_variance_results.PLACES.values()}
 FIXED |= {
-    ("design_comparison", "untuned"): _UNTUNED,
-    ("design_comparison", "beside_one_round"): _UNTUNED | {"one-round"},
+    ("design_comparison", "load_untuned_gains"): _UNTUNED,
+    ("design_comparison", "draw_one_round_errors"): _UNTUNED | {"one-round"},
 }
 _CIFAR, _SKEWED = {"clustered-cifar10", "clustered-mnist"}, {"clustered-coarse10"}
 FIXED |= {("clustered_figures", f"figure_{k}"): _CIFAR for k in (2, 6, 7, 8, 9, 10)}

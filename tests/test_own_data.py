@@ -398,7 +398,7 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
         files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
         assert who["files"] == files and who["network"] == "my_network.py:network"
         assert who["partition"] == {"name": "my_clients.npy", "sha256": sha("my_clients.npy")}
-    board = leaderboard.table(["runs"])
+    board = leaderboard.rank_methods(["runs"])
     assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
     (title,) = set(board["federation"])
     assert title.startswith("my_data.py:task, network my_network.py:network, my_clients.npy: 20 cl")
@@ -416,7 +416,7 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
     with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
         records.rerun(name, "runs", device="cpu")
     assert sweeps.make(todo[:1], "mine", **how) == [] and len(records.identities("runs")) == 5
-    assert leaderboard.table(["runs"])["federation"].nunique() == 2
+    assert leaderboard.rank_methods(["runs"])["federation"].nunique() == 2
 
 
 def test_a_changed_partition_or_task_is_another_run(here):
@@ -495,10 +495,10 @@ def test_a_protocol_may_name_files_of_ones_own(here, task):
     partition = str(Path(task).with_name("my_clients.npy"))
     told = {
         "rounds": 3, "evaluate_every": 1, "megabytes": [0.02, 0.05], "rates": [0.01, 0.1, 1.0],
-        "tuning_seeds": [10], "evaluation_seeds": [0], "reference": "md", "matters": 1.0,
+        "tuning_seeds": [10], "evaluation_seeds": [0], "reference": "md", "min_effect": 1.0,
         "arms": {"md": {"method": "md"}},
         "settings": {"mine": {
-            "says": "mine", "task": task, "partition": partition,
+            "title": "mine", "task": task, "partition": partition,
             "network": "my_network.py:network", "clients": 20, "clients_per_round": 5,
         }},
     }  # fmt: skip
@@ -513,17 +513,17 @@ def test_a_protocol_may_name_files_of_ones_own(here, task):
     Path("mine.yml").write_text(json.dumps(told))
     known = protocol.read("mine.yml")
     assert known["mine"].classes == 2
-    known["mine"] = protocol.entered(known["mine"], "my_design.py")
-    rates = protocol.tried(known["mine"], protocol.curves(known["mine"], ["runs"]))
+    known["mine"] = protocol.add_arm(known["mine"], "my_design.py")
+    rates = protocol.tabulate_rates(known["mine"], protocol.load_curves(known["mine"], ["runs"]))
     assert list(rates.index) == ["md", "my_design.py:Rooted"]
     how = {"folder": "runs", "device": "cpu", "progress": False}
     assert (
         sweeps.make(
-            [known["mine"].run(a, 0.1, 10) for a in known["mine"].arms], "which-design", **how
+            [known["mine"].plan_run(a, 0.1, 10) for a in known["mine"].arms], "which-design", **how
         )
         == []
     )
-    rows = protocol.curves(known["mine"], ["runs"])
+    rows = protocol.load_curves(known["mine"], ["runs"])
     assert set(rows["arm"]) == {"md", "my_design.py:Rooted"} and len(rows) == 6
 
 

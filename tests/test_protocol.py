@@ -22,7 +22,7 @@ TINY = {
     "tuning_seeds": [100],
     "evaluation_seeds": [0, 1],
     "reference": "md",
-    "matters": 1.0,
+    "min_effect": 1.0,
     "arms": {
         "md": {"method": "md"},
         "cut": {"method": "fedstas-least-variance"},
@@ -30,7 +30,7 @@ TINY = {
     },
     "settings": {
         "small": {
-            "says": "digits",
+            "title": "digits",
             "task": "digits",
             "partition": "dirichlet",
             "concentration": 0.1,
@@ -134,8 +134,8 @@ def test_the_book_s_protocol_compares_what_it_says():
 def test_who_draws_a_client_twice_is_evaluated_until_the_larger_budget_is_spent(tmp_path):
     setting = protocol.read(written(tmp_path, longer={"md": 8}))["small"]
     md, cut = (next(a for a in setting.arms if a.name == name) for name in ("md", "cut"))
-    assert setting.run(md, 0.1, 0).rounds == 8
-    assert setting.run(md, 0.1, 100).rounds == setting.run(cut, 0.1, 0).rounds == 6
+    assert setting.plan_run(md, 0.1, 0).rounds == 8
+    assert setting.plan_run(md, 0.1, 100).rounds == setting.plan_run(cut, 0.1, 0).rounds == 6
     assert protocol.read()["mnist"].longer["md"] > protocol.read()["mnist"].rounds
 
 
@@ -150,33 +150,33 @@ def line(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:
 @pytest.mark.parametrize("budget", [50.0, 100.0, 155.0, 300.0])
 def test_accuracy_at_a_budget_is_the_mean_of_the_last_tenth_of_the_curve(budget):
     # On a line that is its value in the middle of that tenth, whether or not it was evaluated there.
-    found = protocol.spent(line(0.001), "megabytes", budget, 10)
+    found = protocol.accuracy_at_budget(line(0.001), "megabytes", budget, 10)
     assert found == pytest.approx(0.1 + 0.001 * 0.95 * budget, abs=1e-12)
 
 
 def test_a_run_stands_still_past_its_end_and_guesses_if_it_diverged():
     run = line(0.001)
-    assert protocol.spent(run, "megabytes", 1000.0, 10) == pytest.approx(0.4)
-    assert protocol.spent(run.assign(ended=True), "megabytes", 300.0, 10) == 0.1
+    assert protocol.accuracy_at_budget(run, "megabytes", 1000.0, 10) == pytest.approx(0.4)
+    assert protocol.accuracy_at_budget(run.assign(ended=True), "megabytes", 300.0, 10) == 0.1
 
 
 def test_what_was_spent_to_reach_a_goal():
     run = line(0.001)
-    assert protocol._reached(run, "megabytes", 0.3) == pytest.approx(200)
-    assert protocol._reached(run, "round", 0.25) == pytest.approx(15)
-    assert np.isnan(protocol._reached(run, "round", 0.5))
+    assert protocol._cost_to_reach(run, "megabytes", 0.3) == pytest.approx(200)
+    assert protocol._cost_to_reach(run, "round", 0.25) == pytest.approx(15)
+    assert np.isnan(protocol._cost_to_reach(run, "round", 0.5))
 
 
 def test_a_grid_is_filled_and_then_grows_where_its_optimum_is_at_an_end():
     rates = (0.01, 0.03, 0.1)
     row = pd.Series({0.01: 0.5, 0.03: np.nan, 0.1: 0.7})
-    assert protocol.next_rates(row, rates) == [0.03]
-    assert protocol.next_rates(row.fillna(0.6), rates) == [0.3]
-    assert protocol.next_rates(row.fillna(0.8), rates) == []
-    assert protocol.next_rates(pd.Series({0.01: 0.9, 0.03: 0.8, 0.1: 0.7}), rates) == [0.003]
+    assert protocol.propose_rates(row, rates) == [0.03]
+    assert protocol.propose_rates(row.fillna(0.6), rates) == [0.3]
+    assert protocol.propose_rates(row.fillna(0.8), rates) == []
+    assert protocol.propose_rates(pd.Series({0.01: 0.9, 0.03: 0.8, 0.1: 0.7}), rates) == [0.003]
     # Equal at the end and inside: the smaller is chosen.
     table = pd.DataFrame({0.01: [0.7, np.nan], 0.03: [0.7, np.nan]}, index=["a", "b"])
-    best = protocol.best(table)
+    best = protocol.choose_rates(table)
     assert best["a"] == 0.01
     assert np.isnan(best["b"])
 
@@ -188,7 +188,7 @@ def carried(tmp_path_factory):
     own = folder / "by_size.py"
     own.write_text(DESIGN)
     known = protocol.read(written(folder))
-    known["small"] = protocol.entered(known["small"], str(own))
+    known["small"] = protocol.add_arm(known["small"], str(own))
     for name in known:
         assert protocol.carry_out(known, name, folder=folder, progress=False) == []
     return known, folder
@@ -196,15 +196,15 @@ def carried(tmp_path_factory):
 
 def rows(carried, name):
     known, folder = carried
-    return protocol.curves(known[name], [folder])
+    return protocol.load_curves(known[name], [folder])
 
 
 def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried):
     known, _ = carried
     found = rows(carried, "small")
-    table = protocol.tried(known["small"], found)
+    table = protocol.tabulate_rates(known["small"], found)
     assert not table[list(TINY["rates"])].isna().any(axis=None)
-    best = protocol.best(table)
+    best = protocol.choose_rates(table)
     evaluated = found[found["seed"].isin([0, 1])].groupby("arm")["rate"].unique()
     for arm, rate in best.items():
         assert evaluated[arm].tolist() == [rate]
@@ -240,29 +240,31 @@ def test_what_cannot_be_used_is_refused_where_nothing_is_missing_too(carried, ho
 
 def test_the_rate_that_is_tuned_cannot_be_set(carried):
     with pytest.raises(InputError, match=r"md lr=0\.1: lr is what is tuned; leave it out"):
-        protocol.entered(carried[0]["small"], "md lr=0.1")
+        protocol.add_arm(carried[0]["small"], "md lr=0.1")
 
 
 def test_one_s_own_design_meets_the_others_and_is_what_it_is(carried):
     # BySize with power 1 is md: the same draws, weights and curve.
     known, folder = carried
-    found = protocol.outcomes(known, "small", [folder])
+    found = protocol.compute_outcomes(known, "small", [folder])
     own = found[found["arm"] == "by_size.py:BySize"].set_index("seed")
     md = found[found["arm"] == "md"].set_index("seed")
     columns = ["rate", "large", "small", "rounds", "examples", "loss", "megabytes"]
     pd.testing.assert_frame_equal(own[columns], md[columns])
     with pytest.raises(InputError, match="in setting small already"):
-        protocol.entered(known["small"], "md")
+        protocol.add_arm(known["small"], "md")
 
 
 def test_the_reference_alone_is_a_table(carried):
     # As after a change of one's design: nothing of it is recorded yet.
     known, folder = carried
-    found = protocol.outcomes(known, "small", [folder])
-    table = protocol.gains(found[found["arm"] == "md"], "md")
+    found = protocol.compute_outcomes(known, "small", [folder])
+    table = protocol.compute_gains(found[found["arm"] == "md"], "md")
     assert len(table) == 0 and {"arm", "metric", "gain", "holm"} <= set(table)
     alone = [arm for arm in known["small"].arms if arm.name == "md"]
-    said = protocol.report({"small": replace(known["small"], arms=tuple(alone))}, "small", [folder])
+    said = protocol.format_report(
+        {"small": replace(known["small"], arms=tuple(alone))}, "small", [folder]
+    )
     assert said.splitlines()[-1].startswith("md ")
 
 
@@ -271,15 +273,15 @@ def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
     frame = records.load(folder)
     one = frame[frame["clients_per_round"] == 100]
     assert (one["participants"] == one["participants"].iloc[0]).all()
-    assert "everyone" in protocol.report(known, "small", [folder])
+    assert "everyone" in protocol.format_report(known, "small", [folder])
 
 
 def test_a_design_is_shown_where_the_rates_are_those_of_another_setting(carried):
     known, folder = carried
     known = known | {"small": replace(known["small"], arms=known["small"].arms[:-1])}  # not in it
-    known |= {"smaller": protocol.entered(known["smaller"], str(folder / "by_size.py"))}
+    known |= {"smaller": protocol.add_arm(known["smaller"], str(folder / "by_size.py"))}
     assert protocol.carry_out(known, "smaller", folder=folder, progress=False) == []
-    found = protocol.outcomes(known, "smaller", [folder])
+    found = protocol.compute_outcomes(known, "smaller", [folder])
     assert set(found["arm"]) == {"md", "cut", "by_size.py:BySize"}
 
 
@@ -288,11 +290,13 @@ def test_a_run_that_diverges_before_its_first_evaluation_is_a_guess(tmp_path):
     known = protocol.read(written(tmp_path, rates=[0.1, 0.3, 1e30], evaluation_seeds=[0]))
     told = protocol.carry_out(known, "small", folder=tmp_path, arm="md", progress=False)
     assert any("not finite" in text for text in told)
-    table = protocol.tried(known["small"], protocol.curves(known["small"], [tmp_path]))
+    table = protocol.tabulate_rates(
+        known["small"], protocol.load_curves(known["small"], [tmp_path])
+    )
     assert table.loc["md", 1e30] == pytest.approx(0.1)
-    found = protocol.curves(known["small"], [tmp_path])
+    found = protocol.load_curves(known["small"], [tmp_path])
     worst = found[found["ended"]].assign(seed=0)
-    assert protocol.spent(worst, "megabytes", 0.5, 10) == 0.1
+    assert protocol.accuracy_at_budget(worst, "megabytes", 0.5, 10) == 0.1
     assert np.isnan(worst["worst_decile"].iloc[0])
 
 
@@ -303,7 +307,7 @@ def test_gains_are_paired_and_the_primary_outcome_is_corrected():
         pd.DataFrame({"arm": arm, "seed": seeds} | dict.fromkeys(protocol.METRICS, values))
         for arm, values in (("md", md), ("other", other), ("same", md[::-1]))
     ]
-    table = protocol.gains(pd.concat(parts), "md").set_index(["arm", "metric"])
+    table = protocol.compute_gains(pd.concat(parts), "md").set_index(["arm", "metric"])
     row = table.loc["other", "large"]
     assert row["gain"] == pytest.approx((other - md).mean())
     assert row["p"] == pytest.approx(stats.ttest_rel(other, md).pvalue)

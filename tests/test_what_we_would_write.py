@@ -680,7 +680,7 @@ def tuned():
 
 
 def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
-    place = design_comparison.read({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
+    place = design_comparison.load_results({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
     for arm, budget in product(("least-variance", "clustered-similarity"), ("small", "large")):
         theirs = place.gain(arm, budget)[["gain", "low", "high"]].astype(float)
         ours = tuned.loc[("mnist-0.1", arm, "md", budget), ["gain", "low", "high"]]

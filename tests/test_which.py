@@ -46,7 +46,7 @@ def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds
             row |= {"examples_at": 100.0 if arm == "md" else 150.0}
             rows.append(row)
     found = pd.DataFrame(rows)
-    gains = protocol.gains(found, "md").assign(setting=setting.name)
+    gains = protocol.compute_gains(found, "md").assign(setting=setting.name)
     tried = pd.DataFrame(0.5, index=["md", *arms], columns=list(setting.rates))
     tried[0.3] = 0.9
     curve = [
@@ -55,7 +55,7 @@ def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds
         for r in rows
         for t in range(1, 11)
     ]
-    return design_comparison.Place(setting, found, gains, tried, pd.DataFrame(curve))
+    return design_comparison.SettingResults(setting, found, gains, tried, pd.DataFrame(curve))
 
 
 def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_participants():
@@ -70,7 +70,7 @@ def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_parti
         ("mnist", "all clients"), ("mnist", "divfl"), ("mnist-m20", "divfl"), ("digits", "least-variance"),
     ]  # fmt: skip
     gains = pd.DataFrame(arms, columns=["setting", "arm"]).assign(gain=range(7))
-    found = protocol.beside_one_round(gains, errors)
+    found = protocol.join_one_round_errors(gains, errors)
     assert found["gain"].tolist() == [0, 1, 2, 5]
     assert found["error"].tolist() == [0.1, 0.5, 0.2, 0.7]
 
@@ -78,17 +78,22 @@ def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_parti
 def test_verdicts_are_counted_cell_by_cell():
     both = [place(), place(KNOWN["mnist"])]
     assert both[0].arms == sorted(GAINS)
-    assert design_comparison.counted(both, "large").tolist() == [2, 2, 2, 2]
-    assert design_comparison.counted(both, "small").tolist() == [4, 0, 2, 2]
-    assert design_comparison.counted(both, "small", ["divfl", "fedstas"]).tolist() == [0, 0, 2, 0]
-    decided, strict = design_comparison.strict(both)
+    assert design_comparison.count_verdicts(both, "large").tolist() == [2, 2, 2, 2]
+    assert design_comparison.count_verdicts(both, "small").tolist() == [4, 0, 2, 2]
+    assert design_comparison.count_verdicts(both, "small", ["divfl", "fedstas"]).tolist() == [
+        0,
+        0,
+        2,
+        0,
+    ]
+    decided, strict = design_comparison.count_corrected(both)
     assert decided == 10
     # Of eight p-values: those of +9, -30 and +-5 points are below 0.05/8, that of +2 points too.
     assert strict == 10
 
 
 def test_kinds_of_designs_are_counted_over_both_budgets():
-    table = design_comparison.kinds([place()]).set_index("asks for")
+    table = design_comparison.count_by_requests([place()]).set_index("asks for")
     assert table.loc["all or many clients in each round"].to_dict() == {
         "better": 0, "no worse": 0, "worse": 2, "we do not know": 0,
     }  # fmt: skip
@@ -100,21 +105,23 @@ def test_kinds_of_designs_are_counted_over_both_budgets():
 
 def test_every_link_leads_to_a_row_of_the_table():
     here = [place(KNOWN[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [place()]
-    rows = [row for each in here for row in design_comparison.table_of(each)["method"]]
+    rows = [row for each in here for row in design_comparison.tabulate_primary(each)["method"]]
     anchors = [re.search(r'id="([^"]+)"', row)[1] for row in rows]
     assert len(set(anchors)) == len(anchors) == 20
     every = [
-        design_comparison.anchor(n, a.name) for n, setting in KNOWN.items() for a in setting.arms
+        design_comparison.make_anchor(n, a.name)
+        for n, setting in KNOWN.items()
+        for a in setting.arms
     ]
     assert len(set(every)) == len(every)
     text = (parameters.ROOT / "notebooks/10_which_design.py").read_text()
     links = re.findall(r'href="#([^"]+)"', text)
     assert len(links) >= 4 and set(links) <= set(every)
-    assert design_comparison.link(here[0], "divfl") == '<a href="#cell-mnist-divfl">DivFL</a>'
+    assert design_comparison.link_row(here[0], "divfl") == '<a href="#cell-mnist-divfl">DivFL</a>'
 
 
 def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
-    table = design_comparison.table_of(place())
+    table = design_comparison.tabulate_primary(place())
     assert [re.sub("<.*>", "", name) for name in table["method"]] == [
         "corrected", "clustered by size", "MD", "FedAvg", "DivFL",
     ]  # fmt: skip
@@ -123,7 +130,7 @@ def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
     assert first["at 4.5 MB, %"] == "59.0" and first["at 18 MB, %"] == "65.0"
     assert first["gain 18"] == "+5.0 (+4.8 to +5.2)"
     assert table["says 18"].tolist() == ["better", "no worse", "–", "we do not know", "worse"]
-    second = design_comparison.second_table(place()).set_index("method")
+    second = design_comparison.tabulate_secondary(place()).set_index("method")
     assert second.loc["corrected", "gain, equal rounds"] == "+5.0 (+4.8 to +5.2)"
     assert second.loc["DivFL", "reached by"] == "3 of 3"
     assert second.loc["MD", "gain, worst decile"] == "–"
@@ -134,7 +141,7 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
     monkeypatch.setitem(GAINS, "least-variance, updates", ([3.0, 3.1, 2.9], [4.0, 4.1, 3.9]))
     both = ("fedstas-unbiased", "least-variance", "least-variance, updates")
     there = {name: place(KNOWN[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")}
-    told = design_comparison.front(there)
+    told = design_comparison.compute_front_numbers(there)
     assert (told["at_old"], told["at_best"], told["best"]) == (50.0, 90.0, 0.3)
     assert (told["settings"], told["seeds"]) == (2, 3)  # the digits decide nothing
     assert told["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
@@ -149,25 +156,28 @@ def test_what_is_said_of_many_clients_holds_in_one_world_and_not_in_another(monk
     for arm in arms:
         monkeypatch.setitem(GAINS, arm, lost)
     many = place(KNOWN["mnist-1000"], arms)
-    told = design_comparison.many_says(many)
+    told = design_comparison.check_many_clients(many)
     assert told == {"loss": True, "nothing": True, "half": False, "written": False}
-    assert design_comparison.asked(many) == 0
+    assert design_comparison.first_round_surcharge(many) == 0
     many.rows.loc[many.rows["arm"] == "least-variance", "megabytes"] += 121  # of 240
-    assert design_comparison.asked(many) == 121 and design_comparison.many_says(many)["half"]
+    assert (
+        design_comparison.first_round_surcharge(many) == 121
+        and design_comparison.check_many_clients(many)["half"]
+    )
     monkeypatch.setitem(GAINS, "least-variance", won)
-    told = design_comparison.many_says(place(KNOWN["mnist-1000"], arms))
+    told = design_comparison.check_many_clients(place(KNOWN["mnist-1000"], arms))
     assert not (told["loss"] or told["nothing"])
 
 
 def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.7]))
     there = {"mnist": place(KNOWN["mnist"], arms=("fedstas-unbiased", "least-variance"))}
-    found = design_comparison.duels(list(there.values()))
+    found = design_comparison.compare_rivals(list(there.values()))
     large = found[found["metric"] == "large"].iloc[0]
     # 0.1 - 5.0, -0.1 - 5.1 and 0.0 - 4.9 points
     expected = statistics.mean_interval(np.array([-4.9, -5.2, -4.9]))
     assert np.allclose(large[["gain", "low", "high"]].astype(float), expected)
-    (row,) = design_comparison.duel_table(found, there).to_dict("records")
+    (row,) = design_comparison.tabulate_rivals(found, there).to_dict("records")
     assert row["above"] == "corrected"
     assert row["smaller budget"] == "-5.1 (-5.4 to -4.8)"
 
@@ -185,10 +195,10 @@ def test_what_is_said_of_rivals_hangs_on_their_cells():
     for rival in ("fedstas-unbiased", "fedvarp"):
         found.loc[(rival, ["mnist", "fashion-mnist"]), ["low", "high"]] = 1.0, 3.0
     found.loc[("clustered-similarity", "fashion-mnist", "large"), ["low", "high"]] = 1.0, 3.0
-    assert not design_comparison.duels_say(found.reset_index())["many"]
+    assert not design_comparison.check_rivals(found.reset_index())["many"]
     for rival in ("least-variance, updates", "clustered-similarity"):
         found.loc[(rival, "mnist-1000"), ["low", "high"]] = -3.0, -1.0
-    assert all(design_comparison.duels_say(found.reset_index()).values())
+    assert all(design_comparison.check_rivals(found.reset_index()).values())
 
 
 def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
@@ -200,12 +210,12 @@ def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
     arms = (*leaders, "fedstas-unbiased")
     names = ("mnist", "fashion-mnist", "mnist-equal", "cifar100-coarse")
     there = {name: place(KNOWN[name], arms) for name in names}
-    told = design_comparison.says(there, design_comparison.front(there))
+    told = design_comparison.check_answer(there, design_comparison.compute_front_numbers(there))
     assert told["meet"] and told["later"]  # who leads late alone does not count
     assert not told["seeds"]  # three are run
     monkeypatch.setitem(GAINS, "least-variance", ([-2.0, -2.1, -1.9], [4.0, 4.1, 3.9]))
     there["mnist"] = place(KNOWN["mnist"], arms)
-    told = design_comparison.says(there, design_comparison.front(there))
+    told = design_comparison.check_answer(there, design_comparison.compute_front_numbers(there))
     assert not (told["meet"] or told["later"])
 
 
@@ -215,9 +225,9 @@ def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
     here.tried.loc["md", 1.0] = 0.95
     here.tried.loc["divfl", 0.03] = np.nan
     assert (here.edge("md"), here.edge("divfl")) == ("†", "‡")
-    table = design_comparison.table_of(here)
+    table = design_comparison.tabulate_primary(here)
     assert sorted(table["rate"]) == ["0.3", "0.3", "0.3", "0.3†", "0.3‡"]
-    said = design_comparison.departures({"digits": DIGITS}, {"digits": here})
+    said = design_comparison.list_departures({"digits": DIGITS}, {"digits": here})
     assert (
         "**Seeds.** Evaluated on 3 seeds (0 to 2) only: digits, disjoint 0.1, 50 clients." in said
     )
@@ -230,7 +240,7 @@ def test_an_arm_on_fewer_seeds_than_its_setting_is_told():
     here = place()
     rows = here.outcomes
     late = rows.drop(rows[(rows["arm"] == "divfl") & (rows["seed"] == 2)].index)
-    said = design_comparison.departures(
+    said = design_comparison.list_departures(
         {"digits": DIGITS}, {"digits": replace(here, outcomes=late)}
     )
     one = "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
@@ -238,13 +248,13 @@ def test_an_arm_on_fewer_seeds_than_its_setting_is_told():
 
 
 def test_a_run_of_the_table_has_a_command_that_makes_it_again():
-    assert design_comparison.command(place(KNOWN["mnist"]), "divfl", 2) == (
+    assert design_comparison.rerun_command(place(KNOWN["mnist"]), "divfl", 2) == (
         "fedstas run --task mnist --partition dirichlet --concentration 0.01 --clients 100 "
         "--clients-per-round 10 --method divfl --lr 0.3 --rounds 300 --eval-every 10 --seed 2"
     )
     GAINS["least-variance, updates"] = GAINS["divfl"]
     try:
-        said = design_comparison.command(
+        said = design_comparison.rerun_command(
             place(KNOWN["mnist"], ("least-variance, updates",)), "least-variance, updates", 0
         )
     finally:
@@ -259,12 +269,12 @@ def cells(gains, errors=(0.1, 0.2, 0.5, 1.2)):
 
 
 def test_agreement_of_orders_is_counted_in_pairs_of_one_setting():
-    found = design_comparison.agreement(cells([4.0, 3, 2, 1]), times=500)
+    found = design_comparison.measure_agreement(cells([4.0, 3, 2, 1]), times=500)
     assert (found["cells"], found["settings"], found["pairs"], found["agree"]) == (8, 2, 12, 12)
     assert found["rho"] == pytest.approx(1) and found["p"] < 0.02
-    found = design_comparison.agreement(cells([1.0, 2, 3, 4]), times=100)
+    found = design_comparison.measure_agreement(cells([1.0, 2, 3, 4]), times=100)
     assert (found["agree"], found["p"]) == (0, 1) and found["rho"] == pytest.approx(-1)
-    assert design_comparison.agreement(cells([4.0, 3, 1, 2]), times=1)["agree"] == 10
+    assert design_comparison.measure_agreement(cells([4.0, 3, 1, 2]), times=1)["agree"] == 10
 
 
 @pytest.fixture
@@ -278,28 +288,28 @@ def before():
 
 
 def test_what_is_left_is_of_what_both_have(before):
-    after = design_comparison.tuned_at([place()], 10)
+    after = design_comparison.compute_tuned_gains([place()], 10)
     assert after.set_index("arm")["gain"].to_dict() == pytest.approx(
         {"fedstas-unbiased": 5, "clustered-size": 0, "divfl": -5, "fedavg": -0.1}, abs=1e-9
     )
-    both = design_comparison.left(before, after)
+    both = design_comparison.join_gains(before, after)
     assert len(both) == 3
-    told = design_comparison.counted_left(both)
+    told = design_comparison.count_kept_gains(both)
     assert (told["were"], told["kept"], told["gone"]) == (2, 1, 1)
     assert (told["median_before"], told["median_after"]) == (5.0, pytest.approx(2.5))
-    table = design_comparison.left_table(both, {"digits": place()}).set_index(
+    table = design_comparison.tabulate_joined_gains(both, {"digits": place()}).set_index(
         "rate 0.01, 99 rounds"
     )
     assert table.loc["+7.0 (+6.0 to +8.0)", "smaller budget"] == "+9.0 (+8.8 to +9.2)"
-    nothing = design_comparison.left(
-        before, design_comparison.tuned_at([place()], DIGITS.rounds + 1)
+    nothing = design_comparison.join_gains(
+        before, design_comparison.compute_tuned_gains([place()], DIGITS.rounds + 1)
     )  # no run is as long
-    assert design_comparison.counted_left(nothing)["were"] == 0
-    assert not len(design_comparison.left_table(nothing, {}))
+    assert design_comparison.count_kept_gains(nothing)["were"] == 0
+    assert not len(design_comparison.tabulate_joined_gains(nothing, {}))
 
 
 def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
-    found = design_comparison.untuned().set_index(["setting", "arm"])
+    found = design_comparison.load_untuned_gains().set_index(["setting", "arm"])
     assert found.index.is_unique
     assert set(found.index.get_level_values("setting")) <= set(KNOWN)
     row = found.loc["mnist", "fedstas-unbiased"]  # as the start page tells it
@@ -310,7 +320,7 @@ def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
 
 def recorded(setting, arm, rate, seed, accuracy):
     """What `protocol.runs` would find: a run whose accuracy is the same at every evaluation, half a megabyte a round."""
-    run = setting.run(next(a for a in setting.arms if a.name == arm), rate, seed)
+    run = setting.plan_run(next(a for a in setting.arms if a.name == arm), rate, seed)
     method = methods.get(run.method, **run.overrides)
     who = {
         k: getattr(run, k)
@@ -341,8 +351,8 @@ def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
             runs += [
                 recorded(DIGITS, arm, rate, s, 0.6 + gain + 0.1 * s + (rate > 0.2)) for s in seeds
             ]
-    monkeypatch.setattr(protocol, "runs", lambda folders: runs)
-    found = design_comparison.read(KNOWN)
+    monkeypatch.setattr(protocol, "load_runs", lambda folders: runs)
+    found = design_comparison.load_results(KNOWN)
     assert list(found) == ["digits"]
     here = found["digits"]
     assert here.arms == ["divfl"]  # one seed of FedAvg tells nothing
@@ -351,38 +361,38 @@ def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
     assert here.outcomes[here.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx([60, 70])
     assert here.outcomes["round_at"].tolist() == [36] * 4  # of 18 MB, half a megabyte a round
     assert len(here.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
-    told = design_comparison.state(KNOWN, found).set_index("setting")
-    assert told.loc[DIGITS.says, ["methods recorded", "on"]].tolist() == [
+    told = design_comparison.tabulate_progress(KNOWN, found).set_index("setting")
+    assert told.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
         "2 of 15",
         "2 seeds (0 to 1)",
     ]
     assert told.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
-    said = design_comparison.missing(KNOWN, found)
+    said = design_comparison.describe_missing(KNOWN, found)
     assert "MNIST, disjoint 0.01;" in said and "of digits, disjoint 0.1, 50 clients FedAvg" in said
-    figure = design_comparison.rates([here])
+    figure = design_comparison.draw_rates([here])
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in dots] == [0.1]  # MD alone is among those shown
 
 
 def test_without_any_record_nothing_is_claimed(monkeypatch):
-    monkeypatch.setattr(protocol, "runs", lambda folders: [])
-    found = design_comparison.read(KNOWN)
-    assert found == {} and design_comparison.strict([]) == (0, 0)
-    assert set(design_comparison.state(KNOWN, found)["on"]) == {"not recorded yet"}
+    monkeypatch.setattr(protocol, "load_runs", lambda folders: [])
+    found = design_comparison.load_results(KNOWN)
+    assert found == {} and design_comparison.count_corrected([]) == (0, 0)
+    assert set(design_comparison.tabulate_progress(KNOWN, found)["on"]) == {"not recorded yet"}
 
 
 def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside():
     GAINS["all clients"] = ([-4.0, -4.1, -3.9], [-40.0, -40.1, -39.9])
     try:
         shown = ("fedstas-unbiased", "all clients")
-        figure = design_comparison.remembered(
+        figure = design_comparison.draw_gains(
             [place(KNOWN[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
         )
     finally:
         del GAINS["all clients"]
     panels = [ax for ax in figure.axes if ax.axison]
     assert [ax.get_title("right") for ax in panels] == [
-        KNOWN[n].says for n in ("mnist", "mnist-equal", "mnist-0.1")
+        KNOWN[n].title for n in ("mnist", "mnist-equal", "mnist-0.1")
     ]
     for ax in panels:
         low, high = ax.get_xlim()
@@ -395,7 +405,7 @@ def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside
 
 
 def test_learning_curves_end_at_the_larger_budget():
-    figure = design_comparison.learning([place(arms=("fedstas-unbiased",))])
+    figure = design_comparison.draw_learning_curves([place(arms=("fedstas-unbiased",))])
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 100]
     assert len(curves) == 2  # and MD
     assert all(line.get_xdata()[-1] == 18 for line in curves)
@@ -407,7 +417,7 @@ def test_an_empty_panel_says_that_nothing_is_recorded():
         [("digits", "divfl", 0.5, 1.0, 0.0, 2.0)],
         columns=["setting", "arm", "error", "gain", "low", "high"],
     )
-    figure = design_comparison.explained({"a": full, "b": full[:0]})
+    figure = design_comparison.draw_gain_over_error({"a": full, "b": full[:0]})
     left, right = figure.axes
     assert [text.get_text() for text in right.texts] == ["not recorded yet"] and not left.texts
     dots = [line for line in left.lines if list(line.get_ydata()) == [1.0]]

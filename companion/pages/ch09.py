@@ -298,11 +298,11 @@ def tuned() -> pd.DataFrame:
         name: replace(setting, arms=tuple(arm for arm in setting.arms if arm.name in arms))
         for name, setting in protocol.read().items()
     }
-    runs, rows = protocol.runs(), []
+    runs, rows = protocol.load_runs(), []
     for name in TUNED:
-        found = protocol.outcomes(known, name, among=runs)
+        found = protocol.compute_outcomes(known, name, recorded=runs)
         for rival in sorted(set(RIVALS) & set(found["arm"])):
-            against = protocol.gains(found, rival, ("small", "large"))
+            against = protocol.compute_gains(found, rival, ("small", "large"))
             rows.append(against.assign(setting=name, rival=rival))
     table = pd.concat(rows).rename(columns={"metric": "budget"})
     return table.set_index(["setting", "arm", "rival", "budget"])[

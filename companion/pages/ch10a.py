@@ -54,9 +54,9 @@ def of_these(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
 
 def board(known: dict, folder: str) -> Markdown:
     """The table of the setting that these runs have."""
-    found = leaderboard.table([folder])
-    title = leaderboard.title(next(iter(known.values())))
-    return Markdown(leaderboard.markdown(found[found["federation"].str.startswith(title)]))
+    found = leaderboard.rank_methods([folder])
+    title = leaderboard.describe_setting(next(iter(known.values())))
+    return Markdown(leaderboard.format_markdown(found[found["federation"].str.startswith(title)]))
 
 
 def curves(frame: pd.DataFrame) -> Figure:

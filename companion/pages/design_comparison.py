@@ -95,12 +95,12 @@ CUT_PLACES = {
 }
 
 
-def called(arm: str) -> str:
+def arm_label(arm: str) -> str:
     """What a reader calls an arm."""
     return ARMS.get(arm, (arm, ""))[0]
 
 
-def look(arm: str) -> tuple[str, str]:
+def arm_style(arm: str) -> tuple[str, str]:
     """Colour and dash of its method; that of all clients is nobody else's here."""
     return (
         (plots.GREY, "-.")
@@ -109,16 +109,16 @@ def look(arm: str) -> tuple[str, str]:
     )
 
 
-def colour(arm: str) -> str:
+def arm_colour(arm: str) -> str:
     """The colour of its method."""
-    return look(arm)[0]
+    return arm_style(arm)[0]
 
 
 # What is recorded
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class SettingResults:
     """What is recorded of a setting: `outcomes` and `gains` of the protocol, accuracy by arm and rate `tried`,
     and the curves of evaluation (`rows`)."""
 
@@ -134,9 +134,9 @@ class Place:
         return self.setting.name
 
     @property
-    def says(self) -> str:
+    def title(self) -> str:
         """The setting, as a reader is told."""
-        return self.setting.says
+        return self.setting.title
 
     @property
     def arms(self) -> list[str]:
@@ -151,7 +151,7 @@ class Place:
     def verdict(self, arm: str, metric: str) -> str:
         """On an arm's gain, in the protocol's words."""
         row = self.gains[(self.gains["arm"] == arm) & (self.gains["metric"] == metric)].iloc[0]
-        return protocol.verdict(row["low"], row["high"], self.setting.matters)
+        return statistics.judge_gain(row["low"], row["high"], self.setting.min_effect)
 
     def gain(self, arm: str, metric: str) -> pd.Series:
         """An arm's row of `gains`."""
@@ -160,29 +160,33 @@ class Place:
     def edge(self, arm: str) -> str:
         """`†` where an arm's best rate lies at an end of those that were tried, `‡` where some of the grid are not
         tried yet."""
-        ahead = protocol.next_rates(self.tried.loc[arm], self.setting.rates)
+        ahead = protocol.propose_rates(self.tried.loc[arm], self.setting.rates)
         return "" if not ahead else "‡" if set(ahead) & set(self.setting.rates) else "†"
 
 
-def read(known: dict[str, protocol.Setting], folders=(protocol.RECORDED,)) -> dict[str, Place]:
+def load_results(
+    known: dict[str, protocol.Setting], folders=(protocol.RECORDED,)
+) -> dict[str, SettingResults]:
     """The settings where the reference and another arm were evaluated on two seeds in common, or more."""
-    runs, found = protocol.runs(folders), {}
+    runs, found = protocol.load_runs(folders), {}
     for name, setting in known.items():
-        outcomes = protocol.outcomes(known, name, folders, runs)
+        outcomes = protocol.compute_outcomes(known, name, folders, runs)
         if not len(outcomes):
             continue
         seeds = outcomes.groupby("arm")["seed"].transform("nunique")
         outcomes = outcomes[seeds > 1]
         if outcomes["arm"].nunique() < 2:
             continue
-        tried, rows = protocol.evaluated(known, name, folders, runs)
+        tried, rows = protocol.load_evaluation(known, name, folders, runs)
         rows = rows[rows["run"].isin(outcomes["run"])]
-        gains = protocol.gains(outcomes, setting.reference).assign(setting=name)
-        found[name] = Place(setting, outcomes, gains, tried, rows)
+        gains = protocol.compute_gains(outcomes, setting.reference).assign(setting=name)
+        found[name] = SettingResults(setting, outcomes, gains, tried, rows)
     return found
 
 
-def state(known: dict[str, protocol.Setting], places: dict[str, Place]) -> pd.DataFrame:
+def tabulate_progress(
+    known: dict[str, protocol.Setting], places: dict[str, SettingResults]
+) -> pd.DataFrame:
     """Which settings are recorded, with which seeds and how many of their methods."""
     rows = []
     for name, setting in known.items():
@@ -190,15 +194,15 @@ def state(known: dict[str, protocol.Setting], places: dict[str, Place]) -> pd.Da
         seeds = provenance_report.span(place.outcomes["seed"]) if place else "not recorded yet"
         many = len(setting.arms) - len(place.lacking) if place else 0
         budgets = " and ".join(f"{b:g}" for b in (setting.megabytes[0], setting.megabytes[-1]))
-        rows.append([setting.says, f"{budgets} MB", f"{many} of {len(setting.arms)}", seeds])
+        rows.append([setting.title, f"{budgets} MB", f"{many} of {len(setting.arms)}", seeds])
     return pd.DataFrame(rows, columns=["setting", "budgets", "methods recorded", "on"])
 
 
-def missing(known: dict[str, protocol.Setting], places: dict[str, Place]) -> str:
+def describe_missing(known: dict[str, protocol.Setting], places: dict[str, SettingResults]) -> str:
     """One line on what is not recorded yet; empty if all is."""
-    whole = [s.says for name, s in known.items() if name not in places]
+    whole = [s.title for name, s in known.items() if name not in places]
     parts = [
-        f"of {place.says} {', '.join(map(called, place.lacking))}"
+        f"of {place.title} {', '.join(map(arm_label, place.lacking))}"
         for place in places.values()
         if place.lacking
     ]
@@ -209,28 +213,28 @@ def missing(known: dict[str, protocol.Setting], places: dict[str, Place]) -> str
 # The tables
 
 
-def anchor(setting: str, arm: str) -> str:
+def make_anchor(setting: str, arm: str) -> str:
     """Where a row of the table is."""
     return re.sub(r"[^a-z0-9.]+", "-", f"cell {setting} {arm}".lower())
 
 
-def link(place: Place, arm: str, text: str = "") -> str:
+def link_row(place: SettingResults, arm: str, text: str = "") -> str:
     """A link to a row of the table."""
-    return f'<a href="#{anchor(place.name, arm)}">{text or called(arm)}</a>'
+    return f'<a href="#{make_anchor(place.name, arm)}">{text or arm_label(arm)}</a>'
 
 
-def _order(place: Place) -> list[str]:
+def _sort_arms(place: SettingResults) -> list[str]:
     """The arms, the best at the larger budget first."""
     return list(place.outcomes.groupby("arm")["large"].mean().sort_values(ascending=False).index)
 
 
-def table_of(place: Place) -> pd.DataFrame:
+def tabulate_primary(place: SettingResults) -> pd.DataFrame:
     """The primary outcome as text, one row per arm with an anchor: tuned rate, accuracy at both budgets, gain,
     Holm's p, seeds, verdict."""
     small, large = place.setting.megabytes[0], place.setting.megabytes[-1]
     means, rows = place.outcomes.groupby("arm"), []
-    for arm in _order(place):
-        row = {"method": f'<a id="{anchor(place.name, arm)}"></a>{called(arm)}'}
+    for arm in _sort_arms(place):
+        row = {"method": f'<a id="{make_anchor(place.name, arm)}"></a>{arm_label(arm)}'}
         row["rate"] = f"{means.get_group(arm)['rate'].iloc[0]:g}{place.edge(arm)}"
         for metric, budget in (("small", small), ("large", large)):
             row[f"at {budget:g} MB, %"] = f"{means.get_group(arm)[metric].mean():.1f}"
@@ -247,13 +251,13 @@ def table_of(place: Place) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def second_table(place: Place) -> pd.DataFrame:
+def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
     """The secondary outcomes as text: gains after equal rounds, for equal examples and on the worst decile; the
     loss; what a round costs, and what was spent to reach the reference's accuracy at the smaller budget."""
     rows = []
-    for arm in _order(place):
+    for arm in _sort_arms(place):
         own = place.outcomes[place.outcomes["arm"] == arm]
-        row = {"method": called(arm)}
+        row = {"method": arm_label(arm)}
         for metric, head in SECOND.items():
             row[head] = "–"
             if arm != place.setting.reference:
@@ -270,30 +274,30 @@ def second_table(place: Place) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def title(place: Place):
+def show_title(place: SettingResults):
     """The setting, above its table."""
-    return Markdown(f"**{place.says}**")
+    return Markdown(f"**{place.title}**")
 
 
-def bullets(lines: Sequence[str]):
+def show_list(lines: Sequence[str]):
     """A list of them."""
     return Markdown("\n".join(f"- {line}" for line in lines))
 
 
-def again(place: Place, arm: str):
+def show_rerun(place: SettingResults, arm: str):
     """How to make one recorded run again, and what it ends with."""
     run = place.rows[place.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
     said = (
         f"ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
     )
-    return Markdown(f"```bash\n{command(place, arm, run['seed'])}\n```\n\n{said}")
+    return Markdown(f"```bash\n{rerun_command(place, arm, run['seed'])}\n```\n\n{said}")
 
 
-def command(place: Place, arm: str, seed: int) -> str:
+def rerun_command(place: SettingResults, arm: str, seed: int) -> str:
     """The command that makes one recorded run of evaluation again."""
     own = place.outcomes[place.outcomes["arm"] == arm]
     one = next(each for each in place.setting.arms if each.name == arm)
-    run = place.setting.run(one, own["rate"].iloc[0], seed)
+    run = place.setting.plan_run(one, own["rate"].iloc[0], seed)
     method = shlex.quote(" ".join([one.method, *(f"{k}={v}" for k, v in one.settings)]))
     return (
         f"fedstas run --task {run.task} --partition {run.partition} --concentration {run.concentration:g} "
@@ -305,7 +309,9 @@ def command(place: Place, arm: str, seed: int) -> str:
 # What it says
 
 
-def counted(places: Sequence[Place], metric: str, arms: Sequence[str] | None = None) -> pd.Series:
+def count_verdicts(
+    places: Sequence[SettingResults], metric: str, arms: Sequence[str] | None = None
+) -> pd.Series:
     """How many cells (an arm in a setting) have each verdict."""
     words = [
         place.verdict(arm, metric)
@@ -316,7 +322,7 @@ def counted(places: Sequence[Place], metric: str, arms: Sequence[str] | None = N
     return pd.Series(words, dtype=str).value_counts().reindex(VERDICTS, fill_value=0)
 
 
-def front(places: dict[str, Place]) -> dict[str, float | str]:
+def compute_front_numbers(places: dict[str, SettingResults]) -> dict[str, float | str]:
     """Numbers for the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
     gains of two designs at both budgets; how many settings are recorded."""
     tried = 100 * places["mnist"].tried.loc["md"].dropna()
@@ -327,22 +333,22 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     }
     deciding = [place for name, place in places.items() if name != TRIAL]
     told |= {"settings": len(deciding), "seeds": places["mnist"].outcomes["seed"].nunique()}
-    told |= dict(zip(("told", "strict"), strict(deciding), strict=True))
+    told |= dict(zip(("told", "strict"), count_corrected(deciding), strict=True))
     told["most"] = max(places["mnist"].gain(arm, "large")["gain"] for arm in places["mnist"].arms)
     told["least"] = min(places[name].gain("least-variance", "small")["low"] for name in UNLIKE)
     told |= {"cut_rate": _rate(places, "least-variance"), "md_rate": _rate(places, "md")}
     dear = [arm for kind, arms in KINDS.items() if kind in DEAR for arm in arms]
-    told |= colour_told(places[COLOUR]) if COLOUR in places else {}
+    told |= format_colour_images(places[COLOUR]) if COLOUR in places else {}
     told["updates"] = [places[n].verdict("least-variance, updates", m) for n in UNLIKE for m in BUDGETS] == [
         "no worse", "no worse", "better", "better",
     ]  # fmt: skip
     rows = pd.concat([p.gains[p.gains["metric"].isin(BUDGETS)] for p in deciding])
     better = rows[rows["low"] > 1]
     told |= {"better": len(better), "better_strict": int((better["holm"] < 0.05).sum())}
-    told |= {"asked": asked(places[MANY])} if MANY in places else {}
-    safe = sum(counted(deciding, metric, ["clustered-similarity"]) for metric in BUDGETS)
+    told |= {"asked": first_round_surcharge(places[MANY])} if MANY in places else {}
+    safe = sum(count_verdicts(deciding, metric, ["clustered-similarity"]) for metric in BUDGETS)
     told |= {"cells": int(safe.sum()), "safe": int(safe["better"]), "lost": int(safe["worse"])}
-    told["dear"] = sum(counted(deciding, metric, dear)["better"] for metric in BUDGETS)
+    told["dear"] = sum(count_verdicts(deciding, metric, dear)["better"] for metric in BUDGETS)
     followed = (*UNLIKE, EQUAL, ALIKE, MANY, *(f"{name}-m5" for name in UNLIKE))
     for setting in (name for name in followed if name in places):
         for arm, name in (("fedstas-unbiased", "corrected"), ("least-variance", "cut")):
@@ -358,27 +364,27 @@ def front(places: dict[str, Place]) -> dict[str, float | str]:
     return told
 
 
-def asked(place: Place, arm: str = "least-variance") -> float:
+def first_round_surcharge(place: SettingResults, arm: str = "least-variance") -> float:
     """Megabytes that an arm has sent beyond MD when both are evaluated first: what it asks of all at the start."""
     rows = place.rows
     first = rows[rows["round"] == rows["round"].min()].groupby("arm")["megabytes"].mean()
     return float(first[arm] - first["md"])
 
 
-def many_says(place: Place) -> dict[str, bool]:
+def check_many_clients(place: SettingResults) -> dict[str, bool]:
     """Whether what chapter 10 says of 1,000 clients holds."""
     early, late = (place.gain("least-variance", m) for m in BUDGETS)
     return {
         "loss": early["high"] < 0,
         "nothing": late["low"] < 0,
-        "half": asked(place) > place.setting.megabytes[0] / 2,
+        "half": first_round_surcharge(place) > place.setting.megabytes[0] / 2,
         "written": all(
             place.gain(a, m)["high"] < 0 for a in ("fedstas", "fedstas-unbiased") for m in BUDGETS
         ),
     }
 
 
-def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
+def check_answer(places: dict[str, SettingResults], told: dict) -> dict[str, bool]:
     """Whether the answer of chapter 10 holds, by what a sentence is on; `told` are the numbers of `front`."""
     equal, mnist = places[EQUAL].gain("least-variance", "small"), places["mnist"]
     planned = [p for p in places.values() if len(p.setting.evaluation_seeds) == 10]
@@ -387,7 +393,7 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
     plenty = [
         places[n].gain(arm, "large")["low"] for n in ("mnist", EQUAL) for arm in places[n].arms
     ]
-    return colour_says(places[COLOUR]) | {
+    return check_colour_images(places[COLOUR]) | {
         "rate": told["at_best"] - told["at_old"] > told["most"],
         "lead": told["least"] > 0,
         "updates": told["updates"],
@@ -409,7 +415,7 @@ def says(places: dict[str, Place], told: dict) -> dict[str, bool]:
     }
 
 
-def participants_say(places: dict[str, Place]) -> dict[str, bool]:
+def check_participants(places: dict[str, SettingResults]) -> dict[str, bool]:
     """Whether what chapter 10 says of five and twenty participants holds."""
     few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, ALIKE)]
     alike = [places[f"{ALIKE}{m}"] for m in ("", "-m5", "-m20")]
@@ -426,18 +432,18 @@ def participants_say(places: dict[str, Place]) -> dict[str, bool]:
     }
 
 
-def colour_says(place: Place) -> dict[str, bool]:
+def check_colour_images(place: SettingResults) -> dict[str, bool]:
     """Whether what chapter 10 says of colour images holds."""
     late = place.gains[place.gains["metric"] == "large"].set_index("arm")
     guess = 100 / place.setting.classes
     return {
         "early": place.outcomes.groupby("arm")["small"].mean().max() < 1.2 * guess,
         "late": list(late.index[late["low"] > 0]) == ["clustered-similarity"],
-        "perhaps": late.loc["least-variance", "low"] > -place.setting.matters,
+        "perhaps": late.loc["least-variance", "low"] > -place.setting.min_effect,
     }
 
 
-def colour_told(place: Place) -> dict[str, float | str]:
+def format_colour_images(place: SettingResults) -> dict[str, float | str]:
     """Accuracies in % at the larger budget, from the lowest method to the highest; two gains there."""
     ends = place.outcomes.groupby("arm")["large"].mean()
     told: dict[str, float | str] = {"colour_low": ends.min(), "colour_high": ends.max()}
@@ -452,11 +458,13 @@ def colour_told(place: Place) -> dict[str, float | str]:
 RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased", "fedvarp")
 
 
-def duels(places: Sequence[Place], rivals: Sequence[str] = RIVALS) -> pd.DataFrame:
+def compare_rivals(
+    places: Sequence[SettingResults], rivals: Sequence[str] = RIVALS
+) -> pd.DataFrame:
     """Points of least variance above its rivals, paired by seed: columns setting, rival, metric, gain, low, high."""
     rows = []
     for place in places:
-        found = protocol.gains(place.outcomes, "least-variance", BUDGETS)
+        found = protocol.compute_gains(place.outcomes, "least-variance", BUDGETS)
         found = found[found["arm"].isin(rivals)]
         turned = {"gain": -found["gain"], "low": -found["high"], "high": -found["low"]}
         rows.append(found.assign(setting=place.name, rival=found["arm"], **turned))
@@ -464,7 +472,7 @@ def duels(places: Sequence[Place], rivals: Sequence[str] = RIVALS) -> pd.DataFra
     return table[["setting", "rival", "metric", "gain", "low", "high"]]
 
 
-def duels_say(found: pd.DataFrame) -> dict[str, bool]:
+def check_rivals(found: pd.DataFrame) -> dict[str, bool]:
     """Whether what chapter 10 says of each rival holds."""
     rows = found.set_index(["rival", "setting", "metric"]).sort_index()
     low, high = rows["low"], rows["high"]
@@ -479,11 +487,11 @@ def duels_say(found: pd.DataFrame) -> dict[str, bool]:
     }
 
 
-def duel_table(found: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
+def tabulate_rivals(found: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
     """The same as text: a row a setting and rival."""
     rows = []
     for (name, rival), own in found.groupby(["setting", "rival"], sort=False):
-        row = {"setting": places[name].says, "above": called(rival)}
+        row = {"setting": places[name].title, "above": arm_label(rival)}
         for one in own.set_index("metric").loc[list(BUDGETS)].itertuples():
             head = f"{'smaller' if one.Index == 'small' else 'larger'} budget"
             row[head] = statistics.format_interval(one.gain, one.low, one.high, "+.1f")
@@ -491,7 +499,7 @@ def duel_table(found: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _rate(places: dict[str, Place], arm: str) -> float:
+def _rate(places: dict[str, SettingResults], arm: str) -> float:
     return places[UNLIKE[1]].tried.loc[arm].idxmax()
 
 
@@ -515,13 +523,13 @@ KINDS = {  # of designs, by what they ask for
 }
 
 
-def kinds(places: Sequence[Place]) -> pd.DataFrame:
+def count_by_requests(places: Sequence[SettingResults]) -> pd.DataFrame:
     """How designs fare by what they ask for: a row a kind, a column a verdict, counted over settings and budgets."""
-    count = {k: sum(counted(places, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
+    count = {k: sum(count_verdicts(places, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
     return pd.DataFrame(count).T.rename_axis("asks for").reset_index()
 
 
-def strict(places: Sequence[Place]) -> tuple[int, int]:
+def count_corrected(places: Sequence[SettingResults]) -> tuple[int, int]:
     """How many comparisons are better or worse by their interval, and of how many of these Holm's p is below 0.05."""
     rows = [(p, r) for p in places for _, r in p.gains.iterrows() if r["metric"] in BUDGETS]
     told = [
@@ -538,7 +546,7 @@ EDGES = {
 # Beside the preprint's rate
 
 
-def untuned(folder: str | Path = "results") -> pd.DataFrame:
+def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
     """Gains after 99 rounds at the preprint's rate, from the sweeps of chapters 5 and 9: columns setting, arm, gain,
     low, high, seeds."""
     ways = {
@@ -568,24 +576,28 @@ def untuned(folder: str | Path = "results") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high", "seeds"])
 
 
-def tuned_at(places: Sequence[Place], rounds: float) -> pd.DataFrame:
+def compute_tuned_gains(places: Sequence[SettingResults], rounds: float) -> pd.DataFrame:
     """Gains of the tuned arms after so many rounds, where runs have as many: columns as of `protocol.gains`, and
     setting."""
     parts = []
     for place in (each for each in places if each.setting.rounds >= rounds):
         classes = protocol.CLASSES[place.setting.task]
         rows = [
-            {"arm": arm, "seed": seed, "value": 100 * protocol.spent(run, "round", rounds, classes)}
+            {
+                "arm": arm,
+                "seed": seed,
+                "value": 100 * protocol.accuracy_at_budget(run, "round", rounds, classes),
+            }
             for (arm, seed), run in place.rows.groupby(["arm", "seed"])
         ]
-        table = protocol.gains(pd.DataFrame(rows), place.setting.reference, ("value",))
+        table = protocol.compute_gains(pd.DataFrame(rows), place.setting.reference, ("value",))
         parts.append(table.assign(setting=place.name))
     return (
         pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["setting", "arm"])
     )
 
 
-def left(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+def join_gains(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Gains at the preprint's rate beside those of tuned arms, where both are recorded: columns setting, arm, and
     gain, low, high with the endings _before and _after."""
     keys, values = ["setting", "arm"], ["gain", "low", "high"]
@@ -599,12 +611,12 @@ def left(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return pair.reset_index(drop=True)
 
 
-def left_table(both: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
+def tabulate_joined_gains(both: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
     """The same as text, with the tuned gains at both budgets."""
     rows = []
     for row in both.itertuples():
         place = places[row.setting]
-        said = {"setting": place.says, "method": link(place, row.arm)}
+        said = {"setting": place.title, "method": link_row(place, row.arm)}
         said["rate 0.01, 99 rounds"] = statistics.format_interval(
             row.gain_before, row.low_before, row.high_before, "+.1f"
         )
@@ -618,7 +630,7 @@ def left_table(both: pd.DataFrame, places: dict[str, Place]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def counted_left(both: pd.DataFrame, matters: float = 1.0) -> dict[str, float]:
+def count_kept_gains(both: pd.DataFrame, matters: float = 1.0) -> dict[str, float]:
     """How many gains at the preprint's rate are sure (`were`), how many of these are `kept` by tuned rates and how many
     surely `gone`; their medians before and after."""
     sure = both[both["low_before"] > matters]
@@ -627,30 +639,32 @@ def counted_left(both: pd.DataFrame, matters: float = 1.0) -> dict[str, float]:
     return told | {f"median_{x}": sure[f"gain_{x}"].median() for x in ("before", "after")}
 
 
-def departures(known: dict[str, protocol.Setting], places: dict[str, Place]) -> list[str]:
+def list_departures(
+    known: dict[str, protocol.Setting], places: dict[str, SettingResults]
+) -> list[str]:
     """What was done otherwise than the protocol says, as far as the records tell."""
     fewer: dict[str, list[str]] = {}
     edges: dict[str, list[str]] = {}
     for place in places.values():
         there = set(place.outcomes["seed"])
         if there < set(place.setting.evaluation_seeds):
-            fewer.setdefault(provenance_report.span(there), []).append(place.says)
+            fewer.setdefault(provenance_report.span(there), []).append(place.title)
         for arm, own in place.outcomes.groupby("arm")["seed"]:
             if set(own) < there:
                 fewer.setdefault(provenance_report.span(set(own)), []).append(
-                    f"{called(arm)} ({place.says})"
+                    f"{arm_label(arm)} ({place.title})"
                 )
         for arm in place.tried.index.intersection(place.outcomes["arm"]):
             if sign := place.edge(arm):
-                edges.setdefault(sign, []).append(f"{called(arm)} ({place.says})")
+                edges.setdefault(sign, []).append(f"{arm_label(arm)} ({place.title})")
     said = [f"**Seeds.** Evaluated on {seeds} only: {'; '.join(w)}." for seeds, w in fewer.items()]
     said += [f"**Rates.** {EDGES[sign]}: {'; '.join(each)}." for sign, each in edges.items()]
-    if lacking := missing(known, places):
+    if lacking := describe_missing(known, places):
         said.append(f"**Runs.** {lacking}")
     return said
 
 
-def agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str, float]:
+def measure_agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str, float]:
     """Whether less error in one round goes with more gain: `rho`, Spearman's between -error and gain over all cells;
     the `pairs` of arms within a setting and how many of them `agree`; and `p`, how often arms exchanged at random
     within their settings agree in as many pairs."""
@@ -690,24 +704,26 @@ LINES = (
 )
 
 
-def figures(places: Sequence[Place]) -> dict[str, Figure]:
+def draw_figures(places: Sequence[SettingResults]) -> dict[str, Figure]:
     """Those of the chapter by name; a line of text where what it shows is not recorded."""
     ten = [place for place in places if not place.setting.rates_of]
     provenance_report = {
-        "remembered": remembered(ten),
-        "learning": learning(ten),
-        "rates": rates(ten),
+        "remembered": draw_gains(ten),
+        "learning": draw_learning_curves(ten),
+        "rates": draw_rates(ten),
     }
-    return provenance_report | {"participants": participants(places)}
+    return provenance_report | {"participants": draw_participants(places)}
 
 
-def at_budgets(places: Sequence[Place], arms: Sequence[str] = SHOWN) -> pd.DataFrame:
+def select_budget_gains(
+    places: Sequence[SettingResults], arms: Sequence[str] = SHOWN
+) -> pd.DataFrame:
     """The gains of these arms at equal megabytes, in all these places."""
     gains = pd.concat([p.gains for p in places])
     return gains[gains["arm"].isin(arms) & gains["metric"].isin(BUDGETS)]
 
 
-def span(gains: pd.DataFrame) -> tuple[float, float]:
+def axis_limits(gains: pd.DataFrame) -> tuple[float, float]:
     """Where an axis of points ends that holds these intervals, but for those of all clients, and -2 to 2."""
     inside = gains[gains["arm"] != "all clients"]
     inside = gains if inside.empty else inside
@@ -716,8 +732,8 @@ def span(gains: pd.DataFrame) -> tuple[float, float]:
     return low - room, high + room
 
 
-def remembered(
-    places: Sequence[Place],
+def draw_gains(
+    places: Sequence[SettingResults],
     arms: Sequence[str] = SHOWN,
     budgets: Sequence[str] = ("smaller budget", "larger budget"),
     limits: tuple[float, float] | None = None,
@@ -726,14 +742,14 @@ def remembered(
     """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger of the budgets, so
     named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge.
     `titles` of settings, where they are not the protocol's names."""
-    gains = at_budgets(places, arms)
+    gains = select_budget_gains(places, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
-    limits = limits or span(gains)
+    limits = limits or axis_limits(gains)
     height = 1.0 + (0.26 * len(shown) + 0.28) * len(places)
     figure, axes = plt.subplots(len(places), sharex=True, figsize=(4.2, height), squeeze=False)
-    looks = [colour(arm) for arm in shown]
+    looks = [arm_colour(arm) for arm in shown]
     for ax, place in zip(axes.flat, places, strict=False):
-        matters = place.setting.matters
+        matters = place.setting.min_effect
         ax.axvspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
         series = {}
         for metric, shift in (("large", 0.17), ("small", -0.17)):
@@ -745,13 +761,13 @@ def remembered(
                 low, at = value < limits[0], len(shown) - 1 - shown.index(arm) + shift
                 words = f"◂ {value:+.0f}".replace("-", "−") if low else f"{value:+.0f} ▸"
                 where = {"ha": "left" if low else "right", "va": "center", "fontsize": "small"}
-                ax.text(limits[0 if low else 1], at, words, color=colour(arm), **where)
+                ax.text(limits[0 if low else 1], at, words, color=arm_colour(arm), **where)
             found.loc[out, "mean"] = np.nan
-            found.index = [called(arm) for arm in shown]
+            found.index = [arm_label(arm) for arm in shown]
             series[metric] = found
         styles = {m: plots.Style(plots.GREY, hollow=m == "small") for m in series}
         plots.intervals(ax, series, styles, colours=looks, reference=0, spread=0.34)
-        said = (titles or {}).get(place.name, place.says)
+        said = (titles or {}).get(place.name, place.title)
         ax.set_title(said, loc="right")  # longer than the axis is wide
         ax.set_xlim(limits)
     axes.flat[-1].set_xlabel("points above MD")
@@ -763,10 +779,10 @@ def remembered(
     return figure
 
 
-def participants(places: Sequence[Place], arms: Sequence[str] = FOLLOWED) -> Figure:
+def draw_participants(places: Sequence[SettingResults], arms: Sequence[str] = FOLLOWED) -> Figure:
     """Points over MD over participants a round, with 95 % intervals: a row a federation that is recorded with several
     numbers of them, a column a budget. What lies below is told at the edge."""
-    of: dict[str, list[Place]] = {}
+    of: dict[str, list[SettingResults]] = {}
     for place in sorted(places, key=lambda p: p.setting.clients_per_round):
         of.setdefault(place.setting.rates_of or place.name, []).append(place)
     shown = {name: group for name, group in of.items() if len(group) > 1}
@@ -777,15 +793,15 @@ def participants(places: Sequence[Place], arms: Sequence[str] = FOLLOWED) -> Fig
         len(shown), 2, sharex=True, sharey=True, figsize=size, squeeze=False
     )
     for row, (name, group) in zip(axes, shown.items(), strict=True):
-        base = next((p.says for p in places if p.name == name), name)
+        base = next((p.title for p in places if p.name == name), name)
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
-            matters = group[0].setting.matters
+            matters = group[0].setting.min_effect
             ax.axhspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
             for k, arm in enumerate(arms):
                 there = [p for p in group if arm in p.arms]
                 cells = pd.DataFrame([p.gain(arm, metric) for p in there])
                 at = [p.setting.clients_per_round * 1.06 ** (k - 1.5) for p in there]
-                _followed(ax, at, cells, look(arm))
+                _followed(ax, at, cells, arm_style(arm))
             ax.set(xscale="log", xticks=(5, 10, 20), xticklabels=("5", "10", "20"))
             ax.minorticks_off()
             ax.set_ylim(-FLOOR, FLOOR)
@@ -796,18 +812,23 @@ def participants(places: Sequence[Place], arms: Sequence[str] = FOLLOWED) -> Fig
     return figure
 
 
-def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, look: tuple[str, str]) -> None:
+def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, arm_style: tuple[str, str]) -> None:
     """One arm's gains, joined; one below the axis is a number at its edge."""
     inside = cells["gain"] > -FLOOR
     x, gain = np.array(at), cells["gain"].where(inside)
-    ax.plot(x, gain, color=look[0], ls=look[1], lw=1, marker="o", ms=3.5)
-    ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=look[0], lw=1)
+    ax.plot(x, gain, color=arm_style[0], ls=arm_style[1], lw=1, marker="o", ms=3.5)
+    ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=arm_style[0], lw=1)
     for where, value in zip(x[~inside], cells["gain"][~inside], strict=True):
-        words = {"ha": "center", "va": "bottom", "fontsize": 8, "color": plots.text_colour(look[0])}
+        words = {
+            "ha": "center",
+            "va": "bottom",
+            "fontsize": 8,
+            "color": plots.text_colour(arm_style[0]),
+        }
         ax.text(where, -FLOOR, f"{value:.0f}\n▾", **words)
 
 
-def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
+def draw_learning_curves(places: Sequence[SettingResults], arms: Sequence[str] = LINES) -> Figure:
     """Mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel a
     setting; dotted, the budgets."""
     figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
@@ -818,7 +839,7 @@ def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
         for arm in arms:
             part = place.rows[place.rows["arm"] == arm]
             if len(part):
-                _curve(ax, part, budgets[-1], look(arm))
+                _curve(ax, part, budgets[-1], arm_style(arm))
         half = place.rows["megabytes"].between(budgets[0] / 4, budgets[0] / 2)
         low = (
             100
@@ -826,7 +847,7 @@ def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
                 "test_accuracy"
             ].mean()
         )
-        ax.set(title=place.says, xlabel="megabytes, sent and received", ylabel="accuracy, %")
+        ax.set(title=place.title, xlabel="megabytes, sent and received", ylabel="accuracy, %")
         ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
     there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
     _legend(figure, there)
@@ -834,12 +855,12 @@ def learning(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
 
 
 def _legend(figure: Figure, arms: Sequence[str]) -> None:
-    looks = zip(arms, map(look, arms), strict=True)
-    lines = [Line2D([], [], color=c, ls=d, lw=2, label=called(a)) for a, (c, d) in looks]
+    looks = zip(arms, map(arm_style, arms), strict=True)
+    lines = [Line2D([], [], color=c, ls=d, lw=2, label=arm_label(a)) for a, (c, d) in looks]
     figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
 
 
-def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -> None:
+def _curve(ax: Axes, part: pd.DataFrame, budget: float, arm_style: tuple[str, str]) -> None:
     """One arm's mean over seeds, with its band where seeds are enough."""
     top = min(budget, part.groupby("seed")["megabytes"].max().min())
     at = np.linspace(0.02 * top, top, 100)
@@ -852,36 +873,38 @@ def _curve(ax: Axes, part: pd.DataFrame, budget: float, look: tuple[str, str]) -
     mean = each.mean(0)
     if len(each) >= plots.MIN_SEEDS_FOR_BAND:
         half = [statistics.mean_interval(column)[2] for column in each.T] - mean
-        ax.fill_between(at, mean - half, mean + half, color=look[0], alpha=0.15, lw=0)
-    ax.plot(at, mean, color=look[0], ls=look[1], lw=2)
+        ax.fill_between(at, mean - half, mean + half, color=arm_style[0], alpha=0.15, lw=0)
+    ax.plot(at, mean, color=arm_style[0], ls=arm_style[1], lw=2)
 
 
-def rates(places: Sequence[Place], arms: Sequence[str] = LINES) -> Figure:
+def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = LINES) -> Figure:
     """Accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
     figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
     for ax, place in zip(axes.flat, places, strict=False):
         for arm in arms:
             known = 100 * place.tried.loc[arm].dropna() if arm in place.tried.index else ()
             if len(known):
-                shade, dash = look(arm)
+                shade, dash = arm_style(arm)
                 ax.plot(known.index, known, color=shade, ls=dash, lw=1.5)
                 ax.plot(known.idxmax(), known.max(), "o", ms=5, color=shade)
-        ax.set(xscale="log", title=place.says, xlabel="learning rate", ylabel="accuracy, %")
+        ax.set(xscale="log", title=place.title, xlabel="learning rate", ylabel="accuracy, %")
     there = [arm for arm in arms if any(arm in p.tried.index for p in places)]
     _legend(figure, there)
     return figure
 
 
-def beside_one_round(places: dict[str, Place]) -> tuple[pd.DataFrame, Figure]:
+def draw_one_round_errors(places: dict[str, SettingResults]) -> tuple[pd.DataFrame, Figure]:
     """Tuned gains after 99 rounds beside the error of one round, and the figure of both rates."""
     error = one_rounds.summary(one_rounds.load())
-    after = tuned_at(list(places.values()), 99)
-    before, tuned = (protocol.beside_one_round(g, error) for g in (untuned(), after))
+    after = compute_tuned_gains(list(places.values()), 99)
+    before, tuned = (
+        protocol.join_one_round_errors(g, error) for g in (load_untuned_gains(), after)
+    )
     panels = {"rate 0.01, 99 rounds": before, "each tuned, 99 rounds": tuned}
-    return tuned, explained(panels)
+    return tuned, draw_gain_over_error(panels)
 
 
-def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -> Figure:
+def draw_gain_over_error(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -> Figure:
     """Gain over error of one round, a panel a kind of gain, a dot a design in a setting: these arms in their
     colours, all others grey. A panel without any says that nothing is recorded."""
     figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 0.8), sharex=True)
@@ -890,7 +913,7 @@ def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)
         for row in sorted(cells.itertuples(), key=lambda row: row.arm in arms):
-            shade = colour(row.arm) if row.arm in arms else plots.GREY
+            shade = arm_colour(row.arm) if row.arm in arms else plots.GREY
             ax.plot([row.error] * 2, [row.low, row.high], color=shade, lw=0.8, alpha=0.5)
             ax.plot(row.error, row.gain, "o", color=shade, ms=5, mfc=_face(row.arm, shade))
         if not len(cells):
@@ -898,7 +921,7 @@ def explained(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -
                 0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
             )
     np.atleast_1d(axes)[-1].set_xlabel("error of one round (MD = 1)")
-    names = {called(arm): (colour(arm), _face(arm, colour(arm))) for arm in arms}
+    names = {arm_label(arm): (arm_colour(arm), _face(arm, arm_colour(arm))) for arm in arms}
     names["other designs"] = (plots.GREY, plots.GREY)
     dots = [
         Line2D([], [], marker="o", ls="", color=shade, mfc=face, label=name)

@@ -39,15 +39,15 @@ NOT_SURE = (
 
 
 def figure(
-    places: Sequence[design_comparison.Place], limits: tuple[float, float] | None = None
+    places: Sequence[design_comparison.SettingResults], limits: tuple[float, float] | None = None
 ) -> Figure:
     """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
     budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return design_comparison.remembered(places, SHOWN, budgets, limits, TITLES)
+    return design_comparison.draw_gains(places, SHOWN, budgets, limits, TITLES)
 
 
 def sentences(
-    places: dict[str, design_comparison.Place], folder: str | Path = "results"
+    places: dict[str, design_comparison.SettingResults], folder: str | Path = "results"
 ) -> list[tuple[str, bool]]:
     """What the front pages say in these words, and whether it holds."""
     grid = tables.load_sweep("preprint", folder)
@@ -65,12 +65,12 @@ def sentences(
     mnist = places["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
-    many = design_comparison.many_says(places[design_comparison.MANY])
+    many = design_comparison.check_many_clients(places[design_comparison.MANY])
     unsure = [
         places[name].gain("least-variance", "small")["low"]
         for name in (design_comparison.EQUAL, design_comparison.ALIKE, design_comparison.COLOUR)
     ]
-    colour = design_comparison.colour_says(places[design_comparison.COLOUR])
+    colour = design_comparison.check_colour_images(places[design_comparison.COLOUR])
     in_colour = places[design_comparison.COLOUR].gain("least-variance", "large")
     small, large = (
         [places[n].gain("least-variance", m) for n in design_comparison.UNLIKE]
@@ -86,17 +86,17 @@ def sentences(
         *((words, max(unsure) < 0) for words in NOT_SURE),
         ("with 1,000 more alike it is a loss", many["loss"]),
         ("more than half of these bytes", many["half"]),
-        ("none surely leads MD", design_comparison.participants_say(places)["alike"]),
+        ("none surely leads MD", design_comparison.check_participants(places)["alike"]),
         ("clustered sampling by similarity leads at 980 MB", colour["late"]),
         ("least variance perhaps", in_colour["low"] < 0 < in_colour["gain"]),
-        ("falls behind on Fashion-MNIST", design_comparison.participants_say(places)["loss"]),
+        ("falls behind on Fashion-MNIST", design_comparison.check_participants(places)["loss"]),
         (
             "finding 9's leads at 240 MB are not sure",
             min(row["holm"] for row in small) > 0.05,
         ),
-        ("while bytes are short", min(row["low"] for row in small) > mnist.setting.matters),
-        ("Later little is left on MNIST", abs(large[0]["gain"]) < mnist.setting.matters),
-        ("some on Fashion-MNIST", large[1]["low"] > mnist.setting.matters),
+        ("while bytes are short", min(row["low"] for row in small) > mnist.setting.min_effect),
+        ("Later little is left on MNIST", abs(large[0]["gain"]) < mnist.setting.min_effect),
+        ("some on Fashion-MNIST", large[1]["low"] > mnist.setting.min_effect),
         ("At the paper's rate, 0.01, the corrected method gains", corrected[1] > 0),
         (
             "Tuned, and at equal megabytes, the same method loses on MNIST",
@@ -108,14 +108,14 @@ def sentences(
 
 def main(folder: str | Path) -> None:
     """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
-    places = design_comparison.read(protocol.read())
+    places = design_comparison.load_results(protocol.read())
     if wrong := [words for words, holds in sentences(places) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
     plots.set_page_style()
     shown = [places[name] for name in PLACES if name in places]
     half, limits = (
         -(-len(shown) // 2),
-        design_comparison.span(design_comparison.at_budgets(shown, SHOWN)),
+        design_comparison.axis_limits(design_comparison.select_budget_gains(shown, SHOWN)),
     )
     Path(folder).mkdir(exist_ok=True)
     for name, part in zip(HALVES, (shown[:half], shown[half:]), strict=True):

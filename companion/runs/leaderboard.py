@@ -1,6 +1,7 @@
-"""A table of who did how well: recorded runs and a course's own, one row per method and setting.
+"""The leaderboard: final accuracies of recorded runs, one row per method, one table per setting.
 
-The arena is the federation of the project sheet: small, embedded data, the same for everybody.
+A course's own designs are trained in the arena of the protocol's setting `digits`: small, embedded data that are the
+same for everybody. What a design is audited with is `fedstas.sim.audit`, as by `fedstas audit`.
 """
 
 from __future__ import annotations
@@ -10,44 +11,40 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from companion.runs import records, statistics, tables
+from companion.runs import protocol, records, statistics, tables
 from fedstas import methods
 from fedstas.client_sampling import ClientDesign
 from fedstas.errors import InputError, check_choice, check_int
 from fedstas.methods import Method
-from fedstas.sim import engine, models, partition, simulation, tasks
+from fedstas.sim import simulation
 from fedstas.sim.partition import Federation
-from fedstas.sim.rng import stream
-from fedstas.sim.server import Server
 from fedstas.sim.tasks import Task
 
-# A federation in which the choice of clients matters and a run takes seconds.
-TASK, CLIENTS, CONCENTRATION, PARTICIPANTS, ROUNDS, LR = "digits", 50, 0.1, 10, 60, 0.1
+ROUNDS, LEARNING_RATE = 60, 0.1  # of a course's runs, which are not tuned
 BASELINES = ("fedavg", "md", "fedstas", "fedstas-unbiased")
 SWEEP = "project"
 METRICS = ("test_accuracy", "client_accuracy", "macro_f1")
-WHERE = "federation"
 REFERENCE = "md"
-LOCAL = (
-    "steps",
-    "batch",
-    "lr",
-)  # the work of a client is part of the setting; FedProx's mu is a method's own
+# Of local work, what belongs to the setting; the rest, such as FedProx's mu, belongs to the method.
+LOCAL_SETTINGS = ("steps", "batch", "lr")
 COLUMNS = ["rank", "method", "seeds", "accuracy", "against md", "MB", "examples"]
 
 
-def arena(seed: int) -> tuple[Task, Federation]:
-    """The task and the federation of the project; each seed deals the data anew."""
-    task = tasks.load(TASK)
-    return task, partition.dirichlet(task.train_y, CLIENTS, CONCENTRATION, seed)
+# The arena of a course
 
 
-def entrant(name: str, clients: ClientDesign) -> Method:
-    """A design of one's own as a method of the arena: everything else is as for the baselines."""
+def load_arena(seed: int) -> tuple[Task, Federation]:
+    """Load the task and the federation of the protocol's setting `digits`; each seed partitions the data anew."""
+    return protocol.read()[protocol.TRIAL].load_federation(seed)
+
+
+def make_entrant(name: str, clients: ClientDesign) -> Method:
+    """Return a design as a method of the arena, with all else as for the baselines; `InputError` if it is no design."""
     if not callable(getattr(clients, "draw", None)):
         raise InputError(f"{type(clients).__name__} has no method draw(view, m, rng)")
     frozen = getattr(clients, "__dataclass_params__", None)
@@ -55,104 +52,81 @@ def entrant(name: str, clients: ClientDesign) -> Method:
         raise InputError(f"put @dataclass(frozen=True) above class {type(clients).__name__}")
     if name in methods.names():
         raise InputError(f"{name} is the name of a method of the package: choose another")
-    return Method(name, clients, local=dataclasses.replace(methods.LocalSGD(), lr=LR))
+    return Method(name, clients, local=dataclasses.replace(methods.LocalSGD(), lr=LEARNING_RATE))
 
 
-def enter(
+def get_baseline(name: str) -> Method:
+    """Return a method of the package, with the arena's learning rate."""
+    return methods.get(name, lr=LEARNING_RATE)
+
+
+def record_runs(
     method: Method,
     seeds: Sequence[int] = range(5),
     folder: str | Path = "runs",
     rounds: int = ROUNDS,
     progress: bool = False,
 ) -> list[Path]:
-    """Train a method in the arena and record it; a method of the package only where it is missing.
+    """Train a method in the arena and record its runs; return their files.
 
-    One's own is trained again each time: its identity names its settings and its file, not what that imports.
-    `InputError` where that contradicts a run that is packed already.
+    A method of the package is trained only where its run is missing. An entrant is trained each time, since its
+    identity names its settings and its file, but not what the file imports.
+
+    Raises:
+        InputError: the results differ from those of a packed run with the same identity.
     """
-    made = []
+    files = []
     for seed in seeds:
-        task, federation = arena(check_int("seed", seed, 0))
-        what = {"rounds": rounds, "clients_per_round": PARTICIPANTS, "seed": seed}
-        what["eval_every"] = rounds
-        who = records.identity(task, federation, method, **what)
-        if method.name in methods.names() and records.is_recorded(who, SWEEP, folder):
-            made.append(records.run_files(who, SWEEP, folder)[0])
+        task, federation = load_arena(check_int("seed", seed, 0))
+        options = {"rounds": rounds, "eval_every": rounds, "seed": seed}
+        options["clients_per_round"] = protocol.read()[protocol.TRIAL].clients_per_round
+        identity = records.identity(task, federation, method, **options)
+        if method.name in methods.names() and records.is_recorded(identity, SWEEP, folder):
+            files.append(records.run_files(identity, SWEEP, folder)[0])
             continue
-        history = simulation.run(task, federation, method, device="cpu", progress=progress, **what)
-        _not_another(history, who, method, folder)
-        made.append(records.save(history, who, SWEEP, folder, device="cpu"))
-    return made
+        history = simulation.run(
+            task, federation, method, device="cpu", progress=progress, **options
+        )
+        _check_same_results(history, identity, method, folder)
+        files.append(records.save(history, identity, SWEEP, folder, device="cpu"))
+    return files
 
 
-def _not_another(history, who: dict, method: Method, folder: str | Path) -> None:
-    """`InputError` if a packed run of the same identity has other values."""
-    before = records.find_packed(who, SWEEP, folder)
-    if before and records.hash_values(before.columns()) != records.hash_values(history.frame):
+def _check_same_results(
+    history: simulation.History, identity: dict, method: Method, folder: str | Path
+) -> None:
+    """Raise `InputError` if a packed run of the same identity has other values."""
+    packed = records.find_packed(identity, SWEEP, folder)
+    if packed and records.hash_values(packed.columns()) != records.hash_values(history.frame):
         raise InputError(
-            f"{before.file.parent} holds a packed run of {method.name}, seed {who['seed']}, with these settings and other results: "
-            "the code has changed since. Give the design another name, or record it in another folder"
+            f"{packed.file.parent} holds a packed run of {method.name}, seed {identity['seed']}, with these settings and other "
+            "results: the code has changed since. Give the design another name, or record it in another folder"
         )
 
 
-def baseline(name: str) -> Method:
-    """A method of the package, with the arena's learning rate."""
-    return methods.get(name, lr=LR)
+# The ranking
 
 
-def audit(clients: ClientDesign, draws: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Each client's mean weight over many cohorts of round 1 against n_k / n and 1 / N.
-
-    `errors` is the distance from the nearer target in standard errors: a design that is unbiased for it
-    stays below about 4 for all clients.
-    """
-    task, federation = arena(seed)
-    shards = [federation.shards[k] for k in federation.with_data]
-    data = engine.pool(task.train_x, task.train_y, shards)
-    module = task.model(seed)
-    majority = federation.label_counts[federation.with_data].argmax(1)
-    server = Server(data, module, seed, majority)
-    server.begin(1, models.flatten(module))
-    weights = np.zeros((draws, len(shards)))
-    for t in range(draws):
-        cohort = clients.draw(server, PARTICIPANTS, stream(seed, "audit", t))
-        np.add.at(weights[t], cohort.clients, cohort.weights)
-    mean, error = weights.mean(0), weights.std(0) / np.sqrt(draws)
-    targets = {"n_k/n": data.sizes / data.sizes.sum(), "1/N": np.full(len(shards), 1 / len(shards))}
-    target = min(targets, key=lambda name: np.abs(mean - targets[name]).sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        away = np.abs(mean - targets[target]) / error
-    away = np.where(np.abs(mean - targets[target]) < 1e-12, 0.0, away)
-    return pd.DataFrame(
-        {
-            "client": federation.with_data,
-            "mean weight": mean,
-            target: targets[target],
-            "errors": away,
-        }
-    )
-
-
-def half_width(values: pd.Series) -> float:
-    """Half the width of the 95 % interval (t) of a mean; nan for a single value."""
-    mean, _, high = statistics.mean_interval(values)
-    return high - mean
-
-
-def table(
+def rank_methods(
     folders: Iterable[str | Path] = ("results",),
     metric: str = "test_accuracy",
     task: str | None = None,
 ) -> pd.DataFrame:
-    """Final accuracy of all runs below the folders: one row per setting and method, best first.
+    """Rank the methods of all runs below the folders, within each setting that they share, the best first.
 
-    Only runs of one `setting` are compared. `accuracy` is the mean over seeds in per cent, `interval` half the width
-    of its 95 % interval; `gain` and `gain_interval` are those of the difference to MD sampling on the same seeds, which
-    say more, since a seed that deals the data badly does so to both. `MB` and `examples` are what a run cost.
+    Args:
+        folders: of recorded runs.
+        metric: what is averaged over the final rounds.
+        task: the only task to be shown, or all.
+
+    Returns:
+        One row per setting (column `federation`) and method, with rank and number of seeds; `accuracy`, the mean over
+        seeds in per cent, with `interval`, half the width of its 95 % interval; `gain` and `gain_interval`, the same
+        of the paired difference to MD sampling; `MB` and `examples`, what a run cost on average.
     """
     check_choice("metric", metric, METRICS)
     folders = list(folders)
-    known = {run: who for folder in folders for run, who in records.identities(folder).items()}
+    identities = {k: v for folder in folders for k, v in records.identities(folder).items()}
     runs = pd.concat([records.load(folder) for folder in folders], ignore_index=True)
     # Sweep last-bit is one run twenty times: no design.
     runs = runs[runs["sweep"] != "last-bit"].drop_duplicates(["run", "round"])
@@ -162,95 +136,107 @@ def table(
         last = last[last["task"] == task]
         if not len(last):
             raise InputError(f"no run of task {task!r} is recorded there")
-    whos = [known[run] for run in last["run"]]
+    each = [identities[run] for run in last["run"]]
     last = last.assign(
-        where=[json.dumps(setting(who), sort_keys=True) for who in whos],
-        who=[json.dumps(_own(who), sort_keys=True) for who in whos],
-        seeds=[f"{who['seed']} {who['partition'].get('seed')}" for who in whos],
+        setting=[json.dumps(shared_setting(identity), sort_keys=True) for identity in each],
+        settings=[json.dumps(_method_settings(identity), sort_keys=True) for identity in each],
+        seeds=[f"{identity['seed']} {identity['partition'].get('seed')}" for identity in each],
     ).set_index("seeds")
-    rows, titles = [], set()
-    for where, group in last.groupby("where"):
-        own = dict(iter(group.groupby("who", sort=False)))
-        names = _names([known[part["run"].iloc[0]] for part in own.values()])
-        words = title(known[group["run"].iloc[0]])
-        while words in titles:  # data or sizes that words do not tell apart
-            words += f" [{_digest(where)}]"
-        titles.add(words)
-        plain = dict(zip(names, own.values(), strict=True)).get(REFERENCE)
-        for name, part in zip(names, own.values(), strict=True):
-            values = 100 * part[metric]
-            paired = plain is not None and part is not plain
-            gains = (values - 100 * plain[metric]).dropna() if paired else values[:0]
+    rows, titles = [], set[str]()
+    for setting, group in last.groupby("setting"):
+        parts = [part for _, part in group.groupby("settings", sort=False)]
+        names = _name_methods([identities[part["run"].iloc[0]] for part in parts])
+        title = describe_setting(identities[group["run"].iloc[0]])
+        while title in titles:  # data or sizes that the words do not distinguish
+            title += f" [{_short_hash(setting)}]"
+        titles.add(title)
+        by_name = dict(zip(names, parts, strict=True))
+        reference = by_name.get(REFERENCE)
+        for name, part in by_name.items():
+            accuracy = statistics.mean_interval(100 * part[metric])
+            gain = statistics.Interval(np.nan, np.nan, np.nan)
+            if reference is not None and part is not reference:
+                differences = 100 * part[metric] - 100 * reference[metric]
+                gain = statistics.mean_interval(differences.dropna())
             rows.append(
-                {WHERE: words, "method": name, "seeds": len(part)}
-                | {"accuracy": values.mean(), "interval": half_width(values)}
-                | {"gain": gains.mean(), "gain_interval": half_width(gains)}
-                | {"MB": (part["bytes_down"] + part["bytes_up"]).mean() / 1e6}
-                | {"examples": part["examples"].mean()}
+                {
+                    "federation": title,
+                    "method": name,
+                    "seeds": len(part),
+                    "accuracy": accuracy.mean,
+                    "interval": accuracy.high - accuracy.mean,
+                    "gain": gain.mean,
+                    "gain_interval": gain.high - gain.mean,
+                    "MB": (part["bytes_down"] + part["bytes_up"]).mean() / 1e6,
+                    "examples": part["examples"].mean(),
+                }
             )
-    found = pd.DataFrame(rows).sort_values([WHERE, "accuracy"], ascending=[True, False])
-    found["rank"] = found.groupby(WHERE).cumcount() + 1
-    return found.reset_index(drop=True)
+    ranked = pd.DataFrame(rows).sort_values(["federation", "accuracy"], ascending=[True, False])
+    ranked["rank"] = ranked.groupby("federation").cumcount() + 1
+    return ranked.reset_index(drop=True)
 
 
-def setting(who: dict) -> dict:
-    """All of a run's identity but its seeds and what its method is: what two runs must share to be compared."""
-    recipe = {k: v for k, v in who["partition"].items() if k != "seed"}
-    local = {k: who["method"]["local"][k] for k in LOCAL}
-    shape = ("task", "digest", "clients", "clients_per_round", "rounds", "eval_every")
-    own = {k: who[k] for k in ("network", "files") if k in who}
-    return {k: who[k] for k in shape} | {"partition": recipe, "local": local} | own
+def shared_setting(identity: dict) -> dict:
+    """Return what two runs must share to be compared: their identity without seeds and method."""
+    recipe = {k: v for k, v in identity["partition"].items() if k != "seed"}
+    local = {k: identity["method"]["local"][k] for k in LOCAL_SETTINGS}
+    keys = ("task", "digest", "clients", "clients_per_round", "rounds", "eval_every")
+    optional = {k: identity[k] for k in ("network", "files") if k in identity}
+    shape = {k: identity[k] for k in keys}
+    return shape | {"partition": recipe, "local": local} | optional
 
 
-def _own(who: dict) -> dict:
-    """The rest of it, seeds aside: the method's name, version, and the kinds and settings of its parts by name."""
-    told: dict = {"name": who["method"]["name"], "version": who["algorithms"]}
+def _method_settings(identity: dict) -> dict:
+    """Return the rest of an identity without seeds: the method's name, version, and the settings of its parts."""
+    settings: dict = {"name": identity["method"]["name"], "version": identity["algorithms"]}
 
-    def tell(part: str, data: dict) -> None:
-        for key, value in data.items():
+    def add(part: str, values: dict) -> None:
+        for key, value in values.items():
             if isinstance(value, dict):
-                tell(part, value)
-            elif part != "local" or key not in ("is", *LOCAL):
+                add(part, value)
+            elif part != "local" or key not in ("is", *LOCAL_SETTINGS):
                 word = part if key == "is" else f"server {key}" if part == "server" else key
-                told[word] = value
+                settings[word] = value
 
     for part in methods.PARTS:
-        tell(part, who["method"][part])
-    return told
+        add(part, identity["method"][part])
+    return settings
 
 
-def _names(whos: list[dict]) -> list[str]:
-    """A name for each method of a table: with the settings that are not its usual ones, or, of a design of one's own,
-    with those in which it differs from its namesakes."""
-    owns, names = [_own(who) for who in whos], []
-    for who, own in zip(whos, owns, strict=True):
-        name = own["name"]
+def _name_methods(identities: list[dict]) -> list[str]:
+    """Name the methods of a table: by name, and by the settings that are not the usual ones.
+
+    The usual settings of a design that is not in the package are those that all of its name share.
+    """
+    all_settings, names = [_method_settings(identity) for identity in identities], []
+    for identity, settings in zip(identities, all_settings, strict=True):
+        name = settings["name"]
         if name in methods.names():
-            method = methods.get(name, **setting(who)["local"])
-            now = {"algorithms": methods.version(method), "method": methods.to_dict(method)}
-            usual = _own(now) | methods.parameters(name)
-            usual |= {"batch": own.get("batch")}  # of gradients: that of the setting
+            method = methods.get(name, **shared_setting(identity)["local"])
+            current = {"algorithms": methods.version(method), "method": methods.to_dict(method)}
+            usual = _method_settings(current) | methods.parameters(name)
+            usual |= {"batch": settings.get("batch")}  # of gradients: that of the setting
         else:
-            others = [other for other in owns if other["name"] == name]
-            usual = {k: v for k, v in own.items() if all(o.get(k) == v for o in others)}
-        said = [_say(k, v) for k, v in own.items() if k not in usual or usual[k] != v]
-        names.append(name + (f" ({', '.join(said)})" if said else ""))
-    twice = {name for name in names if names.count(name) > 1}
+            namesakes = [other for other in all_settings if other["name"] == name]
+            usual = {k: v for k, v in settings.items() if all(o.get(k) == v for o in namesakes)}
+        words = [_describe(k, v) for k, v in settings.items() if k not in usual or usual[k] != v]
+        names.append(name + (f" ({', '.join(words)})" if words else ""))
+    repeated = {name for name in names if names.count(name) > 1}
     return [
-        f"{name} [{_digest(own)}]" if name in twice else name
-        for name, own in zip(names, owns, strict=True)
+        f"{name} [{_short_hash(settings)}]" if name in repeated else name
+        for name, settings in zip(names, all_settings, strict=True)
     ]
 
 
-def _digest(value) -> str:
-    """Six letters, where words do not tell things apart."""
+def _short_hash(value: Any) -> str:
+    """Return six letters that distinguish what words do not."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:6]
 
 
-def _say(key: str, value) -> str:
-    """A setting in words; of a part's kind, the kind."""
+def _describe(key: str, value: Any) -> str:
+    """Describe a setting in words; the kind of a method's part by the kind alone."""
     word = key.replace("_", " ")
-    if key == "sha256":  # of the file of a design of one's own
+    if key == "sha256":  # of the file of a design that is not in the package
         return f"file {value[:6]}"
     if key in methods.PARTS:
         return str(value)
@@ -259,38 +245,38 @@ def _say(key: str, value) -> str:
     return f"{word} {value:g}" if isinstance(value, float) else f"{word} {value}"
 
 
-def title(who: dict) -> str:
-    """The setting of a run's identity in words."""
-    plain = ("name", "seed", "clients", "sha256")
-    recipe = {k: v for k, v in who["partition"].items() if k not in plain}
-    network = [f"network {who['network']}"] if "network" in who else []
+def describe_setting(identity: dict) -> str:
+    """Describe the setting of a run in words: task, partition, clients, rounds, local work, evaluation."""
+    hidden = ("name", "seed", "clients", "sha256")
+    recipe = {k: v for k, v in identity["partition"].items() if k not in hidden}
+    network = [f"network {identity['network']}"] if "network" in identity else []
     if sizes := recipe.pop("sizes", None):
-        least, most = min(sizes), max(sizes)
-        recipe["sizes"] = least if least == most else f"{least} to {most}"
-    local, every, rounds = who["method"]["local"], who["eval_every"], who["rounds"]
-    steps = f"{local['steps']} step" + "s" * (local["steps"] != 1)
+        low, high = min(sizes), max(sizes)
+        recipe["sizes"] = low if low == high else f"{low} to {high}"
+    local, rounds = identity["method"]["local"], identity["rounds"]
+    every = identity["eval_every"]
     evaluated = {1: "every round", rounds: "at the end"}.get(every, f"every {every} rounds")
+    federation = [identity["task"], *network, identity["partition"]["name"]]
+    steps = f"{local['steps']} step" + "s" * (local["steps"] != 1)
     return (
-        ", ".join(
-            [who["task"], *network, who["partition"]["name"], *(_say(*p) for p in recipe.items())]
-        )
-        + f": {who['clients']} clients, {who['clients_per_round']} a round, {rounds} rounds of "
-        f"{steps} of {local['batch']} at rate {local['lr']:g}, evaluated {evaluated}"
+        f"{', '.join([*federation, *(_describe(*pair) for pair in recipe.items())])}: {identity['clients']} clients, "
+        f"{identity['clients_per_round']} a round, {rounds} rounds of {steps} of {local['batch']} at rate "
+        f"{local['lr']:g}, evaluated {evaluated}"
     )
 
 
-def markdown(found: pd.DataFrame) -> str:
-    """The table as Markdown, one for each federation."""
+def format_markdown(ranked: pd.DataFrame) -> str:
+    """Format what `rank_methods` returns as Markdown, a table for each setting."""
 
     def number(value: float, half: float, sign: str = "") -> str:
         if not np.isfinite(value):
             return "–"
         places = 2 if half < 0.1 else 1
-        said = f"{value:{sign}.{places}f}".replace("-", "−")
-        return f"{said} ± {half:.{places}f}" if np.isfinite(half) else said
+        text = f"{value:{sign}.{places}f}".replace("-", "−")
+        return f"{text} ± {half:.{places}f}" if np.isfinite(half) else text
 
     parts = []
-    for where, group in found.groupby(WHERE):
+    for title, group in ranked.groupby("federation"):
         lines = [
             "| " + " | ".join(COLUMNS) + " |",
             "| ---: | --- |" + " ---: |" * (len(COLUMNS) - 2),
@@ -301,5 +287,5 @@ def markdown(found: pd.DataFrame) -> str:
             cells += [number(row["gain"], row["gain_interval"], "+")]
             cells += [f"{row['MB']:,.1f}", f"{row['examples']:,.0f}"]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
-        parts.append(f"**{where}**\n\n" + "\n".join(lines))
+        parts.append(f"**{title}**\n\n" + "\n".join(lines))
     return "\n\n".join(parts)

@@ -11,19 +11,18 @@ gradient: expensive), `view.last_updates()` (what participants sent last), and p
 
 import argparse
 import sys
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from companion import leaderboard
 from fedstas.client_sampling import Cohort
 from fedstas.errors import InputError
+from fedstas.methods import Method
+from fedstas.sim import audit
 
-NAME = "my-design"  # how it is called on the leaderboard: another one for each variant
-LIMIT = 4  # standard errors by which the mean weight of an unbiased design may be off
-DRAWS = 2000  # cohorts of an audit
+NAME = "my-design"  # its name on the leaderboard: another one for each variant
+DRAWS, FEWEST_DRAWS = 2000, 250  # cohorts of an audit, and of one before training
 
 
 @dataclass(frozen=True)
@@ -48,75 +47,35 @@ class MyDesign:
         return Cohort(chosen, omega[chosen] / (m * p[chosen]))
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A design whose cohorts are checked and kept."""
-
-    design: Any
-    seen: list[Cohort] = field(default_factory=list)
-
-    def draw(self, view, m: int, rng: np.random.Generator) -> Cohort:
-        found = self.design.draw(view, m, rng)
-        if not isinstance(found, Cohort):
-            kind = type(found).__name__
-            raise InputError(f"draw must return Cohort(clients, weights): it returned a {kind}")
-        self.seen.append(found)
-        return found
-
-
-def audit(design, draws: int = DRAWS) -> str:
-    """The mean weight of each client against both targets, the worst five rows, and a verdict."""
-    watched = Watched(design)
-    clients = leaderboard.audit(watched, draws)["client"].to_numpy()
-    federation = leaderboard.arena(0)[1]
-    sizes = np.array([len(federation.shards[k]) for k in clients])
-    weights = np.zeros((draws, len(clients)))
-    for row, cohort in zip(weights, watched.seen, strict=True):
-        np.add.at(row, cohort.clients, cohort.weights)  # a client that is chosen twice counts twice
-    mean, error = weights.mean(0), weights.std(0) / np.sqrt(draws)
-    targets = {"n_k/n": sizes / sizes.sum(), "1/N": np.full(len(sizes), 1 / len(sizes))}
-    found = pd.DataFrame({"client": clients, "n_k": sizes, "mean weight": mean})
-    for name, target in targets.items():
-        off = np.abs(mean - target)
-        away = np.divide(off, error, out=np.full(len(off), np.inf), where=error > 0)
-        found[name], found[f"errors to {name}"] = target, np.where(off < 1e-12, 0.0, away)
-    worst = {name: found[f"errors to {name}"].max() for name in targets}
-    near = min(worst, key=worst.get)
-    rows = found.sort_values(f"errors to {near}", ascending=False).head(5)
-    empty = sorted(set(range(len(federation.shards))) - set(clients.tolist()))
-    fits = [name for name, value in worst.items() if value <= LIMIT]
-    verdict = f"consistent with {' and '.join(fits)}" if fits else "biased for n_k/n and for 1/N"
-    gone = f"client{'s' * (len(empty) > 1)} {', '.join(map(str, empty))}" if empty else "none"
-    distances = ", ".join(f"{value:.1f} from {name}" for name, value in worst.items())
-    return (
-        f"The five clients that are furthest from {near}; `errors` are distances in standard errors:\n"
-        + rows.to_string(index=False, float_format=lambda v: f"{v:.4f}")
-        + f"\nLeft out of {len(federation.shards)} clients, since they hold no data and no design can draw"
-        f" them: {gone}.\nLargest distances: {distances}."
-        + f"\nVerdict: {verdict} (limit {LIMIT} standard errors, {draws} cohorts)."
-    )
+def audit_design(method: Method, draws: int = DRAWS) -> str:
+    """Audit a method as `fedstas audit` does: a line for each check, with its verdict."""
+    findings = audit.audit(method, draws=draws)
+    return "\n".join(f"{each.verdict:6} {each.check:20} {each.says}" for each in findings)
 
 
 def main() -> None:
-    """Audit the design, or train it beside the baselines."""
+    """Audit the design, or train and record it, beside the baselines if these are asked for."""
     parser = argparse.ArgumentParser(description="Bring your own design.")
-    parser.add_argument("--audit", action="store_true", help="mean weights over many cohorts")
+    parser.add_argument(
+        "--audit", action="store_true", help="bias, weights, determinism, cost, extremes"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="number of runs (5)")
     parser.add_argument("--rounds", type=int, default=leaderboard.ROUNDS, help="rounds of a run")
     parser.add_argument("--folder", default="runs", help="where runs are recorded (runs)")
     parser.add_argument("--baselines", action="store_true", help="record the baselines as well")
-    given = parser.parse_args()
-    design = MyDesign()
-    if given.audit:
-        print(audit(design))
+    options = parser.parse_args()
+    entrant = leaderboard.make_entrant(NAME, MyDesign())
+    if options.audit:
+        print(audit_design(entrant))
         return
-    leaderboard.audit(Watched(design), draws=1)  # what cannot be trained is refused at once
-    entries = [leaderboard.entrant(NAME, design)]
-    if given.baselines:
-        entries += [leaderboard.baseline(name) for name in leaderboard.BASELINES]
-    for method in entries:
-        leaderboard.enter(method, range(given.seeds), given.folder, given.rounds, progress=True)
-    print(leaderboard.markdown(leaderboard.table([given.folder])))
+    findings = audit.audit(entrant, draws=FEWEST_DRAWS)
+    if failures := [each.says for each in findings if each.verdict == "FAILS"]:
+        raise InputError(f"{NAME} cannot be trained: {failures[0]}")
+    baselines = leaderboard.BASELINES if options.baselines else ()
+    for method in (entrant, *map(leaderboard.get_baseline, baselines)):
+        seeds = range(options.seeds)
+        leaderboard.record_runs(method, seeds, options.folder, options.rounds, progress=True)
+    print(leaderboard.format_markdown(leaderboard.rank_methods([options.folder])))
 
 
 if __name__ == "__main__":
