@@ -1,4 +1,4 @@
-"""Students' and instructors' notebooks, slides, the project's template and the leaderboard."""
+"""Students' and instructors' notebooks, the course's syllabus, the project's template and the leaderboard."""
 
 import ast
 import builtins
@@ -8,8 +8,6 @@ import json
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import symtable
 import sys
 from collections import defaultdict
@@ -18,13 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import nbformat.v4 as v4
 import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import chapters, copies, markdown, myst, parameters, prose
+from companion.pages import chapters, copies, myst, parameters, prose
 from companion.runs import leaderboard, records
-from companion.teach import check, slides, teaching
+from companion.teach import check, teaching
 from fedstas import cli, methods
 from fedstas.aggregation import Average
 from fedstas.client_sampling import Cohort
@@ -35,59 +34,57 @@ from fedstas.sim import simulation
 
 ROOT = Path(__file__).parents[1]
 STEMS = chapters.names()
-LIMIT = 3600  # seconds of one cell: against a hang alone
-RAW = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
+TIMEOUT = 3600  # seconds; it only stops a hang
+MYST_SYNTAX = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
-def tagged(nb, tag: str) -> list:
+def cells_with_tag(nb, tag: str) -> list:
     return [cell for cell in nb.cells if tag in cell.metadata.get("tags", [])]
 
 
-def code(nb) -> str:
+def code_of(nb) -> str:
     return "\n".join(cell.source for cell in nb.cells if cell.cell_type == "code")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_student_gets_every_exercise_and_no_solution(stem):
-    mine, full, source = teaching.student(stem), teaching.instructor(stem), chapters.notebook(stem)
-    text = "\n".join(cell.source for cell in source.cells)
-    asked = len(re.findall(r"\{exercise-start\}", text))
-    assert len(tagged(mine, "answer")) >= asked
-    assert sum(c.source.count("### Exercise") for c in mine.cells) == asked
-    assert not tagged(mine, "solution") and "**Solution" not in str(mine.cells)
-    assert sum(c.source.count("**Solution") for c in full.cells) == asked
-    solved = [c.source for c in tagged(full, "solution") if c.cell_type == "code"]
-    for cell in solved:
-        assert cell in code(full) and cell not in code(mine)
-    assert set(teaching.CHECKED_EXERCISE.findall(code(mine))) >= set(
-        teaching.CHECKED_EXERCISE.findall("\n".join(solved))
-    )
-    for name in teaching.CHECKED_EXERCISE.findall(code(mine)):
-        assert check.exercise(name)
+    mine, full = teaching.student(stem), teaching.instructor(stem)
+    source = "\n".join(cell.source for cell in chapters.notebook(stem).cells)
+    exercises = source.count("{exercise-start}")
+    assert len(cells_with_tag(mine, "answer")) >= exercises
+    assert sum(c.source.count("### Exercise") for c in mine.cells) == exercises
+    assert not cells_with_tag(mine, "solution") and "**Solution" not in str(mine.cells)
+    assert sum(c.source.count("**Solution") for c in full.cells) == exercises
+    solutions = [c.source for c in cells_with_tag(full, "solution") if c.cell_type == "code"]
+    for solution in solutions:
+        assert solution in code_of(full) and solution not in code_of(mine)
+    checked = set(teaching.CHECKED_EXERCISE.findall(code_of(mine)))
+    assert checked >= set(teaching.CHECKED_EXERCISE.findall("\n".join(solutions)))
+    assert checked <= set(check.names())
 
 
 def names(code: str) -> tuple[set[str], set[str]]:
-    """What code defines, and what it needs from before."""
-    whole = symtable.symtable(code, "", "exec")
-    made = {s.get_name() for s in whole.get_symbols() if s.is_assigned() or s.is_imported()}
-    asked, tables = set(), [whole]
+    """The names that code defines, and those that it uses and must find defined."""
+    top = symtable.symtable(code, "", "exec")
+    defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    used, tables = set(), [top]
     while tables:
-        here = tables.pop()
-        tables += here.get_children()
-        free = (s for s in here.get_symbols() if here is whole or s.is_global())
-        asked |= {s.get_name() for s in free if s.is_referenced()}
-    return made, asked - made - set(dir(builtins))
+        table = tables.pop()
+        tables += table.get_children()
+        free = (s for s in table.get_symbols() if table is top or s.is_global())
+        used |= {s.get_name() for s in free if s.is_referenced()}
+    return defined, used - defined - set(dir(builtins))
 
 
-def test_names_are_those_that_code_defines_and_needs():
+def test_names_of_code_are_those_that_it_defines_and_uses():
     code = "import a\nb = a + c\ndef d(e):\n    return [f for f in e if g]\nprint(b)\n"
     assert names(code) == ({"a", "b", "d"}, {"c", "g"})
 
 
 @pytest.mark.parametrize("stem", STEMS[:3])
-def test_a_solution_runs_after_the_chapters_own_cells(stem):
-    """Without another solution, and whether or not another one ran before."""
+def test_a_solution_needs_only_the_cells_of_its_chapter(stem):
+    """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
     for part in myst.parts(chapters.notebook(stem).cells):
         if not part.blocks:
@@ -95,9 +92,9 @@ def test_a_solution_runs_after_the_chapters_own_cells(stem):
     defined = names("\n".join(code_of.pop("")))[0]
     solutions = [names("\n".join(sources)) for sources in code_of.values()]
     assert len(solutions) >= 4
-    for own, needed in solutions:
+    for redefined, needed in solutions:
         assert needed <= defined
-        assert all(not needed & other for other, _ in solutions if other is not own)
+        assert all(not needed & other for other, _ in solutions if other is not redefined)
 
 
 @pytest.mark.slow
@@ -111,19 +108,19 @@ def test_a_version_is_a_valid_notebook_that_reads_without_extensions(stem):
                 ast.parse(cell.source)
                 assert not cell.outputs
             else:
-                assert not RAW.search(cell.source), cell.source
+                assert not MYST_SYNTAX.search(cell.source), cell.source
         assert "parameters" in [t for cell in nb.cells[:4] for t in cell.metadata.get("tags", [])]
         for cell in nb.cells:
             hidden = "hide-input" in cell.metadata.get("tags", [])
             assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == hidden
-        where = copies.address()
-        assert nb.cells[1].source == copies.INSTALL.format(clone=copies.CLONE, **where)
+        install = copies.INSTALL.format(clone=copies.CLONE, **copies.address())
+        assert nb.cells[1].source == install
         assert json.loads(nbformat.writes(nb))["metadata"]["fedstas"]["version"] == version
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory):
-    """A student's notebook, run as in a classroom: from another folder, with no data set."""
+def executed_notebook(tmp_path_factory):
+    """A student's notebook, executed in another folder and without data sets, as in a classroom."""
     from nbclient import NotebookClient
 
     folder = tmp_path_factory.mktemp("classroom")
@@ -140,7 +137,7 @@ def executed(tmp_path_factory):
     try:
         NotebookClient(
             nb,
-            timeout=LIMIT,
+            timeout=TIMEOUT,
             kernel_name="python3",
             resources={"metadata": {"path": str(folder)}},
         ).execute()
@@ -152,48 +149,52 @@ def executed(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
-def test_a_students_notebook_runs_and_every_empty_answer_is_told_what_is_wrong(executed):
-    checks = tagged(executed, "check")
+def test_a_students_notebook_runs_and_its_checks_say_that_nothing_is_answered(executed_notebook):
+    checks = cells_with_tag(executed_notebook, "check")
     assert len(checks) == 3
     for cell in checks:
         assert cell.outputs[0]["data"]["text/plain"].startswith(
             "Nothing answered yet: replace the ... by "
         )
-    outputs = [o for c in executed.cells for o in c.get("outputs", [])]
+    outputs = [o for c in executed_notebook.cells for o in c.get("outputs", [])]
     assert len([o for o in outputs if "image/svg+xml" in o.get("data", {})]) == 2
 
 
-def test_every_executed_page_says_how_long_it_took():
-    """So that a teacher can tell what a classroom needs; how long that is, is the machine's affair: the
-    page *Execution status* shows it, beside the time of the processors."""
+def test_executed_pages_record_their_time_and_device():
+    """A teacher needs them; the page *Execution status* shows them."""
     pages = [*(ROOT / "book" / "chapters").glob("*.ipynb")]
-    said = [chapters.provenance(page) for page in sorted(pages)]
-    if not said:
+    if not pages:
         pytest.skip("no chapter is executed here: `make book` does it")
-    assert all(block["seconds"] > 0 and block["device"] for block in said)
-    assert all(block["cpu"] is None or block["cpu"] >= 0 for block in said if "cpu" in block)
+    blocks = [chapters.provenance(page) for page in pages]
+    assert all(block["seconds"] > 0 and block["device"] for block in blocks)
+    assert all(block["cpu"] is None or block["cpu"] >= 0 for block in blocks if "cpu" in block)
 
 
-def test_no_teaching_notebook_asks_for_a_download():
+def test_no_chapter_needs_a_download_in_profile_quick():
     for stem in STEMS:
         assert parameters.defaults("quick", stem).get("task", "digits") == "digits", stem
 
 
-def cells(*pairs):
-    import nbformat.v4 as v4
+@pytest.fixture
+def chapter_of(monkeypatch):
+    """A function that makes every chapter one of these cells: ("md" or "code", source, *tags)."""
+    new_cell = {"md": v4.new_markdown_cell, "code": v4.new_code_cell}
 
-    return v4.new_notebook(
-        cells=[
-            v4.new_markdown_cell(text, metadata={"tags": list(tags)})
-            if kind == "md"
-            else v4.new_code_cell(text, metadata={"tags": list(tags)})
-            for kind, text, *tags in pairs
-        ]
-    )
+    def replace_chapters(*cells):
+        nb = v4.new_notebook(cells=[new_cell[k](s, metadata={"tags": t}) for k, s, *t in cells])
+        text = nbformat.writes(nb)
+        monkeypatch.setattr(chapters, "notebook", lambda name: nbformat.reads(text, as_version=4))
+        monkeypatch.setattr(teaching, "glued_values", lambda chapter: {})
+
+    return replace_chapters
 
 
-def test_tags_of_the_source_count_as_well(monkeypatch):
-    nb = cells(
+def markdown_of(nb) -> list[str]:
+    return [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
+
+
+def test_cells_tagged_for_one_version_are_in_it_alone(chapter_of):
+    chapter_of(
         ("md", "# Title"),
         ("code", "secret = 1", "instructor"),
         ("code", "hint = 2", "student"),
@@ -202,36 +203,21 @@ def test_tags_of_the_source_count_as_well(monkeypatch):
             "```{exercise} Sum\n:label: ex-a\nAdd.\n```\n\n```{solution} ex-a\nSo.\n```\n\nAfter.",
         ),
     )
-    monkeypatch.setattr(chapters, "notebook", lambda name: json_copy(nb))
-    monkeypatch.setattr(teaching, "glued_values", lambda chapter: {})
     mine, full = teaching.student("01"), teaching.instructor("01")
-    assert "secret" not in code(mine) and "hint" in code(mine)
-    assert "secret" in code(full) and "hint" not in code(full)
-    said = [cell.source for cell in mine.cells if cell.cell_type == "markdown"]
-    assert said == ["# Title", "### Exercise 1: Sum\n\nAdd.", "*Your answer:*", "After."]
+    assert "secret" not in code_of(mine) and "hint" in code_of(mine)
+    assert "secret" in code_of(full) and "hint" not in code_of(full)
+    texts = ["# Title", "### Exercise 1: Sum\n\nAdd.", "*Your answer:*", "After."]
+    assert markdown_of(mine) == texts
     assert "So." in str(full.cells) and "So." not in str(mine.cells)
 
 
-def json_copy(nb):
-    return nbformat.reads(nbformat.writes(nb), as_version=4)
-
-
-def test_a_solution_or_an_exercise_without_an_end_is_refused():
-    nb = cells(("md", "````{solution-start} ex-a\n````"), ("code", "1"))
-    with pytest.raises(InputError, match=r"the solution of ex-a has no end: .*\{solution-end\}"):
-        myst.parts(nb.cells)
-    with pytest.raises(InputError, match=r"exercise 'ex-a' has no end: .*\{exercise-end\}"):
-        myst.parse("```{exercise-start} Sum\n:label: ex-a\n```\nAdd.")
-
-
-def test_text_after_a_solution_reaches_students(monkeypatch):
-    nb = cells(
+def test_text_after_a_solution_reaches_students(chapter_of):
+    chapter_of(
         ("md", "# Title\n\n````{solution-start} ex-a\n````\nSo."),
         ("md", "````{solution-end}\n````\n\n## Further reading"),
     )
-    monkeypatch.setattr(chapters, "notebook", lambda name: json_copy(nb))
-    texts = [cell.source for cell in teaching.student("01").cells if cell.cell_type == "markdown"]
-    assert texts == ["# Title", "*Your answer:*", "## Further reading"]
+    texts = ["# Title", "*Your answer:*", "## Further reading"]
+    assert markdown_of(teaching.student("01")) == texts
 
 
 def test_a_stub_has_the_name_and_the_arguments_of_the_solution():
@@ -247,179 +233,8 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
         InputError, match="unknown version 'teacher': use one of student, instructor"
     ):
         teaching.make("01", "teacher")
-    with pytest.raises(InputError, match="name ends in"):
+    with pytest.raises(InputError, match=r"ends in \.ipynb"):
         teaching.make("01", "student", tmp_path / "a.txt")
-    with pytest.raises(InputError, match=r"ends in \.html"):
-        slides.make("01", tmp_path / "a.txt")
-
-
-def test_plain_text_of_directives_and_roles():
-    text = (
-        "See {glue:text}`x:.1f`, {cite:p}`a2020,b2021`, {numref}`fig-a`, {prf:ref}`lem-a`, {term}`stratum`, "
-        "{doc}`/ledger`, {ref}`words <fig-z>`, [as written]{.as-written}, [](02_b.ipynb).\n\n"
-        "```{glue:figure} plot\n:name: fig-a\n:alt: what\n\nA caption.\n```\n"
-        "::::{admonition} Verdict\n:class: verdict\nIt {glue:text}`word`.\n::::\n"
-        "```{prf:lemma} Short\n:label: lem-a\n$x$\n```\n```{provenance} Figure\n```"
-    )
-    labels = myst.reference_texts(myst.parse(text))
-    assert labels == {"fig-a": "Figure 1", "lem-a": "Lemma 1"}
-    plain = markdown.PlainMarkdown({"x": 1.25, "word": "holds"}, labels)
-    assert plain.text(text) == (
-        "See 1.2, [a2020, b2021], Figure 1, Lemma 1, stratum, `ledger`, words, as written, "
-        "[02_b](02_b.ipynb).\n\n*Figure 1. A caption.*\n\n> **Verdict**\n>\n> It holds.\n\n"
-        "> **Lemma 1 (Short)**\n>\n> $x$"
-    )
-    assert plain.inline("{glue:text}`gone:d` and `{term}` in $a{b}$") == "… and `{term}` in $a{b}$"
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_blocks_hold_the_whole_text(stem):
-    for cell in chapters.notebook(stem).cells:
-        if cell.cell_type == "markdown":
-            assert "\n".join(block.source for block in myst.parse(cell.source)) == cell.source
-
-
-PAGE = ROOT / "book" / "chapters" / "04b_variance.ipynb"
-needs_page = pytest.mark.skipif(
-    not PAGE.is_file(), reason="chapter 04b is not executed here: `fedstas chapter 04b`"
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-
-
-@needs_page
-def test_slides_hold_the_figures_boxes_and_exercises_and_no_solutions(tmp_path):
-    made = slides.slides("04b")
-    source = "\n".join(c.source for c in chapters.notebook("04b").cells)
-    kinds = [slide.kind for slide in made]
-    assert kinds[0] == "title" and made[0].title == source.split("# ")[1].split("\n")[0]
-    assert kinds.count("figure") == source.count("{glue:figure} figure_")
-    assert kinds.count("exercise") == source.count("{exercise-start}")
-    for slide in made:
-        assert not RAW.search(slide.body) and "Solution" not in slide.body
-        assert slide.kind != "figure" or len(re.search(r'alt="([^"]*)"', slide.body)[1].split()) > 8
-    assert any(slide.notes for slide in made)
-    titles = [slide.title for slide in made]
-    asked = re.findall(r"\{exercise-start\} (.+)", source)
-    assert [t for t, k in zip(titles, kinds, strict=True) if k == "exercise"] == [
-        f"Exercise {place}: {title}" for place, title in enumerate(asked, 1)
-    ]
-    assert "Lemma" in str(titles) and len(set(titles)) > len(titles) / 2
-    assert kinds.count("table") >= 5  # what cells of the chapter show
-    for slide in made:
-        assert slide.kind != "table" or 2 <= slide.body.count("<tr") <= slides.MAX_ROWS + 1
-    text = slides.make("04b", tmp_path / "s.html").read_text()
-    assert not re.search(r'(?:src|href)="(?!data:)', text.split("<footer>")[0])
-
-
-def builder_of(**glued) -> slides.SlideBuilder:
-    """A builder of slides for a chapter that glued these outputs."""
-    return slides.SlideBuilder(slides.SlideMarkdown({}, {}), glued)
-
-
-def test_tables_become_slides_and_long_ones_are_cut():
-    builder = builder_of(t={"text/html": "<table><tr><td>7</td></tr></table>"})
-    long = "| a |\n|---|\n" + "".join(f"| {k} |\n" for k in range(slides.MAX_ROWS + 3))
-    builder.read_output({"data": {"text/markdown": long}, "metadata": {}})
-    builder.read_output({"data": {"text/markdown": "Words."}, "metadata": {}})
-    builder.read_output({"data": {"text/markdown": long}, "metadata": {"scrapbook": {"name": "x"}}})
-    builder.read(myst.parse("```{glue:figure} t\nSeven. It is a number.\n```"))
-    cut, glued = builder.finish()
-    assert cut.body.count("<td") == slides.MAX_ROWS and "3 more rows" in cut.notes
-    assert glued.title == "Seven" and "<td>7</td>" in glued.body and "a number" in glued.body
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "source"),
-    [
-        ("image/svg+xml", "<svg/>", "data:image/svg+xml;base64,PHN2Zy8+"),
-        ("image/png", "iVBO\nRw0K\n", "data:image/png;base64,iVBORw0K"),
-    ],
-)
-def test_a_drawn_figure_becomes_a_slide_whatever_its_kind(kind, data, source):
-    builder = builder_of(f={kind: data, "text/plain": "<Figure>"})
-    builder.read(myst.parse("```{glue:figure} f\n:alt: what is to be seen\n\nA caption.\n```"))
-    (made,) = builder.finish()
-    assert made.kind == "figure"
-    assert f'<img alt="what is to be seen" src="{source}">' in made.body
-
-
-def test_the_pictures_of_the_sessions_are_those_of_the_chapters_that_the_syllabus_names():
-    syllabus = (ROOT / "book" / "teaching" / "syllabus.md").read_text()
-    source = {s: (ROOT / "notebooks" / f"{s}.py").read_text() for s in STEMS}
-    own = [
-        (s, f) for f in slides.FIGURE_TITLES for s in STEMS if f"{{glue:figure}} {f}\n" in source[s]
-    ]
-    assert [figure for _, figure in own] == list(slides.FIGURE_TITLES)  # each in one chapter
-    taught = re.findall(r"^Chapter: \[\]\(\.\./chapters/(\w+)\.ipynb", syllabus, re.MULTILINE)
-    assert taught == list(slides.SESSIONS)
-    for session in slides.SESSIONS.values():
-        assert session.question[0].islower() and session.question[-1] in ".?"
-        assert set(session.figures) <= set(own)
-
-
-def test_a_session_begins_with_the_round_and_borrows_what_is_executed(tmp_path, monkeypatch):
-    def page(stem, text, **glued):
-        outputs = [
-            {"metadata": {"scrapbook": {"name": name}}, "data": {"image/svg+xml": data}}
-            for name, data in glued.items()
-        ]
-        code = {"cell_type": "code", "metadata": {}, "source": "", "outputs": outputs}
-        cells = [{"cell_type": "markdown", "metadata": {}, "source": text}, code]
-        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-        (folder / f"{stem}.ipynb").write_text(json.dumps(notebook))
-
-    folder = tmp_path / "book" / "chapters"
-    folder.mkdir(parents=True)
-    (tmp_path / "book" / "explorer.md").write_text(
-        "(instrument-coin)=\n## What does it tell?\n\n```{figure} chapters/explorer-coin.png\n:name: fig\n"
-        ":alt: A line.\n\nTwo hundred\nreports.\n```\n\n(instrument-next)=\n## Next\n"
-    )
-    (folder / "explorer-coin.png").write_bytes(b"png")
-    monkeypatch.setattr(slides.parameters, "ROOT", tmp_path)
-    monkeypatch.setattr(slides.chapters, "find", lambda stem: stem)
-    session = slides.Session("step 2.", (("10_b", "f"), ("11_c", "g")))
-    monkeypatch.setattr(slides, "SESSIONS", {"05_a": session})
-    figure = "```{glue:figure} f\n:alt: dots\nDots. See.\n```\n"
-    page(
-        "05_a",
-        "# A\n\nSo.\n\n## B\n\n```{explorer} coin\n```\n```{explorer} none\n```\n\n## What we learned\n\nIt.",
-    )
-    page("10_b", f"# C\n\n{figure}", f="<svg/>")
-    made = slides.slides("05_a")
-    assert [slide.title for slide in made] == [
-        "A", "One round of FedSTaS", "What does it tell?", "Dots", "What we learned"
-    ]  # fmt: skip
-    assert made[1].kind == "figure round" and made[1].body.endswith("<p>Today: step 2.</p>")
-    assert 'alt="A line." src="data:image/png;base64,cG5n"' in made[2].body
-    assert "Two hundred reports. In the book it moves" in made[2].body
-    assert "See. (Chapter 10.)" in re.sub(r"</?p>\s*", " ", made[3].body).replace("  ", " ")
-    (folder / "10_b.ipynb").unlink()
-    assert "Dots" not in [slide.title for slide in slides.slides("05_a")]
-
-
-@needs_page
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: `apt-get install chromium`")
-@pytest.mark.slow
-def test_slides_turn_and_typeset_without_a_network(tmp_path):
-    page = slides.make("04b", tmp_path / "s.html")
-    drive = """<script>window.addEventListener("load", () => MathJax.startup.promise.then(() => {
-      const now = () => [...document.querySelectorAll("section")].findIndex((s) => s.classList.contains("now"));
-      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), seen = [now()];
-      for (const key of ["ArrowRight", "PageDown", "ArrowLeft", "End", "Home"]) { press(key); seen.push(now()); }
-      press("n");
-      document.body.dataset.seen = seen.join(" ") + " " + document.body.className;
-    }));</script>"""
-    page.write_text(page.read_text().replace("<footer>", drive + "<footer>", 1))
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-    last = len(slides.slides("04b")) - 1
-    assert re.search(r'data-seen="([^"]*)"', done.stdout)[1] == f"0 1 2 1 {last} 0 notes"
-    assert done.stdout.count("<mjx-container") > 20
 
 
 @pytest.fixture(scope="module")
