@@ -1,5 +1,4 @@
-"""Every exercise: its solution is accepted, each of its mistakes is rejected with the sentence or the input
-that says why, and answers that are no answers do no harm."""
+"""Every exercise: its solution is accepted, each of its mistakes is rejected with a reason, and so is anything else."""
 
 import json
 import re
@@ -14,7 +13,7 @@ from fedstas.errors import InputError
 NAMES = check.names()
 FUNCTIONS = [n for n in NAMES if isinstance(check.exercise(n), check.Function)]
 EXAMPLES = [n for n in NAMES if isinstance(check.exercise(n), check.Example)]
-WRONG = [(n, i) for n in NAMES for i in range(len(check.exercise(n).mistakes))]
+MISTAKES = [(n, i) for n in NAMES for i in range(len(check.exercise(n).mistakes))]
 
 
 def test_every_part_has_three_exercises_of_three_levels():
@@ -35,39 +34,39 @@ def test_the_solution_is_accepted(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_are_two_mistakes_and_the_inputs_can_tell_them_apart(name):
-    asked = check.exercise(name)
-    assert len(asked.mistakes) >= 2
-    if isinstance(asked, check.Function):
-        assert len(asked.inputs) >= 3
-        assert all(isinstance(arguments, tuple) for arguments in asked.inputs)
-        assert all(len(said) > 20 and said.endswith((".", "?")) for said in asked.mistakes)
+def test_every_exercise_has_two_mistakes_and_a_function_three_inputs(name):
+    exercise = check.exercise(name)
+    assert len(exercise.mistakes) >= 2
+    if isinstance(exercise, check.Function):
+        assert len(exercise.inputs) >= 3
+        assert all(isinstance(arguments, tuple) for arguments in exercise.inputs)
+        assert all(len(hint) > 20 and hint.endswith((".", "?")) for hint in exercise.mistakes)
 
 
-@pytest.mark.parametrize(("name", "place"), WRONG, ids=[f"{n}-{i}" for n, i in WRONG])
+@pytest.mark.parametrize(("name", "place"), MISTAKES, ids=[f"{n}-{i}" for n, i in MISTAKES])
 def test_each_mistake_is_rejected_and_the_message_says_why(name, place):
-    asked = check.exercise(name)
-    if isinstance(asked, check.Example):
-        result = check.answer(name, asked.mistakes[place])
+    exercise = check.exercise(name)
+    if isinstance(exercise, check.Example):
+        result = check.answer(name, exercise.mistakes[place])
         assert not result
         assert len(result.message) > len("Not yet: ") + 10
         assert "could not be read" not in result.message
         return
-    said, wrong = list(asked.mistakes.items())[place]
+    hint, wrong = list(exercise.mistakes.items())[place]
     result = check.answer(name, wrong)
     assert not result
     assert result.message.startswith("Not yet: for (")
-    assert said in result.message
+    assert hint in result.message
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_answers_that_are_no_answers_are_told_so(name):
-    def raising(*arguments):
+def test_a_function_that_fails_or_returns_another_kind_is_rejected_with_a_reason(name):
+    def fail(*arguments):
         raise KeyError("m")
 
     result = check.answer(name, 3)
     assert not result and "must be a function, not int" in result.message
-    result = check.answer(name, raising)
+    result = check.answer(name, fail)
     assert not result and "it raises KeyError: 'm'" in result.message
     result = check.answer(name, lambda: 0)
     assert not result and "it raises TypeError" in result.message
@@ -77,38 +76,38 @@ def test_answers_that_are_no_answers_are_told_so(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_empty_answer_is_told_what_to_put_there(name):
+def test_an_empty_answer_is_rejected_with_the_form_that_is_expected(name):
     empty = [..., None, (..., ...)]
     if name in FUNCTIONS:
         empty += [lambda *arguments: None, lambda *arguments: ...]
     for mine in empty:
-        said = check.answer(name, mine).message
-        assert said.startswith("Nothing answered yet: replace the ... by ") and "Error" not in said
-        assert said.endswith(".") and "None" not in said
+        message = check.answer(name, mine).message
+        assert message.startswith("Nothing answered yet: replace the ... by ")
+        assert message.endswith(".") and "None" not in message and "Error" not in message
 
 
 @pytest.mark.parametrize(
     "mine", ["CDE", "c,d,e", "(c), (d), (e)", ["c", "d", "e"], {"C", "d", "e"}]
 )
-def test_letters_may_be_handed_in_as_one_likes(mine):
+def test_letters_may_be_a_string_a_list_or_a_set(mine):
     assert check.answer("aggregation/five-designs", mine)
     assert not check.answer("aggregation/five-designs", list(mine)[:1])
 
 
-def test_a_misspelt_name_is_told_the_nearest_ones():
-    with pytest.raises(InputError, match="try aggregation/five-designs") as told:
+def test_the_message_about_a_misspelt_name_has_similar_ones():
+    with pytest.raises(InputError, match="try aggregation/five-designs") as refusal:
         check.answer("agregation/five-design", "cde")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refusal.value)
 
 
-def test_a_tuple_of_one_is_shown_as_such():
+def test_a_tuple_of_one_is_formatted_as_one():
     assert check._format(((0,), (1, 2), [3])) == "((0,), (1, 2), [3])"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_that_are_no_examples_are_told_so(name):
-    for offered in ("text", [], -1, object(), lambda: 0, np.zeros((7, 5, 3)), {"a": 1}):
-        result = check.answer(name, offered)
+def test_an_example_of_another_kind_is_rejected(name):
+    for example in ("text", [], -1, object(), lambda: 0, np.zeros((7, 5, 3)), {"a": 1}):
+        result = check.answer(name, example)
         assert not result
         assert result.message.startswith("Not yet: ")
 
@@ -121,7 +120,7 @@ def test_an_unknown_exercise_is_refused():
         check.answer("nowhere/at-all", 1)
 
 
-def test_a_result_is_its_message_and_its_truth():
+def test_a_result_prints_its_message_and_has_a_truth_value():
     result = check.Result(False, "Not yet: no.")
     assert not result and repr(result) == "Not yet: no."
     assert check.Result(True, "Right.")
@@ -141,23 +140,22 @@ PAGES = sorted((parameters.ROOT / "book" / "chapters").glob("*.ipynb"))
 
 @pytest.mark.skipif(not PAGES, reason="no chapter is executed here: `make book` does it")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_solution_on_a_page_is_accepted(page):
-    """As the executed page says; a solution may show answers that are not accepted, too."""
+def test_an_executed_page_accepts_each_of_its_solutions(page):
+    """A solution may also show answers that are rejected."""
     for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
         code = "".join(cell["source"])
-        asked = code.count("check.answer(") if cell["cell_type"] == "code" else 0
-        if asked:
-            told = [o.get("text") or o["data"]["text/plain"] for o in cell["outputs"]]
-            said = "".join("".join(text) for text in told)
-            assert said.count("Right") >= asked, f"{page.stem}: {said}"
+        checks = code.count("check.answer(") if cell["cell_type"] == "code" else 0
+        if checks:
+            texts = [o.get("text") or o["data"]["text/plain"] for o in cell["outputs"]]
+            output = "".join("".join(text) for text in texts)
+            assert output.count("Right") >= checks, f"{page.stem}: {output}"
 
 
 @pytest.mark.parametrize("stem", chapters.names())
-def test_chapters_check_exercises_that_exist_and_nobody_is_forgotten(stem):
+def test_a_chapter_checks_all_exercises_of_its_part(stem):
     text = (parameters.ROOT / "notebooks" / f"{stem}.py").read_text(encoding="utf-8")
     if stem in ("04_theory", "10a_own_data"):
         return  # an opening: the exercises stand in its parts; and a page on how to do things
-    asked = dict.fromkeys(re.findall(r'check\.answer\("([^"]+)"', text))
-    assert set(asked) <= set(NAMES), stem
-    part = next(iter(asked)).partition("/")[0]
-    assert list(asked) and set(asked) == {name for name in NAMES if name.startswith(f"{part}/")}
+    checked = re.findall(r'check\.answer\("([^"]+)"', text)
+    part = checked[0].partition("/")[0]
+    assert set(checked) == {name for name in NAMES if name.startswith(f"{part}/")}
