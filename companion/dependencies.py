@@ -7,10 +7,13 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from companion import ROOMS, ROOT
+from companion import PACKAGES, ROOT
 
 # `from fedstas import engine` imports fedstas.sim.engine, `from companion import plots` companion.pages.plots.
-LAZY = {"fedstas": ("fedstas.sim",), "companion": tuple(f"companion.{room}" for room in ROOMS)}
+LAZY = {
+    "fedstas": ("fedstas.sim",),
+    "companion": tuple(f"companion.{package}" for package in PACKAGES),
+}
 
 
 @cache

@@ -1,13 +1,16 @@
 """The algorithms of FedSTaS and of the papers around it, and a simulator of federations.
 
-What lives where:
+What lives here:
     fedstas           the algorithms, one module for each section of the papers: numpy, scipy, scikit-learn
     fedstas.sim       the simulator: data, networks, clients, the round loop (torch)
-    fedstas.theory    exact moments by enumeration, the papers' formulas
+    fedstas.theory    exact moments by enumeration, and the papers' formulas
     fedstas.flower    the designs in a Flower federation (extra `flower`)
 
-`from fedstas import tasks, simulation, privacy` works for every module of the first two. To add a method,
-write its design in a module of its own and its entry in `methods`.
+The algorithms import only `fedstas.theory` of these, and no torch; nothing here depends on the folders of a clone.
+`from fedstas import tasks, simulation, privacy` imports any module of the first two.
+
+To add a method, write its design in a module of its own and its entry in `methods`. Settings of a design are fields
+of `config`, checks of values stand in `errors` and `arrays`, what a design remembers in `state`.
 """
 
 import importlib

@@ -39,7 +39,7 @@ def test_every_public_name_of_the_package_is_on_the_page(name):
         n
         for n, v in vars(module).items()
         if not n.startswith("_")
-        and getattr(v, "__module__", None) == module.__name__
+        and (getattr(v, "__module__", None), getattr(v, "__name__", n)) == (module.__name__, n)
         and (inspect.isclass(v) or inspect.isfunction(v))
     ]
     section = PAGE.section(FULL[name])

@@ -1,7 +1,13 @@
 """The designs in a real federation: a Flower strategy and client (extra `flower`).
 
-Nothing of the algorithm is here: the strategy draws cohorts with the package's designs, whose view of
-the server is implemented over messages (`nodes`), the client trains with the package's engine.
+`strategy` (a round of any method, over messages), `client` (training and answers), `nodes` (the server's view of real
+nodes), `messages` (what is sent, and how replies are judged), `roster` (which nodes are there), `nonresponse` (weights
+when some do not answer), `state_file` (the server on disk after each round).
+
+May import `fedstas` and `fedstas.sim`. No algorithm is here: designs draw the cohorts, the engine trains. Start from
+`Designs` (the strategy) and `client_app`; `examples/flower` uses both.
+
+To let a design ask for something new, add the question to `nodes` and its answer to `client`.
 """
 
 import importlib

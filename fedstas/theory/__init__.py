@@ -1,8 +1,13 @@
 """The papers' theory as code: exact moments by enumeration, in rationals, and the formulas as printed.
 
-One module per part: `designs` (who is drawn), `allocations` (how many of each stratum), `variances`
-(how noisy that is), `sizes` (the private total), `covariances` (which examples), `clusters`
-(clustered sampling), `convergence` (where a design leads).
+`designs` (moments of sampling designs), `allocations` (draws per stratum), `variances` (Theorem 1), `sizes` and
+`reports` (the private total), `covariances` (sampling of examples), `clusters` (clustered sampling), `convergence`
+(where a design leads), `least_variance` (strata of least variance, by all partitions).
+
+May import `fedstas` and no torch. `from fedstas import theory` has the functions that chapters and claims use. All
+take small federations: enumeration grows exponentially, and each function refuses what is too large.
+
+To add a formula, write it in rationals beside those of its theorem, with a test against enumeration.
 """
 
 from fedstas.theory.allocations import (
