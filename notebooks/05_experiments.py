@@ -238,7 +238,7 @@ def one_more(values):
 
 runs = final(equal, "client_accuracy")["fedsts-authors-dec"]
 mean, low, high = one_more(runs)
-np.testing.assert_allclose([mean, low, high], ch05.one_more(runs))
+np.testing.assert_allclose([mean, low, high], ch05.statistics.prediction_interval(runs))
 print(f"as coded FedSTS ends at {mean:.1f} %, one more at {low:.0f} to {high:.0f} %")
 # of their FedSTaS over their FedSTS
 leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])

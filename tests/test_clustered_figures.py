@@ -118,7 +118,7 @@ def test_losses_are_rolling_means_above_and_as_measured_below(recorded, monkeypa
     assert smooth.get_xdata()[0] == 20  # a fifth of the rounds
     np.testing.assert_allclose(smooth.get_ydata()[[0, -1]], [both[:10].mean(), both[-10:].mean()])
     for rounds, window in ((1000, 50), (2000, 50), (100, 20), (50, 10)):
-        assert figures.window(pd.DataFrame({"rounds": [rounds]})) == window
+        assert figures.rolling_window(pd.DataFrame({"rounds": [rounds]})) == window
 
 
 def test_measures_have_a_curve_each(recorded, monkeypatch):

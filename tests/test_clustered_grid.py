@@ -70,17 +70,17 @@ def test_figure_1_is_read_of_its_200_rounds_as_soon_as_five_seeds_are_there(monk
         )  # fmt: skip
 
     names = clustered.FIGURE_1_SWEEPS
-    monkeypatch.setattr(clustered, "recorded", there())
+    monkeypatch.setattr(clustered, "load_sweep", there())
     assert clustered.first_recorded(*names) == "clustered-fig-1"
-    monkeypatch.setattr(clustered, "recorded", there("clustered-fig-1"))
+    monkeypatch.setattr(clustered, "load_sweep", there("clustered-fig-1"))
     assert clustered.first_recorded(*names) == "one-digit"
-    monkeypatch.setattr(clustered, "FEWEST", 6)
+    monkeypatch.setattr(clustered.statistics, "MIN_SEEDS", 6)
     assert clustered.first_recorded(*names) == "one-digit"
 
 
 def test_what_a_claim_without_data_recommends_can_be_called(tmp_path, monkeypatch):
     """With nothing recorded: each sweep that a note names is there, in that profile."""
-    monkeypatch.setattr(evidence, "recorded", lambda sweep: None)
+    monkeypatch.setattr(evidence, "load_sweep", lambda sweep: None)
     monkeypatch.setattr(evidence.tasks, "data_folder", lambda: tmp_path)
     named = {}
     for claim in ledger.all_claims():
@@ -143,7 +143,7 @@ def test_recorded_runs_are_found_by_what_was_changed(tmp_path, monkeypatch):
         sweeps.make(wanted, "clustered-mnist", folder=tmp_path, device="cpu", progress=False) == []
     )
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
-    monkeypatch.setattr(evidence, "SHOWN", 1)
+    monkeypatch.setattr(evidence, "MIN_PAIRS", 1)
     small = {"clients": 20, "clients_per_round": 5, "steps": 5, "task": "digits"}
     place = evidence.replace(clustered.MNIST, **small)
 
@@ -154,9 +154,9 @@ def test_recorded_runs_are_found_by_what_was_changed(tmp_path, monkeypatch):
     assert set(found("md")["run"]).isdisjoint(found("md", prox=0.1)["run"])
     each = [set(found("md", "clustered-similarity", measure=w)["run"]) for w in ("L2", "L1")]
     assert [len(runs) for runs in each] == [2, 2] and len(each[0] & each[1]) == 1
-    with pytest.raises(evidence.Missing, match="seeds of clustered-similarity yet"):
+    with pytest.raises(evidence.MissingRuns, match="seeds of clustered-similarity yet"):
         found("md", "clustered-similarity")  # with the angle none is recorded
-    with pytest.raises(evidence.Missing):
+    with pytest.raises(evidence.MissingRuns):
         found("md", clients=100)
     here = tables.load_sweep("clustered-mnist", tmp_path)
     assert (here.found, here.planned) == (0, 235)  # those of digits are none of the profile paper
@@ -212,4 +212,4 @@ def test_rounds_saved_are_those_to_the_worse_of_the_two_ends(monkeypatch):
     )
     monkeypatch.setattr(evidence.Setting, "runs", lambda self, *methods: frame)
     monkeypatch.setattr(clustered, "ROLLING", 1)
-    assert clustered.saved(clustered.CIFAR, "clustered-size").to_dict() == {0: 0.5}
+    assert clustered.rounds_saved(clustered.CIFAR, "clustered-size").to_dict() == {0: 0.5}

@@ -326,7 +326,7 @@ def recorded(monkeypatch):
     """`recorded(frame)`: what every sweep holds from now on."""
 
     def put(frame):
-        monkeypatch.setattr(experiments, "recorded", lambda sweep: frame)
+        monkeypatch.setattr(experiments, "load_sweep", lambda sweep: frame)
 
     return put
 
@@ -439,7 +439,7 @@ def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
 
 
 def test_the_smallest_number_that_is_printed_is_read():
-    assert [experiments.number(t) for t in (3, "56.00 %", "+1.0 points", "−0.3")] == [
+    assert [experiments.first_number(t) for t in (3, "56.00 %", "+1.0 points", "−0.3")] == [
         3,
         56,
         1,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.claims.evidence.experiments import within_one_more
+from companion.claims.evidence.experiments import count_predicted
 from companion.pages import ch05, markdown
 from companion.runs import tables
 
@@ -59,12 +59,12 @@ def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the
 def test_printed_levels_are_counted_in_one_partition():
     """By hand, from the recorded runs: 54.67 and 55 are below both intervals, 56 is in the disjoint one's alone."""
     grid = tables.load_sweep("preprint", ROOT / "results")
-    assert within_one_more(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
-    assert within_one_more(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
+    assert count_predicted(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
+    assert count_predicted(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
     with pytest.raises(ValueError, match="several partitions: dirichlet, dirichlet_fixed_size"):
-        within_one_more(grid.frame.sort_values("partition"), PRINTED)
+        count_predicted(grid.frame.sort_values("partition"), PRINTED)
     few = grid.where(partition="dirichlet", seed=0)
-    assert within_one_more(few, PRINTED) == f"({tables.NOT_RECORDED})"
+    assert count_predicted(few, PRINTED) == f"({tables.NOT_RECORDED})"
 
 
 def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):

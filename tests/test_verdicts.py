@@ -237,7 +237,7 @@ def dealt(dirichlet: float, iid: float, grows: bool = True, wide: float = 0.0):
             rows.append((name, s, *[value + 0.1 * falls * grows + scatter] * 2))
         return pd.DataFrame(rows, columns=["partition", "seed", "mean", "median"])
 
-    return lambda patch: patch.setattr(figures, "shares", shares)
+    return lambda patch: patch.setattr(figures, "largest_class_shares", shares)
 
 
 def counts(pure: bool, scatter: bool = False):
@@ -433,8 +433,8 @@ CASES = {
     },
     "experiments_figures.loss_falls": {
         "agrees": World(),
-        "differs": World(loss=dict.fromkeys(figures.THREE, 2.4)),
-        "undecided": World(loss=dict.fromkeys(figures.THREE, 2.3), wide=0.2),
+        "differs": World(loss=dict.fromkeys(figures.METHODS, 2.4)),
+        "undecided": World(loss=dict.fromkeys(figures.METHODS, 2.3), wide=0.2),
     },
     "experiments_figures.figure_1": {
         "agrees": dealt(0.9, 0.1),
@@ -686,8 +686,10 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
 
         def runs(setting, *methods, world=world):
             if setting.task not in recorded:
-                experiments.obtainable(setting.task, setting.sweep)
-                raise experiments.Missing("pending", f"`fedstas sweep {setting.sweep}` records it")
+                experiments.check_obtainable(setting.task, setting.sweep)
+                raise experiments.MissingRuns(
+                    "pending", f"`fedstas sweep {setting.sweep}` records it"
+                )
             return world.frame(setting, methods)
 
         monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
@@ -713,10 +715,10 @@ def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
 
     def runs(setting, *methods):
         if setting.task == "cifar10":
-            experiments.obtainable(setting.task, setting.sweep)
+            experiments.check_obtainable(setting.task, setting.sweep)
         if setting.task == "cifar100-coarse10":
             if setting.concentration not in (10.0, 0.01):
-                raise experiments.Missing("pending", "not recorded")
+                raise experiments.MissingRuns("pending", "not recorded")
             at = {key: replace(there, seeds=seeds) for key, there in two.at.items()}
             return replace(two, seeds=seeds, at=at).frame(setting, methods)
         return replace(two, at={}).frame(setting, methods)
@@ -736,12 +738,15 @@ def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
 
 def test_the_part_that_decides_is_shown():
     parts = [
-        experiments.Found(word, mean, mean - 1, mean + 1, 5)
+        experiments.Judgement(word, mean, mean - 1, mean + 1, 5)
         for word, mean in (("agrees", -9), ("undecided", 3), ("undecided", 2), ("agrees", 5))
     ]
-    assert experiments.decisive(parts) is parts[2]
-    assert experiments.decisive(parts[::3]) is parts[0]
-    assert experiments.decisive([*parts, lost := experiments.Found("differs", 8, 7, 9, 5)]) is lost
+    assert experiments.deciding_part(parts) is parts[2]
+    assert experiments.deciding_part(parts[::3]) is parts[0]
+    assert (
+        experiments.deciding_part([*parts, lost := experiments.Judgement("differs", 8, 7, 9, 5)])
+        is lost
+    )
     # a trend the wrong way decides, and not the other algorithm's, which is less sure
     claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
     found = claim.decide(claim)
@@ -766,7 +771,7 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
     def word(rule, *at, **more) -> str:
         return rule(values(*at[0]), *at[1:], **more).verdict
 
-    higher, same = experiments.higher, experiments.same
+    higher, same = experiments.judge_higher, experiments.judge_equal
     assert word(higher, (0.2, 0.1), "points") == "agrees"  # an order is one, however small
     assert word(higher, (0.2, 0.3), "points") == "differs"  # none, or one that does not matter
     assert word(higher, (-3, 2.5), "points") == "differs"
@@ -776,14 +781,14 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
     assert word(same, (50.2, 0.5), 50, "points") == "agrees"
     assert word(same, (50.2, 0.9), 50, "points") == "undecided"
     assert word(same, (52, 1.5), 50, "points") == "differs"
-    assert word(same, (52, 1.5), 50, "points", room=1) == "undecided"
+    assert word(same, (52, 1.5), 50, "points", tolerance=1) == "undecided"
     assert word(same, (50, 0.1, 4), 50, "points") == "undecided"
-    lower = experiments.not_lower
+    lower = experiments.judge_not_lower
     assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # a loss that cannot matter
     assert word(lower, (-0.05, 0.045), "nats") == "differs"
-    assert word(lower, (-0.05, 0.045), "nats", of=20) == "undecided"  # one of so many, by chance
-    assert word(lower, (-0.05, 0.01), "nats", of=20) == "differs"
-    whole = experiments.whole
+    assert word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"  # one of so many, by chance
+    assert word(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
+    whole = experiments.combine_verdicts
     assert whole(["agrees", "agrees"]) == "agrees"
     assert whole(["agrees", "no-data", "undecided"]) == "undecided"
     assert whole(["undecided", "differs", "no-data"]) == "differs"
@@ -799,8 +804,8 @@ def test_how_many_published_values_other_runs_reach_is_counted():
         ("ours", "train_loss", None, 1.5),
         ("ours", "client_accuracy", 20, 90.0),
     ]
-    assert figures.explained(frame, published, lambda m: m)[0] == 3
-    inside, halves = figures.explained(frame, published[:2], lambda m: "md")
+    assert figures.predict_published(frame, published, lambda m: m)[0] == 3
+    inside, halves = figures.predict_published(frame, published[:2], lambda m: "md")
     assert inside == 2  # the test of levels does not know who made them
     assert len(halves) == 2 and all(2 < half < 20 for half in halves)
-    assert figures.explained(frame, published, lambda m: "other")[0] == 0
+    assert figures.predict_published(frame, published, lambda m: "other")[0] == 0

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.claims import ledger
-from companion.claims.evidence.experiments import MATTERS, amount, one_more, within_one_more
-from companion.claims.evidence.experiments_figures import explained
+from companion.claims.evidence.experiments import count_predicted, format_amount
+from companion.claims.evidence.experiments_figures import predict_published
 from companion.pages import plots
 from companion.runs import experiments, provenance_report, statistics, tables
 from companion.runs.tables import Variant
@@ -176,7 +176,7 @@ LEVELS = tuple(f"preprint-fig-{k}" for k in LEVELS)
 
 def matters() -> str:
     """The smallest differences that matter, by kind of claim."""
-    return ", ".join(amount(value, kind) for kind, value in MATTERS.items())
+    return ", ".join(format_amount(value, kind) for kind, value in statistics.MIN_EFFECT.items())
 
 
 def counted(words) -> str:
@@ -274,7 +274,7 @@ def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
     inside = 0
     for m, values in FALLS.items():
         own = frame[frame["method"] == f"{m}-authors-dec"]
-        spans = [one_more(own.loc[own["round"] == t, "train_loss"]) for t in AT]
+        spans = [statistics.prediction_interval(own.loc[own["round"] == t, "train_loss"]) for t in AT]
         inside += sum(a <= v <= b for v, (_, a, b) in zip(values, spans, strict=True))
     apart = np.abs(np.subtract(FALLS["fedstas"], FALLS["fedsts"])).max()
     return {"losses_in": inside, "losses_of": len(FALLS) * len(AT), "losses_apart": float(apart)}
@@ -293,7 +293,7 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
             tables.final_values(own, SHARES)["value"],
             own.loc[own["round"] == 99, "train_loss"],
         ]
-        told = [one_more(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
+        told = [statistics.prediction_interval(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
         forms = [".0f"] * len(printed) + [".2f"]
         cells = [statistics.format_interval(*v, form) for v, form in zip(told, forms, strict=True)]
         rows.append(("", f"ours, {own['seed'].nunique()} runs", *cells))
@@ -319,10 +319,10 @@ def who_passes(
     whose |= {m: (f"{CALLED[m]} in place of each", m) for m in STAND_INS}
     rows = {}
     for name, (words, form) in whose.items():
-        inside, halves = explained(frame, curves, form.format)
+        inside, halves = predict_published(frame, curves, form.format)
         told = (
             f"{inside} of {len(curves)}",
-            f"{explained(frame, ends, form.format)[0]} of {len(ends)}",
+            f"{predict_published(frame, ends, form.format)[0]} of {len(ends)}",
         )
         rows[name] = (words, *told, f"{min(halves):.0f} to {max(halves):.0f}")
     columns = ["whose runs", "their curves", "their ends", "points to either side"]
@@ -353,9 +353,9 @@ def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) ->
     """How many printed accuracies lie where one more run may, in either partition and as coded."""
     as_coded = {f"{m}-authors-dec": value for m, value in printed.items()}
     return {
-        "levels_dirichlet": within_one_more(disjoint, printed),
-        "levels_dirichlet_fixed_size": within_one_more(equal, printed),
-        "levels_coded": within_one_more(equal, as_coded),
+        "levels_dirichlet": count_predicted(disjoint, printed),
+        "levels_dirichlet_fixed_size": count_predicted(equal, printed),
+        "levels_coded": count_predicted(equal, as_coded),
     }
 
 
@@ -393,7 +393,7 @@ def beside_printed(
         for version, name in (("as written", method), ("as coded", f"{method}-authors-dec")):
             values = tables.final_values(runs[runs["method"] == name], SHARES)["value"]
             if len(values) > 1:
-                mean, low, high = one_more(values)
+                mean, low, high = statistics.prediction_interval(values)
                 rows.append((PAPER[method], version, mean, max(low, 0), high))
     long = pd.DataFrame(rows, columns=["method", "version", "mean", "low", "high"])
     wide = long.pivot(index="method", columns="version").reindex(long["method"].unique())

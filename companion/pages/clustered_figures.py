@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.claims.evidence import experiments
-from companion.claims.evidence.experiments import Missing, Setting
+from companion.claims.evidence.experiments import MissingRuns, Setting
 from companion.claims.evidence.experiments_clustered import (
     ALGORITHM,
     CIFAR,
@@ -25,13 +25,13 @@ from companion.claims.evidence.experiments_clustered import (
     SKEWS,
     best_prox,
     better_with_more_work,
-    less,
+    decide_trend,
+    loss_below_md,
     on_light_skew,
-    saved,
+    rolling_window,
+    rounds_saved,
     smoother_accuracy_overall,
     smoother_loss_overall,
-    trend,
-    window,
 )
 from companion.pages import plots
 from companion.runs import clustered_grid, records, statistics, tables
@@ -55,7 +55,7 @@ def _runs(place: Setting, change: dict) -> pd.DataFrame | None:
     """The recorded runs of the three schemes in a setting; None where they are not there."""
     try:
         return replace(place, **change).runs(*NAMES)
-    except Missing:
+    except MissingRuns:
         return None
 
 
@@ -85,7 +85,7 @@ def _panel(ax: Axes, frame, metric: str, note: str, smooth: bool, names=NAMES) -
         plots.write_in_panel(ax, note)
         return
     styles = {m: plots.method_style(m)._replace(label=name) for m, name in names.items()}
-    how = {"rolling": window(frame) if smooth else 0, "seeds": not smooth, "styles": styles}
+    how = {"rolling": rolling_window(frame) if smooth else 0, "seeds": not smooth, "styles": styles}
     plots.learning_curves(ax, frame, metric, list(names), ylabel=plots.SHORT_METRICS[metric], **how)
 
 
@@ -205,14 +205,14 @@ def verdicts() -> pd.DataFrame:
 def ahead(place: Setting = MNIST, **change) -> dict[str, tuple[float, float, float]]:
     """By algorithm: how many nats less than MD sampling it has in a setting; mean and 95 % interval."""
     return {
-        name: statistics.mean_interval(less(replace(place, **change), m))
+        name: statistics.mean_interval(loss_below_md(replace(place, **change), m))
         for m, name in ALGORITHM.items()
     }
 
 
 def _grown() -> tuple[float, float, float]:
     """How much Algorithm 2's gain on MNIST grows from concentration 10 to 0.001, as the ledger fits it: mean, interval."""
-    table = trend(MNIST, "concentration", SKEWS, less, "nats", -1, "the gain").table
+    table = decide_trend(MNIST, "concentration", SKEWS, loss_below_md, "nats", -1, "the gain").table
     (row,) = table[(table["scheme"] == "Algorithm 2") & (table["concentration"] == "change")].values
     return -row[2], -row[4], -row[3]
 
@@ -259,7 +259,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "long": worked[-1]["Algorithm 2"],
         "work": (work.ours, work.low, work.high),
     }
-    gone = [saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
+    gone = [rounds_saved(replace(MNIST, concentration=c), m) for m in ALGORITHM for c in SKEWS]
     gone = [statistics.mean_interval(100 * shares) for shares in gone]
     calm, accuracy = map(_smoother, (smoother_loss_overall, smoother_accuracy_overall))
     prox_best = best_prox.__wrapped__(MNIST)  # shows the mu that is furthest below 0.1

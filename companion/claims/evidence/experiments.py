@@ -1,9 +1,9 @@
-"""What decides the claims that need runs: recorded sweeps, compared with what is printed.
+"""What the claims on training share: recorded sweeps, judged against what is printed.
 
 An order is judged by the 95 % interval of the paired mean difference. It agrees if that lies on the
-printed side of zero, and differs if all of it stays below the smallest difference that matters. A level
+printed side of zero, and differs if all of it stays below the smallest effect that matters. A level
 is judged by the 95 % prediction interval of one more run of ours, for the papers print single runs. It
-differs if the printed value lies outside, and agrees if all of it lies within the smallest difference
+differs if the printed value lies outside, and agrees if all of it lies within the smallest effect
 that matters. What is neither is undecided, as is everything with fewer than five seeds. The published
 curves are of the authors' partition (equal sizes) and accuracy (under the clients' class shares), so that
 reading decides; the others are in the table of the evidence.
@@ -11,30 +11,31 @@ reading decides; the others are in the table of the evidence.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from companion.claims.registry import Claim, Evidence
+from companion.claims.registry import Claim, Decision, Evidence
 from companion.runs import atomic, records, statistics, tables
+from companion.runs.statistics import UNDECIDED, combine_verdicts
 from fedstas.sim import tasks
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
-FEWEST, MATTERS = statistics.MIN_SEEDS, statistics.MIN_EFFECT
-SHOWN = 2  # seeds: with one there is no interval
+MIN_PAIRS = 2  # seeds: with one there is no interval
 NETWORK = "The paper names no network for CIFAR-100, and 99 as well as 199 rounds; with a network of ours:"
 METRICS = ("client_accuracy", "test_accuracy")
-VOICES = {"as written": "", "as coded": "-authors-dec"}
+# The method as the paper writes it, and as the released code has it: what is added to a method's name.
+IMPLEMENTATIONS = {"as written": "", "as coded": "-authors-dec"}
+UNIT_OF_METRIC = {"train_loss": "nats", "client_accuracy": "points", "test_accuracy": "points"}
 
 
-class Missing(Exception):
-    """A claim cannot be decided yet, or not here; `verdict` is `pending` or `no-data`."""
+class MissingRuns(Exception):
+    """The runs that would decide a claim are not recorded (verdict `pending`) or cannot be had (`no-data`)."""
 
     def __init__(self, verdict: str, reason: str):
         super().__init__(reason)
@@ -43,121 +44,123 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a sweep. The data set may be one that cannot be had here."""
+    """One setting of a sweep; None stands for every value. Its data set may be one that cannot be had here."""
 
     sweep: str
     task: str = "mnist"
     partition: str = "dirichlet_fixed_size"
     concentration: float | None = 0.01
-    steps: int | None = 3  # local ones, as printed; None: all runs of the sweep
-    clients: int | None = None  # and so of these: None is all
+    steps: int | None = 3  # local steps, as printed
+    clients: int | None = None
     clients_per_round: int | None = None
     prox: float | None = None
-    measure: str | None = None  # of similarity, of the methods that have one
+    measure: str | None = None  # of similarity, for methods that have one
 
     def __str__(self) -> str:
         skew = "" if self.concentration is None else f" {self.concentration:g}"
         return f"{self.task}, {self.partition.replace('_', ' ')}{skew}"
 
     def runs(self, *methods: str) -> pd.DataFrame:
-        """The recorded runs of these methods, or `Missing`."""
-        found = recorded(self.sweep)
-        if found is not None:
-            skew = self.concentration is None or np.isclose(
-                found["concentration"], self.concentration
-            )
-            where = (found["task"] == self.task) & (found["partition"] == self.partition)
-            for key in ("steps", "clients", "clients_per_round", "prox"):
-                if (value := getattr(self, key)) is not None:
-                    where &= found[key] == value
+        """Return the recorded runs of these methods, a row per run and round.
+
+        Raises:
+            MissingRuns: a method has fewer than `MIN_PAIRS` seeds.
+        """
+        frame = load_sweep(self.sweep)
+        if frame is not None:
+            rows = (frame["task"] == self.task) & (frame["partition"] == self.partition)
+            if self.concentration is not None:
+                rows &= np.isclose(frame["concentration"], self.concentration)
+            for name in ("steps", "clients", "clients_per_round", "prox"):
+                if (value := getattr(self, name)) is not None:
+                    rows &= frame[name] == value
             if self.measure is not None:
-                where &= found["measure"].isin([self.measure, ""])
-            found = found[where & skew]
-        few = [m for m in methods if seeds(found, m) < SHOWN]
-        if not few:
-            return found[found["method"].isin(methods)]
-        obtainable(self.task, self.sweep)
-        raise Missing(
+                rows &= frame["measure"].isin([self.measure, ""])
+            frame = frame[rows]
+        too_few = [method for method in methods if count_seeds(frame, method) < MIN_PAIRS]
+        if not too_few:
+            return frame[frame["method"].isin(methods)]
+        check_obtainable(self.task, self.sweep)
+        raise MissingRuns(
             "pending",
-            f"sweep {self.sweep!r} ({self}) does not hold {SHOWN} seeds of {', '.join(few)} yet: "
+            f"sweep {self.sweep!r} ({self}) does not hold {MIN_PAIRS} seeds of {', '.join(too_few)} yet: "
             f"`fedstas sweep {self.sweep} --profile paper --folder results` records them",
         )
 
 
-def seeds(frame: pd.DataFrame | None, method: str) -> int:
-    """How many seeds of a method are recorded."""
+def count_seeds(frame: pd.DataFrame | None, method: str) -> int:
+    """Count the recorded seeds of a method."""
     return 0 if frame is None else frame.loc[frame["method"] == method, "seed"].nunique()
 
 
-def obtainable(task: str, sweep: str = "NAME") -> None:
-    """`Missing` with `no-data` for a data set that the project cannot load, or that is not here."""
+def check_obtainable(task: str, sweep: str = "NAME") -> None:
+    """Raise `MissingRuns` with `no-data` for a data set that the project cannot load, or that is not here."""
     if task not in tasks.names():
-        known = ", ".join(tasks.names())
-        raise Missing("no-data", f"{task} is not among the data sets that can be had ({known})")
+        names = ", ".join(tasks.names())
+        raise MissingRuns("no-data", f"{task} is not among the data sets that can be had ({names})")
     if task == "cifar10" and not (tasks.data_folder() / f"{task}.npz").exists():
-        raise Missing(
+        raise MissingRuns(
             "no-data",
             f"{task}.npz is not in the data folder; where it is, `fedstas sweep {sweep} --profile paper "
             "--folder results` records the runs that decide this claim",
         )
 
 
-def recorded(sweep: str) -> pd.DataFrame | None:
-    """All runs of a sweep; None where nothing is recorded."""
+def load_sweep(sweep: str) -> pd.DataFrame | None:
+    """Return all runs of a sweep, or None where nothing is recorded; read once while its files stay the same."""
     folder = RESULTS / sweep
-    kinds = ("*.json", records.RUNS, records.ROWS)
-    stamps = tuple(atomic.stamp(path) for kind in kinds for path in sorted(folder.glob(kind)))
-    return _load(str(folder), stamps) if stamps else None
+    patterns = ("*.json", records.RUNS, records.ROWS)
+    paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+    return _load(str(folder), tuple(map(atomic.stamp, paths))) if paths else None
 
 
 @lru_cache(maxsize=16)
 def _load(folder: str, _stamps: tuple) -> pd.DataFrame:
+    """Load a sweep with the local settings `steps`, `prox` and the similarity `measure` as columns."""
     frame = records.load(folder)
-    own = {run: who["method"] for run, who in records.identities(folder).items()}
-    for key in ("steps", "prox"):
-        frame[key] = frame["run"].map({run: each["local"][key] for run, each in own.items()})
-    measures = {run: each["clients"].get("measure", "") for run, each in own.items()}
-    similar = (
-        frame["method"] == "clustered-similarity"
-    )  # of other methods it is none, or means nothing
-    return frame.assign(measure=frame["run"].map(measures).where(similar, ""))
+    methods = {run: each["method"] for run, each in records.identities(folder).items()}
+    for name in ("steps", "prox"):
+        frame[name] = frame["run"].map({run: m["local"][name] for run, m in methods.items()})
+    measures = frame["run"].map(
+        {run: m["clients"].get("measure", "") for run, m in methods.items()}
+    )
+    # of other methods the measure is missing, or means nothing
+    return frame.assign(measure=measures.where(frame["method"] == "clustered-similarity", ""))
 
 
-def decided(function: Callable[[Claim], Evidence]) -> Callable[[Claim], Evidence]:
-    """The function, with `Missing` turned into the verdict that it carries."""
+def verdict_if_missing(decide: Decision) -> Decision:
+    """Wrap a deciding function: where runs are missing, its evidence is `pending` or `no-data`."""
 
-    def evidence(claim: Claim) -> Evidence:
+    @wraps(decide)
+    def wrapped(claim: Claim) -> Evidence:
         try:
-            return function(claim)
-        except Missing as missing:
+            return decide(claim)
+        except MissingRuns as missing:
             return Evidence(missing.verdict, note=f"{missing}.")
 
-    evidence.__doc__ = function.__doc__
-    return evidence
+    return wrapped
 
 
-def on_substitute(
-    function: Callable[[Claim], Evidence], reason: str
-) -> Callable[[Claim], Evidence]:
-    """`no-data` for what cannot be had, with the verdict on what was tried instead."""
+def on_substitute(decide: Decision, reason: str) -> Decision:
+    """Wrap a function that decides on a substitute: the verdict is `no-data`, its own that on the substitute."""
 
-    def evidence(claim: Claim) -> Evidence:
-        found = function(claim)
-        tried = found.verdict if found.verdict in WEIGHED else ""
-        return replace(found, verdict="no-data", substitute=tried, note=f"{reason} {found.note}")
+    @wraps(decide)
+    def wrapped(claim: Claim) -> Evidence:
+        evidence = decide(claim)
+        judged = evidence.verdict in statistics.CLAIM_VERDICTS
+        return replace(
+            evidence,
+            verdict="no-data",
+            substitute=evidence.verdict if judged else "",
+            note=f"{reason} {evidence.note}",
+        )
 
-    evidence.__doc__ = function.__doc__
-    return evidence
-
-
-WEIGHED = statistics.CLAIM_VERDICTS
-exactly, whole = statistics.judge_exactly, statistics.combine_verdicts
-one_more = statistics.prediction_interval
+    return wrapped
 
 
 @dataclass(frozen=True)
-class Found:
-    """What values of ours, one per seed, say: the verdict, and their mean with the interval that decides."""
+class Judgement:
+    """The verdict on values, one per seed, with their mean and the interval that decides."""
 
     verdict: str
     mean: float
@@ -169,248 +172,334 @@ class Found:
     def __str__(self) -> str:
         return statistics.format_interval(self.mean, self.low, self.high)
 
+    @property
+    def cells(self) -> tuple[float, float, float, str]:
+        """Mean, low, high and verdict: the cells of a table's row."""
+        return self.mean, self.low, self.high, self.verdict
 
-def decisive(found: Iterable[Found]) -> Found:
-    """Of a claim's parts, those with the verdict of the `whole`, the one with the lowest interval."""
-    found = list(found)
-    word = whole(part.verdict for part in found)
-    return min((part for part in found if part.verdict == word), key=lambda part: part.low)
+    @property
+    def why_undecided(self) -> str:
+        """The sentence that says why it is undecided, if it is."""
+        return self.why if self.verdict == UNDECIDED else ""
+
+    def shift(self, amount: float) -> Judgement:
+        """Return the judgement with the amount added to the mean and the interval."""
+        return replace(
+            self, mean=self.mean + amount, low=self.low + amount, high=self.high + amount
+        )
+
+    def evidence(self, note: str, table: pd.DataFrame | None = None, coded: str = "") -> Evidence:
+        """Return the evidence with this verdict, mean and interval."""
+        return Evidence(self.verdict, self.mean, self.low, self.high, note, table, coded)
 
 
-def _found(values, word: str, interval: tuple, undecided: str, differs: str = "") -> Found:
-    if len(values) < FEWEST:
-        word, undecided = "undecided", f"there are fewer than {FEWEST} seeds"
-    why = {"undecided": f" Undecided: {undecided}.", "differs": differs}.get(word, "")
-    return Found(word, *interval, len(values), why)
+def deciding_part(parts: Iterable[Judgement]) -> Judgement:
+    """Return the part of a claim that has the verdict on all of them, and of several the lowest interval."""
+    parts = list(parts)
+    verdict = combine_verdicts(part.verdict for part in parts)
+    return min((part for part in parts if part.verdict == verdict), key=lambda part: part.low)
 
 
-def amount(value: float, unit: str) -> str:
-    """A number with its unit, `1 point`."""
+def evidence_of_parts(
+    parts: dict[object, Judgement], heads: tuple[str, str], note: str, decimals: int = 4
+) -> Evidence:
+    """Return the evidence of a claim of several parts: the one that decides, and a table of all.
+
+    Args:
+        parts: the judgement of each part by its name.
+        heads: the heads of the table's columns for the name and the mean.
+        note: what the mean is; the number of seeds is added.
+        decimals: of the numbers in the table.
+    """
+    part = deciding_part(parts.values())
+    rows = [(name, *each.cells) for name, each in parts.items()]
+    table = pd.DataFrame(rows, columns=[*heads, "low", "high", "verdict"]).round(decimals)
+    return part.evidence(f"{note}, {part.seeds} paired runs.{part.why_undecided}", table)
+
+
+def _judgement(
+    values, verdict: str, interval: tuple[float, float, float], undecided: str, differs: str = ""
+) -> Judgement:
+    """Return the judgement; with too few seeds it is undecided."""
+    if len(values) < statistics.MIN_SEEDS:
+        verdict, undecided = UNDECIDED, f"there are fewer than {statistics.MIN_SEEDS} seeds"
+    reasons = {UNDECIDED: f" Undecided: {undecided}.", statistics.DIFFERS: differs}
+    return Judgement(verdict, *interval, len(values), reasons.get(verdict, ""))
+
+
+def format_amount(value: float, unit: str) -> str:
+    """Format a number with its unit, as in `1 point`."""
     return f"{value:g} {unit.removesuffix('s') if value == 1 else unit}"
 
 
-def higher(values, unit: str, matters: float | None = None) -> Found:
-    """Are these differences, one per seed, above zero? `matters` if it is not that of the unit."""
-    room = MATTERS[unit] if matters is None else matters
-    mean, low, high = interval = statistics.mean_interval(values)
-    word = statistics.judge_increase(interval, room)
-    some = f"{amount(room, unit)}, which matters" if room else "more"
-    small = f" A gain of {amount(room, unit)}, the smallest that matters, is outside the interval."
-    none = small if high >= 0 and room else ""
-    return _found(
-        values, word, (mean, low, high), f"the interval holds both no gain and {some}", none
+def judge_higher(values, unit: str, min_effect: float | None = None) -> Judgement:
+    """Judge whether differences, one per seed, are above zero; `min_effect` is by default that of the unit."""
+    min_effect = statistics.MIN_EFFECT[unit] if min_effect is None else min_effect
+    amount = format_amount(min_effect, unit)
+    interval = statistics.mean_interval(values)
+    gain = f"{amount}, which matters" if min_effect else "more"
+    small = f" A gain of {amount}, the smallest that matters, is outside the interval."
+    return _judgement(
+        values,
+        statistics.judge_increase(interval, min_effect),
+        interval,
+        undecided=f"the interval holds both no gain and {gain}",
+        differs=small if interval.high >= 0 and min_effect else "",
     )
 
 
-def not_lower(values, unit: str, of: int = 1) -> Found:
-    """Are these differences, one per seed, not below zero? A loss that cannot matter is none.
+def judge_not_lower(values, unit: str, comparisons: int = 1) -> Judgement:
+    """Judge whether differences, one per seed, are not below zero; a loss too small to matter is none.
 
-    Of so many comparisons one must be lower beyond chance (Bonferroni), or the claim for all is not refuted."""
-    room = MATTERS[unit]
-    mean, low, high = interval = statistics.mean_interval(values)
-    corrected = statistics.mean_interval(values, 1 - 0.05 / of)
-    word = statistics.judge_no_decrease(interval, room, corrected.high)
-    loss = (
-        f"the interval holds both no loss and one of more than {amount(room, unit)}, which matters"
+    For one of several `comparisons` to differ, its interval with Bonferroni's correction is below zero.
+    """
+    min_effect = statistics.MIN_EFFECT[unit]
+    interval = statistics.mean_interval(values)
+    corrected = statistics.mean_interval(values, 1 - 0.05 / comparisons)
+    amount = format_amount(min_effect, unit)
+    undecided = f"the interval holds both no loss and one of more than {amount}, which matters"
+    if interval.high < 0:
+        undecided = (
+            f"an interval lies below zero, which among {comparisons} comparisons may be chance"
+        )
+    verdict = statistics.judge_no_decrease(interval, min_effect, corrected.high)
+    return _judgement(values, verdict, interval, undecided)
+
+
+def judge_equal(
+    values,
+    printed: float,
+    unit: str,
+    tolerance: float = 0.0,
+    estimate: Callable[..., statistics.Interval] = statistics.mean_interval,
+) -> Judgement:
+    """Judge whether values, one per seed, are the printed one up to its tolerance, by the interval of `estimate`."""
+    interval, min_effect = estimate(values), statistics.MIN_EFFECT[unit]
+    amount = format_amount(max(tolerance, min_effect), unit)
+    return _judgement(
+        values,
+        statistics.judge_equality(interval, printed, tolerance, min_effect),
+        interval,
+        undecided=f"the interval holds {printed:g} and what is more than {amount} from it",
     )
-    if high < 0:
-        loss = f"an interval lies below zero, which among {of} comparisons may be chance"
-    return _found(values, word, (mean, low, high), loss)
 
 
-def same(
-    values, printed: float, unit: str, room: float = 0.0, interval=statistics.mean_interval
-) -> Found:
-    """Are these values, one per seed, what is printed? `room`: the tolerance of what is printed."""
-    mean, low, high = interval(values)
-    near = max(room, MATTERS[unit])
-    word = statistics.judge_equality((mean, low, high), printed, room, MATTERS[unit])
-    both = f"the interval holds {printed:g} and what is more than {amount(near, unit)} from it"
-    return _found(values, word, (mean, low, high), both)
+def judge_near_zero(values, unit: str) -> Judgement:
+    """Judge whether differences, one per seed, are too small to matter."""
+    return judge_equal(values, 0, unit, statistics.MIN_EFFECT[unit])
 
 
-def within_one_more(
+def count_predicted(
     frame: pd.DataFrame, printed: dict[str, float], metric: str = METRICS[0]
 ) -> str:
-    """How many printed final accuracies (in %, by method) lie where one more run may: `1 of 3`.
+    """Count the printed final accuracies (in %, by method) inside the prediction interval: `1 of 3`.
 
     The frame is of one partition: a level is one of a method *and* a partition, and mixing two counts neither.
     """
     if frame["partition"].nunique() > 1:
-        raise ValueError(f"runs of several partitions: {', '.join(frame['partition'].unique())}")
-    agreed = []
+        names = ", ".join(frame["partition"].unique())
+        raise ValueError(f"runs of several partitions ({names}): select one")
+    inside = []
     for method, value in printed.items():
         values = tables.final_values(frame[frame["method"] == method], metric)["value"]
-        if len(values) >= FEWEST:
-            _, low, high = one_more(values)
-            agreed.append(low <= value <= high)
-    few = len(agreed) < len(printed)
-    return f"({tables.NOT_RECORDED})" if few else f"{sum(agreed)} of {len(agreed)}"
+        if len(values) >= statistics.MIN_SEEDS:
+            _, low, high = statistics.prediction_interval(values)
+            inside.append(low <= value <= high)
+    too_few = len(inside) < len(printed)
+    return f"({tables.NOT_RECORDED})" if too_few else f"{sum(inside)} of {len(inside)}"
 
 
-def number(text) -> float:
-    """The first number of what is printed."""
+def first_number(text: str | float) -> float:
+    """Return the first number of what is printed."""
     if isinstance(text, (int, float)):
         return float(text)
     cleaned = "".join(c if c.isdigit() or c in ".-" else " " for c in text.replace("−", "-"))
     return float(next(w for w in cleaned.split() if any(c.isdigit() for c in w)))
 
 
-def difference(frame: pd.DataFrame, better: str, worse: str, metric=METRICS[0]) -> np.ndarray:
-    """Seed by seed: the last ten rounds of one method minus those of another."""
+def paired_differences(
+    frame: pd.DataFrame, better: str, worse: str, metric: str = METRICS[0]
+) -> np.ndarray:
+    """Return one method's mean of the last ten rounds minus another's, seed by seed [seeds]."""
     wide = tables.pivot_seeds(frame, metric)
     return (wide[better] - wide[worse]).dropna().to_numpy()
 
 
-def readings(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFrame:
-    """The paired difference in every recorded reading: partition and accuracy."""
-    table = []
-    for setting, (voice, coded) in itertools.product(settings, VOICES.items()):
-        a, b = better + coded, worse + coded
+def readings_table(settings: Iterable[Setting], better: str, worse: str) -> pd.DataFrame:
+    """Tabulate the paired difference in every recorded reading: setting, implementation and accuracy."""
+    rows = []
+    for setting, (name, suffix) in itertools.product(settings, IMPLEMENTATIONS.items()):
+        first, second = better + suffix, worse + suffix
         try:
-            frame = setting.runs(a, b)
-        except Missing:
+            frame = setting.runs(first, second)
+        except MissingRuns:
             continue
         for metric in METRICS:
-            values = difference(frame, a, b, metric)
+            values = paired_differences(frame, first, second, metric)
             mean, low, high = statistics.mean_interval(values)
-            table.append(
+            rows.append(
                 {
-                    "setting": f"{setting}, {voice}",
+                    "setting": f"{setting}, {name}",
                     "accuracy": "clients' shares" if metric == METRICS[0] else "global test set",
                     "difference (points)": f"{mean:+.2f}",
                     "95 % interval": f"{low:+.2f} to {high:+.2f}",
                     "seeds": len(values),
                 }
             )
-    return pd.DataFrame(table)
+    return pd.DataFrame(rows)
 
 
-def other_voice(find: Callable[..., Found], *methods: str) -> tuple[str, str]:
-    """What `find` finds as coded: a sentence of the note and the verdict; empty where it is not recorded."""
+def judge_both(judge: Callable[..., Judgement], *methods: str) -> tuple[Judgement, str, str]:
+    """Judge methods as written and as coded.
+
+    Returns:
+        The judgement as written; a sentence on the one as coded, and its verdict, both empty where its runs are
+        not recorded.
+    """
+    written = judge(*methods)
     try:
-        found = find(*(method + VOICES["as coded"] for method in methods))
-    except Missing:
-        return "", ""
-    return f" As coded: {found}, {found.verdict}.", found.verdict
+        coded = judge(*(method + IMPLEMENTATIONS["as coded"] for method in methods))
+    except MissingRuns:
+        return written, "", ""
+    return written, f" As coded: {coded}, {coded.verdict}.", coded.verdict
 
 
-def unit_of(metric: str) -> str:
-    """The unit of a difference in a metric."""
-    return "nats" if metric == "train_loss" else "points"
+def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Decision:
+    """Return a function that decides whether one more run of ours reaches the printed level, in % (or nats)."""
+    unit = UNIT_OF_METRIC[metric]
 
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        judgements = {}
 
-def level(setting: Setting, method: str, metric: str = METRICS[0]):
-    """Does one more run of ours reach what is printed, in % (or nats)?"""
+        def judge(method: str) -> Judgement:
+            values = tables.pivot_seeds(setting.runs(method), metric)[method]
+            printed, tolerance = first_number(claim.printed), claim.tolerance or 0
+            predict = statistics.prediction_interval
+            judgements[method] = judge_equal(values, printed, unit, tolerance, predict)
+            return judgements[method]
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        printed, room = number(claim.printed), claim.tolerance or 0
-        found = {}
-        for voice, coded in VOICES.items():
-            with contextlib.suppress(Missing if coded else ()):
-                values = tables.pivot_seeds(setting.runs(method + coded), metric)[method + coded]
-                found[voice] = same(values, printed, unit_of(metric), room, one_more)
+        written, sentence, coded = judge_both(judge, method)
+        rows = [
+            (name, each.mean, each.low, each.high, each.seeds, each.verdict)
+            for name, each in zip(IMPLEMENTATIONS, judgements.values(), strict=False)
+        ]
         columns = ["voice", "mean", "low", "high", "runs", "the printed value"]
-        table = pd.DataFrame(
-            [(v, f.mean, f.low, f.high, f.seeds, f.verdict) for v, f in found.items()],
-            columns=columns,
-        )
-        written, coded = found["as written"], found.get("as coded")
         note = (
             f"Last ten rounds, {written.seeds} runs, {setting}; the interval is for one more run."
-            f"{written.why}"
         )
-        note += f" As coded: {coded}, {coded.verdict}." if coded else ""
-        return Evidence(
-            written.verdict, written.mean, written.low, written.high, note, table.round(2),
-            coded.verdict if coded else "",
-        )  # fmt: skip
+        table = pd.DataFrame(rows, columns=columns).round(2)
+        return written.evidence(f"{note}{written.why}{sentence}", table, coded)
 
-    return evidence
+    return decide
 
 
-def order(
-    setting: Setting, better: str, worse: str, metric: str = METRICS[0], also=(), shown: int = 0
-):
-    """Is one method above another (for a loss: below)? `shown`: the rounds of the printed figure."""
+def decide_order(
+    setting: Setting,
+    better: str,
+    worse: str,
+    metric: str = METRICS[0],
+    also: Iterable[Setting] = (),
+    rounds_of_figure: int = 0,
+) -> Decision:
+    """Return a function that decides whether one method is above another (for a loss: below).
+
+    Settings in `also` are shown in its table and decide nothing.
+    """
     sign = -1 if metric == "train_loss" else 1
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        def find(a: str, b: str) -> Found:
-            return higher(sign * difference(setting.runs(a, b), a, b, metric), unit_of(metric))
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        def judge(a: str, b: str) -> Judgement:
+            values = sign * paired_differences(setting.runs(a, b), a, b, metric)
+            return judge_higher(values, UNIT_OF_METRIC[metric])
 
-        found, (said, coded) = find(better, worse), other_voice(find, better, worse)
-        unit = "nats less" if sign < 0 else "points more"
+        written, sentence, coded = judge_both(judge, better, worse)
+        unit = "Nats less" if sign < 0 else "Points more"
         ours = int(setting.runs(better, worse)["rounds"].max())
-        when = f", after {ours} of the figure's {shown} rounds" if shown > ours else ""
-        return Evidence(
-            found.verdict, found.mean, found.low, found.high,
-            f"{unit.capitalize()} of {better} than of {worse}, {found.seeds} paired runs, {setting}, "
-            f"{metric.replace('_', ' ')}{when}.{found.why}{said}",
-            readings((setting, *also), better, worse), coded,
-        )  # fmt: skip
+        shorter = f", after {ours} of the figure's {rounds_of_figure} rounds"
+        return written.evidence(
+            f"{unit} of {better} than of {worse}, {written.seeds} paired runs, {setting}, "
+            f"{metric.replace('_', ' ')}{shorter if rounds_of_figure > ours else ''}.{written.why}{sentence}",
+            readings_table((setting, *also), better, worse),
+            coded,
+        )
 
-    return evidence
+    return decide
 
 
-def relative(setting: Setting, better: str, worse: str):
-    """Is there a gain, and is the printed one, in %, one that a single pair of runs shows?"""
+def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
+    """Return a function that decides whether there is a gain, and a single pair of runs shows the printed one, in %."""
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        def find(a: str, b: str) -> tuple[Found, Found]:
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        def judge_gains(a: str, b: str) -> tuple[Judgement, Judgement]:
             wide = tables.pivot_seeds(setting.runs(a, b), METRICS[0]).dropna()
             gains, unit = 100 * (wide[a] / wide[b] - 1), "% relatively"
-            there, printed = higher(gains, unit), number(claim.printed)
-            pair = same(gains, printed, unit, claim.tolerance or 0, one_more)
-            word = whole((there.verdict, pair.verdict))
-            why = (there.why or pair.why) if word == "undecided" else ""
-            return there, replace(pair, verdict=word, why=why)
+            printed, tolerance = first_number(claim.printed), claim.tolerance or 0
+            predict = statistics.prediction_interval
+            gain = judge_higher(gains, unit)
+            pair = judge_equal(gains, printed, unit, tolerance, predict)
+            verdict = combine_verdicts((gain.verdict, pair.verdict))
+            why = (gain.why or pair.why) if verdict == UNDECIDED else ""
+            return gain, replace(pair, verdict=verdict, why=why)
 
-        there, found = find(better, worse)
-        said, coded = other_voice(lambda a, b: find(a, b)[1], better, worse)
-        return Evidence(
-            found.verdict, found.mean, found.low, found.high,
-            f"Relative gain of {better} over {worse} in %, {found.seeds} paired runs, {setting}; the interval is "
-            f"for one more pair, that of the mean is {statistics.format_interval(there.mean, there.low, there.high)}."
-            f"{found.why}{said}",
-            readings((setting,), better, worse), coded,
-        )  # fmt: skip
+        def judge(a: str, b: str) -> Judgement:
+            return judge_gains(a, b)[1]
 
-    return evidence
+        written, sentence, coded = judge_both(judge, better, worse)
+        gain = judge_gains(better, worse)[0]
+        return written.evidence(
+            f"Relative gain of {better} over {worse} in %, {written.seeds} paired runs, {setting}; the interval is "
+            f"for one more pair, that of the mean is {gain}.{written.why}{sentence}",
+            readings_table((setting,), better, worse),
+            coded,
+        )
+
+    return decide
 
 
-def everywhere(
-    settings: Iterable[Setting], better: str, rivals: tuple[str, ...], gap=difference, unit="points"
-):
-    """Is one method above all rivals in all settings? One setting that differs is enough to differ."""
+def decide_everywhere(
+    settings: Iterable[Setting],
+    better: str,
+    rivals: tuple[str, ...],
+    differences: Callable[[pd.DataFrame, str, str], np.ndarray] = paired_differences,
+    unit: str = "points",
+) -> Decision:
+    """Return a function that decides whether one method is above all rivals in all settings.
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        table, tried, lacking = [], [], ""
+    One setting that differs is enough to differ. `differences(frame, better, worse)` are one per seed.
+    """
+
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        rows, verdicts, missing_note = [], [], ""
         for setting, rival in itertools.product(settings, rivals):
             row = (str(setting), rival)
             try:
-                found = higher(gap(setting.runs(better, rival), better, rival), unit)
-            except Missing as missing:
-                table.append((*row, np.nan, np.nan, np.nan, missing.verdict))
-                tried.append(missing.verdict)
-                lacking = lacking or f" {missing}."
+                values = differences(setting.runs(better, rival), better, rival)
+            except MissingRuns as missing:
+                rows.append((*row, np.nan, np.nan, np.nan, missing.verdict))
+                verdicts.append(missing.verdict)
+                missing_note = missing_note or f" {missing}."
                 continue
-            tried.append(found.verdict)
-            word = "no-data" if setting.task == "cifar100" else found.verdict
-            table.append((*row, found.mean, found.low, found.high, word))
+            judgement = judge_higher(values, unit)
+            verdicts.append(judgement.verdict)
+            verdict = "no-data" if setting.task == "cifar100" else judgement.verdict
+            rows.append((*row, judgement.mean, judgement.low, judgement.high, verdict))
         columns = ["setting", f"{better} against", unit, "low", "high", "verdict"]
-        shown = pd.DataFrame(table, columns=columns).round(2)
-        words = list(shown["verdict"])
-        count = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
-        note = f"Is {better} above ({unit})? Of {len(words)} comparisons: {count}.{lacking}"
+        table = pd.DataFrame(rows, columns=columns).round(2)
+        listed = list(table["verdict"])
+        note = f"Is {better} above ({unit})? Of {len(listed)} comparisons: {count_each(listed)}.{missing_note}"
         if any(setting.task == "cifar100" for setting in settings):
             note += " For CIFAR-100 no network is named: its rows are of one of ours."
-        ours, word = f"{words.count('agrees')} of {len(words)}", whole(words)
-        other = whole(tried) if word == "no-data" and not lacking else ""
-        return Evidence(word, ours, note=note, table=shown, substitute=other)
+        verdict, ours = combine_verdicts(listed), f"{listed.count('agrees')} of {len(listed)}"
+        substitute = combine_verdicts(verdicts) if verdict == "no-data" and not missing_note else ""
+        return Evidence(verdict, ours, note=note, table=table, substitute=substitute)
 
-    return evidence
+    return decide
+
+
+def count_each(verdicts: list[str]) -> str:
+    """Format how often each verdict is in a list, in the order of their first occurrences."""
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))

@@ -11,27 +11,24 @@ import numpy as np
 import pandas as pd
 
 from companion.claims.evidence.experiments import (
-    FEWEST,
-    MATTERS,
     RESULTS,
-    WEIGHED,
-    Found,
-    Missing,
+    UNIT_OF_METRIC,
+    MissingRuns,
     Setting,
-    decided,
-    decisive,
-    difference,
-    exactly,
-    higher,
-    not_lower,
-    order,
-    recorded,
-    same,
-    seeds,
-    unit_of,
-    whole,
+    count_each,
+    count_seeds,
+    decide_order,
+    deciding_part,
+    evidence_of_parts,
+    judge_equal,
+    judge_higher,
+    judge_near_zero,
+    judge_not_lower,
+    load_sweep,
+    paired_differences,
+    verdict_if_missing,
 )
-from companion.claims.registry import Claim, Evidence, claim
+from companion.claims.registry import Claim, Decision, Evidence, claim
 from companion.runs import records, statistics, tables
 from fedstas.sim import partition
 
@@ -44,23 +41,25 @@ FIGURE_1_SWEEPS = ("clustered-fig-1", "one-digit")  # of so many rounds, and of 
 
 
 def first_recorded(*sweeps: str) -> str:
-    """The first of the sweeps that has seeds enough of all four schemes; the last one if none has."""
-    enough = (n for n in sweeps if min(seeds(recorded(n), m) for m in SCHEMES) >= FEWEST)
-    return next(enough, sweeps[-1])
+    """Return the first of the sweeps with enough seeds of all four schemes, or the last one."""
+    for sweep in sweeps:
+        if min(count_seeds(load_sweep(sweep), m) for m in SCHEMES) >= statistics.MIN_SEEDS:
+            return sweep
+    return sweeps[-1]
 
 
 class OneDigit(Setting):
     """Fig. 1: all of its rounds where they are recorded, else as many as there are."""
 
     def runs(self, *methods: str) -> pd.DataFrame:
-        """As of any setting."""
-        found = Setting(first_recorded(*FIGURE_1_SWEEPS), self.task, self.partition, None, None)
-        return found.runs(*methods)
+        """Return the recorded runs of these methods."""
+        sweep = first_recorded(*FIGURE_1_SWEEPS)
+        return Setting(sweep, self.task, self.partition, None, None).runs(*methods)
 
 
 ONE_DIGIT = OneDigit("one-digit", partition="by_class", concentration=None, steps=None)
 
-size_loss = order(ONE_DIGIT, "clustered-size", "md", "train_loss", shown=FIGURE_1)
+size_loss = decide_order(ONE_DIGIT, "clustered-size", "md", "train_loss", rounds_of_figure=FIGURE_1)
 claim(
     "clustered-fig-1-size-loss",
     paper="clustered",
@@ -72,7 +71,9 @@ claim(
     meaning="nats that Algorithm 1 is below MD sampling",
     order=530,
 )(size_loss)
-size_accuracy = order(ONE_DIGIT, "clustered-size", "md", "test_accuracy", shown=FIGURE_1)
+size_accuracy = decide_order(
+    ONE_DIGIT, "clustered-size", "md", "test_accuracy", rounds_of_figure=FIGURE_1
+)
 claim(
     "clustered-fig-1-size-accuracy",
     paper="clustered",
@@ -84,7 +85,9 @@ claim(
     meaning="points that Algorithm 1 is above MD sampling",
     order=510,
 )(size_accuracy)
-similarity_loss = order(ONE_DIGIT, "clustered-similarity", "md", "train_loss", shown=FIGURE_1)
+similarity_loss = decide_order(
+    ONE_DIGIT, "clustered-similarity", "md", "train_loss", rounds_of_figure=FIGURE_1
+)
 claim(
     "clustered-fig-1-similarity-loss",
     paper="clustered",
@@ -96,8 +99,8 @@ claim(
     meaning="nats that Algorithm 2 is below MD sampling",
     order=500,
 )(similarity_loss)
-similarity_accuracy = order(
-    ONE_DIGIT, "clustered-similarity", "md", "test_accuracy", shown=FIGURE_1
+similarity_accuracy = decide_order(
+    ONE_DIGIT, "clustered-similarity", "md", "test_accuracy", rounds_of_figure=FIGURE_1
 )
 claim(
     "clustered-fig-1-similarity-accuracy",
@@ -112,8 +115,8 @@ claim(
 )(similarity_accuracy)
 
 
-def _drawn() -> pd.DataFrame:
-    """One row per recorded round of Fig. 1: distinct clients and distinct digits of its cohort."""
+def recorded_cohorts() -> pd.DataFrame:
+    """Return the numbers of distinct clients and digits of the cohorts of Fig. 1, a row per recorded round."""
     runs = ONE_DIGIT.runs(*SCHEMES).drop_duplicates("run").set_index("run")
     sweep = first_recorded(*FIGURE_1_SWEEPS)
     labels = records.majority_labels(sweep, RESULTS)
@@ -131,29 +134,32 @@ def _drawn() -> pd.DataFrame:
     )
 
 
-def _table(drawn: pd.DataFrame, what: str) -> pd.DataFrame:
-    table = drawn.groupby("method")[what].agg(["mean", "min", "max"]).loc[list(SCHEMES)]
+def summarise_cohorts(cohorts: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return mean, least and largest value of a column of `recorded_cohorts`, by scheme."""
+    table = cohorts.groupby("method")[column].agg(["mean", "min", "max"]).loc[list(SCHEMES)]
     return table.round(2).reset_index()
 
 
-def more_digits(method: str):
-    """Does a scheme draw more digits a round than MD sampling?"""
+def decide_more_digits(method: str) -> Decision:
+    """Return a function that decides whether a scheme draws more digits a round than MD sampling."""
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        drawn = _drawn()
-        wide = drawn.pivot_table(index="seed", columns="method", values="digits")
-        found = higher(wide[method] - wide["md"], "digits")
-        return Evidence(
-            found.verdict, found.mean, found.low, found.high,
-            f"Distinct digits a round more than under MD sampling, {len(wide)} paired runs.{found.why}",
-            _table(drawn, "digits"),
-        )  # fmt: skip
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        cohorts = recorded_cohorts()
+        wide = cohorts.pivot_table(index="seed", columns="method", values="digits")
+        judgement = judge_higher(wide[method] - wide["md"], "digits")
+        return judgement.evidence(
+            f"Distinct digits a round more than under MD sampling, {len(wide)} paired runs.{judgement.why}",
+            summarise_cohorts(cohorts, "digits"),
+        )
 
-    return evidence
+    return decide
 
 
-size_digits, similarity_digits = more_digits("clustered-size"), more_digits("clustered-similarity")
+size_digits, similarity_digits = (
+    decide_more_digits("clustered-size"),
+    decide_more_digits("clustered-similarity"),
+)
 claim(
     "clustered-fig-1-size-digits",
     paper="clustered",
@@ -191,20 +197,19 @@ claim(
     fact="md-digits",
     order=240,
 )
-@decided
+@verdict_if_missing
 def digits_of_md(claim: Claim) -> Evidence:
-    """Does MD sampling generally draw 6 to 8 digits? Generally: in more than three rounds of four."""
-    drawn = _drawn().query("method == 'md'")
-    digits = drawn["digits"]
-    shares = digits.between(6, 8).groupby(drawn["seed"]).mean()
-    found, mean = higher(shares - 0.75, "of a share"), float(shares.mean())
+    """Judge whether MD sampling generally draws 6 to 8 digits: in more than three rounds of four."""
+    cohorts = recorded_cohorts().query("method == 'md'")
+    digits = cohorts["digits"]
+    shares = digits.between(6, 8).groupby(cohorts["seed"]).mean()
+    judgement = judge_higher(shares - 0.75, "of a share").shift(0.75)
     table = digits.value_counts().sort_index().rename_axis("digits").rename("rounds").reset_index()
-    return Evidence(
-        found.verdict, mean, found.low + 0.75, found.high + 0.75,
-        f"Share of rounds with 6 to 8, {len(digits)} rounds of {found.seeds} runs; generally means "
-        f"more than 0.75.{found.why}",
+    return judgement.evidence(
+        f"Share of rounds with 6 to 8, {len(digits)} rounds of {judgement.seeds} runs; generally means "
+        f"more than 0.75.{judgement.why}",
         table,
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -220,16 +225,17 @@ def digits_of_md(claim: Claim) -> Evidence:
     fact="ten-clients",
     order=290,
 )
-@decided
+@verdict_if_missing
 def ten_clients(claim: Claim) -> Evidence:
-    """Do the clustered schemes always aggregate ten different clients?"""
-    drawn = _drawn()
-    fewest = int(drawn[drawn["method"].isin(ALGORITHM)]["clients"].min())
-    runs = drawn["seed"].nunique()
-    word, note = exactly(fewest == 10), "Fewest different clients in a round of Algorithm 1 or 2."
-    if runs < FEWEST:
-        word, note = "undecided", f"{note} Undecided: there are fewer than {FEWEST} seeds."
-    return Evidence(word, fewest, note=note, table=_table(drawn, "clients"))
+    """Count the fewest different clients that the clustered schemes aggregate."""
+    cohorts = recorded_cohorts()
+    fewest = int(cohorts[cohorts["method"].isin(ALGORITHM)]["clients"].min())
+    verdict = statistics.judge_exactly(fewest == 10)
+    note = "Fewest different clients in a round of Algorithm 1 or 2."
+    if cohorts["seed"].nunique() < statistics.MIN_SEEDS:
+        verdict = statistics.UNDECIDED
+        note += f" Undecided: there are fewer than {statistics.MIN_SEEDS} seeds."
+    return Evidence(verdict, fewest, note=note, table=summarise_cohorts(cohorts, "clients"))
 
 
 @claim(
@@ -243,24 +249,24 @@ def ten_clients(claim: Claim) -> Evidence:
     meaning="digits a round in the last 20 rounds",
     order=230,
 )
-@decided
+@verdict_if_missing
 def finds_the_groups(claim: Claim) -> Evidence:
-    """Does Algorithm 2 miss digits in early rounds and then find the ten groups (9.5 digits a round)?"""
-    drawn = _drawn().query("method == 'clustered-similarity'")
-    early, late = drawn["round"] <= 10, drawn["round"] > drawn["round"].max() - 20
-    first, last = (drawn[at].groupby("seed")["digits"].mean() for at in (early, late))
-    missed, found = higher(9.5 - first, "digits"), higher(last - 9.5, "digits")
-    word, low, high = whole((missed.verdict, found.verdict)), found.low + 9.5, found.high + 9.5
+    """Judge whether Algorithm 2 misses digits in early rounds and then finds the ten groups (9.5 digits a round)."""
+    cohorts = recorded_cohorts().query("method == 'clustered-similarity'")
+    rounds = cohorts["round"]
+    early, late = rounds <= 10, rounds > rounds.max() - 20
+    first, last = (cohorts[at].groupby("seed")["digits"].mean() for at in (early, late))
+    begin, end = judge_higher(9.5 - first, "digits"), judge_higher(last - 9.5, "digits")
+    verdict = statistics.combine_verdicts((begin.verdict, end.verdict))
     rows = [
         ("rounds 1 to 10", *statistics.mean_interval(first)),
         ("the last 20", *statistics.mean_interval(last)),
     ]
-    return Evidence(
-        word, float(last.mean()), low, high,
-        f"Digits a round in the last 20 of {drawn['round'].max()} rounds; {first.mean():.2f} in the first ten."
-        f"{(missed.why or found.why) if word == 'undecided' else ''}",
+    return replace(end.shift(9.5), verdict=verdict).evidence(
+        f"Digits a round in the last 20 of {rounds.max()} rounds; {first.mean():.2f} in the first ten."
+        f"{(begin.why or end.why) if verdict == 'undecided' else ''}",
         pd.DataFrame(rows, columns=["rounds", "digits a round", "low", "high"]).round(2),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -276,63 +282,56 @@ def finds_the_groups(claim: Claim) -> Evidence:
     tolerance=1,
     order=550,
 )
-@decided
+@verdict_if_missing
 def as_the_target(claim: Claim) -> Evidence:
-    """Does Algorithm 2 end within the tolerance (points) of the target's accuracy, after Fig. 1's rounds?
+    """Judge whether Algorithm 2 ends within the tolerance (points) of the target's accuracy, after Fig. 1's rounds.
 
     Runs that end earlier cannot say where the two converge to: they decide nothing.
     """
     frame = ONE_DIGIT.runs("clustered-similarity", "target")
-    values = difference(frame, "clustered-similarity", "target", "test_accuracy")
-    found, rounds = same(values, 0, "points", claim.tolerance), int(frame["rounds"].min())
-    word, why = found.verdict, found.why
+    values = paired_differences(frame, "clustered-similarity", "target", "test_accuracy")
+    judgement, rounds = (
+        judge_equal(values, 0, "points", claim.tolerance),
+        int(frame["rounds"].min()),
+    )
     if rounds < FIGURE_1:
-        word = "undecided"
         why = f" Undecided: the figure shows {FIGURE_1} rounds, our runs have {rounds}."
-    return Evidence(
-        word, found.mean, found.low, found.high,
-        f"Points of Algorithm 2 above the target after {rounds} rounds, {found.seeds} paired runs; the same "
-        f"performance means within {claim.tolerance:g}.{why}",
+        judgement = replace(judgement, verdict=statistics.UNDECIDED, why=why)
+    return judgement.evidence(
+        f"Points of Algorithm 2 above the target after {rounds} rounds, {judgement.seeds} paired runs; the same "
+        f"performance means within {claim.tolerance:g}.{judgement.why}",
         pd.DataFrame({"run": range(len(values)), "points": values.round(2)}),
-    )  # fmt: skip
+    )
 
 
-def jumps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """How far a curve jumps from one evaluation to the next in its second half: a row a seed, a column a scheme."""
+def mean_jumps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the mean absolute change of a curve between evaluations in its second half, a row per seed and a column per scheme."""
     late = frame[frame["round"] > frame["rounds"] / 2].sort_values("round")
     steps = late.groupby(["method", "seed"])[metric].apply(lambda v: v.diff().abs().mean())
     return steps.unstack("method") * tables.SCALES.get(metric, 1)
 
 
-def of_parts(found: dict[object, Found], heads: tuple[str, str], note: str) -> Evidence:
-    """The evidence of a claim of several parts: the one that decides, and all of them in a table headed so."""
-    one = decisive(found.values())
-    rows = [(name, f.mean, f.low, f.high, f.verdict) for name, f in found.items()]
-    why = one.why if one.verdict == "undecided" else ""
-    return Evidence(
-        one.verdict, one.mean, one.low, one.high, f"{note}, {one.seeds} paired runs.{why}",
-        pd.DataFrame(rows, columns=[*heads, "low", "high", "verdict"]).round(4),
-    )  # fmt: skip
+def decide_smoother(metric: str) -> Decision:
+    """Return a function that decides whether curves of both algorithms jump less between evaluations than MD's."""
 
-
-def smoother(metric: str):
-    """Does a curve of both algorithms jump less from one evaluation to the next than MD's?"""
-
-    @decided
-    def evidence(claim: Claim) -> Evidence:
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
         frame = ONE_DIGIT.runs("md", *ALGORITHM)
-        wide = jumps(frame, metric)
-        found = {n: higher(wide["md"] - wide[m], unit_of(metric)) for m, n in ALGORITHM.items()}
+        wide = mean_jumps(frame, metric)
+        parts = {
+            name: judge_higher(wide["md"] - wide[method], UNIT_OF_METRIC[metric])
+            for method, name in ALGORITHM.items()
+        }
         note = (
             f"How much smaller a jump of {metric.replace('_', ' ')} is than under MD sampling, second half of the runs, for "
             f"the one of the two that decides; MD jumps by {wide['md'].mean():.3g}"
         )
-        return of_parts(found, ("scheme", "smaller jumps than MD"), note)
+        return evidence_of_parts(parts, ("scheme", "smaller jumps than MD"), note)
 
-    return evidence
+    return decide
 
 
-smoother_loss, smoother_accuracy = smoother("train_loss"), smoother("test_accuracy")
+smoother_loss, smoother_accuracy = decide_smoother("train_loss"), decide_smoother("test_accuracy")
 claim(
     "clustered-6-smoother-loss",
     paper="clustered",
@@ -369,21 +368,20 @@ claim(
     tolerance=0.05,
     order=190,
 )
-@decided
+@verdict_if_missing
 def same_messages(claim: Claim) -> Evidence:
-    """Does Algorithm 2 send as many bytes as MD sampling?"""
+    """Judge whether Algorithm 2 sends as many bytes as MD sampling."""
     frame = ONE_DIGIT.runs("md", "clustered-similarity")
     last = frame[frame["round"] == frame["rounds"]]
     last = last.assign(MB=(last["bytes_down"] + last["bytes_up"]) / 1e6)
     wide = last.pivot(index="seed", columns="method", values="MB").dropna()
     ratio = wide["clustered-similarity"] / wide["md"]
-    found = same(ratio, 1, "of a share", claim.tolerance or 0)
-    return Evidence(
-        found.verdict, found.mean, found.low, found.high,
+    judgement = judge_equal(ratio, 1, "of a share", claim.tolerance or 0)
+    return judgement.evidence(
         "Bytes of Algorithm 2 as a multiple of MD sampling's (a client that is drawn twice is sent one "
-        f"model), {found.seeds} paired runs.{found.why}",
+        f"model), {judgement.seeds} paired runs.{judgement.why}",
         last.groupby("method")["MB"].agg(["mean", "min", "max"]).round(2).reset_index(),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -398,36 +396,41 @@ def same_messages(claim: Claim) -> Evidence:
     meaning="mean share of a client's largest class at 0.001",
     order=640,
 )
-@decided
+@verdict_if_missing
 def cifar_partitions(claim: Claim) -> Evidence:
-    """Fig. 5: are classes nearly equal at concentration 10 and nearly pure at 0.001?"""
+    """Judge whether classes are nearly equal at concentration 10 and nearly pure at 0.001 (Fig. 5)."""
     labels = np.repeat(np.arange(10), 5000)
     sizes = np.repeat([100, 250, 500, 750, 1000], [10, 30, 30, 20, 10])
-    table = []
-    for concentration, seed in itertools.product((10.0, 0.1, 0.01, 0.001), range(FEWEST)):
+    rows = []
+    for concentration, seed in itertools.product(
+        (10.0, 0.1, 0.01, 0.001), range(statistics.MIN_SEEDS)
+    ):
         counts = partition.dirichlet_fixed_size(labels, sizes, concentration, seed).label_counts
         classes = counts.sum(0)
         share = float((counts.max(1) / counts.sum(1)).mean())
-        table.append((concentration, seed, share, classes.max() / classes.min()))
+        rows.append((concentration, seed, share, classes.max() / classes.min()))
     columns = ["concentration", "seed", "mean largest share", "largest class / smallest"]
-    table = pd.DataFrame(table, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
     share = table.pivot(index="seed", columns="concentration", values=columns[2])
     unequal = table.pivot(index="seed", columns="concentration", values=columns[3])
-    found = [
-        higher(values, "of a share", 0)
+    parts = [
+        judge_higher(values, "of a share", 0)
         for values in (0.25 - share[10.0], share[0.001] - 0.95, unequal[0.001] - unequal[10.0])
     ]
-    word = whole(f.verdict for f in found)
-    why = max(f.why for f in found) if word == "undecided" else ""
+    verdict = statistics.combine_verdicts(part.verdict for part in parts)
+    why = max(part.why for part in parts) if verdict == "undecided" else ""
     mean, low, high = statistics.mean_interval(share[0.001])
     means = table.drop(columns="seed").groupby("concentration").mean().round(3).reset_index()
     return Evidence(
-        word, mean, low, high,
+        verdict,
+        mean,
+        low,
+        high,
         "Mean share of a client's largest class at 0.001 (almost one class: over 0.95; nearly equal at 10: "
-        f"below 0.25), {FEWEST} seeds; the counts depend on the labels alone."
+        f"below 0.25), {statistics.MIN_SEEDS} seeds; the counts depend on the labels alone."
         f"{why}",
         means,
-    )  # fmt: skip
+    )
 
 
 CENTRE = {"clients": 100, "clients_per_round": 10, "prox": 0.0, "measure": "arccos"}
@@ -435,7 +438,7 @@ CIFAR = Setting("clustered-cifar10", "cifar10", steps=100, **CENTRE)
 MNIST = Setting("clustered-mnist", "mnist", steps=100, **CENTRE)
 COARSE = Setting("clustered-coarse10", "cifar100-coarse10", steps=20, **CENTRE)
 ROLLING = 50  # rounds of the rolling mean that the paper's losses are, of 1,000
-LESS = ("nats less", f"mean of the last rounds ({ROLLING}, or a fifth if fewer)")
+NATS_LESS = ("nats less", f"mean of the last rounds ({ROLLING}, or a fifth if fewer)")
 SKEWS, WORK, COHORTS = (10.0, 0.1, 0.01, 0.001), (10, 100, 500), (5, 10, 20)
 SKEWED = tuple({"concentration": c} for c in SKEWS)
 PRINTED = (  # what the paper changes, one at a time
@@ -447,117 +450,142 @@ PRINTED = (  # what the paper changes, one at a time
 )
 
 
-def on_cifar10(*substitutes: Setting):
-    """The evidence of a claim on CIFAR-10, from what the function below says of a setting: where CIFAR-10 cannot
-    be had, `no-data`, with the verdict on the first substitute that is recorded."""
+def on_cifar10(*substitutes: Setting) -> Callable[[Callable[[Setting], Evidence]], Decision]:
+    """Make a function that decides in a setting into one that decides a claim on CIFAR-10.
 
-    def of(decide: Callable[[Setting], Evidence]) -> Callable[[Claim], Evidence]:
-        @decided
-        def evidence(claim: Claim) -> Evidence:
+    Where CIFAR-10 cannot be had the verdict is `no-data`, with that on the first substitute that is recorded. The
+    decorated function itself is `__wrapped__`.
+    """
+
+    def decorate(decide_in: Callable[[Setting], Evidence]) -> Decision:
+        @verdict_if_missing
+        def decide(claim: Claim) -> Evidence:
             try:
-                return decide(CIFAR)
-            except Missing as missing:
+                return decide_in(CIFAR)
+            except MissingRuns as missing:
                 if missing.verdict != "no-data":
                     raise
-                lacking = [str(missing)]
+                reasons = [str(missing)]
             for setting in substitutes:
                 try:
-                    found = decide(setting)
-                except Missing as missing:
-                    lacking.append(f"on {setting.task} instead: {missing}")
+                    evidence = decide_in(setting)
+                except MissingRuns as missing:
+                    reasons.append(f"on {setting.task} instead: {missing}")
                     continue
-                note = f"{lacking[0]}. On {setting.task} instead: {found.note}"
+                note = f"{reasons[0]}. On {setting.task} instead: {evidence.note}"
                 return replace(
-                    found,
+                    evidence,
                     verdict="no-data",
-                    substitute=found.verdict,
+                    substitute=evidence.verdict,
                     tried_on=setting.task,
                     note=note,
                 )
-            raise Missing("no-data", "; ".join(lacking))
+            raise MissingRuns("no-data", "; ".join(reasons))
 
-        return wraps(decide)(evidence)  # `__wrapped__` is asked of one setting
+        return wraps(decide_in)(decide)
 
-    return of
+    return decorate
 
 
-def window(frame: pd.DataFrame) -> int:
-    """Rounds of the rolling mean: the paper's 50, and at most a fifth of a shorter run."""
+def rolling_window(frame: pd.DataFrame) -> int:
+    """Return the rounds of the rolling mean: the paper's 50, and at most a fifth of a shorter run."""
     return min(ROLLING, int(frame["rounds"].min()) // 5)
 
 
-def less(setting: Setting, method: str) -> pd.Series:
-    """By seed: how many nats less a scheme has than MD sampling, over the last rounds as the paper draws them."""
+def loss_below_md(setting: Setting, method: str) -> pd.Series:
+    """Return how many nats a scheme's loss is below MD sampling's, by seed, over the last rounds as the paper draws them."""
     frame = setting.runs("md", method)
-    wide = tables.pivot_seeds(frame, "train_loss", window(frame))
+    wide = tables.pivot_seeds(frame, "train_loss", rolling_window(frame))
     return (wide["md"] - wide[method]).dropna()
 
 
-def _in(
-    where: Setting, changes: Iterable[dict], rule=higher, gain=less, unit="nats", what=LESS
+def decide_in_settings(
+    setting: Setting,
+    changes: Iterable[dict],
+    judge=judge_higher,
+    gain=loss_below_md,
+    unit="nats",
+    quantity=NATS_LESS,
 ) -> Evidence:
-    """Do both algorithms gain on MD sampling (`gain` by setting and method) in each of these settings?"""
-    table, each = [], []
+    """Judge whether both algorithms gain on MD sampling in each changed setting.
+
+    Args:
+        setting: what is changed.
+        changes: fields of the setting and their new values.
+        judge: judges the gains of one algorithm in one setting, by `unit`.
+        gain: the gains by seed, from a setting and a method.
+        unit: of the gain.
+        quantity: the words for the gain and for how it is measured.
+    """
+    rows, parts = [], []
     for changed, (method, name) in itertools.product(changes, ALGORITHM.items()):
         if "measure" in changed and method != "clustered-similarity":
             continue
-        found = rule(gain(replace(where, **changed), method), unit)
-        told = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changed.items())
-        table.append((told, name, found.mean, found.low, found.high, found.verdict))
-        each.append(found)
-    columns = ["setting", "scheme", f"{what[0]} than MD", "low", "high", "verdict"]
-    table, one = pd.DataFrame(table, columns=columns), decisive(each)
-    return Evidence(
-        one.verdict, one.mean, one.low, one.high,
-        f"{what[0].capitalize()} than MD sampling, {what[1]}, in the one of {len(table)} "
-        f"comparisons that decides.{one.why if one.verdict == 'undecided' else ''}",
-        table.round(3),
-    )  # fmt: skip
+        part = judge(gain(replace(setting, **changed), method), unit)
+        words = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changed.items())
+        rows.append((words, name, *part.cells))
+        parts.append(part)
+    columns = ["setting", "scheme", f"{quantity[0]} than MD", "low", "high", "verdict"]
+    part = deciding_part(parts)
+    return part.evidence(
+        f"{quantity[0].capitalize()} than MD sampling, {quantity[1]}, in the one of {len(rows)} "
+        f"comparisons that decides.{part.why_undecided}",
+        pd.DataFrame(rows, columns=columns).round(3),
+    )
 
 
 def first_reached(curve: pd.Series, level: float) -> float:
-    """The round at which a loss is down to a level; the last one of the curve if it is not."""
+    """Return the round at which a loss is down to a level, or the last one of the curve."""
     reached = curve.index[curve <= level]
     return reached[0] if len(reached) else curve.index[-1]
 
 
-def curves(
+def rolling_curves(
     setting: Setting, *methods: str, metric="train_loss", rounds=0
 ) -> dict[tuple, pd.Series]:
-    """By (method, seed): the rolling mean by round, as the paper draws it or over so many rounds; accuracies negative, so
-    that less is better."""
+    """Return the rolling mean by round of each (method, seed), as the paper draws it or over so many rounds.
+
+    Accuracies are negated, so that less is better.
+    """
     frame = setting.runs(*methods)
-    frame = tables.smooth_curves(frame, metric, rounds or window(frame))
+    frame = tables.smooth_curves(frame, metric, rounds or rolling_window(frame))
     sign = 1 if metric == "train_loss" else -1
     parts = frame.groupby(["method", "seed"])
     return {key: sign * part.set_index("round")[metric] for key, part in parts}
 
 
-def saved(setting: Setting, method: str, **how) -> pd.Series:
-    """By seed: the share of all rounds that a scheme saves on MD sampling's way to the worse of their last losses."""
-    shown, share = curves(setting, "md", method, **how), {}
-    for (name, seed), md in shown.items():
-        if name == "md" and (other := shown.get((method, seed))) is not None:
+def rounds_saved(setting: Setting, method: str, **options) -> pd.Series:
+    """Return the share of all rounds that a scheme saves on MD sampling's way to the worse of their last losses, by seed.
+
+    `options` are those of `rolling_curves`.
+    """
+    curves, share = rolling_curves(setting, "md", method, **options), {}
+    for (name, seed), md in curves.items():
+        if name == "md" and (other := curves.get((method, seed))) is not None:
             level = max(md.iloc[-1], other.iloc[-1])
             share[seed] = (first_reached(md, level) - first_reached(other, level)) / md.index[-1]
     return pd.Series(share, dtype=float)
 
 
-def _skews(where: Setting, printed: tuple[float, ...], fewest: int) -> tuple[float, ...]:
-    """The concentrations of a figure; of the substitute in colour those that are recorded, if so many are: all four
-    take a day."""
+def recorded_concentrations(
+    where: Setting, printed: tuple[float, ...], fewest: int
+) -> tuple[float, ...]:
+    """Return the concentrations of a figure; of the substitute in colour those that are recorded, if at least `fewest` are.
+
+    To record all four takes a day.
+    """
     if where.task != COARSE.task:
         return printed
 
-    def enough(concentration: float) -> bool:
+    def has_enough_seeds(concentration: float) -> bool:
         try:
             frame = replace(where, concentration=concentration).runs("md", *ALGORITHM)
-        except Missing:
+        except MissingRuns:
             return False
-        return min(seeds(frame, m) for m in ("md", *ALGORITHM)) >= FEWEST
+        return min(count_seeds(frame, m) for m in ("md", *ALGORITHM)) >= statistics.MIN_SEEDS
 
-    there = tuple(filter(enough, printed))
-    return there if len(there) >= fewest else printed
+    recorded = tuple(filter(has_enough_seeds, printed))
+    return recorded if len(recorded) >= fewest else printed
 
 
 @claim(
@@ -574,13 +602,10 @@ def _skews(where: Setting, printed: tuple[float, ...], fewest: int) -> tuple[flo
 )
 @on_cifar10(COARSE, MNIST)
 def on_heavy_skew(where: Setting) -> Evidence:
-    """Fig. 2: do both algorithms end with a smaller loss than MD sampling at 0.01 and 0.001?"""
-    return _in(where, ({"concentration": c} for c in _skews(where, (0.01, 0.001), 1)))
-
-
-def near(values, unit: str) -> Found:
-    """Are these differences all but zero? Refuted only by an interval beyond what matters."""
-    return same(values, 0, unit, MATTERS[unit])
+    """Judge whether both algorithms end with a smaller loss than MD sampling at 0.01 and 0.001 (Fig. 2)."""
+    return decide_in_settings(
+        where, ({"concentration": c} for c in recorded_concentrations(where, (0.01, 0.001), 1))
+    )
 
 
 @claim(
@@ -597,8 +622,8 @@ def near(values, unit: str) -> Found:
 )
 @on_cifar10(MNIST)
 def on_light_skew(where: Setting) -> Evidence:
-    """Fig. 2: do both algorithms end within 0.03 nats of MD sampling at 10 and 0.1?"""
-    return _in(where, ({"concentration": c} for c in (10.0, 0.1)), near)
+    """Judge whether both algorithms end within 0.03 nats of MD sampling at 10 and 0.1 (Fig. 2)."""
+    return decide_in_settings(where, ({"concentration": c} for c in (10.0, 0.1)), judge_near_zero)
 
 
 @claim(
@@ -615,39 +640,45 @@ def on_light_skew(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def faster_on_any_skew(where: Setting) -> Evidence:
-    """Fig. 2: do both algorithms need fewer rounds than MD sampling at every concentration?"""
-    what = ("share of all rounds less", "to the worse of the two last losses (rolling means)")
-    return _in(where, SKEWED, gain=saved, unit="of a share", what=what)
+    """Judge whether both algorithms need fewer rounds than MD sampling at every concentration (Fig. 2)."""
+    quantity = ("share of all rounds less", "to the worse of the two last losses (rolling means)")
+    return decide_in_settings(
+        where, SKEWED, gain=rounds_saved, unit="of a share", quantity=quantity
+    )
 
 
-def _smoother(metric: str):
-    def of(where: Setting) -> Evidence:
-        """Fig. 2 and 7: over all concentrations, is the mean jump of both algorithms a smaller one than MD sampling's?"""
-        rows, found = [], []
+def decide_smoother_overall(metric: str) -> Decision:
+    """Return a function that decides whether over all concentrations both algorithms jump less than MD (Fig. 2, 7)."""
+
+    @on_cifar10(MNIST)
+    def decide_in(where: Setting) -> Evidence:
+        rows, parts = [], []
         for method, name in ALGORITHM.items():
             shares = {}
             for c in SKEWS:
-                wide = jumps(replace(where, concentration=c).runs("md", method), metric).dropna()
+                wide = mean_jumps(
+                    replace(where, concentration=c).runs("md", method), metric
+                ).dropna()
                 shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
-            each = pd.DataFrame(shares).dropna()
-            found.append(one := higher(each.mean(axis=1), "of a share"))
-            rows += [(name, c, *statistics.mean_interval(each[c]), "") for c in each]
-            rows.append((name, "all", one.mean, one.low, one.high, one.verdict))
+            wide = pd.DataFrame(shares).dropna()
+            part = judge_higher(wide.mean(axis=1), "of a share")
+            parts.append(part)
+            rows += [(name, c, *statistics.mean_interval(wide[c]), "") for c in wide]
+            rows.append((name, "all", *part.cells))
         columns = ["scheme", "concentration", "share less of a jump", "low", "high", "verdict"]
-        one = decisive(found)
-        return Evidence(
-            one.verdict, one.mean, one.low, one.high,
+        part = deciding_part(parts)
+        return part.evidence(
             f"Share by which a jump of {metric.replace('_', ' ')} is smaller than under MD sampling, second half of the "
-            f"runs, mean of the {len(SKEWS)} concentrations, for the one of the two that decides, {one.seeds} paired runs."
-            f"{one.why if one.verdict == 'undecided' else ''}",
+            f"runs, mean of the {len(SKEWS)} concentrations, for the one of the two that decides, {part.seeds} paired runs."
+            f"{part.why_undecided}",
             pd.DataFrame(rows, columns=columns).round(3),
-        )  # fmt: skip
+        )
 
-    return on_cifar10(MNIST)(of)
+    return decide_in
 
 
 smoother_loss_overall, smoother_accuracy_overall = (
-    _smoother(metric) for metric in ("train_loss", "client_accuracy")
+    decide_smoother_overall(metric) for metric in ("train_loss", "client_accuracy")
 )
 claim(
     "clustered-fig-2-smoother-loss",
@@ -691,9 +722,9 @@ claim(
 )
 @on_cifar10(MNIST)
 def on_all_settings(where: Setting) -> Evidence:
-    """Do both algorithms nowhere end with a larger loss than MD sampling, but for what may be chance?"""
-    many = sum(1 if "measure" in changed else len(ALGORITHM) for changed in PRINTED)
-    return _in(where, PRINTED, partial(not_lower, of=many))
+    """Judge whether both algorithms nowhere end with a larger loss than MD sampling, but for what may be chance."""
+    comparisons = sum(1 if "measure" in changed else len(ALGORITHM) for changed in PRINTED)
+    return decide_in_settings(where, PRINTED, partial(judge_not_lower, comparisons=comparisons))
 
 
 @claim(
@@ -710,8 +741,8 @@ def on_all_settings(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def on_prox(where: Setting) -> Evidence:
-    """Fig. 10: do both algorithms end with a smaller loss than MD sampling, all with mu = 0.1?"""
-    return _in(where, ({"prox": 0.1},))
+    """Judge whether both algorithms end with a smaller loss than MD sampling, all with mu = 0.1 (Fig. 10)."""
+    return decide_in_settings(where, ({"prox": 0.1},))
 
 
 @claim(
@@ -728,76 +759,65 @@ def on_prox(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def on_measures(where: Setting) -> Evidence:
-    """Fig. 6: is Algorithm 2 better than MD sampling with each measure, and with all of them alike?"""
-    words = ("arccos", "L2", "L1")
-    better = _in(where, ({"measure": word} for word in words))
+    """Judge whether Algorithm 2 is better than MD sampling with each measure, by about the same (Fig. 6)."""
+    measures = ("arccos", "L2", "L1")
+    better = decide_in_settings(where, ({"measure": measure} for measure in measures))
     better.table["compared with"] = "MD"
-    ahead = {w: less(replace(where, measure=w), "clustered-similarity") for w in words}
-    rows, alikes = [], []
-    for a, b in itertools.combinations(words, 2):
-        found = near((ahead[a] - ahead[b]).dropna(), "nats")
-        rows.append(
-            (
-                f"measure {a}",
-                "Algorithm 2",
-                found.mean,
-                found.low,
-                found.high,
-                found.verdict,
-                f"measure {b}",
-            )
-        )
-        alikes.append(found)
-    alike = pd.DataFrame(rows, columns=better.table.columns).round(3)
-    table = pd.concat([better.table, alike], ignore_index=True)
+    gains = {m: loss_below_md(replace(where, measure=m), "clustered-similarity") for m in measures}
+    rows, parts = [], []
+    for a, b in itertools.combinations(measures, 2):
+        part = judge_near_zero((gains[a] - gains[b]).dropna(), "nats")
+        rows.append((f"measure {a}", "Algorithm 2", *part.cells, f"measure {b}"))
+        parts.append(part)
+    between = pd.DataFrame(rows, columns=better.table.columns).round(3)
+    table = pd.concat([better.table, between], ignore_index=True)
     table = table.rename(columns={"nats less than MD": "nats less"})
-    word = whole(table["verdict"])
-    said = "The measures are alike if within 0.03 nats of each other."
-    if word == better.verdict:
-        return replace(better, note=f"{better.note} {said}", table=table)
-    one = decisive(alikes)
-    note = f"Nats between two measures, in the one of {len(alikes)} comparisons that decides. {said}{one.why}"
-    return Evidence(word, one.mean, one.low, one.high, note, table)
+    verdict = statistics.combine_verdicts(table["verdict"])
+    rule = "The measures are alike if within 0.03 nats of each other."
+    if verdict == better.verdict:
+        return replace(better, note=f"{better.note} {rule}", table=table)
+    part = deciding_part(parts)
+    note = f"Nats between two measures, in the one of {len(parts)} comparisons that decides. {rule}{part.why}"
+    return replace(part, verdict=verdict).evidence(note, table)
 
 
-def trend(
-    where: Setting,
-    key: str,
+def decide_trend(
+    setting: Setting,
+    name: str,
     values: tuple,
-    gain,
+    gain: Callable[[Setting, str], pd.Series],
     unit: str,
     sign: int,
-    what: str,
+    gain_words: str,
     schemes: dict[str, str] = ALGORITHM,
 ) -> Evidence:
-    """Does the gain of both algorithms (or of all `schemes`) grow with a setting (`sign` 1), or as it falls? Judged
-    by the change from its smallest to its largest value along a line fitted in its logarithm, one per seed;
-    `gain` by method and seed."""
+    """Judge whether the gain of each scheme grows with a field of the setting (`sign` 1), or as it falls (-1).
+
+    Judged by the change from the smallest to the largest value along a line fitted in the field's logarithm, one per
+    seed. `gain(setting, method)` is by seed.
+    """
+    field = name.replace("_", " ")
     rows, x = [], np.log(np.array(sorted(values), dtype=float))
-    found = {}
-    for method, name in schemes.items():
+    parts = {}
+    for method, scheme in schemes.items():
         gains = pd.concat(
-            {v: gain(replace(where, **{key: v}), method) for v in sorted(values)}, axis=1
-        )
-        gains = gains.dropna()
+            {v: gain(replace(setting, **{name: v}), method) for v in sorted(values)}, axis=1
+        ).dropna()
         slopes = np.polyfit(x, gains.to_numpy().T, 1)[0] if len(gains) else np.zeros(0)
-        found[name] = higher(np.round(sign * slopes * (x[-1] - x[0]), 9), unit)
-        rows += [(name, f"{v:g}", *statistics.mean_interval(gains[v]), "") for v in gains]
-        f = found[name]
-        rows.append(
-            (name, "change", sign * f.mean, *sorted((sign * f.low, sign * f.high)), f.verdict)
-        )
-    table = pd.DataFrame(
-        rows, columns=["scheme", key.replace("_", " "), unit, "low", "high", "verdict"]
-    )
-    one = decisive(found.values())
+        part = judge_higher(np.round(sign * slopes * (x[-1] - x[0]), 9), unit)
+        parts[scheme] = part
+        rows += [(scheme, f"{v:g}", *statistics.mean_interval(gains[v]), "") for v in gains]
+        ends = sorted((sign * part.low, sign * part.high))
+        rows.append((scheme, "change", sign * part.mean, *ends, part.verdict))
+    table = pd.DataFrame(rows, columns=["scheme", field, unit, "low", "high", "verdict"])
+    part = deciding_part(parts.values())
     grows = "grows" if sign > 0 else "falls"
     which = f"for the one of the {len(schemes)} that decides, " if len(schemes) > 1 else ""
     note = (
-        f"How much {what} {grows} from {key.replace('_', ' ')} {min(values):g} to {max(values):g}, along a line "
-        f"fitted in its logarithm, {which}{one.seeds} paired runs.{one.why}"
+        f"How much {gain_words} {grows} from {field} {min(values):g} to {max(values):g}, along a line "
+        f"fitted in its logarithm, {which}{part.seeds} paired runs.{part.why}"
     )
-    return Evidence(one.verdict, one.mean, one.low, one.high, note, table.round(3))
+    return part.evidence(note, table.round(3))
 
 
 @claim(
@@ -814,12 +834,12 @@ def trend(
 )
 @on_cifar10(COARSE, MNIST)
 def grows_with_skew(where: Setting) -> Evidence:
-    """Fig. 2: is the improvement larger, the smaller the concentration?"""
-    return trend(
+    """Judge whether the improvement is larger, the smaller the concentration (Fig. 2)."""
+    return decide_trend(
         where,
         "concentration",
-        _skews(where, SKEWS, 2),
-        less,
+        recorded_concentrations(where, SKEWS, 2),
+        loss_below_md,
         "nats",
         -1,
         "the gain on MD sampling",
@@ -840,12 +860,12 @@ def grows_with_skew(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def on_local_work(where: Setting) -> Evidence:
-    """Fig. 8: the more local steps, the faster, compared with MD sampling?"""
-    return trend(
+    """Judge whether more local steps save more rounds, compared with MD sampling (Fig. 8)."""
+    return decide_trend(
         where,
         "steps",
         WORK,
-        saved,
+        rounds_saved,
         "of a share",
         1,
         "the share of the rounds that is saved on MD sampling",
@@ -866,10 +886,10 @@ def on_local_work(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def better_with_more_work(where: Setting) -> Evidence:
-    """Sec. 6: does what Algorithm 2 gains on MD sampling grow with the local steps? The clusters are not judged."""
+    """Judge whether what Algorithm 2 gains on MD sampling grows with the local steps; the clusters are not judged (Sec. 6)."""
     scheme = {"clustered-similarity": ALGORITHM["clustered-similarity"]}
     what = "Algorithm 2's gain on MD sampling"
-    return trend(where, "steps", WORK, less, "nats", 1, what, scheme)
+    return decide_trend(where, "steps", WORK, loss_below_md, "nats", 1, what, scheme)
 
 
 @claim(
@@ -887,32 +907,32 @@ def better_with_more_work(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def on_cohorts(where: Setting) -> Evidence:
-    """Fig. 8: is clustered sampling better with every number of participants, and the more so, the fewer?"""
-    better = _in(where, ({"clients_per_round": m} for m in COHORTS))
-    found = trend(
+    """Judge whether clustered sampling is better with every number of participants, and the more so, the fewer (Fig. 8)."""
+    better = decide_in_settings(where, ({"clients_per_round": m} for m in COHORTS))
+    trend = decide_trend(
         where,
         "clients_per_round",
         COHORTS,
-        less,
+        loss_below_md,
         "nats",
         -1,
         "the gain on MD sampling",
     )
-    word = whole((better.verdict, found.verdict))
-    said = f" With every number: {better.verdict}; the trend: {found.verdict}."
-    one = found if found.verdict == word else better
-    return replace(one, note=one.note + said, table=pd.concat([found.table, better.table]))
+    verdict = statistics.combine_verdicts((better.verdict, trend.verdict))
+    note = f" With every number: {better.verdict}; the trend: {trend.verdict}."
+    part = trend if trend.verdict == verdict else better
+    return replace(part, note=part.note + note, table=pd.concat([trend.table, better.table]))
 
 
-def sooner(setting: Setting, method: str) -> pd.Series:
-    """By seed: the share of all rounds that are left when a run reaches the loss at which the fewest clients a round end."""
-    few = curves(replace(setting, clients_per_round=COHORTS[0]), method)
-    left = {
+def rounds_left(setting: Setting, method: str) -> pd.Series:
+    """Return the share of all rounds left when a run reaches the loss at which the fewest clients a round end, by seed."""
+    few = rolling_curves(replace(setting, clients_per_round=COHORTS[0]), method)
+    share = {
         seed: 1 - first_reached(curve, few[name, seed].iloc[-1]) / curve.index[-1]
-        for (name, seed), curve in curves(setting, method).items()
+        for (name, seed), curve in rolling_curves(setting, method).items()
         if (name, seed) in few
     }
-    return pd.Series(left, dtype=float)
+    return pd.Series(share, dtype=float)
 
 
 @claim(
@@ -929,10 +949,12 @@ def sooner(setting: Setting, method: str) -> pd.Series:
 )
 @on_cifar10(MNIST)
 def faster_in_larger_cohorts(where: Setting) -> Evidence:
-    """Fig. 8: do all three schemes reach a loss earlier with more participants?"""
+    """Judge whether all three schemes reach a loss earlier with more participants (Fig. 8)."""
     what = "the share of rounds left at the loss at which the fewest end"
     schemes = {"md": "MD"} | ALGORITHM
-    return trend(where, "clients_per_round", COHORTS, sooner, "of a share", 1, what, schemes)
+    return decide_trend(
+        where, "clients_per_round", COHORTS, rounds_left, "of a share", 1, what, schemes
+    )
 
 
 @claim(
@@ -948,12 +970,11 @@ def faster_in_larger_cohorts(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def by_size_in_figure_6(where: Setting) -> Evidence:
-    """App. D.2: does Algorithm 1 end with a smaller loss than MD sampling at concentration 0.01?"""
-    found = higher(less(where, "clustered-size"), "nats")
-    return Evidence(
-        found.verdict, found.mean, found.low, found.high,
-        f"Nats less than MD sampling, {LESS[1]}, concentration 0.01, {found.seeds} paired runs.{found.why}",
-    )  # fmt: skip
+    """Judge whether Algorithm 1 ends with a smaller loss than MD sampling at concentration 0.01 (App. D.2)."""
+    judgement = judge_higher(loss_below_md(where, "clustered-size"), "nats")
+    return judgement.evidence(
+        f"Nats less than MD sampling, {NATS_LESS[1]}, concentration 0.01, {judgement.seeds} paired runs.{judgement.why}",
+    )
 
 
 @claim(
@@ -970,15 +991,18 @@ def by_size_in_figure_6(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def best_prox(where: Setting) -> Evidence:
-    """App. D.5: does MD sampling with mu = 0.1 end with a smaller loss than with the other three?"""
+    """Judge whether MD sampling with mu = 0.1 ends with a smaller loss than with the other three (App. D.5)."""
 
-    def end(mu: float) -> pd.Series:
+    def last_losses(mu: float) -> pd.Series:
         frame = replace(where, prox=mu).runs("md")
-        return tables.pivot_seeds(frame, "train_loss", window(frame))["md"]
+        return tables.pivot_seeds(frame, "train_loss", rolling_window(frame))["md"]
 
-    found = {mu: higher((end(mu) - end(0.1)).dropna(), "nats") for mu in (0.001, 0.01, 1.0)}
-    note = f"Nats of MD sampling that another mu has more than 0.1, {LESS[1]}, for the one that decides"
-    return of_parts(found, ("mu", "nats more than with 0.1"), note)
+    parts = {
+        mu: judge_higher((last_losses(mu) - last_losses(0.1)).dropna(), "nats")
+        for mu in (0.001, 0.01, 1.0)
+    }
+    note = f"Nats of MD sampling that another mu has more than 0.1, {NATS_LESS[1]}, for the one that decides"
+    return evidence_of_parts(parts, ("mu", "nats more than with 0.1"), note)
 
 
 @claim(
@@ -995,18 +1019,19 @@ def best_prox(where: Setting) -> Evidence:
 )
 @on_cifar10(MNIST)
 def smoother_with_prox(where: Setting) -> Evidence:
-    """App. D.5: does the loss of all three schemes jump less with mu = 0.1 than with 0?"""
-    found = {}
+    """Judge whether the loss of all three schemes jumps less with mu = 0.1 than with 0 (App. D.5)."""
+    parts = {}
     for method, name in ({"md": "MD"} | ALGORITHM).items():
         usual, prox = (
-            jumps(replace(where, prox=mu).runs(method), "train_loss")[method] for mu in (0.0, 0.1)
+            mean_jumps(replace(where, prox=mu).runs(method), "train_loss")[method]
+            for mu in (0.0, 0.1)
         )
-        found[name] = higher((1 - prox / usual).dropna(), "of a share")
+        parts[name] = judge_higher((1 - prox / usual).dropna(), "of a share")
     note = (
         "Share by which a jump of the training loss is smaller with mu = 0.1 than without, second half of the runs, for "
         "the scheme that decides"
     )
-    return of_parts(found, ("scheme", "share less of a jump"), note)
+    return evidence_of_parts(parts, ("scheme", "share less of a jump"), note)
 
 
 @claim(
@@ -1021,16 +1046,16 @@ def smoother_with_prox(where: Setting) -> Evidence:
     meaning="of the rounds are saved on MD sampling, in loss or accuracy, whichever decides",
     order=540,
 )
-@decided
+@verdict_if_missing
 def similarity_faster(claim: Claim) -> Evidence:
-    """Fig. 1: does Algorithm 2 need fewer rounds than MD sampling, in loss and in accuracy, to the worse of their ends?
+    """Judge whether Algorithm 2 needs fewer rounds than MD sampling to the worse of their ends, in loss and accuracy (Fig. 1).
 
     Means of ten rounds: the figure is not smoothed, but the first of 200 single values to pass a level is chance.
     """
     rounds = int(ONE_DIGIT.runs("md", "clustered-similarity")["rounds"].min())
-    found = {
-        metric.replace("_", " "): higher(
-            saved(ONE_DIGIT, "clustered-similarity", metric=metric, rounds=10), "of a share"
+    parts = {
+        metric.replace("_", " "): judge_higher(
+            rounds_saved(ONE_DIGIT, "clustered-similarity", metric=metric, rounds=10), "of a share"
         )
         for metric in ("train_loss", "test_accuracy")
     }
@@ -1039,7 +1064,7 @@ def similarity_faster(claim: Claim) -> Evidence:
         f"Share of all {rounds} rounds{short} that Algorithm 2 saves on MD sampling's way to the worse of their ends "
         "(means of ten rounds), for the one of loss and accuracy that decides"
     )
-    return of_parts(found, ("curve", "share saved"), note)
+    return evidence_of_parts(parts, ("curve", "share saved"), note)
 
 
 @claim(
@@ -1056,21 +1081,21 @@ def similarity_faster(claim: Claim) -> Evidence:
     order=10,
 )
 def better_in_figure_1(claim: Claim) -> Evidence:
-    """Do both algorithms beat MD sampling in loss and in accuracy?"""
+    """Judge whether both algorithms are better than MD sampling in loss and in accuracy."""
     parts = {
         "Algorithm 1, loss": size_loss(claim),
         "Algorithm 1, accuracy": size_accuracy(claim),
         "Algorithm 2, loss": similarity_loss(claim),
         "Algorithm 2, accuracy": similarity_accuracy(claim),
     }
-    words = [e.verdict for e in parts.values()]
-    if set(words) - set(WEIGHED):
-        return next(e for e in parts.values() if e.verdict not in WEIGHED)
+    for part in parts.values():
+        if part.verdict not in statistics.CLAIM_VERDICTS:
+            return part
+    verdicts = [part.verdict for part in parts.values()]
     table = pd.DataFrame(
         [(name, e.ours, e.low, e.high, e.verdict) for name, e in parts.items()],
         columns=["comparison with MD", "better by", "low", "high", "verdict"],
     )
-    said = ", ".join(f"{words.count(w)} {w}" for w in dict.fromkeys(words))
-    note = f"Of {len(words)} comparisons with MD sampling: {said}."
-    ours = f"{words.count('agrees')} of {len(words)}"
-    return Evidence(whole(words), ours, note=note, table=table)
+    note = f"Of {len(verdicts)} comparisons with MD sampling: {count_each(verdicts)}."
+    ours = f"{verdicts.count('agrees')} of {len(verdicts)}"
+    return Evidence(statistics.combine_verdicts(verdicts), ours, note=note, table=table)

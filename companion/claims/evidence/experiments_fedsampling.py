@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from companion.claims.evidence.experiments import (
+    MIN_PAIRS,
     RESULTS,
-    SHOWN,
-    Missing,
-    decided,
-    decisive,
-    higher,
+    MissingRuns,
+    deciding_part,
+    judge_higher,
+    load_sweep,
     on_substitute,
-    recorded,
-    whole,
+    verdict_if_missing,
 )
-from companion.claims.registry import Claim, Evidence, claim
+from companion.claims.registry import Claim, Decision, Evidence, claim
 from companion.runs import statistics, tables
 from companion.runs.fedsampling_grid import HIDDEN, PLAIN, PRIVATE
 from companion.runs.grid_results import final_metrics
@@ -28,18 +29,18 @@ ACCURACY_GAIN = (
     "points of accuracy above the strongest of FedAvg and FedOpt with its plain mean, on topics"
 )
 
-TABLE, ON_TOPICS = "fedsampling-topics", "fedsampling-topics-ablations"
+RESULTS_TABLE, ON_TOPICS = "fedsampling-topics", "fedsampling-topics-ablations"
 SPREAD, ON_MNIST = "imbalance", "fedsampling-mnist-ablations"
 FEDOPT = ("fedyogi", "fedadagrad", "fedadam")
 AS_WRITTEN = ("fedavg", *(f"{m}{PLAIN}" for m in FEDOPT))  # FedOpt is their Algorithm 1
 QUICKLY = 2  # points, of degrading
-HERE = {"macro_f1": "macro F1", "test_accuracy": "accuracy"}
+METRIC_NAMES = {"macro_f1": "macro F1", "test_accuracy": "accuracy"}
 
 
-def _ends(*sweeps: str) -> pd.DataFrame:
-    """The recorded runs of these sweeps (see `final_metrics`), of the private ones those with the usual epsilon and M."""
-    there = [name for name in sweeps if recorded(name) is not None]
-    runs = final_metrics(*(tables.load_sweep(name, RESULTS) for name in there), folder=RESULTS)
+def _recorded_ends(*sweeps: str) -> pd.DataFrame:
+    """Return the ends of these sweeps' runs (see `final_metrics`), of the private ones those with the usual epsilon and M."""
+    names = [name for name in sweeps if load_sweep(name) is not None]
+    runs = final_metrics(*(tables.load_sweep(name, RESULTS) for name in names), folder=RESULTS)
     usual = [
         HIDDEN[task] == {"epsilon": e, "size_cap": cap}
         for task, e, cap in runs[["task", "epsilon", "size_cap"]].itertuples(index=False)
@@ -47,59 +48,66 @@ def _ends(*sweeps: str) -> pd.DataFrame:
     return runs[(runs["arm"] != PRIVATE) | np.array(usual, dtype=bool)]
 
 
-def tried(
+def decide_against_rivals(
     sweeps: tuple[str, ...],
-    where: dict,
+    setting: dict,
     rivals: tuple[str, ...],
     metric: str,
     also: tuple[str, ...] = (),
-):
-    """Is private FedSampling above each of its rivals? On these runs, which stand in for the slides' data: the
-    claim stays `no-data`. `also` is shown, and decides nothing."""
-    place = ", ".join(
-        filter(None, (where["task"], where["partition"].replace("_", " "), where["network"]))
-    )
+) -> Decision:
+    """Return a function that decides whether private FedSampling is above each of its rivals.
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        runs = _ends(*sweeps)
-        runs = runs[(runs[[*where]] == where).all(axis=1)]
+    The runs stand in for the slides' data, so the verdict is `no-data` and theirs is that on a substitute.
+
+    Args:
+        sweeps: the recorded sweeps.
+        setting: task, partition and network of the runs.
+        rivals: the methods that decide.
+        metric: the column that is compared.
+        also: methods that the table shows and that decide nothing.
+    """
+    names = setting["task"], setting["partition"].replace("_", " "), setting["network"]
+    place = ", ".join(filter(None, names))
+
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        runs = _recorded_ends(*sweeps)
+        runs = runs[(runs[[*setting]] == setting).all(axis=1)]
         wide = runs.pivot_table(index="seed", columns="arm", values=metric)
-        few = [m for m in (PRIVATE, *rivals) if m not in wide or wide[m].count() < SHOWN]
-        if few:
+        too_few = [m for m in (PRIVATE, *rivals) if m not in wide or wide[m].count() < MIN_PAIRS]
+        if too_few:
             commands = " and ".join(
                 f"`fedstas sweep {n} --profile paper --folder results`" for n in sweeps
             )
-            raise Missing(
+            raise MissingRuns(
                 "no-data",
-                f"{NOT_HERE} on {place} instead, {SHOWN} seeds of {'; '.join(few)} are not "
+                f"{NOT_HERE} on {place} instead, {MIN_PAIRS} seeds of {'; '.join(too_few)} are not "
                 f"recorded yet: {commands}",
             )
-        shown = [m for m in (*rivals, *also) if m in wide]
-        found = {m: higher((wide[PRIVATE] - wide[m]).dropna(), "points") for m in shown}
-        word = whole(found[m].verdict for m in rivals)
-        worst = decisive(found[m] for m in rivals)
+        judgements = {
+            method: judge_higher((wide[PRIVATE] - wide[method]).dropna(), "points")
+            for method in (*rivals, *also)
+            if method in wide
+        }
+        worst = deciding_part(judgements[method] for method in rivals)
         table = pd.DataFrame(
-            [
-                (m, f.mean, f.low, f.high, f.verdict, "yes" if m in rivals else "no")
-                for m, f in found.items()
-            ],
+            [(m, *f.cells, "yes" if m in rivals else "no") for m, f in judgements.items()],
             columns=["against", "points", "low", "high", "verdict", "decides"],
         )
-        why = next((f.why for f in found.values() if f.verdict == word), "")
-        return Evidence(
-            "no-data", worst.mean, worst.low, worst.high,
-            f"{NOT_HERE} on {place} instead, points of {HERE[metric]} above the strongest rival, {worst.seeds} "
-            f"paired runs.{why if word == 'undecided' else ''}",
-            table.round(2), substitute=word,
-        )  # fmt: skip
+        first = next(each for each in judgements.values() if each.verdict == worst.verdict)
+        evidence = worst.evidence(
+            f"{NOT_HERE} on {place} instead, points of {METRIC_NAMES[metric]} above the strongest rival, {worst.seeds} "
+            f"paired runs.{first.why_undecided}",
+            table.round(2),
+        )
+        return replace(evidence, verdict="no-data", substitute=worst.verdict)
 
-    return evidence
+    return decide
 
 
 NOT_HERE = "The slides' data (mind, amazon-toys, amazon-beauty, femnist) cannot be had here;"
 BY_USER = {"task": "topics", "partition": "natural", "network": ""}
-text_cnn = tried((TABLE,), BY_USER, AS_WRITTEN, "macro_f1", FEDOPT)
+text_cnn = decide_against_rivals((RESULTS_TABLE,), BY_USER, AS_WRITTEN, "macro_f1", FEDOPT)
 claim(
     "slides-table-beauty",
     paper="slides",
@@ -136,7 +144,9 @@ claim(
     meaning=MACRO_F1_GAIN,
     order=220,
 )(text_cnn)
-transformer = tried((TABLE,), BY_USER | {"network": "transformer"}, AS_WRITTEN, "macro_f1", FEDOPT)
+transformer = decide_against_rivals(
+    (RESULTS_TABLE,), BY_USER | {"network": "transformer"}, AS_WRITTEN, "macro_f1", FEDOPT
+)
 claim(
     "slides-table-beauty-transformer",
     paper="slides",
@@ -173,7 +183,9 @@ claim(
     meaning=MACRO_F1_GAIN,
     order=240,
 )(transformer)
-text_cnn_accuracy = tried((TABLE,), BY_USER, AS_WRITTEN, "test_accuracy", FEDOPT)
+text_cnn_accuracy = decide_against_rivals(
+    (RESULTS_TABLE,), BY_USER, AS_WRITTEN, "test_accuracy", FEDOPT
+)
 claim(
     "slides-table-beauty-accuracy",
     paper="slides",
@@ -210,8 +222,8 @@ claim(
     meaning=ACCURACY_GAIN,
     order=230,
 )(text_cnn_accuracy)
-transformer_accuracy = tried(
-    (TABLE,), BY_USER | {"network": "transformer"}, AS_WRITTEN, "test_accuracy", FEDOPT
+transformer_accuracy = decide_against_rivals(
+    (RESULTS_TABLE,), BY_USER | {"network": "transformer"}, AS_WRITTEN, "test_accuracy", FEDOPT
 )
 claim(
     "slides-table-beauty-transformer-accuracy",
@@ -249,7 +261,9 @@ claim(
     meaning=ACCURACY_GAIN,
     order=250,
 )(transformer_accuracy)
-weighted = tried((TABLE, ON_TOPICS), BY_USER, ("fedavg", "fedavg-unbiased", "md"), "test_accuracy")
+weighted = decide_against_rivals(
+    (RESULTS_TABLE, ON_TOPICS), BY_USER, ("fedavg", "fedavg-unbiased", "md"), "test_accuracy"
+)
 claim(
     "slides-weighted-sampling",
     paper="slides",
@@ -262,7 +276,7 @@ claim(
     meaning="points of accuracy above the stronger way to draw clients, on topics",
     order=100,
 )(weighted)
-sorted_by_class = tried(
+sorted_by_class = decide_against_rivals(
     (ON_MNIST,),
     {"task": "mnist", "partition": "by_class", "network": ""},
     ("fedavg", "md"),
@@ -281,45 +295,46 @@ claim(
 )(sorted_by_class)
 
 
-def _imbalanced() -> pd.DataFrame:
-    """Accuracy at the end of each run on MNIST with log-normal sizes: columns sigma, seed, arm, value."""
-    if recorded(SPREAD) is None:
-        raise Missing("pending", f"sweep {SPREAD!r} is not recorded yet")
-    runs = _ends(SPREAD, ON_MNIST)
+def _imbalanced_ends() -> pd.DataFrame:
+    """Return the accuracy at the end of each run on MNIST with log-normal sizes: columns sigma, seed, arm, value."""
+    if load_sweep(SPREAD) is None:
+        raise MissingRuns("pending", f"sweep {SPREAD!r} is not recorded yet")
+    runs = _recorded_ends(SPREAD, ON_MNIST)
     runs = runs[(runs["task"] == "mnist") & (runs["partition"] == "lognormal")]
     return runs.rename(columns={"test_accuracy": "value"})[["sigma", "seed", "arm", "value"]]
 
 
-@decided
+@verdict_if_missing
 def on_mnist(claim: Claim) -> Evidence:
-    """With growing imbalance, do the baselines fall by 2 points or more and FedSampling by less?"""
-    value = _imbalanced()
-    low, high = value["sigma"].min(), value["sigma"].max()
-    wide = value.pivot_table(index=["seed", "sigma"], columns="arm", values="value")
+    """Judge whether with growing imbalance the baselines fall by 2 points or more and FedSampling by less."""
+    runs = _imbalanced_ends()
+    low, high = runs["sigma"].min(), runs["sigma"].max()
+    wide = runs.pivot_table(index=["seed", "sigma"], columns="arm", values="value")
     change = (wide.xs(high, level="sigma") - wide.xs(low, level="sigma")).dropna()
-    if len(change) < SHOWN:
-        raise Missing("pending", "sweep 'imbalance' holds fewer than two seeds yet")
+    if len(change) < MIN_PAIRS:
+        raise MissingRuns("pending", "sweep 'imbalance' holds fewer than two seeds yet")
     parts = {}
     for arm in ("fedavg", "md"):
-        parts[f"{arm} loses"] = higher(-change[arm] - QUICKLY, "points", 0)
-        parts[f"FedSampling loses less than {arm}"] = higher(
+        parts[f"{arm} loses"] = judge_higher(-change[arm] - QUICKLY, "points", 0)
+        parts[f"FedSampling loses less than {arm}"] = judge_higher(
             change["fedsampling"] - change[arm], "points"
         )
     table = pd.DataFrame(
         [(arm, *statistics.mean_interval(change[arm])) for arm in change],
         columns=["method", f"points from sigma {low:g} to {high:g}", "low", "high"],
     )
-    one = decisive(parts.values())
-    said = next(name for name, part in parts.items() if part is one)
-    less, why = (QUICKLY, f"{QUICKLY} points") if said.endswith("loses") else (0, "")
-    why = f" Undecided: the interval holds both more and less than {why}." if why else one.why
-    return Evidence(
-        one.verdict, one.mean + less, one.low + less, one.high + less,
-        f"Points that {said} from sigma {low:g} to {high:g}, {len(change)} seeds (the statement is tested, not the "
+    part = deciding_part(parts.values())
+    name = next(name for name, each in parts.items() if each is part)
+    why = part.why
+    if name.endswith("loses"):
+        part = part.shift(QUICKLY)
+        why = f" Undecided: the interval holds both more and less than {QUICKLY} points."
+    return part.evidence(
+        f"Points that {name} from sigma {low:g} to {high:g}, {len(change)} seeds (the statement is tested, not the "
         f"slides' numbers); quickly means {QUICKLY} points or more. Of {len(parts)} parts this one decides."
-        f"{why if one.verdict == 'undecided' else ''}",
+        f"{why if part.verdict == 'undecided' else ''}",
         table.round(2),
-    )  # fmt: skip
+    )
 
 
 imbalance = on_substitute(
@@ -353,22 +368,26 @@ claim(
     core=True,
     order=10,
 )
-@decided
+@verdict_if_missing
 def better_sampling(claim: Claim) -> Evidence:
-    """Is FedSampling above FedAvg and MD on the same federation, at every imbalance that was run?"""
-    wide = _imbalanced().pivot_table(index=["sigma", "seed"], columns="arm", values="value")
-    table, why = [], ""
-    for sigma, here in wide.groupby(level="sigma"):
+    """Judge whether FedSampling is above FedAvg and MD on one federation, at every imbalance that was run."""
+    wide = _imbalanced_ends().pivot_table(index=["sigma", "seed"], columns="arm", values="value")
+    rows, why = [], ""
+    for sigma, runs in wide.groupby(level="sigma"):
         for rival in ("fedavg", "md"):
-            found = higher((here["fedsampling"] - here[rival]).dropna(), "points")
-            table.append((sigma, rival, found.mean, found.low, found.high, found.verdict))
-            why = why or found.why
+            judgement = judge_higher((runs["fedsampling"] - runs[rival]).dropna(), "points")
+            rows.append((sigma, rival, *judgement.cells))
+            why = why or judgement.why
     columns = ["sigma", "against", "points", "low", "high", "verdict"]
-    table = pd.DataFrame(table, columns=columns)
-    word, won = whole(table["verdict"]), int((table["verdict"] == "agrees").sum())
+    table = pd.DataFrame(rows, columns=columns)
+    verdict, won = (
+        statistics.combine_verdicts(table["verdict"]),
+        int((table["verdict"] == "agrees").sum()),
+    )
     return Evidence(
-        word, f"{won} of {len(table)}",
+        verdict,
+        f"{won} of {len(table)}",
         note=f"FedSampling is above in {won} of {len(table)} comparisons on MNIST, all clients taking part."
-        f"{why if word == 'undecided' else ''}",
+        f"{why if verdict == 'undecided' else ''}",
         table=table.round(2),
-    )  # fmt: skip
+    )

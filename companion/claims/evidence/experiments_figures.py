@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from companion.claims.evidence.experiments import (
-    FEWEST,
     NETWORK,
     RESULTS,
-    Found,
+    Judgement,
     Setting,
-    decided,
-    exactly,
-    higher,
-    level,
-    number,
+    decide_level,
+    decide_order,
+    decide_relative_gain,
+    first_number,
+    judge_both,
+    judge_equal,
+    judge_higher,
     on_substitute,
-    one_more,
-    order,
-    other_voice,
-    relative,
-    same,
-    whole,
+    verdict_if_missing,
 )
-from companion.claims.registry import Claim, Evidence, claim
+from companion.claims.registry import Claim, Decision, Evidence, claim
 from companion.runs import records, statistics, tables
 from fedstas.sim import partition
 
@@ -36,7 +34,7 @@ TRAINING_LOSS = "training loss in nats, over the last ten rounds; the interval i
 
 
 def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series:
-    """By seed: the first round with that accuracy; one more than there are where it is not reached."""
+    """Return the first round with that accuracy, by seed; one more than there are where it is not reached."""
     wide = frame[frame["method"] == method].pivot(
         index="round", columns="seed", values="client_accuracy"
     )
@@ -44,55 +42,62 @@ def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series
     return reached.idxmax().where(reached.any(), wide.index.max() + 1)
 
 
-def rounds_to(frame: pd.DataFrame, *methods: str, threshold: float = 0.5) -> pd.DataFrame:
-    """The first rounds of these methods, one row per seed that all have."""
+def first_rounds(frame: pd.DataFrame, *methods: str, threshold: float = 0.5) -> pd.DataFrame:
+    """Return `first_round` of these methods, a column each and a row per seed that all have."""
     return pd.DataFrame({m: first_round(frame, m, threshold) for m in methods}).dropna().astype(int)
 
 
-def earlier(frame: pd.DataFrame, better: str, worse: str) -> np.ndarray:
-    """Seed by seed: the rounds that one method reaches 50 % before another."""
-    table = rounds_to(frame, better, worse)
+def rounds_earlier(frame: pd.DataFrame, better: str, worse: str) -> np.ndarray:
+    """Return how many rounds one method reaches 50 % before another, seed by seed [seeds]."""
+    table = first_rounds(frame, better, worse)
     return (table[worse] - table[better]).to_numpy()
 
 
-def explained(frame: pd.DataFrame, published: list[tuple], by) -> tuple[int, list[float]]:
-    """How many published values lie where one more run may lie, and how far that reaches.
+def predict_published(
+    frame: pd.DataFrame, published: list[tuple], method_of: Callable[[str], str]
+) -> tuple[int, list[float]]:
+    """Count the published values that lie in the 95 % prediction interval of one more run of ours.
 
-    `published`: (method, metric, round or None for the mean of the last ten, value in % or nats);
-    `by(method)`: whose runs are asked. The list has half the width of each 95 % prediction interval.
+    Args:
+        frame: recorded runs.
+        published: (method, metric, round or None for the mean of the last ten, value in % or nats).
+        method_of: the recorded method that stands for a published one.
+
+    Returns:
+        The count, and half the width of each interval.
     """
     inside, halves = 0, []
     for method, metric, at, value in published:
-        own = frame[frame["method"] == by(method)]
+        runs = frame[frame["method"] == method_of(method)]
         if at is None:
-            values = tables.final_values(own, metric)["value"]
+            values = tables.final_values(runs, metric)["value"]
         else:
-            values = tables.SCALES.get(metric, 1) * own.loc[own["round"] == at, metric]
-        mean, low, high = one_more(values)
+            values = tables.SCALES.get(metric, 1) * runs.loc[runs["round"] == at, metric]
+        mean, low, high = statistics.prediction_interval(values)
         inside += low <= value <= high
         halves.append(high - mean)
     return inside, halves
 
 
-def sooner(setting: Setting, better: str, worse: str):
-    """Does one method reach 50 % in fewer rounds than another?"""
+def decide_faster(setting: Setting, better: str, worse: str) -> Decision:
+    """Return a function that decides whether one method reaches 50 % in fewer rounds than another."""
 
-    @decided
-    def evidence(claim: Claim) -> Evidence:
-        def find(a: str, b: str) -> Found:
-            return higher(earlier(setting.runs(a, b), a, b), "rounds")
+    @verdict_if_missing
+    def decide(claim: Claim) -> Evidence:
+        def judge(a: str, b: str) -> Judgement:
+            return judge_higher(rounds_earlier(setting.runs(a, b), a, b), "rounds")
 
-        found, (said, coded) = find(better, worse), other_voice(find, better, worse)
-        table = rounds_to(setting.runs(better, worse), better, worse)
-        return Evidence(
-            found.verdict, found.mean, found.low, found.high,
+        written, sentence, coded = judge_both(judge, better, worse)
+        table = first_rounds(setting.runs(better, worse), better, worse)
+        return written.evidence(
             f"Rounds that {better} reaches 50 % earlier than {worse} (accuracy under the clients' "
-            f"shares; not reached counts as the last round and one), {found.seeds} paired runs."
-            f"{found.why}{said}",
-            table.reset_index(), coded,
-        )  # fmt: skip
+            f"shares; not reached counts as the last round and one), {written.seeds} paired runs."
+            f"{written.why}{sentence}",
+            table.reset_index(),
+            coded,
+        )
 
-    return evidence
+    return decide
 
 
 FIXED = Setting("preprint")
@@ -100,11 +105,10 @@ DISJOINT = Setting("preprint", partition="dirichlet")
 SKEWED = Setting("mnist-0.001", concentration=0.001)
 IID = Setting("mnist-iid", partition="iid", concentration=None)
 HUNDRED = Setting("cifar100", "cifar100", "dirichlet", 0.001)
-BOTH = (DISJOINT,)
-THREE = ("fedsts", "fedstas", "fedstas-dp")
+METHODS = ("fedsts", "fedstas", "fedstas-dp")
 
 # Levels and orders of Fig. 2 and 3.
-mnist_fedsts, mnist_fedstas, mnist_dp = (level(FIXED, m) for m in THREE)
+mnist_fedsts, mnist_fedstas, mnist_dp = (decide_level(FIXED, m) for m in METHODS)
 claim(
     "preprint-fig-2b-fedsts-50",
     paper="preprint",
@@ -151,7 +155,7 @@ claim(
     meaning=ACCURACY,
     order=600,
 )(mnist_dp)
-skewed_fedsts, skewed_fedstas, skewed_dp = (level(SKEWED, m) for m in THREE)
+skewed_fedsts, skewed_fedstas, skewed_dp = (decide_level(SKEWED, m) for m in METHODS)
 claim(
     "preprint-fig-3-middle-fedsts",
     paper="preprint",
@@ -186,7 +190,7 @@ claim(
     order=570,
 )(skewed_dp)
 hundred_fedsts, hundred_fedstas, hundred_dp = (
-    on_substitute(level(HUNDRED, m), NETWORK) for m in THREE
+    on_substitute(decide_level(HUNDRED, m), NETWORK) for m in METHODS
 )
 claim(
     "preprint-fig-3-bottom-fedsts",
@@ -221,7 +225,7 @@ claim(
     meaning=ACCURACY,
     order=540,
 )(hundred_dp)
-loss_fedsts, loss_fedstas, loss_dp = (level(FIXED, m, "train_loss") for m in THREE)
+loss_fedsts, loss_fedstas, loss_dp = (decide_level(FIXED, m, "train_loss") for m in METHODS)
 claim(
     "preprint-fig-2a-fedsts",
     paper="preprint",
@@ -258,7 +262,7 @@ claim(
     meaning=TRAINING_LOSS,
     order=490,
 )(loss_dp)
-mnist_gain = relative(FIXED, "fedstas", "fedsts")
+mnist_gain = decide_relative_gain(FIXED, "fedstas", "fedsts")
 claim(
     "preprint-fig-3-top-gain",
     paper="preprint",
@@ -270,7 +274,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=370,
 )(mnist_gain)
-skewed_gain = relative(SKEWED, "fedstas", "fedsts")
+skewed_gain = decide_relative_gain(SKEWED, "fedstas", "fedsts")
 claim(
     "preprint-fig-3-middle-gain",
     paper="preprint",
@@ -282,7 +286,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=350,
 )(skewed_gain)
-hundred_gain = on_substitute(relative(HUNDRED, "fedstas", "fedsts"), NETWORK)
+hundred_gain = on_substitute(decide_relative_gain(HUNDRED, "fedstas", "fedsts"), NETWORK)
 claim(
     "preprint-fig-3-bottom-gain",
     paper="preprint",
@@ -294,7 +298,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=320,
 )(hundred_gain)
-mnist_order = order(FIXED, "fedstas", "fedsts", also=BOTH)
+mnist_order = decide_order(FIXED, "fedstas", "fedsts", also=(DISJOINT,))
 claim(
     "preprint-fig-3-top-order",
     paper="preprint",
@@ -306,7 +310,7 @@ claim(
     meaning="points that FedSTaS is above FedSTS",
     order=630,
 )(mnist_order)
-mnist_order_global = order(FIXED, "fedstas", "fedsts", "test_accuracy", also=BOTH)
+mnist_order_global = decide_order(FIXED, "fedstas", "fedsts", "test_accuracy", also=(DISJOINT,))
 claim(
     "preprint-fig-2b-test-accuracy",
     paper="preprint",
@@ -319,7 +323,7 @@ claim(
     meaning="points that FedSTaS is above FedSTS on the test images",
     order=530,
 )(mnist_order_global)
-mnist_dp_order = order(FIXED, "fedstas-dp", "fedsts", also=BOTH)
+mnist_dp_order = decide_order(FIXED, "fedstas-dp", "fedsts", also=(DISJOINT,))
 claim(
     "preprint-3.2.1-dp-above",
     paper="preprint",
@@ -332,7 +336,7 @@ claim(
     fact="dp-over-fedsts",
     order=220,
 )(mnist_dp_order)
-mnist_dp_cost = order(FIXED, "fedstas", "fedstas-dp", also=BOTH)
+mnist_dp_cost = decide_order(FIXED, "fedstas", "fedstas-dp", also=(DISJOINT,))
 claim(
     "preprint-3.2.1-dp-cost",
     paper="preprint",
@@ -344,7 +348,7 @@ claim(
     meaning="points that privacy costs FedSTaS",
     order=230,
 )(mnist_dp_cost)
-skewed_dp_order = order(SKEWED, "fedstas-dp", "fedsts")
+skewed_dp_order = decide_order(SKEWED, "fedstas-dp", "fedsts")
 claim(
     "preprint-fig-3-middle-dp-edge",
     paper="preprint",
@@ -356,7 +360,7 @@ claim(
     meaning="points that DP + FedSTaS is above FedSTS",
     order=330,
 )(skewed_dp_order)
-hundred_dp_order = on_substitute(order(HUNDRED, "fedstas-dp", "fedsts"), NETWORK)
+hundred_dp_order = on_substitute(decide_order(HUNDRED, "fedstas-dp", "fedsts"), NETWORK)
 claim(
     "preprint-fig-3-bottom-dp-above",
     paper="preprint",
@@ -368,7 +372,7 @@ claim(
     meaning="points that DP + FedSTaS is above FedSTS, with a network of ours",
     order=300,
 )(hundred_dp_order)
-rounds_to_half = sooner(FIXED, "fedstas", "fedsts")
+rounds_to_half = decide_faster(FIXED, "fedstas", "fedsts")
 claim(
     "preprint-fig-2b-faster",
     paper="preprint",
@@ -410,29 +414,32 @@ claim(
 )(rounds_to_half)
 
 
-def _held() -> dict[str, np.ndarray]:
-    return records.load_partitions(RESULTS)
+def _label_counts(name: str) -> np.ndarray:
+    """Return the recorded label counts [clients, classes] of MNIST under a partition."""
+    return records.load_partitions(RESULTS)[name]
 
 
-def shares(labels: np.ndarray, concentration: float = 0.01, seeds: int = FEWEST) -> pd.DataFrame:
-    """The share of a client's largest class, mean and median over clients, in three partitions.
+def largest_class_shares(
+    labels: np.ndarray, concentration: float = 0.01, seeds: int = statistics.MIN_SEEDS
+) -> pd.DataFrame:
+    """Return the share of a client's largest class in three partitions, mean and median over clients.
 
     One row per partition and seed: partition, seed, mean, median.
     """
-    table = []
+    rows = []
     for seed in range(seeds):
         for name in ("dirichlet", "dirichlet_fixed_size", "iid"):
             skew = {} if name == "iid" else {"concentration": concentration}
             counts = partition.make(name, labels, seed=seed, **skew).label_counts
-            some = counts[counts.sum(1) > 0]
-            share = some.max(1) / some.sum(1)
-            table.append((name, seed, float(share.mean()), float(np.median(share))))
-    return pd.DataFrame(table, columns=["partition", "seed", "mean", "median"])
+            counts = counts[counts.sum(1) > 0]
+            share = counts.max(1) / counts.sum(1)
+            rows.append((name, seed, float(share.mean()), float(np.median(share))))
+    return pd.DataFrame(rows, columns=["partition", "seed", "mean", "median"])
 
 
 def _labels() -> np.ndarray:
-    """MNIST's training labels, in no order: how many there are of each class."""
-    return np.repeat(np.arange(10), _held()["iid"].sum(0))
+    """Return MNIST's training labels, sorted."""
+    return np.repeat(np.arange(10), _label_counts("iid").sum(0))
 
 
 @claim(
@@ -446,21 +453,21 @@ def _labels() -> np.ndarray:
     meaning="more of a client's labels are of its largest class than IID (median share)",
     order=480,
 )
-@decided
+@verdict_if_missing
 def figure_1(claim: Claim) -> Evidence:
-    """Are labels more unevenly dealt at Dirichlet 0.01 than IID, in either reading of the partition?"""
-    table = shares(_labels())
+    """Judge whether labels are distributed less evenly at Dirichlet 0.01 than IID, in either reading of the partition."""
+    table = largest_class_shares(_labels())
     wide = table.pivot(index="seed", columns="partition", values="median")
-    found = {
-        name: higher(wide[name] - wide["iid"], "of a share") for name in wide.columns.drop("iid")
-    }
-    least = min(found.values(), key=lambda f: f.mean)
-    return Evidence(
-        whole(f.verdict for f in found.values()), least.mean, least.low, least.high,
+    parts = [
+        judge_higher(wide[name] - wide["iid"], "of a share") for name in wide.columns.drop("iid")
+    ]
+    least = min(parts, key=lambda part: part.mean)
+    verdict = statistics.combine_verdicts(part.verdict for part in parts)
+    return replace(least, verdict=verdict).evidence(
         f"Median share of a client's largest class more than IID ({wide['iid'].mean():.3f}), the less "
         f"skewed reading, {least.seeds} seeds.{least.why}",
         wide.round(3).reset_index(),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -475,15 +482,17 @@ def figure_1(claim: Claim) -> Evidence:
     meaning="clients, with equally many images",
     order=150,
 )
-@decided
+@verdict_if_missing
 def equal_portions(claim: Claim) -> Evidence:
-    """Does each of the 100 clients get an approximately equal portion in the IID split?"""
-    sizes = _held()["iid"].sum(1)
+    """Compare the sizes of the 100 clients in the IID partition."""
+    sizes = _label_counts("iid").sum(1)
     table = pd.DataFrame(
         {"clients": [len(sizes)], "smallest": [sizes.min()], "largest": [sizes.max()]}
     )
-    even = len(sizes) == number(claim.printed) and sizes.max() - sizes.min() <= 1
-    return Evidence(exactly(bool(even)), len(sizes), note=f"{sizes.min()} each.", table=table)
+    even = len(sizes) == first_number(claim.printed) and sizes.max() - sizes.min() <= 1
+    return Evidence(
+        statistics.judge_exactly(bool(even)), len(sizes), note=f"{sizes.min()} each.", table=table
+    )
 
 
 @claim(
@@ -497,14 +506,14 @@ def equal_portions(claim: Claim) -> Evidence:
     meaning="training images",
     order=160,
 )
-@decided
+@verdict_if_missing
 def mnist_counts(claim: Claim) -> Evidence:
-    """How many training images, of how many classes, does MNIST have?"""
-    counts = _held()["iid"]
+    """Count the training images and classes of MNIST."""
+    counts = _label_counts("iid")
     total, classes = int(counts.sum()), int((counts.sum(0) > 0).sum())
     table = pd.DataFrame({"class": range(classes), "training images": counts.sum(0)})
     return Evidence(
-        exactly(total == number(claim.printed) and classes == 10),
+        statistics.judge_exactly(total == first_number(claim.printed) and classes == 10),
         total,
         note=f"{classes} classes, from the recorded partition (data set verified by its digest).",
         table=table,
@@ -523,27 +532,28 @@ def mnist_counts(claim: Claim) -> Evidence:
     meaning="of a client's labels are of its largest class at 0.01 (mean share)",
     order=170,
 )
-@decided
+@verdict_if_missing
 def more_skewed(claim: Claim) -> Evidence:
-    """Is the partition more skewed the smaller the concentration?"""
-    each = (1.0, 0.1, 0.01, 0.001)
-    parts = [shares(_labels(), c).assign(concentration=c) for c in each]
+    """Judge whether the partition is more skewed, the smaller the concentration."""
+    concentrations = (1.0, 0.1, 0.01, 0.001)
+    parts = [largest_class_shares(_labels(), c).assign(concentration=c) for c in concentrations]
     wide = pd.concat(parts).query("partition != 'iid'")
     wide = wide.pivot(index=["partition", "seed"], columns="concentration", values="mean")
-    found = [
-        higher(here[less] - here[more], "of a share")
-        for _, here in wide.groupby(level="partition")
-        for more, less in itertools.pairwise(each)
+    steps = [
+        judge_higher(shares[less] - shares[more], "of a share")
+        for _, shares in wide.groupby(level="partition")
+        for more, less in itertools.pairwise(concentrations)
     ]
     means = wide.groupby(level="partition").mean()
-    word = whole(f.verdict for f in found)
-    least = min(found, key=lambda f: f.low)
+    verdict = statistics.combine_verdicts(step.verdict for step in steps)
+    least = min(steps, key=lambda step: step.low)
     return Evidence(
-        word, float(means[0.01].min()),
+        verdict,
+        float(means[0.01].min()),
         note=f"Mean share of a client's largest class at concentration 0.01; from one concentration to the "
-        f"next it grows by at least {least}, {least.seeds} seeds.{least.why if word == 'undecided' else ''}",
+        f"next it grows by at least {least}, {least.seeds} seeds.{least.why if verdict == 'undecided' else ''}",
         table=means.round(3).reset_index(),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -557,23 +567,23 @@ def more_skewed(claim: Claim) -> Evidence:
     meaning="nats that the loss of the slowest method falls from round 1 to 99",
     order=500,
 )
-@decided
+@verdict_if_missing
 def loss_falls(claim: Claim) -> Evidence:
-    """Does the training loss of all three methods fall?"""
-    frame = FIXED.runs(*THREE)
+    """Judge whether the training loss of all three methods falls."""
+    frame = FIXED.runs(*METHODS)
     ends = frame[frame["round"].isin((1, 99))]
     wide = ends.pivot(index=["method", "seed"], columns="round", values="train_loss")
     fall = wide[1] - wide[99]
-    found = {m: higher(fall[m], "nats") for m in THREE}
+    parts = [judge_higher(fall[method], "nats") for method in METHODS]
     table = wide.groupby("method").agg(["mean", "min", "max"]).round(3)
     table.columns = [f"round {r}, {what}" for r, what in table.columns]
-    least = min(found.values(), key=lambda f: f.low)
-    return Evidence(
-        whole(f.verdict for f in found.values()), least.mean, least.low, least.high,
+    least = min(parts, key=lambda part: part.low)
+    verdict = statistics.combine_verdicts(part.verdict for part in parts)
+    return replace(least, verdict=verdict).evidence(
         f"Nats that the loss falls from round 1 to 99, the method with least; it fell in "
         f"{int((fall > 0).sum())} of {len(fall)} runs.{least.why}",
         table.reset_index(),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -588,24 +598,27 @@ def loss_falls(claim: Claim) -> Evidence:
     tolerance=2,
     order=240,
 )
-@decided
+@verdict_if_missing
 def begins_at(claim: Claim) -> Evidence:
-    """Does FedSTS begin at about the printed accuracy?"""
+    """Judge whether FedSTS begins at about the printed accuracy."""
 
-    def first(method: str) -> np.ndarray:
+    def first_accuracies(method: str) -> np.ndarray:
         frame = FIXED.runs(method)
         return 100 * frame.loc[frame["round"] == 1, "client_accuracy"].to_numpy()
 
-    def find(method: str) -> Found:
-        return same(first(method), number(claim.printed), "points", claim.tolerance or 0, one_more)
+    def judge(method: str) -> Judgement:
+        printed, tolerance = first_number(claim.printed), claim.tolerance or 0
+        predict = statistics.prediction_interval
+        return judge_equal(first_accuracies(method), printed, "points", tolerance, predict)
 
-    found, (said, coded) = find("fedsts"), other_voice(find, "fedsts")
-    return Evidence(
-        found.verdict, found.mean, found.low, found.high,
-        f"After round 1, {found.seeds} runs; the interval is for one more run.{found.why}{said}",
-        pd.DataFrame({"accuracy (%)": first("fedsts").round(1)}).rename_axis("run").reset_index(),
+    written, sentence, coded = judge_both(judge, "fedsts")
+    return written.evidence(
+        f"After round 1, {written.seeds} runs; the interval is for one more run.{written.why}{sentence}",
+        pd.DataFrame({"accuracy (%)": first_accuracies("fedsts").round(1)})
+        .rename_axis("run")
+        .reset_index(),
         coded,
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -619,20 +632,20 @@ def begins_at(claim: Claim) -> Evidence:
     meaning="points that FedSTaS is above FedSTS at round 40",
     order=270,
 )
-@decided
+@verdict_if_missing
 def by_round_40(claim: Claim) -> Evidence:
-    """Is FedSTaS above FedSTS at round 40?"""
+    """Judge whether FedSTaS is above FedSTS at round 40."""
 
     def gaps(better: str, worse: str) -> pd.DataFrame:
-        """One row per seed and one column per round."""
+        """Return the differences in points, a row per seed and a column per round."""
         frame = FIXED.runs(better, worse)
         wide = frame.pivot(index=["seed", "round"], columns="method", values="client_accuracy")
         return (100 * (wide[better] - wide[worse])).unstack("round").dropna()
 
-    def find(better: str, worse: str) -> Found:
-        return higher(gaps(better, worse)[40], "points")
+    def judge(better: str, worse: str) -> Judgement:
+        return judge_higher(gaps(better, worse)[40], "points")
 
-    found, (said, coded) = find("fedstas", "fedsts"), other_voice(find, "fedstas", "fedsts")
+    written, sentence, coded = judge_both(judge, "fedstas", "fedsts")
     wide = gaps("fedstas", "fedsts")
     table = pd.DataFrame(
         [
@@ -641,9 +654,9 @@ def by_round_40(claim: Claim) -> Evidence:
         ],
         columns=["round", "points", "low", "high", "above"],
     )
-    return Evidence(
-        found.verdict, found.mean, found.low, found.high,
-        f"Points of fedstas above fedsts at round 40, {found.seeds} paired runs; it was above in "
-        f"{int((wide[40] > 0).sum())}.{found.why}{said}",
-        table.round(2), coded,
-    )  # fmt: skip
+    return written.evidence(
+        f"Points of fedstas above fedsts at round 40, {written.seeds} paired runs; it was above in "
+        f"{int((wide[40] > 0).sum())}.{written.why}{sentence}",
+        table.round(2),
+        coded,
+    )

@@ -12,28 +12,26 @@ from companion.claims import ledger
 from companion.claims.evidence.experiments import (
     METRICS,
     RESULTS,
-    Found,
-    Missing,
+    Judgement,
+    MissingRuns,
     Setting,
-    decided,
-    difference,
-    everywhere,
-    exactly,
-    higher,
-    number,
-    other_voice,
-    whole,
+    decide_everywhere,
+    first_number,
+    judge_both,
+    judge_higher,
+    paired_differences,
+    verdict_if_missing,
 )
 from companion.claims.evidence.experiments_figures import (
     DISJOINT,
     FIXED,
     HUNDRED,
     IID,
+    METHODS,
     SKEWED,
-    THREE,
-    earlier,
-)  # fmt: skip
-from companion.claims.registry import Claim, Evidence, claim, judge_theory
+    rounds_earlier,
+)
+from companion.claims.registry import Claim, Decision, Evidence, claim, judge_theory
 from companion.runs import records, statistics, tables
 
 SETTINGS_ABOVE = "settings in which our runs show FedSTaS above FedSTS"
@@ -42,7 +40,7 @@ FROM_PRINTED_NUMBERS = "points that DP + FedSTaS is above FedSTS, all from print
 NON_IID = (FIXED, SKEWED, HUNDRED)
 BASELINES = ("fedavg", "md", "fedprox", "clustered-size", "clustered-similarity", "strat")
 
-higher_everywhere = everywhere(NON_IID, "fedstas", ("fedsts",))
+higher_everywhere = decide_everywhere(NON_IID, "fedstas", ("fedsts",))
 claim(
     "preprint-abstract-higher",
     paper="preprint",
@@ -70,7 +68,7 @@ claim(
     fact="fedstas-over-fedsts-non-iid",
     order=400,
 )(higher_everywhere)
-higher_iid_too = everywhere((IID, *NON_IID), "fedstas", ("fedsts",))
+higher_iid_too = decide_everywhere((IID, *NON_IID), "fedstas", ("fedsts",))
 claim(
     "preprint-intro-iid-too",
     paper="preprint",
@@ -96,7 +94,7 @@ claim(
     fact="fedstas-over-fedsts-iid-too",
     order=30,
 )(higher_iid_too)
-best_everywhere = everywhere(NON_IID, "fedstas", ("fedsts", "fedstas-dp"))
+best_everywhere = decide_everywhere(NON_IID, "fedstas", ("fedsts", "fedstas-dp"))
 claim(
     "preprint-3.2.2-consistently",
     paper="preprint",
@@ -109,7 +107,7 @@ claim(
     meaning="comparisons in which our runs show FedSTaS above FedSTS or DP + FedSTaS",
     order=290,
 )(best_everywhere)
-new_standard = everywhere((FIXED, DISJOINT), "fedstas", BASELINES)
+new_standard = decide_everywhere((FIXED, DISJOINT), "fedstas", BASELINES)
 claim(
     "journal-abstract-standard",
     paper="journal",
@@ -122,7 +120,9 @@ claim(
     meaning="comparisons (six baselines, two partitions) in which our runs show FedSTaS above",
     order=40,
 )(new_standard)
-fedsts_over_random = everywhere((FIXED, DISJOINT), "fedsts", ("fedavg", "md"), earlier, "rounds")
+fedsts_over_random = decide_everywhere(
+    (FIXED, DISJOINT), "fedsts", ("fedavg", "md"), rounds_earlier, "rounds"
+)
 claim(
     "journal-3.3-accelerates",
     paper="journal",
@@ -135,7 +135,7 @@ claim(
     meaning="comparisons (FedAvg and MD, two partitions) that show FedSTS to reach 50 % earlier",
     order=120,
 )(fedsts_over_random)
-neyman_helps = everywhere((FIXED, DISJOINT), "strat-neyman", ("strat",))
+neyman_helps = decide_everywhere((FIXED, DISJOINT), "strat-neyman", ("strat",))
 claim(
     "preprint-intro-neyman",
     paper="preprint",
@@ -150,11 +150,16 @@ claim(
 )(neyman_helps)
 
 
-def implied(fedstas: float, gain: float):
-    """Is `DP + FedSTaS` above FedSTS by the paper's own numbers? FedSTaS in %, its relative gain in %."""
+def decide_by_printed_numbers(fedstas: float, gain: float) -> Decision:
+    """Return a function that decides whether `DP + FedSTaS` is above FedSTS by numbers of the paper alone.
 
-    def evidence(claim: Claim) -> Evidence:
-        private, baseline = number(claim.printed), fedstas / (1 + gain / 100)
+    Args:
+        fedstas: the printed accuracy of FedSTaS in %.
+        gain: the printed gain of FedSTaS over FedSTS, in % of FedSTS.
+    """
+
+    def decide(claim: Claim) -> Evidence:
+        private, baseline = first_number(claim.printed), fedstas / (1 + gain / 100)
         table = pd.DataFrame(
             {
                 "method": ["FedSTaS, printed", "its gain, printed", "FedSTS, from both", "with DP"],
@@ -162,15 +167,16 @@ def implied(fedstas: float, gain: float):
             }
         )
         return Evidence(
-            exactly(private > baseline), round(private - baseline, 2),
+            statistics.judge_exactly(private > baseline),
+            round(private - baseline, 2),
             note=f"Points of DP + FedSTaS above FedSTS, which the printed gain puts at {baseline:.2f} %.",
             table=table,
-        )  # fmt: skip
+        )
 
-    return evidence
+    return decide
 
 
-own_bars_mnist = implied(56.00, 1.8)
+own_bars_mnist = decide_by_printed_numbers(56.00, 1.8)
 claim(
     "preprint-fig-3-top-dp-own-numbers",
     paper="preprint",
@@ -183,7 +189,7 @@ claim(
     meaning=FROM_PRINTED_NUMBERS,
     order=360,
 )(own_bars_mnist)
-own_bars_skewed = implied(61.90, 17.6)
+own_bars_skewed = decide_by_printed_numbers(61.90, 17.6)
 claim(
     "preprint-fig-3-middle-dp-own-numbers",
     paper="preprint",
@@ -196,7 +202,7 @@ claim(
     meaning=FROM_PRINTED_NUMBERS,
     order=340,
 )(own_bars_skewed)
-own_bars_hundred = implied(23.21, 28.9)
+own_bars_hundred = decide_by_printed_numbers(23.21, 28.9)
 claim(
     "preprint-fig-3-bottom-dp-own-numbers",
     paper="preprint",
@@ -225,15 +231,16 @@ claim(
     order=280,
 )
 def baseline_twice(claim: Claim) -> Evidence:
-    """Is the FedSTS of the text (around 50 %) the FedSTS of Fig. 3 (56.00 / 1.018)?"""
+    """Compare the FedSTS of the text (around 50 %) with that of Fig. 3 (56.00 / 1.018)."""
     figure = 56.00 / 1.018
-    text = number(claim.printed)
+    text = first_number(claim.printed)
     table = pd.DataFrame({"place": ["Sec. 3.2.1", "Fig. 3, top"], "FedSTS (%)": [text, figure]})
     return Evidence(
-        exactly(abs(text - figure) <= (claim.tolerance or 0)), figure,
+        statistics.judge_exactly(abs(text - figure) <= (claim.tolerance or 0)),
+        figure,
         note="The text of Sec. 3.2.1 and the gain printed for Fig. 3 give two values for the same runs.",
         table=table.round(2),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -248,21 +255,24 @@ def baseline_twice(claim: Claim) -> Evidence:
     order=20,
 )
 def data_sets(claim: Claim) -> Evidence:
-    """How many data sets do the preprint's own figures show? Counted over the rows of this ledger."""
-    shown = {}
+    """Count the data sets that the preprint's figures show, over the claims of this ledger."""
+    claims_by_data: dict[str, list[str]] = {}
     for row in ledger.all_claims():
         if row.paper == "preprint" and row.kind in ("figure", "table"):
             for name in ("CIFAR-100", "CIFAR-10", "Fashion-MNIST", "MNIST"):
                 if name in row.statement:
-                    shown.setdefault(name, []).append(row.id)
+                    claims_by_data.setdefault(name, []).append(row.id)
                     break
     table = pd.DataFrame(
-        {"data set": list(shown), "claims on its figures": [len(v) for v in shown.values()]}
+        {
+            "data set": list(claims_by_data),
+            "claims on its figures": list(map(len, claims_by_data.values())),
+        }
     )
     return Evidence(
-        exactly(len(shown) == number(claim.printed)),
-        len(shown),
-        note=f"Shown are {', '.join(shown)}; three is the number of settings in Fig. 3.",
+        statistics.judge_exactly(len(claims_by_data) == first_number(claim.printed)),
+        len(claims_by_data),
+        note=f"Shown are {', '.join(claims_by_data)}; three is the number of settings in Fig. 3.",
         table=table,
     )
 
@@ -280,34 +290,42 @@ def data_sets(claim: Claim) -> Evidence:
     core=True,
     order=380,
 )
-@decided
+@verdict_if_missing
 def keeps_most(claim: Claim) -> Evidence:
-    """Does the private variant keep most of FedSTaS's gain over FedSTS? First there must be one."""
+    """Judge whether there is a gain of FedSTaS over FedSTS and the private variant keeps most of it."""
 
-    def both(*methods: str) -> list[np.ndarray]:
+    def gains(*methods: str) -> list[np.ndarray]:
+        """Return the differences to the first method, of each of the others."""
         frame, (baseline, *others) = FIXED.runs(*methods), methods
-        return [difference(frame, m, baseline, METRICS[0]) for m in others]
+        return [paired_differences(frame, m, baseline, METRICS[0]) for m in others]
 
-    def find(*methods: str) -> Found:
-        gain, kept = both(*methods)
-        there, found = higher(gain, "points"), higher(kept, "points")
-        most = higher(kept - gain / 2, "points")
-        word = whole((there.verdict, most.verdict))
-        return replace(found, verdict=word, why=there.why or most.why)
+    def judge(*methods: str) -> Judgement:
+        gain, private = gains(*methods)
+        parts = judge_higher(gain, "points"), judge_higher(private - gain / 2, "points")
+        verdict = statistics.combine_verdicts(part.verdict for part in parts)
+        why = parts[0].why or parts[1].why
+        return replace(judge_higher(private, "points"), verdict=verdict, why=why)
 
-    found, (said, coded) = find(*THREE), other_voice(find, *THREE)
+    written, sentence, coded = judge_both(judge, *METHODS)
     table = pd.DataFrame(
-        [(n, *statistics.mean_interval(v)) for n, v in zip(THREE[1:], both(*THREE), strict=True)],
+        [
+            (n, *statistics.mean_interval(v))
+            for n, v in zip(METHODS[1:], gains(*METHODS), strict=True)
+        ],
         columns=["method", "points above fedsts", "low", "high"],
     )
     gain, low = table.iloc[0, 1], table.iloc[0, 2]
-    return Evidence(
-        found.verdict, found.mean, found.low, found.high,
+    return written.evidence(
         "Points of fedstas-dp above fedsts; "
-        + ("" if low > 0 else "that FedSTaS itself gains is not shown, so there is nothing to keep: ")
-        + f"fedstas is at {gain:+.2f}.{found.why if found.verdict == 'undecided' else ''}{said}",
-        table.round(2), coded,
-    )  # fmt: skip
+        + (
+            ""
+            if low > 0
+            else "that FedSTaS itself gains is not shown, so there is nothing to keep: "
+        )
+        + f"fedstas is at {gain:+.2f}.{written.why_undecided}{sentence}",
+        table.round(2),
+        coded,
+    )
 
 
 @claim(
@@ -323,28 +341,34 @@ def keeps_most(claim: Claim) -> Evidence:
     tolerance=2,
     order=60,
 )
-@decided
+@verdict_if_missing
 def limited_loss(claim: Claim) -> Evidence:
-    """Is the accuracy that privacy costs limited, below the tolerance in both partitions?"""
-    table, limit = [], claim.tolerance
+    """Judge whether privacy costs less accuracy than the tolerance, in both partitions."""
+    rows, limit = [], claim.tolerance
     for setting in (FIXED, DISJOINT):
         frame = setting.runs("fedstas", "fedstas-dp")
         for metric in METRICS:
-            values = difference(frame, "fedstas", "fedstas-dp", metric)
-            below = higher(limit - values, "points", 0)
-            table.append(
+            values = paired_differences(frame, "fedstas", "fedstas-dp", metric)
+            below = judge_higher(limit - values, "points", 0)
+            rows.append(
                 (str(setting), metric, *statistics.mean_interval(values), below.verdict, below.why)
             )
     table = pd.DataFrame(
-        table, columns=["setting", "accuracy", "points lost", "low", "high", "limited", "why"]
+        rows, columns=["setting", "accuracy", "points lost", "low", "high", "limited", "why"]
     )
-    word, worst = whole(table["limited"]), table.loc[table["high"].idxmax()]
+    verdict, worst = (
+        statistics.combine_verdicts(table["limited"]),
+        table.loc[table["high"].idxmax()],
+    )
     return Evidence(
-        word, float(worst["points lost"]), float(worst["low"]), float(worst["high"]),
+        verdict,
+        float(worst["points lost"]),
+        float(worst["low"]),
+        float(worst["high"]),
         f"Points lost in the worst of the four readings; limited means at most {limit:g}."
-        f"{worst['why'] if word == 'undecided' else ''}",
+        f"{worst['why'] if verdict == 'undecided' else ''}",
         table.drop(columns="why").round(2),
-    )  # fmt: skip
+    )
 
 
 @claim(
@@ -358,9 +382,9 @@ def limited_loss(claim: Claim) -> Evidence:
     meaning="points that FedSTaS is above FedSTS where clients differ most",
     order=70,
 )
-@decided
+@verdict_if_missing
 def gains_with_skew(claim: Claim) -> Evidence:
-    """Is FedSTaS's gain over FedSTS larger where clients differ most, and is there one?"""
+    """Judge whether FedSTaS gains over FedSTS where clients differ most, and more than IID."""
     gains = {}
     for setting in (IID, FIXED, SKEWED):
         wide = tables.pivot_seeds(setting.runs("fedstas", "fedsts"), METRICS[0])
@@ -370,30 +394,30 @@ def gains_with_skew(claim: Claim) -> Evidence:
         columns=["setting", "points", "low", "high"],
     )
     most, least = gains[str(SKEWED)], gains[str(IID)]
-    there, more = higher(most, "points"), higher((most - least).dropna(), "points")
-    word = whole((there.verdict, more.verdict))
-    return Evidence(
-        word, there.mean, there.low, there.high,
+    gain, more = judge_higher(most, "points"), judge_higher((most - least).dropna(), "points")
+    verdict = statistics.combine_verdicts((gain.verdict, more.verdict))
+    return replace(gain, verdict=verdict).evidence(
         f"Points of fedstas above fedsts where clients differ most; more than IID: {more}."
-        f"{(there.why or more.why) if word == 'undecided' else ''}",
+        f"{(gain.why or more.why) if verdict == 'undecided' else ''}",
         table.round(2),
-    )  # fmt: skip
+    )
 
 
-def guarantees(*parts: str):
-    """What the abstract promises of theory: does every claim on which the promise rests hold?"""
+def decide_by_claims(*ids: str) -> Decision:
+    """Return a function that decides whether all of these claims hold: the promise of the abstract rests on them."""
 
-    def evidence(claim: Claim) -> Evidence:
-        rows = {row.id: row for row in ledger.all_claims()}
-        found = [(name, ledger.decide(rows[name]).verdict) for name in parts]
-        words = [verdict for _, verdict in found]
-        whole, some = all(w == "holds" for w in words), "fails" not in words
-        table = pd.DataFrame(found, columns=["rests on", "verdict"])
-        held = ", ".join(f"{name} {verdict}" for name, verdict in found)
-        ours = f"{words.count('holds')} of {len(words)} hold"
-        return Evidence(judge_theory(whole, some), ours, note=f"It rests on {held}.", table=table)
+    def decide(claim: Claim) -> Evidence:
+        claims = {each.id: each for each in ledger.all_claims()}
+        verdicts = [ledger.decide(claims[id]).verdict for id in ids]
+        parts = ", ".join(f"{id} {verdict}" for id, verdict in zip(ids, verdicts, strict=True))
+        return Evidence(
+            judge_theory(set(verdicts) == {"holds"}, "fails" not in verdicts),
+            f"{verdicts.count('holds')} of {len(verdicts)} hold",
+            note=f"It rests on {parts}.",
+            table=pd.DataFrame({"rests on": ids, "verdict": verdicts}),
+        )
 
-    return evidence
+    return decide
 
 
 @claim(
@@ -407,35 +431,43 @@ def guarantees(*parts: str):
     meaning="points that 9 levels are above no compression",
     order=210,
 )
-@decided
+@verdict_if_missing
 def compression_gain(claim: Claim) -> Evidence:
-    """Is it the compression that makes FedSTaS better? Nine levels against the most that were tried."""
+    """Judge whether compression makes FedSTaS better: nine levels against the most that were tried."""
     setting = Setting("sensitivity", partition="dirichlet")
     frame = setting.runs("fedstas")
-    known = records.identities(RESULTS / setting.sweep)
-    levels = {run: known[run]["method"]["clients"]["levels"] for run in frame["run"].unique()}
+    identities = records.identities(RESULTS / setting.sweep)
+    levels = {run: identities[run]["method"]["clients"]["levels"] for run in frame["run"].unique()}
     most = max(levels.values())
-    like = {
-        json.dumps(_without_levels(known[r]), sort_keys=True) for r in levels if levels[r] == most
+    others = {
+        json.dumps(_without_levels(identities[r]), sort_keys=True)
+        for r in levels
+        if levels[r] == most
     }
-    alike = [r for r in levels if json.dumps(_without_levels(known[r]), sort_keys=True) in like]
+    alike = [
+        r for r in levels if json.dumps(_without_levels(identities[r]), sort_keys=True) in others
+    ]
     wide = frame[frame["run"].isin(alike)].assign(method=lambda f: f["run"].map(levels).map(str))
     if most == 9 or {"9", str(most)} - set(wide["method"]):
-        raise Missing("pending", f"sweep {setting.sweep!r} does not hold runs with more levels yet")
-    found = higher(difference(wide, "9", str(most), METRICS[0]), "points")
+        raise MissingRuns(
+            "pending", f"sweep {setting.sweep!r} does not hold runs with more levels yet"
+        )
+    judgement = judge_higher(paired_differences(wide, "9", str(most), METRICS[0]), "points")
     table = tables.summarise(wide, METRICS[0]).rename_axis("levels").round(2).reset_index()
-    note = f"Points of 9 levels above {most} levels (no compression), {found.seeds} paired runs."
-    return Evidence(found.verdict, found.mean, found.low, found.high, note + found.why, table)
+    note = (
+        f"Points of 9 levels above {most} levels (no compression), {judgement.seeds} paired runs."
+    )
+    return judgement.evidence(note + judgement.why, table)
 
 
-def _without_levels(who: dict) -> dict:
-    """What determines a run but for its levels and its seeds."""
-    clients = {k: v for k, v in who["method"]["clients"].items() if k != "levels"}
-    rest = {k: v for k, v in who.items() if k not in ("seed", "partition", "method")}
-    return rest | {"method": who["method"] | {"clients": clients}}
+def _without_levels(identity: dict) -> dict:
+    """Return a run's identity without its levels and seeds."""
+    clients = {k: v for k, v in identity["method"]["clients"].items() if k != "levels"}
+    rest = {k: v for k, v in identity.items() if k not in ("seed", "partition", "method")}
+    return rest | {"method": identity["method"] | {"clients": clients}}
 
 
-promised_guarantees = guarantees(
+promised_guarantees = decide_by_claims(
     "journal-lemma-1",
     "journal-lemma-2",
     "journal-theorem-1",
