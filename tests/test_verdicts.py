@@ -786,7 +786,9 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
     lower = experiments.judge_not_lower
     assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # a loss that cannot matter
     assert word(lower, (-0.05, 0.045), "nats") == "differs"
-    assert word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"  # one of so many, by chance
+    assert (
+        word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
+    )  # one of so many, by chance
     assert word(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
     whole = experiments.combine_verdicts
     assert whole(["agrees", "agrees"]) == "agrees"

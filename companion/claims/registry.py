@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from companion.runs import statistics
 from fedstas.errors import InputError
 
 # The verdicts, and what each says. Statements are decided by calculation, results of training by runs.
@@ -25,9 +26,9 @@ THEORY = {
     "fails": "false",
 }
 EXPERIMENT = {
-    "agrees": "our runs show it",
-    "differs": "our runs show that it is not so",
-    "undecided": "our runs cannot tell",
+    statistics.AGREES: "our runs show it",
+    statistics.DIFFERS: "our runs show that it is not so",
+    statistics.UNDECIDED: "our runs cannot tell",
     "no-data": "could not be run here",
     "pending": "not run yet",
 }

@@ -274,7 +274,9 @@ def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
     inside = 0
     for m, values in FALLS.items():
         own = frame[frame["method"] == f"{m}-authors-dec"]
-        spans = [statistics.prediction_interval(own.loc[own["round"] == t, "train_loss"]) for t in AT]
+        spans = [
+            statistics.prediction_interval(own.loc[own["round"] == t, "train_loss"]) for t in AT
+        ]
         inside += sum(a <= v <= b for v, (_, a, b) in zip(values, spans, strict=True))
     apart = np.abs(np.subtract(FALLS["fedstas"], FALLS["fedsts"])).max()
     return {"losses_in": inside, "losses_of": len(FALLS) * len(AT), "losses_apart": float(apart)}

@@ -317,7 +317,7 @@ def first_number(text: str | float) -> float:
     return float(next(w for w in cleaned.split() if any(c.isdigit() for c in w)))
 
 
-def paired_differences(
+def differences_by_seed(
     frame: pd.DataFrame, better: str, worse: str, metric: str = METRICS[0]
 ) -> np.ndarray:
     """Return one method's mean of the last ten rounds minus another's, seed by seed [seeds]."""
@@ -335,7 +335,7 @@ def readings_table(settings: Iterable[Setting], better: str, worse: str) -> pd.D
         except MissingRuns:
             continue
         for metric in METRICS:
-            values = paired_differences(frame, first, second, metric)
+            values = differences_by_seed(frame, first, second, metric)
             mean, low, high = statistics.mean_interval(values)
             rows.append(
                 {
@@ -411,7 +411,7 @@ def decide_order(
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
         def judge(a: str, b: str) -> Judgement:
-            values = sign * paired_differences(setting.runs(a, b), a, b, metric)
+            values = sign * differences_by_seed(setting.runs(a, b), a, b, metric)
             return judge_higher(values, UNIT_OF_METRIC[metric])
 
         written, sentence, coded = judge_both(judge, better, worse)
@@ -463,7 +463,7 @@ def decide_everywhere(
     settings: Iterable[Setting],
     better: str,
     rivals: tuple[str, ...],
-    differences: Callable[[pd.DataFrame, str, str], np.ndarray] = paired_differences,
+    differences: Callable[[pd.DataFrame, str, str], np.ndarray] = differences_by_seed,
     unit: str = "points",
 ) -> Decision:
     """Return a function that decides whether one method is above all rivals in all settings.

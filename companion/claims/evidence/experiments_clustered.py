@@ -19,13 +19,13 @@ from companion.claims.evidence.experiments import (
     count_seeds,
     decide_order,
     deciding_part,
+    differences_by_seed,
     evidence_of_parts,
     judge_equal,
     judge_higher,
     judge_near_zero,
     judge_not_lower,
     load_sweep,
-    paired_differences,
     verdict_if_missing,
 )
 from companion.claims.registry import Claim, Decision, Evidence, claim
@@ -204,6 +204,7 @@ def digits_of_md(claim: Claim) -> Evidence:
     digits = cohorts["digits"]
     shares = digits.between(6, 8).groupby(cohorts["seed"]).mean()
     judgement = judge_higher(shares - 0.75, "of a share").shift(0.75)
+    judgement = replace(judgement, mean=float(shares.mean()))  # without the rounding of the shift
     table = digits.value_counts().sort_index().rename_axis("digits").rename("rounds").reset_index()
     return judgement.evidence(
         f"Share of rounds with 6 to 8, {len(digits)} rounds of {judgement.seeds} runs; generally means "
@@ -289,7 +290,7 @@ def as_the_target(claim: Claim) -> Evidence:
     Runs that end earlier cannot say where the two converge to: they decide nothing.
     """
     frame = ONE_DIGIT.runs("clustered-similarity", "target")
-    values = paired_differences(frame, "clustered-similarity", "target", "test_accuracy")
+    values = differences_by_seed(frame, "clustered-similarity", "target", "test_accuracy")
     judgement, rounds = (
         judge_equal(values, 0, "points", claim.tolerance),
         int(frame["rounds"].min()),

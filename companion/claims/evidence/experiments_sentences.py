@@ -16,10 +16,10 @@ from companion.claims.evidence.experiments import (
     MissingRuns,
     Setting,
     decide_everywhere,
+    differences_by_seed,
     first_number,
     judge_both,
     judge_higher,
-    paired_differences,
     verdict_if_missing,
 )
 from companion.claims.evidence.experiments_figures import (
@@ -297,7 +297,7 @@ def keeps_most(claim: Claim) -> Evidence:
     def gains(*methods: str) -> list[np.ndarray]:
         """Return the differences to the first method, of each of the others."""
         frame, (baseline, *others) = FIXED.runs(*methods), methods
-        return [paired_differences(frame, m, baseline, METRICS[0]) for m in others]
+        return [differences_by_seed(frame, m, baseline, METRICS[0]) for m in others]
 
     def judge(*methods: str) -> Judgement:
         gain, private = gains(*methods)
@@ -348,7 +348,7 @@ def limited_loss(claim: Claim) -> Evidence:
     for setting in (FIXED, DISJOINT):
         frame = setting.runs("fedstas", "fedstas-dp")
         for metric in METRICS:
-            values = paired_differences(frame, "fedstas", "fedstas-dp", metric)
+            values = differences_by_seed(frame, "fedstas", "fedstas-dp", metric)
             below = judge_higher(limit - values, "points", 0)
             rows.append(
                 (str(setting), metric, *statistics.mean_interval(values), below.verdict, below.why)
@@ -452,7 +452,7 @@ def compression_gain(claim: Claim) -> Evidence:
         raise MissingRuns(
             "pending", f"sweep {setting.sweep!r} does not hold runs with more levels yet"
         )
-    judgement = judge_higher(paired_differences(wide, "9", str(most), METRICS[0]), "points")
+    judgement = judge_higher(differences_by_seed(wide, "9", str(most), METRICS[0]), "points")
     table = tables.summarise(wide, METRICS[0]).rename_axis("levels").round(2).reset_index()
     note = (
         f"Points of 9 levels above {most} levels (no compression), {judgement.seeds} paired runs."
