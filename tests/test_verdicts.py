@@ -159,7 +159,7 @@ def drawn(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
         for t in range(1, rounds + 1)
     )
     table.columns = ["method", "seed", "round", "clients", "digits"]
-    return puts(clustered, "_drawn", table)
+    return puts(clustered, "recorded_cohorts", table)
 
 
 def more_digits(scheme: str) -> dict:
@@ -181,7 +181,7 @@ def imbalanced(fall: dict, ahead: float, wide: float = 0.01, seeds: int = 6):
         for s in range(seeds)
         for k, arm in enumerate(("fedavg", "md", "fedsampling"))
     ]  # fmt: skip
-    return puts(fedsampling, "_imbalanced", pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"]))  # fmt: skip
+    return puts(fedsampling, "_imbalanced_ends", pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"]))  # fmt: skip
 
 
 def ranked(others: dict, metric="macro_f1", task="topics", partition="natural", network="") -> dict:
@@ -201,7 +201,7 @@ def ranked(others: dict, metric="macro_f1", task="topics", partition="natural", 
             for s, x in enumerate(own_noise)
         ]  # fmt: skip
         rows += [row | {"network": "another", metric: 0.0} for row in rows]
-        return puts(fedsampling, "_ends", pd.DataFrame(rows))
+        return puts(fedsampling, "_recorded_ends", pd.DataFrame(rows))
 
     return {
         "no-data agrees": world(3),
@@ -260,7 +260,7 @@ def verdicts_of(word: str):
 
 
 def iid_counts(table):
-    return puts(figures, "_held", {"iid": np.asarray(table)})
+    return puts(figures, "_label_counts", np.asarray(table))
 
 
 SPEED = {
