@@ -61,7 +61,7 @@ def test_printed_levels_are_counted_in_one_partition():
     grid = tables.load_sweep("preprint", ROOT / "results")
     assert count_predicted(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
     assert count_predicted(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
-    with pytest.raises(ValueError, match="several partitions: dirichlet, dirichlet_fixed_size"):
+    with pytest.raises(ValueError, match=r"several partitions \(dirichlet, dirichlet_fixed_size\)"):
         count_predicted(grid.frame.sort_values("partition"), PRINTED)
     few = grid.where(partition="dirichlet", seed=0)
     assert count_predicted(few, PRINTED) == f"({tables.NOT_RECORDED})"
