@@ -13,12 +13,12 @@ LABELS, TEST = np.repeat(np.arange(4), 100), np.repeat(np.arange(4), 7)
 
 def test_a_client_is_tested_on_a_fifth_of_its_size_under_its_own_class_shares():
     federation = partition.federation(LABELS, [range(100), range(75, 125), [], [0, 1, 2, 100]])
-    own = local_tests.dealt(federation, TEST, seed=3)
+    own = local_tests.draw_test_sets(federation, TEST, seed=3)
     assert [len(each) for each in own] == [20, 10, 0, 0]
     assert np.bincount(TEST[own[0]]).tolist() == [20]  # more than there are: with replacement
     assert np.bincount(TEST[own[1]]).tolist() == [5, 5]
     assert all((np.diff(each) >= 0).all() for each in own)
-    again, other = (local_tests.dealt(federation, TEST, seed) for seed in (3, 4))
+    again, other = (local_tests.draw_test_sets(federation, TEST, seed) for seed in (3, 4))
     assert [a.tolist() for a in again] == [a.tolist() for a in own] != [a.tolist() for a in other]
 
 

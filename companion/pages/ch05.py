@@ -90,7 +90,7 @@ def made_where(grids: dict[str, tables.RecordedSweep]) -> str:
         each = each.agg(
             runs=("minutes", "size"),
             hours=("minutes", lambda m: f"{m.sum() / 60:.1f}"),
-            commits=("commit", provenance_report.commits),
+            commits=("commit", provenance_report.format_commits),
         )
         text = each.to_markdown(index=False, disable_numparse=True)
     return f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````"

@@ -191,7 +191,9 @@ def tabulate_progress(
     rows = []
     for name, setting in known.items():
         place = places.get(name)
-        seeds = provenance_report.span(place.outcomes["seed"]) if place else "not recorded yet"
+        seeds = (
+            provenance_report.format_seeds(place.outcomes["seed"]) if place else "not recorded yet"
+        )
         many = len(setting.arms) - len(place.lacking) if place else 0
         budgets = " and ".join(f"{b:g}" for b in (setting.megabytes[0], setting.megabytes[-1]))
         rows.append([setting.title, f"{budgets} MB", f"{many} of {len(setting.arms)}", seeds])
@@ -648,10 +650,10 @@ def list_departures(
     for place in places.values():
         there = set(place.outcomes["seed"])
         if there < set(place.setting.evaluation_seeds):
-            fewer.setdefault(provenance_report.span(there), []).append(place.title)
+            fewer.setdefault(provenance_report.format_seeds(there), []).append(place.title)
         for arm, own in place.outcomes.groupby("arm")["seed"]:
             if set(own) < there:
-                fewer.setdefault(provenance_report.span(set(own)), []).append(
+                fewer.setdefault(provenance_report.format_seeds(set(own)), []).append(
                     f"{arm_label(arm)} ({place.title})"
                 )
         for arm in place.tried.index.intersection(place.outcomes["arm"]):

@@ -9,18 +9,18 @@ from pathlib import Path
 
 
 def commit() -> str:
-    """The short hash of the checkout this package runs from, or `unknown`."""
+    """Return the short hash of the checkout that this package runs from, or `unknown`."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=9"]
     try:
-        here = Path(__file__).parent
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+        folder = Path(__file__).parent
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def processor() -> str:
-    """The name of the processor, as the system gives it, or `unknown`."""
+    """Return the name of the processor, as the operating system has it, or `unknown`."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:  # not Linux
@@ -30,7 +30,7 @@ def processor() -> str:
 
 
 def environment(device, threads: int, *, with_commit: bool = True) -> dict:
-    """Where a run was made: versions, device, processor, threads, and the commit of the checkout."""
+    """Return where a run is made: versions, device, processor, threads, and the commit of the checkout."""
     import torch
 
     libraries = ("fedstas", "numpy", "scipy", "scikit-learn", "torch", "pandas")

@@ -1,4 +1,4 @@
-"""How the recorded runs of a sweep were made: what stands under a figure or table that shows them."""
+"""Reports on how the recorded runs of a sweep were made, for the line under a figure or table that shows them."""
 
 from __future__ import annotations
 
@@ -8,84 +8,90 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from companion.runs import experiments, one_rounds, protocol, records
-from companion.runs.atomic import write
-from companion.runs.records import ONE_ROUND, PARTITIONS
+from companion.runs import atomic, experiments, one_rounds, protocol, records
 from fedstas.errors import check_choice
 
-# Commits that recorded runs name and this repository does not hold: their code cannot be looked up.
-# Each run's identity and the version of its algorithms are kept, and make it again.
-LOST = {"d60f99f7d"}
-UNKNOWN = "processor not recorded"
+# Commits that recorded runs name and this repository does not hold: their code cannot be looked up. The
+# runs can be made again all the same, from their identities and the version of their algorithms.
+LOST_COMMITS = {"d60f99f7d"}
+UNKNOWN_PROCESSOR = "processor not recorded"
+# Commands by sweep, where it is not `fedstas sweep NAME --profile paper`.
+COMMANDS = {
+    protocol.SWEEP: "fedstas arena",
+    records.PARTITIONS: "fedstas sweep preprint --profile paper",
+    records.ONE_ROUND: "fedstas one-round",
+}
+SWEEPS = (*experiments.SWEEPS, *COMMANDS)
 
 
-def commits(names: Iterable[str]) -> str:
-    """Commits, most runs first, and which of them are not in this repository."""
-    told = []
-    for name, runs in Counter(names).most_common():
-        lost = name.removesuffix("-dirty") in LOST
-        told.append(f"{name} ({runs:,}{'; not in this repository' if lost else ''})")
-    return ", ".join(told)
+def format_commits(commits: Iterable[str]) -> str:
+    """Format commits with their numbers of runs, most runs first, and which of them are lost."""
+    parts = []
+    for name, runs in Counter(commits).most_common():
+        lost = name.removesuffix("-dirty") in LOST_COMMITS
+        parts.append(f"{name} ({runs:,}{'; not in this repository' if lost else ''})")
+    return ", ".join(parts)
 
 
-def machines(environments: Iterable[dict]) -> str:
-    """Devices with processor, threads and torch, most runs first."""
-    named = Counter(
-        f"{e['device']}, {e.get('processor') or UNKNOWN}, {e['threads']} thread{'s' * (e['threads'] > 1)}, "
-        f"torch {e['versions']['torch']}"
+def format_machines(environments: Iterable[dict]) -> str:
+    """Format devices with processor, threads and torch, and their numbers of runs, most runs first."""
+    machines = Counter(
+        f"{e['device']}, {e.get('processor') or UNKNOWN_PROCESSOR}, "
+        f"{e['threads']} thread{'s' * (e['threads'] > 1)}, torch {e['versions']['torch']}"
         for e in environments
     )
-    return "; ".join(f"{name} ({runs:,})" for name, runs in named.most_common())
+    return "; ".join(f"{name} ({runs:,})" for name, runs in machines.most_common())
 
 
-def span(seeds: Iterable[int]) -> str:
-    """Seeds in words: `20 seeds (0 to 19)`."""
-    there = sorted(set(seeds))
-    if len(there) == 1:
-        return f"seed {there[0]}"
-    whole = there == list(range(there[0], there[-1] + 1))
-    said = f"{there[0]} to {there[-1]}" if whole else ", ".join(map(str, there))
-    return f"{len(there)} seeds ({said})"
+def format_seeds(seeds: Iterable[int]) -> str:
+    """Format seeds in words: `20 seeds (0 to 19)`."""
+    distinct = sorted(set(seeds))
+    if len(distinct) == 1:
+        return f"seed {distinct[0]}"
+    consecutive = distinct == list(range(distinct[0], distinct[-1] + 1))
+    listed = ", ".join(map(str, distinct))
+    listed = f"{distinct[0]} to {distinct[-1]}" if consecutive else listed
+    return f"{len(distinct)} seeds ({listed})"
 
 
-def of(sweep: str, folder: str | Path = "results") -> dict[str, str]:
-    """What is known of a sweep's recorded runs, in words: runs, seeds, commits, machines, command.
+def _read_metadata(sweep: str, folder: str | Path) -> tuple[list[dict], list[int]]:
+    """Return the metadata and the seeds of what is recorded of a sweep."""
+    if sweep == records.PARTITIONS:
+        files = sorted((Path(folder) / sweep).glob("*.json"))
+        metadata = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        return metadata, [each["identity"]["partition"]["seed"] for each in metadata]
+    if sweep == records.ONE_ROUND:
+        metadata = one_rounds.notes(folder)
+    else:
+        metadata = [record.metadata for record in records.read_runs(Path(folder) / sweep)]
+    return metadata, [each["identity"]["seed"] for each in metadata]
+
+
+def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
+    """Report in words how a sweep's recorded runs were made: runs, commits, machines, command.
 
     `partitions` are the label counts of the papers' Fig. 1, which the sweep `preprint` records, too;
     `one-round` is the table of one-round errors.
     """
-    if sweep == PARTITIONS:
-        paths = sorted((Path(folder) / PARTITIONS).glob("*.json"))
-        notes = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-        what, seeds = "partitions", [n["identity"]["partition"]["seed"] for n in notes]
-        command = "fedstas sweep preprint --profile paper"
-    elif sweep == ONE_ROUND:
-        notes = one_rounds.notes(folder)
-        what, seeds = "partitions", [n["identity"]["seed"] for n in notes]
-        command = "fedstas one-round"
-    else:
-        check_choice("sweep", sweep, (*experiments.SWEEPS, protocol.SWEEP))
-        notes = [run.metadata for run in records.read_runs(Path(folder) / sweep)]
-        what, seeds = "runs", [n["identity"]["seed"] for n in notes]
-        command = f"fedstas sweep {sweep} --profile paper"
-        if sweep == protocol.SWEEP:
-            command = "fedstas arena"
-    if not notes:
+    check_choice("sweep", sweep, SWEEPS)
+    command = COMMANDS.get(sweep, f"fedstas sweep {sweep} --profile paper")
+    metadata, seeds = _read_metadata(sweep, folder)
+    if not metadata:
         return {"runs": "not recorded yet", "command": command}
-    environments = [note["environment"] for note in notes]
+    environments = [each["environment"] for each in metadata]
+    unit = "partitions" if sweep in (records.PARTITIONS, records.ONE_ROUND) else "runs"
     return {
-        "runs": f"{len(notes):,} {what}, {span(seeds)}",
-        "commits": commits(e["commit"] for e in environments),
-        "machines": machines(environments),
+        "runs": f"{len(metadata):,} {unit}, {format_seeds(seeds)}",
+        "commits": format_commits(e["commit"] for e in environments),
+        "machines": format_machines(environments),
         "command": command,
     }
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m companion.runs.provenance_report FILE`: all sweeps for the pages, as JSON."""
-    told = {name: of(name) for name in (*experiments.SWEEPS, protocol.SWEEP, PARTITIONS, ONE_ROUND)}
-    text = json.dumps(told, indent=1) + "\n"
-    write(Path(arguments[0]), lambda path: path.write_text(text, encoding="utf-8"))
+    """Write the reports of all sweeps as JSON: `python -m companion.runs.provenance_report FILE`."""
+    text = json.dumps({sweep: report(sweep) for sweep in SWEEPS}, indent=1) + "\n"
+    atomic.write(Path(arguments[0]), lambda path: path.write_text(text, encoding="utf-8"))
     return 0
 
 

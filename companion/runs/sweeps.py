@@ -1,14 +1,14 @@
-"""Sweeps: runs made in parallel, each once, resumed where they were cut off.
+"""Sweeps: declared runs, made in parallel, each once, and resumed after an interruption.
 
-What is recorded is skipped, a run in work elsewhere is waited for, and a run that was killed goes
-on from its last evaluated round. `backend="dask"` or `"ray"` makes the same sweep on a cluster,
+A recorded run is skipped, a run that another process makes is waited for, and a run that was killed
+resumes from its last evaluated round. `backend="dask"` or `"ray"` makes the same sweep on a cluster,
 through joblib; its workers must see the folder and the data under the same paths:
 
     dask scheduler                                             # on one computer
     dask worker tcp://HOST:8786 --nworkers 8 --nthreads 1      # on each
     fedstas sweep preprint --profile paper --backend dask --address tcp://HOST:8786
 
-What trains or records is imported where it is used: `fedstas doctor` only counts.
+Modules that train or record are imported in functions, since `fedstas doctor` only estimates costs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from fedstas import methods, user_code
 from fedstas.errors import Diverged, InputError, check_choice, check_float, check_int
 from fedstas.sim import partition, tasks
 
-# Seconds of one core, loaded as a laptop is: per example of a local step, per evaluation, per
-# stratification, per round; and the training examples.
+# Seconds on one core of a laptop in use: per example of a local step, per evaluation, per stratification,
+# per round; and the number of training examples.
 COSTS = {
     "digits": (2e-6, 0.004, 0.04, 0.01, 1438),
     "mnist": (6e-6, 0.13, 0.45, 0.01, 60_000),
@@ -49,7 +49,7 @@ COSTS = {
 }
 
 
-_WHOLE = {"seed": 0, "clients": 1, "clients_per_round": 1, "rounds": 1, "eval_every": 1}
+_LEAST = {"seed": 0, "clients": 1, "clients_per_round": 1, "rounds": 1, "eval_every": 1}
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Run:
     network: str = ""  # the task's usual one
     sizes: str = ""  # of the clients, as in `partition.parse_sizes`
 
-    def __post_init__(self):  # numpy's numbers are as good as Python's: equal runs are one
-        for key, low in _WHOLE.items():
+    def __post_init__(self):  # numpy's numbers become Python's: equal runs have equal identities
+        for key, low in _LEAST.items():
             object.__setattr__(self, key, check_int(key, getattr(self, key), low))
         for key in ("concentration", "sigma"):
             object.__setattr__(self, key, check_float(key, getattr(self, key), 0, open_low=False))
@@ -85,38 +85,42 @@ class Run:
 
 
 def estimate(run: Run) -> float:
-    """About how many seconds a run takes on one core."""
-    example, evaluation, stratification, round_, held = COSTS.get(run.task, COSTS["digits"])
+    """Estimate the seconds that a run takes on one core."""
+    example, evaluation, stratification, round_, examples = COSTS.get(run.task, COSTS["digits"])
     known = methods.parameters(run.method) | run.overrides
-    times = 0
+    stratifications = 0
     if "strata" in known:
-        times = -(-run.rounds // known.get("restratify_every", 10**9))
+        stratifications = -(-run.rounds // known.get("restratify_every", 10**9))
     m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
-    drawn = known.get("share", 1.0) * held * (m if m > 1 else run.clients) / run.clients
-    each = example * known["steps"] * min(m * known["batch"], drawn) + round_
-    if "authors" in run.method:  # 100 times k-means with ten starts, once
-        times = 60
+    available = known.get("share", 1.0) * examples * (m if m > 1 else run.clients) / run.clients
+    each = example * known["steps"] * min(m * known["batch"], available) + round_
+    if "authors" in run.method:  # k-means of 100 clients, each with ten starts
+        stratifications = 60
     if run.method == "clustered-similarity":
         each += 5 * round_
-    return run.rounds * each + run.rounds / run.eval_every * evaluation + times * stratification
+    return (
+        run.rounds * each
+        + run.rounds / run.eval_every * evaluation
+        + stratifications * stratification
+    )
 
 
 def choose(todo: list[Run], name: str, **wanted) -> list[Run]:
-    """The runs with these `method`s, `seed`s, `task`s; None takes all."""
+    """Select the runs with these `method`s, `seed`s, `task`s; None selects all."""
     for key, values in wanted.items():
         if values is None:
             continue
-        has = list(dict.fromkeys(getattr(run, key) for run in todo))
+        values_of_sweep = list(dict.fromkeys(getattr(run, key) for run in todo))
         for value in values:
-            if value not in has:
-                listed = ", ".join(map(str, has))
+            if value not in values_of_sweep:
+                listed = ", ".join(map(str, values_of_sweep))
                 raise InputError(f"sweep {name} has no {key} {value!r}: it has {listed}")
         todo = [run for run in todo if getattr(run, key) in values]
     return todo
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0-4`, `0,3` or `0-2,7` as a list."""
+    """Parse `0-4`, `0,3` or `0-2,7`."""
     seeds = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -127,21 +131,21 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def duration(seconds: float) -> str:
-    """A number of seconds, to be read."""
+    """Format a number of seconds for readers."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Clock:
-    """What is left to do, in seconds of one core: estimates, corrected by what was measured."""
+    """The remaining seconds of one core: estimates, corrected by the seconds of the runs made so far."""
 
     def __init__(self, todo: list[Run]):
         self.left = dict(enumerate(todo))
         self.measured: dict[str | None, list[float]] = {}
 
     def done(self, number: int, outcome: str, seconds: float) -> None:
-        """The run of this number is off the list; what it took corrects the others."""
+        """Take a run off the list; if it was made, its seconds correct the estimates of the others."""
         run = self.left.pop(number)
         if outcome == "done":
             for key in (run.method, None):
@@ -150,7 +154,7 @@ class Clock:
                 sums[1] += estimate(run)
 
     def seconds(self) -> float:
-        """The estimate for all that is left."""
+        """Estimate the seconds of all runs left."""
         total = 0.0
         for run in self.left.values():
             sums = self.measured.get(run.method) or self.measured.get(None) or (1.0, 1.0)
@@ -160,13 +164,13 @@ class Clock:
 
 BACKENDS = ("loky", "dask", "ray")
 ELSEWHERE = "elsewhere"  # another process makes this run
-POLL = 2.0  # s between two looks at runs that others make
-WATCH = 0.5  # s between two looks of a worker at its parent
+POLL = 2.0  # s between two checks of runs that other processes make
+WATCH = 0.5  # s between two checks of a worker that its parent lives
 CONNECT = 10.0  # s to reach a scheduler
 
 
 def load_task(name: str, device: str):
-    """The task of that name; the last one is kept, as long as a file of one's own is as it was."""
+    """Load a task; the last one is cached, as long as a user's file has not changed."""
     return _loaded(name, device, user_code.sha256(name))
 
 
@@ -182,6 +186,7 @@ def _federation(task: str, device: str, kind: str, settings: tuple, shas: tuple)
 
 
 def _prepare(run: Run, device: str):
+    """Return a run's task, federation, method, keyword arguments of `simulation.run`, and identity."""
     from companion.runs import records
 
     settings = {"clients": run.clients, "seed": run.seed, "concentration": run.concentration}
@@ -200,50 +205,60 @@ def _prepare(run: Run, device: str):
 
 
 def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> str:
-    """Make and record one run, from its checkpoint if there is one, unless it is there.
+    """Make and record one run, from its checkpoint if there is one, unless it is recorded.
 
-    Returns `done`, `there`, `elsewhere` (another process makes it), or what went wrong.
-    `Unwritable` if nothing can be recorded.
+    Returns:
+        `done`, `there` (recorded already), `elsewhere` (another process makes it), or what failed.
+
+    Raises:
+        Unwritable: nothing can be recorded.
     """
     from companion.runs import local_tests, records
     from fedstas.sim import simulation
 
     try:
-        task, federation, method, how, who = _prepare(run, device)
-        data, _ = records.run_files(who, sweep, folder)
-        if records.is_recorded(who, sweep, folder):
+        task, federation, method, how, identity = _prepare(run, device)
+        data, _ = records.run_files(identity, sweep, folder)
+        if records.is_recorded(identity, sweep, folder):
             return "there"
-        with records.run_lock(data) as free:
-            if records.is_recorded(who, sweep, folder):
+        with records.run_lock(data) as acquired:
+            if records.is_recorded(identity, sweep, folder):
                 return "there"
-            if not free:
+            if not acquired:
                 return ELSEWHERE
             try:
-                resume = records.read_checkpoint(who, data, task.device)
+                resume = records.read_checkpoint(identity, data, task.device)
             except InputError as error:
                 tqdm.write(f"{run} starts over: {error}", file=sys.stderr)
                 resume = None
-            ended = None
+            diverged = None
             try:
                 history = simulation.run(
-                    task, federation, method, device=device, resume=resume,
-                    checkpoint=lambda h: records.write_checkpoint(h, who, data, task.device), **how,
-                )  # fmt: skip
-            except Diverged as error:  # a result too, and the same again
-                history, ended = error.history, str(error)
-            pure = run.partition == "by_class"  # there the cohorts say which classes were seen
-            majority = federation.label_counts.argmax(1) if pure else None
-            kept = {"device": task.device, "majority": majority, "diverged": ended}
-            if ended is None:
-                kept["worst_decile"] = worst_decile(task, federation, history.params)
-                if run.sizes:  # as the paper of these sizes measures it, beside the global test set
-                    kept["local_accuracy"] = local_tests.accuracy(
+                    task,
+                    federation,
+                    method,
+                    device=device,
+                    resume=resume,
+                    checkpoint=lambda h: records.write_checkpoint(h, identity, data, task.device),
+                    **how,
+                )
+            except Diverged as error:  # a result, too: it would diverge again
+                history, diverged = error.history, str(error)
+            one_class = run.partition == "by_class"  # there cohorts tell which classes took part
+            majority = federation.label_counts.argmax(1) if one_class else None
+            results = {"device": task.device, "majority": majority, "diverged": diverged}
+            if diverged is None:
+                results["worst_decile"] = worst_decile(task, federation, history.params)
+                if (
+                    run.sizes
+                ):  # the accuracy of the paper with these sizes, beside that on the global test set
+                    results["local_accuracy"] = local_tests.accuracy(
                         task, federation, history.params, run.seed
                     )
-            records.save(history, who, sweep, folder, **kept)
+            records.save(history, identity, sweep, folder, **results)
             records.delete_checkpoint(data)
-            if ended:
-                return f"{run}: {ended}"
+            if diverged:
+                return f"{run}: {diverged}"
     except Unwritable:
         raise
     except InputError as error:
@@ -256,15 +271,15 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
 
 
 def worst_decile(task, federation, params) -> float:
-    """The mean accuracy, under their own class shares, of the tenth of the clients that a model [P]
-    serves worst (at least one of them)."""
+    """Return the mean accuracy of a model [P], under their own class shares, on the tenth of the clients
+    with the lowest (at least one client)."""
     import torch
 
     from fedstas.sim import engine
 
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
-    _, said = engine.evaluate(module, flat, task.test_x, task.test_y)
-    right = (said == task.test_y).double().cpu()
+    _, predicted = engine.evaluate(module, flat, task.test_x, task.test_y)
+    right = (predicted == task.test_y).double().cpu()
     true = torch.nn.functional.one_hot(task.test_y.cpu(), task.classes).double()
     recall = (right @ true / true.sum(0)).numpy()
     counts = federation.label_counts[federation.with_data]
@@ -273,8 +288,8 @@ def worst_decile(task, federation, params) -> float:
 
 
 def _end_with(parent: int) -> None:
-    """Let this worker end when its parent does, however that ends: who works on would write, unasked,
-    what the next one is making. What it was at is on disk, as after any kill."""
+    """End this worker when its parent ends, however that ends: an orphaned worker would overwrite the
+    files of the next sweep. Its run can be resumed, as after any kill."""
 
     def watch():
         while os.getppid() == parent:
@@ -285,19 +300,22 @@ def _end_with(parent: int) -> None:
 
 
 def _timed(number: int, run: Run, here: Path, *where) -> tuple[int, str, float]:
-    """What came of a run, and its seconds. A worker that outlived an earlier sweep may stand where that
-    was asked for: files of one's own are found from `here`, if this computer has it."""
-    began = time.perf_counter()
+    """Make a run; returns its number, its outcome and its seconds.
+
+    A worker that loky reuses may be in the folder of an earlier sweep: a user's files are found from
+    `here`, if this computer has it.
+    """
+    start = time.perf_counter()
     with contextlib.suppress(OSError):
         os.chdir(here)
     outcome = perform(run, *where)
-    return number, outcome, time.perf_counter() - began
+    return number, outcome, time.perf_counter() - start
 
 
 @contextlib.contextmanager
 def _workers(backend: str, address: str | None, jobs: int | None):
-    """How many runs at a time joblib makes with that backend, and what it raises when a worker
-    is lost."""
+    """Set up a backend of joblib; yields the number of runs at a time, and the error that a lost worker
+    raises."""
     if backend == "loky":
         with parallel_config(backend="loky", initializer=_end_with, initargs=(os.getpid(),)):
             yield jobs or 1, BrokenExecutor
@@ -338,10 +356,14 @@ def _workers(backend: str, address: str | None, jobs: int | None):
 
 
 def check(
-    *, jobs: int | None = None, device: str = "auto", backend: str = "loky",
-    address: str | None = None, **_,
-) -> None:  # fmt: skip
-    """`InputError` for settings of `make` that it could not use, whether or not a run is missing."""
+    *,
+    jobs: int | None = None,
+    device: str = "auto",
+    backend: str = "loky",
+    address: str | None = None,
+    **_,
+) -> None:
+    """Raise `InputError` for settings that `make` cannot use, whether or not a run is missing."""
     if jobs is not None:
         check_int("jobs", jobs, 1)
     tasks.find_device(device)
@@ -351,29 +373,30 @@ def check(
 
 
 def _missing(todo: list[Run], name: str, folder: Path, device: str):
-    """The runs that are not recorded, what is wrong with those that cannot be prepared, and the names
-    of the files of those that are.
+    """Return the runs that are not recorded, what failed of the others, and the file names of the recorded.
 
-    `InputError` for a record that is damaged, newer, or contradicts itself."""
+    Raises:
+        InputError: a record is damaged, newer, or contradicts itself.
+    """
     from companion.runs import records
 
-    missing, failed, there = [], [], []
+    missing, failed, recorded = [], [], []
     for task in dict.fromkeys(run.task for run in todo):
-        load_task(task, device)  # data that are missing are one error here, not one per run
+        load_task(task, device)  # missing data are one error here, not one per run
     for run in todo:
         try:
-            who = _prepare(run, device)[-1]
+            identity = _prepare(run, device)[-1]
         except InputError as error:
             failed.append(f"{run}: {error}")
             continue
-        record = records.find(who, name, folder)
+        record = records.find(identity, name, folder)
         if record is None:
             missing.append(run)
             continue
-        there.append(records.file_stem(who))
+        recorded.append(records.file_stem(identity))
         if ending := record.metadata.get("diverged"):
             failed.append(f"{run}: {ending}")
-    return missing, failed, there
+    return missing, failed, recorded
 
 
 def make(
@@ -388,16 +411,16 @@ def make(
     progress: bool = True,
     dry_run: bool = False,
 ) -> list[str]:
-    """Make what is missing of a sweep, `jobs` runs at a time; returns what failed and why.
+    """Make the missing runs of a sweep, `jobs` at a time; returns what failed and why.
 
-    `jobs` is 1 by default, and on a cluster all of its workers. A `dry_run` says what is
-    missing and what it would cost.
+    `jobs` is 1 by default, and on a cluster all of its workers. With `dry_run` only the number of missing
+    runs and their cost are printed.
     """
     from companion.runs import records
 
     check(jobs=jobs, device=device, backend=backend, address=address)
-    folder = Path(folder).absolute()  # workers may stand elsewhere
-    began = time.perf_counter()
+    folder = Path(folder).absolute()  # workers may be in another folder
+    start = time.perf_counter()
     missing, failed, recorded = _missing(todo, name, folder, device)
     clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
     tqdm.write(
@@ -412,9 +435,12 @@ def make(
         raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
     records.clean_stale(folder / name, recorded)
     bar = tqdm(
-        total=len(missing), desc=f"sweep {name}", unit="run", disable=not progress,
+        total=len(missing),
+        desc=f"sweep {name}",
+        unit="run",
+        disable=not progress,
         bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} runs, {elapsed}{postfix}",
-    )  # fmt: skip
+    )
     with _workers(backend, address, jobs) as (workers, lost), bar:
         at_once = effective_n_jobs(workers)
         while left := len(clock.left):
@@ -440,13 +466,13 @@ def make(
                 time.sleep(POLL if waiting == left else 0)
     tqdm.write(
         f"sweep {name}: {made} made, {there} there already, {len(failed)} failed, "
-        f"{time.perf_counter() - began:.0f} s" + "".join(f"\n  {text}" for text in failed)
+        f"{time.perf_counter() - start:.0f} s" + "".join(f"\n  {text}" for text in failed)
     )
     return failed
 
 
 def _parallel(workers: int) -> Parallel:
-    """Results as they come; where the backend cannot do that, at the end."""
+    """Return a `Parallel` that yields results as they come, or at the end where the backend cannot."""
     try:
         return Parallel(n_jobs=workers, return_as="generator_unordered")
     except ValueError:

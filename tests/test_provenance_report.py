@@ -235,7 +235,7 @@ def note(seed: int, commit: str, **more) -> dict:
 
 
 def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
-    lost = min(provenance_report.LOST)
+    lost = min(provenance_report.LOST_COMMITS)
     notes = [
         note(0, lost),
         note(1, "abc"),
@@ -245,7 +245,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
     monkeypatch.setattr(
         records, "read_runs", lambda folder: [SimpleNamespace(metadata=n) for n in notes]
     )
-    assert provenance_report.of("privacy") == {
+    assert provenance_report.report("privacy") == {
         "runs": "4 runs, 3 seeds (0, 1, 4)",
         "commits": f"{lost} (2; not in this repository), abc (1), "
         f"{lost}-dirty (1; not in this repository)",
@@ -254,12 +254,12 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
         "command": "fedstas sweep privacy --profile paper",
     }
     assert (
-        provenance_report.span([3]) == "seed 3"
-        and provenance_report.span([0, 1, 2, 1]) == "3 seeds (0 to 2)"
+        provenance_report.format_seeds([3]) == "seed 3"
+        and provenance_report.format_seeds([0, 1, 2, 1]) == "3 seeds (0 to 2)"
     )
     monkeypatch.setattr(records, "read_runs", lambda folder: [])
-    assert provenance_report.of("privacy")["runs"] == "not recorded yet"
-    known = json.loads(json.dumps(provenance_report.of("partitions")))
+    assert provenance_report.report("privacy")["runs"] == "not recorded yet"
+    known = json.loads(json.dumps(provenance_report.report("partitions")))
     assert known["runs"] == "3 partitions, seed 0" and "sweep preprint" in known["command"]
 
 
@@ -276,13 +276,13 @@ def test_which_commits_are_lost_is_what_git_says():
             named |= {run.metadata["environment"]["commit"] for run in records.read_runs(folder)}
     named = {name.removesuffix("-dirty") for name in named}
     gone = {name for name in named if not any(h.startswith(name) for h in history)}
-    assert len(named) >= 8 and gone == provenance_report.LOST, (
-        "companion/runs/provenance_report.py: LOST"
+    assert len(named) >= 8 and gone == provenance_report.LOST_COMMITS, (
+        "companion/runs/provenance_report.py: LOST_COMMITS"
     )
 
 
 def test_all_sweeps_are_told_for_the_pages(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance_report, "of", lambda name: {"runs": name})
+    monkeypatch.setattr(provenance_report, "report", lambda name: {"runs": name})
     monkeypatch.setattr(sys, "argv", ["made"])
     assert provenance_report.main([str(tmp_path / "new" / "made.json")]) == 0
     assert set(json.loads((tmp_path / "new" / "made.json").read_text())) == NAMES
