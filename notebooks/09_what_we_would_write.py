@@ -1541,8 +1541,8 @@ table(ch09.at_rounds(series))
 
 
 # %% tags=["remove-cell"]
-races = least_variance_results.frames()
-duels = least_variance_results.against(races)
+races = least_variance_results.load_frames()
+duels = least_variance_results.compare_with_rivals(races)
 apart = {
     (x, m): ch09.told_apart(duels, x, m) for x in least_variance_results.RIVALS for m in (5, 10)
 }

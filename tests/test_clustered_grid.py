@@ -159,7 +159,10 @@ def test_recorded_runs_are_found_by_what_was_changed(tmp_path, monkeypatch):
     with pytest.raises(evidence.MissingRuns):
         found("md", clients=100)
     here = tables.load_sweep("clustered-mnist", tmp_path)
-    assert (here.found, here.planned) == (0, 235)  # those of digits are none of the profile paper
+    assert (here.recorded, here.planned) == (
+        0,
+        235,
+    )  # those of digits are none of the profile paper
 
 
 def test_the_rate_with_the_least_loss_is_chosen(tmp_path):

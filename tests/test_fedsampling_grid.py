@@ -104,7 +104,7 @@ def test_the_two_networks_of_a_sweep_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setitem(experiments.SWEEPS, "trial", lambda profile: runs)
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
     found = tables.load_sweep("trial", tmp_path)
-    assert (found.found, found.planned) == (2, 2)
+    assert (found.recorded, found.planned) == (2, 2)
     assert sorted(map(str, found.frame["variant"])) == ["batch 4", "batch 4, network transformer"]
 
 
@@ -145,5 +145,5 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
 
 def test_all_recorded_runs_by_class_are_found_though_the_data_set_their_size():
     grid_ = tables.load_sweep("fedsampling-mnist-ablations", ROOT / "results")
-    assert grid_.found == grid_.planned == 221
+    assert grid_.recorded == grid_.planned == 221
     assert (grid_.frame.drop_duplicates("run")["partition"] == "by_class").sum() == 20

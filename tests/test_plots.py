@@ -218,7 +218,7 @@ def test_costs_until_an_accuracy(frame):
 
 def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
     grid = tables.load_sweep("privacy", tmp_path)
-    assert grid.found == 0 and not len(grid.frame)
+    assert grid.recorded == 0 and not len(grid.frame)
     assert grid.planned == len(experiments.runs("privacy", "paper"))
     assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper --folder results`"
 
@@ -247,7 +247,7 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_nam
     record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
     record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep
     grid = tables.load_sweep("sensitivity", tmp_path)
-    assert grid.found == 1 and set(grid.frame["variant"]) == {tables.Variant.of(strata=2)}
+    assert grid.recorded == 1 and set(grid.frame["variant"]) == {tables.Variant.of(strata=2)}
     assert grid.note.startswith(f"1 of {len(todo)} runs are recorded: `fedstas sweep sensitivity")
     assert len(grid.where(method=run.method, seed=run.seed)) == len(grid.frame) == 11
     assert not len(grid.where(method="md"))

@@ -22,7 +22,7 @@ FIXED = {  # functions that read these sweeps, whatever they are given
     ("one_rounds", "load"): {"one-round"},
     ("design_comparison", "load_results"): {"which-design"},
     ("protocol", "load_curves"): {"which-design"},
-    ("least_variance_results", "frames"): {
+    ("least_variance_results", "load_frames"): {
         "least-variance",
         *(sweep for sweep, _, _ in least_variance_results.PLACES.values()),
     },

@@ -663,12 +663,18 @@ def test_every_comparison_of_a_rival_is_told_as_what_it_is():
     duels = pd.DataFrame(
         rows, columns=["place", "m", "way", "rival", "difference", "low", "high", "holm"]
     )
-    assert least_variance_results.told(duels, "md") == (
+    assert least_variance_results.describe_comparison(duels, "md") == (
         "Not told apart: A, m = 5 and 20. Worse: B, m = 10, -2.0 (-3.0 to -1.0). "
         "Better: A, m = 10, +2.0 (+1.0 to +3.0)"
     )
-    assert least_variance_results.told(duels, "fedstas-unbiased") == "Not told apart: B, m = 5"
-    assert least_variance_results.told(duels, "clustered-similarity") == "(not recorded yet)"
+    assert (
+        least_variance_results.describe_comparison(duels, "fedstas-unbiased")
+        == "Not told apart: B, m = 5"
+    )
+    assert (
+        least_variance_results.describe_comparison(duels, "clustered-similarity")
+        == "(not recorded yet)"
+    )
 
 
 # What chapter 10 found, told in chapter 9

@@ -76,15 +76,15 @@ def recorded(grids: dict[str, tables.RecordedSweep]) -> pd.DataFrame:
     rows = []
     for name, grid in grids.items():
         by = ["partition", "method", "variant"]
-        per = grid.frame.groupby(by)["seed"].nunique() if grid.found else [0]
+        per = grid.frame.groupby(by)["seed"].nunique() if grid.recorded else [0]
         seeds = f"{min(per)} to {max(per)}" if min(per) < max(per) else str(max(per))
-        rows.append((f"`{name}`", ABOUT[name], f"{grid.found} of {grid.planned}", seeds))
+        rows.append((f"`{name}`", ABOUT[name], f"{grid.recorded} of {grid.planned}", seeds))
     return pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"])
 
 
 def made_where(grids: dict[str, tables.RecordedSweep]) -> str:
     """A folded box with the machines and commits of all runs."""
-    text, facts = tables.NOT_RECORDED, [g.facts for g in grids.values() if g.found]
+    text, facts = tables.NOT_RECORDED, [g.facts for g in grids.values() if g.recorded]
     if facts:
         each = pd.concat(facts).groupby(["device", "processor", "threads", "torch"], as_index=False)
         each = each.agg(

@@ -565,7 +565,7 @@ def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
             tables.paired_differences(frame, "test_accuracy", "md").iterrows() if len(frame) else ()
         ):
             found[name, arm] = row
-    for (place, m), frame in least_variance_results.frames(folder).items():
+    for (place, m), frame in least_variance_results.load_frames(folder).items():
         name = CUT_PLACES[place] + ("" if m == 10 else f"-m{m}")
         for arm, row in tables.paired_differences(frame, "test_accuracy", "md").iterrows():
             found.setdefault((name, ways.get(arm, arm)), row)

@@ -18,73 +18,85 @@ PLACES = {
     "Fashion-MNIST, disjoint": ("fashion-mnist", "fashion-mnist", "dirichlet"),
 }
 RIVALS = ("md", "clustered-similarity", "fedstas-unbiased")
-WAYS = {
+SUFFIXES = {  # of the method, by variant
     Variant(): "",
     Variant.of(restratify_every=10): ", every 10 rounds",
     Variant.of(features="updates"): ", from updates",
 }
 
 
-def _ways(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with each way to cut as a method of its own."""
-    ways = [WAYS.get(variant.without("clients_per_round"), "") for variant in frame["variant"]]
-    return frame.assign(method=frame["method"].astype(str) + ways)
+def _name_variants(frame: pd.DataFrame) -> pd.DataFrame:
+    """Make each variant of least variance a method of its own."""
+    suffixes = [
+        SUFFIXES.get(variant.without("clients_per_round"), "") for variant in frame["variant"]
+    ]
+    return frame.assign(method=frame["method"].astype(str) + suffixes)
 
 
-def frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
-    """Runs by place and number of participants; methods are METHOD, its two other ways, and RIVALS."""
-    own = tables.load_sweep(SWEEP, folder).frame
-    found = {}
-    if not len(own):
-        return found
-    own, few = _ways(own), own["clients_per_round"] == 5
+def load_frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
+    """Load the runs by place and number of participants; methods are METHOD, its two variants, and RIVALS."""
+    runs = tables.load_sweep(SWEEP, folder).frame
+    frames: dict[tuple[str, int], pd.DataFrame] = {}
+    if not len(runs):
+        return frames
+    runs, five = _name_variants(runs), runs["clients_per_round"] == 5
     for place, (sweep, task, kind) in PLACES.items():
-        here = (own["task"] == task) & (own["partition"] == kind)
-        other = tables.load_sweep(sweep, folder).where(task=task, partition=kind)
-        other = other[other["method"].isin(RIVALS)].assign(method=other["method"].astype(str))
-        ten = own[here & ~few]
-        other = other[other["round"].isin(ten["round"].unique())]
-        found[place, 10] = pd.concat([other, ten], ignore_index=True)
-        found[place, 5] = own[here & few].reset_index(drop=True)
-    return found
+        in_place = (runs["task"] == task) & (runs["partition"] == kind)
+        rivals = tables.load_sweep(sweep, folder).where(task=task, partition=kind)
+        rivals = rivals[rivals["method"].isin(RIVALS)]
+        rivals = rivals.assign(method=rivals["method"].astype(str))
+        ten = runs[in_place & ~five]
+        rivals = rivals[rivals["round"].isin(ten["round"].unique())]
+        frames[place, 10] = pd.concat([rivals, ten], ignore_index=True)
+        frames[place, 5] = runs[in_place & five].reset_index(drop=True)
+    return frames
 
 
-def against(found: dict, metric: str = "test_accuracy") -> pd.DataFrame:
-    """Final accuracy of each way to cut, less each rival's with the same seed, and what it costs of
-    the rival's bytes and examples; Holm's correction over all rows."""
+def compare_with_rivals(
+    frames: dict[tuple[str, int], pd.DataFrame], metric: str = "test_accuracy"
+) -> pd.DataFrame:
+    """Compare each variant with each rival on the same seeds.
+
+    Returns:
+        One row per place, number of participants m, variant (`way`) and rival: difference in final accuracy with low,
+        high, p and seeds, `bytes` and `examples` in multiples of the rival's, and `holm`, p corrected over all rows.
+    """
     rows = []
-    for (place, m), frame in found.items():
-        wide = tables.pivot_seeds(frame, metric)
-        for way in WAYS.values():
+    for (place, m), frame in frames.items():
+        methods = set(tables.pivot_seeds(frame, metric).columns)
+        for suffix in SUFFIXES.values():
             for rival in RIVALS:
-                if {METHOD + way, rival} <= set(wide.columns):
-                    told = tables.paired_differences(
-                        frame[frame["method"].isin([METHOD + way, rival])], metric, rival
-                    ).loc[METHOD + way]
-                    sent, seen = tables.relative_cost(frame, METHOD + way, rival)
-                    row = {"place": place, "m": m, "way": METHOD + way, "rival": rival}
-                    rows.append(row | told.to_dict() | {"bytes": sent, "examples": seen})
+                variant = METHOD + suffix
+                if {variant, rival} <= methods:
+                    pair = frame[frame["method"].isin([variant, rival])]
+                    difference = tables.paired_differences(pair, metric, rival).loc[variant]
+                    sent, processed = tables.relative_cost(frame, variant, rival)
+                    row = {"place": place, "m": m, "way": variant, "rival": rival}
+                    row |= difference.to_dict()
+                    rows.append(row | {"bytes": sent, "examples": processed})
     table = pd.DataFrame(rows)
     return table.assign(holm=statistics.holm(table["p"])) if len(table) else table
 
 
-def told(duels: pd.DataFrame, rival: str) -> str:
-    """Where strata made once are better than a rival, worse, or not told apart, by Holm's p, in points."""
-    rows = duels[(duels["rival"] == rival) & (duels["way"] == METHOD)]
-    sure = rows["holm"] < 0.05
-    kinds = {
-        "not told apart": rows[~sure],
-        "worse": rows[sure & (rows["difference"] < 0)],
-        "better": rows[sure & (rows["difference"] > 0)],
+def describe_comparison(comparisons: pd.DataFrame, rival: str) -> str:
+    """Describe where strata that are made once are better than a rival, worse, or not told apart, by Holm's p."""
+    rows = comparisons[(comparisons["rival"] == rival) & (comparisons["way"] == METHOD)]
+    significant = rows["holm"] < 0.05
+    groups = {
+        "not told apart": rows[~significant],
+        "worse": rows[significant & (rows["difference"] < 0)],
+        "better": rows[significant & (rows["difference"] > 0)],
     }
     parts = []
-    for word, these in kinds.items():
+    for word, group in groups.items():
         places = [
-            f"{x.place}, m = {x.m}, {statistics.format_interval(x.difference, x.low, x.high, '+.1f')}"
-            for x in these.itertuples()
+            f"{row.place}, m = {row.m}, {statistics.format_interval(row.difference, row.low, row.high, '+.1f')}"
+            for row in group.itertuples()
         ]
         if word == "not told apart":
-            at = these.groupby("place", sort=False)["m"].agg(lambda m: " and ".join(map(str, m)))
-            places = [f"{place}, m = {m}" for place, m in at.items()]
+            numbers = group.groupby("place", sort=False)["m"]
+            numbers = numbers.agg(lambda m: " and ".join(map(str, m)))
+            places = [f"{place}, m = {m}" for place, m in numbers.items()]
         parts += [f"{word}: {'; '.join(places)}"] if places else []
-    return ". ".join(x[0].upper() + x[1:] for x in parts) or f"({tables.NOT_RECORDED})"
+    text = ". ".join(part[0].upper() + part[1:] for part in parts)
+    return text or f"({tables.NOT_RECORDED})"

@@ -18,9 +18,8 @@ from fedstas.sim import partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_RECORDED = "not recorded yet"
-FINAL_ROUNDS = (
-    10  # final accuracy, everywhere: the mean of what was evaluated in that many last rounds
-)
+# Final accuracy is the mean of what was evaluated in this many last rounds, everywhere.
+FINAL_ROUNDS = 10
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
 COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # at least
 
@@ -57,10 +56,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """What is recorded of a sweep's profile `paper`, by the current version of the algorithms.
+    """The recorded runs of a sweep's profile `paper`, made by the current version of the algorithms.
 
-    `frame` is that of `records.load` with the `variant` and `megabytes`; `facts` has one row per run:
-    device, processor, threads, torch, commit, minutes, and how it ended if it diverged.
+    `frame` is that of `records.load` with the columns `variant`, `megabytes` (sent and received) and `thousands` (of
+    processed examples); `facts` has one row per run: device, processor, threads, torch, commit, minutes, and how it
+    ended if it diverged.
     """
 
     sweep: str
@@ -69,98 +69,84 @@ class RecordedSweep:
     facts: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
-    def found(self) -> int:
-        """How many of the planned runs are there."""
+    def recorded(self) -> int:
+        """The number of planned runs that are recorded."""
         return len(self.facts)
 
     @property
     def note(self) -> str:
-        """One sentence on what is missing, with the command that makes it; empty if nothing is."""
-        if self.found == self.planned:
+        """A sentence on the runs that are missing, with the command that makes them; empty if none is."""
+        if self.recorded == self.planned:
             return ""
-        part = f"{self.found} of {self.planned} runs are recorded" if self.found else NOT_RECORDED
+        part = (
+            f"{self.recorded} of {self.planned} runs are recorded"
+            if self.recorded
+            else NOT_RECORDED
+        )
         return f"{part[0].upper()}{part[1:]}: `fedstas sweep {self.sweep} --profile paper --folder results`"
 
-    def where(self, **wanted) -> pd.DataFrame:
-        """The rows with these values in these columns."""
-        chosen = np.logical_and.reduce([self.frame[k] == v for k, v in wanted.items()])
-        return self.frame[chosen]
+    def where(self, **values) -> pd.DataFrame:
+        """Return the rows of the frame with these values in these columns."""
+        return self.frame[np.logical_and.reduce([self.frame[k] == v for k, v in values.items()])]
 
 
 def variant_of(run: Run) -> Variant:
     """Return the settings in which a declared run departs from the usual ones."""
-    known = methods.parameters(run.method)  # ten rounds are the usual age of strata that age at all
-    usual_age = ("restratify_every", 10) if known.get("restratify_every") else None
+    defaults = methods.parameters(run.method)
+    # Ten rounds are the usual age of strata that are made more than once.
+    usual_age = ("restratify_every", 10) if defaults.get("restratify_every") else None
     overrides = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
     usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     shape = {k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v}
     return Variant.of(**overrides, **shape)
 
 
-def _ended(run: Run, diverged: str | None) -> str:
-    """Which run it was that diverged, and when; empty for a run that did not."""
-    said = (diverged or "").partition(":")[0]
-    return (
-        said and f"`{run.method}`, {str(variant_of(run)) or 'by default'}, seed {run.seed}: {said}"
-    )
-
-
-def _key(method: dict, algorithms: int, *rest) -> str:
-    return json.dumps([method, algorithms, *rest], sort_keys=True)
-
-
 def run_key(run: Run) -> str:
-    """What a declared run has in common with the identity of its record."""
+    """Return a key of a declared run, which equals `record_key` of its record."""
     method = methods.get(run.method, **run.overrides)
-    shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    told = {key: user_code.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
-    told["digest"] = sweeps.load_task(run.task, "cpu").digest if told["task"] else ""
+    files = {key: user_code.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
+    files["digest"] = sweeps.load_task(run.task, "cpu").digest if files["task"] else ""
     names = (
         user_code.without_folders(run.task, "task"),
         Path(run.partition).name,
         user_code.without_folders(run.network, "network"),
     )
-    return _key(methods.to_dict(method), methods.version(method), *names, *shape, told)
+    shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
+    return _encode_key(methods.to_dict(method), methods.version(method), *names, *shape, files)
 
 
-def record_key(who: dict) -> str:
-    """The same of an identity."""
-    shape = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
-    recipe, files = who["partition"], who.get("files", {})
-    told = {"task": files.get("task", ""), "partition": recipe.get("sha256", "")}
-    told["network"] = files.get("network", "")
-    told["digest"] = who["digest"] if told["task"] else ""
-    names = (who["task"], recipe["name"], who.get("network", ""))
-    return _key(who["method"], who["algorithms"], *names, *(who[k] for k in shape), told)
+def record_key(identity: dict) -> str:
+    """Return a key of a record's identity, which equals `run_key` of the run that it is a record of."""
+    recipe, hashes = identity["partition"], identity.get("files", {})
+    files = {"task": hashes.get("task", ""), "partition": recipe.get("sha256", "")}
+    files["network"] = hashes.get("network", "")
+    files["digest"] = identity["digest"] if files["task"] else ""
+    names = (identity["task"], recipe["name"], identity.get("network", ""))
+    keys = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
+    shape = [identity[key] for key in keys]
+    return _encode_key(identity["method"], identity["algorithms"], *names, *shape, files)
+
+
+def _encode_key(*values) -> str:
+    return json.dumps(values, sort_keys=True)
 
 
 def load_sweep(sweep: str, folder: str | Path = "results") -> RecordedSweep:
-    """The runs of a sweep (profile `paper`) that are recorded below a folder."""
-    todo: dict[str, list[Run]] = {}
-    for run in experiments.runs(sweep, "paper"):
-        todo.setdefault(run_key(run), []).append(run)
-    planned = sum(map(len, todo.values()))
-    variants, facts = {}, []
-    for found in records.read_runs(Path(folder) / sweep):
-        note = found.metadata
-        recipe = note["identity"]["partition"]
-        user_code = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
-        for run in todo.get(record_key(note["identity"]), []):
-            sizes = partition.parse_sizes(run.sizes) if run.sizes else recipe.get("sizes")
-            said = user_code | (
-                {} if run.size else {"size": None}
-            )  # unsaid, the largest that there is
-            if sizes == recipe.get("sizes") and said.items() <= vars(run).items():
-                made = note["environment"]
-                variants[note["run"]] = variant_of(run)
-                facts.append(
-                    {k: made[k] for k in ("device", "threads", "commit")}
-                    | {"torch": made["versions"]["torch"], "minutes": note["seconds"] / 60}
-                    | {"processor": made.get("processor", "not recorded")}
-                    | {"ended": _ended(run, note.get("diverged"))}
-                )
+    """Load the runs of a sweep (profile `paper`) that are recorded below a folder."""
+    planned = experiments.runs(sweep, "paper")
+    by_key: dict[str, list[Run]] = {}
+    for run in planned:
+        by_key.setdefault(run_key(run), []).append(run)
+    variants: dict[str, Variant] = {}
+    facts = []
+    for record in records.read_runs(Path(folder) / sweep):
+        metadata, recipe = record.metadata, record.metadata["identity"]["partition"]
+        for run in by_key.get(record_key(metadata["identity"]), []):
+            if _has_partition(run, recipe):
+                variants[metadata["run"]] = variant_of(run)
+                facts.append(_describe_making(run, metadata))
     if not variants:
-        return RecordedSweep(sweep, pd.DataFrame(columns=COLUMNS), planned)
+        return RecordedSweep(sweep, pd.DataFrame(columns=COLUMNS), len(planned))
     frame = records.load(Path(folder) / sweep)
     frame = frame[frame["run"].isin(variants)]
     frame = frame.assign(
@@ -168,17 +154,42 @@ def load_sweep(sweep: str, folder: str | Path = "results") -> RecordedSweep:
         megabytes=(frame["bytes_down"] + frame["bytes_up"]) / 1e6,
         thousands=frame["examples"] / 1e3,
     )
-    return RecordedSweep(sweep, frame, planned, pd.DataFrame(facts))
+    return RecordedSweep(sweep, frame, len(planned), pd.DataFrame(facts))
+
+
+def _has_partition(run: Run, recipe: dict) -> bool:
+    """Return whether a declared run has the partition of a record, by the settings that the recipe names."""
+    settings = {k: recipe[k] for k in ("concentration", "sigma", "size") if k in recipe}
+    if not run.size:  # the recipe then has the largest size that is possible
+        settings["size"] = None
+    sizes = partition.parse_sizes(run.sizes) if run.sizes else recipe.get("sizes")
+    return sizes == recipe.get("sizes") and settings.items() <= vars(run).items()
+
+
+def _describe_making(run: Run, metadata: dict) -> dict:
+    """Return where, when and how long a run was made, and how it ended if it diverged."""
+    environment = metadata["environment"]
+    end = (metadata.get("diverged") or "").partition(":")[0]
+    name = f"`{run.method}`, {str(variant_of(run)) or 'by default'}, seed {run.seed}"
+    return {
+        **{key: environment[key] for key in ("device", "threads", "commit")},
+        "torch": environment["versions"]["torch"],
+        "minutes": metadata["seconds"] / 60,
+        "processor": environment.get("processor", "not recorded"),
+        "ended": f"{name}: {end}" if end else "",
+    }
 
 
 def select_final_rounds(frame: pd.DataFrame, last: int = FINAL_ROUNDS) -> pd.DataFrame:
-    """The rows of the last rounds that were asked for; none of a run that ended before them."""
+    """Return the rows of the last of the planned rounds; none of a run that ended before them."""
     return frame[frame["round"] > frame["rounds"] - last]
 
 
 def smooth_curves(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
-    """The frame with the mean of a metric over the evaluations of so many rounds up to each one, as the papers
-    smooth their curves; without the first rounds, which have fewer (of a shorter run, one mean)."""
+    """Replace a metric by its mean over the evaluations of so many rounds up to each one, as the papers smooth curves.
+
+    The first rounds, which have fewer, are dropped; of a shorter run one mean is left.
+    """
     parts = []
     for _, part in frame.groupby("run", sort=False):
         part = part.sort_values("round")
@@ -189,21 +200,21 @@ def smooth_curves(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame
 
 
 def final_values(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
-    """The mean of the last rounds of each run: one row per method and seed, in percent or nats."""
+    """Return the final value of each run, the mean of its last rounds: one row per method and seed, in per cent or nats."""
     recent = select_final_rounds(frame, last)
     means = recent.groupby(["method", "seed"], sort=False)[metric].mean() * SCALES.get(metric, 1)
     return means.rename("value").reset_index()
 
 
 def summarise(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
-    """Mean, 95 % interval over seeds and number of seeds of each method's last rounds."""
+    """Return mean, 95 % interval over seeds and number of seeds of each method's final values."""
     values = final_values(frame, metric, last).groupby("method", sort=False)["value"]
     rows = {m: (*statistics.mean_interval(v), len(v)) for m, v in values}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "seeds"])
 
 
 def summarise_variants(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
-    """`summarise` for each variant of a sweep: columns variant, method, mean, low, high, seeds."""
+    """Summarise each variant of a sweep, as `summarise` does: columns variant, method, mean, low, high, seeds."""
     parts = [
         summarise(part, metric, last).rename_axis("method").reset_index().assign(variant=variant)
         for variant, part in frame.groupby("variant", sort=False)
@@ -212,7 +223,7 @@ def summarise_variants(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUND
 
 
 def choose_by_loss(frame: pd.DataFrame) -> dict[str, Variant]:
-    """By method the variant with the least training loss, mean of the last rounds; what diverged is none."""
+    """Return by method the variant with the least training loss in the last rounds, of those that did not diverge."""
     last = (
         select_final_rounds(frame).groupby(["method", "variant"], sort=False)["train_loss"].mean()
     )
@@ -220,7 +231,7 @@ def choose_by_loss(frame: pd.DataFrame) -> dict[str, Variant]:
 
 
 def pivot_seeds(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> pd.DataFrame:
-    """The mean of the last rounds, one row per seed and one column per method."""
+    """Return the final values, one row per seed and one column per method."""
     values = final_values(frame, metric, last)
     return values.pivot(index="seed", columns="method", values="value")
 
@@ -228,7 +239,7 @@ def pivot_seeds(frame: pd.DataFrame, metric: str, last: int = FINAL_ROUNDS) -> p
 def paired_differences(
     frame: pd.DataFrame, metric: str, baseline: str, last: int = FINAL_ROUNDS
 ) -> pd.DataFrame:
-    """Differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
+    """Return each method's differences to a baseline over common seeds: mean, 95 % interval, p of the paired t-test."""
     wide = pivot_seeds(frame, metric, last)
     rows = {}
     for method in wide.columns.drop(baseline):
@@ -240,10 +251,10 @@ def paired_differences(
 def compare_methods(
     frames: dict[str, pd.DataFrame], metrics: Sequence[str], baseline: str = "md"
 ) -> pd.DataFrame:
-    """Every method in every place under every metric, and its paired difference to the baseline.
+    """Compare all methods with the baseline, in every place (a frame) and by every metric.
 
-    Columns: place, metric, method, mean, mean_low, mean_high, runs, difference, low, high, p, seeds,
-    and holm: p corrected for all comparisons of the table.
+    Columns of the result: place, metric, method, mean, mean_low, mean_high, runs, difference, low, high, p, seeds,
+    and holm, which is p corrected for all comparisons of the table.
     """
     parts = []
     for place, frame in frames.items():
@@ -263,7 +274,7 @@ def compare_methods(
 def describe_difference(
     frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy"
 ) -> tuple[str, str]:
-    """The paired difference of two methods in words, and what it says: above, below, or neither."""
+    """Describe the paired difference of a to b, and on which side of zero it is: above, below, or not told apart from."""
     if not {a, b} <= set(frame["method"]):
         return f"({NOT_RECORDED})", "not yet compared with"
     wide = pivot_seeds(frame, metric)
@@ -275,20 +286,20 @@ def describe_difference(
 
 
 def relative_cost(frame: pd.DataFrame, a: str, b: str) -> tuple[float, float]:
-    """What `a` sent and received, and how many examples it processed, in multiples of `b`'s.
+    """Return the bytes that `a` sent and received, and the examples that it processed, in multiples of `b`'s.
 
-    Means over the seeds that both have, at the end of their runs; NaN where one is not there.
+    These are means over the seeds that both have, at the end of their runs; NaN where one is not there.
     """
     ends = frame[frame["round"] == frame["rounds"]]
     wide = ends.pivot(index="seed", columns="method", values=["megabytes", "thousands"])
     pairs = [(unit, method) for unit in ("megabytes", "thousands") for method in (a, b)]
-    spent = wide.reindex(columns=[*dict.fromkeys(pairs)]).dropna().mean()
-    sent, processed = (float(spent[u, a] / spent[u, b]) for u in ("megabytes", "thousands"))
+    means = wide.reindex(columns=[*dict.fromkeys(pairs)]).dropna().mean()
+    sent, processed = (float(means[u, a] / means[u, b]) for u in ("megabytes", "thousands"))
     return sent, processed
 
 
 def describe_cost(frame: pd.DataFrame, a: str, b: str) -> str:
-    """The same in words, to stand beside a gain."""
+    """Describe `relative_cost` in words, to stand beside a gain."""
     sent, processed = relative_cost(frame, a, b)
     if np.isnan(sent):
         return f"at a cost {NOT_RECORDED}"
@@ -296,13 +307,15 @@ def describe_cost(frame: pd.DataFrame, a: str, b: str) -> str:
 
 
 def describe_gain(frame: pd.DataFrame, a: str, b: str, metric: str = "test_accuracy") -> str:
-    """`compared` in words, with what it costs beside it: where a gain is stated, so is its price."""
-    said = describe_difference(frame, a, b, metric)[0]
-    return said if NOT_RECORDED in said else f"{said}, {describe_cost(frame, a, b)}"
+    """Describe the paired difference of a to b, and what a costs in multiples of b."""
+    difference = describe_difference(frame, a, b, metric)[0]
+    return (
+        difference if NOT_RECORDED in difference else f"{difference}, {describe_cost(frame, a, b)}"
+    )
 
 
 def cost_to_reach(frame: pd.DataFrame, metric: str, goal: float, cost: str) -> pd.Series:
-    """By method: what has been spent when the mean curve first reaches the goal; NaN if it does not."""
+    """Return by method the cost at which the mean curve first reaches the goal; NaN if it does not."""
     means = frame.groupby(["method", "round"])[[metric, cost]].mean()
     reached = means[means[metric] >= goal].groupby("method", sort=False)[cost].first()
     return reached.reindex(frame["method"].unique())
