@@ -69,7 +69,7 @@ glue_values(
 for word in ("holds", "holds-if", "fails"):
     glue_values("ch4", **{f"count_{word.replace('-', '_')}": int((verdicts == word).sum())})
 expect("Lemma 1 fails", verdicts["journal-lemma-1"] == "fails")
-ch04.statements(decided)
+ch04.list_statements(decided)
 
 # %% [markdown]
 # {doc}`/ledger` has the reasons, and all claims that need runs as well. In a terminal `fedstas claims ID` computes one of them again

@@ -239,7 +239,7 @@ spreads = [variance for _, variance in found.values()]  # of like draws
 less = spreads[1] < spreads[0] and max(spreads[3:]) < spreads[2]
 expect("each with less variance than the plain mean of the same draws", less)
 expect("one bias for another", wrong not in (3, again[0], once[0]), mean=wrong)
-table(ch04a.listed(found))
+table(ch04a.tabulate_moments(found))
 
 # %% [markdown]
 # The target is 3. All but the plain means hit it exactly, each with less variance than the plain mean of the same draws. Compare like with like:
@@ -400,7 +400,7 @@ length = np.linalg.norm(equal @ turned)
 chance = {k: length * noise[k] / np.sqrt(R) for k in expected}
 
 # %% tags=["remove-input"]
-glue_figure("figure_theory_bias", ch04a.averaging(bias, noise))
+glue_figure("figure_theory_bias", ch04a.draw_averaging(bias, noise))
 glue_values("ch4a", task=s.task, rounds=s.rounds, N=N, m=m, R=f"{R:,}")
 glue_values("ch4a", written=100 * bias["as written"], coded=100 * bias["as coded"])
 glue_values("ch4a", error=100 * np.hypot(bias["as written"], noise["as written"]))
@@ -412,7 +412,7 @@ expect("after a handful", 2 <= cohorts_until["as coded"] < 9, **cohorts_until)
 one = {k: np.hypot(bias[k], noise[k]) for k in expected}
 expect("All designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
 expect("by more than its whole length", one["as written"] > 1.05, error=one["as written"])
-table(ch04a.table(found))
+table(ch04a.tabulate_errors(found))
 
 # %% [markdown]
 # ```{glue:figure} figure_theory_bias
@@ -539,7 +539,7 @@ table(expansion.table)
 # sum. Here is the variance of the aggregate if 0, 10 or 100 are added to the updates 1, 2 and 6:
 
 # %% tags=["remove-input"]
-table(ch04a.decimals(on_models.table.iloc[:, :5]))
+table(ch04a.fractions_to_decimals(on_models.table.iloc[:, :5]))
 
 # %% [markdown]
 # Hansen–Hurwitz has the same trouble on models, and none on updates: drawn in proportion to the updates it does not even vary there.

@@ -108,7 +108,7 @@ expect("one and a half times the uniform one", no_bias[0] == Q(3, 2) * no_bias[1
 expect("is never above the uniform one", all(one_draw(*c)[2] <= one_draw(*c)[1] for c in cases))
 expect("The plain mean can be noisier", first.verdict == "fails")
 glue_values("ch4b", ours_first=first.ours)
-table(ch04b.one_draw(one_draw, cases))
+table(ch04b.tabulate_one_draw(one_draw, cases))
 
 # %% [markdown]
 # Clients are drawn by the update itself, the best case for the idea. The smallest case in positive whole numbers is 1, 1 and 2:
@@ -161,7 +161,7 @@ wrong_norm = evidence_variance.wrong_norm()
 expect("By the wrong norm", wrong_norm.ours == str(opposite) and wrong_norm.verdict == "holds-if")
 expect("By its own norm", own == 0)
 glue_values("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1]))
-table(ch04b.one_draw(one_draw, by, "norms"))
+table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 
 # %% [markdown]
 # By its own norm the corrected draw does not vary at all. By the wrong norm it has a variance of {glue:text}`ch4b_opposite:.1f`, where
@@ -243,7 +243,7 @@ at = {
 marks = {name: (share, relative(share)) for name, share in at.items()}
 
 # %% tags=["remove-input"]
-glue_figure("figure_theory_neyman", ch04b.allocation(shares, relative(shares), marks))
+glue_figure("figure_theory_neyman", ch04b.draw_allocation(shares, relative(shares), marks))
 glue_values("ch4b", neyman_gain=100 * (1 - relative(1 / 4)))
 expect("ends exactly as high", abs(relative(1 / 10) - 1) < 1e-12)
 
@@ -492,7 +492,7 @@ part = {name: value / found["no strata"] for name, value in found.items()}
 alone, proportional, neyman, written, old, squeezed, own = part.values()
 
 # %% tags=["remove-input"]
-glue_figure("figure_theory_order", ch04b.order(part, squared_bias / found["no strata"]))
+glue_figure("figure_theory_order", ch04b.draw_order(part, squared_bias / found["no strata"]))
 glue_values("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
 glue_values("ch4b", neyman=100 * neyman, written=100 * written, own=100 * own, old=100 * old)
 glue_values("ch4b", by_strata=100 * (1 - proportional) / (1 - own))
@@ -525,7 +525,7 @@ expect("Most of what is gained", 1 - proportional > 0.65 * (1 - own))
 ends, theorem = evidence_variance.combined(), evidence_variance.theorem_1()
 glue_values("ch4b", ours_combined=ends.ours)
 expect("both ideas together can do harm", ends.verdict == "fails" == theorem.verdict)
-table(ch04b.ends(ends.table))
+table(ch04b.select_combined_cases(ends.table))
 
 # %% [markdown]
 # ```{admonition} Verdict on Theorem 1: fails
@@ -541,7 +541,7 @@ table(ch04b.ends(ends.table))
 
 # %% tags=["remove-input"]
 whole = evidence_allocations.whole_seats()
-table(ch04b.seats(whole.table))
+table(ch04b.select_whole_allocations(whole.table))
 
 # %% [markdown]
 # A stratum gets nobody, or more seats than it has clients. How often? Try all small cases: two strata of up to five clients or three of up to three, spreads up to 3 and 2, every $m$.

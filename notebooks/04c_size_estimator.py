@@ -39,7 +39,7 @@ from itertools import product
 
 import numpy as np
 
-from companion import ch04c, chapters, check, plots
+from companion import ch04, ch04c, chapters, check, plots
 from companion.claims.evidence import sizes as evidence
 from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import privacy, theory
@@ -324,7 +324,7 @@ for name, (each, request) in settings.items():
 assert evidence.zero_counts(100) == [25, 50, 75, 100]
 limit = evidence.limits()
 falls, stays = limit["unclipped times m"], limit["clipped"]
-glue_figure("figure_theory_lemma2", ch04c.error_of_the_rate(counts, error, relative, stays, falls))
+glue_figure("figure_theory_lemma2", ch04c.draw_rate_error(counts, error, relative, stays, falls))
 glue_values("ch4c", limit=stays, limit_relative=100 * stays, delta=falls)
 table(decided["lemma2"].table)
 
@@ -434,7 +434,7 @@ for c in (10, 100):
     affordable[c] = bisect_left(range(2000), -0.1, lo=1, key=short) / 100
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch4c_useful", ch04c.useful(many, epsilons, least, chosen, 600))
+glue_figure("figure_ch4c_useful", ch04c.draw_equal_errors(many, epsilons, least, chosen, 600))
 glue_values("ch4c", best_10=100 * ten[0], best_10_cap=ten[1], best_100=100 * hundred[0])
 glue_values("ch4c", enough=f"{enough[3.0]:,}", enough_1=f"{enough[1.0]:,}")
 glue_values("ch4c", epsilon_10=affordable[10], epsilon_100=affordable[100])
@@ -461,7 +461,7 @@ expect("takes some thousands of reports", 1000 < enough[3.0] < 10_000, reports=e
 # And in your setting (parameters `clients_per_round`, `size_cap`, `epsilon`, `n_star`; sizes 600)?
 
 # %%
-table(ch04c.own(s.clients_per_round, s.size_cap, s.epsilon, s.n_star))
+table(ch04c.tabulate_setting(s.clients_per_round, s.size_cap, s.epsilon, s.n_star))
 
 # %% [markdown]
 # ## What if the request follows the estimate?
@@ -498,7 +498,7 @@ drawn = {
     "n*/ñ, guarded": examples(guarded(600, values)),
     "q, from n* = qñ": examples(0.1 * values / values),
 }
-table(ch04c.examples(drawn))
+table(ch04c.tabulate_examples(drawn))
 
 # %% [markdown]
 # What is given up is a *number* of examples fixed beforehand: the server gets a tenth of whatever is there. FedSampling's slides call a fixed ratio the
@@ -533,7 +533,7 @@ table(decided["slides_fixed_ratio"].table)
 # The verdicts, by the functions that also decide the ledger:
 
 # %% tags=["remove-input"]
-table(ch04c.verdicts(decided))
+table(ch04.tabulate_verdicts(ch04c.CLAIMS, decided))
 
 # %% [markdown]
 # ## Exercises

@@ -251,7 +251,7 @@ most = [largest_request(600, 6000, size) for size in (60, 204)]
 assert most == [cov.largest_request(600, 6000, size) for size in (60, 204)]
 
 # %% tags=["remove-input"]
-glue_figure("ch4d_figure_map", ch04d.where())
+glue_figure("ch4d_figure_map", ch04d.draw_validity())
 glue_values("ch4d", a_600=float(at_600[0]), along_600=float(at_600[1]), a_2048=float(at_2048[0]))
 glue_values("ch4d", along_2048=float(at_2048[1]), most_60=float(most[0]), most_204=float(most[1]))
 glue_values("ch4d", chance_600=60 * 600 / 6000, chance_2048=204 * 2048 / 6000)
@@ -380,7 +380,7 @@ expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 # ```
 
 # %% tags=["remove-input"]
-glue_figure("ch4d_figure_ellipses", ch04d.ellipses())
+glue_figure("ch4d_figure_ellipses", ch04d.draw_ellipses())
 
 # %% [markdown]
 # ```{glue:figure} ch4d_figure_ellipses
@@ -433,7 +433,9 @@ wins = {when: np.mean(values < 1) for when, values in found.items()}
 medians = {when: float(np.median(values)) for when, values in found.items()}
 
 # %% tags=["remove-input"]
-glue_figure("ch4d_figure_coins", ch04d.ratios(np.array([len(i) for i in shards]), found))
+glue_figure(
+    "ch4d_figure_coins", ch04d.draw_variance_ratios(np.array([len(i) for i in shards]), found)
+)
 glue_values("ch4d", task=s.task, concentration=f"{s.concentration:g}", shards=len(shards))
 glue_values("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in found.items()})
 expect("Coins win almost nowhere", max(wins.values()) < 0.1, **wins)

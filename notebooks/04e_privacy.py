@@ -41,7 +41,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from companion import ch04e, chapters, check, plots
+from companion import ch04, ch04e, chapters, check, plots
 from companion.claims.evidence import privacy as evidence
 from companion.pages.prose import decide, expect, glue_figure, glue_values, table
 from fedstas import privacy, theory
@@ -284,7 +284,7 @@ np.testing.assert_allclose((low, high), theory.busiest_bounds(99, 10, 100))
 # %% tags=["remove-input"]
 error = math.sqrt(attack[j] * (1 - attack[j]) / trials)
 assert abs(right - attack[j]) < 5.5 * error  # false alarm: 1e-7
-glue_figure("figure_ch4e_rounds", ch04e.rounds(one, soft, attack, (low + high) / 2))
+glue_figure("figure_ch4e_rounds", ch04e.draw_costs(one, soft, attack, (low + high) / 2))
 glue_values("ch4e", right=100 * right, right_error=100 * error, trials=f"{trials:,}", all=99 * one)
 glue_values("ch4e", **{f"attack_{k}": 100 * float(attack[k]) for k in (0, 1, 10, 20)})
 glue_values(
@@ -296,7 +296,7 @@ glue_values("ch4e", nine=nine)
 expect("Two reports are no better", attack[1] == attack[2])
 expect("Verdict on the guarantee: fails", verdict["guarantee"] == "fails")
 expect("an adversary can infer a size", verdict["sizes_remain_private"] == "fails")
-table(ch04e.costs(attack, soft, one))
+table(ch04e.tabulate_costs(attack, soft, one))
 
 # %% [markdown]
 # ```{glue:figure} figure_ch4e_rounds
@@ -333,7 +333,7 @@ table(ch04e.costs(attack, soft, one))
 # In your setting (parameters `clients`, `clients_per_round`, `rounds`, `size_cap`, `epsilon`):
 
 # %%
-table(ch04e.own(s.clients, s.clients_per_round, s.rounds, s.size_cap, s.epsilon))
+table(ch04e.tabulate_setting(s.clients, s.clients_per_round, s.rounds, s.size_cap, s.epsilon))
 
 # %% [markdown]
 # ## Does it help that only some clients take part?
@@ -424,7 +424,7 @@ table(decided["what_is_protected"].table)
 # The verdicts, by the functions that also decide the ledger:
 
 # %% tags=["remove-input"]
-table(ch04e.verdicts(decided))
+table(ch04.tabulate_verdicts(ch04e.CLAIMS, decided))
 
 # %% [markdown]
 # ## Exercises

@@ -93,7 +93,7 @@ assert (positive, omega, chi) == (
 # %% tags=["remove-input"]
 glue_values("ch4f", positive=positive, omega=omega, chi=chi, error=error)
 glue_values("ch4f", first=f"{first[1]:,}", late=f"{first[1_000_000]:,}")
-fails = ch04f.verdict(convergence.theorem_2)
+fails = ch04f.decide(convergence.theorem_2)
 expect("on Theorem 2: fails", fails == "fails", verdict=fails)
 
 # %% [markdown]
@@ -152,7 +152,7 @@ fixed = cv.norm_fixed_point(toy, [[0.9]], 0.1)
 np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
-glue_figure("figure_theory_fixed_point", ch04f.fixed_point(paths, sqrt(2) - 1, 1 / 3))
+glue_figure("figure_theory_fixed_point", ch04f.draw_fixed_point(paths, sqrt(2) - 1, 1 / 3))
 ends = {rule: statistics.mean_interval(path[-1]) for rule, path in paths.items()}
 for key, end in zip(("written", "corrected"), ends.values(), strict=True):
     glue_values("ch4f", **{key: end[0], f"{key}_low": end[1], f"{key}_high": end[2]})
@@ -160,7 +160,7 @@ glue_values("ch4f", fixed_point=fixed, excess=toy.excess(fixed))
 beside = ends["as written"][1] - 1 / 3, abs(ends["corrected"][0] - 1 / 3)
 expect("More rounds do not help", beside[0] > 0.05, beside=beside[0])
 expect("the corrected ones on it", beside[1] < 0.005, beside=beside[1])
-selection = ch04f.verdict(convergence.theorem_2_selection)
+selection = ch04f.decide(convergence.theorem_2_selection)
 expect("So Theorem 2 does not cover Algorithm 3", selection == "fails", verdict=selection)
 
 # %% [markdown]
@@ -316,7 +316,9 @@ exponent = np.polyfit(np.log(points), np.log(uniform[points]), 1)[0]
 gap = statistics.mean_interval((runs["corrected"] - runs["uniform"])[late].mean(axis=0))
 
 # %% tags=["remove-input"]
-glue_figure("ch4f_figure_rate", ch04f.rates(runs, uniform, promised, beside, constant, ceilings))
+glue_figure(
+    "ch4f_figure_rate", ch04f.draw_rates(runs, uniform, promised, beside, constant, ceilings)
+)
 glue_values(
     "ch4f", task=s.task, concentration=f"{s.concentration:g}", N=N, m=m, L=L, mu=mu, noise=noise
 )
@@ -327,14 +329,14 @@ over, ratio = promised / uniform, constant[1 / 4][-1] / constant[1 / 16][-1]
 end = runs["as written"][-1].mean()
 glue_values("ch4f", tightest=over.min(), loosest=over.max(), ratio=ratio, end=1e4 * end)
 glue_values("ch4f", **dict(zip(("gap", "gap_low", "gap_high"), 1e5 * np.array(gap), strict=True)))
-level, fall, same = ch04f.exponents(slopes)
+level, fall, same = ch04f.summarise_slopes(slopes)
 expect("the error flattens out", level > fall + 0.2 and end < 1.5 * beside, written=level, end=end)
 expect("fall about like", same < 0.3 and abs(exponent + 1) < 0.2, apart=same, exact=exponent)
 expect("the runs show no difference", gap[1] < 0 < gap[2], low=gap[1], high=gap[2])
 above = min((ceilings[part] / constant[part]).min() for part in constant)
 expect("above the exact error in every round", min(over.min(), above) > 0.999, least=over.min())
 expect("a step four times as large", 3 < ratio < 5, ratio=ratio)
-table(ch04f.slopes(slopes))
+table(ch04f.tabulate_slopes(slopes))
 
 # %% [markdown]
 # ```{glue:figure} ch4f_figure_rate
@@ -362,7 +364,7 @@ table(ch04f.slopes(slopes))
 # steps. With constant ones a step four times as large has {glue:text}`ch4f_ratio:.1f` times the floor.
 
 # %% tags=["remove-input"]
-rate = ch04f.verdict(convergence.improved_rates)
+rate = ch04f.decide(convergence.improved_rates)
 expect("(abstract): fails", rate == "fails", verdict=rate)
 
 # %% [markdown]
@@ -475,7 +477,7 @@ tails = {
 assert all(tails[name] == list(convergence.flat_tails(8)[name]) for name in tails)
 
 # %% tags=["remove-input"]
-glue_figure("ch4f_figure_clustered", ch04f.clustered(floors, tails))
+glue_figure("ch4f_figure_clustered", ch04f.draw_clustered(floors, tails))
 saved = {name: 100 * (1 - found[0] / floors["MD"][0]) for name, found in floors.items()}
 by_size, by_similarity = saved["clustered by size"], saved["clustered by similarity"]
 glue_values(
@@ -488,7 +490,7 @@ never = (convergence.on_quadratics()["never above"] == "yes").all()
 expect("never above MD in any of 300 rounds", never)
 worse = all(a > b for a, b in zip(tails["clustered"], tails["MD"], strict=True))
 expect("clustered sampling is the worse one, in every round", worse)
-better, *bounds = map(ch04f.verdict, (convergence.improvement, clusters_bounds.theorem_1))
+better, *bounds = map(ch04f.decide, (convergence.improvement, clusters_bounds.theorem_1))
 expect("over MD: holds, on a condition", [better, *bounds] == ["holds-if"] * 2, verdict=better)
 
 # %% [markdown]

@@ -46,7 +46,7 @@ s = chapters.settings("04g_clustered", globals())
 plots.set_page_style()
 
 # %% tags=["remove-input"]
-words, found = ch04g.decided()
+words, found = ch04g.decide_claims()
 glue_values("ch4g", **words)
 theorems = [name for name in ch04g.THEOREMS if words[name] == "fails"]
 expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
@@ -160,7 +160,7 @@ strict = [words[name] for name in ("prop1", "eq17", "eq23", "md", "fedavg")]
 expect("smaller for every client: holds, on a condition", words["abstract"] == "holds-if")
 expect("is unbiased (eq. 4) holds", set(strict) == {"holds"}, verdicts=strict)
 glue_values("ch4g", strictly=found["abstract"].ours)
-table(ch04g.weights(sizes, md, one))
+table(ch04g.tabulate_weights(sizes, md, one))
 
 # %% [markdown]
 # Here every weight varies less than under MD, and every client takes part more often. In general read "not more" and "not less".
@@ -291,7 +291,9 @@ as_written = 1 / np.sqrt(2 * steps * rounds) + 2 * steps / rounds
 corrected = np.sqrt(steps / (2 * rounds)) + 2 * steps / rounds
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch4g_steps", ch04g.steps(steps, drawn["average"], as_written, corrected))
+glue_figure(
+    "figure_ch4g_steps", ch04g.draw_local_steps(steps, drawn["average"], as_written, corrected)
+)
 ratios = drawn["average"] / as_written, drawn["average"] / corrected
 glue_values("ch4g", last=steps.iloc[-1], over=ratios[0].iloc[-1], over_corrected=ratios[1].iloc[-1])
 grows = np.polyfit(np.log(steps), np.log(ratios[0]), 1)[0]
@@ -382,7 +384,7 @@ print(f"{as_drawn} as drawn in Fig. 3")
 # Larger federations, the slips mended one after another; and the smallest failures:
 
 # %%
-repairs = {name: REPAIRS_1[:k] for k, name in enumerate(ch04g.VERSIONS)}
+repairs = {name: REPAIRS_1[:k] for k, name in enumerate(ch04g.REPAIRS)}
 rng = stream(s.seed, "chapter 4g, random federations")
 percent = {name: [] for name in repairs}
 for count in range(1, 13):  # clients
@@ -399,9 +401,9 @@ for count in range(1, 13):  # clients
         percent[name].append(100 * np.mean([is_right(*each) for each in made]))
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch4g_printed", ch04g.printed(percent))
+glue_figure("figure_ch4g_printed", ch04g.draw_repairs(percent))
 means = {name: np.mean(found_) for name, found_ in percent.items()}
-told = ch04g.small_cases(small)
+told = ch04g.count_small_cases(small)
 glue_values("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **told)
 glue_values("ch4g", **{f"random_{k}": mean for k, mean in enumerate(means.values())})
 shares = printed / len(small), as_drawn / len(small), min(percent["all three"])

@@ -10,17 +10,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.pages import plots
+from companion.pages.plots import Style
 
-LOOKS = {  # by the chapter's names
-    "as written": (plots.WRITTEN, "-"),
-    "as coded": (plots.CODED, "-"),
-    "Hansen–Hurwitz": (plots.CORRECTED, "-"),
-    "Horvitz–Thompson": (plots.CORRECTED, "--"),
+STYLES = {  # by the chapter's names of the designs
+    "as written": Style(plots.WRITTEN),
+    "as coded": Style(plots.CODED),
+    "Hansen–Hurwitz": Style(plots.CORRECTED),
+    "Horvitz–Thompson": Style(plots.CORRECTED, "--"),
 }
 
 
-def listed(moments: dict[str, tuple[Fraction, Fraction]]) -> pd.DataFrame:
-    """Mean and variance of each estimator, exactly and as a decimal."""
+def tabulate_moments(moments: dict[str, tuple[Fraction, Fraction]]) -> pd.DataFrame:
+    """Return the mean and the variance of each estimator, exactly and as a decimal."""
     rows = [
         {
             "estimator": name,
@@ -32,38 +33,44 @@ def listed(moments: dict[str, tuple[Fraction, Fraction]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def decimals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Fractions of a table of evidence as decimals."""
+def fractions_to_decimals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of evidence with its fractions as decimals."""
     return frame.map(lambda x: f"{float(Fraction(x)):,.1f}" if "/" in str(x) else str(x))
 
 
-def averaging(bias: dict[str, float], noise: dict[str, float]) -> Figure:
-    """Error of the mean of many cohorts, a line per design, and each bias as a dotted line."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    many = np.logspace(0, 5, 80)
-    for name, (colour, dash) in LOOKS.items():
-        ax.loglog(
-            many, np.sqrt(bias[name] ** 2 + noise[name] ** 2 / many), color=colour, ls=dash, lw=2
-        )
+def draw_averaging(bias: dict[str, float], noise: dict[str, float]) -> Figure:
+    """Draw the error of the mean of many cohorts, a curve for each design, and each bias as a dotted line.
+
+    Args:
+        bias: by design, the distance of the expected update from the full one, in lengths of the latter.
+        noise: by design, the standard deviation of one cohort's update, in the same unit.
+    """
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.2))
+    cohorts = np.logspace(0, 5, 80)
+    errors = {n: np.sqrt(bias[n] ** 2 + noise[n] ** 2 / cohorts) for n in STYLES}
+    lines = {name: pd.Series(error, cohorts) for name, error in errors.items()}
+    axis = {"xscale": "log", "yscale": "log", "xlabel": "cohorts averaged"}
+    axis["ylabel"] = "error of the mean\n(lengths of the full update)"
+    plots.curves(ax, lines, STYLES, **axis)
+    for name, style in STYLES.items():
         if bias[name] > 1e-9:
-            ax.plot([1, many[-1]], [bias[name]] * 2, color=colour, ls=":", lw=1)
-            plots.annotate(ax, many[-1], bias[name], name, colour)
-    end = noise["Hansen–Hurwitz"] / np.sqrt(many[-1])
-    plots.annotate(ax, many[-1], end, "Hansen–Hurwitz,\nHorvitz–Thompson", plots.CORRECTED, up=8)
-    ax.set(xlabel="cohorts averaged", ylabel="error of the mean\n(lengths of the full update)")
-    ax.set_xlim(1, 300 * many[-1])  # room for the names
+            ax.axhline(bias[name], color=style.colour, ls=":", lw=1)
     ax.set_xticks(10.0 ** np.arange(6))
     return figure
 
 
-def table(found: dict[str, tuple[dict, dict]]) -> pd.DataFrame:
-    """Per design bias and error of one cohort, for each target's (bias, noise); the first needs no name."""
+def tabulate_errors(moments: dict[str, tuple[dict, dict]]) -> pd.DataFrame:
+    """Return the bias and the error of one cohort of each design.
+
+    Args:
+        moments: by target, the bias and the noise of each design; the first target needs no name.
+    """
     rows = []
-    for name in LOOKS:
+    for name in STYLES:
         row = {"design": name}
-        for place, (target, (bias, noise)) in enumerate(found.items()):
-            of = f" {target}" if place else ""
-            row[f"bias{of}"] = f"{100 * bias[name]:.0f}\u00a0%"
-            row[f"error{of}"] = f"{100 * np.hypot(bias[name], noise[name]):.0f}\u00a0%"
+        for place, (target, (bias, noise)) in enumerate(moments.items()):
+            suffix = f" {target}" if place else ""
+            row[f"bias{suffix}"] = f"{100 * bias[name]:.0f}\u00a0%"
+            row[f"error{suffix}"] = f"{100 * np.hypot(bias[name], noise[name]):.0f}\u00a0%"
         rows.append(row)
     return pd.DataFrame(rows)

@@ -10,10 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.pages import plots
+from companion.pages.plots import Style
 
 
-def one_draw(moments: Callable, cases, by: str = "updates") -> pd.DataFrame:
-    """Of some strata (updates, norms): the variances of one draw, as `moments` computes them; `by` names the rows."""
+def tabulate_one_draw(moments: Callable, cases, by: str = "updates") -> pd.DataFrame:
+    """Return the variances of one draw from some strata, a row each.
+
+    Args:
+        moments: returns the variances of the plain mean, of uniform draws and of Hansen–Hurwitz for (updates, norms).
+        cases: the strata: pairs of updates and norms.
+        by: what names a row: "updates" or "norms".
+    """
     rows = []
     for updates, norms in cases:
         plain, uniform, weighted = moments(updates, norms)
@@ -28,64 +35,63 @@ def one_draw(moments: Callable, cases, by: str = "updates") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Figure:
-    """Variance over the first stratum's share of seats; `marks` are its points by name: (share, variance)."""
+def draw_allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Figure:
+    """Draw the variance over the first stratum's share of the allocation.
+
+    Args:
+        marks: share and variance of the named allocations.
+    """
     figure, ax = plt.subplots()
-    ax.plot(100 * shares, variance, color=plots.BLACK, lw=1.5)
-    looks = {
-        "proportional": (plots.GREY, "o", {"up": -9, "right": 5}),
-        "standard deviations": (plots.CORRECTED, "s", {"ha": "center", "up": -14, "right": 0}),
-        "variances, as written": (plots.WRITTEN, "^", {"up": 8}),
+    axis = {
+        "xlabel": "seats of the first stratum (% of all)",
+        "ylabel": "variance (proportional: 1)",
     }
-    for name, (at, value) in marks.items():
-        colour, marker, where = looks[name]
-        ax.plot(100 * at, value, marker, color=colour, ms=9)
-        plots.annotate(ax, 100 * at, value, name, colour, **where)
+    line = {"": pd.Series(variance, 100 * shares)}
+    plots.curves(ax, line, {"": Style(plots.BLACK)}, names=False, width=1.5, **axis)
+    styles = {
+        "proportional": (Style(plots.GREY, marker="o"), {"up": -9, "right": 5}),
+        "standard deviations": (
+            Style(plots.CORRECTED, marker="s"),
+            {"up": -14, "right": 0, "ha": "center"},
+        ),
+        "variances, as written": (Style(plots.WRITTEN, marker="^"), {"up": 8}),
+    }
+    for name, (share, value) in marks.items():
+        style, where = styles[name]
+        ax.plot(100 * share, value, style.marker, color=style.colour, ms=9)
+        plots.annotate(ax, 100 * share, value, name, style.colour, **where)
     ax.axhline(1, color=plots.GREY, ls=":", lw=1)
-    ax.set(xlabel="seats of the first stratum (% of all)", ylabel="variance (proportional: 1)")
     ax.set(xlim=(0, 70), ylim=(0.65, 1.6))
     return figure
 
 
-def order(found: dict[str, float], squared_bias: float) -> Figure:
-    """A bar per design, of the variance in percent of that without strata; the plain mean's squared bias hatched."""
-    looks = {"no strata": plots.GREY, "strata": plots.ORANGE, "as written": plots.WRITTEN}
-    figure, ax = plt.subplots(figsize=(4.2, 4.4))
-    for place, (name, value) in enumerate(found.items()):
-        colour = next((c for key, c in looks.items() if name.startswith(key)), plots.CORRECTED)
-        ax.barh(-place, 100 * value, color=colour, height=0.4)
-        end = value
-        if name.startswith("as written"):
-            end += squared_bias
-            ax.barh(
-                -place,
-                100 * squared_bias,
-                left=100 * value,
-                color="none",
-                edgecolor=colour,
-                hatch="/////",
-                height=0.4,
-            )
-        plots.annotate(ax, 0, -place + 0.37, name, plots.BLACK, right=1)
-        plots.annotate(ax, 100 * end, -place, f"{100 * value:.0f} %", plots.BLACK, right=3)
-    ax.set(xlabel="variance of a cohort (% of no strata)", yticks=[], ylim=(0.4 - len(found), 0.7))
-    ax.set_xlim(0, 112 * max(*found.values(), found_end(found, squared_bias)))
+def draw_order(variances: dict[str, float], squared_bias: float) -> Figure:
+    """Draw a bar for the variance of each design in per cent of that without strata; the squared bias of the plain mean
+    is hatched."""
+    colours = {"no strata": plots.GREY, "strata": plots.ORANGE, "as written": plots.WRITTEN}
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 4.4))
+    for row, (name, value) in enumerate(variances.items()):
+        colour = next((c for key, c in colours.items() if name.startswith(key)), plots.CORRECTED)
+        bias = squared_bias if name.startswith("as written") else 0.0
+        ax.barh(-row, 100 * value, color=colour, height=0.4)
+        hatched = {"color": "none", "edgecolor": colour, "hatch": "/////", "height": 0.4}
+        ax.barh(-row, 100 * bias, left=100 * value, **hatched)
+        plots.annotate(ax, 0, -row + 0.37, name, plots.BLACK, right=1)
+        plots.annotate(ax, 100 * (value + bias), -row, f"{100 * value:.0f} %", plots.BLACK, right=3)
+    ax.set(
+        xlabel="variance of a cohort (% of no strata)", yticks=[], ylim=(0.4 - len(variances), 0.7)
+    )
     ax.grid(axis="y", visible=False)
     return figure
 
 
-def found_end(found: dict[str, float], squared_bias: float) -> float:
-    """Where the bar of the plain mean ends."""
-    return squared_bias + max(v for name, v in found.items() if name.startswith("as written"))
+def select_whole_allocations(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the ledger's cases of whole allocations, in the columns that a page has room for."""
+    columns = frame[["N_h", "S_h", "m", "eq. 3.5", "rounded", "best whole seats"]]
+    return columns.rename(columns={"N_h": "clients", "S_h": "spreads", "m": "draws"})
 
 
-def seats(frame: pd.DataFrame) -> pd.DataFrame:
-    """The ledger's cases of whole seats, in the columns that a page has room for."""
-    shown = frame[["N_h", "S_h", "m", "eq. 3.5", "rounded", "best whole seats"]]
-    return shown.rename(columns={"N_h": "clients", "S_h": "spreads", "m": "draws"})
-
-
-def ends(frame: pd.DataFrame) -> pd.DataFrame:
-    """The ledger's cases of the whole chain, in the page's words."""
+def select_combined_cases(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the ledger's cases of stratification and importance sampling together, in the page's words."""
     names = {"m V(sts)": "as written", "m V(corrected)": "corrected", "m V(rand)": "no strata"}
     return frame[["updates", "strata", *names]].rename(columns=names)

@@ -10,9 +10,10 @@ from matplotlib.ticker import NullFormatter
 
 from companion.claims.evidence import covariances, pooling
 from companion.pages import plots
+from companion.pages.plots import AMBER, Style
 from fedstas.theory import covariances as cov
 
-CLAIMS = {  # what decides the claims of the page
+CLAIMS = {  # of the page: the functions that decide them
     "lemma3": covariances.lemma_3,
     "lemma4": covariances.lemma_4,
     "theorem3": covariances.theorem_3,
@@ -23,23 +24,23 @@ CLAIMS = {  # what decides the claims of the page
     "unbiased": pooling.unbiased_data_sampling,
     "mimic": pooling.mimics_centralised,
 }
-DESIGNS = {  # by the names of the readings: words, colour, dash
-    "fixed": ("a fixed number", plots.BLACK, "-"),
-    "bernoulli": ("coins", plots.PINK, "--"),
-    "again": ("with replacement", plots.GREY, ":"),
+DESIGNS = {  # of data sampling, by the names of the readings
+    "fixed": Style(plots.BLACK, label="a fixed number"),
+    "bernoulli": Style(plots.PINK, "--", label="coins"),
+    "again": Style(plots.GREY, ":", label="with replacement"),
 }
 
 
-def where(sizes=(6, 60, 600), m: int = 10) -> Figure:
-    """Per size of m equal clients: for which samples and requests eq. 6.11 is a covariance."""
+def draw_validity(sizes=(6, 60, 600), m: int = 10) -> Figure:
+    """Draw for which samples and requests eq. 6.11 is a covariance, a panel for each size of m equal clients."""
     figure, axes = plt.subplots(len(sizes), 1, figsize=(4.2, 7.2))
     for ax, n_k in zip(axes, sizes, strict=True):
         n, size = m * n_k, np.geomspace(1, n_k, 241)
         proper = n * (n - 1) / (n * (size - 1) + n_k * (n - size))
-        some = np.minimum(n, (n - 1) / np.maximum(size - 1, 1e-9))  # above it a is negative
-        proper = np.minimum(proper, some)
-        ax.fill_between(size, proper, some, color=plots.GREY, alpha=0.25, lw=0)
-        ax.fill_between(size, some, n, color=plots.GREY, alpha=0.6, lw=0)
+        negative = np.minimum(n, (n - 1) / np.maximum(size - 1, 1e-9))  # its first factor, above
+        proper = np.minimum(proper, negative)
+        ax.fill_between(size, proper, negative, color=plots.GREY, alpha=0.25, lw=0)
+        ax.fill_between(size, negative, n, color=plots.GREY, alpha=0.6, lw=0)
         ax.plot(size, m * size, color=plots.WRITTEN, lw=2)
         ax.set(xscale="log", yscale="log", xlim=(1, n_k), ylim=(1, n))
         ax.set_title(f"{m} clients of {n_k} examples", loc="left")
@@ -47,9 +48,9 @@ def where(sizes=(6, 60, 600), m: int = 10) -> Figure:
         if n_k < 10:
             ax.set_xticks([1, 2, 3, n_k], ["1", "2", "3", f"{n_k}"])
         ax.grid(visible=False)
-    for words, (_, _, star, size) in covariances.SETTINGS.items():
+    for name, (_, _, star, size) in covariances.SETTINGS.items():
         ax.plot(size, star, "o", color=plots.BLACK, ms=6)
-        plots.annotate(ax, size, star, words.partition(" (")[0], plots.BLACK, -7, ha="right")
+        plots.annotate(ax, size, star, name.partition(" (")[0], plots.BLACK, -7, ha="right")
     plots.annotate(ax, 1.2, 3, "a covariance", plots.BLACK, 0)
     plots.annotate(ax, 1.1, 800, "negative for\nequal gradients", plots.BLACK, 0)
     plots.annotate(ax, 560, 60, "negative for\nall gradients", plots.BLACK, 0, ha="right")
@@ -59,38 +60,43 @@ def where(sizes=(6, 60, 600), m: int = 10) -> Figure:
     return figure
 
 
-def ellipses() -> Figure:
-    """One standard deviation of the step for four gradients, and for the same plus (2, 1)."""
+def draw_ellipses() -> Figure:
+    """Draw one standard deviation of the step for four gradients, and for the same plus (2, 1)."""
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.8), sharex=True)
     moves = {"the four gradients": 0, "the same, each plus (2, 1)": np.array([2, 1], dtype=object)}
     for ax, (title, move) in zip(axes, moves.items(), strict=True):
-        for reading, (_, colour, dash) in DESIGNS.items():
+        for reading, style in DESIGNS.items():
             _, form = cov.reading_form(reading, 4, 8, 4, 2)
             values, vectors = np.linalg.eigh(form.at(covariances.EXAMPLE + move).astype(float))
             angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
             wide, high = 2 * np.sqrt(values[::-1])
-            how = {"fill": False, "color": colour, "ls": dash, "lw": 2}
+            how = {"fill": False, "color": style.colour, "ls": style.dash, "lw": 2}
             ax.add_patch(Ellipse((0, 0), wide, high, angle=angle, **how))
         ax.set(xlim=(-2.6, 4.4), ylim=(-1.6, 1.6), aspect="equal", ylabel="second coordinate")
         ax.set_title(title, loc="left")
-        for (words, colour, _), y in zip(DESIGNS.values(), (0.9, 0.4, -0.1), strict=True):
-            plots.annotate(ax, 2.3, y - 0.5, words, colour, 0)
+        for style, y in zip(DESIGNS.values(), (0.9, 0.4, -0.1), strict=True):
+            plots.annotate(ax, 2.3, y - 0.5, style.label, style.colour, 0)
     axes[1].set_xlabel("step, first coordinate")
     return figure
 
 
-def ratios(counts, found: dict[str, np.ndarray]) -> Figure:
-    """For each client: variance of coins over that of a fixed number, before and after training."""
+def draw_variance_ratios(counts, ratios: dict[str, np.ndarray]) -> Figure:
+    """Draw the variance of Poisson sampling over that of a fixed sample size for each client.
+
+    Args:
+        counts: examples of the clients [N].
+        ratios: of the clients [N], `before` and `after` training.
+    """
     figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    for when, colour, mark in (("before", "#B07400", "o"), ("after", plots.BLACK, "^")):
-        ax.plot(counts, found[when], mark, color=colour, ms=5)
+    for when, colour, mark in (("before", AMBER, "o"), ("after", plots.BLACK, "^")):
+        ax.plot(counts, ratios[when], mark, color=colour, ms=5)
     ax.axhline(1, color=plots.GREY, lw=1, ls=":")
-    top = max(values.max() for values in found.values())
+    top = max(values.max() for values in ratios.values())
     ax.set(xscale="log", ylim=(0, 1.25 * top), xlabel="examples of the client")
     ax.set_ylabel("variance of coins\n(1: as a fixed number)")
-    for words, colour, y in (
-        ("● before training", "#B07400", 1.17),
+    for text, colour, y in (
+        ("● before training", AMBER, 1.17),
         ("▲ after training", plots.BLACK, 1.05),
     ):
-        plots.annotate(ax, counts.min(), y * top, words, colour, 0)
+        plots.annotate(ax, counts.min(), y * top, text, colour, 0)
     return figure

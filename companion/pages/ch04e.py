@@ -25,20 +25,20 @@ CLAIMS = {  # by the names of their evidence
 }
 
 
-def verdicts(decided: dict) -> pd.DataFrame:
-    """The verdict of each claim, in words."""
-    words = {"holds": "holds", "holds-if": "holds on a condition", "fails": "fails"}
-    rows = [(claim, words[decided[name].verdict]) for name, claim in CLAIMS.items()]
-    return pd.DataFrame(rows, columns=["claim", "verdict"])
+def draw_costs(epsilon: float, relaxed: dict[int, float], attack: list, busiest: float) -> Figure:
+    """Draw what fresh reports cost: the total epsilon above, the chance that the size is read off below.
 
-
-def rounds(pure: float, soft: dict[int, float], attack: list, busiest: float) -> Figure:
-    """What fresh reports cost: total epsilon above, the chance that the size is read off below."""
+    Args:
+        epsilon: of one report.
+        relaxed: total epsilon with delta = 1e-5, by the number of reports.
+        attack: chance that the most frequent of j reports is the true size, j = 0, 1, ...
+        busiest: reports of the busiest client.
+    """
     figure, axes = plt.subplots(2, 1, figsize=(4.2, 5.6), sharex=True)
     most = len(attack) - 1
-    axes[0].plot([1, most], [pure, most * pure], color=plots.WRITTEN, lw=2)
-    axes[0].plot(list(soft), list(soft.values()), color=plots.WRITTEN, lw=2, ls="--")
-    axes[0].axhline(pure, color=plots.CORRECTED, lw=2)
+    axes[0].plot([1, most], [epsilon, most * epsilon], color=plots.WRITTEN, lw=2)
+    axes[0].plot(list(relaxed), list(relaxed.values()), color=plots.WRITTEN, lw=2, ls="--")
+    axes[0].axhline(epsilon, color=plots.CORRECTED, lw=2)
     axes[1].plot(
         range(1, most + 1), [100 * float(x) for x in attack[1:]], color=plots.WRITTEN, lw=2
     )
@@ -49,46 +49,48 @@ def rounds(pure: float, soft: dict[int, float], attack: list, busiest: float) ->
     plots.annotate(axes[1], 38, 90, "fresh reports", plots.WRITTEN, 0)
     plots.annotate(axes[1], 97, 23, "one report, remembered", plots.CORRECTED, 0, ha="right")
     marks = ((most / 10, "average", "#555555", "right"), (busiest, "busiest", "#555555", "left"))
-    for ax, top in zip(axes, (most * pure, 100), strict=True):
-        for x, words, colour, side in (*marks, (most, "as coded", plots.CODED, "center")):
+    for ax, top in zip(axes, (most * epsilon, 100), strict=True):
+        for x, text, colour, side in (*marks, (most, "as coded", plots.CODED, "center")):
             ax.axvline(x, color=colour, lw=1, ls=":")
-            plots.annotate(ax, x, 1.1 * top, words, colour, 0, ha=side)
+            plots.annotate(ax, x, 1.1 * top, text, colour, 0, ha=side)
         ax.set(xlim=(0, 105), ylim=(0, 1.04 * top))
     axes[0].set_ylabel("total ε of a client's reports")
     axes[1].set(xlabel="reports of one client", ylabel="the size is read off (%)")
     return figure
 
 
-def own(clients: int, m: int, rounds: int, size_cap: int, epsilon: float) -> pd.DataFrame:
-    """What reports cost in a setting of the reader's: total epsilon, chance that a size is read off."""
+def tabulate_setting(
+    clients: int, m: int, rounds: int, size_cap: int, epsilon: float
+) -> pd.DataFrame:
+    """Return what reports cost in the reader's setting: the total epsilon, the chance that a size is read off."""
     alpha = Fraction(privacy.truth_probability(epsilon, size_cap)).limit_denominator(10**4)
     low, high = theory.busiest_bounds(rounds, m, clients)
-    average, busy = rounds * m / clients, round((low + high) / 2)
+    average, busiest = rounds * m / clients, round((low + high) / 2)
     attack = theory.mode_attack(size_cap, alpha, rounds)
-    who = {
+    reports = {
         "1, remembered": 1,
         f"{average:.1f}, average client": average,
-        f"{low:.1f} to {high:.1f}, busiest": busy,
+        f"{low:.1f} to {high:.1f}, busiest": busiest,
         f"{rounds}, as coded": rounds,
     }
     rows = [
         (
-            words,
+            name,
             f"{count * epsilon:.1f}",
             f"{100 * float(attack[round(count)]):.2f} % ({round(count)})",
         )
-        for words, count in who.items()
+        for name, count in reports.items()
     ]
     return pd.DataFrame(rows, columns=["reports", "total ε", "size is read off (after reports)"])
 
 
-def costs(attack: list, soft: dict[int, float], pure: float) -> pd.DataFrame:
-    """Exact costs by the number of fresh reports."""
+def tabulate_costs(attack: list, relaxed: dict[int, float], epsilon: float) -> pd.DataFrame:
+    """Return the exact costs by the number of fresh reports; arguments as of `draw_costs`."""
     rows = [
         (
             j,
-            f"{j * pure:.1f}",
-            f"{soft[j]:.1f}",
+            f"{j * epsilon:.1f}",
+            f"{relaxed[j]:.1f}",
             f"{100 * float(attack[j]):.{3 if j > 50 else 2}f} %",
         )
         for j in (1, 2, 5, 10, 20, 99)

@@ -16,6 +16,7 @@ from companion.claims.evidence import (
 )
 from companion.claims.registry import Evidence
 from companion.pages import plots
+from companion.pages.plots import AMBER, Style
 from fedstas import clustered
 
 THEOREMS = {  # by the page's names: the functions that decide them, in the order of its first table
@@ -74,74 +75,91 @@ SLIDES = {
     "examples": slides_sampling.uniform_examples,
     "ratio": slides_sampling.fixed_ratio,
 }
-VERSIONS = {  # of Algorithm 1, repairs added one after another: colour, mark, clients where named, how far right and up
-    "as printed": (plots.WRITTEN, "o", 12, (6, -4)),
-    "rows from 0": ("#777777", "s", 2, (-4, 9)),
-    "and line 11": ("#B07400", "^", 4, (6, 3)),
-    "all three": (plots.CORRECTED, "o", 12, (6, -3)),
+REPAIRS = {  # of Algorithm 1, one added after another: style, at how many clients it is named, how far right and up
+    "as printed": (Style(plots.WRITTEN, marker="o"), 12, (6, -4)),
+    "rows from 0": (Style("#777777", marker="s"), 2, (-4, 9)),
+    "and line 11": (Style(AMBER, marker="^"), 4, (6, 3)),
+    "all three": (Style(plots.CORRECTED, marker="o"), 12, (6, -3)),
 }
 
 
-def small_cases(federations: list) -> dict[str, int]:
-    """For how many groupings Algorithm 2 is right as printed, and in how many of these federations Fig. 3
-    loses a client a certain draw."""
+def count_small_cases(federations: list) -> dict[str, int]:
+    """Count the groupings for which Algorithm 2 is right as printed (`good` of `tried`), and the federations in which
+    Fig. 3 loses a client a certain draw (`lost`).
+
+    Args:
+        federations: pairs of the clients' sizes and m.
+    """
     good, tried = clusters_algorithms.frequency_2()
-    rows = [
-        (n, m, clusters_algorithms.certain(clustered.counts_by_size(n, m))) for n, m in federations
-    ]
-    short = [any(c < m * k // sum(n) for c, k in zip(own, n, strict=True)) for n, m, own in rows]
-    return {"good": good, "tried": tried, "lost": sum(short)}
+    lost = 0
+    for sizes, m in federations:
+        certain = clusters_algorithms.certain(clustered.counts_by_size(sizes, m))
+        entitled = [m * size // sum(sizes) for size in sizes]
+        lost += any(count < due for count, due in zip(certain, entitled, strict=True))
+    return {"good": good, "tried": tried, "lost": lost}
 
 
-def decided() -> tuple[dict[str, str], dict[str, Evidence]]:
-    """The ledger's words for all claims of the page, with what was found (`NAME_ours`); and the evidence."""
-    every = THEOREMS | WEIGHTS | SENTENCES | SLIDES
-    found = {name: function(None) for name, function in every.items()}
-    words = {name: each.verdict for name, each in found.items()}
-    return words | {f"{name}_ours": str(each.ours) for name, each in found.items()}, found
+def decide_claims() -> tuple[dict[str, str], dict[str, Evidence]]:
+    """Decide all claims of the page; return the verdicts with what was measured (`NAME_ours`), and the evidence."""
+    functions = THEOREMS | WEIGHTS | SENTENCES | SLIDES
+    evidence = {name: function(None) for name, function in functions.items()}
+    verdicts = {name: found.verdict for name, found in evidence.items()}
+    return verdicts | {
+        f"{name}_ours": str(found.ours) for name, found in evidence.items()
+    }, evidence
 
 
-def weights(sizes, md: tuple, one: tuple) -> pd.DataFrame:
-    """Variances of the weights and chances to take part, client by client, MD beside Algorithm 1."""
+def tabulate_weights(sizes, md: tuple, algorithm_1: tuple) -> pd.DataFrame:
+    """Return the variances of the weights and the chances to take part, a row for each client.
+
+    Args:
+        md, algorithm_1: of each design, mean weights, covariance of the weights, and chances to take part.
+    """
     return pd.DataFrame(
         {
             "examples": [str(size) for size in sizes],
-            "mean weight": map(str, one[0]),
+            "mean weight": map(str, algorithm_1[0]),
             "variance, MD": map(str, np.diag(md[1])),
-            "Algorithm 1": map(str, np.diag(one[1])),
+            "Algorithm 1": map(str, np.diag(algorithm_1[1])),
             "takes part, MD": map(str, md[2]),
-            "Algorithm 1 ": map(str, one[2]),
+            "Algorithm 1 ": map(str, algorithm_1[2]),
         }
     )
 
 
-def steps(counts, average, printed, corrected) -> Figure:
-    """The mean squared gradient over the number of local steps, between two rates."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    ax.loglog(counts, printed, "--", color=plots.WRITTEN, lw=2)
-    ax.loglog(counts, corrected, "--", color=plots.CORRECTED, lw=2)
-    ax.loglog(counts, average, "o-", color=plots.BLACK, ms=4)
-    at = len(counts) // 2
-    x = counts.iloc[at]
+def draw_local_steps(counts, average, printed, corrected) -> Figure:
+    """Draw the mean squared gradient over the number of local steps, between the printed and the corrected rate."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.2))
+    lines = {"printed": printed, "corrected": corrected, "exact": average}
+    lines = {name: pd.Series(np.asarray(values), counts) for name, values in lines.items()}
+    styles = {
+        "printed": Style(plots.WRITTEN, "--"),
+        "corrected": Style(plots.CORRECTED, "--"),
+        "exact": Style(plots.BLACK, marker="o"),
+    }
+    plots.curves(ax, lines, styles, names=False, xscale="log", yscale="log")
+    middle = len(counts) // 2
+    x = counts.iloc[middle]
     low, high = {"ha": "right", "va": "top"}, {"ha": "left", "va": "bottom"}
-    plots.annotate(ax, x, printed.iloc[at], "rate as written", plots.WRITTEN, -5, -5, **low)
-    plots.annotate(ax, x, corrected.iloc[at], "corrected rate", plots.CORRECTED, 5, 5, **high)
+    plots.annotate(ax, x, printed.iloc[middle], "rate as written", plots.WRITTEN, -5, -5, **low)
+    plots.annotate(ax, x, corrected.iloc[middle], "corrected rate", plots.CORRECTED, 5, 5, **high)
     plots.annotate(ax, counts.iloc[-1], average.iloc[-1], "exact", plots.BLACK)
     ax.set(xlabel="local steps N (in (2N)³ rounds)", ylabel="mean squared gradient")
-    ax.set_xlim(counts.iloc[0] / 1.5, 8 * counts.iloc[-1])  # room for the name
+    ax.set_xlim(counts.iloc[0] / 1.5, 1.2 * counts.iloc[-1])
     ax.set_xticks(counts, [str(n) for n in counts])
     ax.minorticks_off()
     return figure
 
 
-def printed(percent: dict[str, list[float]]) -> Figure:
-    """How often Proposition 1 holds over the number of clients, a line per state of repair."""
+def draw_repairs(percent: dict[str, list[float]]) -> Figure:
+    """Draw how often Proposition 1 holds (%) over the number of clients, a curve for each state of repair."""
     figure, ax = plt.subplots()
     clients = range(1, len(percent["all three"]) + 1)
-    for name, values in percent.items():
-        colour, mark, at, off = VERSIONS[name]
-        ax.plot(clients, values, marker=mark, color=colour, ms=4, lw=1.6)
-        plots.annotate(ax, at, values[at - 1], name, colour, *off)
-    ax.set(xlabel="number of clients", ylabel="Proposition 1 holds (%)", ylim=(-5, 106))
-    ax.set(xticks=clients[::2], xlim=(0.5, 1.4 * clients[-1]))  # room for the names
+    lines = {name: pd.Series(values, clients) for name, values in percent.items()}
+    styles = {name: style for name, (style, *_) in REPAIRS.items()}
+    axis = {"xlabel": "number of clients", "ylabel": "Proposition 1 holds (%)"}
+    plots.curves(ax, lines, styles, names=False, width=1.6, **axis)
+    for name, (style, at, offset) in REPAIRS.items():
+        plots.annotate(ax, at, lines[name][at], name, style.colour, *offset)
+    ax.set(xticks=clients[::2], xlim=(0.5, clients[-1] + 0.5), ylim=(-5, 106))
     return figure

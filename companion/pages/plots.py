@@ -415,7 +415,7 @@ def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float
     for group in groups:
         for place, name in enumerate(group):
             x, y, colour = ends[name]
-            annotate(ax, x, y, name, colour, 4, lowest(group) + gap * place - heights[name])
+            annotate(ax, x, y, name, colour, 6, lowest(group) + gap * place - heights[name])
 
 
 def legend(figure: Figure, styles: Mapping[str, Style], columns: int = 2) -> None:
