@@ -269,7 +269,7 @@ def audit(
 
     findings = audits.audit(methods.parse(design), draws=draws, seed=seed)
     for finding in findings:
-        typer.echo(f"{finding.verdict:6} {finding.check:20} {finding.says}")
+        typer.echo(f"{finding.verdict:6} {finding.check:20} {finding.message}")
     verdicts = {finding.verdict for finding in findings}
     raise typer.Exit(int("FAILS" in verdicts or (unbiased and "biased" in verdicts)))
 

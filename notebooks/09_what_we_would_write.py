@@ -447,9 +447,9 @@ designs, left = ch09.designs(state, s.levels), {}
 # MD, k-means strata, clustered sampling, the cut
 for name, (x, p) in designs.items():
     np.testing.assert_allclose(x.sum(0), state.omega)  # unbiased, all four
-    left[name] = variance(x, p, state.gram, state.noise) / state.of_md
+    left[name] = variance(x, p, state.gram, state.noise) / state.md_error
     np.testing.assert_allclose(
-        lv.variance_of(x, p, state.gram, state.noise), left[name] * state.of_md
+        lv.variance_of(x, p, state.gram, state.noise), left[name] * state.md_error
     )
 
 # %% tags=["remove-cell"]
@@ -791,7 +791,7 @@ for t in (s.rounds, 5 * s.rounds):
     later[t] = one_round.state_after(data, held, rounds=t, method="k-vib", **here)
 silent = ch09.silent(state, later, designs, s.levels, drop=0.1, seed=s.seed)
 # of the full update, squared
-length = (state.omega @ state.gram @ state.omega) / state.of_md
+length = (state.omega @ state.gram @ state.omega) / state.md_error
 # an unbiased sum, shortened
 unremedied = 0.9**2 * silent["exact"] + 0.1**2 * length
 off = (silent["error"] - unremedied).dropna()

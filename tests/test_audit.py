@@ -30,11 +30,11 @@ def test_every_method_is_unbiased_for_what_its_entry_says_and_passes(name):
     assert [each for each in found.values() if each.verdict == "FAILS"] == []
     weights = methods.unbiased_for(name)
     assert found["unbiased"].verdict == ("biased" if weights == "none" else "ok")
-    assert ("plain mean" in found["unbiased"].says) == (weights == "1/N")
+    assert ("plain mean" in found["unbiased"].message) == (weights == "1/N")
 
 
-def sizes_of_cohorts(name, m, sizes=audit.SIZES, still=()):
-    bench = audit.Bench(methods.get(name), sizes, still, m)
+def sizes_of_cohorts(name, m, sizes=audit.SIZES, zero_gradient_clients=()):
+    bench = audit.Bench(methods.get(name), sizes, zero_gradient_clients, m)
     view, draws = bench.server(), []
     for i in range(5):
         cohort, weights = bench.draw(view, i)
@@ -64,11 +64,11 @@ def test_all_clients_one_client_and_gradients_of_zero(name):
     for expected, m, more in (
         (everyone, 6, {}),
         (1, 1, {"sizes": (4,)}),
-        (own, 3, {"still": (2,)}),
-        (own, 3, {"still": range(6)}),
+        (own, 3, {"zero_gradient_clients": (2,)}),
+        (own, 3, {"zero_gradient_clients": range(6)}),
     ):
         found = sizes_of_cohorts(name, m, **more)
-        if name == "fedstas-least-variance" and len(more.get("still", ())) == 6:
+        if name == "fedstas-least-variance" and len(more.get("zero_gradient_clients", ())) == 6:
             assert found == [1] * 5  # nothing to tell apart: one stratum
         else:
             assert all(n <= 6 for n in found) if coins else found == [expected] * 5
@@ -87,7 +87,7 @@ def test_the_simulation_follows_the_design(digits, federation):
 
 
 SPOILED = {
-    "not a number": (lambda rng, m: Cohort(np.arange(m), np.full(m, np.nan)), "not finite"),
+    "not a number": (lambda rng, m: Cohort(np.arange(m), np.full(m, np.nan)), "not a finite number"),
     "too few weights": (lambda rng, m: Cohort(np.arange(m), np.ones(m - 1)), r"of shape \(2,\)"),
     "too few strata": (
         lambda rng, m: Cohort(np.arange(m), np.ones(m), np.zeros(m + 1)),
@@ -118,7 +118,7 @@ class Spoiled:
 
 @pytest.mark.parametrize("how", SPOILED)
 def test_what_is_no_cohort_is_one_sentence_wherever_it_is_drawn(how, digits, federation):
-    """By the simulation, by `fedstas variance` and by the audit; Flower's strategy calls `drawn`, too."""
+    """By the simulation, by `fedstas variance` and by the audit; Flower's strategy calls `draw_cohort`, too."""
     method, named = Method("spoiled", Spoiled(how)), SPOILED[how][1]
     view = audit.Bench(method).server()
     with pytest.raises(InputError, match=named):
@@ -126,7 +126,7 @@ def test_what_is_no_cohort_is_one_sentence_wherever_it_is_drawn(how, digits, fed
     found = verdicts(method)
     assert found["draw"].verdict == "FAILS"
     with pytest.raises(InputError, match=named):
-        raise InputError(found["draw"].says)
+        raise InputError(found["draw"].message)
 
 
 def test_no_cohort_stops_a_run_and_a_table_in_the_same_words(digits, federation):
@@ -190,22 +190,24 @@ class Slightly:
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_faults_are_found_and_said():
     found = verdicts(Method("mine", Elsewhere()))
-    assert found["own generator"].says == "uses a global random state: draw from rng"
+    assert found["own generator"].message == "uses a global random state: draw from rng"
     assert {found[c].verdict for c in ("own generator", "same seed")} == {"FAILS"}
     found = verdicts(Method("mine", Remembers()))
-    assert found["record"].says == "put @dataclass(frozen=True) above class Remembers"
+    assert found["record"].message == "put @dataclass(frozen=True) above class Remembers"
     assert found["same seed"].verdict == "FAILS" and found["own generator"].verdict == "ok"
     found = verdicts(Method("mine", Divides()), draws=1000)
     assert found["unbiased"].verdict == "ok" and found["m = N"].verdict == "ok"
     assert found["all gradients zero"].verdict == "FAILS"
-    assert "ValueError" in found["all gradients zero"].says
-    assert "asks for norms, sizes: 96 bytes up, 6 of 6 models down, 28 of 28" in found["cost"].says
+    assert "ValueError" in found["all gradients zero"].message
+    assert (
+        "asks for norms, sizes: 96 bytes up, 6 of 6 models down, 28 of 28" in found["cost"].message
+    )
     found = verdicts(Method("mine", Slightly()), draws=2000)
     assert (
         found["unbiased"].verdict == "biased"
-        and "in a first round client" in found["unbiased"].says
+        and "in a first round client" in found["unbiased"].message
     )
-    assert found["weights' sum"].says == "0.800 on average, 0.8"
+    assert found["weights' sum"].message == "0.800 on average, 0.8"
 
 
 def test_the_alarm_is_as_rare_as_it_says():

@@ -56,8 +56,8 @@ def test_what_a_biased_design_misses_is_its_bias(state):
     )
     weights = np.bincount(drawn.clients, drawn.weights, minlength=len(state.omega))
     off = weights - state.omega
-    assert told["bias"] ** 2 == pytest.approx(off @ state.gram @ off / state.of_md, rel=1e-9)
-    noise = weights**2 @ state.noise / state.of_md
+    assert told["bias"] ** 2 == pytest.approx(off @ state.gram @ off / state.md_error, rel=1e-9)
+    noise = weights**2 @ state.noise / state.md_error
     assert told["error"] == pytest.approx(told["bias"] ** 2 + noise, rel=1e-9)
 
 

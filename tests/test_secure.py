@@ -57,12 +57,12 @@ def test_own_designs_are_judged_by_what_they_do():
 
 def test_a_question_is_heard_and_what_nobody_can_ask_is_none():
     view = audit.Bench(methods.get("md")).server()
-    assert (view.clients, view.total, list(view.asked)) == (6, 28, [])
+    assert (view.clients, view.total, list(view.questions)) == (6, 28, [])
     assert view.sizes.tolist() == list(audit.SIZES) and view.gradients(3).levels.shape == (6, 3)
-    assert list(view.asked) == ["sizes", "gradients"]
+    assert list(view.questions) == ["sizes", "gradients"]
     with pytest.raises(AttributeError):
         _ = view.passwords
-    assert list(view.asked) == ["sizes", "gradients"]
+    assert list(view.questions) == ["sizes", "gradients"]
 
 
 class Rehearsal:

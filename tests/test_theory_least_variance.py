@@ -409,10 +409,10 @@ def test_the_instrument_drops_clients_as_the_theory_says(digits):
     square = state.omega**2 @ (state.gram.diagonal() + state.noise)
     full = state.omega @ state.gram @ state.omega
     added = drop / (1 - drop) * square + state.omega**2 @ state.noise
-    assert found["remedied"] == pytest.approx(added / state.of_md, rel=0.05)
+    assert found["remedied"] == pytest.approx(added / state.md_error, rel=0.05)
     unremedied = (1 - drop) ** 2 * added + drop**2 * full
-    assert abs(found["error"] - unremedied / state.of_md) < 4 * found["se"]
-    assert found["bias"] == pytest.approx(drop * np.sqrt(full / state.of_md), rel=0.05)
+    assert abs(found["error"] - unremedied / state.md_error) < 4 * found["se"]
+    assert found["bias"] == pytest.approx(drop * np.sqrt(full / state.md_error), rel=0.05)
     assert "remedied" not in one_round.errors(state, everyone, draws=2)
 
 

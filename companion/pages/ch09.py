@@ -103,7 +103,8 @@ def silent(state, vibs: dict, found: dict, levels: int, drop: float, seed: int):
     in multiples of MD's; and the exact ones with the remedy, of `found` alone."""
     more = state.noise + drop / (1 - drop) * (state.gram.diagonal() + state.noise)
     exact = {
-        k: least_variance.variance_of(*x, state.gram, more) / state.of_md for k, x in found.items()
+        k: least_variance.variance_of(*x, state.gram, more) / state.md_error
+        for k, x in found.items()
     }
     late = list(vibs.values())[-1]
     looked_at = {

@@ -16,7 +16,7 @@ _HOMES = {
     "Designs": "strategy",
     "Local": "client",
     "Privacy": "client",
-    "TooFew": "roll",
+    "TooFew": "roster",
     "client_app": "client",
     "is_private": "client",
     "reweight": "nonresponse",

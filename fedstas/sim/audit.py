@@ -1,8 +1,8 @@
-"""A design tested on small federations with known gradients and updates, as an estimator is tested.
+"""Statistical tests of a design on small federations with known gradients and updates.
 
-Bias is decided by drawing cohorts, not by enumeration, since a design may use any draw of its generator: in
-a first and in a third round, given what the server remembers, with one participant, and with a client of
-gradient zero, whose weight does not matter. An unbiased design is called biased once in a million audits.
+Bias is tested by drawing cohorts, not by enumeration, since a design may use any draw of its generator: in a first
+and in a third round, given what the server remembers, with one participant, and with a client of gradient zero, whose
+weight does not matter. An unbiased design is called biased in one of a million audits.
 """
 
 import copy
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy import random as global_random  # looked at, never drawn from
+from numpy import random as global_random  # its state is read, it never draws
 from scipy.stats import norm
 
 from fedstas import methods
@@ -25,52 +25,60 @@ from fedstas.state import copy_draw_fields, new_state, reset_draw_fields
 
 SIZES = (2, 3, 4, 5, 6, 8)  # examples of the clients
 M = 3  # participants
-BENCHES: dict = {  # rounds before the one that is looked at, and what is other in it
+BENCHES: dict = {  # rounds before the one that is tested, and arguments of its `Bench`
     "a first round": (0, {}),
     "a third round": (2, {}),
     "a round of one participant": (0, {"m": 1}),
-    "a round with a gradient of zero": (0, {"still": (2,)}),
+    "a round with a gradient of zero": (0, {"zero_gradient_clients": (2,)}),
 }
-ALARM = 1e-6
-LEAST = 250  # cohorts: of fewer, a bias is hardly told from chance
-ROUNDS = 5  # in which a method's questions are heard
+FALSE_ALARM = 1e-6  # probability that an unbiased design is called biased
+MIN_DRAWS = 250  # cohorts, of which fewer hardly distinguish a bias from chance
+ROUNDS = 5  # in which a method's questions are recorded
 VECTORS = {"gradients", "centres", "last_updates"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one `check` found: `verdict` is ok, FAILS, biased or note."""
+    """The result of one `check`: `verdict` is ok, FAILS, biased or note; `message` gives the details."""
 
     check: str
     verdict: str
-    says: str
+    message: str
 
 
-class Watched:
-    """A server that notes what it is asked."""
+class RecordingView:
+    """The view of a server that records which `questions` a design asks."""
 
     def __init__(self, server: Server):
-        self.server, self.asked = server, dict[str, None]()
+        self.server, self.questions = server, dict[str, None]()  # a set in order
 
     def __getattr__(self, name: str):
         answer = getattr(self.server, name)
         if name not in ("clients", "total", "round", "state_of"):
-            self.asked[name] = None
+            self.questions[name] = None
         return answer
 
 
 class Bench:
-    """A federation of clients with these many examples, those in `still` with gradients of zero: a linear
-    model on one-hot features with noise, so that no client's gradient is a sum of others'."""
+    """A small federation with a linear model on noisy one-hot features, so that no client's gradient is a sum of others'.
 
-    def __init__(self, method: Method, sizes=SIZES, still=(), m: int = M, seed: int = 0):
+    Args:
+        sizes: the clients' numbers of examples.
+        zero_gradient_clients: clients whose features, and so gradients, are zero.
+        m: participants of a round.
+    """
+
+    def __init__(
+        self, method: Method, sizes=SIZES, zero_gradient_clients=(), m: int = M, seed: int = 0
+    ):
         sizes = (sum(sizes),) if has_flag(method.clients, "pooled") else sizes
         self.method, self.m, self.seed, self.clients = method, m, seed, len(sizes)
         self.omega = np.array(sizes) / sum(sizes)
-        self.live = ~np.isin(np.arange(2 * self.clients), still)  # of new and remembered updates
+        # Whether each client's new update, and its remembered one, is not zero.
+        self.nonzero = ~np.isin(np.arange(2 * self.clients), zero_gradient_clients)
         rng, owner = stream(seed, "audit data"), np.repeat(np.arange(self.clients), sizes)
         x = np.eye(self.clients)[owner] + 0.2 * rng.normal(size=(len(owner), self.clients))
-        x = torch.from_numpy(x * self.live[owner][:, None]).float()[:, None, None]
+        x = torch.from_numpy(x * self.nonzero[owner][:, None]).float()[:, None, None]
         bounds = np.cumsum([0, *sizes])
         self.data = engine.Pool(x, torch.from_numpy(owner % 3), bounds)
         linear = torch.nn.utils.skip_init(torch.nn.Linear, self.clients, 3, bias=False)
@@ -78,15 +86,15 @@ class Bench:
         self.params = torch.from_numpy(0.3 * rng.normal(size=3 * self.clients)).float()
         self.updates = -torch.stack([*engine.client_gradients(self.module, self.params, self.data)])
 
-    def server(self) -> Watched:
-        """A server before its first round, that keeps updates from now on."""
-        made = Server(self.data, self.module, self.seed, np.arange(self.clients) % 3)
-        made.begin(1, self.params)
-        made.last_updates()
-        return Watched(made)
+    def server(self) -> RecordingView:
+        """Make a server before its first round, which stores last updates from now on."""
+        server = Server(self.data, self.module, self.seed, np.arange(self.clients) % 3)
+        server.begin(1, self.params)
+        server.last_updates()
+        return RecordingView(server)
 
     def draw(self, view, *ids: int) -> tuple[Cohort, np.ndarray]:
-        """A cohort and its weights on updates."""
+        """Draw a cohort: return it, and its weights on updates."""
         rng, data = stream(self.seed, "audit", *ids), self.method.data
         cohort = draw_cohort(self.method.clients, view, self.m, rng)
         rates = data.rates(view, cohort) if len(cohort.clients) else ()
@@ -94,55 +102,60 @@ class Bench:
         counts = [len(data.sample(int(size), float(rate), rng)) for size, rate in pairs]
         return cohort, cohort.on_updates(np.array(counts))
 
-    def rounds(self, view: Watched, count: int) -> list[Cohort]:
-        """The cohorts of the first rounds; the server then stands in the next one."""
-        found = []
+    def rounds(self, view: RecordingView, count: int) -> list[Cohort]:
+        """Do the first rounds and begin the next one; return their cohorts."""
+        cohorts = []
         for t in range(1, count + 1):
-            found.append(self.draw(view, t)[0])
-            view.server.receive(found[-1].clients, self.updates[found[-1].clients])
+            cohort, _ = self.draw(view, t)
+            cohorts.append(cohort)
+            view.server.receive(cohort.clients, self.updates[cohort.clients])
             view.server.begin(t + 1, self.params)
-        return found
+        return cohorts
 
-    def weights(self, view: Watched, draws: int) -> np.ndarray:
-        """The weights [draws, 2 N] that the aggregate of one round gives each client's update and, where
-        the server remembers updates, each remembered one. Each is drawn from the same memory, that of a
-        design that has drawn once in this round: given its strata, or whose turn it is."""
+    def weights(self, view: RecordingView, draws: int) -> np.ndarray:
+        """Draw many cohorts of this round: the weights [draws, 2 N] of each client's new and remembered update.
+
+        Remembered updates have weights only if the server optimiser has an update memory. Each cohort is drawn from the
+        state of a design that has drawn once in this round: given its strata, or the group whose turn it is.
+        """
         n, server = self.clients, self.method.server
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
-        omega, found = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
+        omega, weights = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
         if remembers := has_flag(server, "remembers"):
             state = new_state(server)
             server.combine(torch.arange(n), omega, old, omega, state)  # type: ignore[union-attr]
         self.draw(view, 0)
         designs = view.server.memory.designs
         before = copy_draw_fields(designs)
-        for i, row in enumerate(found):
+        for i, row in enumerate(weights):
             reset_draw_fields(designs, before)
-            cohort, own = self.draw(view, 0, i)
-            k, w = torch.as_tensor(cohort.clients), torch.as_tensor(own).double()
+            cohort, on_updates = self.draw(view, 0, i)
+            k, w = torch.as_tensor(cohort.clients), torch.as_tensor(on_updates).double()
             if remembers:
                 row[:] = server.combine(k, w, new[k], omega, copy.deepcopy(state))  # type: ignore[union-attr]
             else:
                 row[:] = w @ new[k]
         reset_draw_fields(designs, before)
-        return found
+        return weights
 
 
 def distances(weights, target) -> np.ndarray:
-    """How far the mean weight [N] of cohorts [draws, N] is from the target, in standard errors; these
-    at least those of a weight that is as large as seen and as rare as the target has it."""
-    seen, off = (weights != 0).sum(0), np.abs(weights.mean(0) - target)
-    large = np.abs(weights).sum(0) / np.maximum(seen, 1)
+    """Return the distance of the mean weight [N] of cohorts [draws, N] from the target, in standard errors.
+
+    A standard error is at least that of a weight that is as large as in the cohorts and as rare as the target demands.
+    """
+    count, off = (weights != 0).sum(0), np.abs(weights.mean(0) - target)
+    large = np.abs(weights).sum(0) / np.maximum(count, 1)
     square = np.maximum(weights.var(0), target * large - target**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        away = off / np.sqrt(np.maximum(square, 0) / len(weights))
-    return np.where(off < 1e-6, 0.0, away)
+        distance = off / np.sqrt(np.maximum(square, 0) / len(weights))
+    return np.where(off < 1e-6, 0.0, distance)
 
 
 def bias(method: Method, draws: int, seed: int) -> Finding:
-    """Whether the aggregate is unbiased for sum omega_k u_k, with omega_k = n_k/n or 1/N."""
-    limit = norm.isf(ALARM / 2 / len(BENCHES) / 2 / len(SIZES))  # on either side
-    said: dict[str, str] = {}  # by target: where and how it is missed
+    """Test whether the aggregate is unbiased for sum omega_k u_k, with omega_k = n_k/n or 1/N."""
+    limit = norm.isf(FALSE_ALARM / 2 / len(BENCHES) / 2 / len(SIZES))  # two-sided
+    deviations: dict[str, str] = {}  # by target that is not met
     for where, (before, case) in BENCHES.items():
         bench = Bench(method, seed=seed, **case)
         view, n = bench.server(), bench.clients
@@ -150,22 +163,26 @@ def bias(method: Method, draws: int, seed: int) -> Finding:
         weights = bench.weights(view, draws)
         for name, omega in ("n_k/n", bench.omega), ("1/N", np.full(n, 1 / n)):
             target = np.append(omega, np.zeros(n))
-            away = np.where(bench.live, distances(weights, target), 0.0)
-            if name not in said and away.max() > limit:
-                k = int(away.argmax())
+            errors = np.where(bench.nonzero, distances(weights, target), 0.0)
+            if name not in deviations and errors.max() > limit:
+                k = int(errors.argmax())
                 what = f"in {where} client {k % n}'s {'remembered ' * (k >= n)}weight"
-                said[name] = f"{what} is {weights[:, k].mean():.3f} on average, not {target[k]:.3f}"
-        if len(said) == 2:
-            return Finding("unbiased", "biased", said["n_k/n"])
-    if "n_k/n" in said:
-        return Finding("unbiased", "ok", f"for the plain mean 1/N, not for n_k/n: {said['n_k/n']}")
+                deviations[name] = (
+                    f"{what} is {weights[:, k].mean():.3f} on average, not {target[k]:.3f}"
+                )
+        if len(deviations) == 2:
+            return Finding("unbiased", "biased", deviations["n_k/n"])
+    if "n_k/n" in deviations:
+        return Finding(
+            "unbiased", "ok", f"for the plain mean 1/N, not for n_k/n: {deviations['n_k/n']}"
+        )
     return Finding("unbiased", "ok", f"for sum of n_k/n u_k, in {len(BENCHES)} x {draws} cohorts")
 
 
 def determinism(method: Method, seed: int) -> list[Finding]:
-    """Equal seeds give equal cohorts, whatever was asked before, and leave the global generators alone."""
+    """Test that equal seeds give equal cohorts, whatever was asked before, without the global generators."""
 
-    def told(ask: bool) -> list:
+    def cohorts(ask: bool) -> list:
         bench = Bench(method, seed=seed)
         view = bench.server()
         if ask:
@@ -176,98 +193,117 @@ def determinism(method: Method, seed: int) -> list[Finding]:
         old = global_random.get_state()  # noqa: NPY002
         return repr((random.getstate(), old, torch.get_rng_state().tolist()))
 
-    before, one = generators(), told(False)
-    alone, again, asked = generators() == before, told(False) == one, told(True) == one
+    before, first = generators(), cohorts(False)
+    untouched = generators() == before
     return [
-        _checked("own generator", alone, "uses a global random state: draw from rng"),
-        _checked("same seed", again, "other cohorts: it remembers, or draws elsewhere"),
-        _checked("order of asking", asked, "other cohorts once the view was asked before"),
+        _finding("own generator", untouched, "uses a global random state: draw from rng"),
+        _finding(
+            "same seed", cohorts(False) == first, "other cohorts: it remembers, or draws elsewhere"
+        ),
+        _finding(
+            "order of asking",
+            cohorts(True) == first,
+            "other cohorts once the view was asked before",
+        ),
     ]
 
 
-def _checked(check: str, right: bool, wrong: str) -> Finding:
-    return Finding(check, "ok" if right else "FAILS", "" if right else wrong)
+def _finding(check: str, passed: bool, failure: str) -> Finding:
+    return Finding(check, "ok" if passed else "FAILS", "" if passed else failure)
 
 
 def costs(method: Method, seed: int) -> list[Finding]:
-    """The sum of a first round's weights, and what the method asks for in it."""
+    """Report the sum of a first round's weights, and what the method asks for in it."""
     bench = Bench(method, seed=seed)
     view = bench.server()
     bench.draw(view, 1)
-    spent, asked = dict(view.server.cost), ", ".join(view.asked) or "nothing"
-    sums = bench.weights(view, LEAST)[:, : bench.clients].sum(1)
-    up, down = spent["bytes_up"], spent["bytes_down"] // bench.params.nbytes
-    says = f"asks for {asked}: {up} bytes up, {down} of {bench.clients} models down, "
-    says += f"{spent['examples']} of {len(bench.data.y)} examples"
-    spread = f"{sums.mean():.3f} on average, {_span(sums)}"
-    return [Finding("weights' sum", "note", spread), Finding("cost", "note", says)]
+    cost, questions = dict(view.server.cost), ", ".join(view.questions) or "nothing"
+    sums = bench.weights(view, MIN_DRAWS)[:, : bench.clients].sum(1)
+    up, down = cost["bytes_up"], cost["bytes_down"] // bench.params.nbytes
+    message = f"asks for {questions}: {up} bytes up, {down} of {bench.clients} models down, "
+    message += f"{cost['examples']} of {len(bench.data.y)} examples"
+    total = f"{sums.mean():.3f} on average, {_span(sums)}"
+    return [Finding("weights' sum", "note", total), Finding("cost", "note", message)]
 
 
 def extremes(method: Method, seed: int) -> list[Finding]:
-    """Cohorts where little is left to choose."""
-    n, found = len(SIZES), []
+    """Draw cohorts in federations where a design has little choice."""
+    n, findings = len(SIZES), []
     cases: dict[str, dict] = {"m = 1": {"m": 1}, "m = N": {"m": n}}
-    cases |= {"one client": {"sizes": (4,), "m": 1}, "one gradient zero": {"still": (2,)}}
-    cases |= {"all gradients zero": {"still": range(n)}}
+    cases |= {
+        "one client": {"sizes": (4,), "m": 1},
+        "one gradient zero": {"zero_gradient_clients": (2,)},
+    }
+    cases |= {"all gradients zero": {"zero_gradient_clients": range(n)}}
     for name, case in cases.items():
         bench = Bench(method, seed=seed, **case)
         try:
             view = bench.server()
-            seen = [bench.draw(view, i)[1] for i in range(20)]
-            says = f"{_span([len(w) for w in seen])} draws, weights' sum {_span([w.sum() for w in seen])}"
-            found.append(Finding(name, "ok", says))
+            weights = [bench.draw(view, i)[1] for i in range(20)]
+            counts, sums = _span([len(w) for w in weights]), _span([w.sum() for w in weights])
+            findings.append(Finding(name, "ok", f"{counts} draws, weights' sum {sums}"))
         except Exception as error:
-            found.append(Finding(name, "FAILS", _told(error)))
-    return found
+            findings.append(Finding(name, "FAILS", _message(error)))
+    return findings
 
 
 def _span(values) -> str:
     return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
-def _told(error: Exception) -> str:
-    own = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-    return own.replace("\n", " ")
+def _message(error: Exception) -> str:
+    """The error on one line, with its class unless it is an `InputError`."""
+    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    return text.replace("\n", " ")
 
 
 def audit(method: Method, *, draws: int = 2000, seed: int = 0) -> list[Finding]:
-    """All that can be found wrong with a method's design, a finding a line; `draws` cohorts in each of four
-    federations. To be biased is a finding, no fault."""
-    draws, found = check_int("draws", draws, LEAST), []
+    """Run all checks of a method's design, with `draws` cohorts in each of four federations: one finding a check.
+
+    A biased design is reported as biased, which is no failure.
+    """
+    draws, findings = check_int("draws", draws, MIN_DRAWS), []
     try:
         again = methods.from_dict(methods.to_dict(method)) == method
-        found.append(_checked("record", again, "its settings do not make it again"))
+        findings.append(
+            _finding("record", again, "a method with its recorded settings is not equal to it")
+        )
     except InputError as error:
-        found.append(Finding("record", "FAILS", _told(error)))
+        findings.append(Finding("record", "FAILS", _message(error)))
     with simulation.limited_threads(1):
         try:
-            found += [*determinism(method, seed), bias(method, draws, seed), *costs(method, seed)]
+            findings += [
+                *determinism(method, seed),
+                bias(method, draws, seed),
+                *costs(method, seed),
+            ]
         except Exception as error:  # whatever a design may raise
-            return [*found, Finding("draw", "FAILS", _told(error))]
-        return found + extremes(method, seed)
+            return [*findings, Finding("draw", "FAILS", _message(error))]
+        return findings + extremes(method, seed)
 
 
 def secure(method: Method) -> str:
-    """Whether a method still works under secure aggregation (Bonawitz et al. 2017), which shows the server
-    sums over clients alone: what it asks the server for in some rounds decides.
+    """Decide whether a method works under secure aggregation (Bonawitz et al. 2017, doi:10.1145/3133956.3133982),
+    which shows the server only sums over clients, from what it asks the server for in a few rounds.
 
-    "no": vectors of single clients (gradients, centres, last updates), or a server that keeps their updates.
-    "with scalars": numbers of single clients (sizes, norms, losses, spreads, labels, reports), the updates
-    themselves being summed. "yes": nothing of a single client; sizes that only weigh, so that other sizes
-    give the same cohorts, each client can put on its own update. "-": one client holds all data.
+    Returns:
+        "no": it asks for vectors of single clients (gradients, centres, last updates), or its server stores updates.
+        "with scalars": it asks for numbers of single clients (sizes, norms, losses, spreads, labels, reports), and
+        updates can be summed. "yes": it asks for nothing of a single client but sizes that do not change the cohorts,
+        so that each client can weight its own update. "-": one client holds all data.
 
-    That is what a method asks as it is built here: K-Vib asks for updates and needs their norms alone, and
-    optimal client sampling with `approximate` for norms of which it needs sums.
+    The answer is for the implementation here: K-Vib asks for updates and needs only their norms, and optimal client
+    sampling with `approximate` asks for norms of which it needs only sums.
     """
     if has_flag(method.clients, "pooled"):
         return "-"
-    asked, cohorts = set[str](), []
+    questions, cohorts = set[str](), []
     for sizes in (SIZES, SIZES[::-1]):
         bench = Bench(method, sizes)
         view = bench.server()
         cohorts.append([cohort.clients.tolist() for cohort in bench.rounds(view, ROUNDS)])
-        asked |= view.asked.keys()
-    if asked & VECTORS or has_flag(method.server, "remembers"):
+        questions |= view.questions.keys()
+    if questions & VECTORS or has_flag(method.server, "remembers"):
         return "no"
-    weighs = {"sizes"} if cohorts[0] == cohorts[1] else set()
-    return "with scalars" if asked - weighs else "yes"
+    only_weights = {"sizes"} if cohorts[0] == cohorts[1] else set()
+    return "with scalars" if questions - only_weights else "yes"

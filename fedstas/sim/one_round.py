@@ -1,8 +1,8 @@
-"""How far one round of a design is from all clients taking part: the instrument behind `fedstas variance`.
+"""The error of one round of a design relative to full participation: the instrument behind `fedstas variance`.
 
-At one model w_t every client trains; then a design draws thousands of cohorts, and each gives a weighted
-sum of the updates that are already there. Against accuracy after many rounds this is far more sensitive,
-and a hundred times cheaper.
+All clients train once at a model w_t. Then a design draws thousands of cohorts, and the aggregate of each is a weighted
+sum of these updates, so that its error costs no training. It is far more sensitive than accuracy after many rounds, and
+a hundred times cheaper.
 """
 
 import copy
@@ -24,14 +24,22 @@ from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import find_device
 from fedstas.state import copy_draw_fields, reset_draw_fields
 
-TRAINED = 20  # cohorts of which the cost of training is the mean
+TRAINED = 20  # cohorts over which the cost of training is averaged
 
 
 @dataclass(frozen=True)
 class State:
-    """A model w_t = `params`, and what every client would answer: `gram` [N, N] holds the inner products
-    of the N updates (means of their repetitions), `noise` [N] the variance of one of them about it,
-    `omega` [N] = n_k / n. `start` is w_0, and `memory` what the server remembers of the rounds since."""
+    """A model w_t and all clients' updates from it.
+
+    Args:
+        setup: of the run that led to the model.
+        round: t.
+        params, start: w_t and w_0 [P].
+        memory: the server's, after the rounds before t.
+        gram: inner products of the clients' mean updates, float [N, N].
+        noise: the variance of one update of each client about its mean, float [N].
+        answers: what designs have asked here, so that it is computed once.
+    """
 
     setup: simulation.Setup
     round: int
@@ -40,27 +48,27 @@ class State:
     memory: ServerMemory
     gram: np.ndarray
     noise: np.ndarray
-    answers: dict = field(default_factory=dict, repr=False)  # to what a design has asked here
+    answers: dict = field(default_factory=dict, repr=False)
 
     @property
     def omega(self) -> np.ndarray:
+        """The clients' shares n_k / n, float [N]."""
         return self.setup.data.sizes / self.setup.data.sizes.sum()
 
     @property
-    def of_md(self) -> float:
-        """The mean squared error of m draws with replacement, weights 1/m, each trained anew."""
+    def md_error(self) -> float:
+        """The mean squared error of MD sampling: m draws with replacement, weights 1/m, each trained anew."""
         spread = self.omega @ self.gram.diagonal() - self.omega @ self.gram @ self.omega
         return float(spread + self.omega @ self.noise) / self.setup.m
 
     def with_m(self, clients_per_round: int) -> Self:
-        """The same state, looked at with another number of participants."""
+        """Return the same state for another number of participants."""
         m = check_int("the number of participants (clients per round)", clients_per_round, 1)
         return replace(self, setup=replace(self.setup, m=m))
 
 
-class _Server(Server):
-    """A server at one model, of which thousands of cohorts are drawn: what one design has asked of the
-    clients is not computed again for another."""
+class _CachingServer(Server):
+    """A server at one model that computes a client's answer once, for all designs and cohorts."""
 
     def __init__(self, state: State):
         setup = state.setup
@@ -68,17 +76,17 @@ class _Server(Server):
         super().__init__(setup.data, setup.task.model(setup.seed), setup.seed, majority)
         self._answers = state.answers
 
-    def _known(self, key, make):
-        """`make()`, or what it was when it was first asked for at this model."""
+    def _cached(self, key, make):
+        """Return `make()`, computed once for this key and model."""
         if (self.round, key) not in self._answers:
             self._answers[self.round, key] = make()
         return self._answers[self.round, key]
 
     def _pass(self, what, make):
-        return super()._pass(what, lambda gradients: self._known(what, lambda: make(gradients)))
+        return super()._pass(what, lambda gradients: self._cached(what, lambda: make(gradients)))
 
     def _loss(self, k: int) -> float:
-        return self._known(("loss", k), lambda: super(_Server, self)._loss(k))
+        return self._cached(("loss", k), lambda: super(_CachingServer, self)._loss(k))
 
 
 @simulation.limited_threads(1)
@@ -86,56 +94,61 @@ def state_after(
     task, federation, *, rounds: int = 0, method: str | Method = "md", local: LocalSGD | None = None,
     clients_per_round: int = 10, seed: int = 0, repeats: int = 2, device: str = "auto",
 ) -> State:  # fmt: skip
-    """The state after `rounds` rounds of a method (0: w_0), at which all clients train `repeats` times.
+    """Train `rounds` rounds with a method (0: none), then let all clients train `repeats` times: the state there.
 
-    Two or more repetitions tell the noise of an update, of SGD's batches, from the update.
+    With two repetitions or more, the noise of an update (of SGD's batches) is estimated apart from its mean.
     """
     rounds, repeats = check_int("rounds", rounds, 0), check_int("repeats", repeats, 2)
-    made = method if isinstance(method, Method) else get(method)
-    made = Method(made.name, made.clients, made.data, local or made.local, made.server)
+    method = method if isinstance(method, Method) else get(method)
+    method = replace(method, local=local or method.local)
     task = task.to(find_device(device))
-    setup = simulation.prepare(task, federation, made, clients_per_round, seed)
+    setup = simulation.prepare(task, federation, method, clients_per_round, seed)
     server, params = setup.start()
     start = params.clone()
     server.begin(0, params)
-    server.last_updates()  # from now on they are kept, for the designs that look at them
+    server.last_updates()  # so that they are stored, for the designs that ask for them
     for t in range(1, rounds + 1):
         params, _ = simulation.train_round(setup, server, t, params)
         if not bool(torch.isfinite(params).all()):
             raise InputError(
-                f"round {rounds + 1} of {made.name} is not reached: the model is not finite after round {t}, "
-                f"try a smaller lr than {made.local.lr:g}"
+                f"round {rounds + 1} of {method.name} is not reached: the model is not finite after round {t}, "
+                f"try a smaller lr than {method.local.lr:g}"
             )
     updates = all_updates(setup, server.module, rounds + 1, params, repeats)
     mean = updates.mean(0)
     noise = np.square(updates - mean).sum((0, 2)) / (repeats - 1)
     gram = mean @ mean.T
-    gram[np.diag_indices(len(gram))] -= noise / repeats  # of a mean of `repeats`, unbiased
+    gram[np.diag_indices(len(gram))] -= (
+        noise / repeats
+    )  # so that squared norms of mean updates are unbiased
     return State(setup, rounds + 1, params, start, server.memory, gram, noise)
 
 
 def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
-    """Updates float64 [repeats, N, P] of all clients from w_t, each with batches of its own."""
+    """Train all clients from w_t with batches of their own: updates float64 [repeats, N, P]."""
     data, local, clients = setup.data, setup.method.local, np.arange(len(setup.clients))
     ones, method = np.ones(len(clients)), replace(setup.method, data=AllData())
-    found = []
-    for again in range(repeats):
-        places = len(clients) * again + clients
-        everyone = method, data, Cohort(clients, ones), ones, setup.seed, t, places
-        idx, weight, _ = simulation.draw_batches(*everyone)
+    updates = []
+    for repeat in range(repeats):
+        places = len(clients) * repeat + clients
+        cohort = Cohort(clients, ones)
+        idx, weight, _ = simulation.draw_batches(method, data, cohort, ones, setup.seed, t, places)
         keys = simulation.draw_keys(module, local, idx, setup.seed, t, places)
         trained = engine.local_updates(
             module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
         )
-        found.append((trained - params).double().cpu().numpy())
-    return np.stack(found)
+        updates.append((trained - params).double().cpu().numpy())
+    return np.stack(updates)
 
 
 def view_at(state: State, design) -> Server:
-    """What a design can ask at a state. What it keeps longer than a round it has from w_0, and what only
-    runs of its own would tell it from a state of its own method."""
+    """Make the server that a design asks at a state.
+
+    What the design remembers is what a run of its own method has left in `state`, or else what it would remember of
+    one draw at w_0.
+    """
     setup = state.setup
-    server = _Server(state)
+    server = _CachingServer(state)
     if design == setup.method.clients:
         server.memory.designs = copy.deepcopy(state.memory.designs)
     elif state.round > 1:
@@ -151,14 +164,17 @@ def view_at(state: State, design) -> Server:
 def errors(
     state: State, method: Method, draws: int = 1000, seed: int = 0, drop: float = 0.0
 ) -> dict:
-    """One design's round against full participation, over `draws` cohorts.
+    """Estimate the error of one round of a design relative to full participation, over `draws` cohorts.
 
-    `error`: mean squared error of the aggregate relative to MD sampling, `se` its standard error;
-    `bias`: the length of the mean error relative to MD's root mean squared error; `largest`: the mean of
-    a cohort's largest weight, `effective` of (sum w)^2 / sum w^2; `megabytes` and `examples` of this round,
-    its training and what the design asks. `drop`: each drawn client is silent with this probability;
-    `remedied` is then the error if the weights of those who answer are divided by 1 - drop. Every update
-    is one of the client's full data, whatever the method's data design.
+    Every update is of the client's full data, whatever the method's data design. Each cohort is drawn from the same
+    state of the design. `drop`: each drawn client does not answer with this probability.
+
+    Returns:
+        error, se: the mean squared error of the aggregate relative to MD sampling's, and its standard error.
+        bias: the length of the mean error relative to MD's root mean squared error.
+        largest, effective: means of a cohort's largest weight, and of (sum w)^2 / sum w^2.
+        megabytes, examples: of this round, for what the design asks and for training.
+        remedied: with `drop`, the error if the weights of those who answer are divided by 1 - drop.
     """
     drop = check_float("drop", drop, 0, 1, open_low=False, open_high=True)
     draws = check_int("draws", draws, 2)
@@ -175,63 +191,71 @@ def errors(
         if i < TRAINED or cohort.per_example:
             rates = method.data.rates(server, cohort)
         if i == 0:
-            asked = dict(server.cost)
+            asking = dict(server.cost)
         if not len(cohort.clients):
             continue
         if i < TRAINED:
             trained.append(_training(server, state, method, cohort, rates))
-        own = cohort.weights
+        w = cohort.weights
         if cohort.per_example:
             pairs = zip(cohort.clients, rates, strict=True)
             counts = [len(method.data.sample(int(sizes[k]), float(q), rng)) for k, q in pairs]
-            own = cohort.on_updates(np.array(counts))
-        largest[i], effective[i] = own.max(), own.sum() ** 2 / np.square(own).sum()
-        own = own * (rng.random(len(own)) >= drop)
-        np.add.at(weights[i], cohort.clients, own)
-        np.add.at(squares[i], cohort.clients, own**2)  # a client drawn twice trains twice
+            w = cohort.on_updates(np.array(counts))
+        largest[i], effective[i] = w.max(), w.sum() ** 2 / np.square(w).sum()
+        w = w * (rng.random(len(w)) >= drop)
+        np.add.at(weights[i], cohort.clients, w)
+        np.add.at(squares[i], cohort.clients, w**2)  # a client drawn twice trains twice
 
-    def error(factor: float) -> np.ndarray:
+    def squared_errors(factor: float) -> np.ndarray:
         off = factor * weights - state.omega
         return (off @ state.gram * off).sum(1) + factor**2 * squares @ state.noise
 
     sent, examples = np.sum(trained, axis=0) / min(draws, TRAINED) if trained else (0, 0)
-    found, mean = error(1.0), weights.mean(0) - state.omega
+    per_cohort, mean = squared_errors(1.0), weights.mean(0) - state.omega
     spread = (weights - weights.mean(0)) @ state.gram * (weights - weights.mean(0))
     squared = mean @ state.gram @ mean - spread.sum(1).mean() / (draws - 1)
     result = {
-        "error": found.mean() / state.of_md,
-        "se": found.std(ddof=1) / np.sqrt(draws) / state.of_md,
-        "bias": np.sqrt(max(0.0, squared) / state.of_md),
+        "error": per_cohort.mean() / state.md_error,
+        "se": per_cohort.std(ddof=1) / np.sqrt(draws) / state.md_error,
+        "bias": np.sqrt(max(0.0, squared) / state.md_error),
         "largest": largest.mean(),
         "effective": effective.mean(),
-        "megabytes": (asked["bytes_down"] + asked["bytes_up"] + sent) / 1e6,
-        "examples": asked["examples"] + examples,
+        "megabytes": (asking["bytes_down"] + asking["bytes_up"] + sent) / 1e6,
+        "examples": asking["examples"] + examples,
     }
     if drop:
-        result["remedied"] = error(1 / (1 - drop)).mean() / state.of_md
+        result["remedied"] = squared_errors(1 / (1 - drop)).mean() / state.md_error
     return result
 
 
 def stratified_error(state: State, labels, q) -> tuple[float, float]:
-    """The exact error of one draw from each stratum, p_k = q_k / Q_h, relative to MD sampling, and the
-    part of it that is noise of the clients."""
+    """Compute the error of one draw from each stratum, p_k = q_k / Q_h, relative to MD sampling's.
+
+    Args:
+        labels, q: each client's stratum and measure [N].
+
+    Returns:
+        The exact mean squared error, and the part of it that is the noise of the clients' updates.
+    """
     omega, p = state.omega, q / np.bincount(labels, q)[labels]
     inside = (np.arange(labels.max() + 1)[:, None] == labels) * omega
     noise = omega**2 / p @ state.noise
     spread = omega**2 / p @ state.gram.diagonal() - ((inside @ state.gram) * inside).sum()
-    return float((spread + noise) / state.of_md), float(noise / state.of_md)
+    return float((spread + noise) / state.md_error), float(noise / state.md_error)
 
 
 def _training(server: Server, state: State, method: Method, cohort: Cohort, rates):
-    """Bytes down and up, and examples, of the training of one cohort."""
+    """Return the bytes down and up, and the examples, of the training of one cohort."""
     data, seed = state.setup.data, state.setup.seed
     _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)
     new = np.count_nonzero(~server._has_model[np.unique(cohort.clients)])
     return state.params.nbytes * (new + len(cohort.clients)), int(np.count_nonzero(weight))
 
 
-def table(state: State, designs: Mapping[str, Method], **how) -> pd.DataFrame:
-    """`errors` of several designs at one state, one row each; `InputError` if there is none."""
+def table(state: State, designs: Mapping[str, Method], **settings) -> pd.DataFrame:
+    """Compute the `errors` of several methods at one state, one row each; `InputError` if there is none."""
     if not designs:
         raise InputError("name at least one design to be compared")
-    return pd.DataFrame({name: errors(state, each, **how) for name, each in designs.items()}).T
+    return pd.DataFrame(
+        {name: errors(state, method, **settings) for name, method in designs.items()}
+    ).T

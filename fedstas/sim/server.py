@@ -1,4 +1,4 @@
-"""The server of a simulated federation: what designs can ask for, and what asking costs."""
+"""The server of a simulated federation: it answers the designs' questions and counts what the answers cost."""
 
 import copy
 from dataclasses import dataclass, field, fields
@@ -35,7 +35,14 @@ class ServerMemory:
 
 
 class Server:
-    """What the server knows in a round, and what asking costs (the `view` of the designs)."""
+    """The server of a simulated federation, the `View` that its designs ask.
+
+    Args:
+        data: the examples of the clients with data.
+        module: the network.
+        seed: of the clients' reports and shuffles.
+        majority: each client's most frequent class, int [N], for oracles.
+    """
 
     def __init__(self, data: engine.Pool, module, seed: int, majority=None):
         self.clients, self.total = len(data.sizes), int(data.sizes.sum())
@@ -43,7 +50,7 @@ class Server:
         self.module, self._data, self._seed, self._majority = module, data, seed, majority
 
     def begin(self, t: int, params: torch.Tensor) -> None:
-        """Round t starts with w_t."""
+        """Start round t with w_t = params [P]."""
         self.round, self._params = t, params
         self._has_model = np.zeros(self.clients, dtype=bool)  # clients that have w_t already
         self._client_pass_cache: dict = {}  # their answers about their gradients at w_t
@@ -73,14 +80,14 @@ class Server:
         return self.memory.optimizer
 
     def send_model(self, clients) -> None:
-        """Each client downloads w_t once a round at most."""
+        """Send w_t to these clients; each downloads it at most once in a round."""
         new = np.unique(clients)
         new = new[~self._has_model[new]]
         self._has_model[new] = True
         self.cost["bytes_down"] += len(new) * self._params.nbytes
 
     def charge(self, *, examples: int, bytes_up: int) -> None:
-        """What the clients did and sent besides: examples gone through, bytes to the server."""
+        """Add to the cost: examples that clients went through, and bytes that they sent."""
         self.cost["examples"] += examples
         self.cost["bytes_up"] += bytes_up
 
@@ -92,7 +99,7 @@ class Server:
         return self._data.sizes
 
     def gradients(self, levels: int) -> Squeezed:
-        check_int("levels", levels, 2, 256)  # what is refused below are gradients
+        check_int("levels", levels, 2, 256)  # so that an InputError below is about gradients
 
         def make(gradients) -> tuple[Squeezed, int]:
             parts = []
@@ -114,16 +121,19 @@ class Server:
         return self._pass("norms", make).copy()
 
     def _pass(self, what, make):
-        """What all clients say of their gradients at w_t. In a round they say it once, and go through
-        their examples once, however much they are asked; `make` gives it and its bytes a client."""
+        """Ask all clients about their gradients at w_t.
+
+        Answers are kept for the round, and the clients go through their examples once, whatever is asked. `make` turns an
+        iterator of gradients into the answer and its bytes per client.
+        """
         if what not in self._client_pass_cache:
             self.send_model(np.arange(self.clients))
             gradients = engine.client_gradients(self.module, self._params, self._data)
-            found, size = make(gradients)
+            answer, size = make(gradients)
             self.charge(
                 examples=0 if self._client_pass_cache else self.total, bytes_up=self.clients * size
             )
-            self._client_pass_cache[what] = found
+            self._client_pass_cache[what] = answer
         return self._client_pass_cache[what]
 
     def losses(self, clients) -> np.ndarray:
@@ -134,14 +144,14 @@ class Server:
         return engine.evaluate(self.module, self._params, *self._data.of(k))[0]
 
     def _ask(self, clients) -> None:
-        """These clients go through their examples at w_t and send a number each."""
+        """Charge these clients for a pass over their examples at w_t and one number each."""
         self.send_model(clients)
         self.charge(examples=int(self._data.sizes[clients].sum()), bytes_up=8 * len(clients))
 
-    def _finite(self, what: str, found) -> np.ndarray:
-        if not np.isfinite(found).all():
+    def _finite(self, what: str, values) -> np.ndarray:
+        if not np.isfinite(values).all():
             raise Diverged(f"round {self.round}: a client's {what} is not finite")
-        return np.array(found)
+        return np.array(values)
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
         self.send_model(np.arange(self.clients))
@@ -154,7 +164,7 @@ class Server:
     def gradient_spreads(self, clients) -> np.ndarray:
         self._ask(clients)
         shards = map(self._data.of, clients)
-        spreads = [engine.gradient_spread(self.module, self._params, *each) for each in shards]
+        spreads = [engine.gradient_spread(self.module, self._params, *shard) for shard in shards]
         return np.array(spreads)
 
     def last_updates(self) -> np.ndarray:
@@ -164,7 +174,7 @@ class Server:
         return self.memory.last_updates
 
     def receive(self, clients, updates: torch.Tensor) -> None:
-        """Keep the participants' updates [m, P], if a design has asked for them."""
+        """Store the participants' updates [m, P], if a design has asked for last updates."""
         if self.memory.last_updates is not None:
             self.memory.last_updates[clients] = updates.cpu().numpy()
 
@@ -184,13 +194,13 @@ class Server:
 
 
 def batch_mean_weights(sizes, batch: int, seed: int) -> np.ndarray:
-    """Row weights [n] of the mean of batch means over each client's shuffled data.
+    """Return the weight of each example [n] in the mean of batch means over its client's shuffled data.
 
-    The last, short batch counts as much as the others: that is not the client's gradient.
+    The last, shorter batch counts as much as the others, so that the mean is not the client's gradient.
     """
     weights = []
     for k, size in enumerate(sizes):
         batches = np.arange(size) // batch
-        each = 1 / (batches[-1] + 1) / np.bincount(batches)[batches]
-        weights.append(stream(seed, "batch means", k).permutation(each))
+        weight = 1 / (batches[-1] + 1) / np.bincount(batches)[batches]
+        weights.append(stream(seed, "batch means", k).permutation(weight))
     return np.concatenate(weights)

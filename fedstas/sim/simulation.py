@@ -45,11 +45,11 @@ class RunState:
 
 @dataclass
 class History:
-    """What a run leaves: `frame` (one row per evaluated round), the final `params` float32 [P],
-    and the `cohorts`, one int array of client numbers per round. `state` resumes it.
+    """The result of a run: `frame` (one row per evaluated round), the final `params` float32 [P], the `cohorts` (one int
+    array of client numbers per round) and the `state` from which the run can continue.
 
-    In the frame, `examples`, `bytes_down`, `bytes_up` and `seconds` are cumulative,
-    `participants` counts the distinct clients of that round, and accuracies are fractions.
+    In the frame, `examples`, `bytes_down`, `bytes_up` and `seconds` are cumulative, `participants` counts the distinct
+    clients of the round, and accuracies are fractions.
     """
 
     frame: pd.DataFrame
@@ -59,11 +59,11 @@ class History:
 
 
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int, places=None):
-    """Rows of the pool [m, steps, batch], their weights, and how many examples each drew, int [m].
+    """Draw the batches of a cohort: rows of the pool [m, steps, batch], their weights, and examples drawn, int [m].
 
-    Each participant draws its sample, then `steps` batches from it, each without replacement.
-    Streams are keyed by the place in the cohort: a client drawn twice gets two samples. `places`
-    are given by a client that knows only its own.
+    Each participant draws its sample, then `steps` batches from it, each without replacement. Streams are keyed by the
+    place in the cohort, so that a client drawn twice has two samples. `places` [m] is given by a client that knows
+    only its own places.
     """
     steps, batch, m = method.local.steps, method.local.batch, len(cohort.clients)
     samples, places = [], range(m) if places is None else places
@@ -77,15 +77,17 @@ def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t:
         size = min(batch, len(sample))
         first = data.offsets[cohort.clients[slot]]
         for step in range(steps if size else 0):
-            kept = sample if size == len(sample) else rng.choice(sample, size, replace=False)
-            idx[slot, step, :size] = first + kept
+            rows = sample if size == len(sample) else rng.choice(sample, size, replace=False)
+            idx[slot, step, :size] = first + rows
             weight[slot, step, :size] = 1 / size
     return idx, weight, np.array([len(s) for _, s in samples])
 
 
 def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
-    """Which units each example drops, for rows idx of `draw_batches`: int64 as idx, or None for a network
-    without dropout. A participant's do not depend on the others, nor on the backend."""
+    """Draw the dropout keys of the rows idx of `draw_batches`, int64 as idx, or None for a network without dropout.
+
+    A participant's keys do not depend on the other participants, nor on the backend.
+    """
     if not isinstance(module, models.ConvolutionalDropout):
         return None
     places, shape = range(len(idx)) if places is None else places, (local.steps, local.batch)
@@ -94,28 +96,28 @@ def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
 
 
 def measure(task: Task, module, params, data: engine.Pool, class_shares: np.ndarray) -> dict:
-    """The metrics of a model: the objective on all training data of the federation, accuracy on
-    the global test set, under each client's class shares (mean over clients), and macro F1."""
+    """Measure a model: the training loss on all data of the federation, accuracy on the global test set, the mean over
+    clients of the accuracy under each client's class shares, and macro F1."""
     train_loss, _ = engine.evaluate(module, params, data.x, data.y)
     _, predicted = engine.evaluate(module, params, task.test_x, task.test_y)
     pairs = (task.test_y * task.classes + predicted).cpu().numpy()
     confusion = np.bincount(pairs, minlength=task.classes**2).reshape(task.classes, -1)
-    right, true, said = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
-    recall = right / np.maximum(true, 1)
+    correct, actual, assigned = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
+    recall = correct / np.maximum(actual, 1)
     return {
         "train_loss": train_loss,
-        "test_accuracy": right.sum() / true.sum(),
+        "test_accuracy": correct.sum() / actual.sum(),
         "client_accuracy": float((class_shares @ recall).mean()),
-        "macro_f1": float(np.mean(2 * right / np.maximum(true + said, 1))),
+        "macro_f1": float(np.mean(2 * correct / np.maximum(actual + assigned, 1))),
     }
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run is, fixed before its first round.
+    """The fixed inputs of a run.
 
-    `m` participants a round of the N `clients` with data (their numbers in the federation), whose
-    examples `data` holds; `class_shares` float [N, classes].
+    `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
+    examples are in `data`. `class_shares`: float [N, classes].
     """
 
     task: Task
@@ -128,27 +130,29 @@ class Setup:
 
     @cached_property
     def key(self) -> str:
-        """What a history must agree in to be gone on from."""
+        """The hash of everything that a history must share to be continued."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:
-        """A server before the first round, and w_0 [P]."""
+        """Make a server before its first round, and w_0 [P]."""
         module, majority = self.task.model(self.seed), self.class_shares.argmax(1)
         return Server(self.data, module, self.seed, majority), models.flatten(module)
 
 
 def prepare(task: Task, federation: Federation, method: Method, m: int, seed: int) -> Setup:
-    """The setup of a run; `InputError` if the federation cannot be trained so."""
+    """Check the inputs of a run and prepare its setup; `InputError` if the federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
     seed = check_int("seed", seed, 0)
     clients = federation.with_data
     if not len(clients):
-        raise InputError("the federation is empty: no client has data")
+        raise InputError("the federation is empty: none of its clients has data")
     shards = [federation.shards[k] for k in clients]
     if max(s.max() for s in shards) >= len(task.train_y):
-        raise InputError(f"the federation was made from other data than task {task.name}")
+        raise InputError(
+            f"the federation names examples that task {task.name} does not have: make it from this task"
+        )
     check_cohort_size(method.clients, m, len(clients))
     class_shares = np.zeros((len(clients), task.classes))
     counts = federation.label_counts[clients]
@@ -160,7 +164,7 @@ def prepare(task: Task, federation: Federation, method: Method, m: int, seed: in
 
 
 class Progress:
-    """How far a run has come: its model, cohorts and measurements after round `round`."""
+    """A run in progress: its model, cohorts and measurements after round `round`."""
 
     def __init__(self, setup: Setup):
         self.setup, self.round, self.participants = setup, 0, 0
@@ -172,35 +176,38 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Of training and measuring, those before a resumption included."""
+        """Seconds of training and measuring, including those before a resumption."""
         return time.perf_counter() - self._began
 
     def resume(self, history: History, rounds: int) -> None:
-        """Go on from a history of fewer rounds; `InputError` if it is not one of the same run."""
+        """Continue from a history of fewer rounds; `InputError` if it is not of the same run."""
         state = history.state
         if not (isinstance(state, RunState) and isinstance(state.server, ServerMemory)):
             raise InputError("resume: the history is of another version of fedstas")
         if state.key != self.setup.key:
             raise InputError("resume: the history is of another task, federation, method or seed")
         if state.round >= rounds:
-            said = f"resume: the history has {state.round} rounds already, not {rounds}"
-            raise InputError(said)
+            raise InputError(
+                f"resume: the history has {state.round} rounds already: rounds is {rounds} and must be more"
+            )
         self.server.restore(state.server)
         self.params = torch.from_numpy(history.params).to(self.params)
         self.round, self._began = state.round, self._began - state.seconds
         self.rows, self.cohorts = list(state.rows), list(history.cohorts)
 
     def after(self, t: int, params: torch.Tensor, cohort: Cohort) -> None:
-        """Round t has ended with this model; `Diverged` if that is not finite."""
+        """Record that round t has ended with this model; `Diverged` if it is not finite."""
         if not bool(torch.isfinite(params).all()):
             raise Diverged(f"the model is not finite after round {t}: {self._advice}")
         self.round, self.params = t, params
         self.participants = len(np.unique(cohort.clients))
-        pooled = has_flag(self.setup.method.clients, "pooled")  # one client, not of the federation
+        pooled = has_flag(
+            self.setup.method.clients, "pooled"
+        )  # its one client is not in the federation
         self.cohorts.append(self.setup.clients[[] if pooled else cohort.clients])
 
     def measure(self) -> dict:
-        """Measure the model, for a row of the history; `Diverged` if its loss is not finite."""
+        """Measure the model and add a row to the history; `Diverged` if its loss is not finite."""
         s = self.setup
         row = measure(s.task, self.server.module, self.params, s.data, s.class_shares)
         if not np.isfinite(row["train_loss"]):
@@ -210,7 +217,7 @@ class Progress:
         return row
 
     def history(self, *, live: bool = False) -> History:
-        """The history so far; a `live` one is changed by the next round."""
+        """Return the history so far; a `live` one shares its state, which the next round changes."""
         frame = pd.DataFrame(self.rows, columns=list(COLUMNS)).astype(COLUMNS)
         memory = self.server.memory if live else copy.deepcopy(self.server.memory)
         state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory)
@@ -218,7 +225,7 @@ class Progress:
 
 
 def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
-    """Round t of Algorithm 3, from w_t = params [P]: w_{t+1} and the cohort."""
+    """Do round t of Algorithm 3, from w_t = params [P]: return w_{t+1} and the cohort."""
     method, data, seed, local = setup.method, setup.data, setup.seed, setup.method.local
     server.begin(t, params)
     cohort = draw_cohort(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
@@ -235,7 +242,7 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
-    elif not remembers:  # no coin fell: a round without an update
+    elif not remembers:  # an empty cohort: a round without an update
         return params, cohort
     if remembers:
         hidden = has_flag(method.clients, "equal_clients") or has_flag(
@@ -267,13 +274,16 @@ def run(
     threads: int = 1,
     progress: bool = False,
 ) -> History:
-    """Train `rounds` rounds and measure every `eval_every` (and the last).
+    """Train a federation for `rounds` rounds, and measure the model every `eval_every` rounds and at the end.
 
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
-    bit on one machine with one thread. `resume` goes on from the history of a shorter run of
-    the same arguments. `checkpoint` is called with the history after each evaluation but the
-    last; it must not keep it, for the next rounds write into it. `InputError` for what is not
-    allowed; `Diverged`, with the history so far, when the model or the loss stops being finite.
+    bit on one machine with one thread. `resume` continues the history of a shorter run with the
+    same arguments. `checkpoint` is called with the history after each evaluation but the last;
+    it must not hold on to it, since the next rounds change it.
+
+    Raises:
+        InputError: an argument is not allowed.
+        Diverged: the model or the loss is not finite; it has the history so far.
     """
     rounds, eval_every = check_int("rounds", rounds, 1), check_int("eval_every", eval_every, 1)
     task = task.to(find_device(device))
@@ -282,9 +292,11 @@ def run(
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)
-        done = so_far.round
-        left = range(done + 1, rounds + 1)
-        bar = tqdm(left, method.name, rounds, unit="round", disable=not progress, initial=done)
+        first = so_far.round
+        remaining = range(first + 1, rounds + 1)
+        bar = tqdm(
+            remaining, method.name, rounds, unit="round", disable=not progress, initial=first
+        )
         try:
             for t in bar:
                 so_far.after(t, *train_round(setup, so_far.server, t, so_far.params))
@@ -300,8 +312,8 @@ def run(
 
 @contextlib.contextmanager
 def limited_threads(threads: int):
-    """So many threads of the arithmetic, and as many as before afterwards."""
-    import sklearn.cluster  # noqa: F401  (only the pools of what is loaded are limited)
+    """Limit torch and BLAS to so many threads within a `with` block."""
+    import sklearn.cluster  # noqa: F401  (thread pools are limited only if their library is loaded)
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
