@@ -91,11 +91,11 @@ SPOILED = {
     "too few weights": (lambda rng, m: Cohort(np.arange(m), np.ones(m - 1)), r"of shape \(2,\)"),
     "too few strata": (
         lambda rng, m: Cohort(np.arange(m), np.ones(m), np.zeros(m + 1)),
-        r"strata of shape \(4,\): one each, or None",
+        r"strata of shape \(4,\): give one for each client, or None",
     ),
     "a client that is not there": (
         lambda rng, m: Cohort(np.arange(m) + 5, np.ones(m)),
-        "the cohort names client 6: there are 0 to 5",
+        "the cohort names client 6: clients are numbered 0 to 5",
     ),
     "half a client": (lambda rng, m: Cohort(np.arange(m) / 2, np.ones(m)), "whole numbers"),
     "a pair": (

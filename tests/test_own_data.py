@@ -351,7 +351,7 @@ def test_what_a_design_does_wrong_names_its_line(here):
         ),
         (
             "from fedstas.client_sampling import Cohort; return Cohort([20], [1.0])",
-            "d.py line 4: the cohort names client 20: there are 0 to 19",
+            "d.py line 4: the cohort names client 20: clients are numbered 0 to 19",
         ),
         ("view.gradients(1)", "d.py line 5: levels is 1: it must be a whole number of at least 2"),
         ("return 1 / 0", "d.py line 5: ZeroDivisionError: division by zero"),

@@ -676,7 +676,7 @@ def test_a_history_of_something_else_is_not_resumed(digits, federation, historie
     elsewhere = partition.dirichlet(digits.train_y, 20, 0.1, seed=5)
     with pytest.raises(InputError, match="history is of another"):
         run(digits, elsewhere, method_of("md"), rounds=9, resume=history)
-    with pytest.raises(InputError, match="has 5 rounds already, not 5"):
+    with pytest.raises(InputError, match="has 5 rounds already: rounds is 5"):
         run(digits, federation, method_of("md"), rounds=5, resume=history)
 
 
