@@ -87,7 +87,10 @@ def test_the_simulation_follows_the_design(digits, federation):
 
 
 SPOILED = {
-    "not a number": (lambda rng, m: Cohort(np.arange(m), np.full(m, np.nan)), "not a finite number"),
+    "not a number": (
+        lambda rng, m: Cohort(np.arange(m), np.full(m, np.nan)),
+        "not a finite number",
+    ),
     "too few weights": (lambda rng, m: Cohort(np.arange(m), np.ones(m - 1)), r"of shape \(2,\)"),
     "too few strata": (
         lambda rng, m: Cohort(np.arange(m), np.ones(m), np.zeros(m + 1)),
