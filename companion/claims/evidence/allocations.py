@@ -68,12 +68,13 @@ def theorem_1_second(
 ) -> Evidence:
     """V(stradiv) <= V(strat)? Seats of eq. 3.5 (`rule`) against proportional ones, real numbers as in the limit that
     the theorem names, for right and other spreads; and a case of few, whole seats beside it, which decides nothing."""
-    sizes, spreads, _, seats, plain, _, _ = rounding()
+    sizes, spreads, _, draws_per_stratum, plain, _, _ = rounding()
     m = SPREAD_CASE[2]
     cases = {
-        name: (n, s, rule(n, put, m), in_proportion(n, m)) for name, (n, s, put) in readings.items()
+        name: (n, s, rule(n, spread_used, m), in_proportion(n, m))
+        for name, (n, s, spread_used) in readings.items()
     }
-    cases[LEFT_OUT] = (sizes, spreads, seats, plain)
+    cases[LEFT_OUT] = (sizes, spreads, draws_per_stratum, plain)
     rows, right, worst = [], {}, None
     for name, (n_h, s_h, re, pro) in cases.items():
         v, w = theory.allocation_variance(n_h, s_h, re), theory.allocation_variance(n_h, s_h, pro)
@@ -136,12 +137,12 @@ def neyman(
 ) -> Evidence:
     """Eq. 3.5 (`rule`) minimises the variance: with S_h a standard deviation, and as printed a sample variance."""
     (n, _, m), s = SPREAD_CASE, spreads
-    seats = {
+    draws_per_stratum = {
         "standard deviation": rule(n, s, m),
         "sample variance, as printed": rule(n, [x * x for x in s], m),
         "none: proportional": in_proportion(n, m),
     }
-    v = {name: theory.allocation_variance(n, s, k) for name, k in seats.items()}
+    v = {name: theory.allocation_variance(n, s, k) for name, k in draws_per_stratum.items()}
     identity = all(
         theory.allocation_variance(a, b, theory.neyman_printed(a, [x * x for x in b], 5))
         == theory.allocation_variance(a, b, in_proportion(a, 5))
@@ -165,8 +166,12 @@ def neyman(
         "proportional allocation, sum W_h S_h^2 / m, always.",
         table=pd.DataFrame(
             [
-                {"S_h": k, "seats": ", ".join(map(str, seats[k])), "variance": str(v[k])}
-                for k in seats
+                {
+                    "S_h": k,
+                    "seats": ", ".join(map(str, draws_per_stratum[k])),
+                    "variance": str(v[k]),
+                }
+                for k in draws_per_stratum
             ]
         ),
     )
@@ -272,8 +277,10 @@ def spread_of_draws(
     one = [theory.per_draw(w, np.abs(w)) for w in strata]
     share = [Fraction(a, sum(n)) for a in n]
 
-    def variance(seats, spreads):
-        return sum(a**2 * v / k for a, v, k in zip(share, spreads, seats, strict=True) if v)
+    def variance(draws_per_stratum, spreads):
+        return sum(
+            a**2 * v / k for a, v, k in zip(share, spreads, draws_per_stratum, strict=True) if v
+        )
 
     hh, plain = [x.hansen_hurwitz for x in one], [x.plain for x in one]
     equal = in_proportion(n, m)

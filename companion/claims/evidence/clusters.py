@@ -142,16 +142,16 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
 def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     """Sufficient in every scheme; and necessary: breaking one column moves the mean."""
     enough = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
-    broken = [[Fraction(3, 4), Fraction(1, 4)], [HALF, HALF]]
-    mean = theory.weight_moments(broken).mean
+    not_satisfying = [[Fraction(3, 4), Fraction(1, 4)], [HALF, HALF]]
+    mean = theory.weight_moments(not_satisfying).mean
     needed = mean != [HALF, HALF]
     table = pd.DataFrame(
         {"rows": ["(1, 0), (0, 1)", "(3/4, 1/4), (1/2, 1/2)"], "columns": ["1, 1", "5/4, 3/4"],
          "mean weights": ["1/2, 1/2", text(mean)], "p": ["1/2, 1/2"] * 2}
     )  # fmt: skip
-    found = _every(enough, "S counts a client as often as it is drawn. The condition is necessary, too: "
+    result = _every(enough, "S counts a client as often as it is drawn. The condition is necessary, too: "
                    "the mean weight of client i is (1/m) sum_k r_ki.", table)  # fmt: skip
-    return found if needed else Evidence("fails", found.ours, note="the condition is not needed")
+    return result if needed else Evidence("fails", result.ours, note="the condition is not needed")
 
 
 @claim(
@@ -237,7 +237,9 @@ def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
 def _equality(same: Callable, what: str, world: list | None) -> Evidence:
     """Is equality, per client and then for all clients together, the same as MD sampling?"""
     world = world or schemes()
-    each = [same(w, md, i) == _is_md(rows) for _, rows, w, md in world for i in range(len(rows[0]))]
+    per_client = [
+        same(w, md, i) == _is_md(rows) for _, rows, w, md in world for i in range(len(rows[0]))
+    ]
     jointly = [
         all(same(w, md, i) for i in range(len(rows[0]))) == _is_md(rows) for _, rows, w, md in world
     ]
@@ -247,8 +249,8 @@ def _equality(same: Callable, what: str, world: list | None) -> Evidence:
                           "variance": map(str, variances(one)), "P(in), MD": map(str, md.sampled),
                           "P(in)": map(str, one.sampled)})  # fmt: skip
     note = f"For all clients together. One client has equality of {what} if and only if r_ki = p_i for all k."
-    ours = f"{len(each) - sum(each)} of {len(each)} clients contradict it, {len(jointly) - sum(jointly)} schemes"
-    return Evidence(judge_theory(all(each), all(jointly)), ours, note=note, table=table)
+    ours = f"{len(per_client) - sum(per_client)} of {len(per_client)} clients contradict it, {len(jointly) - sum(jointly)} schemes"
+    return Evidence(judge_theory(all(per_client), all(jointly)), ours, note=note, table=table)
 
 
 @claim(
@@ -500,12 +502,12 @@ def pairs_of(sizes: list[int]) -> list[list[int]]:
 @cache
 def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
     """(sizes, rows, exact weights, exact weights under MD) of every small scheme."""
-    found = []
+    result = []
     for sizes in federations(7, 4):
         for m in (1, 2, 3):
             md = theory.md_rows(sizes, m)
             r = theory.rows_of(clustered.counts_by_size(sizes, m))
-            made = [
+            candidates = [
                 md,
                 r,
                 theory.rows_of(clustered.counts_by_groups(sizes, pairs_of(sizes), m)),
@@ -516,10 +518,10 @@ def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
                 ],
             ]
             under_md = theory.weight_moments(md)
-            found += [(sizes, rows, theory.weight_moments(rows), under_md) for rows in made]
-    found.append(([2, 1, 1], ONE_CLIENT, theory.weight_moments(ONE_CLIENT),
+            result += [(sizes, rows, theory.weight_moments(rows), under_md) for rows in candidates]
+    result.append(([2, 1, 1], ONE_CLIENT, theory.weight_moments(ONE_CLIENT),
                   theory.weight_moments(theory.md_rows([2, 1, 1], 2))))  # fmt: skip
-    return found
+    return result
 
 
 def shares(sizes) -> list[Fraction]:
@@ -534,11 +536,11 @@ def variances(weights: Weights) -> list[Fraction]:
 
 def cohort_means(rows, z) -> list[tuple[Fraction, Fraction]]:
     """(mean of the drawn z, its probability) over all cohorts, for numbers z."""
-    found = []
+    result = []
     for cohort in product(range(len(z)), repeat=len(rows)):
         chance = Fraction(1)
         for row, i in zip(rows, cohort, strict=True):
             chance *= row[i]
         if chance:
-            found.append((sum((Fraction(z[i]) for i in cohort), Fraction(0)) / len(rows), chance))
-    return found
+            result.append((sum((Fraction(z[i]) for i in cohort), Fraction(0)) / len(rows), chance))
+    return result

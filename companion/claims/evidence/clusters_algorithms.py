@@ -39,7 +39,7 @@ def inputs_2() -> list[tuple[list[int], list[list[int]], int]]:
     ]
 
 
-def shown(rows) -> str:
+def format_lists(rows) -> str:
     """Lists of numbers on one line: 3 0 0; 1 2 0. Breaks only between them."""
     return "; ".join("\u00a0".join(map(str, row)) for row in rows)
 
@@ -94,9 +94,9 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     if good < tried:
         plain = [(n, m) for n, m in inputs_1() if len(n) > 1]
         for n, m in (_least(inputs_1(), broken), _least(plain, broken), ([1, 1, 1], 1)):
-            made = theory.printed_algorithm_1(n, m, repaired)
-            table.append({"n": shown([n]), "m": m, "M": sum(n), "rows r', printed": shown(made),
-                          "row sums": sums(made), "rows r', Fig. 3": shown(clustered.counts_by_size(n, m))})  # fmt: skip
+            printed_counts = theory.printed_algorithm_1(n, m, repaired)
+            table.append({"n": format_lists([n]), "m": m, "M": sum(n), "rows r', printed": format_lists(printed_counts),
+                          "row sums": sums(printed_counts), "rows r', Fig. 3": format_lists(clustered.counts_by_size(n, m))})  # fmt: skip
     note = ("Rows count from 0 (line 3), line 11 fills r'_(l,i), and in line 13 a row begun before gets "
             f"b_i - b_(i-1): then {frequency_1(REPAIRS_1)[0]} of {tried}.")  # fmt: skip
     ours = f"Proposition 1 in {good} of {tried} inputs"
@@ -119,9 +119,9 @@ def theorem_3(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
     """Proposition 1 for the scheme as Fig. 3 draws it, and that the repaired lines are that scheme."""
-    drawn = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in inputs_1()]
-    right = all(theory.proposition_1(c, n, m) for n, m, c in drawn)
-    same = all(theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in drawn)
+    schemes = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in inputs_1()]
+    right = all(theory.proposition_1(c, n, m) for n, m, c in schemes)
+    same = all(theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in schemes)
     good, tried = frequency_1(repaired)
     rows = [(" and ".join(r) or "nothing", *frequency_1(r)) for r in
             ((), REPAIRS_1[:1], REPAIRS_1[:2], (REPAIRS_1[0], REPAIRS_1[2]), REPAIRS_1)]  # fmt: skip
@@ -129,7 +129,7 @@ def theorem_3(
     note = (
         "For the scheme of Fig. 3 (clients laid end to end); the printed lines need three repairs."
     )
-    return Evidence(judge_theory(right and good == tried, right and same), f"{len(drawn)} of {len(drawn)} as drawn, {good} as printed"
+    return Evidence(judge_theory(right and good == tried, right and same), f"{len(schemes)} of {len(schemes)} as drawn, {good} as printed"
                     if right else "fails as drawn", note=note, table=table)  # fmt: skip
 
 
@@ -156,11 +156,11 @@ def complexity_1(
     linear_if = [e <= 2 * n for n, m, e in entries if m <= n]
     table, sorted_ = [], []
     for n in (16, 256, 4096):
-        asked = []
-        key = cmp_to_key(lambda a, b: asked.append(1) or b - a)  # noqa: B023
+        compared = []
+        key = cmp_to_key(lambda a, b: compared.append(1) or b - a)  # noqa: B023
         sorted(stream(n, "evidence, sorting").integers(1, 10**6, n).tolist(), key=key)
-        sorted_.append(len(asked) <= n * np.log2(n))
-        table.append({"n": n, "comparisons of the sort": len(asked), "n log2 n": int(n * np.log2(n)),
+        sorted_.append(len(compared) <= n * np.log2(n))
+        table.append({"n": n, "comparisons of the sort": len(compared), "n log2 n": int(n * np.log2(n)),
                       "entries at most, m = 10": n + 9, "dense r, m = 10": 10 * n})  # fmt: skip
     note = "If m <= n and only the entries that are not 0 are stored, at most n + m - 1; writing out r costs m n."
     ours = f"entries <= n + m - 1 in {len(entries)} inputs, {'attained' if attained else 'not attained'}"
@@ -192,25 +192,25 @@ def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size
     def missing(n, m, counts):
         return any(c < m * k // sum(n) for c, k in zip(certain(counts), n, strict=True))
 
-    drawn = [(n, m) for n, m in inputs_1() if missing(n, m, np.array(scheme(n, m)).tolist())]
+    schemes = [(n, m) for n, m in inputs_1() if missing(n, m, np.array(scheme(n, m)).tolist())]
     valid = all(
         theory.proposition_1(theory.proof_of_theorem_3(n, m), n, m)
         and not missing(n, m, theory.proof_of_theorem_3(n, m))
         for n, m in inputs_1()
     )
     table = []
-    if drawn:
-        n, m = _least(drawn, lambda n, m: True)
+    if schemes:
+        n, m = _least(schemes, lambda n, m: True)
         for name, c in (
             ("Fig. 3", np.array(scheme(n, m)).tolist()),
             ("proof", theory.proof_of_theorem_3(n, m)),
         ):
             total = sum(theory.weight_variances(theory.rows_of(c)))
-            table.append({"n": shown([n]), "m": m, "m p": ", ".join(str(Fraction(m * k, sum(n))) for k in n), "allocation": name,
-                          "rows r'": shown(c), "sum of variances": str(total)})  # fmt: skip
+            table.append({"n": format_lists([n]), "m": m, "m p": ", ".join(str(Fraction(m * k, sum(n))) for k in n), "allocation": name,
+                          "rows r'": format_lists(c), "sum of variances": str(total)})  # fmt: skip
     note = "The proof describes another allocation, which satisfies Proposition 1 as well and has this promise."
-    ours = f"missed in {len(drawn)} of {len(inputs_1())} inputs by Fig. 3"
-    return Evidence(judge_theory(not drawn and valid), ours, note=note, table=pd.DataFrame(table))
+    ours = f"missed in {len(schemes)} of {len(inputs_1())} inputs by Fig. 3"
+    return Evidence(judge_theory(not schemes and valid), ours, note=note, table=pd.DataFrame(table))
 
 
 @claim(
@@ -229,8 +229,8 @@ def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Ev
     checks = []
     for n, m in inputs_1():
         # sizes are descending: columns in the order of filling
-        held = np.array(scheme(n, m)).cumsum(1)
-        checks.append(((held > 0) & (held < sum(n))).sum(0).max() <= 1)
+        filled = np.array(scheme(n, m)).cumsum(1)
+        checks.append(((filled > 0) & (filled < sum(n))).sum(0).max() <= 1)
     return Evidence(
         judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} inputs",
@@ -267,7 +267,7 @@ def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evi
         n, m = best
         c = np.array(scheme(n, m))
         table = pd.DataFrame({"client": range(1, len(n) + 1), "n": n, "m p": [str(Fraction(m * k, sum(n))) for k in n],
-                              "floor + 2": [m * k // sum(n) + 2 for k in n], "rows r'": [shown([x]) for x in c.T],
+                              "floor + 2": [m * k // sum(n) + 2 for k in n], "rows r'": [format_lists([x]) for x in c.T],
                               "times at most": (c > 0).sum(0)})  # fmt: skip
     groups = [[i] for i in range(12)]
     two = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
@@ -301,9 +301,9 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
             return not theory.proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
 
         for n, g, m in (_least(inputs_2(), broken), ([4, 3, 2, 1], [[0], [1], [2], [3]], 2)):
-            made = theory.printed_algorithm_2(n, g, m, repaired)
-            table.append({"n": shown([n]), "groups": shown([i + 1 for i in x] for x in g), "m": m, "M": sum(n), "rows r', printed": shown(made),
-                          "row sums": sums(made), "rows r', Fig. 4": shown(clustered.counts_by_groups(n, g, m))})  # fmt: skip
+            printed_counts = theory.printed_algorithm_2(n, g, m, repaired)
+            table.append({"n": format_lists([n]), "groups": format_lists([i + 1 for i in x] for x in g), "m": m, "M": sum(n), "rows r', printed": format_lists(printed_counts),
+                          "row sums": sums(printed_counts), "rows r', Fig. 4": format_lists(clustered.counts_by_groups(n, g, m))})  # fmt: skip
     more = [x for x in inputs_2() if len(x[1]) > x[2]]
     note = ("Line 12 places u_i, not b_i, and q_k grows with what row k is given (after lines 12 and 14): "
             f"then {frequency_2(REPAIRS_2)[0]} of {tried}. {len(more)} of the inputs have more groups than rows.")  # fmt: skip
@@ -332,10 +332,10 @@ def theorem_4(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_groups
 ) -> Evidence:
     """Proposition 1 for Fig. 4 (`scheme`), and that the repaired lines are that scheme."""
-    drawn = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in inputs_2()]
+    schemes = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in inputs_2()]
     same = [
         c == theory.printed_algorithm_2(n, g, m, REPAIRS_2) and theory.proposition_1(c, n, m)
-        for n, g, m, c in drawn
+        for n, g, m, c in schemes
     ]
     rows = [
         (" and ".join(r) or "nothing", *frequency_2(r))
@@ -368,8 +368,8 @@ def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> 
     for n, groups, m in inputs_2():
         counts = np.array(scheme(n, groups, m))
         ranked = sorted(groups, key=lambda g: -sum(n[i] for i in g))[:m]
-        whole = all(counts[k, i] == m * n[i] for k, g in enumerate(ranked) for i in g)
-        checks.append(whole and (counts.sum(1) == sum(n)).all())
+        undivided = all(counts[k, i] == m * n[i] for k, g in enumerate(ranked) for i in g)
+        checks.append(undivided and (counts.sum(1) == sum(n)).all())
     return Evidence(
         judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} inputs",
@@ -390,8 +390,8 @@ def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> 
 )
 def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
     """Masses q_k <= M that add up to m M are at least m; single clients are such groups if p_i <= 1/m."""
-    found = inputs or inputs_2()
-    enough = all(len(g) >= m for _, g, m in found)
+    fitting_groupings = inputs or inputs_2()
+    enough = all(len(g) >= m for _, g, m in fitting_groupings)
     possible = all(any(n == a and m == b for a, _, b in inputs_2()) for n in federations(9, 5) for m in (2, 3, 4)
                    if m * n[0] <= sum(n))  # fmt: skip
     sizes, groups = [1] * 6, [[0, 1, 2], [3, 4], [5]]
@@ -401,5 +401,8 @@ def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
     note = ("K >= m follows from q_k <= M and need not be asked for. Given groups heavier than a row, as classes may be, "
             "first fill rows of their own.")  # fmt: skip
     return Evidence(
-        judge_theory(enough and possible), f"{len(found)} groupings", note=note, table=table
+        judge_theory(enough and possible),
+        f"{len(fitting_groupings)} groupings",
+        note=note,
+        table=table,
     )

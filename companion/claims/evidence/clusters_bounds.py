@@ -117,12 +117,12 @@ def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evide
 @cache
 def _b_pairs() -> list:
     """(rows, MD's rows, gradients, B_Cl, B_MD) of the small cases."""
-    found = []
+    result = []
     for sizes, rows in _small():
         md = theory.md_rows(sizes, len(rows))
         for g in _gradients(len(sizes)):
-            found.append((rows, md, g, theory.mean_variance(rows, g), theory.mean_variance(md, g)))
-    return found
+            result.append((rows, md, g, theory.mean_variance(rows, g), theory.mean_variance(md, g)))
+    return result
 
 
 def _same_means(rows, g) -> bool:
@@ -231,10 +231,10 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
     lines = []
     for steps in STEPS:
         rounds = float((m * steps) ** 3)
-        found = average_gradient(b, steps, m, rounds)
-        lines.append({"N": steps, "T": rounds, "average": found,
-                      "over the printed rate": found / printed_rate(steps, m, rounds),
-                      "over the corrected rate": found / corrected_rate(steps, m, rounds)})  # fmt: skip
+        result = average_gradient(b, steps, m, rounds)
+        lines.append({"N": steps, "T": rounds, "average": result,
+                      "over the printed rate": result / printed_rate(steps, m, rounds),
+                      "over the corrected rate": result / corrected_rate(steps, m, rounds)})  # fmt: skip
     return pd.DataFrame(lines)
 
 
@@ -248,11 +248,11 @@ def _rate(rows, alike: str, drift: float) -> Evidence:
         average_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t) for n in (1, 16, 256)
         for t in (float((2 * n) ** k) for k in range(3, 7))
     ) and table["over the corrected rate"].max() <= 1 and rates(ALIKE)["average"].max() == 0  # fmt: skip
-    shown = table.map(lambda x: f"{x:.3g}")
+    formatted = table.map(lambda x: f"{x:.3g}")
     note = (f"With constants that may depend on the number N of local steps, or where {alike}. "
             "Uniformly in N, the clients' differences add O(sqrt(N/(mT))), as Lemma 5 itself gives.")  # fmt: skip
     ours = f"average / printed rate grows as N^{slope:.2f}"
-    return Evidence(judge_theory(slope < 0.1, bounded), ours, note=note, table=shown)
+    return Evidence(judge_theory(slope < 0.1, bounded), ours, note=note, table=formatted)
 
 
 @claim(

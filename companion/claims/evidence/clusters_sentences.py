@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence.clusters_algorithms import certain, inputs_1, inputs_2, shown
+from companion.claims.evidence.clusters_algorithms import certain, format_lists, inputs_1, inputs_2
 from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
@@ -35,14 +35,14 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
     for n, m in inputs_1():
         if m * n[0] >= sum(n):
             c = np.array(scheme(n, [[i] for i in range(len(n))], m)).tolist()
-            own = all(x >= m * k // sum(n) for x, k in zip(certain(c), n, strict=True))
-            checks.append(theory.proposition_1(c, n, m) and own)
+            has_own_rows = all(x >= m * k // sum(n) for x, k in zip(certain(c), n, strict=True))
+            checks.append(theory.proposition_1(c, n, m) and has_own_rows)
     sizes, groups = [7, 1, 1, 1], [[0], [1, 2, 3]]
     without = theory.weight_moments(theory.groups_as_rows(sizes, groups)).mean
-    kept = clustered.counts_by_groups(sizes, groups, 2)
+    row_counts = clustered.counts_by_groups(sizes, groups, 2)
     table = pd.DataFrame({"n": sizes, "p": [str(Fraction(k, 10)) for k in sizes],
                           "weight without the step": map(str, without),
-                          "weight with it": [str(Fraction(int(x), 20)) for x in kept.sum(0)]})  # fmt: skip
+                          "weight with it": [str(Fraction(int(x), 20)) for x in row_counts.sum(0)]})  # fmt: skip
     note = "The step is needed: a client above a row that simply becomes a row loses weight."
     ours = f"{sum(checks)} of {len(checks)} federations with p_i ≥ 1/m"
     return Evidence(judge_theory(all(checks)), ours, note=note, table=table)
@@ -102,7 +102,9 @@ def zero_updates(
     for measure in measures:
         groups = clustered.similarity_groups(updates, [1] * 4, 2, measure)
         together[measure] = [1, 3] in groups
-        rows.append({"similarity": measure, "groups": shown([i + 1 for i in g] for g in groups)})
+        rows.append(
+            {"similarity": measure, "groups": format_lists([i + 1 for i in g] for g in groups)}
+        )
     note = ("With L1 and L2, as far as a row has room. The angle with a zero update is not defined; set to 0, the client is as "
             "near to everybody as to the other zeros.")  # fmt: skip
     ours = "together with " + (", ".join(x for x in together if together[x]) or "none")
@@ -141,8 +143,8 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
     table = pd.DataFrame()
     if above_1:
         _, _, m, n, groups, one, two, md = min(above_1, key=lambda x: x[:3])
-        table = pd.DataFrame({"scheme": ["MD", "Algorithm 1", "Algorithm 2"], "n": [shown([n])] * 3, "m": [m] * 3,
-                              "groups": ["", "", shown([i + 1 for i in g] for g in groups)],
+        table = pd.DataFrame({"scheme": ["MD", "Algorithm 1", "Algorithm 2"], "n": [format_lists([n])] * 3, "m": [m] * 3,
+                              "groups": ["", "", format_lists([i + 1 for i in g] for g in groups)],
                               "sum of variances": [str(md), str(one), str(two)]})  # fmt: skip
     note = (f"Compared with MD sampling, as the sentence says; with more than one draw. Compared with Algorithm 1 the sum is larger in "
             f"{len(above_1)} of {len(strict)} groupings: that depends on who must be split, and what similarity lowers is the variance of the "
@@ -203,19 +205,19 @@ def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -
     """A server that hands out sizes and the updates it has, and refuses gradients and labels."""
     rows = []
     for groups in ("size", "similarity"):
-        asked = []
+        requests = []
 
         class Server(SimpleNamespace):
             def __getattr__(self, name):
-                asked.append(name)  # noqa: B023
+                requests.append(name)  # noqa: B023
                 raise AttributeError(name)
 
         view = Server(clients=4, sizes=np.array([3, 2, 2, 1]), last_updates=lambda: np.eye(4))
         view.round, view.state_of = 1, new_state  # asks nobody
         try:
-            drawn = design(groups).draw(view, 2, stream(0, "evidence, clustered"))
+            drawn_cohort = design(groups).draw(view, 2, stream(0, "evidence, clustered"))
             rows.append({"algorithm": 1 if groups == "size" else 2, "asks besides sizes and old updates for":
-                         ", ".join(asked) or "nothing", "participants": len(drawn.clients)})  # fmt: skip
+                         ", ".join(requests) or "nothing", "participants": len(drawn_cohort.clients)})  # fmt: skip
         except AttributeError as error:
             rows.append(
                 {
@@ -357,18 +359,20 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
 )
 def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
     """All variances of 100 equal clients, by Algorithm 1 and by MD."""
-    found = set(theory.weight_variances(theory.rows_of(clustered.counts_by_size([5] * 100, m))))
+    clustered_variances = set(
+        theory.weight_variances(theory.rows_of(clustered.counts_by_size([5] * 100, m)))
+    )
     md = set(theory.weight_variances(theory.md_rows([5] * 100, m)))
     table = pd.DataFrame(
         {
             "scheme": ["clustered", "MD"],
-            "variance of every weight": [", ".join(map(str, x)) for x in (found, md)],
+            "variance of every weight": [", ".join(map(str, x)) for x in (clustered_variances, md)],
         }
     )
     note = "Equal, and smaller than MD's, which are equal too."
     return Evidence(
-        judge_theory(len(found) == 1),
-        str(*found) if len(found) == 1 else "different",
+        judge_theory(len(clustered_variances) == 1),
+        str(*clustered_variances) if len(clustered_variances) == 1 else "different",
         note=note,
         table=table,
     )

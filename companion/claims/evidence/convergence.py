@@ -61,11 +61,11 @@ def printed_terms(centres=CENTRES, strata=GROUPS, m: int = DRAWN, lr=STEP) -> di
     means = [sum(c[k] for k in s) / len(s) for s in strata]
     spreads = [sum((c[k] - a) ** 2 for k in s) / len(s) for s, a in zip(strata, means, strict=True)]
     mean, g, gamma = sum(c) / len(c), max(c) - min(c), 8
-    apart = [abs(sqrt(a) - sqrt(b)) for i, a in enumerate(spreads) for b in spreads[:i]]
+    gaps = [abs(sqrt(a) - sqrt(b)) for i, a in enumerate(spreads) for b in spreads[:i]]
     return {
         "positive": g**2 + gamma * g**2 + sum((x - mean) ** 2 for x in c) / len(c) / 2 + g**2 / m,
         "omega": lr * min(abs(a - mean) for a in means),
-        "chi": lr * Fraction(min(apart)).limit_denominator(1000),
+        "chi": lr * Fraction(min(gaps)).limit_denominator(1000),
         "chi, i = j allowed": Fraction(0),
         "m": Fraction(m),
     }
@@ -112,15 +112,15 @@ def theorem_2(
         first = ceil(top / below) + 1 if constant and below else 0
         for at in (10 * first,) if first else (10, 100, 1000):
             side = top / at - lost
-            left = float(limit) if constant else errors[at]
-            right.append(left <= float(side))
+            left_side = float(limit) if constant else errors[at]
+            right.append(left_side <= float(side))
             rows.append(
                 {
                     "C/c": f"{ratio:,}",
                     "below the error from T =" if not lost else "negative from T =": f"{first:,}" if first else "–",
                     "T": f"{at:,}",
                     "right side / c": f"{float(side):.6f}",
-                    "left side": f"{limit} = {left:.4f}" if constant else f"{left:.6f}",
+                    "left side": f"{limit} = {left_side:.4f}" if constant else f"{left_side:.6f}",
                 }
             )  # fmt: skip
     note = (
@@ -189,14 +189,14 @@ def slopes(clients: cv.Quadratics | None = None, m: int = 4, seeds: int = 20, ro
     for rule in cv.RULES:
         path = clients.excess(cv.simulate(clients, rule, bound.lrs, start, uniforms))
         paths[rule] = path
-        each = np.polyfit(np.log(at), np.log(path[at]), 1)[0]
-        half = stats.t.ppf(0.975, seeds - 1) * each.std(ddof=1) / sqrt(seeds)
+        seed_slopes = np.polyfit(np.log(at), np.log(path[at]), 1)[0]
+        half = stats.t.ppf(0.975, seeds - 1) * seed_slopes.std(ddof=1) / sqrt(seeds)
         rows.append(
             {
                 "draws": rule,
-                "slope": each.mean(),
-                "low": each.mean() - half,
-                "high": each.mean() + half,
+                "slope": seed_slopes.mean(),
+                "low": seed_slopes.mean() - half,
+                "high": seed_slopes.mean() + half,
                 "excess at T": path[-1].mean(),
             }
         )
@@ -217,19 +217,19 @@ def slopes(clients: cv.Quadratics | None = None, m: int = 4, seeds: int = 20, ro
 def improved_rates(claim: Claim, *, table: pd.DataFrame | None = None) -> Evidence:
     """The measured exponent in T (by default of `slopes`) of FedSTaS's draws, of the corrected ones and of uniform ones."""
     table = slopes()[0] if table is None else table
-    found = table.set_index("draws")
-    better = found.loc["as written", "high"] < found.loc["uniform", "low"]
-    corrected = found.loc["corrected", "high"] < found.loc["uniform", "low"]
-    shown = table.assign(
+    result = table.set_index("draws")
+    better = result.loc["as written", "high"] < result.loc["uniform", "low"]
+    corrected = result.loc["corrected", "high"] < result.loc["uniform", "low"]
+    formatted = table.assign(
         **{c: table[c].map("{:.2f}".format) for c in ("slope", "low", "high")},
         **{"excess at T": table["excess at T"].map("{:.1e}".format)},
     )
-    row = found.loc["as written"]
+    row = result.loc["as written"]
     return Evidence(
         judge_theory(bool(better), bool(corrected)), float(row["slope"]), float(row["low"]), float(row["high"]),
         "Exponent of T on a ridge regression of digits: the biased draws level off; the corrected and the "
         "uniform ones both fall like 1/T. No exponent is improved.",
-        shown,
+        formatted,
     )  # fmt: skip
 
 
@@ -269,7 +269,7 @@ def flat_tails(rounds: int = 8, c: tuple = (-1, 1, -3, 3)) -> pd.DataFrame:
     for name, rows in (("MD", (c, c)), ("clustered", (c[:2], c[2:]))):
         pairs = [Fraction(a + b, 2) for a in rows[0] for b in rows[1]]
         draws[name] = {x: Fraction(pairs.count(x), len(pairs)) for x in set(pairs)}
-    found = []
+    result = []
     for name, draw in draws.items():
         at = {Fraction(0): Fraction(1)}
         for t in range(1, rounds + 1):
@@ -279,10 +279,10 @@ def flat_tails(rounds: int = 8, c: tuple = (-1, 1, -3, 3)) -> pd.DataFrame:
                     to = w - max(-1, min(1, w)) - x
                     after[to] = after.get(to, 0) + p * q
             at = after
-            found.append((t, name, 1 - at.get(Fraction(0), Fraction(0))))
+            result.append((t, name, 1 - at.get(Fraction(0), Fraction(0))))
     variance = {n: sum(x * x * q for x, q in d.items()) for n, d in draws.items()}
     assert variance["MD"] == variance["clustered"]
-    wide = pd.DataFrame(found, columns=["round", "design", "E |∇F|²"])
+    wide = pd.DataFrame(result, columns=["round", "design", "E |∇F|²"])
     return wide.pivot(index="round", columns="design", values="E |∇F|²").reset_index()
 
 

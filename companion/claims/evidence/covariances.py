@@ -58,14 +58,14 @@ def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence
     rows, equal = [], []
     for g in sets:
         for size in range(1, len(g) + 1):
-            _, found = cov.enumerated(g, cov.outcomes("fixed", len(g), len(g), size, size))
-            equal.append((found == formula(g, size)).all())
+            _, result = cov.enumerated(g, cov.outcomes("fixed", len(g), len(g), size, size))
+            equal.append((result == formula(g, size)).all())
             if g is EXAMPLE:
                 rows.append(
                     {
                         "n̄": size,
                         "eq. 6.10": text(formula(g, size)),
-                        "all samples": text(found),
+                        "all samples": text(result),
                     }
                 )
     note = "Without replacement, one local step, n_k ≥ 2 (for n_k = 1 the printed quotient is 0/0)."
@@ -87,8 +87,8 @@ def readings(setting=(4, 8, 4, 2), form: Callable = cov.lemma4_form) -> pd.DataF
         except InputError:
             rows.append({"design": words, "expects": "–", "covariance": "no design: n_k n* > n"})
             continue
-        _, found = cov.enumerated(EXAMPLE, cov.outcomes(reading, *setting))
-        rows.append({"design": words, "expects": f"{weight} ∇F_k", "covariance": text(found)})
+        _, result = cov.enumerated(EXAMPLE, cov.outcomes(reading, *setting))
+        rows.append({"design": words, "expects": f"{weight} ∇F_k", "covariance": text(result)})
     return pd.DataFrame(rows)
 
 
@@ -124,16 +124,16 @@ def matches(printed: Callable = cov.lemma4_form) -> pd.DataFrame:
 )
 def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
     """Eq. 6.11 (`form`) against every reading of its sentence, and against being a covariance at all."""
-    found, example = matches(form), readings(form=form)
-    whole = found["equal"] == found["settings"]
-    part = (found["equal, n̄, n* ≥ 2"] == found["settings, n̄, n* ≥ 2"]).any()
+    result, example = matches(form), readings(form=form)
+    equal_everywhere = result["equal"] == result["settings"]
+    part = (result["equal, n̄, n* ≥ 2"] == result["settings, n̄, n* ≥ 2"]).any()
     semidefinite = sum(form(*s[1:]).is_covariance(s[0]) for s in grid())
     note = (
         f"No covariance at {len(grid()) - semidefinite} of {len(grid())} small settings; none of "
         f"{len(cov.READINGS)} readings has it where n̄, n* ≥ 2. Bernoulli: p(1−p)/n̄² Σgg'; fixed size: Lemma 3."
     )
     return Evidence(
-        judge_theory(bool(whole.any()), bool(part)),
+        judge_theory(bool(equal_everywhere.any()), bool(part)),
         text(form(8, 4, 2).at(EXAMPLE)),
         note=note,
         table=example,

@@ -69,7 +69,7 @@ def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
     return Evidence(judge_theory(all(right)), rows[0]["mean"], note=note, table=pd.DataFrame(rows))
 
 
-def kept(sizes: tuple[int, ...], star: int) -> list[Fraction]:
+def inclusion_chances(sizes: tuple[int, ...], star: int) -> list[Fraction]:
     """The chance of an example of each participant to be kept with p = n*/n, over all samples of the pool."""
     q, owner = Fraction(star, sum(sizes)), [k for k, n in enumerate(sizes) for _ in range(n)]
     chances = [Fraction(0)] * len(sizes)
@@ -92,7 +92,7 @@ def kept(sizes: tuple[int, ...], star: int) -> list[Fraction]:
     order=190,
 )
 def uniform_over_participants(
-    claim: Claim, *, cases: tuple = (((4, 4), 4), ((2, 6), 4)), text: Callable = kept
+    claim: Claim, *, cases: tuple = (((4, 4), 4), ((2, 6), 4)), text: Callable = inclusion_chances
 ) -> Evidence:
     """Has every example of the participants the same chance, under the text's p (`text`) and under Algorithm 1?"""
     rows, text_, algorithm = [], [], []
@@ -159,23 +159,25 @@ def aggregate_moments(clients, star: int, data: str, weights: str) -> tuple[Frac
     `data`: "bernoulli" at n*/n, "fixed" ⌊n*/m⌋ each, "proportional" n_k n*/n each, "pooled" n* of all.
     `weights`: "equal" means of the clients with 1/m, "drawn" |ξ_k|/n*, "size" n_k/n on the means.
     """
-    flat = [(k, Fraction(g)) for k, own in enumerate(clients) for g in own]
+    flat = [
+        (k, Fraction(g)) for k, client_gradients in enumerate(clients) for g in client_gradients
+    ]
     n, m, q = len(flat), len(clients), Fraction(star, len(flat))
     wanted = {
         "fixed": [star // m] * m,
-        "proportional": [len(own) * q for own in clients],
+        "proportional": [len(client_gradients) * q for client_gradients in clients],
     }.get(data)
     total, first, second = Fraction(0), Fraction(0), Fraction(0)
     subsets = combinations(range(n), star) if data == "pooled" else None
     for chosen in subsets or (c for j in range(n + 1) for c in combinations(range(n), j)):
-        drawn = [[flat[i][1] for i in chosen if flat[i][0] == k] for k in range(m)]
-        if wanted and [len(d) for d in drawn] != wanted:
+        client_samples = [[flat[i][1] for i in chosen if flat[i][0] == k] for k in range(m)]
+        if wanted and [len(d) for d in client_samples] != wanted:
             continue
         chance = q ** len(chosen) * (1 - q) ** (n - len(chosen)) if data == "bernoulli" else 1
         value = Fraction(0)
-        for own, d in zip(clients, drawn, strict=True):
+        for client_gradients, d in zip(clients, client_samples, strict=True):
             if d:  # a client that drew nothing returns the model as it is
-                share = {"equal": Fraction(1, m), "size": Fraction(len(own), n)}
+                share = {"equal": Fraction(1, m), "size": Fraction(len(client_gradients), n)}
                 value += share.get(weights, Fraction(len(d), star)) * sum(d) / len(d)
         total, first, second = total + chance, first + chance * value, second + chance * value**2
     return first / total, second / total - (first / total) ** 2
@@ -247,7 +249,7 @@ def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "eq
     ):
         central = aggregate_moments(clients, star, "pooled", "drawn")[0]
         ours = aggregate_moments(clients, star, *fedstas)[0]
-        drawn = aggregate_moments(clients, star, "bernoulli", "drawn")[0]
+        client_samples = aggregate_moments(clients, star, "bernoulli", "drawn")[0]
         right.setdefault(words, []).append(central == ours)
         rows.append(
             {
@@ -255,7 +257,7 @@ def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "eq
                 "n*": star,
                 "centralised": str(central),
                 "weights 1/m (FedSTaS)": str(ours),
-                "weights by what was drawn": str(drawn),
+                "weights by what was drawn": str(client_samples),
             }
         )
     note = (

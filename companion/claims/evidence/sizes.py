@@ -307,10 +307,10 @@ def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
             }
         )
     # Both sides vanish: a limit of squares is at least 0, so it is not below 0.
-    left = 0.0 if error * 1000 < 1.1 * limit else error
-    right = 0.0
+    limit_left = 0.0 if error * 1000 < 1.1 * limit else error
+    limit_right = 0.0
     return Evidence(
-        judge_theory(below(left, right)),
+        judge_theory(below(limit_left, limit_right)),
         f"0 < 0; |C| times the error tends to {limit:.4f}",
         note="The strict sign must be ≤, and for a guarded ratio of unclipped sizes the error is (K/N)² Var(r)/(|C| α² n̄²) to first order, "
         "n̄ the mean size.",
@@ -434,9 +434,9 @@ def _pooled(shards, rate: Fraction, norm: Fraction) -> Fraction:
     """E of (1/norm) times the sum of a Bernoulli(rate) sample of all examples, by enumeration."""
     pool = [x for shard in shards for x in shard]
     total = Fraction(0)
-    for kept in product((0, 1), repeat=len(pool)):
-        chance = rate ** sum(kept) * (1 - rate) ** (len(pool) - sum(kept))
-        total += chance * sum(x for x, k in zip(pool, kept, strict=True) if k) / norm
+    for selected in product((0, 1), repeat=len(pool)):
+        chance = rate ** sum(selected) * (1 - rate) ** (len(pool) - sum(selected))
+        total += chance * sum(x for x, k in zip(pool, selected, strict=True) if k) / norm
     return total
 
 
@@ -445,10 +445,12 @@ def _clients(shards, rate: Fraction) -> Fraction:
     ends = []
     for shard in shards:
         total = weight = Fraction(0)
-        for kept in product((0, 1), repeat=len(shard)):
-            if any(kept):
-                chance = rate ** sum(kept) * (1 - rate) ** (len(shard) - sum(kept))
-                mean = Fraction(sum(x for x, k in zip(shard, kept, strict=True) if k), sum(kept))
+        for selected in product((0, 1), repeat=len(shard)):
+            if any(selected):
+                chance = rate ** sum(selected) * (1 - rate) ** (len(shard) - sum(selected))
+                mean = Fraction(
+                    sum(x for x, k in zip(shard, selected, strict=True) if k), sum(selected)
+                )
                 total, weight = total + chance * mean, weight + chance
         ends.append(total / weight)
     return sum(ends) / len(shards)

@@ -53,20 +53,20 @@ def equally(i: int, sizes=SIZES) -> Fraction:
 def _pair(name: str, weight: Callable, participants: int, others: tuple = ()) -> Evidence:
     omega, m = [by_size(i) for i in range(len(SIZES))], participants
     factor = Fraction(len(SIZES), m)
-    found = {x: expected(designs(m=m)[x], weight, len(SIZES)) for x in (name, *others)}
+    mean_weights = {x: expected(designs(m=m)[x], weight, len(SIZES)) for x in (name, *others)}
     rows = [{"draw": "(wanted)", **{f"n = {k}": str(w) for k, w in zip(SIZES, omega, strict=True)}}]
     rows += [
         {"draw": x, **{f"n = {k}": str(w) for k, w in zip(SIZES, y, strict=True)}}
-        for x, y in found.items()
+        for x, y in mean_weights.items()
     ]
-    mended = [factor * w for w in found[name]] == omega
-    ratios = {x: {a / b for a, b in zip(omega, y, strict=True)} for x, y in found.items()}
+    mended = [factor * w for w in mean_weights[name]] == omega
+    ratios = {x: {a / b for a, b in zip(omega, y, strict=True)} for x, y in mean_weights.items()}
     note = f"Times the clients over the participants, here {factor}, weights sum to 1 on average and the update is unbiased."
     if any(len(ratios[x]) > 1 for x in others):
         note += " Drawn without replacement, one after another, no factor makes it so."
-    ours = f"sum of the expected weights {sum(found[name])}"
+    ours = f"sum of the expected weights {sum(mean_weights[name])}"
     return Evidence(
-        judge_theory(found[name] == omega, mended), ours, note=note, table=pd.DataFrame(rows)
+        judge_theory(mean_weights[name] == omega, mended), ours, note=note, table=pd.DataFrame(rows)
     )
 
 
@@ -124,22 +124,22 @@ def fedopt_mean(
 ) -> Evidence:
     """Line 9's plain mean of the participants (each with `weight`), under each way to draw them."""
     rows, right, equal = [], {}, True
-    for held in (sizes, (2, 2, 2)):
-        omega = [Fraction(k, sum(held)) for k in held]
-        for name, cohorts in designs(held).items():
-            found = expected(cohorts, lambda i: weight, 3)
+    for case_sizes in (sizes, (2, 2, 2)):
+        omega = [Fraction(k, sum(case_sizes)) for k in case_sizes]
+        for name, cohorts in designs(case_sizes).items():
+            mean_weights = expected(cohorts, lambda i: weight, 3)
             rows.append(
                 {
-                    "n": str(held),
+                    "n": str(case_sizes),
                     "draw": name,
                     "wanted": ", ".join(map(str, omega)),
-                    "expected": ", ".join(map(str, found)),
+                    "expected": ", ".join(map(str, mean_weights)),
                 }
             )
-            if held == sizes:
-                right[name] = found == omega
+            if case_sizes == sizes:
+                right[name] = mean_weights == omega
             else:
-                equal &= found == omega
+                equal &= mean_weights == omega
     note = "Draws by size with replacement, or equal sizes; uniform draws give every client the weight 1/M."
     ours = "right for " + (", ".join(x for x in right if right[x]) or "none")
     word = judge_theory(all(right.values()), right["weighted, with replacement"] and equal)
@@ -148,18 +148,18 @@ def fedopt_mean(
 
 def samples(shards=SHARDS):
     """Every Bernoulli sample of the shards: (drawn values per client, probability)."""
-    for kept in product((0, 1), repeat=sum(map(len, shards))):
-        chance, places, drawn = Fraction(1), iter(kept), []
-        for x in kept:
+    for selected in product((0, 1), repeat=sum(map(len, shards))):
+        chance, places, sample_values = Fraction(1), iter(selected), []
+        for x in selected:
             chance *= RATE if x else 1 - RATE
         for shard in shards:
-            drawn.append([v for v in shard if next(places)])
-        yield drawn, chance
+            sample_values.append([v for v in shard if next(places)])
+        yield sample_values, chance
 
 
-def flat(drawn) -> list[int]:
+def flat(sample_values) -> list[int]:
     """The drawn values of all clients."""
-    return list(chain.from_iterable(drawn))
+    return list(chain.from_iterable(sample_values))
 
 
 def _pooled(shards=SHARDS) -> Fraction:
@@ -253,13 +253,13 @@ def hard_to_be_uniform(
     owner = [k for k, n in enumerate(sizes) for _ in range(n)]
     for name, weight in pairs.items():
         cohorts = designs(sizes, participants)[name]
-        found = expected(cohorts, lambda i: weight(i, sizes), len(sizes))  # noqa: B023
-        share = [w / k for w, k in zip(found, sizes, strict=True)]
-        alike, both, apart = _together(cohorts, owner)
+        mean_weights = expected(cohorts, lambda i: weight(i, sizes), len(sizes))  # noqa: B023
+        share = [w / k for w, k in zip(mean_weights, sizes, strict=True)]
+        alike, both, chance_product = _together(cohorts, owner)
         inside = [str(sum(p for c, p in cohorts if k in c)) for k in range(len(sizes))]
         rows.append({"sampling": name, "P(in) of each client's": ", ".join(inside),
                      "expected share of each example": ", ".join(map(str, share)),
-                     "P(the last two)": str(both), "if independent": str(apart)})  # fmt: skip
+                     "P(the last two)": str(both), "if independent": str(chance_product)})  # fmt: skip
         share_differs.append(len(set(share)) > 1)
         jointly.append(not alike)
     rows.append({"sampling": "examples, rate 1/2", "P(in) of each client's": "1/2, 1/2",

@@ -53,12 +53,12 @@ def small_cases() -> Iterator[tuple[tuple, tuple, int]]:
 @cache
 def biases(design: str, cases: tuple | None = None) -> list[tuple]:
     """The cases (by default the small ones) in which a design is biased, with its mean."""
-    found = []
+    result = []
     for w, g, m in small_cases() if cases is None else cases:
         moment = theory.design_moments(design, w, g, m)[0]
         if moment != mean(w):
-            found.append((w, g, m, moment))
-    return found
+            result.append((w, g, m, moment))
+    return result
 
 
 @claim(
@@ -80,10 +80,10 @@ def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Eviden
     wrong = {x: biases(x, cases) for x in PLAIN}
     right = {x: not biases(x, cases) for x in UNBIASED}
     assert all(right.values())  # a mistake here would be ours
-    smallest = next((found[0] for found in wrong.values() if found), None)
+    smallest = next((result[0] for result in wrong.values() if result), None)
     rows = []
-    shown = (smallest[:3], (UPDATES, NORMS, DRAWS)) if smallest else (cases or ())[:2]
-    for w, g, m in shown:
+    shown_cases = (smallest[:3], (UPDATES, NORMS, DRAWS)) if smallest else (cases or ())[:2]
+    for w, g, m in shown_cases:
         for x in (*PLAIN, *UNBIASED):
             moment, variance = theory.design_moments(x, w, g, m)
             rows.append(
@@ -295,12 +295,12 @@ def weights(
 ) -> Evidence:
     """The weights of the objective (eq. 2.1) against those of the aggregator (1/N)."""
     models, rows = (0, 0, 1), []
-    for held in (sizes, (2, 2, 2)):
+    for case_sizes in (sizes, (2, 2, 2)):
         rows.append(
             {
-                "sizes": str(held),
+                "sizes": str(case_sizes),
                 "models": str(models),
-                "weights by size": str(weighted(models, held)),
+                "weights by size": str(weighted(models, case_sizes)),
                 "Algorithm 3, everyone takes part": str(aggregate(models)),
             }
         )
@@ -408,8 +408,8 @@ def weights_sum_to_one(
     """Eq. 2.3 as an average of models: what the weights of a cohort sum to, and what that does."""
 
     def sums(omega):
-        found = theory.expansion_moments(UPDATES, omega, (1, 1, 1), DRAWS)[2]
-        return {x * factor / FACTOR for x in found}
+        result = theory.expansion_moments(UPDATES, omega, (1, 1, 1), DRAWS)[2]
+        return {x * factor / FACTOR for x in result}
 
     sizes_sum, equal_sum = sums(_omega(sizes)), sums([Fraction(1, 3)] * 3)
     rows = []
@@ -458,23 +458,28 @@ def weights_sum_to_one(
 def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))) -> Evidence:
     """Algorithm 3 with m_h of eq. 3.5, two strata of two: is 1/m_h defined, and if such a stratum is left out?"""
     spreads = [(max(s) - min(s)) / 2 for s in strata]
-    seats = theory.neyman_printed([2, 2], spreads, 2)
+    draws_per_stratum = theory.neyman_printed([2, 2], spreads, 2)
     target = mean([x for s in strata for x in s])
-    spoken = sum(Fraction(1, 2) * mean(s) for s, k in zip(strata, seats, strict=True) if k)
+    spoken = sum(
+        Fraction(1, 2) * mean(s) for s, k in zip(strata, draws_per_stratum, strict=True) if k
+    )
     one_each = theory.stratified_moments("plain-successive", strata, [(1, 1)] * 2, (1, 1))[0]
     rows = [
         {"what is done with the stratum that has no seat": a, "mean": b, "target": str(target)}
         for a, b in (
             ("0/0, as printed", "undefined"),
             ("leave it out", str(spoken)),
-            ("leave it out, weights made to sum to 1", str(2 * spoken / sum(map(bool, seats)))),
+            (
+                "leave it out, weights made to sum to 1",
+                str(2 * spoken / sum(map(bool, draws_per_stratum))),
+            ),
             ("one seat each", str(one_each)),
         )
     ]
     assert one_each == target
     return Evidence(
-        judge_theory(all(x >= 1 for x in seats)),
-        ours=", ".join(map(str, seats)),
+        judge_theory(all(x >= 1 for x in draws_per_stratum)),
+        ours=", ".join(map(str, draws_per_stratum)),
         note="Every stratum that is not empty needs at least one seat, m_h >= 1, hence m >= H: `allocation.neyman` finds the best "
         "whole numbers under that bound.",
         table=pd.DataFrame(rows),

@@ -122,13 +122,13 @@ PLAIN = {  # what "plain allocation" can mean: seats of strata of N_h clients, m
 }
 
 
-def in_the_limit(strata, seats, m: int = 1) -> tuple[Fraction, Fraction]:
+def in_the_limit(strata, draws_per_stratum, m: int = 1) -> tuple[Fraction, Fraction]:
     """m V(strat) and m V(rand) where m/N, m_h/N_h, 1/m_h and 1/N are negligible: draws are independent,
     seats are real numbers."""
     sizes = [len(s) for s in strata]
     spreads = [theory.per_draw(s, [1] * len(s)).uniform for s in strata]
     shares = [Fraction(n, sum(sizes)) for n in sizes]
-    chosen = seats(sizes, m)
+    chosen = draws_per_stratum(sizes, m)
     within = sum(w**2 * v / k for w, v, k in zip(shares, spreads, chosen, strict=True))
     everyone = [x for s in strata for x in s]
     return m * within, theory.per_draw(everyone, [1] * len(everyone)).uniform
@@ -155,28 +155,33 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
         for w in product(range(3), repeat=4)
         for labels in ((0, 0, 1, 1), (0, 1, 1, 1))
     ]
-    shown = [((-1, 1) * 9, (-1, 1)), ((0, 2) * 5, (10, 12) * 5)]
-    for name, seats in plain.items():
-        right[name] = all(a <= b for a, b in (in_the_limit(s, seats) for s in every + shown))
-        for strata in shown:
-            within, everyone = in_the_limit(strata, seats)
+    shown_cases = [((-1, 1) * 9, (-1, 1)), ((0, 2) * 5, (10, 12) * 5)]
+    for name, draws_per_stratum in plain.items():
+        right[name] = all(
+            a <= b for a, b in (in_the_limit(s, draws_per_stratum) for s in every + shown_cases)
+        )
+        for strata in shown_cases:
+            within, everyone = in_the_limit(strata, draws_per_stratum)
             sizes = [len(s) for s in strata]
             case = f"{name} seats, in the limit, times m"
-            rows.append((case, strata, seats(sizes, sum(sizes)), within, everyone))
-    for name, (strata, seats) in FINITE.items():
-        values = (theory.stratified_random(strata, seats), theory.simple_random(sum(strata, ()), 2))
-        rows.append((f"{name}: left out by the theorem", strata, seats, *values))
+            rows.append((case, strata, draws_per_stratum(sizes, sum(sizes)), within, everyone))
+    for name, (strata, draws_per_stratum) in FINITE.items():
+        values = (
+            theory.stratified_random(strata, draws_per_stratum),
+            theory.simple_random(sum(strata, ()), 2),
+        )
+        rows.append((f"{name}: left out by the theorem", strata, draws_per_stratum, *values))
     worst = next((f"{a} > {b}" for _, _, _, a, b in rows[: 2 * len(plain)] if a > b), None)
     columns = ("case", "strata", "seats", "V(strat)", "V(rand)", "ratio")
     table = [
         (
             case,
             ", ".join(f"{len(s) // 2} × {tuple(s[:2])}" for s in strata),
-            " : ".join(map(str, seats)),
+            " : ".join(map(str, draws_per_stratum)),
             *(str(v) if len(str(v)) < 10 else f"{float(v):.5f}" for v in values),
             f"{float(values[0] / values[1]):.4f}",
         )
-        for case, strata, seats, *values in rows
+        for case, strata, draws_per_stratum, *values in rows
     ]
     return Evidence(
         judge_theory(all(right.values()), right.get("proportional", False)),
