@@ -12,12 +12,12 @@ from sphinx.util.nodes import make_refnode
 
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-# What the other voice finds, where a note says it: it is shown beside the value that decides.
+# The verdict as coded in a note: it is shown beside the value that decides.
 AS_CODED = re.compile(r"As coded: [^()]+\([^()]+\)(, (agrees|differs|undecided))?")
 
 
 def table_of(head: list[str], rows: list[list[list[nodes.Node]]], name: str) -> nodes.table:
-    """A docutils table of that class; a cell is a list of nodes."""
+    """Return a docutils table of the class `name`; a cell is a list of nodes."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     body = nodes.tbody()
@@ -33,7 +33,7 @@ def table_of(head: list[str], rows: list[list[list[nodes.Node]]], name: str) -> 
 
 
 def chip(word: str) -> nodes.inline:
-    """A verdict."""
+    """Return a verdict as a coloured label."""
     return nodes.inline("", word, classes=["verdict-chip", f"verdict-{word}"])
 
 
@@ -42,7 +42,7 @@ class ledger_answers(nodes.General, nodes.Element):
 
 
 class LedgerDirective(SphinxDirective):
-    """Knows the ledger that the pipeline computed."""
+    """A directive that reads the ledger which the pipeline computed."""
 
     def ledger(self) -> dict:
         path = Path(self.env.srcdir) / "chapters" / "ledger.json"
@@ -68,17 +68,19 @@ class LedgerBar(LedgerDirective):
         facts = {claim["fact"] or claim["id"] for claim in claims}
         bars = self.bar(ledger, core, f"{len(core)} core claims", "core")
         bars += self.bar(ledger, claims, f"All {len(claims)} rows, which state {len(facts)} facts")
-        told = "; ".join(
+        explanations = "; ".join(
             f"<em>{v}</em>: {ledger['verdicts'][v]}" for v in self.counts(ledger, claims)
         )
-        bars += f'<p class="ledger-key">Theory and runs have words of their own. {told}.</p>'
+        bars += (
+            f'<p class="ledger-key">Theory and runs have words of their own. {explanations}.</p>'
+        )
         script = (HERE / "ledger.js").read_text(encoding="utf-8")
         self.env.note_dependency(str(HERE / "ledger.js"))
         return [nodes.raw("", f"{bars}<script>{script}</script>", format="html")]
 
     def bar(self, ledger: dict, claims: list[dict], title: str, which: str = "all") -> str:
         counts = self.counts(ledger, claims)
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        counts_text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         parts = "".join(
             f'<span class="verdict-{verdict}" style="flex-grow: {count}"></span>'
             for verdict, count in counts.items()
@@ -89,7 +91,7 @@ class LedgerBar(LedgerDirective):
         )
         return (
             f'<p class="ledger-title">{title}</p><div class="ledger-bar" role="img" '
-            f'aria-label="Verdicts of {title[0].lower()}{title[1:]}: {said}">{parts}</div>'
+            f'aria-label="Verdicts of {title[0].lower()}{title[1:]}: {counts_text}">{parts}</div>'
             f'<ul class="ledger-legend of-{which}">{legend}</ul>'
         )
 
@@ -109,12 +111,14 @@ class Ledger(LedgerDirective):
         for claim in claims:
             order.setdefault(of[claim["id"]], len(order))
         claims.sort(key=lambda claim: order[of[claim["id"]]])  # rows of one fact stand together
-        self.one = {name: [i for i, fact in of.items() if fact == name] for name in of.values()}
-        said = ", ".join(f"{n} {v}" for v, n in self.counts(ledger, claims).items())
-        tried = any(claim["substitute"] for claim in claims)
-        rows = [self.row(claim)[: 5 if tried else 4] for claim in claims]
-        head = ["claim", "printed", "ours", "verdict", "on a substitute"][: 5 if tried else 4]
-        summary = nodes.paragraph("", f"{len(claims)} claims: {said}.")
+        self.claims_of_fact = {
+            name: [i for i, fact in of.items() if fact == name] for name in of.values()
+        }
+        counts = ", ".join(f"{n} {v}" for v, n in self.counts(ledger, claims).items())
+        columns = 5 if any(claim["substitute"] for claim in claims) else 4
+        rows = [self.row(claim)[:columns] for claim in claims]
+        head = ["claim", "printed", "ours", "verdict", "on a substitute"][:columns]
+        summary = nodes.paragraph("", f"{len(claims)} claims: {counts}.")
         self.env.note_reread()  # the rows name statements of other pages, with their numbers
         table = table_of(head, rows, "ledger")
         for row, claim in zip(table[0][-1].children, claims, strict=True):
@@ -123,7 +127,7 @@ class Ledger(LedgerDirective):
         return [summary, table]
 
     def text(self, text: str, *classes: str) -> nodes.paragraph:
-        """A paragraph; formulas and code are read where there are some."""
+        """Return a paragraph, with its formulas and code parsed."""
         if not re.search(r"[$`]", text):
             return nodes.paragraph("", "", nodes.Text(text), classes=list(classes))
         inner, messages = self.state.inline_text(text, self.lineno)
@@ -140,7 +144,7 @@ class Ledger(LedgerDirective):
             ours.append(self.text(claim["meaning"], "ledger-what"))
         if coded := AS_CODED.search(claim["note"]):
             ours.append(self.text(coded[0], "ledger-coded"))
-        tried = [
+        substitute = [
             nodes.paragraph("", "", chip(word)) for word in filter(None, [claim["substitute"]])
         ]
         return [
@@ -154,32 +158,40 @@ class Ledger(LedgerDirective):
             [self.text(claim["printed"])],
             ours,
             [nodes.paragraph("", "", chip(claim["verdict"]))],
-            tried,
+            substitute,
         ]
 
     def others(self, claim: dict) -> list[nodes.Node]:
-        """The other rows that state the same fact."""
+        """Return links to the other rows that state the same fact."""
         links: list[nodes.Node] = []
-        for other in self.one[claim["fact"] or claim["id"]]:
+        for other in self.claims_of_fact[claim["fact"] or claim["id"]]:
             if other != claim["id"]:
                 name = nodes.reference("", "", nodes.literal("", other), refid=other)
                 links += [nodes.Text(", "), name]
-        said = nodes.Text("one fact with: ")
+        label = nodes.Text("one fact with: ")
         return (
-            [nodes.paragraph("", "", said, *links[1:], classes=["ledger-place"])] if links else []
+            [nodes.paragraph("", "", label, *links[1:], classes=["ledger-place"])] if links else []
         )
 
     def link(self, claim: dict) -> nodes.Node:
-        """To the section that shows the claim, found when all pages are read."""
+        """Return the link to the section that shows the claim, resolved when all pages are read."""
         stem, _, anchor = claim["link"].partition("#")
         text = nodes.inline("", claim["place"])
         return addnodes.pending_xref(
-            "", text, refdomain="", reftype="ledger", reftarget=f"chapters/{stem}", anchor=anchor,
-            claim=claim["id"], refexplicit=True, refwarn=True, refdoc=self.env.docname,
-        )  # fmt: skip
+            "",
+            text,
+            refdomain="",
+            reftype="ledger",
+            reftarget=f"chapters/{stem}",
+            anchor=anchor,
+            claim=claim["id"],
+            refexplicit=True,
+            refwarn=True,
+            refdoc=self.env.docname,
+        )
 
     def folded(self, claim: dict) -> list[nodes.Node]:
-        """The note and the evidence, in a box that is closed."""
+        """Return the note and the evidence in a closed box."""
         raw = "<details class='ledger-note'><summary>why</summary>"
         parts = [nodes.raw("", raw, format="html")]
         if claim["note"]:
@@ -200,19 +212,29 @@ class At(SphinxRole):
         folder = Path(self.env.srcdir) / "chapters"
         stem = next((path.stem for path in sorted(folder.glob(f"{number}_*.ipynb"))), number)
         text = ": ".join(filter(None, (number.lstrip("0"), title.replace("$", ""))))
-        return [addnodes.pending_xref(
-            "", nodes.inline("", text), refdomain="", reftype="ledger", reftarget=f"chapters/{stem}",
-            anchor=title, claim=self.env.docname, refexplicit=True, refwarn=True, refdoc=self.env.docname,
-        )], []  # fmt: skip
+        return [
+            addnodes.pending_xref(
+                "",
+                nodes.inline("", text),
+                refdomain="",
+                reftype="ledger",
+                reftarget=f"chapters/{stem}",
+                anchor=title,
+                claim=self.env.docname,
+                refexplicit=True,
+                refwarn=True,
+                refdoc=self.env.docname,
+            )
+        ], []
 
 
 def bare(text: str) -> str:
-    """What two spellings of a title have in common."""
+    """Return a title's letters and digits, which all of its spellings share."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def sections(app, page: str) -> dict[str, str]:
-    """The anchor of each section of a page, by its bare titles and names; the first of that name counts.
+    """Return the anchor of each section of a page by its bare titles and names; the first of a name counts.
 
     Kept with the build, since hundreds of claims link to a page that takes a tenth of a second to read.
     """
@@ -226,7 +248,7 @@ def sections(app, page: str) -> dict[str, str]:
 
 
 def find_section(app, env, node, content):
-    """Resolves the link of a claim to the section that is named by its title."""
+    """Resolve the link of a claim to the section that is named by its title."""
     if node.get("reftype") != "ledger":
         return None
     page, anchor = node["reftarget"], node["anchor"]

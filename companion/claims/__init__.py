@@ -1,10 +1,10 @@
-"""The ledger: every claim of the papers, and the computation that decides it.
+"""The claims of the papers, and the computations that decide them.
 
-`registry` has the decorator `@claim(id, paper=..., place=..., ...)`, which makes a row of the function below it;
-`ledger` decides the rows, and shows them as a table and as text; `evidence` holds the functions.
+`registry`: `Claim`, `Evidence`, the verdicts, and the decorator `@claim(...)` that registers a claim.
+`evidence`: the functions that decide the claims, a module per part of a paper; `experiments` has what the claims on
+recorded runs share.
+`ledger`: the table of all claims with their verdicts, for the terminal, the chapters and the book's page.
 
-May import `companion.runs` and `fedstas` with its packages. Chapters use `ledger.claims()` and the functions of
-`evidence`; no verdict is written down anywhere.
-
-To add a claim, write its function with the decorator in the module of `evidence` that treats its theorem or figure.
+Imported from here: `fedstas` and `companion.runs`. To add a claim, write a function in a module of `evidence` with
+`@claim(...)` above it (CONTRIBUTING.md, "A claim").
 """

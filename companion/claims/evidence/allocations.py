@@ -1,4 +1,4 @@
-"""How many of each stratum? Neyman allocation and the second link of Theorem 1 (chapter part 4b)."""
+"""Allocation of draws to strata: Neyman's rule and the second inequality of Theorem 1 (chapter 4b)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def theorem_1_second(
     readings: dict = READINGS,
     rule: Callable = theory.neyman_printed,
 ) -> Evidence:
-    """V(stradiv) <= V(strat)? Seats of eq. 3.5 (`rule`) against proportional ones, real numbers as in the limit that
+    """Compare V(stradiv) with V(strat): the allocation of eq. 3.5 (`rule`) against the proportional one, real numbers as in the limit that
     the theorem names, for right and other spreads; and a case of few, whole seats beside it, which decides nothing."""
     sizes, spreads, _, draws_per_stratum, plain, _, _ = rounding()
     m = SPREAD_CASE[2]
@@ -221,7 +221,7 @@ def seat_counts(cases: tuple | None = None) -> dict[str, int]:
     order=300,
 )
 def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
-    """Eq. 3.5 as a number of clients: whole, at least one, at most N_h?"""
+    """Check whether eq. 3.5 gives numbers of clients: whole, at least one, at most N_h."""
     rows = []
     for n, s, m in (SPREAD_CASE, ((40, 35, 25), (3, 0, 5), 10), ((2, 48, 50), (100, 1, 1), 10), ((10, 10), (3, 1), 2)):  # fmt: skip
         quotas, (least, best) = theory.neyman_printed(n, s, m), theory.integer_optimum(n, s, m)
@@ -271,7 +271,7 @@ def spread_of_draws(
     strata: tuple = ((-1, 5, 6), (-1, -1, 1, 1)),
     rule: Callable = _neyman,
 ) -> Evidence:
-    """Does the S_h of eq. 3.5 minimise the variance when clients are drawn by norm (Sec. 3.2)? `rule` makes seats of
+    """Check whether the S_h of eq. 3.5 minimises the variance when clients are drawn by norm (Sec. 3.2). `rule` allocates by
     the variances of one uniform draw in each stratum."""
     m, n = 2, [len(s) for s in strata]
     one = [theory.per_draw(w, np.abs(w)) for w in strata]

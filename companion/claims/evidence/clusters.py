@@ -235,7 +235,7 @@ def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
 
 
 def _equality(same: Callable, what: str, world: list | None) -> Evidence:
-    """Is equality, per client and then for all clients together, the same as MD sampling?"""
+    """Check whether equality is the same as MD sampling: per client, then for all clients together."""
     world = world or schemes()
     per_client = [
         same(w, md, i) == _is_md(rows) for _, rows, w, md in world for i in range(len(rows[0]))

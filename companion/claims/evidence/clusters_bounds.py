@@ -239,7 +239,7 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
 
 
 def _rate(rows, alike: str, drift: float) -> Evidence:
-    """Is average/rate bounded as N grows? And for each fixed N, as T grows? `drift` multiplies the average."""
+    """Check whether average/rate is bounded as N grows, and for each fixed N as T grows; `drift` multiplies the average."""
     table = rates(rows)
     printed = table["over the printed rate"].to_numpy()
     slope = np.polyfit(np.log(table["N"]), np.log(printed), 1)[0] if printed.all() else 0.0

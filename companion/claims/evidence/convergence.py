@@ -1,4 +1,4 @@
-"""Where does a design lead? (FedSTaS Theorem 2.)"""
+"""Convergence: the limit and the rate of a design (FedSTaS Theorem 2)."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def flat_tails(rounds: int = 8, c: tuple = (-1, 1, -3, 3)) -> pd.DataFrame:
 def improvement(
     claim: Claim, *, c: tuple = (-1, 1, -3, 3), scheme: Callable = clustered.by_size
 ) -> Evidence:
-    """Is clustered sampling's error at most MD's, round by round? On quadratic clients (`scheme`), and on flat tails (`c`)."""
+    """Compare clustered sampling's error with MD's, round by round, on quadratic clients (`scheme`) and on flat tails (`c`)."""
     quadratic = (on_quadratics(scheme)["never above"] == "yes").all()
     tails = flat_tails(4, c)
     never = (tails["clustered"] <= tails["MD"]).all()

@@ -1,4 +1,4 @@
-"""Does uniform sampling over examples lower the noise? (FedSTaS Lemmas 3-4, Theorem 3.)"""
+"""Covariances of a step on a sample of examples (FedSTaS Lemmas 3-4, Theorem 3)."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = 
     order=230,
 )
 def more_stable_updates(claim: Claim, *, reading_form: Callable = cov.reading_form) -> Evidence:
-    """Is any unbiased reading of FedSTaS's data sampling at or below SRS for all gradients?"""
+    """Check whether any unbiased reading of FedSTaS's data sampling is at or below SRS for all gradients."""
     table = unbiased_readings(reading_form)
     note = (
         "At equal expected size a blind unbiased design equals SRS, or is worse for some gradients."

@@ -94,7 +94,7 @@ def inclusion_chances(sizes: tuple[int, ...], star: int) -> list[Fraction]:
 def uniform_over_participants(
     claim: Claim, *, cases: tuple = (((4, 4), 4), ((2, 6), 4)), text: Callable = inclusion_chances
 ) -> Evidence:
-    """Has every example of the participants the same chance, under the text's p (`text`) and under Algorithm 1?"""
+    """Compare the chances of the participants' examples, under the text's p (`text`) and under Algorithm 1."""
     rows, text_, algorithm = [], [], []
     for sizes, star in cases:
         size, chances_ = star // len(sizes), text(sizes, star)
@@ -132,7 +132,7 @@ def uniform_over_participants(
 def unbiased_data_sampling(
     claim: Claim, *, readings: tuple = ("fixed", "bernoulli", "bernoulli-mean", "pooled", "again")
 ) -> Evidence:
-    """What multiple of its own mean gradient does a participant send, for unequal sizes?"""
+    """Compute the multiple of its own mean gradient that a participant sends, for unequal sizes."""
     sizes, star = (2, 6), 4
     n, size = sum(sizes), star // len(sizes)
     rows = []
@@ -236,7 +236,7 @@ def pooled_target(clients=((0, 2), (1, 2, 3, 4, 5, 9)), star: int = 4) -> pd.Dat
     order=160,
 )
 def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "equal")) -> Evidence:
-    """Is the aggregate's expectation that of a centralised draw, for unequal and for equal sizes?
+    """Compare the aggregate's expectation with that of a centralised draw, for unequal and for equal sizes.
 
     `fedstas`: data and weights of `aggregate_moments`.
     """

@@ -105,7 +105,7 @@ def lemma5(
     order=180,
 )
 def alpha_for_three(claim: Claim, *, alpha: Fraction = ALPHA) -> Evidence:
-    """alpha = 0.1616 for epsilon = 3 and M = 100: does the ratio stay below e^3, and is it the alpha in four digits?"""
+    """Check whether alpha = 0.1616 keeps the ratio below e^3 at M = 100 and is eq. 6.13's alpha in four digits."""
     low, high = theory.truth_probability_bounds(3, CAP)
     ratio = theory.ldp_ratio(CAP, alpha)
     largest = theory.ldp_ratio(CAP, low)  # just below e^3

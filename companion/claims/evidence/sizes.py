@@ -56,7 +56,7 @@ def estimator_table(
 
 
 def _unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool]:
-    """For every two sizes 1..largest and every alpha: is the mean estimate the total?"""
+    """Check whether the mean estimate is the total, for every two sizes 1..largest and every alpha."""
     return [
         moments([min(n, clip) for n in sizes], cap, alpha, range(1, cap)).mean == sum(sizes)
         for sizes in product(range(1, largest + 1), repeat=2)

@@ -220,7 +220,7 @@ def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = 
 
 
 def _together(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
-    """Are any two examples drawn independently? And P(both), P(first) P(second) of the last two, of one client if it has two."""
+    """Check whether any two examples are drawn independently; and P(both), P(first) P(second) of the last two examples."""
     one = [sum(p for c, p in cohorts if k in c) for k in owner]
     both = {
         (a, b): sum(p for c, p in cohorts if {owner[a], owner[b]} <= set(c))

@@ -1,4 +1,4 @@
-"""Is the cohort's mean right? Lemma 1 and what stands around it (chapter part 4a); all exact."""
+"""Unbiasedness of the cohort's mean: Lemma 1 and the statements around it (chapter 4a), all exact."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def selection_probability(
     m: int = DRAWS,
     inclusion: Callable = theory.inclusion_probabilities,
 ) -> Evidence:
-    """Is the probability of being selected proportional to the norm? `inclusion` of distinct clients."""
+    """Compare the probability of being selected with the norm; `inclusion` is that of distinct clients."""
     p = [Fraction(g, sum(norms)) for g in norms]
     pi, one = inclusion(norms, m), inclusion(norms, 1)
     again = [1 - (1 - q) ** m for q in p]
@@ -351,7 +351,7 @@ FACTOR = Fraction(len(UPDATES), DRAWS)  # N/m of eq. 2.3
 def expansion(
     claim: Claim | None = None, *, designs: dict = DRAWN, factor: Fraction = FACTOR
 ) -> Evidence:
-    """Eq. 2.4: for which designs is (N/m) sum omega_k w_k unbiased? `factor` in the place of N/m."""
+    """Compute the mean of (N/m) sum omega_k w_k under each design (eq. 2.4); `factor` takes the place of N/m."""
     target = weighted(UPDATES, SIZES)
     rows, unbiased = [], {}
     for name, selection in designs.items():
@@ -456,7 +456,7 @@ def weights_sum_to_one(
     order=440,
 )
 def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))) -> Evidence:
-    """Algorithm 3 with m_h of eq. 3.5, two strata of two: is 1/m_h defined, and if such a stratum is left out?"""
+    """Compute Algorithm 3's mean with m_h of eq. 3.5 where a stratum gets no draw, in two strata of two."""
     spreads = [(max(s) - min(s)) / 2 for s in strata]
     draws_per_stratum = theory.neyman_printed([2, 2], spreads, 2)
     target = mean([x for s in strata for x in s])
@@ -500,7 +500,7 @@ def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))
 def cohort_weights(
     claim: Claim | None = None, *, cases: tuple = ((SIZES, 2), (SIZES, 1), ((2, 2, 2), 2))
 ) -> Evidence:
-    """FedAvg's weights n_k over the cohort: is the aggregate biased for the weights of eq. 2.1?"""
+    """Compute the bias of FedAvg's weights n_k over the cohort for the weights of eq. 2.1."""
     rows = []
     for sizes, m in cases:
         aim, _ = theory.moments(

@@ -1,4 +1,4 @@
-"""Which design is less noisy? Theorem 1 link by link, and as a whole (chapter part 4b)."""
+"""Variances of the designs: Theorem 1, each inequality and as a whole (chapter 4b)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def first_smallest(top: int = 4) -> tuple[tuple, theory.PerDraw]:
     order=370,
 )
 def theorem_1_first(claim: Claim | None = None, *, selection: Callable = np.abs) -> Evidence:
-    """V(sts) <= V(stradiv)? One stratum, p by the norm of the update itself (`selection`), plain mean."""
+    """Compare V(sts) with V(stradiv): one stratum, p by the norm of the update itself (`selection`), plain mean."""
     smallest = first_smallest()[0]
     rows, printed, corrected = [], [], []
     for w in (smallest, (-1, 0, 1), (1, 1, 1, 3)):
@@ -87,7 +87,7 @@ def wrong_norm(
     other: tuple = (4, 3, 2, 1),
     estimator: str = "hansen_hurwitz",
 ) -> Evidence:
-    """Importance by a norm, any norm: does it lower the variance once the estimator is corrected?"""
+    """Check whether importance by any norm lowers the variance once the estimator is corrected."""
     rows, better = [], {}
     equal = (1,) * len(updates)
     for name, norm in (("of the update itself", updates), ("of something else", other), ("equal", equal)):  # fmt: skip
@@ -147,7 +147,7 @@ def in_the_limit(strata, draws_per_stratum, m: int = 1) -> tuple[Fraction, Fract
     order=390,
 )
 def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evidence:
-    """V(strat) <= V(rand)? In the limit that the theorem names, for each meaning of "plain allocation"; and
+    """Compare V(strat) with V(rand) in the limit that the theorem names, for each meaning of "plain allocation"; and
     finite cases beside it, which it leaves out and which decide nothing."""
     rows, right = [], {}
     every = [
