@@ -1,4 +1,4 @@
-# Two doors: `make book` and `make test`; beside them `make check`, in about a minute. All set up .venv.
+# `make book`, `make test` and, in about a minute, `make check`; each sets up .venv.
 #
 #   make book [PROFILE=quick|laptop|paper]   the site, in _build/html/index.html
 #   make test [ARGS="..."]                   all tests; ARGS go to pytest
@@ -12,13 +12,13 @@
 #   make format                              ruff: format, and lint with fixes
 #   make figure                              draw the README's figure anew from results/
 #   make lock                                resolve both locks anew, with the hashes of all files
-#   make clean                               remove everything that was made, but not .venv
+#   make clean                               remove everything that was generated, but not .venv
 #   make help                                this list
 
 PROFILE ?= quick
 ARGS ?=
 export FEDSTAS_PROFILE := $(PROFILE)
-# Book and tests start many interpreters: they keep what they compiled, or each compiles torch anew.
+# Book and tests start many interpreters: bytecode is stored, or each would compile torch's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: book test check format-check lint types fast test-flower notebooks gpu times chaos chaos-quick format figure lock clean help

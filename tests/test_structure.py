@@ -59,6 +59,7 @@ def package_of(name: str) -> str:
 
 
 def run_python(code: str) -> str:
+    """Run code in a new interpreter and return what it prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

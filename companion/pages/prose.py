@@ -50,7 +50,7 @@ def glue_values(chapter: str, /, **values: Any) -> None:
 
 
 def decide(chapter: str, claim, key: str, function):
-    """The evidence for a claim; the prose gets the ledger's word (`verdict_*`) and number (`ours_*`)."""
-    found = function(claim)
-    glue_values(chapter, **{f"verdict_{key}": found.verdict, f"ours_{key}": str(found.ours)})
-    return found
+    """Return the evidence for a claim; glue its verdict (`verdict_*`) and our value (`ours_*`) for the prose."""
+    evidence = function(claim)
+    glue_values(chapter, **{f"verdict_{key}": evidence.verdict, f"ours_{key}": str(evidence.ours)})
+    return evidence
