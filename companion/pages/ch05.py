@@ -139,9 +139,9 @@ class Verdicts:
         frame = pd.DataFrame(rows, columns=["claim", "printed", "ours", "verdict"])
         text = frame.to_markdown(index=False, disable_numparse=True)
         once = ledger.first_of_each_fact(self.decided[name] for name in chosen)
-        said = counted(evidence.verdict for _, evidence in once)
-        said += f" ({len(chosen)} rows, {len(once)} facts)" if len(once) < len(chosen) else ""
-        head = f"````{{admonition}} Verdicts on {title}: {said}\n:class: verdict dropdown"
+        summary = counted(evidence.verdict for _, evidence in once)
+        summary += f" ({len(chosen)} rows, {len(once)} facts)" if len(once) < len(chosen) else ""
+        head = f"````{{admonition}} Verdicts on {title}: {summary}\n:class: verdict dropdown"
         return Markdown(f"{head}\n\n{text}\n````")
 
     def levels(self) -> dict[str, list[str]]:
@@ -154,16 +154,20 @@ class Verdicts:
 
     def _both(self, chosen) -> dict[str, list[str]]:
         once = ledger.first_of_each_fact(self.decided.values())  # one computation counts once
-        found = [e for claim, e in once if e.coded and chosen(claim.id)]
-        return {"written": [e.verdict for e in found], "coded": [e.coded for e in found]}
+        results = [e for claim, e in once if e.coded and chosen(claim.id)]
+        return {"written": [e.verdict for e in results], "coded": [e.coded for e in results]}
 
     def told(self) -> dict[str, object]:
         """How many rows and facts, and of each verdict: all, then levels and orders in both voices."""
         once = ledger.first_of_each_fact(self.decided.values())
-        said = {"rows": len(self.decided), "claims": len(once)}
-        said["counts"] = counted(evidence.verdict for _, evidence in once)
-        said |= {f"levels_{voice}_all": counted(words) for voice, words in self.levels().items()}
-        return said | {f"orders_{voice}": counted(words) for voice, words in self.orders().items()}
+        counts_by_name = {"rows": len(self.decided), "claims": len(once)}
+        counts_by_name["counts"] = counted(evidence.verdict for _, evidence in once)
+        counts_by_name |= {
+            f"levels_{voice}_all": counted(words) for voice, words in self.levels().items()
+        }
+        return counts_by_name | {
+            f"orders_{voice}": counted(words) for voice, words in self.orders().items()
+        }
 
 
 IN_THE_TABLE = (  # claims that the table of all methods decides
@@ -273,9 +277,9 @@ def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
     the largest distance of FedSTaS's from FedSTS's (`losses_apart`)."""
     inside = 0
     for m, values in FALLS.items():
-        own = frame[frame["method"] == f"{m}-authors-dec"]
+        runs = frame[frame["method"] == f"{m}-authors-dec"]
         spans = [
-            statistics.prediction_interval(own.loc[own["round"] == t, "train_loss"]) for t in AT
+            statistics.prediction_interval(runs.loc[runs["round"] == t, "train_loss"]) for t in AT
         ]
         inside += sum(a <= v <= b for v, (_, a, b) in zip(values, spans, strict=True))
     apart = np.abs(np.subtract(FALLS["fedstas"], FALLS["fedsts"])).max()
@@ -289,16 +293,18 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
         rows.append(
             (PAPER[m], "theirs, one run", *map("{:.1f}".format, printed), f"{losses[m]:.2f}")
         )
-        own = frame[frame["method"] == f"{m}-authors-dec"]
-        ours = [100 * own.loc[own["round"] == t, SHARES] for t in rounds[:-1]]
+        runs = frame[frame["method"] == f"{m}-authors-dec"]
+        ours = [100 * runs.loc[runs["round"] == t, SHARES] for t in rounds[:-1]]
         ours += [
-            tables.final_values(own, SHARES)["value"],
-            own.loc[own["round"] == 99, "train_loss"],
+            tables.final_values(runs, SHARES)["value"],
+            runs.loc[runs["round"] == 99, "train_loss"],
         ]
-        told = [statistics.prediction_interval(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
+        values = [statistics.prediction_interval(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
         forms = [".0f"] * len(printed) + [".2f"]
-        cells = [statistics.format_interval(*v, form) for v, form in zip(told, forms, strict=True)]
-        rows.append(("", f"ours, {own['seed'].nunique()} runs", *cells))
+        cells = [
+            statistics.format_interval(*v, form) for v, form in zip(values, forms, strict=True)
+        ]
+        rows.append(("", f"ours, {runs['seed'].nunique()} runs", *cells))
     heads = [*(f"round {t}" for t in rounds[:-1]), "last ten", "loss, round 99"]
     return pd.DataFrame(rows, columns=["method", "", *heads])
 
@@ -322,11 +328,11 @@ def who_passes(
     rows = {}
     for name, (words, form) in whose.items():
         inside, halves = predict_published(frame, curves, form.format)
-        told = (
+        values = (
             f"{inside} of {len(curves)}",
             f"{predict_published(frame, ends, form.format)[0]} of {len(ends)}",
         )
-        rows[name] = (words, *told, f"{min(halves):.0f} to {max(halves):.0f}")
+        rows[name] = (words, *values, f"{min(halves):.0f} to {max(halves):.0f}")
     columns = ["whose runs", "their curves", "their ends", "points to either side"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
@@ -344,11 +350,11 @@ def points(gap: tuple[float, float, float]) -> str:
 
 def spread(**groups: pd.Series) -> dict[str, float]:
     """Standard deviation, least, most and number of each group, as `bits_sd`."""
-    told = {}
+    summary = {}
     for key, values in groups.items():
-        told |= {f"{key}_sd": values.std(), f"{key}_n": len(values)}
-        told |= {f"{key}_low": values.min(), f"{key}_high": values.max()}
-    return told
+        summary |= {f"{key}_sd": values.std(), f"{key}_n": len(values)}
+        summary |= {f"{key}_low": values.min(), f"{key}_high": values.max()}
+    return summary
 
 
 def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) -> dict[str, str]:
@@ -408,9 +414,9 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
     """All methods in three other settings: both accuracies, and on the global test set against MD."""
     places = ("MNIST 0.001", "MNIST, IID", "Fashion-MNIST 0.01")
     frames = dict(zip(places, frames, strict=True))
-    found = tables.compare_methods(frames, METRICS)
+    results = tables.compare_methods(frames, METRICS)
     rows = []
-    for (place, m), part in found.groupby(["place", "method"], sort=False):
+    for (place, m), part in results.groupby(["place", "method"], sort=False):
         one, other = (part[part["metric"] == k].iloc[0] for k in METRICS)
         sent, processed = tables.relative_cost(frames[place], m, "md")
         rows.append(
@@ -484,11 +490,11 @@ def method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
 
 def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
     """All methods in one partition: both accuracies, their differences to MD, p, and the price."""
-    here, rows = beside[beside["place"] == place], []
+    part, rows = beside[beside["place"] == place], []
     for m in ORDER:
         cells = [CALLED[m]]
         for metric in METRICS:
-            row = here[(here["method"] == m) & (here["metric"] == metric)].iloc[0]
+            row = part[(part["method"] == m) & (part["metric"] == metric)].iloc[0]
             cells += [statistics.format_plus_minus(row["mean"], row["mean_low"], row["mean_high"])]
             cells += [
                 statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f")
@@ -501,9 +507,9 @@ def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFr
 
 def apart(beside: pd.DataFrame, place: str, sign: int) -> list[str]:
     """The methods on one side of MD on the global test set, by half a point at least, p corrected."""
-    here = beside[(beside["place"] == place) & (beside["metric"] == GLOBAL)]
-    here = here[(here["holm"] < 0.05) & (sign * here["difference"] >= 0.5)]
-    return [m for m in ORDER if m in set(here["method"])]
+    part = beside[(beside["place"] == place) & (beside["metric"] == GLOBAL)]
+    part = part[(part["holm"] < 0.05) & (sign * part["difference"] >= 0.5)]
+    return [m for m in ORDER if m in set(part["method"])]
 
 
 def distance(gap: tuple[float, float, float]) -> str:
@@ -583,10 +589,12 @@ def along(by_variant: pd.DataFrame) -> pd.DataFrame:
     for key, (_, default, method) in SETTINGS.items():
         for value in sorted({default, *experiments.AROUND[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
-            found = by_variant[
+            results = by_variant[
                 (by_variant["variant"] == variant) & (by_variant["method"] == method)
             ]
-            rows += [(key, value, method, *each) for each in found[["mean", "low", "high"]].values]
+            rows += [
+                (key, value, method, *each) for each in results[["mean", "low", "high"]].values
+            ]
     return pd.DataFrame(rows, columns=["key", "value", "method", "mean", "low", "high"])
 
 
@@ -621,16 +629,16 @@ def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
         label, default, _ = SETTINGS[key]
         for value in sorted({default, *experiments.AROUND[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
-            here = around[around["variant"] == variant]
-            rows.append((label, f"{value:g}", tables.describe_gain(here, "fedstas-unbiased", "md")))
+            part = around[around["variant"] == variant]
+            rows.append((label, f"{value:g}", tables.describe_gain(part, "fedstas-unbiased", "md")))
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
 
 
 def least_and_most(moved: pd.DataFrame) -> dict[str, float]:
     """Of `along`: the least and the most accuracy of each setting, as `least_steps`."""
     each = moved.groupby("key")["mean"]
-    told = {f"least_{key}": value for key, value in each.min().items()}
-    return told | {f"most_{key}": value for key, value in each.max().items()}
+    values = {f"least_{key}": value for key, value in each.min().items()}
+    return values | {f"most_{key}": value for key, value in each.max().items()}
 
 
 def by_batch(
@@ -648,10 +656,10 @@ def by_batch(
     usual = pd.concat([usual, cut[cut["seed"].isin(usual["seed"])]])
     sized = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
     rows, others = [], experiments.BATCHED[1:]
-    for b, here in sorted((sized | {128: usual}).items()):
-        level = tables.summarise(here, GLOBAL).reindex(["md"])
+    for b, part in sorted((sized | {128: usual}).items()):
+        level = tables.summarise(part, GLOBAL).reindex(["md"])
         cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
-        rows.append((str(b), *cells, *(tables.describe_gain(here, m, "md") for m in others)))
+        rows.append((str(b), *cells, *(tables.describe_gain(part, m, "md") for m in others)))
     heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
     return pd.DataFrame(rows, columns=heads)
 
@@ -665,16 +673,16 @@ def by_allocation(
     usual = usual[usual["round"] % 9 == 0]
     rows = []
     for kind, name in DEALT.items():
-        own, beside = (f[f["partition"] == kind] for f in (optimal, usual))
-        here = pd.concat([own, beside[beside["seed"].isin(own["seed"])]]) if len(own) else beside
-        said = tables.describe_gain(here, experiments.OPTIMAL, "fedstas")
+        runs, beside = (f[f["partition"] == kind] for f in (optimal, usual))
+        part = pd.concat([runs, beside[beside["seed"].isin(runs["seed"])]]) if len(runs) else beside
+        gain = tables.describe_gain(part, experiments.OPTIMAL, "fedstas")
         rows.append(
             (
                 name,
                 statistics.format_plus_minus(
-                    *statistics.mean_interval(tables.pivot_seeds(here, GLOBAL)["fedstas"])
+                    *statistics.mean_interval(tables.pivot_seeds(part, GLOBAL)["fedstas"])
                 ),
-                said,
+                gain,
             )
         )
     heads = ["partition", "FedSTaS (%)", "with optimal allocation"]
@@ -700,9 +708,9 @@ def equal_sizes(
         trial = "diverged" if tried else "–"
         if end is not None:
             trial = f"{end['train_loss']:.3f}\u00a0nats, {100 * end[GLOBAL]:.1f}\u00a0%"
-        here = runs[(runs["method"] == method) & (runs["rate"] == rate)]
-        level = tables.summarise(here, GLOBAL).reindex([method])
-        beside = pd.concat([here, md]) if method != "md" and len(here) else md.iloc[:0]
+        part = runs[(runs["method"] == method) & (runs["rate"] == rate)]
+        level = tables.summarise(part, GLOBAL).reindex([method])
+        beside = pd.concat([part, md]) if method != "md" and len(part) else md.iloc[:0]
         gain = tables.describe_gain(beside, method, "md") if len(beside) else ""
         mean = statistics.format_plus_minus(*level.loc[method, ["mean", "low", "high"]])
         rows.append((CALLED[method], rate, trial, mean, gain))
@@ -715,10 +723,10 @@ def equal_trials(rates: tables.RecordedSweep) -> dict[str, float]:
     """How least variance's trials ended at the rate that was chosen and at that of the others, which was `near`: nats;
     and at the latter its accuracy and MD's, in %."""
     cut, other = experiments.HUNDRED[-1], f"{experiments.HUNDRED_TUNED['md']['lr']:g}"
-    own = f"{experiments.HUNDRED_TUNED[cut]['lr']:g}"
+    chosen_rate = f"{experiments.HUNDRED_TUNED[cut]['lr']:g}"
     ends = tables.select_final_rounds(by_rate(rates)).set_index(["method", "rate"])
     return {
-        "equal_chosen": ends.loc[(cut, own), "train_loss"],
+        "equal_chosen": ends.loc[(cut, chosen_rate), "train_loss"],
         "equal_near": ends.loc[(cut, other), "train_loss"],
         "equal_accuracy": 100 * ends.loc[(cut, other), GLOBAL],
         "equal_accuracy_md": 100 * ends.loc[("md", other), GLOBAL],
@@ -772,8 +780,8 @@ WHOLE = "the corrected method"
 
 
 def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs of the sweep `ablation`, their method called by the part that is exchanged."""
-    names = {(m, Variant.of(**own)): name for name, (m, own) in experiments.PARTS.items()}
+    """Return the runs of the sweep `ablation`, their method called by the part that is exchanged."""
+    names = {(m, Variant.of(**settings)): name for name, (m, settings) in experiments.PARTS.items()}
     pairs = zip(frame["method"], frame["variant"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
 
@@ -800,13 +808,13 @@ def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
 def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
     """What an exchanged part changes, as `part_one`, and its bytes in multiples, as `part_one_sent`."""
     keys = {"one": "one stratum", "uniform": "p uniform"}
-    told, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
+    values, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
     for key, part in keys.items():
-        told[f"part_{key}"] = statistics.format_interval(
+        values[f"part_{key}"] = statistics.format_interval(
             *change.loc[part, ["difference", "low", "high"]], "+.1f"
         )
-        told[f"part_{key}_sent"] = tables.relative_cost(parts, part, WHOLE)[0]
-    return told
+        values[f"part_{key}_sent"] = tables.relative_cost(parts, part, WHOLE)[0]
+    return values
 
 
 # This machine
@@ -814,19 +822,19 @@ def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
 
 def live_runs(task, s) -> pd.DataFrame:
     """All rounds of the first methods on the chapter's settings `s`, its seeds; `usual` where such a run is recorded."""
-    own = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
-    own["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 42 times fewer examples
+    settings = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
+    settings["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 42 times fewer examples
     runs = []
     for i in range(s.seed, s.seed + s.seeds):
         federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
         m = min(s.clients_per_round, len(federation.with_data))
         how = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50), "clients_per_round": m}
-        here = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
+        part = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
         for name in experiments.FIRST:
             known = {"lr", *methods.parameters(name)}
-            method = methods.get(name, **{k: v for k, v in own.items() if k in known})
+            method = methods.get(name, **{k: v for k, v in settings.items() if k in known})
             history = simulation.run(task, federation, method, seed=i, device=s.device, **how)
-            usual = here and method == methods.get(name)
+            usual = part and method == methods.get(name)
             about = {"method": name, "seed": i, "rounds": s.rounds, "usual": usual}
             runs.append(history.frame.assign(**about))
     return pd.concat(runs)

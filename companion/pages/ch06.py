@@ -188,7 +188,7 @@ def final(runs: Recorded) -> pd.DataFrame:
         for metric in ("train_loss", "test_accuracy")
     )
     gain = tables.paired_differences(runs.history, "test_accuracy", "md", LAST)
-    found = [
+    rows = [
         {
             "scheme": name,
             "digits, early and late": f"{early[method]:.2f}, {late[method]:.2f}",
@@ -199,7 +199,7 @@ def final(runs: Recorded) -> pd.DataFrame:
         }
         for method, name in NAMES.items()
     ]
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def _span(row: pd.Series) -> str:
@@ -209,32 +209,36 @@ def _span(row: pd.Series) -> str:
 def gains(runs: Recorded, last: int = LAST) -> dict[str, float]:
     """Points above MD with their interval, `size`, `size_low`, ..., `similarity`, ..., `target`, ...;
     and of Algorithm 2 below the target, `short`, `short_low`, `short_high`."""
-    found, said = tables.paired_differences(runs.history, "test_accuracy", "md", last), {}
+    differences, summary = tables.paired_differences(runs.history, "test_accuracy", "md", last), {}
     for method in tuple(NAMES)[1:]:
         short = method.removeprefix("clustered-")
-        ends = found.loc[method, ["difference", "low", "high"]]
-        said |= {f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)}
+        ends = differences.loc[method, ["difference", "low", "high"]]
+        summary |= {
+            f"{short}{e}": float(v) for e, v in zip(("", "_low", "_high"), ends, strict=True)
+        }
     wide = tables.pivot_seeds(runs.history, "test_accuracy", last)
     values = statistics.mean_interval((wide["target"] - wide["clustered-similarity"]).dropna())
-    return said | dict(zip(("short", "short_low", "short_high"), map(float, values), strict=True))
+    return summary | dict(
+        zip(("short", "short_low", "short_high"), map(float, values), strict=True)
+    )
 
 
 def verdicts() -> pd.DataFrame:
     """What the ledger says of Section 6's claims on one digit per client."""
-    found = [ledger.decide_by_id(name) for name in JUDGED]
+    decided = [ledger.decide_by_id(name) for name in JUDGED]
     return pd.DataFrame(
         {
             "claim of Section 6": claim.statement,
             "ours": f"{ledger.format_ours(evidence)} {ledger.meaning(claim, evidence)}",
             "verdict": evidence.verdict,
         }
-        for claim, evidence in found
+        for claim, evidence in decided
     )
 
 
 def compared(variances: dict[str, float], classes: dict[str, float], full: float) -> pd.DataFrame:
     """Per scheme: variance against MD's, error of a cohort against the full update, expected classes."""
-    found = [
+    rows = [
         {
             "scheme": name,
             "variance (% of MD)": f"{100 * v / variances['MD']:.1f}",
@@ -243,4 +247,4 @@ def compared(variances: dict[str, float], classes: dict[str, float], full: float
         }
         for name, v in variances.items()
     ]
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)

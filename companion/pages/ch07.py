@@ -86,8 +86,8 @@ def one_round(panels: dict[float, tuple]) -> Figure:
 def reach(shares: dict[float, np.ndarray], sizes: dict[float, np.ndarray], p: float) -> pd.DataFrame:  # fmt: skip
     """Per sigma: 95 % ranges of what rounds [R, 3] of three methods reach, and who draws nothing at rate p."""
     rows = []
-    for sigma, found in shares.items():
-        ends = np.percentile(100 * found, (2.5, 97.5), axis=0).T
+    for sigma, reached in shares.items():
+        ends = np.percentile(100 * reached, (2.5, 97.5), axis=0).T
         ranges = [f"{a:.1f}\u2060–\u2060{b:.1f}" for a, b in ends]
         empty = f"{((1 - p) ** sizes[sigma]).sum():.1f}"
         rows.append((f"{sigma:g}", *ranges, empty))
@@ -156,10 +156,10 @@ def accuracies(wides: dict[str, pd.DataFrame], labels: dict, arms: Sequence[str]
 def differences(test: pd.DataFrame) -> pd.DataFrame:
     """At each sigma: fedavg's accuracy, and what the others are above it, in points."""
     rows = []
-    for sigma, here in test.groupby("sigma"):
-        row = {"σ": f"{sigma:g}", "fedavg (%)": f"{here['fedavg'].mean():.1f}"}
-        others = [arm for arm in ARMS if arm in here and arm != "fedavg"]
-        rows.append(row | {ARMS[a][0]: points(here[a] - here["fedavg"]) for a in others})
+    for sigma, part in test.groupby("sigma"):
+        row = {"σ": f"{sigma:g}", "fedavg (%)": f"{part['fedavg'].mean():.1f}"}
+        others = [arm for arm in ARMS if arm in part and arm != "fedavg"]
+        rows.append(row | {ARMS[a][0]: points(part[a] - part["fedavg"]) for a in others})
     return pd.DataFrame(rows)
 
 
@@ -183,24 +183,24 @@ def over_costs(runs: pd.DataFrame, sigma: float) -> Figure:
 def costs(equal: dict[tuple, dict], means: pd.DataFrame) -> pd.DataFrame:
     """Per (sigma, arm): what a round costs, and the accuracies of `equal` (rounds, bytes, examples)."""
     rows = []
-    for (sigma, arm), found in equal.items():
+    for (sigma, arm), accuracies_at in equal.items():
         last = means.loc[sigma, arm].iloc[-1] / means.loc[sigma, arm].index[-1]
         row = {"σ": f"{sigma:g}", "method": ARMS[arm][0]}
         row |= {"MB a round": f"{last['megabytes']:.1f}", "examples a round": f"{1000 * last['thousands']:,.0f}"}  # fmt: skip
-        rows.append(row | {f"at equal {k} (%)": f"{v:.1f}" for k, v in found.items()})
+        rows.append(row | {f"at equal {k} (%)": f"{v:.1f}" for k, v in accuracies_at.items()})
     return pd.DataFrame(rows)
 
 
 def gaps(test: pd.DataFrame) -> pd.DataFrame:
     """Per partition of the live runs: accuracies in percent, and FedSampling's distances in points."""
     rows = []
-    for name, here in test.groupby(level=0, sort=False):
+    for name, part in test.groupby(level=0, sort=False):
         row = {
             "partition": name,
-            **{ARMS[a][0]: f"{here[a].mean():.1f}" for a in ARMS if a in here},
+            **{ARMS[a][0]: f"{part[a].mean():.1f}" for a in ARMS if a in part},
         }
         for arm in ("fedavg", ALL):
-            row[f"FedSampling above {ARMS[arm][0]}"] = points(here["fedsampling"] - here[arm])
+            row[f"FedSampling above {ARMS[arm][0]}"] = points(part["fedsampling"] - part[arm])
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -274,11 +274,11 @@ def every_method() -> tuple[pd.DataFrame, list[str]]:
     frame = frame[frame["seed"].isin(common)]
     test, client = (tables.pivot_seeds(frame, x) for x in ("test_accuracy", "client_accuracy"))
     last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
-    found = pd.DataFrame({"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()})  # fmt: skip
-    found = found.join(last[["bytes_down", "bytes_up", "examples"]] / [1e6, 1e6, 1e3])
-    found["seeds"] = len(common)
+    ranked = pd.DataFrame({"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()})  # fmt: skip
+    ranked = ranked.join(last[["bytes_down", "bytes_up", "examples"]] / [1e6, 1e6, 1e3])
+    ranked["seeds"] = len(common)
     missing = [name for name in methods.names() if name not in seeds.index]
-    return found.sort_values("mean", ascending=False), missing
+    return ranked.sort_values("mean", ascending=False), missing
 
 
 def ranking(found: pd.DataFrame) -> pd.DataFrame:

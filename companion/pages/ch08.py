@@ -48,8 +48,8 @@ def sizes(sent: pd.DataFrame) -> pd.DataFrame:
 def silence(estimates: dict[tuple, np.ndarray]) -> pd.DataFrame:
     """Per (who is silent, estimator): mean over the target with its standard error, and the spread."""
     rows = []
-    for (silent, what), found in estimates.items():
-        error, mean = found.std() / np.sqrt(len(found)), found.mean()
-        rows.append((silent, what, f"{mean:.3f} ± {error:.3f}", f"{found.std():.2f}"))
+    for (silent, what), results in estimates.items():
+        error, mean = results.std() / np.sqrt(len(results)), results.mean()
+        rows.append((silent, what, f"{mean:.3f} ± {error:.3f}", f"{results.std():.2f}"))
     columns = ["silent", "estimator", "mean / target", "standard deviation"]
     return pd.DataFrame(rows, columns=columns)

@@ -151,11 +151,11 @@ def figure_6() -> Figure:
         return _nothing(note)
     names, parts = NAMES | {"clustered-similarity": "Alg. 2, angle"}, [frame]
     for (key, name), measure in zip(MEASURES.items(), ("L2", "L1"), strict=True):
-        found = _runs(place, {"measure": measure})
-        if found is not None:
+        results = _runs(place, {"measure": measure})
+        if results is not None:
             names[key] = name
-            own = found[found["method"] == "clustered-similarity"]
-            parts.append(own.assign(method=key))
+            runs = results[results["method"] == "clustered-similarity"]
+            parts.append(runs.assign(method=key))
     figure, axes = plt.subplots(2, 1, figsize=(WIDE, 5.0), sharex=True)
     for ax, smooth in zip(axes, (True, False), strict=True):
         _panel(ax, pd.concat(parts), "train_loss", note, smooth, names)
@@ -244,7 +244,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         clustered_grid.chosen(f"clustered-{name}-rates", experiments.RESULTS)["lr"]
         for name in ("mnist", "coarse10")
     )
-    told = {
+    values = {
         "few": (lost[0], lost[2], lost[1]),
         "few_2": few["Algorithm 2"],
         "sizes": size[2],
@@ -266,7 +266,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
     mu = prox_best.table.set_index("mu")
     never = ledger.decide_by_id("clustered-6-never-worse")[1].table
     judged = {n: ledger.decide_by_id(f"clustered-{n}")[1] for n in ("6-never-worse", "fig-8-steps")}
-    judged = {n: found.substitute or found.verdict for n, found in judged.items()}
+    judged = {n: results.substitute or results.verdict for n, results in judged.items()}
     holds = {
         "one": similar[2][1] > 0 > size[2][1] and size[2][2] > 0,
         "more": similar[0][0] < similar[1][0] < similar[2][0] < similar[3][0],
@@ -290,7 +290,7 @@ def on_mnist() -> tuple[dict[str, str], dict[str, bool]]:
         "rate": (rates == 0.1).all(),
         "rate_colour": (colour == 0.1).all(),
     }
-    spans = {f"grey_{k}": statistics.format_interval(*v, ".3f") for k, v in told.items()}
+    spans = {f"grey_{k}": statistics.format_interval(*v, ".3f") for k, v in values.items()}
     shares = {
         "calm": calm["Algorithm 2"],
         "calm_accuracy": accuracy["Algorithm 2"],
@@ -312,12 +312,12 @@ def in_colour() -> tuple[dict[str, str], dict[str, bool]]:
     wide = tables.pivot_seeds(frame, "test_accuracy")
     points = statistics.mean_interval((wide["clustered-similarity"] - wide["md"]).dropna())
     nats = {"colour_10_1": even_1, "colour_10_2": even_2, "colour_1": one, "colour_2": two}
-    told = {key: statistics.format_interval(*found, ".2f") for key, found in nats.items()}
+    values = {key: statistics.format_interval(*results, ".2f") for key, results in nats.items()}
     holds = {
         "skewed": min(two[1], points[1]) > 0 > one[1] and one[2] > 0,
         "even": max(even_1[1], even_2[1]) < 0 < min(even_1[2], even_2[2]),
     }
-    return told | {"colour_points": statistics.format_interval(*points, ".1f")}, {
+    return values | {"colour_points": statistics.format_interval(*points, ".1f")}, {
         k: bool(v) for k, v in holds.items()
     }
 
@@ -329,7 +329,7 @@ def local_tests() -> pd.DataFrame:
     place, note = _first((CIFAR, MNIST), settings)
     if place is None:
         return pd.DataFrame({"accuracy of the final model": [note.replace("\n", " ")]})
-    notes = (found.metadata for found in records.read_runs(experiments.RESULTS / place.sweep))
+    notes = (results.metadata for results in records.read_runs(experiments.RESULTS / place.sweep))
     known = {note["run"]: note["local_accuracy"] for note in notes}
     rows = []
     asked = [(name, change, "own") for name, change in settings.items()]
@@ -341,9 +341,9 @@ def local_tests() -> pd.DataFrame:
         last = frame[frame["round"] == frame["rounds"]]
         last = last.assign(own=last["run"].map(known).astype(float))
         by = {NAMES[method]: 100 * part[metric] for method, part in last.groupby("method")}
-        said = {
+        cells = {
             name: statistics.format_interval(*statistics.mean_interval(by[name]), ".1f")
             for name in NAMES.values()
         }
-        rows.append({"setting": name} | said)
+        rows.append({"setting": name} | cells)
     return pd.DataFrame(rows)

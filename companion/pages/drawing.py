@@ -107,15 +107,15 @@ def _clients() -> str:
 
 def _squeeze() -> str:
     """A gradient's entries as rings, and as dots on the nearest of nine levels."""
-    found = restored()
+    restored_entries = restored()
     height = lambda v: 58 - 52 * (v + 2.7) / 6.3  # noqa: E731 (the extremes of GRADIENT)
     lines = "".join(
         f'<line x1="4" x2="126" y1="{height(v):.1f}" y2="{height(v):.1f}" stroke="INK" '
         'stroke-width="0.8" stroke-opacity="0.55"/>'
-        for v in sorted(set(found))
+        for v in sorted(set(restored_entries))
     )
     dots = []
-    for i, (v, z) in enumerate(zip(GRADIENT, found, strict=True)):
+    for i, (v, z) in enumerate(zip(GRADIENT, restored_entries, strict=True)):
         x = 9 + 7.5 * i
         dots.append(
             f'<circle cx="{x:g}" cy="{height(v):.1f}" r="2.2" fill="none" stroke="INK" stroke-opacity="0.6"/>'
@@ -251,7 +251,7 @@ def svg(upright: bool = False, colours: dict[str, str] = PAGE, linked: bool = Tr
         wide, tall, step = 346, 8 * 98 + 6, 98
         places = [(7, 4 + step * k) for k in range(8)]
         arrows = [_arrow(173, 4 + 84 + step * k, 0, 13) for k in range(7)]
-        said = f'<text x="173" y="{tall - 1}" text-anchor="middle" font-size="12" fill="INK">and again from 1</text>'
+        caption = f'<text x="173" y="{tall - 1}" text-anchor="middle" font-size="12" fill="INK">and again from 1</text>'
         tall += 6
     else:
         wide, tall, step = 744, 338, 188
@@ -260,17 +260,17 @@ def svg(upright: bool = False, colours: dict[str, str] = PAGE, linked: bool = Tr
         arrows = [_arrow(x + 172, 79, 15, 0) for x in row[:3]] + [_arrow(row[3] + 85, 155, 0, 28)]
         arrows += [_arrow(x - 1, 259, -15, 0) for x in row[:0:-1]]
         arrows.append(_arrow(row[0] + 85, 183, 0, -28))
-        said = f'<text x="{row[0] + 97}" y="174" font-size="12" fill="INK">next round</text>'
+        caption = f'<text x="{row[0] + 97}" y="174" font-size="12" fill="INK">next round</text>'
     name = "round-upright" if upright else "round-wide"
     body = "".join(_station(k, *place, upright, linked) for k, place in enumerate(places))
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="round {name}" viewBox="0 0 {wide} {tall}" '
         f'font-family="FONT" role="ROLE" aria-labelledby="{name}-title {name}-words">'
         f'<title id="{name}-title">{TITLE}</title><desc id="{name}-words">{WORDS}</desc>'
-        f"{''.join(arrows)}{said}{body}</svg>\n"
+        f"{''.join(arrows)}{caption}{body}</svg>\n"
     )
-    own = colours is not PAGE
-    fonts = "-apple-system, Segoe UI, Helvetica, Arial, sans-serif" if own else "inherit"
+    standalone = colours is not PAGE
+    fonts = "-apple-system, Segoe UI, Helvetica, Arial, sans-serif" if standalone else "inherit"
     text = text.replace("FONT", fonts).replace("ROLE", "group" if linked else "img")
     for key, value in colours.items():
         text = text.replace(f'"{key.upper()}"', f'"{value}"')

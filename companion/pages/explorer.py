@@ -48,22 +48,22 @@ LARGEST = 500_000  # bytes of the page's data
 
 
 def seats(sizes, spreads, m: int) -> dict:
-    """The four allocations, and the variance of the stratified mean under each (None: infinite)."""
-    found = {"proportional": allocation.proportional(sizes, m)}
+    """Return the four allocations, and the variance of the stratified mean under each (None: infinite)."""
+    allocations = {"proportional": allocation.proportional(sizes, m)}
     try:
         printed = allocation.neyman_real(sizes, spreads, m)
-        found |= {"printed": printed, "rounded": allocation.largest_remainder(printed, m)}
+        allocations |= {"printed": printed, "rounded": allocation.largest_remainder(printed, m)}
     except InputError:  # all spreads are 0: eq. 3.5 is 0/0
-        found |= {"printed": None, "rounded": None}
-    found["optimal"] = allocation.neyman(sizes, spreads, m)
+        allocations |= {"printed": None, "rounded": None}
+    allocations["optimal"] = allocation.neyman(sizes, spreads, m)
     rows = {}
-    for name, each in found.items():
+    for name, draws in allocations.items():
         value = None
-        if each is not None:
-            value = float(theory.allocation_variance(sizes, spreads, each.tolist()))
+        if draws is not None:
+            value = float(theory.allocation_variance(sizes, spreads, draws.tolist()))
         finite = value is not None and math.isfinite(value)
         rows[name] = {
-            "seats": None if each is None else each.tolist(),
+            "seats": None if draws is None else draws.tolist(),
             "variance": value if finite else None,
         }
     return rows
@@ -88,13 +88,13 @@ def estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
 
 def squeezed(levels: int) -> dict:
     """What so many levels keep of the gradient, their bits, and how many entries go to each."""
-    found = compression.squeeze(gradient(), levels)
+    squeezed_gradient = compression.squeeze(gradient(), levels)
     entries = gradient().astype(float)  # or the sums would be of single precision
-    lost = np.square(entries - found.restore()[0].astype(float)).sum()
+    lost = np.square(entries - squeezed_gradient.restore()[0].astype(float)).sum()
     return {
         "kept": 1 - float(lost / np.square(entries).sum()),
-        "bits": found.bits,
-        "counts": np.bincount(found.codes[0], minlength=levels).tolist(),
+        "bits": squeezed_gradient.bits,
+        "counts": np.bincount(squeezed_gradient.codes[0], minlength=levels).tolist(),
     }
 
 
@@ -156,8 +156,8 @@ def gradient() -> np.ndarray:
 @lru_cache
 def clients() -> dict:
     """The clients on a plane, their norms, and their strata for every number of them, as the paper makes these."""
-    found = _server().gradients(LEVELS)
-    features = stratification.restored_features(found)
+    gradients = _server().gradients(LEVELS)
+    features = stratification.restored_features(gradients)
     labels = [stratification.stratify(features, H, 0) for H in range(1, MOST_STRATA + 1)]
     centred = features - features.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
@@ -165,7 +165,7 @@ def clients() -> dict:
     points = points * np.sign(points[np.abs(points).argmax(0), [0, 1]])  # a sign for each axis
     return {
         "points": (points / np.abs(points).max()).round(4).tolist(),
-        "norms": found.norms().round(6).tolist(),
+        "norms": gradients.norms().round(6).tolist(),
         "labels": [each.tolist() for each in labels],
         "spreads": [
             stratification.within_stratum_std(features, each).round(6).tolist() for each in labels
@@ -176,14 +176,14 @@ def clients() -> dict:
 
 
 def on_map(strata: int, m: int) -> dict:
-    """Seats of the strata, and each client's chance to be drawn, as written: distinct, by norms."""
-    known = clients()
-    labels, norms = np.array(known["labels"][strata - 1]), np.array(known["norms"])
-    found = allocation.neyman(np.bincount(labels), known["spreads"][strata - 1], m)
+    """Return the allocation of the strata, and each client's chance to be drawn, as written: distinct, by norms."""
+    data = clients()
+    labels, norms = np.array(data["labels"][strata - 1]), np.array(data["norms"])
+    draws = allocation.neyman(np.bincount(labels), data["spreads"][strata - 1], m)
     chances = np.zeros(len(labels))
-    for h, each in enumerate(found.tolist()):
-        chances[labels == h] = theory.successive_inclusion(norms[labels == h], each)
-    return {"seats": found.tolist(), "chances": chances.tolist()}
+    for h, count in enumerate(draws.tolist()):
+        chances[labels == h] = theory.successive_inclusion(norms[labels == h], count)
+    return {"seats": draws.tolist(), "chances": chances.tolist()}
 
 
 def cases() -> dict:
@@ -275,47 +275,49 @@ def draw(name: str):
 
 def _squeeze():
     entries = np.sort(gradient().astype(float))
-    found = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
+    restored = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
     figure, ax = plt.subplots(figsize=(7, 3))
-    ax.fill_between(np.arange(len(entries)), found, color=plots.GREY, alpha=0.5, lw=0, step="mid")
+    ax.fill_between(
+        np.arange(len(entries)), restored, color=plots.GREY, alpha=0.5, lw=0, step="mid"
+    )
     ax.plot(entries, color=plots.BLACK, lw=1.5)
     ax.set(xlabel="entry of the gradient, by size", ylabel="value")
     return figure
 
 
 def _strata():
-    known, found = clients(), on_map(STRATA, who.SEATS)
-    points, labels = np.array(known["points"]), np.array(known["labels"][STRATA - 1])
+    data, allocated = clients(), on_map(STRATA, who.SEATS)
+    points, labels = np.array(data["points"]), np.array(data["labels"][STRATA - 1])
     figure, ax = plt.subplots(figsize=(7, 3.4))
     for h in range(STRATA):
         middle = points[labels == h].mean(0)
         for point in points[labels == h]:
             ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
-        told = f"{chr(65 + h)}: {found['seats'][h]} of {(labels == h).sum()}"
-        ax.text(*middle, told, ha="center", va="center", fontsize="small", zorder=3, bbox=PLATE)
+        label = f"{chr(65 + h)}: {allocated['seats'][h]} of {(labels == h).sum()}"
+        ax.text(*middle, label, ha="center", va="center", fontsize="small", zorder=3, bbox=PLATE)
     ax.scatter(
-        *points.T, s=260 * np.array(found["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
+        *points.T, s=260 * np.array(allocated["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
     )
     ax.set(xticks=[], yticks=[])
     return figure
 
 
 def _bias():
-    found, rng = bias(VALUES, NORMS, ROUND), stream(7, "bias")
+    exact, rng = bias(VALUES, NORMS, ROUND), stream(7, "bias")
     p, many = np.array(NORMS) / sum(NORMS), 300
     figure, ax = plt.subplots(figsize=(7, 3))
     distinct = [rng.choice(VALUES, ROUND, replace=False, p=p).mean() for _ in range(many)]
     scaled = np.array(VALUES) / (len(p) * p)
     again = [rng.choice(scaled, ROUND, p=p).mean() for _ in range(many)]
     rounds = np.arange(1, many + 1)
-    ax.axhline(found["target"], color=plots.BLACK, ls="--", lw=1)
+    ax.axhline(exact["target"], color=plots.BLACK, ls="--", lw=1)
     for each, colour, name in (
         (distinct, plots.WRITTEN, "as written"),
         (again, plots.CORRECTED, "corrected"),
     ):
         ax.plot(rounds, np.cumsum(each) / rounds, color=colour)
         ax.text(many * 1.01, np.mean(each), name, color=colour, va="center", fontsize="small")
-    ax.text(many, found["target"], "target", ha="right", va="bottom", fontsize="small")
+    ax.text(many, exact["target"], "target", ha="right", va="bottom", fontsize="small")
     ax.set(xlabel="rounds", ylabel="average update so far", xlim=(0, many))
     return figure
 
@@ -336,13 +338,13 @@ def _coin():
 
 
 def _allocation():
-    found, width = seats(SIZES, SPREADS, SEATS), 0.26
+    allocations, width = seats(SIZES, SPREADS, SEATS), 0.26
     figure, ax = plt.subplots(figsize=(7, 3))
     for place, (name, colour) in enumerate(
         (("printed", plots.WRITTEN), ("rounded", plots.CODED), ("optimal", plots.CORRECTED))
     ):
         x = np.arange(len(SIZES)) + (place - 1) * width
-        bars = ax.bar(x, found[name]["seats"], width, color=colour, label=name)
+        bars = ax.bar(x, allocations[name]["seats"], width, color=colour, label=name)
         ax.bar_label(bars, fmt="{:.3g}", fontsize="x-small")
     labels = [f"$N_h$ = {n}\n$S_h$ = {s:g}" for n, s in zip(SIZES, SPREADS, strict=True)]
     ax.set_xticks(range(len(SIZES)), labels)

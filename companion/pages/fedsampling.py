@@ -61,8 +61,8 @@ def best(task: Task) -> tuple[float, float]:
     words = np.concatenate([np.zeros((len(words), 1)), words], axis=1)  # padding says nothing
     x, y = task.test_x.cpu().numpy(), task.test_y.cpu().numpy()
     share = np.bincount(task.train_y.cpu()) / len(task.train_y)
-    said = (words[:, x].sum(2).T + np.log(share)).argmax(1)
-    return float((said == y).mean()), float((y == share.argmax()).mean())
+    predicted = (words[:, x].sum(2).T + np.log(share)).argmax(1)
+    return float((predicted == y).mean()), float((y == share.argmax()).mean())
 
 
 def users(counts: np.ndarray) -> Figure:
@@ -102,14 +102,14 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
     is recorded, or printed."""
     rows = []
     for network, printed in PRINTED.items():
-        own = runs[runs["network"] == ("" if network == "text-cnn" else network)]
+        method_runs = runs[runs["network"] == ("" if network == "text-cnn" else network)]
         for arm in ARMS:
-            found = own[own["arm"] == arm].dropna(subset=METRICS)
-            said = [
-                statistics.format_plus_minus(*statistics.mean_interval(found[k]))
+            finished = method_runs[method_runs["arm"] == arm].dropna(subset=METRICS)
+            cells = [
+                statistics.format_plus_minus(*statistics.mean_interval(finished[k]))
                 for k in reversed(METRICS)
             ]
-            rows.append((network, arm, *said, len(found), *printed.get(arm, ("–", "–"))))
+            rows.append((network, arm, *cells, len(finished), *printed.get(arm, ("–", "–"))))
     columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
     return pd.DataFrame(
         rows, columns=[*columns, "MIND, printed: macro F1", "MIND, printed: accuracy"]
@@ -140,8 +140,8 @@ def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
     seeds: `runs` as from `final_metrics`."""
 
     def above(network: str, arm: str, other: str) -> tuple[float, float, float]:
-        own = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
-        return statistics.mean_interval((own[arm] - own[other]).dropna())
+        method_runs = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
+        return statistics.mean_interval((method_runs[arm] - method_runs[other]).dropna())
 
     kinds = {"text_cnn": "", "transformer": "transformer"}
     lead = {name: above(n, "fedadagrad", PRIVATE) for name, n in kinds.items()}
@@ -249,15 +249,15 @@ def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
     settled = runs[runs["epsilon"].isna() | hidden]
     kind, sigma = USUAL[task]
     sigmas = runs["sigma"] == sigma if kind == "lognormal" else runs["sigma"].isna()
-    here = runs[(runs["partition"] == kind) & sigmas]
+    rows_here = runs[(runs["partition"] == kind) & sigmas]
     drawn = ("fedavg", "fedavg-unbiased", "md", PRIVATE)
     arms = ("fedavg", "md", PRIVATE, "fedsampling")
     panels = {
         f"Clients drawn otherwise ({PLACES[kind]})": (
-            _side_by_side, here.loc[here.index.intersection(settled.index)], drawn),
+            _side_by_side, rows_here.loc[rows_here.index.intersection(settled.index)], drawn),
         "Spread of the sizes": (_over_spreads, settled[settled["partition"] == "lognormal"], arms),
         "One class each": (_side_by_side, settled[settled["partition"] == "by_class"], arms),
-        f"ε and M ({PLACES[kind]})": (_private, here[here["arm"] == PRIVATE], task),
+        f"ε and M ({PLACES[kind]})": (_private, rows_here[rows_here["arm"] == PRIVATE], task),
     }  # fmt: skip
     figure, axes = plt.subplots(4, 1, figsize=(4.2, 9.6))
     for ax, (title, (draw, part, how)) in zip(axes, panels.items(), strict=True):
