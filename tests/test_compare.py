@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from companion import compare, records
-from companion.runs.compare import compare as hold
 from fedstas import cli, methods, simulation
 from fedstas.errors import InputError
 
@@ -35,20 +34,20 @@ def mine(recorded, tmp_path):
 
 def alter(sidecar, cohorts_from=None, chain=True, **columns):
     """Another machine's result: values from `columns`, other cohorts from a round on."""
-    data, note = sidecar.with_suffix(".parquet"), json.loads(sidecar.read_text())
-    del note["note_sha256"], note["rows_sha256"]  # as the older ones are
+    data, metadata = sidecar.with_suffix(".parquet"), json.loads(sidecar.read_text())
+    del metadata["note_sha256"], metadata["rows_sha256"]  # as the older ones are
     frame = pd.read_parquet(data)
     for key, value in columns.items():
         frame[key] = value(frame[key])
     frame.to_parquet(data, index=False)
-    note["values_sha256"] = records.hash_values(frame)
+    metadata["values_sha256"] = records.hash_values(frame)
     if cohorts_from is not None:
-        note["cohorts_sha256"] = "0" * 64
-        text, keep = note["cohorts_chain"], records.CHAIN_DIGITS * (cohorts_from - 1)
-        note["cohorts_chain"] = text[:keep] + "x" * (len(text) - keep)
+        metadata["cohorts_sha256"] = "0" * 64
+        text, keep = metadata["cohorts_chain"], records.CHAIN_DIGITS * (cohorts_from - 1)
+        metadata["cohorts_chain"] = text[:keep] + "x" * (len(text) - keep)
     if not chain:
-        note.pop("cohorts_chain")
-    sidecar.write_text(json.dumps(note))
+        metadata.pop("cohorts_chain")
+    sidecar.write_text(json.dumps(metadata))
 
 
 def command(*arguments):
@@ -58,40 +57,40 @@ def command(*arguments):
 
 
 def test_the_same_results_are_identical(recorded, mine, capsys):
-    found = hold(mine, recorded)
-    assert found.agree
-    assert found.runs["verdict"].tolist() == ["identical"] * 4
-    assert not len(found.unmatched)
+    comparison = compare.compare(mine, recorded)
+    assert comparison.agree
+    assert comparison.runs["verdict"].tolist() == ["identical"] * 4
+    assert not len(comparison.unmatched)
     assert command(mine, recorded) == 0
     out = capsys.readouterr().out
     assert out == "4 runs: 4 identical, 0 close, 0 differs, 0 not recorded (tolerance 0.5 points)\n"
 
 
-def test_packed_results_are_held_against_single_files(recorded, mine):
+def test_packed_results_are_compared_with_single_files(recorded, mine):
     records.pack(mine / "trial")
     for pair in ((mine, recorded), (recorded, mine), (mine / "trial", mine)):
-        assert hold(*pair).runs["verdict"].tolist() == ["identical"] * 4
+        assert compare.compare(*pair).runs["verdict"].tolist() == ["identical"] * 4
 
 
 def test_other_peoples_json_does_not_stop_it(recorded, mine):
     for place in (mine, mine / "trial"):
         (place / "package.json").write_text('{"name": "else"}')
         (place / "notes.json").write_text("no JSON at all")
-    assert hold(mine, recorded).agree and hold(recorded, mine).agree
+    assert compare.compare(mine, recorded).agree and compare.compare(recorded, mine).agree
 
 
 def test_seconds_do_not_matter(recorded, mine):
     for sidecar in mine.rglob("*.json"):
         alter(sidecar, seconds=lambda s: s + 1)
-    assert hold(mine, recorded).runs["verdict"].unique().tolist() == ["identical"]
+    assert compare.compare(mine, recorded).runs["verdict"].unique().tolist() == ["identical"]
 
 
 def test_close_is_within_the_tolerance_and_says_from_where_on(recorded, mine, capsys):
     sidecar = sorted(mine.rglob("*.json"))[0]
     alter(sidecar, test_accuracy=lambda a: a + np.where(np.arange(len(a)) >= 2, 0.004, 0))
-    found = hold(mine, recorded)
-    assert found.agree
-    row = found.runs[found.runs["verdict"] == "close"].iloc[0]
+    comparison = compare.compare(mine, recorded)
+    assert comparison.agree
+    row = comparison.runs[comparison.runs["verdict"] == "close"].iloc[0]
     assert (row["first"], row.what) == (3, "other test_accuracy")
     assert row.points == pytest.approx(0.4)
     assert command(mine, recorded) == 0
@@ -111,15 +110,15 @@ def test_the_first_other_cohort_is_named(recorded, mine, chain):
     sidecar = sorted(mine.rglob("*.json"))[0]
     later = {"client_accuracy": lambda a: a + np.where(np.arange(len(a)) >= 3, 0.2, 0)}
     alter(sidecar, cohorts_from=2, chain=chain, **later)
-    found = hold(mine, recorded)
-    row = found.runs[found.runs["verdict"] == "differs"].iloc[0]
+    comparison = compare.compare(mine, recorded)
+    row = comparison.runs[comparison.runs["verdict"] == "differs"].iloc[0]
     assert (row["first"], row.what) == (2 if chain else 4, "other cohorts")
-    assert not found.agree
+    assert not comparison.agree
 
 
 def test_other_cohorts_with_the_same_accuracy_are_close(recorded, mine):
     alter(sorted(mine.rglob("*.json"))[0], cohorts_from=4)
-    row = hold(mine, recorded).runs.query("verdict == 'close'").iloc[0]
+    row = compare.compare(mine, recorded).runs.query("verdict == 'close'").iloc[0]
     assert (row["first"], row.what, row.points) == (4, "other cohorts", 0.0)
 
 
@@ -147,14 +146,16 @@ def test_two_files_are_one_run(recorded, tmp_path, capsys):
     assert command(out, sorted(recorded.rglob("*.parquet"))[1], "--tolerance", 0) in (0, 1)
     assert capsys.readouterr().out.count("1 identical") >= 3
     assert command(out, recorded) == 2
-    assert "can only be held against another one" in capsys.readouterr().err
+    assert "can only be compared with another one" in capsys.readouterr().err
 
 
 def test_the_chain_is_the_hash_of_all_cohorts_so_far(recorded):
     for sidecar in recorded.rglob("*.json"):
-        note = json.loads(sidecar.read_text())
-        assert len(note["cohorts_chain"]) == records.CHAIN_DIGITS * HOW["rounds"]
-        assert note["cohorts_chain"].endswith(note["cohorts_sha256"][: records.CHAIN_DIGITS])
+        metadata = json.loads(sidecar.read_text())
+        assert len(metadata["cohorts_chain"]) == records.CHAIN_DIGITS * HOW["rounds"]
+        assert metadata["cohorts_chain"].endswith(
+            metadata["cohorts_sha256"][: records.CHAIN_DIGITS]
+        )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_sidecar_that_contradicts_its_file_is_named(recorded, mine):
     frame = pd.read_parquet(sidecar.with_suffix(".parquet"))
     frame.assign(test_accuracy=0.9).to_parquet(sidecar.with_suffix(".parquet"), index=False)
     with pytest.raises(InputError, match=f"{sidecar.name} contradicts .*: delete both"):
-        hold(mine, recorded)
+        compare.compare(mine, recorded)
     frame.iloc[:-1].to_parquet(sidecar.with_suffix(".parquet"), index=False)
     with pytest.raises(InputError, match="contradicts"):
         records.load(mine)

@@ -38,15 +38,15 @@ def sweep(folder, name="preprint", **how):
     return experiments.sweep(name, folder=folder, device="cpu", progress=False, **how)
 
 
-def tidy(folder) -> pd.DataFrame:
+def load_sorted(folder) -> pd.DataFrame:
     frame = records.load(folder).drop(columns="seconds")
     return frame.sort_values(["run", "round"], ignore_index=True)
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def quick_sweep(tmp_path_factory):
     """The quick sweep, made once."""
-    folder = tmp_path_factory.mktemp("swept")
+    folder = tmp_path_factory.mktemp("quick_sweep")
     assert sweep(folder) == []
     return folder
 
@@ -56,29 +56,32 @@ def files(folder):
 
 
 @pytest.mark.slow
-def test_a_sweep_records_every_run_once(swept):
-    frame = records.load(swept)
+def test_a_sweep_records_every_run_once(quick_sweep):
+    frame = records.load(quick_sweep)
     assert set(frame.method) == set(experiments.FIRST)
     assert frame.groupby("run").size().tolist() == [3] * len(RUNS)
-    assert len(files(swept)) == 2 * frame.run.nunique()
-    assert not [p for p in files(swept) if p.name.startswith(".")]
+    assert len(files(quick_sweep)) == 2 * frame.run.nunique()
+    assert not [p for p in files(quick_sweep) if p.name.startswith(".")]
     assert frame.settings.nunique() == len(experiments.FIRST)
 
 
 @pytest.mark.slow
-def test_a_sweep_skips_what_is_there_and_makes_what_was_cut_off(swept, capsys):
-    frame, times = tidy(swept), {p: p.stat().st_mtime_ns for p in swept.rglob("*.parquet")}
-    lost = sorted(swept.rglob("*.json"))[3]
+def test_a_sweep_skips_what_is_there_and_makes_what_was_cut_off(quick_sweep, capsys):
+    frame, times = (
+        load_sorted(quick_sweep),
+        {p: p.stat().st_mtime_ns for p in quick_sweep.rglob("*.parquet")},
+    )
+    lost = sorted(quick_sweep.rglob("*.json"))[3]
     lost.unlink()  # a run that was cut off between its two files
-    assert sweep(swept) == []
+    assert sweep(quick_sweep) == []
     assert f"1 made, {len(times) - 1} there already, 0 failed" in capsys.readouterr().out
     changed = [p for p, t in times.items() if p.stat().st_mtime_ns != t]
     assert changed == [lost.with_suffix(".parquet")]
-    pd.testing.assert_frame_equal(tidy(swept), frame, check_exact=True)
+    pd.testing.assert_frame_equal(load_sorted(quick_sweep), frame, check_exact=True)
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
+def test_two_processes_at_once_end_in_the_same_files(quick_sweep, tmp_path):
     command = [sys.executable, "-c", CODE.format(str(tmp_path))]
     pair = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -90,12 +93,12 @@ def test_two_processes_at_once_end_in_the_same_files(swept, tmp_path):
         assert process.returncode == 0, errors
         made += int(re.search(r"(\d+) made", out)[1])
     assert made == len(RUNS)  # each run once, by one of them
-    assert files(tmp_path) == files(swept)
-    pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+    assert files(tmp_path) == files(quick_sweep)
+    pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_five_times_ends_in_the_same_results(swept, tmp_path):
+def test_a_sweep_that_is_killed_five_times_ends_in_the_same_results(quick_sweep, tmp_path):
     """SIGKILL at random moments after the first sign of life; then one undisturbed start."""
     moments = random.Random(0)
     command = [sys.executable, "-c", CODE.format(str(tmp_path))]
@@ -108,13 +111,13 @@ def test_a_sweep_that_is_killed_five_times_ends_in_the_same_results(swept, tmp_p
         process.send_signal(signal.SIGKILL)
         process.wait()
         with contextlib.suppress(InputError):  # none may be whole yet
-            whole = tidy(tmp_path)
-            expected = tidy(swept)
+            whole = load_sorted(tmp_path)
+            expected = load_sorted(quick_sweep)
             expected = expected[expected.run.isin(whole.run)].reset_index(drop=True)
             pd.testing.assert_frame_equal(whole, expected, check_exact=True)
     assert sweep(tmp_path) == []
-    assert files(tmp_path) == files(swept)
-    pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+    assert files(tmp_path) == files(quick_sweep)
+    pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
 class Killed(BaseException):
@@ -124,7 +127,7 @@ class Killed(BaseException):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(experiments.FIRST)))
 def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
-    swept, tmp_path, monkeypatch, place
+    quick_sweep, tmp_path, monkeypatch, place
 ):
     run, real, rounds = RUNS[place], simulation.measure, []
 
@@ -142,13 +145,13 @@ def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
     assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
     assert len(rounds) == 2 + 2  # rounds 1 and 2, cut off; then 2 and 3
     assert len(files(tmp_path)) == 2
-    found = tidy(tmp_path)
-    expected = tidy(swept)
+    found = load_sorted(tmp_path)
+    expected = load_sorted(quick_sweep)
     expected = expected[expected.run.isin(found.run)].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
+def test_a_damaged_checkpoint_is_reported_and_the_run_starts_over(tmp_path, capsys):
     run = RUNS[0]
     who = sweeps._prepare(run, "cpu")[-1]
     hidden = records.checkpoint_file(records.run_files(who, "preprint", tmp_path)[0])
@@ -159,7 +162,7 @@ def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(tmp_path, capsys):
     assert len(files(tmp_path)) == 2
 
 
-def test_a_run_in_work_elsewhere_is_left_to_the_other(tmp_path, monkeypatch, capsys):
+def test_a_run_that_another_process_makes_is_left_to_it(tmp_path, monkeypatch, capsys):
     run = RUNS[0]
     data, sidecar = records.run_files(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
     with records.run_lock(data):
@@ -215,7 +218,7 @@ def test_the_laptops_runs_are_among_the_papers(name):
     assert {repr(run) for run in experiments.runs(name, "laptop")} <= paper
 
 
-def test_what_new_runs_are_held_against_is_recorded_by_other_sweeps():
+def test_what_new_runs_are_compared_with_is_recorded_by_other_sweeps():
     """So that nothing is run twice: the usual batch, and FedSTaS without the allocation of examples."""
     there = {
         repr(r)
@@ -336,7 +339,7 @@ def test_a_run_has_the_sizes_that_it_says_and_without_them_the_identity_that_it_
     )
 
 
-def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):
+def test_an_unexpected_error_is_a_failed_run(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise MemoryError("no more")
 
@@ -346,7 +349,9 @@ def test_what_nobody_foresaw_is_a_failed_run_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_sentence_and_nothing_is_lost(swept, tmp_path, monkeypatch, capsys):
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
+    quick_sweep, tmp_path, monkeypatch, capsys
+):
     count, path_replace = [], records.Path.replace
 
     def replace(self, target):
@@ -366,7 +371,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(swept, tmp_path, monkey
     assert not [p for p in files(tmp_path) if "partial" in p.name]
     assert records.load(tmp_path).run.nunique() == 1
     assert sweep(tmp_path) == []
-    pd.testing.assert_frame_equal(tidy(tmp_path), tidy(swept), check_exact=True)
+    pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
 def test_a_dry_run_says_what_it_would_make_and_makes_nothing(tmp_path, capsys):
@@ -486,7 +491,7 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
     "damage",
     ["newer", "contradicts", "none", "gone", "empty", "cut", "other", "unsealed", "edited"],
 )
-def test_a_record_that_cannot_be_trusted_stops_the_sweep(swept, tmp_path, damage):
+def test_a_record_that_cannot_be_trusted_stops_the_sweep(quick_sweep, tmp_path, damage):
     assert sweep(tmp_path, methods=["md"], seeds=[0]) == []
     (sidecar,) = tmp_path.rglob("*.json")
     text = sidecar.read_text()
@@ -544,16 +549,16 @@ def dask():
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_of_two_workers_makes_the_same_sweep(swept, tmp_path, dask):
+def test_a_dask_cluster_of_two_workers_makes_the_same_sweep(quick_sweep, tmp_path, dask):
     part = {"methods": ["md", "fedstas"]}
     assert sweep(tmp_path, backend="dask", address=dask(2, 1), **part) == []
-    expected = tidy(swept)
+    expected = load_sorted(quick_sweep)
     expected = expected[expected.method.isin(part["methods"])].reset_index(drop=True)
-    pd.testing.assert_frame_equal(tidy(tmp_path), expected, check_exact=True)
+    pd.testing.assert_frame_equal(load_sorted(tmp_path), expected, check_exact=True)
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_that_will_not_do_is_refused(tmp_path, dask, monkeypatch):
+def test_a_dask_cluster_that_cannot_be_used_is_refused(tmp_path, dask, monkeypatch):
     monkeypatch.setattr(sweeps, "CONNECT", 0.5)
     for address, named in (
         (None, "needs the --address of a scheduler"),

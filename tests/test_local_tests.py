@@ -45,10 +45,10 @@ def test_runs_of_unequal_sizes_note_it_and_others_do_not(digits, tmp_path):
     assert by_sizes[1]["local_accuracy"] is None
     again = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
     federation = partition.from_recipe(digits.train_y, by_sizes[2]["identity"]["partition"])
-    said = by_sizes[2]["local_accuracy"]
-    assert said == local_tests.accuracy(digits, federation, again.params, 0)
-    assert np.isclose(48 * said, round(48 * said))  # of 3 x 4 + 3 x 12 examples
+    accuracy = by_sizes[2]["local_accuracy"]
+    assert accuracy == local_tests.accuracy(digits, federation, again.params, 0)
+    assert np.isclose(48 * accuracy, round(48 * accuracy))  # of 3 x 4 + 3 x 12 examples
     records.pack(tmp_path / "trial")
     table = {run.run: run.metadata for run in records.read_runs(tmp_path)}
-    assert json.dumps(table[by_sizes[2]["run"]]["local_accuracy"]) == json.dumps(said)
+    assert json.dumps(table[by_sizes[2]["run"]]["local_accuracy"]) == json.dumps(accuracy)
     assert table[by_sizes[1]["run"]]["local_accuracy"] is None

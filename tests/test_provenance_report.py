@@ -1,4 +1,4 @@
-"""How recorded runs were made, told wherever a page shows them: sweep, runs, seeds, commits, machine, command."""
+"""Every page that shows recorded runs names their sweeps, and the report on each sweep says how they were made."""
 
 import ast
 import json
@@ -122,7 +122,7 @@ def local_names(statement: ast.AST) -> set[str]:
     return local | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
 
-def told(text: str) -> set[str]:
+def named_sweeps(text: str) -> set[str]:
     """The sweeps that the provenance directives of a text name."""
     recorded = (b.options.get("recorded", "") for b in myst.parse(text) if b.name == "provenance")
     return {s.strip() for sweeps in recorded for s in sweeps.split(",") if s.strip()}
@@ -147,7 +147,7 @@ def pattern(name: ast.expr) -> re.Pattern:
     return re.compile("".join(words))
 
 
-def shown(stem: str) -> list[tuple[str, set[str], str]]:
+def recorded_displays(stem: str) -> list[tuple[str, set[str], str]]:
     """What a chapter shows of recorded runs: (figure or table, its sweeps, the text that tells them)."""
     reading, pasted, looped, tables, texts = Reading(), {}, [], [], cells(stem)
     for place, (kind, source) in enumerate(texts):
@@ -187,13 +187,17 @@ def shown(stem: str) -> list[tuple[str, set[str], str]]:
 
 @pytest.mark.parametrize("stem", chapters.names())
 def test_every_figure_and_table_of_recorded_runs_says_so(stem):
-    for what, sweeps, text in shown(stem):
-        assert told(text) == sweeps, f"{stem}: {what} shows {sorted(sweeps)}, says {told(text)}"
+    for what, sweeps, text in recorded_displays(stem):
+        assert named_sweeps(text) == sweeps, (
+            f"{stem}: {what} shows {sorted(sweeps)}, says {named_sweeps(text)}"
+        )
 
 
 def test_recorded_runs_are_found_where_they_are_shown():
     """Else the test above would hold of chapters that it cannot read."""
-    count = {s: sum(bool(sweeps) for _, sweeps, _ in shown(s)) for s in chapters.names()}
+    count = {
+        s: sum(bool(sweeps) for _, sweeps, _ in recorded_displays(s)) for s in chapters.names()
+    }
     assert {s: n for s, n in count.items() if n} == {
         "05_experiments": 20,
         "06_clustered_sampling": 11,
@@ -201,7 +205,7 @@ def test_recorded_runs_are_found_where_they_are_shown():
         "09_what_we_would_write": 6,
         "10_which_design": 13,
     }
-    figures = {what: sweeps for what, sweeps, _ in shown("05_experiments")}
+    figures = {what: sweeps for what, sweeps, _ in recorded_displays("05_experiments")}
     assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}
     assert figures["figure_paper_partition"] == {"partitions"}
     assert figures["figure_live"] == set()
@@ -224,23 +228,25 @@ def test_pages_with_recorded_numbers_or_the_start_figure_say_so():
         keys = re.findall(r"05_experiments\.ipynb::(ch5_[\w-]+)", text)
         needed = set().union(*(glued[key] for key in keys))
         needed |= {"which-design"} if "start-1.svg" in text else set()
-        assert needed <= told(text), f"{page.name} does not say {sorted(needed - told(text))}"
+        assert needed <= named_sweeps(text), (
+            f"{page.name} does not say {sorted(needed - named_sweeps(text))}"
+        )
         pages += bool(needed)
     assert pages >= 2  # the start page and Findings
 
 
-def note(seed: int, commit: str, **more) -> dict:
+def metadata(seed: int, commit: str, **more) -> dict:
     where = {"device": "cpu (x86_64)", "threads": 1, "commit": commit, "versions": {"torch": "2"}}
     return {"identity": {"seed": seed}, "environment": where | more}
 
 
-def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
+def test_a_report_counts_runs_seeds_commits_and_machines(monkeypatch):
     lost = min(provenance_report.LOST_COMMITS)
     notes = [
-        note(0, lost),
-        note(1, "abc"),
-        note(0, lost, processor="Z80"),
-        note(4, f"{lost}-dirty"),
+        metadata(0, lost),
+        metadata(1, "abc"),
+        metadata(0, lost, processor="Z80"),
+        metadata(4, f"{lost}-dirty"),
     ]
     monkeypatch.setattr(
         records, "read_runs", lambda folder: [SimpleNamespace(metadata=n) for n in notes]
@@ -263,7 +269,7 @@ def test_what_is_known_is_said_and_what_is_not_too(monkeypatch):
     assert known["runs"] == "3 partitions, seed 0" and "sweep preprint" in known["command"]
 
 
-def test_which_commits_are_lost_is_what_git_says():
+def test_lost_commits_are_those_that_git_does_not_have():
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout
 
@@ -281,7 +287,7 @@ def test_which_commits_are_lost_is_what_git_says():
     )
 
 
-def test_all_sweeps_are_told_for_the_pages(tmp_path, monkeypatch):
+def test_all_sweeps_are_reported_for_the_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance_report, "report", lambda name: {"runs": name})
     monkeypatch.setattr(sys, "argv", ["made"])
     assert provenance_report.main([str(tmp_path / "new" / "made.json")]) == 0

@@ -14,19 +14,19 @@ MACHINES = {"recorded on AMD": 0, "recorded on Intel": 12}
 SWEEP = "results/preprint"
 
 
-def first_rounds(task, who):
+def first_rounds(task, identity):
     history = simulation.run(
         task,
-        partition.from_recipe(task.train_y, who["partition"]),
-        methods.from_dict(who["method"]),
+        partition.from_recipe(task.train_y, identity["partition"]),
+        methods.from_dict(identity["method"]),
         rounds=ROUNDS,
-        clients_per_round=who["clients_per_round"],
-        seed=who["seed"],
+        clients_per_round=identity["clients_per_round"],
+        seed=identity["seed"],
     )
     return history.frame
 
 
-def same(again: pd.DataFrame, then: pd.DataFrame) -> None:
+def assert_close(again: pd.DataFrame, then: pd.DataFrame) -> None:
     """What is counted is equal, which another cohort is not; what is measured but for last bits."""
     for exact in ("participants", "examples", "bytes_down", "bytes_up"):
         np.testing.assert_array_equal(again[exact], then[exact], err_msg=exact)
@@ -36,20 +36,20 @@ def same(again: pd.DataFrame, then: pd.DataFrame) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_first_rounds_of_a_recorded_run_of_every_method_come_again(real_data, machine):
+def test_the_first_rounds_of_a_recorded_run_of_every_method_are_reproduced(real_data, machine):
     mnist = real_data("mnist")
     runs = {r.run: r for r in records.read_runs(SWEEP)}
     wanted = {}
     for run in runs.values():
-        who = run.identity
-        if who["seed"] == MACHINES[machine] and who["partition"]["name"] == "dirichlet":
-            wanted.setdefault(who["method"]["name"], run)
+        identity = run.identity
+        if identity["seed"] == MACHINES[machine] and identity["partition"]["name"] == "dirichlet":
+            wanted.setdefault(identity["method"]["name"], run)
     assert len(wanted) == 17
     for run in wanted.values():
-        same(first_rounds(mnist, run.identity), run.frame().head(ROUNDS))
+        assert_close(first_rounds(mnist, run.identity), run.frame().head(ROUNDS))
 
 
-def test_another_cohort_is_seen(digits):
+def test_another_cohort_is_noticed(digits):
     federation = partition.dirichlet(digits.train_y, 20, 0.3, seed=0)
     one, other = [
         simulation.run(
@@ -57,6 +57,6 @@ def test_another_cohort_is_seen(digits):
         ).frame
         for seed in (0, 1)
     ]
-    same(one, one)
+    assert_close(one, one)
     with pytest.raises(AssertionError):
-        same(other, one)
+        assert_close(other, one)

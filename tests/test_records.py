@@ -28,7 +28,7 @@ def record(task, federation, method, folder, sweep="trial", **how):
 
 
 @pytest.fixture(scope="module")
-def made(digits, federation, tmp_path_factory):
+def recorded_run(digits, federation, tmp_path_factory):
     """One recorded run."""
     folder = tmp_path_factory.mktemp("results")
     method = methods.get("fedstas-dp", strata=3, n_star=200, lr=0.1)
@@ -37,16 +37,16 @@ def made(digits, federation, tmp_path_factory):
 
 
 @pytest.fixture
-def copy(made, tmp_path):
+def copy(recorded_run, tmp_path):
     """A copy that may be damaged: its folder, parquet file and sidecar."""
-    folder, _, _, path = made
+    folder, _, _, path = recorded_run
     shutil.copytree(folder, tmp_path / "copy")
     data = tmp_path / "copy" / path.relative_to(folder)
     return tmp_path / "copy", data, data.with_suffix(".json")
 
 
-def test_load_has_exactly_the_columns_of_the_design_note(made):
-    folder, history, who, _ = made
+def test_load_has_exactly_the_columns_of_the_design_note(recorded_run):
+    folder, history, who, _ = recorded_run
     frame = records.load(folder)
     assert list(frame.columns) == HEAD + list(simulation.COLUMNS)
     assert frame["round"].tolist() == [2, 3]
@@ -59,8 +59,8 @@ def test_load_has_exactly_the_columns_of_the_design_note(made):
     assert row.settings == records.settings_id(who)
 
 
-def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(made):
-    folder, history, who, _ = made
+def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(recorded_run):
+    folder, history, who, _ = recorded_run
     again = records.rerun(records.run_id(who), folder, device="cpu")
     pd.testing.assert_frame_equal(
         again.frame.drop(columns="seconds"),
@@ -84,15 +84,15 @@ def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, n
     assert frame.concentration.isna().tolist() == [not concentrated]
 
 
-def test_the_sidecar_says_where_and_how_the_run_was_made(made):
-    _, history, who, path = made
-    note = json.loads(path.with_suffix(".json").read_text())
-    assert note["identity"] == json.loads(json.dumps(who))
-    assert note["environment"]["device"].startswith("cpu")
-    assert note["environment"]["threads"] == 1
-    assert {"python", "numpy", "torch", "fedstas"} <= set(note["environment"]["versions"])
-    assert note["environment"]["commit"]
-    assert note["seconds"] == pytest.approx(history.frame.seconds.iloc[-1], abs=0.1)
+def test_the_sidecar_says_where_and_how_the_run_was_made(recorded_run):
+    _, history, who, path = recorded_run
+    metadata = json.loads(path.with_suffix(".json").read_text())
+    assert metadata["identity"] == json.loads(json.dumps(who))
+    assert metadata["environment"]["device"].startswith("cpu")
+    assert metadata["environment"]["threads"] == 1
+    assert {"python", "numpy", "torch", "fedstas"} <= set(metadata["environment"]["versions"])
+    assert metadata["environment"]["commit"]
+    assert metadata["seconds"] == pytest.approx(history.frame.seconds.iloc[-1], abs=0.1)
 
 
 def test_identity_changes_with_everything_that_determines_a_run(digits, federation):
@@ -136,8 +136,8 @@ def test_a_federation_of_unknown_origin_is_not_recorded(digits):
         records.identity(digits, federation, methods.get("md"), **HOW)
 
 
-def test_two_files_are_written_and_nothing_else(made):
-    folder, _, who, path = made
+def test_two_files_are_written_and_nothing_else(recorded_run):
+    folder, _, who, path = recorded_run
     data, sidecar = records.run_files(who, "trial", folder)
     assert path == data
     assert {p for p in folder.rglob("*") if p.is_file()} == {data, sidecar}
@@ -178,22 +178,22 @@ def test_an_empty_folder_has_no_runs(tmp_path):
 
 def edit(sidecar: Path, **changes):
     """Another sidecar: `note_sha256`, which only those of today have, would give it away."""
-    note = json.loads(sidecar.read_text())
-    del note["note_sha256"]
-    sidecar.write_text(json.dumps(note | changes))
+    metadata = json.loads(sidecar.read_text())
+    del metadata["note_sha256"]
+    sidecar.write_text(json.dumps(metadata | changes))
 
 
 def test_a_sidecar_that_contradicts_itself_is_named(copy):
     folder, _, sidecar = copy
-    note = json.loads(sidecar.read_text())
-    edit(sidecar, identity=note["identity"] | {"seed": 3})
+    metadata = json.loads(sidecar.read_text())
+    edit(sidecar, identity=metadata["identity"] | {"seed": 3})
     with pytest.raises(InputError, match=f"{sidecar.name} contradicts itself"):
         records.load(folder)
     with pytest.raises(InputError, match="contradicts itself"):
-        records.rerun(note["run"], folder)
+        records.rerun(metadata["run"], folder)
 
 
-def test_values_that_were_edited_are_named_and_a_sidecar_that_could_not_tell_is_refused(copy):
+def test_values_that_were_edited_are_named_and_a_sidecar_without_checksum_is_refused(copy):
     folder, data, sidecar = copy
     frame = pd.read_parquet(data)
     frame.assign(test_accuracy=1.0).to_parquet(data, index=False)
@@ -204,7 +204,7 @@ def test_values_that_were_edited_are_named_and_a_sidecar_that_could_not_tell_is_
         records.load(folder)
 
 
-def test_every_word_of_a_sidecar_is_guarded(copy):
+def test_every_value_of_a_sidecar_is_covered_by_its_checksum(copy):
     folder, _, sidecar = copy
     text = sidecar.read_text()
     for old, new in (('"threads": 1', '"threads": 2'), ('"sweep": "trial"', '"sweep": "triel"')):
@@ -216,7 +216,7 @@ def test_every_word_of_a_sidecar_is_guarded(copy):
 
 def test_other_peoples_json_is_no_run(copy):
     folder, _, sidecar = copy
-    known = records.load(folder)
+    expected = records.load(folder)
     for name, text in (
         ("a.json", "{"),
         ("b.json", "[1]"),
@@ -225,10 +225,10 @@ def test_other_peoples_json_is_no_run(copy):
     ):
         (folder / name).write_text(text)
         (sidecar.parent / name).write_text(text)
-    pd.testing.assert_frame_equal(records.load(folder), known, check_exact=True)
+    pd.testing.assert_frame_equal(records.load(folder), expected, check_exact=True)
     sidecar.with_suffix(".parquet").rename(sidecar.with_name("mine.parquet"))
     sidecar = sidecar.rename(sidecar.with_name("mine.json"))  # a run under another name is one
-    pd.testing.assert_frame_equal(records.load(folder), known, check_exact=True)
+    pd.testing.assert_frame_equal(records.load(folder), expected, check_exact=True)
     records.pack(sidecar.parent)
     left = {"a.json", "b.json", "c.json", "d.json", "rows.parquet", "runs.parquet"}
     assert {p.name for p in sidecar.parent.iterdir()} == left
@@ -259,11 +259,15 @@ def test_a_sidecar_that_is_none_is_named(copy, text):
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "altered"])
 def test_a_damaged_parquet_is_named_with_the_remedy(copy, damage):
     folder, data, sidecar = copy
-    whole = data.read_bytes()
+    content = data.read_bytes()
     if damage == "missing":
         data.unlink()
     else:
-        cut = {"truncated": whole[: len(whole) // 2], "empty": b"", "altered": b"PAR2" + whole[:-4]}
+        cut = {
+            "truncated": content[: len(content) // 2],
+            "empty": b"",
+            "altered": b"PAR2" + content[:-4],
+        }
         data.write_bytes(cut[damage])
     with pytest.raises(InputError, match=f"{data.name} is missing or damaged: delete .*again") as e:
         records.load(folder)
@@ -280,8 +284,8 @@ def test_a_run_of_another_version_of_the_algorithms_is_not_made_again(copy, monk
 
 def test_a_run_of_other_data_is_not_made_again(copy):
     folder, _, sidecar = copy
-    note = json.loads(sidecar.read_text())
-    who = note["identity"] | {"digest": "0" * 64}
+    metadata = json.loads(sidecar.read_text())
+    who = metadata["identity"] | {"digest": "0" * 64}
     edit(sidecar, identity=who, run=records.run_id(who))
     with pytest.raises(InputError, match="other data than the digits"):
         records.rerun(records.run_id(who), folder)
@@ -289,9 +293,9 @@ def test_a_run_of_other_data_is_not_made_again(copy):
 
 def test_every_recorded_run_is_what_its_name_says():
     """A change of `methods` or of how identities are written would orphan what is recorded."""
-    found = records.read_runs(Path(__file__).resolve().parents[1] / "results")
-    assert len(found) == 4593
-    for run in found:
+    runs = records.read_runs(Path(__file__).resolve().parents[1] / "results")
+    assert len(runs) == 4593
+    for run in runs:
         who = run.identity
         assert records.run_id(who) == run.run
         assert records.settings_id(who) == run.metadata["settings"]
@@ -311,8 +315,8 @@ def test_writing_is_all_or_nothing(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(made, tmp_path):
-    _, history, who, _ = made
+def test_a_folder_that_cannot_be_written_is_named(recorded_run, tmp_path):
+    _, history, who, _ = recorded_run
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="file"):
         records.save(history, who, "trial", tmp_path / "file", device="cpu")

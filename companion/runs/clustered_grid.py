@@ -15,8 +15,12 @@ from companion.runs.sweeps import Run
 
 SCHEMES = ("md", "clustered-size", "clustered-similarity")
 CENTRE = {
-    "concentration": 0.01, "clients": 100, "clients_per_round": 10, "steps": 100, "prox": 0.0,
-}  # fmt: skip
+    "concentration": 0.01,
+    "clients": 100,
+    "clients_per_round": 10,
+    "steps": 100,
+    "prox": 0.0,
+}
 AROUND = {  # the other values of each, one at a time
     "concentration": (0.001, 0.1, 10.0),
     "clients": (10, 500),
@@ -32,7 +36,7 @@ ROUNDS = {10: 2, 500: 0.5}  # by local steps, as multiples
 
 @dataclass(frozen=True)
 class Place:
-    """A data set with what the paper leaves to it.
+    """A data set, with the settings that the paper chooses for it.
 
     `total` examples of all clients; `lr` the rate, and `other` that where a setting is changed, by its name
     and value; `centre` what of the setting is another; `network` theirs, where it is not the task's usual one.
@@ -48,7 +52,7 @@ class Place:
     network: str = ""
 
     def run(self, changed: dict, method: str, seed: int, **local) -> Run:
-        """The run of the setting with these changes; `local` are settings of the method."""
+        """Declare the run of the setting with these changes; `local` are settings of the method."""
         at = CENTRE | self.centre | changed
         if changed.get("clients") in PARTICIPANTS:
             at["clients_per_round"] = PARTICIPANTS[changed["clients"]]
@@ -57,15 +61,21 @@ class Place:
         regular = {"prox": prox} if (prox := at.pop("prox")) else {}
         longer = ROUNDS.get(changed.get("steps", 0), 1)
         return Run(
-            self.task, "dirichlet_fixed_size", method=method, seed=seed, sizes=sizes(clients, self.total),
+            self.task,
+            "dirichlet_fixed_size",
+            method=method,
+            seed=seed,
+            sizes=sizes(clients, self.total),
             network=self.network,
             overrides={"steps": steps, "batch": 50, "lr": lr} | regular | local,
-            rounds=round(longer * self.rounds), eval_every=max(1, int(longer * self.every)), **at,
-        )  # fmt: skip
+            rounds=round(longer * self.rounds),
+            eval_every=max(1, int(longer * self.every)),
+            **at,
+        )
 
 
 def sizes(clients: int, total: int) -> str:
-    """The paper's: a tenth, three, three, two tenths and a tenth of the clients have 1, 2.5, 5, 7.5 and 10 parts."""
+    """Return the paper's sizes of clients: a tenth, three, three, two tenths and a tenth of the clients have 1, 2.5, 5, 7.5 and 10 parts."""
     unit = total / (4.85 * clients)
     shares = ((1, 1), (2.5, 3), (5, 3), (7.5, 2), (10, 1))
     return ",".join(f"{unit * part:.0f}x{clients * tenths // 10}" for part, tenths in shares)
@@ -74,9 +84,14 @@ def sizes(clients: int, total: int) -> str:
 # With the rates that the paper prints (captions of Fig. 7, 9 and 10).
 DROPOUT = "convolutional-dropout"
 CIFAR10 = Place(
-    "cifar10", 48_500, 1000, 5, 0.05, {("concentration", 10.0): 0.1, ("steps", 10): 0.1},
+    "cifar10",
+    48_500,
+    1000,
+    5,
+    0.05,
+    {("concentration", 10.0): 0.1, ("steps", 10): 0.1},
     network=DROPOUT,
-)  # fmt: skip
+)
 # The largest of their rates leaves the least loss in each setting of `clustered-mnist-rates` (see `grid_results`).
 MNIST = Place("mnist", 48_500, 100, 2, 0.1)
 # Half the examples, as there are: the same share of the data as of CIFAR-10. Of the two largest rates the larger
@@ -88,7 +103,7 @@ DIGITS = Place(
 
 
 def changes(values: dict[str, tuple]) -> list[dict]:
-    """The setting itself and each of its changes."""
+    """Return no change, and each change of one setting."""
     return [{}, *({key: value} for key, known in values.items() for value in known)]
 
 

@@ -1,4 +1,4 @@
-"""A reader's results held against recorded ones, run by run."""
+"""Comparison of a reader's results with recorded ones, run by run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCURACIES = ["test_accuracy", "client_accuracy"]
 IDENTICAL, CLOSE, DIFFERS, MISSING = "identical", "close", "differs", "not recorded"
 
 
-FEW = 4  # of what the first results lack, that is told one by one
+FEW = 4  # groups of runs that only the second results have, listed one by one
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
             lines.append(text)
         by = ["task", "partition", "concentration", "method"]
         groups = [*self.unmatched.groupby(by, dropna=False, sort=False)]
-        if len(groups) > FEW:  # a part held against all of ours
+        if len(groups) > FEW:  # a part of a sweep compared with all of ours
             others = f"{len(self.unmatched):,} runs of {len(groups)} methods and settings"
             return "\n".join([*lines, f"  only in the second: {others}"])
         for key, group in groups:
@@ -77,7 +77,7 @@ class _Recorded:
 
 
 def _read(place: str | Path) -> dict[str, _Recorded]:
-    """Recorded runs by name; a parquet file without a sidecar is one run named ''."""
+    """Read recorded runs by name; a parquet file without a sidecar is one run named ''."""
     place = Path(place)
     if not place.exists():
         raise InputError(f"{place} does not exist: name a folder of results or a parquet file")
@@ -115,7 +115,7 @@ def _head(note: dict, path: Path) -> dict:
 
 
 def _history(path: Path) -> pd.DataFrame:
-    """The frame that `fedstas run --out` wrote."""
+    """Read the frame that `fedstas run --out` wrote."""
     try:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -126,7 +126,7 @@ def _history(path: Path) -> pd.DataFrame:
 
 
 def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
-    """The first round with another cohort, by the chains of hashes."""
+    """Return the first round with another cohort, by the chains of hashes."""
     width = records.CHAIN_DIGITS
     pairs = zip(
         *([r.chain[i : i + width] for i in range(0, len(r.chain), width)] for r in (one, two)),
@@ -144,8 +144,8 @@ def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
     unequal = (a != b) & ~(a.isna() & b.isna())
     points = 100 * float((a[ACCURACIES].iloc[-1] - b[ACCURACIES].iloc[-1]).abs().max())
     same_cohorts = None in (one.cohorts, two.cohorts) or one.cohorts == two.cohorts
-    whole = len(one.frame) == len(two.frame) == len(common)
-    if same_cohorts and whole and not unequal.to_numpy().any():
+    same_rounds = len(one.frame) == len(two.frame) == len(common)
+    if same_cohorts and same_rounds and not unequal.to_numpy().any():
         return {"verdict": IDENTICAL, "first": np.nan, "what": "", "points": 0.0}
     rounds = common[unequal.any(axis=1)]
     first, what = (rounds[0], "") if len(rounds) else (common[-1], "the evaluated rounds differ")
@@ -160,7 +160,7 @@ def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
 
 
 def compare(mine: str | Path, recorded: str | Path, *, tolerance: float = 0.5) -> Comparison:
-    """Hold the runs below `mine` against those of the same identity below `recorded`.
+    """Compare the runs below `mine` with those of the same identity below `recorded`.
 
     Identical: every value bit for bit, seconds aside, and every cohort. Close: no accuracy after the last round
     differs by more than `tolerance` points. Two parquet files without sidecars, as
@@ -170,7 +170,9 @@ def compare(mine: str | Path, recorded: str | Path, *, tolerance: float = 0.5) -
     first, second = _read(mine), _read(recorded)
     if "" in first or "" in second:
         if len(first) != 1 or len(second) != 1:
-            raise InputError("a single parquet file can only be held against another one")
+            raise InputError(
+                "a single parquet file can only be compared with another one: name two files, or two folders"
+            )
         first, second = ({"": run} for d in (first, second) for run in d.values())
     nothing = {"verdict": MISSING, "first": np.nan, "what": "", "points": np.nan}
     rows = [

@@ -31,7 +31,7 @@ SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `qu
 
 
 def _every(rounds: int, method: str) -> dict:
-    """Strata kept for that many rounds, where the method makes them anew."""
+    """Return the setting that stratifies every `rounds` rounds, where the method stratifies again at all."""
     return (
         {"restratify_every": rounds} if methods.parameters(method).get("restratify_every") else {}
     )
@@ -132,10 +132,18 @@ def _hundred_equal(arms: list[tuple[str, dict]], seeds: range):
         if profile == "laptop":
             shape = {"rounds": 10, "eval_every": 5}
         return [
-            Run(where[0], "dirichlet_fixed_size", where[1], m, s, LEARNS | o | _every(every, m), **shape)
+            Run(
+                where[0],
+                "dirichlet_fixed_size",
+                where[1],
+                m,
+                s,
+                LEARNS | o | _every(every, m),
+                **shape,
+            )
             for s in (seeds if profile == "paper" else seeds[:1])
             for m, o in (arms if profile == "paper" else arms[:: len(arms) - 1])
-        ]  # fmt: skip
+        ]
 
     return grid
 
@@ -230,23 +238,26 @@ def ablation(profile: str) -> list[Run]:
 
 
 def last_bit(profile: str) -> list[Run]:
-    """The authors' code on twenty processors: seed 0 of `preprint`, equal sizes, and in each run
-    another way for the last bits of the first gradients to fall; to be held against twenty seeds."""
+    """The authors' code on twenty processors: seed 0 of `preprint`, equal sizes, and in each run other last
+    bits of the first gradients; to be compared with twenty seeds."""
     shape, ways = {"task": "mnist", "concentration": 0.01}, {"paper": 20, "laptop": 4}
     if profile == "quick":
         shape = {"task": "digits", "concentration": 0.1} | SMALL
     return [
         Run(
-            partition="dirichlet_fixed_size", method=AS_CODED[1], seed=0,
-            overrides={"processor": k}, **shape,
+            partition="dirichlet_fixed_size",
+            method=AS_CODED[1],
+            seed=0,
+            overrides={"processor": k},
+            **shape,
         )
         for k in range(1, 1 + ways.get(profile, 2))
-    ]  # fmt: skip
+    ]
 
 
 def optimal_data(profile: str) -> list[Run]:
     """FedSTaS with n* shared by weight and gradient spread, both partitions, evaluated every nine rounds:
-    to be held against the same seeds of `preprint`."""
+    to be compared with the same seeds of `preprint`."""
     if profile == "quick":
         return [Run("digits", "dirichlet", 0.1, OPTIMAL, s, **SMALL) for s in range(2)]
     grid = product(range(5 if profile == "paper" else 1), ("dirichlet", "dirichlet_fixed_size"))
@@ -271,7 +282,7 @@ SERVERS_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
 
 
 def server_rates(profile: str) -> list[Run]:
-    """One seed of each, to choose by."""
+    """One seed of each, by which the rates are chosen."""
     own = {"paper": slice(None), "laptop": slice(1, 4), "quick": slice(0, None, 3)}[profile]
     runs = _around(
         profile, [(m, {k: v}, {}) for m, (k, values) in SERVERS.items() for v in values[own]]
@@ -290,7 +301,7 @@ CUTS = ({}, {"restratify_every": 10}, {"features": "updates"})
 def least_variance(profile: str) -> list[Run]:
     """Strata of least variance, of features once, every ten rounds, and from updates, in the settings of
     `preprint` and `fashion-mnist`, evaluated every nine rounds; and with five participants, beside the
-    methods that they are held against there."""
+    methods that they are compared with there."""
     arms = [("fedstas-least-variance", o) for o in CUTS]
     rivals = [(m, {}) for m in ("md", "clustered-similarity", "fedstas-unbiased")]
     if profile == "quick":
@@ -317,7 +328,7 @@ SWEEPS = {
     "one-digit": one_digit(60),
     "clustered-fig-1": one_digit(200),
     **fedsampling_grid.SWEEPS,
-    # As the authors draw it: dealt disjointly, 17 to 24 of 100 clients would hold all data.
+    # As the authors draw it: partitioned disjointly, 17 to 24 of 100 clients would hold all data.
     "mnist-0.001": _seven("mnist", "dirichlet_fixed_size", 0.001),
     "mnist-iid": _seven("mnist", "iid", 0.01),
     "fashion-mnist": _seven("fashion-mnist", "dirichlet", 0.01),
@@ -338,19 +349,19 @@ SWEEPS = {
 
 
 def names() -> list[str]:
-    """All sweep names."""
+    """Return the names of all sweeps."""
     return list(SWEEPS)
 
 
 def runs(name: str, profile: str) -> list[Run]:
-    """The runs of a sweep, in the order in which they are made (seed by seed)."""
+    """Return the runs of a sweep, in the order in which they are made (seed by seed)."""
     check_choice("sweep", name, SWEEPS)
     check_choice("profile", profile, ("quick", "laptop", "paper"))
     return SWEEPS[name](profile)
 
 
 def figure_1(folder: str | Path = "results") -> None:
-    """Record who holds what in Fig. 1: MNIST over 100 clients, seed 0, both readings of
+    """Record the label counts of Fig. 1's clients: MNIST over 100 clients, seed 0, both readings of
     Dirichlet(0.01) and the uniform split."""
     from companion.runs import records
 
@@ -369,7 +380,7 @@ def sweep(
     folder: str | Path = "results",
     **how,
 ) -> list[str]:
-    """Make what is missing of a sweep, or of its part with these methods and seeds; returns what
+    """Make the missing runs of a sweep, or of its part with these methods and seeds; returns what
     failed and why. `how` is that of `sweeps.make`: jobs, device, backend, address, ..."""
     todo = sweeps.choose(runs(name, profile), name, method=methods, seed=seeds)
     if name == "preprint" and profile == "paper" and not how.get("dry_run"):

@@ -1,4 +1,4 @@
-"""How far squeezed gradients are from the updates that strata are made for: what chapter 9's bound is told."""
+"""Inner products of squeezed gradients and updates, for the bound of chapter 9 on strata of proxy features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedstas.sim.server import Server
 
 
 def products(state: State, earlier: State | None = None, levels: int = 9, repeats: int = 2):
-    """What `theory.least_variance.features_bound` wants to know of strata of squeezed gradients z: labels
+    """Return the arguments of `theory.least_variance.features_bound` for strata of squeezed gradients z: labels
     [N], inner products z z' [N, N] and z u' [N, N] with the updates u at `state`. The gradients are those
     of the model at `earlier`, the same federation in an earlier round, or of `state` itself (only the
     squeeze, and the local steps, then lie between)."""
