@@ -1,4 +1,4 @@
-"""The copies of the chapters: equal to their sources, plain, and able to run where they were downloaded to."""
+"""The copies of the chapters: their code is the source's, their text plain Markdown; they run where they are downloaded."""
 
 import importlib.util
 import re
@@ -19,9 +19,11 @@ from fedstas.errors import InputError
 ROOT = Path(__file__).resolve().parents[1]
 STEMS = chapters.names()
 # Directives, roles, labels and classes of MyST, which no other reader of notebooks knows.
-MYST = re.compile(
-    r"^[`:]{3,}\{[\w:-]+\}|\{(?:glue|cite|numref|eq|term|doc|ref|prf)[\w:]*\}`|^\([\w-]+\)=|\]\{\.[\w-]+\}", re.M
-)  # fmt: skip
+MYST_SYNTAX = re.compile(
+    r"^[`:]{3,}\{[\w:-]+\}|\{(?:glue|cite|numref|eq|term|doc|ref|prf)[\w:]*\}`|"
+    r"^\([\w-]+\)=|\]\{\.[\w-]+\}",
+    re.M,
+)
 
 
 @cache
@@ -38,7 +40,7 @@ def write(stem: str, path: Path) -> Path:
     return path
 
 
-def code(stem: str) -> list:
+def code_cells(stem: str) -> list:
     return [cell for cell in read(stem).cells if cell.cell_type == "code"]
 
 
@@ -55,7 +57,7 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
     assert len({cell["id"] for cell in nb.cells}) == len(nb.cells)
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            assert not MYST.search(cell.source), MYST.search(cell.source)[0]
+            assert not MYST_SYNTAX.search(cell.source), MYST_SYNTAX.search(cell.source)[0]
         else:
             assert cell.outputs == [] and cell.execution_count is None
     assert f"_build/html/chapters/{stem}.html" in nb.cells[0].source
@@ -65,18 +67,18 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
 def test_the_code_of_a_copy_is_that_of_its_source(stem):
     code_parts = [p for p in myst.parts(chapters.notebook(stem).cells) if not p.blocks]
     code_parts.sort(key=lambda part: bool(part.solves))  # solutions last
-    assert [cell.source for cell in code(stem)[2:]] == [part.source for part in code_parts]
+    assert [cell.source for cell in code_cells(stem)[2:]] == [part.source for part in code_parts]
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_solutions_stand_after_all_else_and_every_exercise_leads_to_its_own(stem):
+def test_solutions_are_last_and_every_exercise_links_to_its_own(stem):
     text = "\n".join(c.source for c in read(stem).cells if c.cell_type == "markdown")
     chapter, _, solutions = text.partition("\n## Solutions\n")
-    asked = re.findall(r"^### (Exercise \d+):", chapter, re.M)
+    exercises = re.findall(r"^### (Exercise \d+):", chapter, re.M)
     assert "Solution of" not in re.sub(r"\*\[Solution of .+, at the end\*", "", chapter)
-    told = re.findall(r"^\*\[Solution of (Exercise \d+)\]\(#(\S+)\), at the end\*$", chapter, re.M)
-    assert told == [(each, f"Solution-of-{each.replace(' ', '-')}") for each in asked]
-    assert re.findall(r"^### Solution of (.+)$", solutions, re.M) == asked
+    links = re.findall(r"^\*\[Solution of (Exercise \d+)\]\(#(\S+)\), at the end\*$", chapter, re.M)
+    assert links == [(e, f"Solution-of-{e.replace(' ', '-')}") for e in exercises]
+    assert re.findall(r"^### Solution of (.+)$", solutions, re.M) == exercises
     assert "## Further reading" not in solutions and "## What we learned" not in solutions
 
 
@@ -110,8 +112,8 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
 """
     (tmp_path / "notebooks" / "01_small.py").write_text(chapter)
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
-    (made,) = copies.make()
-    text = nbformat.read(made, as_version=4).cells[0].source
+    (copy,) = copies.make()
+    text = nbformat.read(copy, as_version=4).cells[0].source
     assert text.startswith("# A title\n\n> A copy of a chapter")
     for part in (
         "It is ⟨gain⟩ of ⟨name⟩, see Figure 1.",
@@ -121,81 +123,78 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
         "*(An instrument to turn by hand: in the book.)*",
     ):
         assert part in text
-    assert not MYST.search(text)
-    before = made.read_bytes()
-    (made.parent / "02_gone.ipynb").write_text("{}")
-    copies.make()  # jupytext draws the cells' ids anew; the copy does not change
-    assert made.read_bytes() == before
-    assert [path.name for path in made.parent.iterdir()] == ["01_small.ipynb"]
+    assert not MYST_SYNTAX.search(text)
+    before = copy.read_bytes()
+    (copy.parent / "02_gone.ipynb").write_text("{}")
+    copies.make()  # jupytext's ids of cells are random; the copy does not change
+    assert copy.read_bytes() == before
+    assert [path.name for path in copy.parent.iterdir()] == ["01_small.ipynb"]
     (tmp_path / "notebooks" / "01_small.py").write_text("# %%\n1 + 1\n")
     with pytest.raises(InputError, match=r"01_small\.py must begin with a markdown cell"):
         copies.make()
 
 
-def test_without_the_repository_one_sentence_says_what_to_do(tmp_path, monkeypatch):
+def test_without_the_repository_the_message_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     with pytest.raises(InputError, match="clone the repository and install it with `pip install"):
         chapters.settings("02_stratification", {})
 
 
-def test_what_a_copy_shows_of_its_numbers_is_not_among_its_readers_names(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_copy_prints_glued_numbers_and_defines_no_names_for_it(tmp_path, monkeypatch, capsys):
     import IPython.display
     import myst_nb
     from IPython.core.interactiveshell import InteractiveShell
 
-    shown = []
-    monkeypatch.setattr(IPython.display, "display", lambda *_, **how: shown.append(how))
+    displays = []
+    monkeypatch.setattr(IPython.display, "display", lambda *_, **how: displays.append(how))
     monkeypatch.setattr(myst_nb, "glue", myst_nb.glue)  # begin() takes its place
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
-    shell.run_cell(code("07_fedsampling")[1].source)
+    shell.run_cell(code_cells("07_fedsampling")[1].source)
     assert Path.cwd() == ROOT
-    assert shown == [{"display_id": expectations.TOP}]  # for what the run does not bear out
+    assert displays == [{"display_id": expectations.TOP}]  # for sentences that the run contradicts
     capsys.readouterr()
-    cell = (
-        "numbers = tell = show = [1]\nimport myst_nb; myst_nb.glue('ch7_gain', 0.25, display=False)"
-    )
-    for said in ("⟨gain⟩ 0.25\n", ""):
+    cell = "numbers = print_numbers = show = [1]\nimport myst_nb; myst_nb.glue('ch7_gain', 0.25, display=False)"
+    for printed in ("⟨gain⟩ 0.25\n", ""):
         assert shell.run_cell(cell).success
-        assert capsys.readouterr().out == said
+        assert capsys.readouterr().out == printed
         cell = "pass"
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_the_first_cell_installs_the_package_where_it_is_not(there, tmp_path, monkeypatch, capfd):
-    called = []
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_first_cell_installs_the_package_if_it_is_missing(
+    installed, tmp_path, monkeypatch, capfd
+):
+    calls = []
     find = importlib.util.find_spec
-    if not there:
+    if not installed:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", lambda command, **how: called.append((command, how)))
+    monkeypatch.setattr(subprocess, "run", lambda command, **how: calls.append((command, how)))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
-    first = code("03_data_sampling")[0]
+    first = code_cells("03_data_sampling")[0]
     assert "install" in first.metadata.tags
     exec(compile(first.source, "install", "exec"), {})
     assert capfd.readouterr() == ("", "")
     assert find("fedstas") is not None
-    if there:
-        assert called == []
+    if installed:
+        assert calls == []
         return
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
-    (clone, how), (install, more) = called
+    (clone, clone_options), (install, install_options) = calls
     folder = tmp_path / copies.CLONE
-    assert [*clone] == [
-        "git", "clone", "--quiet", "--depth", "1", "--branch", config["branch"], config["url"], folder,
-    ]  # fmt: skip
+    command = ["git", "clone", "--quiet", "--depth", "1", "--branch"]
+    assert [*clone] == [*command, config["branch"], config["url"], folder]
     assert install[-2:] == ["--editable", f"{folder}[book]"]
-    assert how == more == {"check": True}
+    assert clone_options == install_options == {"check": True}
     assert sys.path[0] == str(folder)
 
 
 def test_the_address_comes_from_the_configuration(monkeypatch):
-    where = {"title": "A book", "url": "https://example.org/us/book", "branch": "trunk"}
-    monkeypatch.setattr(copies, "address", lambda: where)
+    address = {"title": "A book", "url": "https://example.org/us/book", "branch": "trunk"}
+    monkeypatch.setattr(copies, "address", lambda: address)
     text = copies.text("01")
-    assert text.count(where["url"]) == 2 and "trunk" in text
+    assert text.count(address["url"]) == 2 and "trunk" in text
     assert yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"] not in text
 
 
@@ -210,7 +209,7 @@ def test_papermill_knows_type_and_meaning_of_every_parameter(stem, tmp_path):
         assert parameter.default is None or parameter.check(parameter.default) == parameter.default
 
 
-def call(*words, folder: Path) -> subprocess.CompletedProcess:
+def run_papermill(*words, folder: Path) -> subprocess.CompletedProcess:
     command = [Path(sys.executable).with_name("papermill"), *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
@@ -218,33 +217,33 @@ def call(*words, folder: Path) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 def test_the_help_of_a_copy_can_be_read(tmp_path):
     copy = write("02_stratification", tmp_path / "copy.ipynb")
-    done = call("--help-notebook", copy, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Unknown type" not in done.stdout
-    assert re.search(r"strata: int \(default None\)\s+number of strata", done.stdout)
+    process = run_papermill("--help-notebook", copy, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert "Unknown type" not in process.stdout
+    assert re.search(r"strata: int \(default None\)\s+number of strata", process.stdout)
 
 
 @pytest.mark.slow
 def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
     write("01_aggregation", tmp_path / "mine.ipynb")
-    given = ("-p", "clients", "10", "-p", "rounds", "2")
-    done = call("mine.ipynb", "out.ipynb", *given, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    options = ("-p", "clients", "10", "-p", "rounds", "2")
+    process = run_papermill("mine.ipynb", "out.ipynb", *options, folder=tmp_path)
+    assert process.returncode == 0, process.stderr
     cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
     outputs = [out for cell in cells for out in cell.get("outputs", [])]
     assert any("image/svg+xml" in out.get("data", {}) for out in outputs)
     assert any("⟨clients⟩ 10" in out.get("text", "") for out in outputs)
-    installed = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))
-    assert installed.outputs == []
+    install = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))
+    assert install.outputs == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.ipynb", "out.ipynb"]
 
 
 @pytest.mark.slow
 def test_a_downloaded_copy_refuses_a_parameter_that_it_does_not_have(tmp_path):
     copy = write("01_aggregation", tmp_path / "copy.ipynb")
-    done = call(copy, "out.ipynb", "-p", "client", "10", folder=tmp_path)
-    assert done.returncode != 0
-    assert "unknown parameter 'client' of chapter 01_aggregation" in done.stderr
+    process = run_papermill(copy, "out.ipynb", "-p", "client", "10", folder=tmp_path)
+    assert process.returncode != 0
+    assert "unknown parameter 'client' of chapter 01_aggregation" in process.stderr
 
 
 @pytest.mark.parametrize("stem", STEMS)

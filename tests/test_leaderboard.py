@@ -1,0 +1,277 @@
+"""The project's template of a design, and the leaderboard of recorded runs."""
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.runs import leaderboard, records
+from fedstas import cli, methods
+from fedstas.aggregation import Average
+from fedstas.client_sampling import Cohort
+from fedstas.data_sampling import FixedRate
+from fedstas.errors import InputError
+from fedstas.methods import LocalSGD, Method
+from fedstas.sim import simulation
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def template():
+    spec = importlib.util.spec_from_file_location(
+        "my_design", ROOT / "examples" / "design" / "my_design.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_design"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["my_design"]
+
+
+def test_the_template_is_accepted_by_the_simulation(template):
+    task, federation = leaderboard.load_arena(0)
+    method = leaderboard.make_entrant(template.NAME, template.MyDesign())
+    settings = {"rounds": 2, "clients_per_round": 10, "seed": 0, "device": "cpu"}
+    first = simulation.run(task, federation, method, **settings)
+    again = simulation.run(task, federation, method, **settings)
+    pd.testing.assert_frame_equal(
+        first.frame.drop(columns="seconds"), again.frame.drop(columns="seconds")
+    )
+    assert np.isfinite(first.frame["train_loss"]).all() and len(first.cohorts) == 2
+
+
+@pytest.mark.parametrize(
+    ("design", "verdict"),
+    [
+        (None, "ok     unbiased             for sum of n_k/n u_k"),
+        ("power-of-choice", "biased unbiased"),
+    ],
+)
+def test_the_template_audits_its_design_as_the_command_does(template, design, verdict):
+    clients = methods.get(design).clients if design else template.MyDesign()
+    assert verdict in template.audit_design(Method("audited", clients), draws=400)
+
+
+def test_designs_that_cannot_enter_are_refused_with_a_reason(template):
+    with pytest.raises(InputError, match=r"put @dataclass\(frozen=True\) above class Bare"):
+        leaderboard.make_entrant("mine", type("Bare", (), {"draw": lambda *_: None})())
+    with pytest.raises(InputError, match="has no method draw"):
+        leaderboard.make_entrant("mine", object())
+    with pytest.raises(InputError, match="choose another"):
+        leaderboard.make_entrant("md", template.MyDesign())
+    with pytest.raises(InputError, match="power is 3"):
+        template.MyDesign(3)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, template):
+    folder = tmp_path_factory.mktemp("runs")
+    entrant = leaderboard.make_entrant(template.NAME, template.MyDesign())
+    for method, seeds in (
+        (entrant, 3),
+        (leaderboard.get_baseline("md"), 3),
+        (leaderboard.get_baseline("fedavg"), 1),
+    ):
+        leaderboard.record_runs(method, range(seeds), folder, rounds=2)
+    return folder
+
+
+def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded):
+    ranking = leaderboard.rank_methods([recorded]).set_index("method")
+    frame = records.load(recorded)
+    last = frame[frame["round"] == 2]
+    assert list(ranking["rank"]) == [1, 2, 3] and ranking["accuracy"].is_monotonic_decreasing
+    for method, rows in last.groupby("method"):
+        row = ranking.loc[method]
+        assert row["seeds"] == len(rows)
+        both = frame[frame["method"] == method]["test_accuracy"]  # final: of the last ten rounds
+        assert row["accuracy"] == pytest.approx(100 * both.mean())
+        assert row["MB"] == pytest.approx((rows["bytes_down"] + rows["bytes_up"]).mean() / 1e6)
+        assert row["examples"] == rows["examples"].mean()
+    mine, md = (
+        100 * frame[frame["method"] == name].groupby("seed")["test_accuracy"].mean()
+        for name in ("my-design", "md")
+    )
+    gains = mine - md
+    assert ranking.loc["my-design", "gain"] == pytest.approx(gains.mean())
+    half = 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom
+    assert ranking.loc["my-design", "gain_interval"] == pytest.approx(half, rel=1e-6)
+    assert np.isnan(ranking.loc["fedavg", "interval"]) and np.isnan(ranking.loc["md", "gain"])
+
+
+def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_and_md_has_the_same_local_work(
+    monkeypatch,
+):
+    """Two sweeps on one federation: 3 steps of 128, and 20 of 32; md is 10 and 50 %, fedavg 4 points above."""
+    rows, identities = [], {}
+    for steps, base in ((3, 0.1), (20, 0.5)):
+        for method, more in (("md", 0.0), ("fedavg", 0.04)):
+            run = f"{method}{steps}"
+            method_of_run = methods.get(method, steps=steps)
+            identities[run] = {
+                "task": "digits", "digest": "d", "partition": {"name": "iid", "seed": 0, "clients": 9},
+                "clients": 9, "clients_per_round": 3, "rounds": 30, "eval_every": 5, "seed": 0,
+                "method": methods.to_dict(method_of_run), "algorithms": methods.version(method_of_run),
+            }  # fmt: skip
+            for t in (5, 25, 30):  # round 5 is none of the last ten
+                value = 0.99 if t == 5 else base + more + (0.01 if t == 30 else -0.01)
+                rows.append((run, "a sweep", "digits", 0, 30, t, value, 1e6, 1e6, 5))
+    columns = ["run", "sweep", "task", "seed", "rounds", "round", "test_accuracy"]
+    frame = pd.DataFrame(rows, columns=[*columns, "bytes_down", "bytes_up", "examples"])
+    monkeypatch.setattr(records, "identities", lambda folder: identities)
+    monkeypatch.setattr(records, "load", lambda folder: frame)
+    ranking = leaderboard.rank_methods(["here", "here"])  # twice the same: counted once
+    by_steps = ranking.assign(steps=[20 if "20 steps" in w else 3 for w in ranking["federation"]])
+    by_steps = by_steps.set_index(["steps", "method"])
+    expected = {(3, "md"): 10, (20, "md"): 50, (3, "fedavg"): 14, (20, "fedavg"): 54}
+    assert by_steps["accuracy"].to_dict() == pytest.approx(expected)
+    assert [by_steps.loc[(k, "fedavg"), "gain"] for k in (3, 20)] == pytest.approx([4, 4])
+    assert ranking["seeds"].eq(1).all()
+
+
+def test_the_leaderboard_as_markdown(recorded):
+    text = leaderboard.format_markdown(leaderboard.rank_methods([recorded]))
+    lines = text.split("\n")
+    assert lines[0] == (
+        "**digits, dirichlet, concentration 0.1: 50 clients, 10 a round, 2 rounds of 3 steps of 128 at rate 0.1, "
+        "evaluated at the end**"
+    )
+    assert lines[2] == "| rank | method | seeds | accuracy | against md | MB | examples |"
+    assert len({line.count("|") for line in lines[2:]}) == 1 and len(lines) == 7
+    assert "nan" not in text
+
+
+def test_an_entrant_is_trained_again_and_a_baseline_is_not(recorded, template, monkeypatch):
+    monkeypatch.setattr(simulation, "run", lambda *a, **k: pytest.fail("trained"))
+    leaderboard.record_runs(leaderboard.get_baseline("md"), range(3), recorded, rounds=2)
+    with pytest.raises(pytest.fail.Exception, match="trained"):
+        leaderboard.record_runs(
+            leaderboard.make_entrant(template.NAME, template.MyDesign()), [0], recorded, 2
+        )
+
+
+def record_run(folder, accuracy, name="md", seed=0, recipe=None, digest="d", version=None, **how):
+    """Record a run, not a trained one, that ends with this accuracy."""
+    shape = {"rounds": 4, "clients_per_round": 2, "eval_every": 2}
+    shape |= {key: how.pop(key) for key in [*shape] if key in how}
+    method = methods.get(name, **how) if name in methods.names() else Method(name, **how)
+    identity = {
+        "algorithms": methods.version(method) if version is None else version,
+        "task": "mnist", "digest": digest, "clients": 9, "seed": seed,
+        "partition": {"name": "lognormal", "clients": 9, "sigma": 1.5} | (recipe or {}) | {"seed": seed},
+        "method": methods.to_dict(method),
+    } | shape  # fmt: skip
+    rounds = records.evaluated_rounds(identity)
+    frame = pd.DataFrame({c: [1.0] * len(rounds) for c in simulation.COLUMNS})
+    frame = frame.assign(round=rounds, test_accuracy=accuracy / 100).astype(simulation.COLUMNS)
+    records.save(simulation.History(frame, None, [], {}), identity, "made-up", folder, device="cpu")
+
+
+def test_runs_of_different_settings_are_in_different_tables(tmp_path):
+    """Each change of a setting makes another table, and `md` is compared with the others of its own table alone."""
+    record_run(tmp_path, 50, "fedprox")
+    record_run(tmp_path, 51)
+    others = [
+        {"steps": 20}, {"batch": 64}, {"lr": 0.1}, {"rounds": 6}, {"eval_every": 4}, {"clients_per_round": 3},
+        {"recipe": {"sigma": 0.0}}, {"recipe": {"name": "iid"}}, {"digest": "e"},
+    ]  # fmt: skip
+    for k, other in enumerate(others):
+        record_run(tmp_path, 60 + k, **other)
+    ranking = leaderboard.rank_methods([tmp_path])
+    assert ranking["federation"].nunique() == 1 + len(others) == len(ranking) - 1
+    prox = ranking[ranking["method"] == "fedprox"].iloc[0]
+    assert prox["gain"] == pytest.approx(-1)
+    words = "mnist, lognormal, sigma 1.5: 9 clients, 2 a round, 4 rounds of 3 steps of 128 at rate 0.01, evaluated every 2"
+    assert prox["federation"].startswith(words)
+    same = ranking[ranking["federation"].str.startswith(words)]["federation"].unique()
+    # These two differ by the data's digest alone, which the name then has in brackets.
+    assert len(same) == 2 and sum("[" in name for name in same) == 1
+
+
+def test_the_gain_is_over_the_seeds_that_both_have(tmp_path):
+    for seed, accuracy in ((0, 10), (1, 20), (2, 90)):
+        record_run(tmp_path, accuracy, seed=seed)
+    for seed, accuracy in ((0, 13), (1, 25), (7, 0)):
+        record_run(tmp_path, accuracy, "clustered-similarity", seed=seed)
+    record_run(tmp_path, 0, steps=1)
+    record_run(tmp_path, 0, recipe={"clients": 8, "name": "iid"})
+    row = leaderboard.rank_methods([tmp_path]).set_index("method").loc["clustered-similarity"]
+    assert (row["seeds"], row["gain"]) == (3, pytest.approx(4))
+    assert row["gain_interval"] == pytest.approx(12.7062047364)  # t of 1 degree of freedom, times 1
+
+
+def test_names_of_methods_have_the_settings_that_differ_from_the_default(tmp_path, template):
+    expected = {
+        "md": ("md", {}),
+        "md (FixedRate, rate 0.5)": ("md", {"data": FixedRate(0.5)}),
+        "md (server rate 0.5)": ("md", {"server": Average(0.5)}),
+        "fedprox (prox 1)": ("fedprox", {"prox": 1}),
+        "fedstas (restratify every 10, replace)": ("fedstas", {"restratify_every": 10, "replace": True}),
+        "fedstas (version 1)": ("fedstas", {"version": 1}),
+        "fedstas-unbiased (StratifiedHorvitzThompson, selection size)": (
+            "fedstas-unbiased",
+            {"replace": False, "selection": "size"},
+        ),
+        "fedsampling (no epsilon)": ("fedsampling", {"epsilon": None}),
+        "fedstas-authors-dec": ("fedstas-authors-dec", {}),
+        "mine (power 0.5)": ("mine", {"clients": template.MyDesign(0.5)}),
+        "mine (power 1)": ("mine", {"clients": template.MyDesign(1.0)}),
+        "alone": ("alone", {"clients": template.MyDesign(1.0)}),
+    }  # fmt: skip
+    for name, how in expected.values():
+        record_run(tmp_path, 50, name, batch=64, **how) if name in methods.names() else record_run(
+            tmp_path, 50, name, local=LocalSGD(batch=64), **how
+        )
+    assert set(leaderboard.rank_methods([tmp_path])["method"]) == set(expected)
+
+
+def test_gains_of_two_methods_in_the_recorded_runs():
+    """Gains are paired at equal local work: on CIFAR-100, and of FedProx in the papers' setting."""
+    ranking = leaderboard.rank_methods([ROOT / "results"])
+    cifar = ranking[ranking["federation"].str.contains("cifar100.*20 steps of 32 at rate 0.1,")]
+    cifar = cifar.set_index("method")["gain"]
+    assert round(cifar["clustered-similarity"], 1) == -0.6
+    prox = ranking["federation"].str.contains("dirichlet,.*evaluated every round")
+    prox = ranking[(ranking["method"] == "fedprox") & prox]
+    assert [round(gain, 2) for gain in prox["gain"]] == [-0.01]
+    assert not ranking["method"].str.contains("[", regex=False).any()
+    assert not ranking.duplicated(["federation", "method"]).any()
+
+
+def test_a_design_whose_code_changed_is_not_recorded_beside_its_packed_run(tmp_path, template):
+    entrant = leaderboard.make_entrant(template.NAME, template.MyDesign())
+    leaderboard.record_runs(entrant, [0], tmp_path, rounds=1)
+    records.pack(tmp_path / "project")
+    leaderboard.record_runs(entrant, [0], tmp_path, rounds=1)  # equal results may be recorded twice
+    records.pack(tmp_path / "project")
+    changed = dataclasses.replace(entrant, clients=template.MyDesign())
+    object.__setattr__(
+        changed.clients, "draw", lambda view, m, rng: Cohort(np.arange(m), np.full(m, 1 / m))
+    )
+    with pytest.raises(
+        InputError, match=r"packed run of my-design, seed 0, .* the code has changed since. Give"
+    ):
+        leaderboard.record_runs(changed, [0], tmp_path, rounds=1)
+    assert len(leaderboard.rank_methods([tmp_path])) == 1
+    assert {p.name for p in (tmp_path / "project").iterdir()} == {records.ROWS, records.RUNS}
+
+
+def test_unknown_folders_tasks_and_metrics_are_refused(tmp_path, recorded):
+    with pytest.raises(InputError, match="there are no recorded runs below"):
+        leaderboard.rank_methods([tmp_path])
+    with pytest.raises(InputError, match="no run of task 'mnist'"):
+        leaderboard.rank_methods([recorded], task="mnist")
+    with pytest.raises(InputError, match="unknown metric 'loss'"):
+        leaderboard.rank_methods([recorded], metric="loss")
+
+
+def test_the_command_leaderboard_writes_a_table(tmp_path, recorded):
+    table = tmp_path / "table.md"
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["leaderboard", str(recorded), "-o", str(table)])
+    assert stop.value.code == 0 and "my-design" in table.read_text()
