@@ -1,4 +1,4 @@
-"""What a course needs: exercises that check themselves, students' notebooks, slides.
+"""What a course needs: exercises that check answers, students' notebooks, slides.
 
 `check` (compares an answer with a solution, names an input that breaks it, gives hints), `exercises` (the exercises, a
 module per chapter), `teaching` (student's and instructor's version of a chapter), `slides` (a chapter as one
