@@ -50,7 +50,7 @@ class MyDesign:
 def audit_design(method: Method, draws: int = DRAWS) -> str:
     """Audit a method as `fedstas audit` does: a line for each check, with its verdict."""
     findings = audit.audit(method, draws=draws)
-    return "\n".join(f"{each.verdict:6} {each.check:20} {each.says}" for each in findings)
+    return "\n".join(f"{each.verdict:6} {each.check:20} {each.message}" for each in findings)
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
         print(audit_design(entrant))
         return
     findings = audit.audit(entrant, draws=FEWEST_DRAWS)
-    if failures := [each.says for each in findings if each.verdict == "FAILS"]:
+    if failures := [each.message for each in findings if each.verdict == "FAILS"]:
         raise InputError(f"{NAME} cannot be trained: {failures[0]}")
     baselines = leaderboard.BASELINES if options.baselines else ()
     for method in (entrant, *map(leaderboard.get_baseline, baselines)):
