@@ -96,12 +96,12 @@ CUT_PLACES = {
 
 
 def arm_label(arm: str) -> str:
-    """What a reader calls an arm."""
+    """Return what a reader calls an arm."""
     return ARMS.get(arm, (arm, ""))[0]
 
 
 def arm_style(arm: str) -> tuple[str, str]:
-    """Colour and dash of its method; that of all clients is nobody else's here."""
+    """Return the colour and dash of an arm's method; that of all clients is no other arm's."""
     return (
         (plots.GREY, "-.")
         if arm == "all clients"
@@ -110,7 +110,7 @@ def arm_style(arm: str) -> tuple[str, str]:
 
 
 def arm_colour(arm: str) -> str:
-    """The colour of its method."""
+    """Return the colour of an arm's method."""
     return arm_style(arm)[0]
 
 
@@ -119,7 +119,7 @@ def arm_colour(arm: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SettingResults:
-    """What is recorded of a setting: `outcomes` and `gains` of the protocol, accuracy by arm and rate `tried`,
+    """The recorded results of a setting: `outcomes` and `gains` of the protocol, accuracy by arm and rate `tried`,
     and the curves of evaluation (`rows`)."""
 
     setting: protocol.Setting
@@ -130,36 +130,36 @@ class SettingResults:
 
     @property
     def name(self) -> str:
-        """Of the setting."""
+        """The name of the setting."""
         return self.setting.name
 
     @property
     def title(self) -> str:
-        """The setting, as a reader is told."""
+        """The setting in words."""
         return self.setting.title
 
     @property
     def arms(self) -> list[str]:
-        """Those that can be held against the reference."""
+        """The arms that can be compared with the reference."""
         return list(self.gains["arm"].unique())
 
     @property
     def lacking(self) -> list[str]:
-        """Arms of the protocol that are not there yet."""
+        """The arms of the protocol that are not recorded yet."""
         return [a.name for a in self.setting.arms if a.name not in set(self.outcomes["arm"])]
 
     def verdict(self, arm: str, metric: str) -> str:
-        """On an arm's gain, in the protocol's words."""
+        """Return the verdict on an arm's gain, in the protocol's words."""
         row = self.gains[(self.gains["arm"] == arm) & (self.gains["metric"] == metric)].iloc[0]
         return statistics.judge_gain(row["low"], row["high"], self.setting.min_effect)
 
     def gain(self, arm: str, metric: str) -> pd.Series:
-        """An arm's row of `gains`."""
+        """Return an arm's row of `gains`."""
         return self.gains[(self.gains["arm"] == arm) & (self.gains["metric"] == metric)].iloc[0]
 
     def edge(self, arm: str) -> str:
-        """`†` where an arm's best rate lies at an end of those that were tried, `‡` where some of the grid are not
-        tried yet."""
+        """Return `†` where an arm's best rate lies at an end of those that were tried, `‡` where some of the grid are
+        not tried yet."""
         ahead = protocol.propose_rates(self.tried.loc[arm], self.setting.rates)
         return "" if not ahead else "‡" if set(ahead) & set(self.setting.rates) else "†"
 
@@ -167,7 +167,7 @@ class SettingResults:
 def load_results(
     known: dict[str, protocol.Setting], folders=(protocol.RECORDED,)
 ) -> dict[str, SettingResults]:
-    """The settings where the reference and another arm were evaluated on two seeds in common, or more."""
+    """Load the results of settings where the reference and another arm were evaluated on two common seeds or more."""
     runs, found = protocol.load_runs(folders), {}
     for name, setting in known.items():
         outcomes = protocol.compute_outcomes(known, name, folders, runs)
@@ -187,7 +187,7 @@ def load_results(
 def tabulate_progress(
     known: dict[str, protocol.Setting], places: dict[str, SettingResults]
 ) -> pd.DataFrame:
-    """Which settings are recorded, with which seeds and how many of their methods."""
+    """Tabulate which settings are recorded, with which seeds and how many of their methods."""
     rows = []
     for name, setting in known.items():
         place = places.get(name)
@@ -201,7 +201,7 @@ def tabulate_progress(
 
 
 def describe_missing(known: dict[str, protocol.Setting], places: dict[str, SettingResults]) -> str:
-    """One line on what is not recorded yet; empty if all is."""
+    """Describe in one line what is not recorded yet; empty if all is."""
     whole = [s.title for name, s in known.items() if name not in places]
     parts = [
         f"of {place.title} {', '.join(map(arm_label, place.lacking))}"
@@ -216,22 +216,22 @@ def describe_missing(known: dict[str, protocol.Setting], places: dict[str, Setti
 
 
 def make_anchor(setting: str, arm: str) -> str:
-    """Where a row of the table is."""
+    """Return the HTML anchor of a row of the table."""
     return re.sub(r"[^a-z0-9.]+", "-", f"cell {setting} {arm}".lower())
 
 
 def link_row(place: SettingResults, arm: str, text: str = "") -> str:
-    """A link to a row of the table."""
+    """Return a link to a row of the table."""
     return f'<a href="#{make_anchor(place.name, arm)}">{text or arm_label(arm)}</a>'
 
 
 def _sort_arms(place: SettingResults) -> list[str]:
-    """The arms, the best at the larger budget first."""
+    """Return the arms, the best at the larger budget first."""
     return list(place.outcomes.groupby("arm")["large"].mean().sort_values(ascending=False).index)
 
 
 def tabulate_primary(place: SettingResults) -> pd.DataFrame:
-    """The primary outcome as text, one row per arm with an anchor: tuned rate, accuracy at both budgets, gain,
+    """Tabulate the primary outcome as text, one row per arm with an anchor: tuned rate, accuracy at both budgets, gain,
     Holm's p, seeds, verdict."""
     small, large = place.setting.megabytes[0], place.setting.megabytes[-1]
     means, rows = place.outcomes.groupby("arm"), []
@@ -254,7 +254,7 @@ def tabulate_primary(place: SettingResults) -> pd.DataFrame:
 
 
 def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
-    """The secondary outcomes as text: gains after equal rounds, for equal examples and on the worst decile; the
+    """Tabulate the secondary outcomes as text: gains after equal rounds, for equal examples and on the worst decile; the
     loss; what a round costs, and what was spent to reach the reference's accuracy at the smaller budget."""
     rows = []
     for arm in _sort_arms(place):
@@ -277,17 +277,17 @@ def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
 
 
 def show_title(place: SettingResults):
-    """The setting, above its table."""
+    """Return the title of a setting, to stand above its table."""
     return Markdown(f"**{place.title}**")
 
 
 def show_list(lines: Sequence[str]):
-    """A list of them."""
+    """Return the lines as a list in Markdown."""
     return Markdown("\n".join(f"- {line}" for line in lines))
 
 
 def show_rerun(place: SettingResults, arm: str):
-    """How to make one recorded run again, and what it ends with."""
+    """Return the command that makes one recorded run again, and the accuracy that it ends with."""
     run = place.rows[place.rows["arm"] == arm].query("seed == seed.min()").iloc[-1]
     said = (
         f"ends with an accuracy of {100 * run['test_accuracy']:.2f} % after round {run['round']}."
@@ -296,7 +296,7 @@ def show_rerun(place: SettingResults, arm: str):
 
 
 def rerun_command(place: SettingResults, arm: str, seed: int) -> str:
-    """The command that makes one recorded run of evaluation again."""
+    """Return the command that makes one recorded run of evaluation again."""
     own = place.outcomes[place.outcomes["arm"] == arm]
     one = next(each for each in place.setting.arms if each.name == arm)
     run = place.setting.plan_run(one, own["rate"].iloc[0], seed)
@@ -308,13 +308,13 @@ def rerun_command(place: SettingResults, arm: str, seed: int) -> str:
     )
 
 
-# What it says
+# What the chapter says of the results
 
 
 def count_verdicts(
     places: Sequence[SettingResults], metric: str, arms: Sequence[str] | None = None
 ) -> pd.Series:
-    """How many cells (an arm in a setting) have each verdict."""
+    """Count the verdicts on the arms in the settings."""
     words = [
         place.verdict(arm, metric)
         for place in places
@@ -325,7 +325,7 @@ def count_verdicts(
 
 
 def compute_front_numbers(places: dict[str, SettingResults]) -> dict[str, float | str]:
-    """Numbers for the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
+    """Compute the numbers of the front pages: MD's accuracy on MNIST at the preprint's rate and at its best, on the seeds of tuning;
     gains of two designs at both budgets; how many settings are recorded."""
     tried = 100 * places["mnist"].tried.loc["md"].dropna()
     told: dict[str, float | str] = {
@@ -367,14 +367,14 @@ def compute_front_numbers(places: dict[str, SettingResults]) -> dict[str, float 
 
 
 def first_round_surcharge(place: SettingResults, arm: str = "least-variance") -> float:
-    """Megabytes that an arm has sent beyond MD when both are evaluated first: what it asks of all at the start."""
+    """Return the megabytes that an arm has sent beyond MD at the first evaluation: what it requests of all at the start."""
     rows = place.rows
     first = rows[rows["round"] == rows["round"].min()].groupby("arm")["megabytes"].mean()
     return float(first[arm] - first["md"])
 
 
 def check_many_clients(place: SettingResults) -> dict[str, bool]:
-    """Whether what chapter 10 says of 1,000 clients holds."""
+    """Check what chapter 10 says of 1,000 clients, sentence by sentence."""
     early, late = (place.gain("least-variance", m) for m in BUDGETS)
     return {
         "loss": early["high"] < 0,
@@ -387,7 +387,7 @@ def check_many_clients(place: SettingResults) -> dict[str, bool]:
 
 
 def check_answer(places: dict[str, SettingResults], told: dict) -> dict[str, bool]:
-    """Whether the answer of chapter 10 holds, by what a sentence is on; `told` are the numbers of `front`."""
+    """Check the answer of chapter 10, sentence by sentence; `told` are the numbers of `compute_front_numbers`."""
     equal, mnist = places[EQUAL].gain("least-variance", "small"), places["mnist"]
     planned = [p for p in places.values() if len(p.setting.evaluation_seeds) == 10]
     five = [p.outcomes["seed"].nunique() == 5 for p in planned]
@@ -418,7 +418,7 @@ def check_answer(places: dict[str, SettingResults], told: dict) -> dict[str, boo
 
 
 def check_participants(places: dict[str, SettingResults]) -> dict[str, bool]:
-    """Whether what chapter 10 says of five and twenty participants holds."""
+    """Check what chapter 10 says of five and twenty participants, sentence by sentence."""
     few = [places[f"{name}-m5"] for name in (*UNLIKE, EQUAL, ALIKE)]
     alike = [places[f"{ALIKE}{m}"] for m in ("", "-m5", "-m20")]
     ahead = [p.gain(arm, m)["low"] for p in alike for arm in p.arms for m in BUDGETS]
@@ -435,7 +435,7 @@ def check_participants(places: dict[str, SettingResults]) -> dict[str, bool]:
 
 
 def check_colour_images(place: SettingResults) -> dict[str, bool]:
-    """Whether what chapter 10 says of colour images holds."""
+    """Check what chapter 10 says of colour images, sentence by sentence."""
     late = place.gains[place.gains["metric"] == "large"].set_index("arm")
     guess = 100 / place.setting.classes
     return {
@@ -446,7 +446,7 @@ def check_colour_images(place: SettingResults) -> dict[str, bool]:
 
 
 def format_colour_images(place: SettingResults) -> dict[str, float | str]:
-    """Accuracies in % at the larger budget, from the lowest method to the highest; two gains there."""
+    """Return the lowest and the highest accuracy in % at the larger budget, and two gains there."""
     ends = place.outcomes.groupby("arm")["large"].mean()
     told: dict[str, float | str] = {"colour_low": ends.min(), "colour_high": ends.max()}
     for arm, name in (("clustered-similarity", "clustered"), ("least-variance", "cut")):
@@ -463,7 +463,7 @@ RIVALS = ("least-variance, updates", "clustered-similarity", "fedstas-unbiased",
 def compare_rivals(
     places: Sequence[SettingResults], rivals: Sequence[str] = RIVALS
 ) -> pd.DataFrame:
-    """Points of least variance above its rivals, paired by seed: columns setting, rival, metric, gain, low, high."""
+    """Compute the points of least variance above its rivals, paired by seed: columns setting, rival, metric, gain, low, high."""
     rows = []
     for place in places:
         found = protocol.compute_gains(place.outcomes, "least-variance", BUDGETS)
@@ -475,7 +475,7 @@ def compare_rivals(
 
 
 def check_rivals(found: pd.DataFrame) -> dict[str, bool]:
-    """Whether what chapter 10 says of each rival holds."""
+    """Check what chapter 10 says of each rival, sentence by sentence."""
     rows = found.set_index(["rival", "setting", "metric"]).sort_index()
     low, high = rows["low"], rows["high"]
     near = low["clustered-similarity"]
@@ -490,7 +490,7 @@ def check_rivals(found: pd.DataFrame) -> dict[str, bool]:
 
 
 def tabulate_rivals(found: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
-    """The same as text: a row a setting and rival."""
+    """Tabulate `compare_rivals` as text, a row per setting and rival."""
     rows = []
     for (name, rival), own in found.groupby(["setting", "rival"], sort=False):
         row = {"setting": places[name].title, "above": arm_label(rival)}
@@ -526,13 +526,13 @@ KINDS = {  # of designs, by what they ask for
 
 
 def count_by_requests(places: Sequence[SettingResults]) -> pd.DataFrame:
-    """How designs fare by what they ask for: a row a kind, a column a verdict, counted over settings and budgets."""
+    """Count verdicts by what designs request of clients: a row per kind, a column per verdict, over settings and budgets."""
     count = {k: sum(count_verdicts(places, m, arms) for m in BUDGETS) for k, arms in KINDS.items()}
     return pd.DataFrame(count).T.rename_axis("asks for").reset_index()
 
 
 def count_corrected(places: Sequence[SettingResults]) -> tuple[int, int]:
-    """How many comparisons are better or worse by their interval, and of how many of these Holm's p is below 0.05."""
+    """Count the comparisons that are better or worse by their interval, and those of them with Holm's p below 0.05."""
     rows = [(p, r) for p in places for _, r in p.gains.iterrows() if r["metric"] in BUDGETS]
     told = [
         r["holm"] < 0.05 for p, r in rows if p.verdict(r["arm"], r["metric"]) in ("better", "worse")
@@ -549,7 +549,7 @@ EDGES = {
 
 
 def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
-    """Gains after 99 rounds at the preprint's rate, from the sweeps of chapters 5 and 9: columns setting, arm, gain,
+    """Load the gains after 99 rounds at the preprint's rate from the sweeps of chapters 5 and 9: columns setting, arm, gain,
     low, high, seeds."""
     ways = {
         least_variance_results.METHOD: "least-variance",
@@ -579,7 +579,7 @@ def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
 
 
 def compute_tuned_gains(places: Sequence[SettingResults], rounds: float) -> pd.DataFrame:
-    """Gains of the tuned arms after so many rounds, where runs have as many: columns as of `protocol.gains`, and
+    """Compute the gains of tuned arms after so many rounds, where runs have as many: columns of `compute_gains`, and
     setting."""
     parts = []
     for place in (each for each in places if each.setting.rounds >= rounds):
@@ -600,7 +600,7 @@ def compute_tuned_gains(places: Sequence[SettingResults], rounds: float) -> pd.D
 
 
 def join_gains(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Gains at the preprint's rate beside those of tuned arms, where both are recorded: columns setting, arm, and
+    """Join the gains at the preprint's rate with those of tuned arms, where both are recorded: columns setting, arm, and
     gain, low, high with the endings _before and _after."""
     keys, values = ["setting", "arm"], ["gain", "low", "high"]
     if not len(before) or not len(after):
@@ -614,7 +614,7 @@ def join_gains(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_joined_gains(both: pd.DataFrame, places: dict[str, SettingResults]) -> pd.DataFrame:
-    """The same as text, with the tuned gains at both budgets."""
+    """Tabulate `join_gains` as text, with the tuned gains at both budgets."""
     rows = []
     for row in both.itertuples():
         place = places[row.setting]
@@ -633,8 +633,8 @@ def tabulate_joined_gains(both: pd.DataFrame, places: dict[str, SettingResults])
 
 
 def count_kept_gains(both: pd.DataFrame, matters: float = 1.0) -> dict[str, float]:
-    """How many gains at the preprint's rate are sure (`were`), how many of these are `kept` by tuned rates and how many
-    surely `gone`; their medians before and after."""
+    """Count the gains whose interval at the preprint's rate is above the smallest effect (`were`), those `kept` and
+    `gone` with tuned rates; and their medians before and after."""
     sure = both[both["low_before"] > matters]
     kept, gone = (sure["low_after"] > matters).sum(), (sure["high_after"] < matters).sum()
     told = {"were": len(sure), "kept": kept, "gone": gone}
@@ -644,7 +644,7 @@ def count_kept_gains(both: pd.DataFrame, matters: float = 1.0) -> dict[str, floa
 def list_departures(
     known: dict[str, protocol.Setting], places: dict[str, SettingResults]
 ) -> list[str]:
-    """What was done otherwise than the protocol says, as far as the records tell."""
+    """List the departures from the protocol that the records show."""
     fewer: dict[str, list[str]] = {}
     edges: dict[str, list[str]] = {}
     for place in places.values():
@@ -667,7 +667,7 @@ def list_departures(
 
 
 def measure_agreement(cells: pd.DataFrame, seed: int = 0, times: int = 2000) -> dict[str, float]:
-    """Whether less error in one round goes with more gain: `rho`, Spearman's between -error and gain over all cells;
+    """Measure whether less error in one round goes with more gain: `rho`, Spearman's between -error and gain over all cells;
     the `pairs` of arms within a setting and how many of them `agree`; and `p`, how often arms exchanged at random
     within their settings agree in as many pairs."""
 
@@ -707,26 +707,26 @@ LINES = (
 
 
 def draw_figures(places: Sequence[SettingResults]) -> dict[str, Figure]:
-    """Those of the chapter by name; a line of text where what it shows is not recorded."""
+    """Draw the chapter's figures, by name; a line of text where what one shows is not recorded."""
     ten = [place for place in places if not place.setting.rates_of]
-    provenance_report = {
+    figures = {
         "remembered": draw_gains(ten),
         "learning": draw_learning_curves(ten),
         "rates": draw_rates(ten),
     }
-    return provenance_report | {"participants": draw_participants(places)}
+    return figures | {"participants": draw_participants(places)}
 
 
 def select_budget_gains(
     places: Sequence[SettingResults], arms: Sequence[str] = SHOWN
 ) -> pd.DataFrame:
-    """The gains of these arms at equal megabytes, in all these places."""
+    """Return the gains of these arms at equal megabytes, in all these settings."""
     gains = pd.concat([p.gains for p in places])
     return gains[gains["arm"].isin(arms) & gains["metric"].isin(BUDGETS)]
 
 
 def axis_limits(gains: pd.DataFrame) -> tuple[float, float]:
-    """Where an axis of points ends that holds these intervals, but for those of all clients, and -2 to 2."""
+    """Return the limits of an axis of points that holds -2 to 2 and these intervals, except those of all clients."""
     inside = gains[gains["arm"] != "all clients"]
     inside = gains if inside.empty else inside
     low, high = min(inside["low"].min(), -2), max(inside["high"].max(), 2)
@@ -741,9 +741,11 @@ def draw_gains(
     limits: tuple[float, float] | None = None,
     titles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Points over MD at equal megabytes: a panel a setting, an arm a row; full at the larger of the budgets, so
-    named, hollow at the smaller. Grey: differences that do not matter. What lies outside is told at the edge.
-    `titles` of settings, where they are not the protocol's names."""
+    """Draw the points above MD at equal megabytes: a panel per setting, a row per arm.
+
+    Dots are full at the larger budget, hollow at the smaller; the grey band has the differences that do not matter, and
+    a gain outside the axis is written at its edge. `titles` replace the protocol's.
+    """
     gains = select_budget_gains(places, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
     limits = limits or axis_limits(gains)
@@ -751,8 +753,8 @@ def draw_gains(
     figure, axes = plt.subplots(len(places), sharex=True, figsize=(4.2, height), squeeze=False)
     looks = [arm_colour(arm) for arm in shown]
     for ax, place in zip(axes.flat, places, strict=False):
-        matters = place.setting.min_effect
-        ax.axvspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
+        effect = place.setting.min_effect
+        ax.axvspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
         series = {}
         for metric, shift in (("large", 0.17), ("small", -0.17)):
             part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
@@ -782,8 +784,8 @@ def draw_gains(
 
 
 def draw_participants(places: Sequence[SettingResults], arms: Sequence[str] = FOLLOWED) -> Figure:
-    """Points over MD over participants a round, with 95 % intervals: a row a federation that is recorded with several
-    numbers of them, a column a budget. What lies below is told at the edge."""
+    """Draw the points above MD over participants per round, with 95 % intervals: a row of panels per federation that is
+    recorded with several numbers of them, a column per budget. A gain below the axis is written at its edge."""
     of: dict[str, list[SettingResults]] = {}
     for place in sorted(places, key=lambda p: p.setting.clients_per_round):
         of.setdefault(place.setting.rates_of or place.name, []).append(place)
@@ -797,25 +799,27 @@ def draw_participants(places: Sequence[SettingResults], arms: Sequence[str] = FO
     for row, (name, group) in zip(axes, shown.items(), strict=True):
         base = next((p.title for p in places if p.name == name), name)
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
-            matters = group[0].setting.min_effect
-            ax.axhspan(-matters, matters, color=plots.GREY, alpha=0.15, lw=0)
+            effect = group[0].setting.min_effect
+            ax.axhspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
             for k, arm in enumerate(arms):
                 there = [p for p in group if arm in p.arms]
                 cells = pd.DataFrame([p.gain(arm, metric) for p in there])
                 at = [p.setting.clients_per_round * 1.06 ** (k - 1.5) for p in there]
-                _followed(ax, at, cells, arm_style(arm))
+                _draw_followed(ax, at, cells, arm_style(arm))
             ax.set(xscale="log", xticks=(5, 10, 20), xticklabels=("5", "10", "20"))
             ax.minorticks_off()
             ax.set_ylim(-FLOOR, FLOOR)
             ax.set_title(f"{base}\n{budget} budget", fontsize="small")
         row[0].set_ylabel("points above MD")
     figure.supxlabel("participants a round", fontsize="medium")
-    _legend(figure, arms)
+    _draw_legend(figure, arms)
     return figure
 
 
-def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, arm_style: tuple[str, str]) -> None:
-    """One arm's gains, joined; one below the axis is a number at its edge."""
+def _draw_followed(
+    ax: Axes, at: list[float], cells: pd.DataFrame, arm_style: tuple[str, str]
+) -> None:
+    """Draw one arm's gains as a line; one below the axis is written at its edge."""
     inside = cells["gain"] > -FLOOR
     x, gain = np.array(at), cells["gain"].where(inside)
     ax.plot(x, gain, color=arm_style[0], ls=arm_style[1], lw=1, marker="o", ms=3.5)
@@ -831,8 +835,8 @@ def _followed(ax: Axes, at: list[float], cells: pd.DataFrame, arm_style: tuple[s
 
 
 def draw_learning_curves(places: Sequence[SettingResults], arms: Sequence[str] = LINES) -> Figure:
-    """Mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel a
-    setting; dotted, the budgets."""
+    """Draw mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel per
+    setting; dotted lines are the budgets."""
     figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
     for ax, place in zip(axes.flat, places, strict=False):
         budgets = place.setting.megabytes
@@ -841,7 +845,7 @@ def draw_learning_curves(places: Sequence[SettingResults], arms: Sequence[str] =
         for arm in arms:
             part = place.rows[place.rows["arm"] == arm]
             if len(part):
-                _curve(ax, part, budgets[-1], arm_style(arm))
+                _draw_curve(ax, part, budgets[-1], arm_style(arm))
         half = place.rows["megabytes"].between(budgets[0] / 4, budgets[0] / 2)
         low = (
             100
@@ -852,18 +856,18 @@ def draw_learning_curves(places: Sequence[SettingResults], arms: Sequence[str] =
         ax.set(title=place.title, xlabel="megabytes, sent and received", ylabel="accuracy, %")
         ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
     there = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
-    _legend(figure, there)
+    _draw_legend(figure, there)
     return figure
 
 
-def _legend(figure: Figure, arms: Sequence[str]) -> None:
+def _draw_legend(figure: Figure, arms: Sequence[str]) -> None:
     looks = zip(arms, map(arm_style, arms), strict=True)
     lines = [Line2D([], [], color=c, ls=d, lw=2, label=arm_label(a)) for a, (c, d) in looks]
     figure.legend(handles=lines, loc="outside upper center", ncols=2, frameon=False)
 
 
-def _curve(ax: Axes, part: pd.DataFrame, budget: float, arm_style: tuple[str, str]) -> None:
-    """One arm's mean over seeds, with its band where seeds are enough."""
+def _draw_curve(ax: Axes, part: pd.DataFrame, budget: float, arm_style: tuple[str, str]) -> None:
+    """Draw one arm's mean over seeds, with its band where seeds are enough."""
     top = min(budget, part.groupby("seed")["megabytes"].max().min())
     at = np.linspace(0.02 * top, top, 100)
     each = np.array(
@@ -874,13 +878,13 @@ def _curve(ax: Axes, part: pd.DataFrame, budget: float, arm_style: tuple[str, st
     )
     mean = each.mean(0)
     if len(each) >= plots.MIN_SEEDS_FOR_BAND:
-        half = [statistics.mean_interval(column)[2] for column in each.T] - mean
-        ax.fill_between(at, mean - half, mean + half, color=arm_style[0], alpha=0.15, lw=0)
+        _, low, high = statistics.mean_band(each)
+        ax.fill_between(at, low, high, color=arm_style[0], alpha=0.15, lw=0)
     ax.plot(at, mean, color=arm_style[0], ls=arm_style[1], lw=2)
 
 
 def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = LINES) -> Figure:
-    """Accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
+    """Draw the accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
     figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
     for ax, place in zip(axes.flat, places, strict=False):
         for arm in arms:
@@ -891,12 +895,12 @@ def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = LINES) ->
                 ax.plot(known.idxmax(), known.max(), "o", ms=5, color=shade)
         ax.set(xscale="log", title=place.title, xlabel="learning rate", ylabel="accuracy, %")
     there = [arm for arm in arms if any(arm in p.tried.index for p in places)]
-    _legend(figure, there)
+    _draw_legend(figure, there)
     return figure
 
 
 def draw_one_round_errors(places: dict[str, SettingResults]) -> tuple[pd.DataFrame, Figure]:
-    """Tuned gains after 99 rounds beside the error of one round, and the figure of both rates."""
+    """Return the tuned gains after 99 rounds with the errors of one round, and the figure of both rates."""
     error = one_rounds.summary(one_rounds.load())
     after = compute_tuned_gains(list(places.values()), 99)
     before, tuned = (
@@ -907,8 +911,10 @@ def draw_one_round_errors(places: dict[str, SettingResults]) -> tuple[pd.DataFra
 
 
 def draw_gain_over_error(panels: dict[str, pd.DataFrame], arms: Sequence[str] = FOLLOWED) -> Figure:
-    """Gain over error of one round, a panel a kind of gain, a dot a design in a setting: these arms in their
-    colours, all others grey. A panel without any says that nothing is recorded."""
+    """Draw gain over error of one round: a panel per kind of gain, a dot per design and setting.
+
+    These arms have their colours, all others are grey; an empty panel says that nothing is recorded.
+    """
     figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 0.8), sharex=True)
     for ax, (title, cells) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         ax.set(title=title, xscale="log", ylabel="points above MD")
@@ -917,13 +923,13 @@ def draw_gain_over_error(panels: dict[str, pd.DataFrame], arms: Sequence[str] = 
         for row in sorted(cells.itertuples(), key=lambda row: row.arm in arms):
             shade = arm_colour(row.arm) if row.arm in arms else plots.GREY
             ax.plot([row.error] * 2, [row.low, row.high], color=shade, lw=0.8, alpha=0.5)
-            ax.plot(row.error, row.gain, "o", color=shade, ms=5, mfc=_face(row.arm, shade))
+            ax.plot(row.error, row.gain, "o", color=shade, ms=5, mfc=_marker_face(row.arm, shade))
         if not len(cells):
             ax.text(
                 0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
             )
     np.atleast_1d(axes)[-1].set_xlabel("error of one round (MD = 1)")
-    names = {arm_label(arm): (arm_colour(arm), _face(arm, arm_colour(arm))) for arm in arms}
+    names = {arm_label(arm): (arm_colour(arm), _marker_face(arm, arm_colour(arm))) for arm in arms}
     names["other designs"] = (plots.GREY, plots.GREY)
     dots = [
         Line2D([], [], marker="o", ls="", color=shade, mfc=face, label=name)
@@ -933,5 +939,5 @@ def draw_gain_over_error(panels: dict[str, pd.DataFrame], arms: Sequence[str] = 
     return figure
 
 
-def _face(arm: str, shade: str) -> str:
+def _marker_face(arm: str, shade: str) -> str:
     return "white" if arm == HOLLOW else shade

@@ -319,7 +319,7 @@ def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
 
 
 def recorded(setting, arm, rate, seed, accuracy):
-    """What `protocol.runs` would find: a run whose accuracy is the same at every evaluation, half a megabyte a round."""
+    """Stand in for a record that `protocol.load_runs` reads: a run whose accuracy is the same at every evaluation, half a megabyte a round."""
     run = setting.plan_run(next(a for a in setting.arms if a.name == arm), rate, seed)
     method = methods.get(run.method, **run.overrides)
     who = {

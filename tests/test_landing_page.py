@@ -2,7 +2,7 @@
 
 import matplotlib
 import pytest
-from test_which import place
+from test_design_comparison import place
 
 from companion.pages import design_comparison, landing_page, measure, parameters
 from companion.runs import protocol
