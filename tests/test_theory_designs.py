@@ -189,7 +189,7 @@ def test_a_stratum_without_a_seat_and_other_bad_input_is_refused():
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5)), min_size=1, max_size=3), st.data())
 @settings(max_examples=80, deadline=None)
-def test_the_bounded_optimum_is_below_all_whole_seats_and_within_its_bounds(strata, data):
+def test_the_bounded_optimum_is_below_all_integer_allocations_and_within_its_bounds(strata, data):
     n, s = zip(*strata, strict=True)
     m = data.draw(st.integers(len(n), sum(n)))
     least, best = theory.integer_optimum(n, s, m)
@@ -373,6 +373,6 @@ def test_exercises(part):
 
 @pytest.mark.parametrize("m", [14, 2**63, 1e308])
 def test_more_seats_than_clients_have_no_allocation_however_many(m):
-    assert not [*allocations.whole_seats([13], m)]
+    assert not [*allocations.integer_allocations([13], m)]
     with pytest.raises(InputError, match="no allocation has"):
         theory.integer_optimum([13], [13], m)

@@ -1,7 +1,7 @@
-"""Allocation of m draws to strata, exact: eq. 3.5 as printed, with bounds, and in whole numbers.
+"""Exact allocation of m draws to H strata: eq. 3.5 as printed, with bounds, and in whole numbers.
 
-`sizes` are numbers of clients N_h, `spreads` standard deviations S_h, both [H]; everything that is
-returned is a Fraction. The variance is that of the stratified mean with independent draws,
+`sizes` are numbers of clients N_h, `spreads` within-stratum standard deviations S_h, both [H]; results are
+Fractions. The variance is that of the stratified mean with independent draws,
 sum_h W_h^2 S_h^2 / m_h with W_h = N_h / N; a finite population correction subtracts a constant from it.
 """
 
@@ -17,47 +17,49 @@ from fedstas.errors import InputError, check_int
 from fedstas.theory.designs import LARGEST, exact
 
 
-def _both(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fraction]]:
+def _check(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fraction]]:
+    """Return sizes and spreads as Fractions, or raise an `InputError`."""
     n, s = exact(sizes), exact(spreads)
     if not n or len(n) != len(s) or min(n) <= 0 or min(s) < 0:
         raise InputError("sizes must be > 0 and spreads >= 0, one of each per stratum")
     return n, s
 
 
-def allocation_variance(sizes: Sequence, spreads: Sequence, seats: Sequence) -> Fraction | float:
-    """sum_h W_h^2 S_h^2 / m_h for any seats, whole or not; infinite if a stratum that is spread has none."""
-    n, s = _both(sizes, spreads)
-    seats = exact(seats)
-    if len(seats) != len(n) or min(seats) < 0:
-        raise InputError("there must be one number of seats >= 0 per stratum")
-    parts = list(zip(n, s, seats, strict=True))
+def allocation_variance(sizes: Sequence, spreads: Sequence, draws: Sequence) -> Fraction | float:
+    """Compute sum_h W_h^2 S_h^2 / m_h for real m_h >= 0, the `draws` [H]; infinite if a stratum with S_h > 0 has
+    none."""
+    n, s = _check(sizes, spreads)
+    draws = exact(draws)
+    if len(draws) != len(n) or min(draws) < 0:
+        raise InputError("draws must be one number >= 0 per stratum")
+    parts = list(zip(n, s, draws, strict=True))
     if any(b and not m for _, b, m in parts):
         return inf
     return sum(((a / sum(n)) ** 2 * b**2 / m for a, b, m in parts if b), start=Fraction(0))
 
 
 def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
-    """m T_h / sum T_h, not rounded: eq. 3.5 for T_h = N_h S_h, proportional for T_h = N_h."""
-    t, seats = exact(measure), exact([m])[0]
-    if not t or min(t) < 0 or not sum(t) or seats < 0:
+    """Compute m T_h / sum T_h for a measure T [H], not rounded: eq. 3.5 for T_h = N_h S_h, proportional for T_h = N_h."""
+    t, draws = exact(measure), exact([m])[0]
+    if not t or min(t) < 0 or not sum(t) or draws < 0:
         raise InputError("the allocation is 0/0: measures must be >= 0 and not all zero")
-    return [seats * x / sum(t) for x in t]
+    return [draws * x / sum(t) for x in t]
 
 
 def neyman_printed(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
-    """Eq. 3.5 as printed, m N_h S_h / sum N_h S_h; put the squares of the spreads in to read S_h as variance."""
-    n, s = _both(sizes, spreads)
+    """Compute eq. 3.5 as printed, m N_h S_h / sum N_h S_h; with the squares of the spreads S_h is read as variance."""
+    n, s = _check(sizes, spreads)
     return in_proportion([a * b for a, b in zip(n, s, strict=True)], m)
 
 
 def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
-    """The real-valued optimum under 1 <= m_h <= N_h: clip(lambda N_h S_h, 1, N_h) with sum m.
+    """Compute the real-valued optimum under 1 <= m_h <= N_h: clip(lambda N_h S_h, 1, N_h) with sum m.
 
     By the Karush-Kuhn-Tucker conditions; sum_h clip(...) is piecewise linear and increasing in
-    lambda, so lambda is found exactly. `InputError` where all spreads are zero (any seats are optimal) or m
+    lambda, so lambda is variances exactly. `InputError` where all spreads are zero (then any allocation is optimal) or m
     is not between H and N.
     """
-    n, s = _both(sizes, spreads)
+    n, s = _check(sizes, spreads)
     t = [a * b for a, b in zip(n, s, strict=True)]
     if not sum(t):
         raise InputError("all spreads are zero: every allocation has variance zero")
@@ -71,17 +73,17 @@ def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
         if sum(clipped(high)) >= m:
             a, b = sum(clipped(low)), sum(clipped(high))
             return clipped(low + (high - low) * (m - a) / (b - a) if b > a else high)
-    # All spread strata are full: the rest goes to strata that have no spread.
-    seats = clipped(kinks[-1])
+    # All strata with S_h > 0 are full: the other draws go to strata with S_h = 0.
+    draws = clipped(kinks[-1])
     for h, x in enumerate(t):
         if not x:
-            more = min(n[h] - seats[h], m - sum(seats))
-            seats[h] += more
-    return seats
+            more = min(n[h] - draws[h], m - sum(draws))
+            draws[h] += more
+    return draws
 
 
-def whole_seats(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
-    """Every allocation in whole numbers with 1 <= m_h <= N_h and sum m."""
+def integer_allocations(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
+    """Enumerate the allocations in whole numbers with 1 <= m_h <= N_h and sum m."""
     sizes, m = exact(sizes), check_int("m", m, 1)
     strata = len(sizes)
     if m > sum(sizes):
@@ -89,24 +91,25 @@ def whole_seats(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
     if comb(m - 1, strata - 1) > LARGEST:
         raise InputError("too many allocations to enumerate")
     for cuts in combinations(range(1, m), strata - 1):
-        seats = tuple(b - a for a, b in pairwise((0, *cuts, m)))
-        if all(k <= a for k, a in zip(seats, sizes, strict=True)):
-            yield seats
+        draws = tuple(b - a for a, b in pairwise((0, *cuts, m)))
+        if all(k <= a for k, a in zip(draws, sizes, strict=True)):
+            yield draws
 
 
 def integer_optimum(sizes: Sequence, spreads: Sequence, m: int):
-    """(least variance, all allocations that attain it) among `whole_seats`, by trying them all."""
-    _both(sizes, spreads)
-    found = [(allocation_variance(sizes, spreads, k), k) for k in whole_seats(sizes, m)]
-    if not found:
+    """Return the least variance among `integer_allocations` and all that attain it, by trying them all."""
+    _check(sizes, spreads)
+    variances = [(allocation_variance(sizes, spreads, k), k) for k in integer_allocations(sizes, m)]
+    if not variances:
         raise InputError(f"m is {m}: no allocation has 1 <= m_h <= N_h")
-    least = min(v for v, _ in found)
-    return least, [k for v, k in found if v == least]
+    least = min(v for v, _ in variances)
+    return least, [k for v, k in variances if v == least]
 
 
 def largest_remainder(quotas: Sequence, m: int) -> list[int]:
-    """Floors of exact quotas, then one seat each to the largest fractions; ties to the lowest index."""
+    """Round exact quotas [H] to whole numbers that sum to m: floors, and one more for the largest fractions, ties to
+    the lowest index."""
     q = exact(quotas)
     floors = [int(x) for x in q]
-    left = np.array([x - whole for x, whole in zip(q, floors, strict=True)], dtype=object)
-    return add_draws(np.array(floors), left, m).tolist()
+    remainders = np.array([x - floor for x, floor in zip(q, floors, strict=True)], dtype=object)
+    return add_draws(np.array(floors), remainders, m).tolist()

@@ -29,11 +29,12 @@ class Weights(NamedTuple):
 
 
 def _decimals(row) -> list[Fraction]:
+    """Convert numbers to Fractions as they are printed: 0.1 to 1/10."""
     return exact([str(x) for x in row])
 
 
 def _sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """The sizes, and their sum; `InputError` unless they are whole and not all 0."""
+    """Return the sizes and their sum; `InputError` unless they are whole and not all 0."""
     n = as_int_array("client sizes", sizes).tolist()
     if not sum(n):
         raise InputError("client sizes are all zero")
@@ -41,28 +42,28 @@ def _sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 def as_rows(rows: Sequence[Sequence]) -> list[list[Fraction]]:
-    """A matrix as Fractions; `InputError` unless it is feasible (eq. 7: entries >= 0, rows sum to 1)."""
-    found = [_decimals(row) for row in rows]
-    if not found or any(len(row) != len(found[0]) for row in found):
+    """Convert a matrix to Fractions; `InputError` unless it is feasible (eq. 7: entries >= 0, rows sum to 1)."""
+    matrix = [_decimals(row) for row in rows]
+    if not matrix or any(len(row) != len(matrix[0]) for row in matrix):
         raise InputError("rows must be a matrix with one row per draw")
-    if any(sum(row) != 1 or min(row) < 0 for row in found):
+    if any(sum(row) != 1 or min(row) < 0 for row in matrix):
         raise InputError("every row must be >= 0 and sum to 1 (eq. 7)")
-    return found
+    return matrix
 
 
 def rows_of(counts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """r [m, n] of whole-number rows r' that share one capacity."""
+    """Normalise whole-number rows r' of one capacity to r [m, n]."""
     return as_rows([[Fraction(int(c), int(sum(row))) for c in row] for row in counts])
 
 
 def md_rows(sizes: Sequence[int], m: int) -> list[list[Fraction]]:
-    """MD sampling as a clustered scheme: m equal rows p_i = n_i / M."""
+    """Return MD sampling as a clustered scheme: m equal rows p_i = n_i / M."""
     sizes, total = _sizes(sizes)
     return as_rows([[Fraction(int(k), total) for k in sizes]] * check_int("m", m, 1, MOST))
 
 
 def weight_moments(rows: Sequence[Sequence]) -> Weights:
-    """The moments of the weights by listing every cohort with its probability (no formula of the paper)."""
+    """Compute the moments of the weights by listing every cohort with its probability (no formula of the paper)."""
     r = as_rows(rows)
     m, n = len(r), len(r[0])
     support = [[i for i in range(n) if row[i]] for row in r]
@@ -86,18 +87,19 @@ def weight_moments(rows: Sequence[Sequence]) -> Weights:
 
 
 def weight_variances(rows: Sequence[Sequence]) -> list[Fraction]:
-    """Var omega_i = (1/m^2) sum_k r_ki (1 - r_ki): eq. 16, and eq. 14 for MD rows."""
+    """Compute Var omega_i = (1/m^2) sum_k r_ki (1 - r_ki): eq. 16, and eq. 14 for MD rows."""
     r = as_rows(rows)
     return [sum(x * (1 - x) for x in column) / len(r) ** 2 for column in zip(*r, strict=True)]
 
 
 def row_inclusion(rows: Sequence[Sequence]) -> list[Fraction]:
-    """P(i in S) = 1 - prod_k (1 - r_ki): eq. 22, and eq. 20 for MD rows."""
+    """Compute P(i in S) = 1 - prod_k (1 - r_ki): eq. 22, and eq. 20 for MD rows."""
     return [1 - prod(1 - x for x in column) for column in zip(*as_rows(rows), strict=True)]
 
 
 def removed_covariance(rows: Sequence[Sequence]) -> list[list[Fraction]]:
-    """(1/m^2) sum_k (r_k - p)(r_k - p)', p the mean row: what an unbiased scheme takes off MD's covariance."""
+    """Compute (1/m^2) sum_k (r_k - p)(r_k - p)' with p the mean row: by this the covariance of an unbiased scheme is
+    below that of MD."""
     r = as_rows(rows)
     m, n = len(r), len(r[0])
     p = [sum(column) / m for column in zip(*r, strict=True)]
@@ -106,7 +108,7 @@ def removed_covariance(rows: Sequence[Sequence]) -> list[list[Fraction]]:
 
 
 def mean_variance(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
-    """E || (1/m) sum_k z_{l_k} - its mean ||^2 for vectors z [n] or [n, d]: B of eq. 32 and eq. 40."""
+    """Compute E || (1/m) sum_k z_{l_k} - its mean ||^2 for vectors z [n] or [n, d]: B of eq. 32 and eq. 40."""
     r = as_rows(rows)
     z = [_decimals(v if hasattr(v, "__len__") else [v]) for v in vectors]
     total = Fraction(0)
@@ -118,7 +120,7 @@ def mean_variance(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
 
 
 def proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int) -> bool:
-    """Do m rows sum to M and the columns to m n_i, in whole numbers (eq. 7 and 8)?"""
+    """Return whether m rows sum to M and the columns to m n_i, in whole numbers (eq. 7 and 8)?"""
     total = int(sum(sizes))
     return (
         len(counts) == m
@@ -128,7 +130,7 @@ def proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int)
 
 
 def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[int]]:
-    """Algorithm 1 line by line as printed: counts r' [m, n], clients by descending size.
+    """Run Algorithm 1 line by line as printed: counts r' [m, n], clients by descending size.
 
     `repaired` names slips to mend: "start" (line 3: rows count from 0, as the quotients a_i do), "line 11"
     (fill r'_{l,i}, not r'_{k,i}), "line 13" (in a row begun before, b_i - b_{i-1}, not b_i). The quotients
@@ -154,7 +156,7 @@ def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[
 
 
 def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
-    """Algorithm 2, lines 4 to 18, as printed: counts r' [m, n], clients in the order given.
+    """Run Algorithm 2, lines 4 to 18, as printed: counts r' [m, n], clients in the order given.
 
     `repaired` names slips to mend: "line 12" (r'_{k,i} <- u_i, not b_i) and "update" (q_k grows with what
     the row is given, after lines 12 and 14). Groups must fit into a row (line 3), else `InputError`.
@@ -188,17 +190,17 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
 
 
 def proof_of_theorem_3(sizes: Sequence[int], m: int) -> list[list[int]]:
-    """The allocation of Theorem 3's proof: floor(m p_i) rows of its own for each client, then the remainders."""
+    """Make the allocation of Theorem 3's proof: floor(m p_i) rows of its own for each client, then the remainders."""
     (n, total), m = _sizes(sizes), check_int("m", m, 1, MOST)
-    own = [i for i, size in enumerate(n) for _ in range(m * size // total)]
-    rows = [[total if i == j else 0 for j in range(len(n))] for i in own]
+    owners = [i for i, size in enumerate(n) for _ in range(m * size // total)]
+    rows = [[total if i == j else 0 for j in range(len(n))] for i in owners]
     row, room = [0] * len(n), total
     for i, size in enumerate(n):
-        left = m * size % total
-        while left:
-            part = min(left, room)
+        remaining = m * size % total
+        while remaining:
+            part = min(remaining, room)
             row[i] += part
-            left, room = left - part, room - part
+            remaining, room = remaining - part, room - part
             if not room:
                 rows.append(row)
                 row, room = [0] * len(n), total
@@ -206,7 +208,7 @@ def proof_of_theorem_3(sizes: Sequence[int], m: int) -> list[list[int]]:
 
 
 def groups_as_rows(sizes: Sequence[int], groups) -> list[list[Fraction]]:
-    """Each group a row, normalised, nothing split: what becomes of groups that do not fill or fit a row."""
+    """Make each group a row, normalised and not split, also where it does not fill or fit one."""
     rows = []
     for group in groups:
         mass = sum(int(sizes[i]) for i in group)
@@ -216,7 +218,7 @@ def groups_as_rows(sizes: Sequence[int], groups) -> list[list[Fraction]]:
 
 
 def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
-    """P(exactly j distinct values), j = 0..min, among uniform draws with replacement (Stirling numbers)."""
+    """Compute P(exactly j distinct values), j = 0..min, among uniform draws with replacement (Stirling numbers)."""
     categories = check_int("categories", categories, 1, MOST)
     draws = check_int("draws", draws, 1, MOST)
     most = min(categories, draws)
@@ -229,19 +231,19 @@ def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
 
 
 def distinct(rows: Sequence[Sequence]) -> list[Fraction]:
-    """P(exactly j distinct columns), j = 0..n, when one column is drawn from each row (at most 14 columns)."""
+    """Compute P(exactly j distinct columns), j = 0..n, when one column is drawn from each row (at most 14 columns)."""
     r = as_rows(rows)
     check_int("the number of columns", len(r[0]), 1, 14)
     chances: dict[frozenset, Fraction] = {frozenset(): Fraction(1)}
     for row in r:
         after: dict[frozenset, Fraction] = {}
-        for seen, chance in chances.items():
+        for columns, chance in chances.items():
             for i, x in enumerate(row):
                 if x:
-                    key = seen | {i}
+                    key = columns | {i}
                     after[key] = after.get(key, Fraction(0)) + chance * x
         chances = after
-    found = [Fraction(0)] * (len(r[0]) + 1)
-    for seen, chance in chances.items():
-        found[len(seen)] += chance
-    return found
+    result = [Fraction(0)] * (len(r[0]) + 1)
+    for columns, chance in chances.items():
+        result[len(columns)] += chance
+    return result

@@ -88,13 +88,13 @@ class Moments(NamedTuple):
 
 
 def full(omega) -> Moments:
-    """Everybody takes part."""
+    """Return the moments where all clients take part."""
     omega = np.asarray(omega, dtype=float)
     return Moments(omega, np.outer(omega, omega))
 
 
 def rows(r) -> Moments:
-    """One draw from each row of r [m, N], weights 1/m: clustered sampling, MD where rows are equal."""
+    """Return the moments of one draw from each row of r [m, N], weights 1/m: clustered sampling, MD where rows are equal."""
     r = np.asarray(r, dtype=float)
     mean = r.mean(axis=0)
     spread = np.diag(r.sum(axis=0)) - r.T @ r
@@ -102,14 +102,14 @@ def rows(r) -> Moments:
 
 
 def hansen_hurwitz(omega, selection, m: int) -> Moments:
-    """m draws with replacement and fixed selection probabilities p [N], weights omega_k / (m p_k)."""
+    """Return the moments of m draws with replacement and fixed selection probabilities p [N], weights omega_k / (m p_k)."""
     omega, p = np.asarray(omega, dtype=float), np.asarray(selection, dtype=float)
     spread = np.diag(omega**2 / p) - np.outer(omega, omega)
     return Moments(omega, np.outer(omega, omega) + spread / check_int("m", m, 1))
 
 
 def uniform(omega, m: int) -> Moments:
-    """m distinct clients, all equally likely, weights omega_k N / m (FedSTaS, eq. 2.3)."""
+    """Return the moments of m distinct clients, all equally likely, weights omega_k N / m (FedSTaS, eq. 2.3)."""
     omega = np.asarray(omega, dtype=float)
     n = len(omega)
     m = check_int("m", m, 1, n)
@@ -119,19 +119,19 @@ def uniform(omega, m: int) -> Moments:
 
 
 def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> np.ndarray:
-    """Exact E |W_t - W*|^2, E F(W_t) - F* and E |grad F(W_t)|^2 [3, T + 1] for lrs [T] from W_0 [d, c]."""
+    """Compute the exact E |W_t - W*|^2, E F(W_t) - F* and E |grad F(W_t)|^2 [3, T + 1] for lrs [T] from W_0 [d, c]."""
     n, d, c = clients.centres.shape
     start = np.asarray(start, dtype=float).reshape(d, c)
     z = np.vstack([start, np.eye(c)])  # (W, 1): the second moment is carried for both
     x, off = z @ z.T, np.hstack([np.eye(d), -clients.minimiser])
-    h, out, made = clients.curvature, np.empty((3, len(lrs) + 1)), None
+    h, out, computed_lr = clients.curvature, np.empty((3, len(lrs) + 1)), None
     for t in range(len(lrs) + 1):
         s = off @ x @ off.T
         out[:, t] = np.trace(s), 0.5 * np.trace(h @ s), np.trace(h @ s @ h)
         if t == len(lrs):
             break
-        if made != lrs[t]:
-            made, b = lrs[t], clients.local(lrs[t], steps)
+        if computed_lr != lrs[t]:
+            computed_lr, b = lrs[t], clients.local(lrs[t], steps)
             k = np.zeros((n, d + c, d + c))
             k[:, :d, :d], k[:, :d, d:] = b, -b @ clients.centres
             bar = np.tensordot(design.mean, k, 1)
@@ -142,7 +142,7 @@ def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> 
 
 
 def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray:
-    """Models [T + 1, R, d, c] of R runs, one local step, from uniform numbers [T, R, m].
+    """Simulate the models [T + 1, R, d, c] of R runs with one local step, from uniform numbers [T, R, m].
 
     `as written`: m draws with p_k proportional to the norm of the gradient, plain mean; `corrected`: the
     same draws, weights omega_k / (m p_k) on updates; `uniform`: equal p, the same weights.
@@ -171,7 +171,7 @@ class Bound(NamedTuple):
 
 
 def decreasing(clients: Quadratics, draws, distance: float, rounds: int) -> Bound:
-    """The corrected theorem with steps 2 / (mu (t + gamma)), for nu_k = `draws` [N] expected draws."""
+    """Evaluate the corrected theorem with steps 2 / (mu (t + gamma)), for nu_k = `draws` [N] expected draws."""
     mu, noise = clients.convexity, clients.noise(draws)
     gamma = 2 * _expected_smoothness(clients, draws) / mu
     t = np.arange(rounds + 1)
@@ -180,7 +180,7 @@ def decreasing(clients: Quadratics, draws, distance: float, rounds: int) -> Boun
 
 
 def constant(clients: Quadratics, draws, distance: float, rounds: int, lr: float) -> Bound:
-    """The corrected theorem with a constant step of at most 1 / Lambda."""
+    """Evaluate the corrected theorem with a constant step of at most 1 / Lambda."""
     largest = 1 / _expected_smoothness(clients, draws)
     if not 0 < lr <= largest * (1 + 1e-12):
         raise InputError(f"lr is {lr:g}: it must be above 0 and at most {largest:g} here")
@@ -190,12 +190,12 @@ def constant(clients: Quadratics, draws, distance: float, rounds: int, lr: float
 
 
 def _expected_smoothness(clients: Quadratics, draws) -> float:
-    """Lambda = L (1 + 2 max omega_k / nu_k)."""
+    """Compute Lambda = L (1 + 2 max omega_k / nu_k)."""
     return clients.smoothness * (1 + 2 * float((clients.omega / draws).max()))
 
 
 def ridge(x, targets, shards, penalty: float) -> Quadratics:
-    """Least squares with a ridge, a client per shard, equal weights: x [n, d], targets [n, c]."""
+    """Make least squares problems with a ridge, a client per shard, equal weights: x [n, d], targets [n, c]."""
     x, y, one = np.asarray(x, float), np.asarray(targets, float), np.eye(np.shape(x)[1])
     a = np.array([x[i].T @ x[i] / len(i) + penalty * one for i in shards])
     b = np.array([x[i].T @ y[i] / len(i) for i in shards])
@@ -203,7 +203,7 @@ def ridge(x, targets, shards, penalty: float) -> Quadratics:
 
 
 def norm_fixed_point(clients: Quadratics, start, lr: float, rounds: int = 20_000) -> np.ndarray:
-    """Where the expected step of "as written" vanishes [d, c]: sum_k |g_k| g_k = 0, by iteration."""
+    """Find where the expected step of "as written" vanishes [d, c]: sum_k |g_k| g_k = 0, by iteration."""
     w = np.asarray(start, dtype=float)
     for _ in range(rounds):
         g = clients.gradients(w)

@@ -34,7 +34,7 @@ class Form(NamedTuple):
     total: Fraction
 
     def at(self, gradients) -> np.ndarray:
-        """The matrix [p, p] for gradients [n, p]; exact for arrays of objects."""
+        """Evaluate the matrix [p, p] for gradients [n, p]; exact for arrays of objects."""
         g = as_array("gradients", gradients)
         if g.ndim != 2 or not len(g):
             raise InputError("gradients must be [n, p] with at least one row")
@@ -47,26 +47,27 @@ class Form(NamedTuple):
             )
         with np.errstate(over="ignore", invalid="ignore"):
             s = g.sum(axis=0)
-            found = each * (g.T @ g) + total * np.outer(s, s)
-        if g.dtype != object and not np.isfinite(found).all():
+            covariance = each * (g.T @ g) + total * np.outer(s, s)
+        if g.dtype != object and not np.isfinite(covariance).all():
             raise InputError("the gradients are too large: their covariance is not finite")
-        return found
+        return covariance
 
     def eigenvalues(self, n: int) -> tuple[Fraction, Fraction]:
-        """Of the matrix each I + total 11' [n, n]: across (n - 1 times) and along the constants."""
+        """Return the eigenvalues of the matrix each I + total 11' [n, n]: orthogonal to the constants (n - 1 times), and
+        along them."""
         return self.each, self.each + n * self.total
 
     def is_covariance(self, n: int) -> bool:
-        """Positive semidefinite whatever the n >= 2 gradients are?"""
+        """Return whether the matrix is positive semidefinite for all n >= 2 gradients."""
         return min(self.eigenvalues(n)) >= 0
 
     def above(self, other: Self, n: int) -> bool:
-        """At least the other one, in the Loewner order, whatever the n >= 2 gradients are?"""
+        """Return whether it is above the other one in the Loewner order for all n >= 2 gradients."""
         return Form(self.each - other.each, self.total - other.total).is_covariance(n)
 
 
 def srs_form(n_k: int, size: int) -> Form:
-    """The mean of `size` of n_k gradients, without replacement (Lemma 3, eq. 6.10)."""
+    """Return the covariance of the mean of `size` of n_k gradients, without replacement (Lemma 3, eq. 6.10)."""
     n_k = check_int("n_k", n_k, 1)
     size = check_int("sample_size", size, 1, n_k)
     again = Fraction(size - 1, n_k - 1) if n_k > 1 else Fraction(1)
@@ -75,7 +76,7 @@ def srs_form(n_k: int, size: int) -> Form:
 
 
 def lemma4_form(n: int, n_star: int, size: int) -> Form:
-    """Eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
+    """Return eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
     n, size = check_int("n", n, 2), check_int("sample_size", size, 1)
     n_star = check_int("n_star", n_star, 1)
     unit, again = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
@@ -83,7 +84,7 @@ def lemma4_form(n: int, n_star: int, size: int) -> Form:
 
 
 def srs_covariance(gradients, sample_size: int) -> np.ndarray:
-    """Covariance [p, p] of the mean of a simple random sample without replacement (Lemma 3, eq. 6.10)."""
+    """Compute the covariance [p, p] of the mean of a simple random sample without replacement (Lemma 3, eq. 6.10)."""
     gradients = as_array("gradients", gradients)
     if gradients.ndim != 2 or not gradients.size:
         raise InputError("sample_size needs gradients [n, p] with at least one row")
@@ -91,7 +92,7 @@ def srs_covariance(gradients, sample_size: int) -> np.ndarray:
 
 
 def bernoulli_covariance(gradients, rate, norm) -> np.ndarray:
-    """Covariance [p, p] of (1 / norm) times the sum over a Bernoulli(rate) sample."""
+    """Compute the covariance [p, p] of (1 / norm) times the sum over a Bernoulli(rate) sample."""
     rate, norm = exact([rate, norm])
     if not 0 <= rate <= 1 or norm <= 0:
         raise InputError(f"rate is {rate}, norm {norm}: they must be in [0, 1] and above 0")
@@ -99,27 +100,27 @@ def bernoulli_covariance(gradients, rate, norm) -> np.ndarray:
 
 
 def paper_lemma4(gradients, n: int, n_star: int, sample_size: int) -> np.ndarray:
-    """Eq. 6.11 as printed [p, p], which is a covariance for few settings only."""
+    """Compute eq. 6.11 as printed [p, p], which is a covariance for few settings only."""
     return lemma4_form(n, n_star, sample_size).at(gradients)
 
 
 def largest_request(n_k: int, n: int, size: int) -> Fraction:
-    """The largest n* for which eq. 6.11 is a covariance for all gradients of a client of n_k >= 2."""
+    """Compute the largest n* for which eq. 6.11 is a covariance for all gradients of a client of n_k >= 2."""
     return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
 
 
 def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fraction] | None:
-    """P(0), ..., P(n_k) of the number of distinct examples; None for draws with replacement."""
+    """Return P(0), ..., P(n_k) of the number of distinct examples; None for draws with replacement."""
     if reading == "fixed":
         return [Fraction(j == size) for j in range(n_k + 1)]
     if reading in ("pooled", "pooled-size"):
-        drawn = n_star if reading == "pooled" else size
-        if drawn > n:
-            raise InputError(f"{drawn} examples of {n} cannot be drawn without replacement")
+        count = n_star if reading == "pooled" else size
+        if count > n:
+            raise InputError(f"{count} examples of {n} cannot be drawn without replacement")
         chances = (
-            comb(n_k, j) * comb(n - n_k, drawn - j) if j <= drawn else 0 for j in range(n_k + 1)
+            comb(n_k, j) * comb(n - n_k, count - j) if j <= count else 0 for j in range(n_k + 1)
         )
-        return [Fraction(x, comb(n, drawn)) for x in chances]
+        return [Fraction(x, comb(n, count)) for x in chances]
     if reading in ("bernoulli", "bernoulli-mean"):
         q = Fraction(n_star, n)
         chance = [comb(n_k, j) * q**j * (1 - q) ** (n_k - j) for j in range(n_k + 1)]
@@ -130,7 +131,8 @@ def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fract
     return None
 
 
-def _checked(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
+def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
+    """Refuse an unknown reading and sizes that it does not allow."""
     check_choice("reading", reading, READINGS)
     check_int("n_k", n_k, 1, check_int("n", n, 2))
     check_int("n_star", n_star, 1, n)
@@ -140,12 +142,9 @@ def _checked(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
 
 
 def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tuple[Fraction, Form]:
-    """What a reading of "a sample of n̄ observations with probabilities n*/n" estimates, and how well.
-
-    A client of n_k among participants of n in all. Returns the multiple of the client's mean gradient
-    that is expected, and the exact covariance.
-    """
-    _checked(reading, n_k, n, n_star, size)
+    """Compute the expectation, as a multiple of the client's mean gradient, and the exact covariance of a reading
+    of "a sample of n̄ observations with probabilities n*/n", for a client of n_k among participants of n in all."""
+    _check(reading, n_k, n, n_star, size)
     chances = _sizes(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
@@ -160,16 +159,16 @@ def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tupl
 
 
 def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator[tuple]:
-    """Every (coefficients c [n_k], probability) of a reading: the long way to `reading_form`."""
-    _checked(reading, n_k, n, n_star, size)
+    """Enumerate the (coefficients c [n_k], probability) of a reading, to check `reading_form`."""
+    _check(reading, n_k, n, n_star, size)
     chances = _sizes(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
-        each = [p] * n_k + [1 - n_k * p]  # the last: nothing
+        chances = [p] * n_k + [1 - n_k * p]  # the last: nothing
         for draws in product(range(n_k + 1), repeat=size):
             chance = Fraction(1)
             for i in draws:
-                chance *= each[i]
+                chance *= chances[i]
             if chance:
                 yield [Fraction(draws.count(i), size) for i in range(n_k)], chance
         return
@@ -181,7 +180,7 @@ def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator
 
 
 def enumerated(gradients: Sequence, samples) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [p] and covariance [p, p] of sum c_i g_i over (c, probability), exact for objects."""
+    """Compute the mean [p] and the covariance [p, p] of sum c_i g_i over (c, probability), exact for objects."""
     g = np.asarray(gradients, dtype=object)
     mean, square = 0 * g.sum(axis=0), 0 * (g.T @ g)
     for c, chance in samples:
@@ -191,7 +190,7 @@ def enumerated(gradients: Sequence, samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def semidefinite(matrix) -> bool:
-    """Is a symmetric matrix [p, p] positive semidefinite? Exact for arrays of objects (elimination)."""
+    """Return whether a symmetric matrix [p, p] is positive semidefinite; exact for arrays of objects (elimination)."""
     a = np.array(matrix)
     if a.dtype != object:
         return bool(np.linalg.eigvalsh(a).min() >= -1e-12 * max(1.0, np.abs(a).max()))
@@ -207,6 +206,6 @@ def semidefinite(matrix) -> bool:
 
 
 def loewner(a, b) -> str:
-    """The Loewner order of two symmetric matrices: "=", "≥", "≤", or "neither"."""
+    """Return the Loewner order of two symmetric matrices: "=", "≥", "≤", or "neither"."""
     more, less = semidefinite(np.asarray(a) - b), semidefinite(np.asarray(b) - a)
     return {(1, 1): "=", (1, 0): "≥", (0, 1): "≤", (0, 0): "neither"}[more, less]

@@ -19,7 +19,7 @@ LARGEST = 2_000_000  # outcomes that an enumeration may have
 
 
 def exact(numbers: Sequence) -> list[Fraction]:
-    """Numbers (or texts like "1/3") as fractions; a float is the fraction that it is."""
+    """Convert numbers (or texts like "1/3") to Fractions; a float to the fraction that it is exactly."""
     try:
         return [
             Fraction(x if isinstance(x, (str, Fraction)) else x.item() if hasattr(x, "item") else x)
@@ -32,7 +32,7 @@ def exact(numbers: Sequence) -> list[Fraction]:
 
 
 def probabilities(selection: Sequence) -> list[Fraction]:
-    """Measures >= 0, not all zero, as exact probabilities."""
+    """Normalise measures >= 0, not all zero, to exact probabilities."""
     p = exact(selection)
     if not p or min(p) < 0 or sum(p) == 0:
         raise InputError("selection probabilities must be >= 0 and not all zero")
@@ -40,16 +40,16 @@ def probabilities(selection: Sequence) -> list[Fraction]:
 
 
 def with_replacement(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Every ordered sample of m draws with replacement, and its probability."""
+    """Enumerate the ordered samples of m draws with replacement, with their probabilities."""
     p = probabilities(selection)
     m = check_int("m", m, 1, LARGEST)
-    _affordable(m * len(p) ** min(m, 64))
+    _check_outcomes(m * len(p) ** min(m, 64))
     for sample in product(range(len(p)), repeat=m):
         yield sample, prod((p[k] for k in sample), start=Fraction(1))
 
 
 def expected_weights(clients: int, outcomes: Iterable) -> list[Fraction]:
-    """Each client's expected aggregation weight, over outcomes (cohort, its weights, probability).
+    """Compute each client's expected aggregation weight over outcomes (cohort, its weights, probability).
 
     The update is unbiased for sum_k omega_k (w_k - w_t) if and only if these are the omega_k.
     """
@@ -61,27 +61,28 @@ def expected_weights(clients: int, outcomes: Iterable) -> list[Fraction]:
 
 
 def successive(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Every ordered sample of m distinct clients, drawn one after another, and its probability."""
+    """Enumerate the ordered samples of m distinct clients, drawn one after another, with their probabilities."""
     p = probabilities(selection)
     check_int("m", m, 1, sum(x > 0 for x in p))
-    _affordable(perm(len(p), m))
+    _check_outcomes(perm(len(p), m))
     for sample in permutations(range(len(p)), m):
-        chance, left = Fraction(1), Fraction(1)
+        chance, remaining = Fraction(1), Fraction(1)
         for k in sample:
-            chance *= p[k] / left if p[k] else 0
-            left -= p[k]
+            chance *= p[k] / remaining if p[k] else 0
+            remaining -= p[k]
             if not chance:
                 break
         yield sample, chance
 
 
-def _affordable(outcomes: int) -> None:
+def _check_outcomes(outcomes: int) -> None:
+    """Refuse an enumeration of too many outcomes."""
     if outcomes > LARGEST:
         raise InputError(f"{outcomes} outcomes are too many to enumerate: use at most {LARGEST}")
 
 
 def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
-    """Mean and variance of (value, probability) pairs."""
+    """Compute the mean and the variance over (value, probability) pairs."""
     mean = square = Fraction(0)
     for value, chance in outcomes:
         mean += chance * value
@@ -90,7 +91,8 @@ def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fr
 
 
 def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
-    """pi_k of m successive draws (what numpy's choice without replacement does); not m p_k."""
+    """Compute the inclusion probabilities pi_k of m successive draws, as numpy's `choice` without replacement makes
+    them; they are not m p_k."""
     selection = probabilities(selection)
     pi = [Fraction(0)] * len(selection)
     for sample, chance in successive(selection, m):
@@ -100,28 +102,28 @@ def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
 
 
 def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.ndarray:
-    """pi_k, float [N], of m successive draws from any number of clients, to about 1e-12.
+    """Compute pi_k, float [N], of m successive draws from any number of clients, to about 1e-12.
 
     Client k arrives at an exponential time of rate p_k (Efraimidis and Spirakis) and is in the sample
     if fewer than m others come before it: one integral per client, by the trapezoid rule in log
-    time. Clients of probability zero are drawn last, by lot. `InputError` for a negative or
+    time. Clients of probability zero are drawn last, uniformly. `InputError` for a negative or
     infinite selection, or m beyond N; agrees with `inclusion_probabilities` where that can be enumerated.
     """
     p = rescale_exponent(as_float_array("selection probabilities", selection, 0))[0]
     m = check_int("m", m, 0, len(p))
     positive = np.flatnonzero(p > 0)
     if m >= len(positive):
-        lot = (m - len(positive)) / max(1, len(p) - len(positive))
-        return np.where(p > 0, 1.0, lot)
+        chance = (m - len(positive)) / max(1, len(p) - len(positive))
+        return np.where(p > 0, 1.0, chance)
     pi, p = np.zeros(len(p)), p[positive] / p.sum()
     if m == 0:
         return pi
     t = np.exp(np.arange(-45.0, np.log(60 / p.min()), step))
-    came = -np.expm1(-np.outer(p, t))  # P(k has arrived by t)
+    arrived = -np.expm1(-np.outer(p, t))  # P(k has arrived by t)
     for i, k in enumerate(positive):
         before = np.zeros((m, len(t)))  # P(j others before t), j < m
         before[0] = 1.0
-        for q in np.delete(came, i, axis=0):
+        for q in np.delete(arrived, i, axis=0):
             before[1:] += q * (before[:-1] - before[1:])
             before[0] *= 1 - q
         pi[k] = step * np.sum(p[i] * t * np.exp(-p[i] * t) * before.sum(0))
@@ -129,7 +131,7 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
 
 
 def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
-    """Mean and variance, as Fractions, of an estimator of the mean of `values` [N] in a stratum.
+    """Compute the mean and the variance, as Fractions, of an estimator of the mean of `values` [N] in a stratum.
 
     `plain-wr`, `plain-successive`: the paper's (1/m) sum w_k, with and without replacement
     (Algorithm 3, last line); `hansen-hurwitz`: (1/m) sum w_k / (N p_k), with replacement;
@@ -160,29 +162,32 @@ def _total(unit: Sequence[Fraction], sample: tuple[int, ...]) -> Fraction:
 
 
 def _des_raj(sample: tuple[int, ...], w: list[Fraction], p: list[Fraction]) -> Fraction:
-    total = seen = Fraction(0)
-    left = Fraction(1)
+    total = previous = Fraction(0)
+    remaining = Fraction(1)
     for k in sample:
         if not p[k]:
             return Fraction(0)  # such a sample has probability zero
-        total += seen + w[k] * left / p[k]
-        seen += w[k]
-        left -= p[k]
+        total += previous + w[k] * remaining / p[k]
+        previous += w[k]
+        remaining -= p[k]
     return total / (len(sample) * len(w))
 
 
-def stratified_moments(design: str, strata: Sequence, selections: Sequence, seats: Sequence):
-    """Mean and variance, as Fractions, of (1/N) sum_h N_h times `design`'s estimate of stratum h.
+def stratified_moments(design: str, strata: Sequence, selections: Sequence, allocation: Sequence):
+    """Compute the mean and the variance, as Fractions, of (1/N) sum_h N_h times `design`'s estimate of stratum h
+    (Algorithm 3, last line; preprint eq. 6).
 
-    `strata` [H] are lists of values, `selections` [H] the probabilities within each, `seats` [H] the
-    m_h >= 1 (Algorithm 3, last line; preprint eq. 6). A stratum without a seat is an `InputError`:
-    the sum is not defined then.
+    Args:
+        design: as in `design_moments`.
+        strata: lists of values [H].
+        selections: probabilities within each stratum [H].
+        allocation: m_h >= 1 [H].
     """
-    if not len(strata) == len(selections) == len(seats):
-        raise InputError("strata, selections and seats must have the same length")
+    if not len(strata) == len(selections) == len(allocation):
+        raise InputError("strata, selections and allocation must have the same length")
     total = sum(len(values) for values in strata)
     mean = variance = Fraction(0)
-    for values, selection, m in zip(strata, selections, seats, strict=True):
+    for values, selection, m in zip(strata, selections, allocation, strict=True):
         share = Fraction(len(values), total)
         a, b = design_moments(design, values, selection, m)
         mean, variance = mean + share * a, variance + share**2 * b
@@ -190,12 +195,12 @@ def stratified_moments(design: str, strata: Sequence, selections: Sequence, seat
 
 
 def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m: int):
-    """Mean and variance of eq. 2.3, (N/m) sum omega_k w_k over m successive draws, and the set of
-    what the weights of a cohort sum to; Fractions. `omega` [N] are the weights of eq. 2.1."""
+    """Compute the mean and the variance of eq. 2.3, (N/m) sum omega_k w_k over m successive draws, and the set of
+    sums of a cohort's weights; Fractions. `omega` [N] are the weights of eq. 2.1."""
     w, omega, m = exact(values), exact(omega), check_int("m", m, 1)
     unit = [Fraction(len(w), m) * a for a in omega]
     samples = [(s, q) for s, q in successive(selection, m) if q]
     sums = {_total(unit, s) for s, _ in samples}
-    each = [a * b for a, b in zip(unit, w, strict=True)]
-    mean, variance = moments((_total(each, s), q) for s, q in samples)
+    terms = [a * b for a, b in zip(unit, w, strict=True)]
+    mean, variance = moments((_total(terms, s), q) for s, q in samples)
     return mean, variance, sums

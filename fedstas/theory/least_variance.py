@@ -1,9 +1,9 @@
-"""Strata of least variance: independent draws of one client each, all partitions, and what bounds the cut.
+"""Least-variance stratification: variances of independent draws, all partitions, and bounds of the search.
 
 A sum of m draws is two matrices [m, N]. Draw j takes client k with probability p_jk and adds
 x_jk / p_jk u_k; it is unbiased for sum omega_k u_k if the columns of x sum to omega. MD sampling has
 x_jk = omega_k / m, clustered sampling x = r / m, a partition x_jk = omega_k in the stratum of k alone.
-What is asked of `Fraction`s is exact, the rest is in floating point. Chapter 9 has the proofs.
+Functions of `Fraction`s are exact, the others are in floating point. Chapter 9 has the proofs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,18 +24,18 @@ MOST = 10  # clients, of which all partitions are listed
 
 
 def rows_of_strata(omega, labels, measure=None) -> tuple[list[list], list[list]]:
-    """x and p [m, N] of one draw from each stratum, p_k = a_k / A_h; a is `measure`, omega by default."""
+    """Return x and p [m, N] of one draw from each stratum, p_k = a_k / A_h; a is `measure`, omega by default."""
     omega = exact(omega)
     a = omega if measure is None else exact(measure)
-    held = range(max(labels) + 1)
-    total = [sum(b for b, h in zip(a, labels, strict=True) if h == j) for j in held]
-    x = [[o if h == j else Fraction(0) for o, h in zip(omega, labels, strict=True)] for j in held]
-    p = [[b / total[j] * (h == j) for b, h in zip(a, labels, strict=True)] for j in held]
+    strata = range(max(labels) + 1)
+    total = [sum(b for b, h in zip(a, labels, strict=True) if h == j) for j in strata]
+    x = [[o if h == j else Fraction(0) for o, h in zip(omega, labels, strict=True)] for j in strata]
+    p = [[b / total[j] * (h == j) for b, h in zip(a, labels, strict=True)] for j in strata]
     return x, p
 
 
 def enumerated(x, p, updates) -> tuple[list[Fraction], Fraction]:
-    """Mean [d] and variance of sum_j x_jk / p_jk u_k over every cohort, for updates [N, d]; exact."""
+    """Compute the mean [d] and the variance of sum_j x_jk / p_jk u_k over every cohort, for updates [N, d]; exact."""
     u = [exact(v) for v in updates]
     support = [[k for k, q in enumerate(row) if q] for row in p]
     if prod(map(len, support)) > LARGEST:
@@ -53,57 +53,60 @@ def enumerated(x, p, updates) -> tuple[list[Fraction], Fraction]:
 
 
 def pairs(omega, updates, measure=None, noise=None) -> np.ndarray:
-    """Pair weights [N, N] of Fractions: a_k a_l |x_k - x_l|^2 with x_k = omega_k u_k / a_k, and with the
-    variances `noise` [N] of the clients' updates what two clients in one stratum add to those."""
+    """Compute pair weights [N, N], Fractions: what two clients in one stratum add to the variance, a_k a_l |x_k - x_l|^2
+    with x_k = omega_k u_k / a_k, and with `noise` [N], the variances of the clients' updates, their part of it."""
     omega, u = exact(omega), [exact(v) for v in updates]
     a = omega if measure is None else exact(measure)
-    own = [Fraction(0)] * len(u) if noise is None else exact(noise)
-    found = np.full((len(u), len(u)), Fraction(0), dtype=object)
+    variances = [Fraction(0)] * len(u) if noise is None else exact(noise)
+    weights = np.full((len(u), len(u)), Fraction(0), dtype=object)
     for k, j in combinations(range(len(u)), 2):
-        apart = (omega[k] * s / a[k] - omega[j] * t / a[j] for s, t in zip(u[k], u[j], strict=True))
-        d = a[k] * a[j] * sum(c * c for c in apart)
-        d += a[j] / a[k] * omega[k] ** 2 * own[k] + a[k] / a[j] * omega[j] ** 2 * own[j]
-        found[k, j] = found[j, k] = d
-    return found
+        difference = (
+            omega[k] * s / a[k] - omega[j] * t / a[j] for s, t in zip(u[k], u[j], strict=True)
+        )
+        d = a[k] * a[j] * sum(c * c for c in difference)
+        d += a[j] / a[k] * omega[k] ** 2 * variances[k] + a[k] / a[j] * omega[j] ** 2 * variances[j]
+        weights[k, j] = weights[j, k] = d
+    return weights
 
 
 def inside(d, labels):
-    """The sum of pair weights d [N, N] over the pairs that share a stratum; in the type of d."""
+    """Sum the pair weights d [N, N] over the pairs that share a stratum; in the type of d."""
     together = np.equal.outer(labels, labels)
     return sum(d[k, j] for k, j in combinations(range(len(d)), 2) if together[k, j])
 
 
 def partitions(clients: int, m: int) -> Iterator[tuple[int, ...]]:
-    """Labels of every partition of the clients into at most m strata, numbered by first appearance."""
+    """Enumerate the labels of every partition of the clients into at most m strata, numbered by first appearance."""
 
-    def more(labels, used):
+    def extend(labels, used):
         if len(labels) == clients:
             yield labels
             return
         for h in range(min(used + 1, m)):
-            yield from more((*labels, h), max(used, h + 1))
+            yield from extend((*labels, h), max(used, h + 1))
 
     check_int("the number of clients", clients, 1, MOST)
-    return more((), 0)
+    return extend((), 0)
 
 
 @lru_cache
-def _together(clients: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs_in_strata(clients: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of all partitions [P, N], and which pairs share a stratum in each [P, N (N - 1) / 2]."""
     labels = np.array(list(partitions(clients, m)))
     k, j = np.triu_indices(clients, 1)
     return labels, (labels[:, k] == labels[:, j]).astype(float)
 
 
 def best(d, m: int) -> tuple[np.ndarray, float]:
-    """The partition into at most m strata with the least sum of d [N, N] inside, of all; labels and sum."""
+    """Return the labels of the partition into at most m strata with the least sum of d [N, N] inside, and that sum."""
     d = np.asarray(d, dtype=float)
-    labels, together = _together(len(d), m)
+    labels, together = _pairs_in_strata(len(d), m)
     sums = together @ d[np.triu_indices(len(d), 1)]
     return labels[sums.argmin()], float(sums.min())
 
 
 def variance_of(x, p, gram, noise=0.0) -> float:
-    """The variance of m independent draws x, p [m, N], for the inner products of the updates [N, N] and
+    """Compute the variance of m independent draws x, p [m, N], for the inner products of the updates [N, N] and
     their own variances `noise` [N]; every draw trains anew."""
     x, p = np.asarray(x, dtype=float), np.asarray(p, dtype=float)
     weight = np.divide(x**2, p, out=np.zeros_like(x), where=p > 0)
@@ -111,21 +114,22 @@ def variance_of(x, p, gram, noise=0.0) -> float:
 
 
 def least(x, gram) -> float:
-    """The least variance over all p for given contributions x [m, N]: p_jk proportional to |x_jk| |u_k|."""
+    """Compute the least variance over all p for given contributions x [m, N]: p_jk proportional to |x_jk| |u_k|."""
     x, gram = np.asarray(x, dtype=float), np.asarray(gram, dtype=float)
     length = np.abs(x) @ np.sqrt(np.maximum(np.diagonal(gram), 0))
     return float((length**2).sum() - ((x @ gram) * x).sum())
 
 
 def rounded(x, gram, draws: str = "size") -> np.ndarray:
-    """Labels [N]: client by client, all of it to the draw where it costs least, others as they are.
+    """Round contributions x [m, N] to strata, labels [N]: client by client, all of it goes to the draw where this costs
+    least while the others stay as they are.
     For `draws` "norm" x [m, N] may be negative in places; for "size" it may not."""
     x, gram = np.array(x, dtype=float), np.asarray(gram, dtype=float)
-    own, omega = np.diagonal(gram), x.sum(0)
-    r = np.sqrt(own)
+    squares, omega = np.diagonal(gram), x.sum(0)
+    r = np.sqrt(squares)
     for k in range(x.shape[1]):
         x[:, k] = 0
-        cost = x @ (own + own[k] - 2 * gram[k])
+        cost = x @ (squares + squares[k] - 2 * gram[k])
         if draws == "norm":
             cost = 2 * (r[k] * (np.abs(x) @ r) - x @ gram[k])
         x[int(cost.argmin()), k] = omega[k]
@@ -133,7 +137,7 @@ def rounded(x, gram, draws: str = "size") -> np.ndarray:
 
 
 def merged(d, m: int) -> list[int]:
-    """Labels [N] of greedy merging: the two strata whose union adds least, until m are left."""
+    """Stratify by greedy merging, labels [N]: merge the two strata whose union adds least, until m are left."""
     groups = [[k] for k in range(len(d))]
     while len(groups) > m:
         ways = combinations(range(len(groups)), 2)
@@ -144,14 +148,14 @@ def merged(d, m: int) -> list[int]:
 
 
 def from_graph(edges: Sequence[tuple[int, int]], vertices: int, m: int) -> list[list[int]]:
-    """Updates of m `vertices` clients of equal weight, in whole numbers, all of one length: the best m
+    """Make updates of m `vertices` clients of equal weight, in whole numbers, all of one length: the best m
     strata of them are a maximum m-cut of the graph (and m - 1 times as many vertices without an edge)."""
     length, u = max(1, 2 * len(edges)), []  # |u_k|^2
     for k in range(m * vertices):
         touched = [(k == a) - (k == b) for a, b in edges]
         rest = length - sum(map(abs, touched))
-        own = [int(j == k and i < rest) for j in range(m * vertices) for i in range(length)]
-        u.append([*touched, *own])
+        single = [int(j == k and i < rest) for j in range(m * vertices) for i in range(length)]
+        u.append([*touched, *single])
     return u
 
 
@@ -165,20 +169,20 @@ class Gap(NamedTuple):
 
 
 def gap(clients: int, m: int, instances: int, rng: np.random.Generator) -> Gap:
-    """`fedstas.least_variance.max_cut_strata` on random weights and points of 1 to 3 dimensions."""
+    """Measure `fedstas.least_variance.max_cut_strata` on random weights and points of 1 to 3 dimensions."""
     ratios, against = [], []
     for i in range(instances):
         omega, u = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 1 + i % 3))
         square = np.square(u).sum(1)
         d = np.outer(omega, omega) * (square[:, None] + square - 2 * u @ u.T)
-        found = float(inside(d, max_cut_strata(omega, u, square, m)))
-        ratios.append(found / best(d, m)[1])
-        against.append(2 * m * found / d.sum())
+        cut = float(inside(d, max_cut_strata(omega, u, square, m)))
+        ratios.append(cut / best(d, m)[1])
+        against.append(2 * m * cut / d.sum())
     return Gap(float(np.mean(np.array(ratios) < 1 + 1e-9)), max(ratios), max(against))
 
 
 class Features(NamedTuple):
-    """What strata of features z owe to them: rho = V(z) / V_MD(z); eps^2 = V_MD(u - c z) / V_MD(u) at the
+    """The variance of strata made of features z: rho = V(z) / V_MD(z); eps^2 = V_MD(u - c z) / V_MD(u) at the
     best c; `bound` >= `ratio` = V(u) / V_MD(u), all for draws by omega."""
 
     rho: float
@@ -188,28 +192,28 @@ class Features(NamedTuple):
 
 
 def features_bound(omega, labels, zz, zu, uu, m: int) -> Features:
-    """The bound for strata `labels` [N] of features z, from inner products [N, N]: zz of the features,
+    """Compute the bound for strata `labels` [N] of features z, from inner products [N, N]: zz of the features,
     zu of features and updates, uu of the updates. Chapter 9 measures them at states of runs."""
     omega, labels = np.asarray(omega, dtype=float), np.asarray(labels)
-    held = omega * (labels == np.arange(m)[:, None])
-    mass = held.sum(1)
+    weights = omega * (labels == np.arange(m)[:, None])
+    mass = weights.sum(1)
 
-    def spread(gram, rows):  # of one draw from each row of weights
+    def variance(gram, rows):  # of one draw from each row of weights
         return float(
             (rows.sum(1) * (rows @ np.diagonal(gram))).sum() - ((rows @ gram) * rows).sum()
         )
 
-    md = {key: spread(g, omega[None]) / m for key, g in (("zz", zz), ("zu", zu), ("uu", uu))}
+    md = {key: variance(g, omega[None]) / m for key, g in (("zz", zz), ("zu", zu), ("uu", uu))}
     if md["zz"] <= 0 or md["uu"] <= 0:
         raise InputError("features and updates must differ between clients")
-    rho, ratio = spread(zz, held) / md["zz"], spread(uu, held) / md["uu"]
+    rho, ratio = variance(zz, weights) / md["zz"], variance(uu, weights) / md["uu"]
     eps = float(np.sqrt(max(0.0, 1 - md["zu"] ** 2 / (md["zz"] * md["uu"]))))
     bound = (np.sqrt(max(rho, 0.0) * (1 - eps**2)) + np.sqrt(m * mass.max()) * eps) ** 2
     return Features(rho, eps, float(bound), ratio)
 
 
 def moments(omega, labels) -> Moments:
-    """E c and E cc' of one draw by omega from each stratum, for `theory.convergence.errors`."""
+    """Return E c and E cc' of one draw by omega from each stratum, for `theory.convergence.errors`."""
     omega, labels = np.asarray(omega, dtype=float), np.asarray(labels)
     weight = np.bincount(labels, omega)[labels]
     spread = np.diag(omega * weight) - np.outer(omega, omega) * np.equal.outer(labels, labels)
@@ -226,7 +230,7 @@ class Converging(NamedTuple):
 
 
 def converging(clients: Quadratics, labels, rounds: int, distance: float) -> Converging:
-    """Chapter 9's Theorem 2' for one draw by omega from each stratum and one exact local step, from |W_0 - W*|^2
+    """Evaluate chapter 9's Theorem 2' for one draw by omega from each stratum and one exact local step, from |W_0 - W*|^2
     = `distance`: steps 2 / (mu (t + gamma)), gamma = 2 Lambda / mu, Lambda = L (1 + 2 max W_h)."""
     g = clients.gradients(clients.minimiser).reshape(len(clients.omega), -1)
     x, p = rows_of_strata(clients.omega.tolist(), np.asarray(labels).tolist())

@@ -18,7 +18,7 @@ MOST = 10_000  # sizes, or reports, whose outcomes are gone through one by one
 
 
 def truth(alpha, name: str = "alpha") -> Fraction:
-    """alpha (or another probability) as a Fraction (of a Fraction, a string like "101/625", or a number), in [0, 1]."""
+    """Convert alpha (or another probability) to a Fraction (of a Fraction, a string like "101/625", or a number), in [0, 1]."""
     try:
         alpha = Fraction(alpha.item() if hasattr(alpha, "item") else alpha)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
@@ -33,7 +33,7 @@ def truth(alpha, name: str = "alpha") -> Fraction:
 def truth_probability_bounds(
     epsilon: int, size_cap: int, terms: int = 60
 ) -> tuple[Fraction, Fraction]:
-    """Rationals just below and just above alpha of eq. 6.13, which is irrational for a whole epsilon >= 1.
+    """Return rationals just below and just above alpha of eq. 6.13, which is irrational for a whole epsilon >= 1.
 
     From the series of e^epsilon, whose tail after K > 2 epsilon terms is below twice the next term.
     """
@@ -45,7 +45,7 @@ def truth_probability_bounds(
 
 
 def report_distribution(size: int, alpha, support: Sequence[int]) -> dict[int, Fraction]:
-    """P(r) of one report of a client of that (already clipped) size, {value: probability} ascending."""
+    """Compute P(r) of one report of a client of that (already clipped) size, {value: probability} ascending."""
     alpha, support = truth(alpha), list(support)
     chances = dict.fromkeys(support, (1 - alpha) / len(support))
     chances[size] = chances.get(size, Fraction(0)) + alpha
@@ -53,7 +53,7 @@ def report_distribution(size: int, alpha, support: Sequence[int]) -> dict[int, F
 
 
 def worst_ratio(laws: Iterable[dict[int, Fraction]]) -> Fraction | float:
-    """The largest P(y) / P'(y) over all outcomes y and pairs of laws (eq. 6.12); inf where one rules y out."""
+    """Compute the largest P(y) / P'(y) over all outcomes y and pairs of laws (eq. 6.12); inf where one rules y out."""
     laws = list(laws)
     worst = Fraction(1)
     for y in set().union(*laws):
@@ -65,12 +65,12 @@ def worst_ratio(laws: Iterable[dict[int, Fraction]]) -> Fraction | float:
 
 
 def report_ratio(alpha, support: Sequence[int], sizes: Iterable[int]) -> Fraction | float:
-    """The worst likelihood ratio of one report over these true sizes: exp(epsilon), or inf."""
+    """Compute the worst likelihood ratio of one report over these true sizes: exp(epsilon), or inf."""
     return worst_ratio(report_distribution(n, alpha, support) for n in sizes)
 
 
 def ldp_ratio(size_cap: int, alpha) -> Fraction:
-    """The same for fakes and true sizes both in 1..M-1: equals 1 + (M-1) alpha / (1 - alpha)."""
+    """Compute `report_ratio` for fakes and true sizes both in 1..M-1: equals 1 + (M-1) alpha / (1 - alpha)."""
     size_cap = check_int("size_cap", size_cap, 3, MOST)
     alpha = truth(alpha)
     if alpha == 1:
@@ -85,7 +85,7 @@ def _ldp_ratio(size_cap: int, alpha: Fraction) -> Fraction:
 
 
 def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
-    """exp(epsilon) of that many fresh reports at this delta, as an exact rational.
+    """Compute exp(epsilon) of that many fresh reports at this delta, as an exact rational.
 
     The loss is D times the loss of one report, D the number of reports equal to one size less the number equal to
     the other, a sum of three-valued variables. E[(1 - y rho^-D)_+] = delta is linear in y between powers of rho.
@@ -117,7 +117,7 @@ def composed_ratio(size_cap: int, alpha, reports: int, delta=0) -> Fraction:
 
 
 def mode_attack(size_cap: int, alpha, reports: int) -> list[Fraction]:
-    """P(the most frequent of j fresh reports is the true size), j = 0..reports; ties by lot.
+    """Compute P(the most frequent of j fresh reports is the true size), j = 0..reports; ties are broken at random.
 
     The best guess if all of 1..M-1 are equally plausible beforehand: the sum over outcomes of the largest likelihood,
     over M-1. u_j(c) is the number of ways in which j balls leave c in the fullest of M-1 cells; with
@@ -149,17 +149,15 @@ def mode_attack(size_cap: int, alpha, reports: int) -> list[Fraction]:
 
 
 def busiest_bounds(rounds: int, m: int, clients: int) -> tuple[float, float]:
-    """Bounds on the expected participations of the busiest client, m of them drawn uniformly in each round.
+    """Bound the expected participations of the busiest client, m of them drawn uniformly in each round.
 
     Each client's count is binomial(rounds, m/clients), and the counts of all are negatively associated (Joag-Dev and
     Proschan, 1983), so P(all <= c) is at most the product; and at least 1 less the sum of P(one > c).
     """
     from scipy.stats import binom
 
-    rounds, clients = (
-        check_int("rounds", rounds, 1, MAX_COUNT),
-        check_int("clients", clients, 1, MAX_COUNT),
-    )
+    rounds = check_int("rounds", rounds, 1, MAX_COUNT)
+    clients = check_int("clients", clients, 1, MAX_COUNT)
     m = check_int("m", m, 0, clients)
     above = binom.sf(np.arange(rounds), rounds, m / clients)  # P(count > c), c = 0..rounds-1
     low = 1 - (1 - above) ** clients
@@ -167,7 +165,7 @@ def busiest_bounds(rounds: int, m: int, clients: int) -> tuple[float, float]:
 
 
 def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0.0) -> float:
-    """The epsilon of that many fresh reports of one client, exact for this mechanism.
+    """Compute the epsilon of that many fresh reports of one client, exactly for this mechanism.
 
     delta = 0: reports times epsilon, attained. delta > 0: the smallest e with
     E[(1 - exp(e - L))_+] <= delta, where the privacy loss L of two sizes is epsilon times (reports

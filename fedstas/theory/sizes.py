@@ -29,7 +29,8 @@ class EstimatedRate(NamedTuple):
     outside: float
 
 
-def _positive(alpha) -> Fraction:
+def _check_alpha(alpha) -> Fraction:
+    """Return alpha in (0, 1] as a Fraction, or raise an `InputError`."""
     alpha = truth(alpha)
     if alpha == 0:
         raise InputError(f"alpha is {alpha}: it must be above 0 and at most 1")
@@ -37,7 +38,8 @@ def _positive(alpha) -> Fraction:
 
 
 def _total(sizes, alpha: Fraction, support: Sequence[int]) -> tuple[int, list[int], int]:
-    """The sum R of the reports: its least value, whole numbers proportional to P(R), their sum."""
+    """Return the distribution of the sum R of the reports: its least value, whole numbers proportional to P(R), and their
+    sum."""
     low, ways, total = 0, [1], 1
     for size in sizes:
         law = report_distribution(size, alpha, support)
@@ -55,12 +57,12 @@ def _total(sizes, alpha: Fraction, support: Sequence[int]) -> tuple[int, list[in
 def size_estimator_exact(
     sizes: Sequence[int], size_cap: int, alpha, support: Sequence[int] | None = None
 ) -> dict[Fraction, Fraction]:
-    """The distribution of the estimate of eq. 5.7, {value: probability} ascending, in fractions.
+    """Compute the distribution of the estimate of eq. 5.7, {value: probability} ascending, in fractions.
 
     `sizes` are already clipped; the fakes are uniform on `support`, by default 1..M-1. Convolution of
     whole numbers: no rounding.
     """
-    alpha, size_cap = _positive(alpha), check_int("size_cap", size_cap, 3, MOST)
+    alpha, size_cap = _check_alpha(alpha), check_int("size_cap", size_cap, 3, MOST)
     sizes = [check_int("a size", size, 0) for size in sizes]
     support = range(1, size_cap) if support is None else support
     low, ways, total = _total(sizes, alpha, support)
@@ -75,12 +77,12 @@ def size_estimator_moments(
     support: Sequence[int] | None = None,
     inverse: bool = True,
 ) -> SizeEstimator:
-    """Mean, variance, P(estimate <= 0) and E[1/estimate] of eq. 5.7, exactly.
+    """Compute the mean, variance, P(estimate <= 0) and E[1/estimate] of eq. 5.7, exactly.
 
     `sizes` are already in 1..M-1 (or in `support`); alpha a Fraction, a string like "101/625", or a number.
     Without `inverse` the last, which takes most of the time, is left out (None).
     """
-    alpha, size_cap = _positive(alpha), check_int("size_cap", size_cap, 3, MOST)
+    alpha, size_cap = _check_alpha(alpha), check_int("size_cap", size_cap, 3, MOST)
     if not isinstance(sizes, Iterable):
         raise InputError(f"sizes are {sizes!r}: they must be whole numbers, one for each client")
     for size in sizes if support is None else ():
@@ -101,13 +103,13 @@ def size_estimator_moments(
 
 
 def size_estimator_distribution(sizes, size_cap: int, alpha: float):
-    """The estimate's exact distribution in floats: values [K] ascending and probabilities [K].
+    """Compute the estimate's exact distribution in floats: values [K] ascending and probabilities [K].
 
     Clips `sizes` to 1..M-1. Clients of one size are convolved at once (FFT) where they are many.
     """
     from scipy.fft import next_fast_len
 
-    size_cap, alpha = check_int("size_cap", size_cap, 3, MOST), float(_positive(alpha))
+    size_cap, alpha = check_int("size_cap", size_cap, 3, MOST), float(_check_alpha(alpha))
     sizes = np.clip(as_int_array("client sizes", sizes), 1, size_cap - 1)
     m, one = len(sizes), np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
     if m > 20 and (sizes == sizes[0]).all():
@@ -118,15 +120,15 @@ def size_estimator_distribution(sizes, size_cap: int, alpha: float):
     else:
         pmf = np.ones(1)
         for size in sizes:
-            each = one.copy()
-            each[size - 1] += alpha
-            pmf = np.convolve(pmf, each)
+            law = one.copy()
+            law[size - 1] += alpha
+            pmf = np.convolve(pmf, law)
     total = np.arange(m, m + len(pmf))
     return (total - (1 - alpha) * size_cap * m / 2) / alpha, pmf
 
 
 def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1) -> EstimatedRate:
-    """The guarded rate p~ = min(1, n*/max(estimate, floor)) against p = n*/n, n the sum of the true `sizes`."""
+    """Compute the error of the guarded rate p~ = min(1, n*/max(estimate, floor)) against p = n*/n, n the sum of the true `sizes`."""
     n_star = check_float("n_star", n_star, 0, 1e100, open_low=False)
     floor, sizes = check_float("floor", floor, 0), as_int_array("client sizes", sizes)
     if not sizes.any():
@@ -139,13 +141,11 @@ def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1)
 
 
 def raw_rate_error(sizes, size_cap: int, alpha, n_star) -> float:
-    """E[(n*/estimate - n*/n)^2] as printed (eq. 6.8, no guard); inf where the estimate can be 0."""
+    """Compute E[(n*/estimate - n*/n)^2] as printed (eq. 6.8, no guard); inf where the estimate can be 0."""
     check_float("n_star", n_star, 0, 1e100, open_low=False)
-    alpha = _positive(alpha)
-    size_cap, sizes = (
-        check_int("size_cap", size_cap, 3, MOST),
-        as_int_array("client sizes", sizes, 1),
-    )
+    alpha = _check_alpha(alpha)
+    size_cap = check_int("size_cap", size_cap, 3, MOST)
+    sizes = as_int_array("client sizes", sizes, 1)
     clipped = [min(max(int(n), 1), size_cap - 1) for n in sizes]
     law = size_estimator_exact(clipped, size_cap, alpha)
     if 0 in law:

@@ -1,6 +1,6 @@
 """The variances of Theorem 1 (FedSTaS eq. 6.9), and the order that can be proved instead.
 
-All in the limit that the theorem names: draws are independent and seats are real numbers, so that an
+All in the limit that the theorem names: draws are independent and allocations are real numbers, so that an
 estimator of the mean of vectors d_k [N, P] has the total variance (trace) sum_h W_h^2 v_h / m_h, v_h that
 of one draw. With one stratum it is exact for draws with replacement.
 """
@@ -30,7 +30,7 @@ def _sum(terms: Iterable[Fraction]) -> Fraction:
 
 
 def per_draw(values: Sequence, selection: Sequence) -> PerDraw:
-    """Moments of one draw from a stratum of numbers `values` [N] with p proportional to `selection` [N] > 0
+    """Compute the moments of one draw from a stratum of numbers `values` [N] with p proportional to `selection` [N] > 0
     where the value is not 0; Fractions. Divided by m they are the variances of m draws with replacement."""
     w, p = exact(values), probabilities(selection)
     if len(w) != len(p) or any(x and not q for x, q in zip(w, p, strict=True)):
@@ -50,18 +50,18 @@ def per_draw(values: Sequence, selection: Sequence) -> PerDraw:
 class Variances(NamedTuple):
     """Total variances of the four schemes of eq. 6.9, the squared bias of the first, and the corrected scheme."""
 
-    sts: float  # FedSTS: p by `selection`, plain mean, Neyman seats
-    stradiv: float  # uniform within strata, Neyman seats ("re-allocation")
-    strat: float  # uniform within strata, proportional seats ("plain allocation")
+    sts: float  # FedSTS: p by `selection`, plain mean, Neyman allocation
+    stradiv: float  # uniform within strata, Neyman allocation ("re-allocation")
+    strat: float  # uniform within strata, proportional allocation ("plain allocation")
     rand: float  # uniform over all clients
     squared_bias: float  # of sts
-    corrected: float  # p by `selection`, Hansen-Hurwitz, seats by its own spread
+    corrected: float  # p by `selection`, Hansen-Hurwitz, allocation by its own standard deviation
 
 
 def theorem_1(updates, labels, selection, m: int) -> Variances:
-    """The variances of eq. 6.9 for vectors `updates` [N, P] in strata `labels` [N], p within a stratum
-    proportional to `selection` [N] > 0, m draws in all; seats are real numbers and follow the spread of
-    the updates themselves (a standard deviation)."""
+    """Compute the variances of eq. 6.9 for vectors `updates` [N, P] in strata `labels` [N], p within a stratum
+    proportional to `selection` [N] > 0, m draws in all; the allocation is real and follows the
+    standard deviation of the updates themselves."""
     d = np.asarray(updates, dtype=float).reshape(len(labels), -1)
     labels, selection = np.asarray(labels), np.asarray(selection, dtype=float)
     if selection.shape != labels.shape or not (selection > 0).all():
@@ -79,7 +79,7 @@ def theorem_1(updates, labels, selection, m: int) -> Variances:
         rows.append((size / n, flat, tilted, righted))
         bias += size / n * (aimed - mean)
     share, uniform, plain, weighted = np.array(rows).T
-    measure = share * np.sqrt(uniform)  # N_h S_h / N: Neyman seats are m times their shares
+    measure = share * np.sqrt(uniform)  # N_h S_h / N: the Neyman allocation is m times its shares
     spread = measure > 0
     sts = measure.sum() * (share[spread] ** 2 * plain[spread] / measure[spread]).sum()
     return Variances(
@@ -93,7 +93,7 @@ def theorem_1(updates, labels, selection, m: int) -> Variances:
 
 
 def simple_random(values: Sequence, m: int) -> Fraction:
-    """Variance of the mean of m of N numbers drawn without replacement, all samples alike:
+    """Compute the variance of the mean of m of N numbers drawn without replacement, all samples alike:
     (1 - m/N) S^2 / m with S^2 of divisor N - 1 (Cochran, Sampling Techniques, Theorem 2.2)."""
     w = exact(values)
     n = len(w)
@@ -104,10 +104,10 @@ def simple_random(values: Sequence, m: int) -> Fraction:
     return (1 - Fraction(m, n)) * spread / m
 
 
-def stratified_random(strata: Sequence, seats: Sequence) -> Fraction:
-    """Variance of (1/N) sum_h N_h times the mean of m_h values of stratum h, drawn as in `simple_random`."""
+def stratified_random(strata: Sequence, allocation: Sequence) -> Fraction:
+    """Compute the variance of (1/N) sum_h N_h times the mean of m_h values of stratum h, drawn as in `simple_random`."""
     total = sum(len(values) for values in strata)
     return _sum(
         Fraction(len(v), total) ** 2 * simple_random(v, k)
-        for v, k in zip(strata, seats, strict=True)
+        for v, k in zip(strata, allocation, strict=True)
     )
