@@ -33,7 +33,7 @@ OTHERS = {"round-mnist": "mnist", "round-cifar": "cifar10"}  # also in Flower an
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller input")
@@ -42,25 +42,25 @@ def main() -> None:
         "--bench-python", default=sys.executable, metavar="PYTHON",
         help="the interpreter that has Flower and pfl-research (extra `bench`); default: this one",
     )  # fmt: skip
-    asked = parser.parse_args()
-    for name in asked.names:
+    options = parser.parse_args()
+    for name in options.names:
         if name not in BENCHMARKS:
             parser.error(f"unknown benchmark {name!r}: use one of {', '.join(BENCHMARKS)}")
     torch.set_num_threads(1)
     stamp = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "torch": version("torch"),
-        "quick": asked.quick,
+        "quick": options.quick,
     }
     results = []
     with threadpool_limits(1):
-        for name in asked.names or BENCHMARKS:
-            results += BENCHMARKS[name](asked.quick)
+        for name in options.names or BENCHMARKS:
+            results += BENCHMARKS[name](options.quick)
             for other in frameworks.SIDES if name in OTHERS else ():
                 results += frameworks.framework(
-                    other, OTHERS[name], asked.bench_python, asked.quick
+                    other, OTHERS[name], options.bench_python, options.quick
                 )
-            asked.json.write_text(json.dumps([r | stamp for r in results], indent=1) + "\n")
+            options.json.write_text(json.dumps([r | stamp for r in results], indent=1) + "\n")
     for r in results:
         if r["low"] is not None:
             spread = f"{r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})"

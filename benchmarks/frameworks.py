@@ -31,7 +31,7 @@ SIDES = {
 
 
 def missing(python: str, framework: str) -> str:
-    """Which module that interpreter lacks for the framework, or nothing."""
+    """Return the module that an interpreter lacks for the framework, or ""."""
     for module in MODULES[framework]:
         code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
         if subprocess.run([python, "-c", code], capture_output=True).returncode:
@@ -40,7 +40,7 @@ def missing(python: str, framework: str) -> str:
 
 
 def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
-    """Rounds of one of `SIDES` on MNIST or CIFAR shapes, ours in between."""
+    """Time rounds of one of `SIDES` on MNIST or CIFAR shapes, ours in between."""
     side, *cpus = SIDES[name]
     title = f"round-{'mnist' if data == 'mnist' else 'cifar'}"
     lacking = missing(python, side)
@@ -59,13 +59,13 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
         np.save(where / "y.npy", p.data.y.numpy())
         np.save(where / "idx.npy", p.idx)
         np.save(where / "offsets.npy", p.data.offsets)
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-m", f"benchmarks.{side}_side", data, str(where), str(rounds), *cpus],
             cwd=ROOT, capture_output=True, text=True, timeout=900,
             env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
         )  # fmt: skip
         if not (where / "seconds.json").exists():
-            raise RuntimeError(f"{name} did not finish its rounds:\n{done.stderr[-3000:]}")
+            raise RuntimeError(f"{name} did not finish its rounds:\n{process.stderr[-3000:]}")
         taken = json.loads((where / "seconds.json").read_text())
     what = f"{p.what}, cohort {m}, {steps} steps of {batch}; the first round left out"
     what += f"; threads of a client: {cpus[0]}" if cpus else ""

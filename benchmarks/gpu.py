@@ -40,73 +40,73 @@ accuracy within half a point, seconds a round), executes chapter 5, and times {L
 {file}. `make gpu ARGS="--device cpu --quick"` tries the check itself on the CPU."""
 
 
-def name(device: str) -> str:
-    """What the device is called."""
+def device_name(device: str) -> str:
+    """Return the name of the device's model."""
     return torch.cuda.get_device_name() if device == "cuda" else machine()
 
 
-def synchronised() -> float:
-    """The clock, once the GPU has done what it was told."""
+def synchronised_time() -> float:
+    """Wait until the GPU is idle, and return the time in seconds."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
-def trained(task, method: str, rounds: int, device: str):
-    """The history of a run that is measured once, at its end, and its seconds a round."""
+def time_run(task, method: str, rounds: int, device: str):
+    """Train, evaluate once at the end, and return the history and the seconds of a round."""
     federation = partition.dirichlet(task.train_y, CLIENTS, 0.1, 0)
     how = {"clients_per_round": COHORT, "seed": 0, "eval_every": rounds, "device": device}
-    simulation.run(task, federation, methods.get(method), rounds=1, **how)  # what is done once only
-    began = synchronised()
+    simulation.run(task, federation, methods.get(method), rounds=1, **how)  # pays what is paid once
+    began = synchronised_time()
     history = simulation.run(task, federation, methods.get(method), rounds=rounds, **how)
-    return history, (synchronised() - began) / rounds
+    return history, (synchronised_time() - began) / rounds
 
 
-def differs(ours: list[np.ndarray], theirs: list[np.ndarray]) -> int | None:
-    """The first round with another cohort, or None."""
+def first_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> int | None:
+    """Return the first round whose cohorts differ, or None."""
     pairs = zip(ours, theirs, strict=True)
     return next((t for t, (a, b) in enumerate(pairs, 1) if not np.array_equal(a, b)), None)
 
 
-def beside(task, method: str, rounds: int, device: str) -> dict:
-    """One method on the device and on the CPU."""
-    here, slow = trained(task, method, rounds, "cpu")
-    there, fast = trained(task, method, rounds, device)
-    gap = float(there.frame.test_accuracy.iloc[-1] - here.frame.test_accuracy.iloc[-1])
-    other = differs(here.cohorts, there.cohorts)
+def compare_with_cpu(task, method: str, rounds: int, device: str) -> dict:
+    """Run one method on the device and on the CPU."""
+    on_cpu, slow = time_run(task, method, rounds, "cpu")
+    on_device, fast = time_run(task, method, rounds, device)
+    gap = float(on_device.frame.test_accuracy.iloc[-1] - on_cpu.frame.test_accuracy.iloc[-1])
+    different = first_difference(on_cpu.cohorts, on_device.cohorts)
     return {
         "what": "beside the CPU", "task": task.name, "method": method, "rounds": rounds,
-        "seconds_cpu": slow, "seconds_device": fast, "cohorts_differ_in": other, "accuracy_gap": gap,
-        "parameters_gap": float(np.abs(there.params - here.params).max()),
-        "good": other is None and abs(gap) <= POINTS,
+        "seconds_cpu": slow, "seconds_device": fast, "cohorts_differ_in": different, "accuracy_gap": gap,
+        "parameters_gap": float(np.abs(on_device.params - on_cpu.params).max()),
+        "good": different is None and abs(gap) <= POINTS,
     }  # fmt: skip
 
 
-def chapter(device: str, profile: str) -> dict:
-    """Chapter 5 executed on the device; its page is not kept."""
+def time_chapter(device: str, profile: str) -> dict:
+    """Execute chapter 5 on the device; its page is not kept."""
     with tempfile.TemporaryDirectory() as folder:
         page = chapters.run("05", {"device": device}, profile, Path(folder) / "page.ipynb")
         block = chapters.provenance(page)
-    said = {k: block[k] for k in ("seconds", "device", "profile", "command")}
-    return {"what": "chapter 5", **said, "good": block["device"].startswith(device)}
+    facts = {k: block[k] for k in ("seconds", "device", "profile", "command")}
+    return {"what": "chapter 5", **facts, "good": block["device"].startswith(device)}
 
 
 def product_rate(device: str, rows: int = 4096) -> float:
-    """Multiply-adds a second of large float32 matrix products on the device, by the wall."""
+    """Measure the multiply-adds a second of large float32 matrix products on the device, by the wall."""
     a = torch.rand(rows, rows, device=device)
     taken = []
     for _ in range(4):  # the first warms up
-        began = synchronised()
+        began = synchronised_time()
         a @ a
-        taken.append(synchronised() - began)
+        taken.append(synchronised_time() - began)
     return rows**3 / float(np.median(taken[1:]))
 
 
-def cifar100():
-    """CIFAR-100, or a task of random images of its shape."""
+def load_cifar100():
+    """Load CIFAR-100, or make a task of random images of its shape."""
     if (tasks.data_folder() / "cifar100.npz").exists():
         return tasks.load("cifar100")
-    x, y, said = images("cifar100", 60_000)
+    x, y, source = images("cifar100", 60_000)
     blank = tasks.load("digits")
     parts = {
         "train_x": x[:50_000],
@@ -114,53 +114,55 @@ def cifar100():
         "test_x": x[50_000:],
         "test_y": y[50_000:],
     }
-    return replace(blank, name=said, classes=100, digest=said, network="convolutional", **parts)
+    return replace(blank, name=source, classes=100, digest=source, network="convolutional", **parts)
 
 
-def restratified(task, device: str, rounds: int) -> dict:
-    """FedSTaS on a task of its images, strata made anew in each round, beside the bound of its arithmetic: the
+def time_restratification(task, device: str, rounds: int) -> dict:
+    """Time FedSTaS with new strata in each round, beside the bound of its arithmetic: the
     multiply-adds of all gradients and of the cohort's steps at the rate of matrix products on the device."""
     method = methods.get("fedstas")
-    _, each = trained(task, "fedstas", rounds, device)
+    _, per_round = time_run(task, "fedstas", rounds, device)
     images_ = len(task.train_y) + COHORT * method.local.steps * method.local.batch
     bound = rounds * images_ * CNN / product_rate(device)
     return {
-        "what": "re-stratified", "task": task.name, "rounds": rounds, "seconds": rounds * each,
+        "what": "re-stratified", "task": task.name, "rounds": rounds, "seconds": rounds * per_round,
         "bound": bound, "good": True,
     }  # fmt: skip
 
 
-def checks(device: str, quick: bool):
-    """Each check in turn."""
-    here = tasks.data_folder() / "mnist.npz"
-    for task in map(tasks.load, ["digits", "mnist"] if here.exists() and not quick else ["digits"]):
+def run_checks(device: str, quick: bool):
+    """Make each check in turn."""
+    mnist = tasks.data_folder() / "mnist.npz"
+    for task in map(
+        tasks.load, ["digits", "mnist"] if mnist.exists() and not quick else ["digits"]
+    ):
         for method in METHODS:
-            yield beside(task, method, 2 if quick else ROUNDS[task.name], device)
+            yield compare_with_cpu(task, method, 2 if quick else ROUNDS[task.name], device)
     if not quick:
-        yield chapter(device, "laptop" if here.exists() else "quick")
-        yield restratified(cifar100(), device, LONG)
+        yield time_chapter(device, "laptop" if mnist.exists() else "quick")
+        yield time_restratification(load_cifar100(), device, LONG)
 
 
 def main() -> int:
-    """The command; 0 if all is well, 1 if a check failed, 2 without a GPU."""
+    """Run the command; 0 if all is well, 1 if a check failed, 2 without a GPU."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--quick", action="store_true", help="digits alone, two rounds")
     parser.add_argument("--json", type=Path, required=True, help="file to write")
-    asked = parser.parse_args()
-    if asked.device == "cuda" and not torch.cuda.is_available():
-        print(" ".join(NONE.format(LONG=LONG, file=asked.json).split()), file=sys.stderr)
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print(" ".join(NONE.format(LONG=LONG, file=options.json).split()), file=sys.stderr)
         return 2
-    found = {
-        "device": name(asked.device), "cpu": machine(), "torch": version("torch"),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}", "quick": asked.quick, "checks": [],
+    report = {
+        "device": device_name(options.device), "cpu": machine(), "torch": version("torch"),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}", "quick": options.quick, "checks": [],
     }  # fmt: skip
-    for made in checks(asked.device, asked.quick):
-        found["checks"].append(made)
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
-        print("ok  " if made["good"] else "BAD ", {k: v for k, v in made.items() if k != "good"}, flush=True)  # fmt: skip
-    print("\n" + gpu_section(found))
-    return int(not all(made["good"] for made in found["checks"]))
+    for check in run_checks(options.device, options.quick):
+        report["checks"].append(check)
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        print("ok  " if check["good"] else "BAD ", {k: v for k, v in check.items() if k != "good"}, flush=True)  # fmt: skip
+    print("\n" + gpu_section(report))
+    return int(not all(check["good"] for check in report["checks"]))
 
 
 if __name__ == "__main__":

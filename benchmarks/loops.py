@@ -17,7 +17,7 @@ from fedstas.sim import models
 
 
 def plain(p: Problem) -> Callable[[], Tensor]:
-    """A data set and a loader per client, a deep copy of the model, an optimiser object. The data
+    """Return a round with a data set and a loader per client, a deep copy of the model, an optimiser object. The data
     sets exist before the round; loaders, whose batches are given, are made in it."""
     spans = list(itertools.pairwise(p.data.offsets.tolist()))
     sets = [TensorDataset(p.data.x[a:b], p.data.y[a:b]) for a, b in spans[: len(p.idx)]]
@@ -38,7 +38,7 @@ def plain(p: Problem) -> Callable[[], Tensor]:
 
 
 def forward(module, w: list[Tensor], x: Tensor) -> Tensor:
-    """Logits, without a module's machinery."""
+    """Compute logits without calling the module."""
     if isinstance(module, models.Perceptron):
         return F.linear(F.relu(F.linear(x.flatten(1), w[0], w[1])), w[2], w[3])
     x = F.max_pool2d(F.relu(F.conv2d(x, w[0], w[1])), 2)
@@ -48,7 +48,7 @@ def forward(module, w: list[Tensor], x: Tensor) -> Tensor:
 
 
 def lean(p: Problem) -> Callable[[], Tensor]:
-    """One scratch model, all rows of a client in one gather, all parameters in one update."""
+    """Return a round with one scratch model, all rows of a client in one gather, all parameters in one update."""
     idx = torch.from_numpy(p.idx)
 
     def round_() -> Tensor:
@@ -70,7 +70,7 @@ def lean(p: Problem) -> Callable[[], Tensor]:
 
 
 def lean_gradients(p: Problem, rows: int = 10**9) -> Iterator[Tensor]:
-    """Every client's gradient, its examples at once (or so many at a time), by autograd."""
+    """Yield every client's gradient, its examples at once (or so many at a time), by autograd."""
     w = [v.detach().clone().requires_grad_() for v in p.module.parameters()]
     for low, high in itertools.pairwise(p.data.offsets.tolist()):
         total = 0.0
@@ -83,7 +83,7 @@ def lean_gradients(p: Problem, rows: int = 10**9) -> Iterator[Tensor]:
 
 
 def plain_gradients(p: Problem) -> Iterator[Tensor]:
-    """Every client's gradient through a loader, summed by backward."""
+    """Yield every client's gradient through a loader, summed by backward."""
     for low, high in itertools.pairwise(p.data.offsets.tolist()):
         local = deepcopy(p.module)
         for x, y in DataLoader(

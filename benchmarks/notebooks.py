@@ -23,8 +23,8 @@ from companion.pages import copies, parameters
 from companion.pages.warm import THREADS
 
 
-def busy() -> float | None:
-    """Seconds of all processors that have been worked since the machine started, or None (not Linux)."""
+def machine_cpu_seconds() -> float | None:
+    """Return the busy seconds of all processors since the machine started, or None (not Linux)."""
     try:
         numbers = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     except OSError:
@@ -33,62 +33,68 @@ def busy() -> float | None:
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
-def worked() -> float:
-    """Seconds of processors that the ended children of this process took."""
+def children_cpu_seconds() -> float:
+    """Return the processor seconds that the ended children of this process took."""
     times = os.times()
     return times.children_user + times.children_system
 
 
-def others(share: float, ours: float, wall: float, cores: int) -> float:
-    """The share of the machine, 0..1, that other processes had: of what was worked, less ours."""
-    return round(max(0.0, (share - ours) / (wall * cores)), 2)
+def share_of_others(total: float, ours: float, wall: float, cores: int) -> float:
+    """Compute the share of the machine, 0..1, that other processes had: all busy seconds, less ours."""
+    return round(max(0.0, (total - ours) / (wall * cores)), 2)
 
 
-def timed(notebook: Path) -> dict:
-    """One notebook, run once; a `RuntimeError` with papermill's last words if it fails."""
+def time_notebook(notebook: Path) -> dict:
+    """Run a notebook once and return its seconds; a `RuntimeError` with the end of papermill's output if it fails."""
     plain = {k: v for k, v in os.environ.items() if k not in THREADS}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "papermill", notebook, "out.ipynb", "-k", "python3"]
-        before, ours, began = busy(), worked(), time.monotonic()
-        done = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True)
-        wall, cpu, after = time.monotonic() - began, worked() - ours, busy()
-    if done.returncode:
-        raise RuntimeError(f"{notebook.name} did not run:\n{done.stderr[-2000:]}")
-    found = {"seconds": round(wall, 1), "cpu": round(cpu, 1)}
+        before, ours, began = machine_cpu_seconds(), children_cpu_seconds(), time.monotonic()
+        process = subprocess.run(command, cwd=folder, env=plain, capture_output=True, text=True)
+        wall, cpu, after = (
+            time.monotonic() - began,
+            children_cpu_seconds() - ours,
+            machine_cpu_seconds(),
+        )
+    if process.returncode:
+        raise RuntimeError(f"{notebook.name} did not run:\n{process.stderr[-2000:]}")
+    times = {"seconds": round(wall, 1), "cpu": round(cpu, 1)}
     if before is not None:
-        found["others"] = others(after - before, cpu, wall, os.cpu_count() or 1)
-    return found
+        times["others"] = share_of_others(after - before, cpu, wall, os.cpu_count() or 1)
+    return times
 
 
-def stamp(notebook: Path) -> dict:
-    """What a time is of."""
+def identify(notebook: Path) -> dict:
+    """Return what a recorded time belongs to: the notebook's digest, the machine and its cores."""
     digest = hashlib.sha256(notebook.read_bytes()).hexdigest()[:16]
     return {"notebook": digest, "machine": machine(), "cores": os.cpu_count()}
 
 
-def line(stem: str, r: dict) -> str:
-    """A notebook's times, for a reader."""
-    said = f"{stem:26} {r['seconds']:7.1f} s, {r['cpu']:6.1f} s of processors"
-    return said + (f", others had {r['others']:.0%} of the machine" if "others" in r else "")
+def format_times(stem: str, r: dict) -> str:
+    """Format a notebook's times as a line."""
+    text = f"{stem:26} {r['seconds']:7.1f} s, {r['cpu']:6.1f} s of processors"
+    return text + (f", others had {r['others']:.0%} of the machine" if "others" in r else "")
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.notebooks", description=__doc__)
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="as 04e; all by default")
     parser.add_argument("--json", type=Path, required=True, help="file to write, and to go on from")
-    asked = parser.parse_args()
-    known = json.loads(asked.json.read_text()) if asked.json.exists() else {}
+    options = parser.parse_args()
+    recorded = json.loads(options.json.read_text()) if options.json.exists() else {}
     copies.make()
-    for stem in map(parameters.find, asked.chapters or parameters.names()):
+    for stem in map(parameters.find, options.chapters or parameters.names()):
         notebook = copies.folder() / f"{stem}.ipynb"
-        what = stamp(notebook)
-        if not what.items() <= known.get(stem, {}).items():
-            known[stem] = timed(notebook) | what | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
-            asked.json.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        print(line(stem, known[stem]), flush=True)
-    slowest = max(known, key=lambda stem: known[stem]["seconds"])
-    print(f"the longest of {len(known)}: {line(slowest, known[slowest])}")
+        what = identify(notebook)
+        if not what.items() <= recorded.get(stem, {}).items():
+            recorded[stem] = (
+                time_notebook(notebook) | what | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
+            )
+            options.json.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
+        print(format_times(stem, recorded[stem]), flush=True)
+    slowest = max(recorded, key=lambda stem: recorded[stem]["seconds"])
+    print(f"the longest of {len(recorded)}: {format_times(slowest, recorded[slowest])}")
 
 
 if __name__ == "__main__":

@@ -62,17 +62,18 @@ NO_GPU = """Only the CPU was measured: no GPU figure was taken, since no GPU was
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
+    """Format a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def milliseconds(value: float) -> str:
+    """Format seconds as milliseconds."""
     return f"{1000 * value:,.0f}" if value >= 1 else f"{1000 * value:.3g}"
 
 
 def section(results: list[dict]) -> str:
-    """The tables of one machine."""
+    """Format the tables of one machine."""
     first = results[0]
     dates = sorted({r["date"] for r in results})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -144,7 +145,7 @@ def section(results: list[dict]) -> str:
 
 
 def scaling(results: list[dict]) -> list[str]:
-    """Cost against N, d and m."""
+    """Format the cost against N, d and m."""
     if not results:
         return []
     parts = [
@@ -166,7 +167,7 @@ def scaling(results: list[dict]) -> list[str]:
 
 
 def ten_thousand(results: list[dict]) -> list[str]:
-    """One stratification of very many clients."""
+    """Format the cost of one stratification of very many clients."""
     return [
         f"**{r['N']:,} clients.** One stratification ({r['workload']}; {r['d']:,} parameters) took {r['seconds']:.0f} s on the wall: "
         + ", ".join(f"{k} {v:.0f} s" for k, v in r["parts"].items())
@@ -175,10 +176,10 @@ def ten_thousand(results: list[dict]) -> list[str]:
     ]
 
 
-def gpu_section(found: dict) -> str:
+def gpu_section(report: dict) -> str:
     """Format what `benchmarks.gpu` measured as a section of the README."""
     parts = [
-        f"## {found['device']}\n\nBeside it: {found['cpu']}, one thread; torch {found['torch']}; {found['date']}. "
+        f"## {report['device']}\n\nBeside it: {report['cpu']}, one thread; torch {report['torch']}; {report['date']}. "
         "Seconds are of the wall.\n"
     ]
     rows = [
@@ -188,11 +189,11 @@ def gpu_section(found: dict) -> str:
             f"{100 * r['accuracy_gap']:+.2f}", f"{1000 * r['seconds_device']:.1f}",
             f"{1000 * r['seconds_cpu']:.1f}",
         ]
-        for r in found["checks"] if r["what"] == "beside the CPU"
+        for r in report["checks"] if r["what"] == "beside the CPU"
     ]  # fmt: skip
     head = ["task", "method", "rounds", "cohorts", "accuracy, points", "ms a round", "on the CPU"]
     parts.append(table(head, rows))
-    for r in found["checks"]:
+    for r in report["checks"]:
         if r["what"] == "chapter 5":
             parts.append(f"`{r['command']}` took {r['seconds']:.0f} s.\n")
         if r["what"] == "re-stratified":
@@ -204,20 +205,20 @@ def gpu_section(found: dict) -> str:
 
 
 def text(folder: Path) -> str:
-    """The README."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    newest = sorted(filter(None, found), key=lambda results: results[0]["date"], reverse=True)
-    gpu, said, more = folder.parent / "gpu.json", NO_GPU, []
+    """Make the README."""
+    recorded = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    newest = sorted(filter(None, recorded), key=lambda results: results[0]["date"], reverse=True)
+    gpu, devices, more = folder.parent / "gpu.json", NO_GPU, []
     if gpu.exists():
-        said = "The sections are of the CPU, but the last."
+        devices = "The sections are of the CPU, but the last."
         more = [gpu_section(json.loads(gpu.read_text()))]
-    return "\n".join([INTRO.replace("{gpu}", said), *map(section, newest), *more])
+    return "\n".join([INTRO.replace("{gpu}", devices), *map(section, newest), *more])
 
 
 def paragraph(folder: Path) -> str:
-    """The book's page, with the newest figures."""
-    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    newest = max(filter(None, found), key=lambda results: results[0]["date"])
+    """Make the book's page, with the newest figures."""
+    recorded = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    newest = max(filter(None, recorded), key=lambda results: results[0]["date"])
 
     def ratio(name: str, against: str) -> float:
         return next(r["ratio"] for r in newest if (r["name"], r["against"]) == (name, against))

@@ -8,6 +8,7 @@ import torch
 from benchmarks import loops
 from benchmarks.timing import check, matmul_rate, ratios
 from benchmarks.workloads import Problem, problem
+from fedstas.sim import engine
 
 # Multiply-adds of one image: forward, and backward to the weights and, but for the first layer, to the input.
 PERCEPTRON = 2 * 784 * 50 + 3 * 50 * 10
@@ -15,12 +16,12 @@ CNN = 2 * 30**2 * 32 * 27 + 3 * (13**2 * 64 * 288 + 4**2 * 64 * 576 + 1024 * 64 
 
 
 def one_round(name: str, p: Problem, repeats: int, note: str = "", with_plain: bool = True) -> list:
-    """The engine against both loops, after all three agreed."""
+    """Time the engine against both loops, after a check that all three agree."""
     others = {"plain": loops.plain(p)} if with_plain else {}
     others["lean"] = loops.lean(p)
-    found = p.ours()
+    result = p.ours()
     for against, call in others.items():
-        check(f"{name} against {against}", found, call(), 1e-5)
+        check(f"{name} against {against}", result, call(), 1e-5)
     m, steps, batch = p.idx.shape
     work = m * steps * batch * (PERCEPTRON if "perceptron" in p.what else CNN)
     what = f"{p.what}, cohort {m}, {steps} steps of {batch}{note}"
@@ -30,7 +31,7 @@ def one_round(name: str, p: Problem, repeats: int, note: str = "", with_plain: b
 
 
 def round_mnist(quick: bool) -> list[dict]:
-    """MNIST perceptron; and all of 100 clients of 6 and of 60 examples, against `lean`."""
+    """Time the MNIST perceptron; and all of 100 clients of 6 and of 60 examples, against `lean`."""
     results = one_round("round-mnist", problem("mnist"), 5 if quick else 40)
     for size in (6, 60):
         tiny = problem("mnist", size=size, m=100)
@@ -39,7 +40,7 @@ def round_mnist(quick: bool) -> list[dict]:
 
 
 def round_cifar(quick: bool) -> list[dict]:
-    """CIFAR CNN on random images of its shape."""
+    """Time the CIFAR CNN on random images of its shape."""
     p = problem("cifar10", m=2) if quick else problem("cifar10")
     results = one_round("round-cifar", p, 2 if quick else 5)
     return [r | {"profile": profile(p.ours)} for r in results]
@@ -60,11 +61,11 @@ KINDS = {
 
 
 def profile(call) -> dict[str, float]:
-    """The share of each kind of operator in the processor time of a call."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+    """Measure the share of each kind of operator in the processor time of a call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         call()
     shares: dict[str, float] = {}
-    for event in found.key_averages():
+    for event in profiler.key_averages():
         kind = KINDS.get(event.key.removeprefix("aten::"), "the rest")
         shares[kind] = shares.get(kind, 0.0) + event.self_cpu_time_total
     total = sum(shares.values())
@@ -72,19 +73,17 @@ def profile(call) -> dict[str, float]:
 
 
 def all_gradients(p: Problem, repeats: int, rows: int = 10**9) -> list[dict]:
-    """The gradients of all clients against both loops."""
+    """Time the gradients of all clients against both loops."""
     ours, lean = p.gradients, lambda: [g[:1] for g in loops.lean_gradients(p, rows)]
     plain = lambda: [g[:1] for g in loops.plain_gradients(p)]  # noqa: E731
-    from fedstas.sim import engine
-
-    found = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
-    check("gradients, lean", found, torch.stack(list(loops.lean_gradients(p, rows))), 1e-5)
-    check("gradients, plain", found, torch.stack(list(loops.plain_gradients(p))), 1e-5)
+    result = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
+    check("gradients, lean", result, torch.stack(list(loops.lean_gradients(p, rows))), 1e-5)
+    check("gradients, plain", result, torch.stack(list(loops.plain_gradients(p))), 1e-5)
     return ratios("gradients", ours, {"plain": plain, "lean": lean}, repeats, p.what)
 
 
 def gradients(quick: bool) -> list[dict]:
-    """The gradients of 100 MNIST clients: of 600 examples, ragged, of 6 and of 60; and a CNN's."""
+    """Time the gradients of 100 MNIST clients: of 600 examples, ragged, of 6 and of 60; and a CNN's."""
     few = 2 if quick else 10
     results = all_gradients(problem("mnist", clients=20 if quick else 100, m=1), few)
     for size in ([6, 60] * 50, 6, 60):

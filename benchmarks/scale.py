@@ -17,15 +17,15 @@ from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
 
 
-def restratified(p) -> None:
-    """Strata made anew, by what the designs call: gradient, squeeze, discard; restore; k-means; spread."""
+def restratify_once(p) -> None:
+    """Stratify all clients as the designs do: gradients, squeeze, restore, k-means, standard deviations."""
     server = Server(p.data, p.module, 0)
     server.begin(1, p.params)
     stratify_clients(Stratified(), server, 10, stream(0, "scale"))
 
 
-def measured(axis: str, values, make, call, size, repeats: int) -> list[dict]:
-    """Seconds at each value, in turn (or once, cold, with 0 repeats), and the slope of their logarithms."""
+def measure_axis(axis: str, values, make, call, size, repeats: int) -> list[dict]:
+    """Measure the seconds at each value, in turn (or once, cold, with 0 repeats), and the slope of their logarithms."""
     problems = {v: make(v) for v in values}
     calls = {v: lambda p=p: call(p) for v, p in problems.items()}
     if repeats:
@@ -51,23 +51,23 @@ def scale(quick: bool) -> list[dict]:
     clients = (20, 40) if quick else (100, 316, 1000, 3162, 10_000)
     hidden = (50, 100) if quick else (50, 157, 500, 1258)
     cohorts = (10, 20) if quick else (10, 32, 100)
-    n = measured(
+    n = measure_axis(
         "N",
         clients,
         lambda n: problem("mnist", clients=n, size=6, m=1),
-        restratified,
+        restratify_once,
         lambda p: len(p.data.sizes),
         0,
     )
-    d = measured(
+    d = measure_axis(
         "d",
         hidden,
         lambda h: problem("mnist", clients=10, size=60, m=1, hidden=h),
-        restratified,
+        restratify_once,
         lambda p: len(p.params),
         repeats,
     )
-    m = measured(
+    m = measure_axis(
         "m",
         cohorts,
         lambda m: problem("mnist", m=m),

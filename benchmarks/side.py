@@ -16,7 +16,7 @@ from fedstas.sim import engine, models
 
 
 def load(data: str, folder: str) -> Problem:
-    """The problem that the parent wrote."""
+    """Read the problem that the parent process wrote."""
     torch.set_num_threads(1)
     x, y, idx, offsets = (
         np.load(Path(folder) / f"{k}.npy", mmap_mode=mode)
@@ -28,7 +28,7 @@ def load(data: str, folder: str) -> Problem:
 
 
 def one_core() -> None:
-    """Keeps this process on one core (Linux): for a framework that takes as many threads as there are cores."""
+    """Keep this process on one core (Linux): for a framework that takes as many threads as there are cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
@@ -40,15 +40,15 @@ class Clock:
         self.problem, self.ours, self.theirs = problem, [], []
 
     def round(self, theirs: float, before: torch.Tensor, after: torch.Tensor) -> None:
-        """Their round took so long and led from `before` to `after`."""
+        """Record a round of the framework that took `theirs` seconds and led from `before` to `after`."""
         p, began = self.problem, time.perf_counter()
         trained = engine.local_updates(p.module, before, p.data, p.idx, p.weight, lr=LR)
-        found = trained.mean(0)
+        result = trained.mean(0)
         self.ours.append(time.perf_counter() - began)
         self.theirs.append(theirs)
-        check("one round", found, after, 2e-6)
+        check("one round", result, after, 2e-6)
 
     def write(self, folder: str, version: str) -> None:
-        """For the parent."""
+        """Write the seconds for the parent process."""
         taken = {"ours": self.ours, "theirs": self.theirs, "version": version}
         (Path(folder) / "seconds.json").write_text(json.dumps(taken))

@@ -43,7 +43,7 @@ WIDE = ("X86_V4", "AVX512_SKX", "AVX512_ICL", "AVX512_SPR")  # numpy's names of 
 
 
 def squeezing(quick: bool) -> list[dict]:
-    """Ours is at least as good as KMeans; then the seconds, and those of a numpy without AVX-512, with which it
+    """Check that ours is at least as good as KMeans; then measure the seconds, and those of a numpy without AVX-512, with which it
     sorts about twice as fast as most machines can."""
     rows, source = client_gradients(quick)
     off = os.environ.get(OFF)
@@ -59,16 +59,16 @@ def squeezing(quick: bool) -> list[dict]:
         others["kmeans"] = lambda: [kmeans.fit(row[:, None]) for row in rows]
     results = ratios("squeeze", lambda: squeeze(rows, 9), others, 2 if quick else 5, what)
     wide = [f for f in np.show_config("dicts")["SIMD Extensions"]["found"] if f in WIDE]
-    return results if off or not wide else results + again(quick, wide)
+    return results if off or not wide else results + rerun_without(quick, wide)
 
 
-def again(quick: bool, without: list[str]) -> list[dict]:
-    """The same in a process whose numpy leaves these instructions aside."""
+def rerun_without(quick: bool, instructions: list[str]) -> list[dict]:
+    """Run this benchmark in a process whose numpy does not use these processor instructions."""
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "squeeze.json"
+        file = Path(folder) / "squeeze.json"
         subprocess.run(
-            [sys.executable, "-m", "benchmarks", "squeeze", "--json", found, *["--quick"] * quick],
+            [sys.executable, "-m", "benchmarks", "squeeze", "--json", file, *["--quick"] * quick],
             cwd=Path(__file__).resolve().parents[1], check=True, stdout=subprocess.DEVNULL,
-            env=os.environ | {OFF: " ".join(without)},
+            env=os.environ | {OFF: " ".join(instructions)},
         )  # fmt: skip
-        return json.loads(found.read_text())
+        return json.loads(file.read_text())

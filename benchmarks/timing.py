@@ -17,24 +17,24 @@ import torch
 
 
 def machine() -> str:
-    """The processor's name and the system's."""
+    """Return the processor's name and the system's."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        found = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        name = found[0].partition(":")[2].strip() if found else name
+        models = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        name = models[0].partition(":")[2].strip() if models else name
     return f"{name} ({platform.machine()}), {platform.system()}"
 
 
 def seconds(call: Callable) -> float:
-    """The processor time of one call."""
+    """Measure the processor time of one call."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
 def interleaved(calls: dict[str, Callable], repeats: int) -> dict[str, list[float]]:
-    """The seconds of every call, in turn, after one warm-up of each."""
+    """Measure the seconds of every call, in turn, after one warm-up of each."""
     for call in calls.values():
         call()
     taken = {name: [] for name in calls}
@@ -45,14 +45,14 @@ def interleaved(calls: dict[str, Callable], repeats: int) -> dict[str, list[floa
 
 
 def entry(name: str, against: str, ours: list, other: list, what: str, **more) -> dict:
-    """One object of the JSON: the ratio of medians, and its range over the repeats."""
-    each = np.array(other) / np.array(ours)
+    """Make one object of the JSON: the ratio of medians, and its range over the repeats."""
+    single_ratios = np.array(other) / np.array(ours)
     return {
         "name": name,
         "against": against,
         "ratio": float(np.median(other) / np.median(ours)),
-        "low": float(each.min()),
-        "high": float(each.max()),
+        "low": float(single_ratios.min()),
+        "high": float(single_ratios.max()),
         "repeats": len(ours),
         "threads": 1,
         "machine": machine(),
@@ -64,20 +64,20 @@ def entry(name: str, against: str, ours: list, other: list, what: str, **more) -
 
 
 def ratios(name: str, ours: Callable, others: dict, repeats: int, what: str, **more) -> list[dict]:
-    """Ours against each of the others, all of them interleaved in one run."""
+    """Time ours against each of the others, all of them interleaved in one run."""
     taken = interleaved({"ours": ours, **others}, repeats)
     return [entry(name, a, taken["ours"], taken[a], what, **more) for a in others]
 
 
-def check(what: str, found, expected, tolerance: float) -> None:
-    """Both sides must have computed the same; an error says what did not agree."""
-    found, expected = (torch.as_tensor(np.asarray(v)).double() for v in (found, expected))
-    worst = float((found - expected).abs().max())
+def check(what: str, result, expected, tolerance: float) -> None:
+    """Raise an `AssertionError` unless both sides computed the same, up to the tolerance."""
+    result, expected = (torch.as_tensor(np.asarray(v)).double() for v in (result, expected))
+    worst = float((result - expected).abs().max())
     if not worst <= tolerance:
         raise AssertionError(f"{what}: the results differ by {worst:g}, more than {tolerance:g}")
 
 
 def matmul_rate(rows: int = 1024, repeats: int = 5) -> float:
-    """Multiply-adds a second of a float32 matrix product on this thread."""
+    """Measure the multiply-adds a second of a float32 matrix product on this thread."""
     a, b = torch.randn(rows, rows), torch.randn(rows, rows)
     return rows**3 / float(np.median(interleaved({"": lambda: a @ b}, repeats)[""]))

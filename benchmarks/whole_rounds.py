@@ -47,7 +47,7 @@ class Round:
 
 
 def products(p: Problem) -> list[tuple]:
-    """The matrix products of all clients' gradients: forward, and back to the weights."""
+    """Return the factors of the matrix products of all clients' gradients: forward, and back to the weights."""
     pairs = []
     for low, high in itertools.pairwise(p.data.offsets.tolist()):
         x, b = p.data.x[low:high].flatten(1), high - low
@@ -62,17 +62,17 @@ def products(p: Problem) -> list[tuple]:
 
 
 def restratify(quick: bool) -> list[dict]:
-    """A round of fedstas over 100 MNIST clients against the multiply-adds of its gradients at the rate
+    """Time a round of fedstas over 100 MNIST clients against the multiply-adds of its gradients at the rate
     of matrix products: the large ones of 1024 x 1024 (`matmul`), and those of its own shapes."""
     p = problem("mnist", clients=20 if quick else 100)
     a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
-    own = products(p)
+    pairs = products(p)
     ours = Round(p)
     taken = interleaved(
         {
             "ours": ours,
             "large": lambda: [a @ b for _ in range(4)],
-            "own": lambda: [x @ w for x, w in own],
+            "own": lambda: [x @ w for x, w in pairs],
             "gradients": p.gradients,
         },
         2 if quick else 8,
@@ -101,13 +101,14 @@ class AuthorsRound:
         self.loaders = [DataLoader(s, batch_size=128, shuffle=True) for s in sets]
 
     def gradient(self, loader) -> np.ndarray:
-        """The mean of batch means."""
+        """Compute the gradient as a mean of batch means."""
         local = deepcopy(self.problem.module)
         for x, y in loader:
             (F.cross_entropy(local(x), y) / len(loader)).backward()
         return torch.cat([v.grad.flatten() for v in local.parameters()]).numpy()
 
     def train(self, loader):
+        """Train a copy of the model by three steps."""
         local = deepcopy(self.problem.module)
         optimizer = torch.optim.SGD(local.parameters(), lr=LR)
         for _ in range(3):
@@ -118,17 +119,17 @@ class AuthorsRound:
         return local
 
     def __call__(self) -> float:
-        """The mean training loss after the round."""
+        """Compute a round, and return the mean training loss after it."""
         centres = np.stack([unsorted_centres(self.gradient(ld), 9) for ld in self.loaders])
         strata = min(10, len(np.unique(centres, axis=0)))
         labels = KMeans(strata, n_init=10).fit_predict(centres)
         sizes = np.bincount(labels, minlength=strata)
-        seats = rounded_allocation(sizes, pairwise_spread(centres, labels), 10)
+        allocation = rounded_allocation(sizes, pairwise_spread(centres, labels), 10)
         norms, rng, trained = np.linalg.norm(centres, axis=1), np.random.default_rng(0), []
-        for h, seat in enumerate(seats):
+        for h, draws in enumerate(allocation):
             members = np.flatnonzero(labels == h)
             p = norms[members] / norms[members].sum()
-            for k in rng.choice(members, seat, replace=False, p=p):
+            for k in rng.choice(members, draws, replace=False, p=p):
                 trained.append(self.train(self.loaders[k]))
         mean = deepcopy(trained[0])
         with torch.no_grad():
@@ -139,7 +140,7 @@ class AuthorsRound:
 
 
 def authors(quick: bool) -> list[dict]:
-    """The authors' way against ours, both with the loss of all training data, on the same clients."""
+    """Time the authors' way against ours, both with the loss of all training data, on the same clients."""
     p = problem("mnist", clients=10 if quick else 100)
     ours, theirs = Round(p), AuthorsRound(p)
     first = theirs.gradient(DataLoader(theirs.loaders[0].dataset, batch_size=600))
@@ -159,11 +160,11 @@ def authors(quick: bool) -> list[dict]:
 
 
 def every_method(quick: bool) -> list[dict]:
-    """Seconds of the rounds of every method on MNIST, one seed, every round evaluated; on digits where
+    """Time the rounds of every method on MNIST, one seed, every round evaluated; on digits where
     MNIST is not here. Not a ratio: `seconds` is what counts."""
     try:
-        here = (tasks.data_folder() / "mnist.npz").exists()
-        task = tasks.load("mnist" if here else "digits")
+        has_mnist = (tasks.data_folder() / "mnist.npz").exists()
+        task = tasks.load("mnist" if has_mnist else "digits")
     except DataError:
         task = tasks.load("digits")
     rounds = 2 if quick else 99
@@ -172,15 +173,15 @@ def every_method(quick: bool) -> list[dict]:
     for name in methods.names():
         how = {"rounds": rounds, "clients_per_round": 10, "seed": 0, "device": "cpu"}
         method = methods.get(name)
-        spent = seconds(
+        elapsed = seconds(
             lambda method=method, how=how: simulation.run(task, federation, method, **how)
         )
         results.append(
             {
                 "name": "method", "against": name, "ratio": None, "low": None, "high": None, "repeats": 1,
-                "threads": 1, "machine": machine(), "device": "cpu", "seconds": spent, "rounds": rounds,
+                "threads": 1, "machine": machine(), "device": "cpu", "seconds": elapsed, "rounds": rounds,
                 "workload": f"{task.name}, Dirichlet 0.01, 100 clients, cohort 10, every round evaluated",
             }
         )  # fmt: skip
-        print(f"  {name}: {spent:.1f} s for {rounds} rounds", flush=True)
+        print(f"  {name}: {elapsed:.1f} s for {rounds} rounds", flush=True)
     return results

@@ -25,21 +25,22 @@ class Problem:
 
     @property
     def weight(self) -> np.ndarray:
+        """The weights of the rows' losses [m, steps, batch]."""
         return np.full(self.idx.shape, 1 / self.idx.shape[2])
 
     def ours(self) -> torch.Tensor:
-        """The models [m, P] of the cohort after its local steps, by the engine."""
+        """Compute the models [m, P] of the cohort after its local steps, by the engine."""
         return engine.local_updates(
             self.module, self.params, self.data, self.idx, self.weight, lr=LR
         )
 
     def gradients(self) -> list[torch.Tensor]:
-        """The gradient [P] of every client, by the engine, none of them kept."""
+        """Compute the gradient [P] of every client by the engine, and keep none of them."""
         return [g[:1] for g in engine.client_gradients(self.module, self.params, self.data)]
 
 
 def images(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor, str]:
-    """Images of that data set where they can be had without a download, else random ones of its shape."""
+    """Load images and labels of a data set, and its title, where they can be had without a download, else random ones of its shape."""
     if (tasks.data_folder() / f"{name}.npz").exists():
         try:
             task = tasks.load(name)
@@ -47,8 +48,8 @@ def images(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor, str]:
             pass
         else:
             rows = np.random.default_rng(0).permutation(len(task.train_y))[:count]
-            said = {"mnist": "MNIST", "cifar100": "CIFAR-100"}.get(name, name)
-            return task.train_x[rows], task.train_y[rows], said
+            title = {"mnist": "MNIST", "cifar100": "CIFAR-100"}.get(name, name)
+            return task.train_x[rows], task.train_y[rows], title
     draw = torch.Generator().manual_seed(0)
     shape = (1, 28, 28) if name == "mnist" else (3, 32, 32)
     x = torch.rand(count, *shape, generator=draw)
@@ -56,7 +57,7 @@ def images(name: str, count: int) -> tuple[torch.Tensor, torch.Tensor, str]:
 
 
 def network(name: str, hidden: int = 50) -> torch.nn.Module:
-    """The perceptron or the convolutional network of the papers at w_0."""
+    """Make the perceptron or the convolutional network of the papers at w_0."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name == "mnist":
@@ -65,7 +66,7 @@ def network(name: str, hidden: int = 50) -> torch.nn.Module:
 
 
 def problem(name: str, *, clients=100, size=600, m=10, batch=BATCH, hidden=50) -> Problem:
-    """`clients` clients of `size` images (one size or one each), a cohort of the first m."""
+    """Make a problem of `clients` clients of `size` images (one size or one each), a cohort of the first m."""
     sizes = np.broadcast_to(size, clients)
     distinct = min(int(sizes.sum()), 60_000 if name == "mnist" else 10_000)
     x, y, source = images(name, distinct)

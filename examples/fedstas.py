@@ -75,7 +75,7 @@ def spread(Z):
 def allocate(N_h, S_h, m):
     """m_h of eq. 3.5, but whole and from 1 to N_h: the least sum of (N_h S_h)² / m_h (Wright, 2012).
 
-    Each further seat gains a stratum less, so the next one goes to where it gains most.
+    Each further draw gains a stratum less, so the next one goes to where it gains most.
     """
     m_h = np.ones(len(N_h), dtype=int)
     for _ in range(m - len(N_h)):

@@ -53,7 +53,7 @@ def test_a_method_runs_where_the_data_are(name, digits, federation, away):
     there = simulation.run(digits, federation, method, **how)
     simulation.find_device = lambda name: torch.device("cpu")
     here = simulation.run(digits, federation, method, **how)
-    assert gpu.differs(here.cohorts, there.cohorts) is None
+    assert gpu.first_difference(here.cohorts, there.cohorts) is None
     np.testing.assert_allclose(there.params, here.params, rtol=0, atol=1e-5)
     assert isinstance(there.params, np.ndarray)
 
@@ -133,8 +133,8 @@ def test_the_check_itself_runs_on_the_cpu(monkeypatch, capsys, tmp_path):
 
 def test_another_cohort_or_another_accuracy_fails_the_check(monkeypatch):
     a, b = [np.array([1, 2]), np.array([3, 4])], [np.array([1, 2]), np.array([4, 3])]
-    assert gpu.differs(a, a) is None and gpu.differs(a, b) == 2
-    real = gpu.trained
+    assert gpu.first_difference(a, a) is None and gpu.first_difference(a, b) == 2
+    real = gpu.time_run
     digits = tasks.load("digits")
 
     def other(task, method, rounds, device):
@@ -143,15 +143,15 @@ def test_another_cohort_or_another_accuracy_fails_the_check(monkeypatch):
             history.frame["test_accuracy"] += 0.006
         return history, seconds
 
-    monkeypatch.setattr(gpu, "trained", other)
-    assert not gpu.beside(digits, "md", 1, "cuda")["good"]
-    assert gpu.beside(digits, "md", 1, "cpu")["good"]
+    monkeypatch.setattr(gpu, "time_run", other)
+    assert not gpu.compare_with_cpu(digits, "md", 1, "cuda")["good"]
+    assert gpu.compare_with_cpu(digits, "md", 1, "cpu")["good"]
 
 
 def test_the_long_run_is_told_with_its_bound(monkeypatch):
     task = tasks.load("digits")
     monkeypatch.setattr(gpu, "product_rate", lambda device: 1e9)
-    found = gpu.restratified(task, "cpu", 1)
+    found = gpu.time_restratification(task, "cpu", 1)
     assert found["bound"] == (len(task.train_y) + 10 * 3 * 128) * gpu.CNN / 1e9
     assert found["seconds"] > 0
 

@@ -45,8 +45,8 @@ def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, m
 
 
 def test_the_share_that_others_had_is_what_was_worked_less_ours():
-    assert notebooks.others(30.0, 20.0, 20.0, 2) == 0.25
-    assert notebooks.others(19.0, 20.0, 20.0, 2) == 0.0  # the clocks tick a hundred times a second
+    assert notebooks.share_of_others(30.0, 20.0, 20.0, 2) == 0.25
+    assert notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0  # the clocks tick a hundred times a second
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "a.ipynb").write_text(json.dumps(book))
-    times = notebooks.timed(tmp_path / "a.ipynb")
+    times = notebooks.time_notebook(tmp_path / "a.ipynb")
     assert eval((tmp_path / "told").read_text())[1] is None  # as a reader has it
     assert set(eval((tmp_path / "told").read_text())[0]) <= {"out.ipynb"}
     assert times["seconds"] > 0 and times["cpu"] > 0
@@ -72,7 +72,7 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
     cell["source"] = "raise ValueError('no such thing')"
     (tmp_path / "a.ipynb").write_text(json.dumps(book))
     with pytest.raises(RuntimeError, match=r"(?s)a\.ipynb did not run:.*no such thing"):
-        notebooks.timed(tmp_path / "a.ipynb")
+        notebooks.time_notebook(tmp_path / "a.ipynb")
 
 
 def test_the_promise_on_the_pages_is_that_of_the_record():
