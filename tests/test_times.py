@@ -24,7 +24,7 @@ def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, m
             raise RuntimeError("stopped")
         return {"seconds": 10.0 + len(run), "cpu": 9.0, "others": 0.25}
 
-    monkeypatch.setattr(notebooks, "timed", timed)
+    monkeypatch.setattr(notebooks, "time_notebook", timed)
     words = ("--json", file, "04c", "04e")
     with pytest.raises(RuntimeError, match="stopped"):
         call(monkeypatch, *words)
