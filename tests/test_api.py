@@ -41,6 +41,7 @@ def test_every_public_name_of_the_package_is_on_the_page(name):
         if not n.startswith("_")
         and (getattr(v, "__module__", None), getattr(v, "__name__", n)) == (module.__name__, n)
         and (inspect.isclass(v) or inspect.isfunction(v))
+        and v.__name__ == n  # no alias
     ]
     section = PAGE.section(FULL[name])
     assert {api.anchor(name, n) for n in public} <= set(ids(section)), name
