@@ -39,9 +39,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller input")
     parser.add_argument("--json", type=Path, required=True, help="file to write")
     parser.add_argument(
-        "--bench-python", default=sys.executable, metavar="PYTHON",
+        "--bench-python",
+        default=sys.executable,
+        metavar="PYTHON",
         help="the interpreter that has Flower and pfl-research (extra `bench`); default: this one",
-    )  # fmt: skip
+    )
     options = parser.parse_args()
     for name in options.names:
         if name not in BENCHMARKS:

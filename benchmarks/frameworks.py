@@ -47,8 +47,9 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
     if lacking:
         print(
             f"{title} against {name}: skipped, {lacking} is not in {Path(python).name}'s environment "
-            "(install the extra `bench` there, or give --bench-python)", file=sys.stderr,
-        )  # fmt: skip
+            "(install the extra `bench` there, or give --bench-python)",
+            file=sys.stderr,
+        )
         return []
     p = problem(data)
     m, steps, batch = p.idx.shape
@@ -61,9 +62,13 @@ def framework(name: str, data: str, python: str, quick: bool) -> list[dict]:
         np.save(where / "offsets.npy", p.data.offsets)
         process = subprocess.run(
             [python, "-m", f"benchmarks.{side}_side", data, str(where), str(rounds), *cpus],
-            cwd=ROOT, capture_output=True, text=True, timeout=900,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            env=os.environ
+            | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"},
+        )
         if not (where / "seconds.json").exists():
             raise RuntimeError(f"{name} did not finish its rounds:\n{process.stderr[-3000:]}")
         taken = json.loads((where / "seconds.json").read_text())

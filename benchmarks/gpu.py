@@ -75,11 +75,17 @@ def compare_with_cpu(task, method: str, rounds: int, device: str) -> dict:
     gap = float(on_device.frame.test_accuracy.iloc[-1] - on_cpu.frame.test_accuracy.iloc[-1])
     different = first_difference(on_cpu.cohorts, on_device.cohorts)
     return {
-        "what": "beside the CPU", "task": task.name, "method": method, "rounds": rounds,
-        "seconds_cpu": slow, "seconds_device": fast, "cohorts_differ_in": different, "accuracy_gap": gap,
+        "what": "beside the CPU",
+        "task": task.name,
+        "method": method,
+        "rounds": rounds,
+        "seconds_cpu": slow,
+        "seconds_device": fast,
+        "cohorts_differ_in": different,
+        "accuracy_gap": gap,
         "parameters_gap": float(np.abs(on_device.params - on_cpu.params).max()),
         "good": different is None and abs(gap) <= POINTS,
-    }  # fmt: skip
+    }
 
 
 def time_chapter(device: str, profile: str) -> dict:
@@ -125,9 +131,13 @@ def time_restratification(task, device: str, rounds: int) -> dict:
     images_ = len(task.train_y) + COHORT * method.local.steps * method.local.batch
     bound = rounds * images_ * CNN / product_rate(device)
     return {
-        "what": "re-stratified", "task": task.name, "rounds": rounds, "seconds": rounds * per_round,
-        "bound": bound, "good": True,
-    }  # fmt: skip
+        "what": "re-stratified",
+        "task": task.name,
+        "rounds": rounds,
+        "seconds": rounds * per_round,
+        "bound": bound,
+        "good": True,
+    }
 
 
 def run_checks(device: str, quick: bool):
@@ -154,13 +164,21 @@ def main() -> int:
         print(" ".join(NONE.format(LONG=LONG, file=options.json).split()), file=sys.stderr)
         return 2
     report = {
-        "device": device_name(options.device), "cpu": machine(), "torch": version("torch"),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}", "quick": options.quick, "checks": [],
-    }  # fmt: skip
+        "device": device_name(options.device),
+        "cpu": machine(),
+        "torch": version("torch"),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "quick": options.quick,
+        "checks": [],
+    }
     for check in run_checks(options.device, options.quick):
         report["checks"].append(check)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-        print("ok  " if check["good"] else "BAD ", {k: v for k, v in check.items() if k != "good"}, flush=True)  # fmt: skip
+        print(
+            "ok  " if check["good"] else "BAD ",
+            {k: v for k, v in check.items() if k != "good"},
+            flush=True,
+        )
     print("\n" + gpu_section(report))
     return int(not all(check["good"] for check in report["checks"]))
 

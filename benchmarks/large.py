@@ -70,10 +70,14 @@ def large(clients: int) -> dict:
     stratification.within_stratum_std(points, labels)
     lap("spread")
     return {
-        "N": clients, "d": len(params), "parts": taken, "seconds": sum(taken.values()),
-        "measured": max(0, resident("VmHWM") - before), "memory": bound(clients, len(params)),
+        "N": clients,
+        "d": len(params),
+        "parts": taken,
+        "seconds": sum(taken.values()),
+        "measured": max(0, resident("VmHWM") - before),
+        "memory": bound(clients, len(params)),
         "workload": f"{source}, CNN, {clients} clients of {EXAMPLES}",
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def lean(p: Problem) -> Callable[[], Tensor]:
             results.append(torch.cat([v.detach().flatten() for v in w]))
         return torch.stack(results)
 
-    return round_  # fmt: skip
+    return round_
 
 
 def lean_gradients(p: Problem, rows: int = 10**9) -> Iterator[Tensor]:
@@ -90,4 +90,4 @@ def plain_gradients(p: Problem) -> Iterator[Tensor]:
             TensorDataset(p.data.x[low:high], p.data.y[low:high]), batch_size=128
         ):
             (F.cross_entropy(local(x), y, reduction="sum") / (high - low)).backward()
-        yield torch.cat([v.grad.flatten() for v in local.parameters()])  # fmt: skip
+        yield torch.cat([v.grad.flatten() for v in local.parameters()])

@@ -84,11 +84,16 @@ def section(results: list[dict]) -> str:
     ratios = [r for r in results if r["low"] is not None]
     rows = [
         [
-            f"`{r['name']}`", NAMES.get(r["against"], r["against"]), f"**{r['ratio']:.2f}**",
-            f"{r['low']:.2f} to {r['high']:.2f}", str(r["repeats"]), milliseconds(r["seconds"]), r["workload"],
+            f"`{r['name']}`",
+            NAMES.get(r["against"], r["against"]),
+            f"**{r['ratio']:.2f}**",
+            f"{r['low']:.2f} to {r['high']:.2f}",
+            str(r["repeats"]),
+            milliseconds(r["seconds"]),
+            r["workload"],
         ]
         for r in ratios
-    ]  # fmt: skip
+    ]
     head = ["benchmark", "against", "ratio", "range", "repeats", "ours, ms", "workload"]
     if rows:
         parts.append(table(head, rows))
@@ -157,11 +162,16 @@ def scaling(results: list[dict]) -> list[str]:
     ]
     rows = [
         [
-            r["name"].removeprefix("scale-"), str(r["N"]), str(r["d"]), str(r["m"]), milliseconds(r["seconds"]),
-            f"{r['exponent']:.2f}", f"{r['memory'] / 2**20:.0f}" if r["memory"] else "",
+            r["name"].removeprefix("scale-"),
+            str(r["N"]),
+            str(r["d"]),
+            str(r["m"]),
+            milliseconds(r["seconds"]),
+            f"{r['exponent']:.2f}",
+            f"{r['memory'] / 2**20:.0f}" if r["memory"] else "",
         ]
         for r in results
-    ]  # fmt: skip
+    ]
     head = ["grows", "N", "d", "m", "ms", "exponent", "memory, MiB"]
     return [*parts, table(head, rows)]
 
@@ -184,13 +194,19 @@ def gpu_section(report: dict) -> str:
     ]
     rows = [
         [
-            r["task"], f"`{r['method']}`", str(r["rounds"]),
-            "equal" if r["cohorts_differ_in"] is None else f"differ from round {r['cohorts_differ_in']}",
-            f"{100 * r['accuracy_gap']:+.2f}", f"{1000 * r['seconds_device']:.1f}",
+            r["task"],
+            f"`{r['method']}`",
+            str(r["rounds"]),
+            "equal"
+            if r["cohorts_differ_in"] is None
+            else f"differ from round {r['cohorts_differ_in']}",
+            f"{100 * r['accuracy_gap']:+.2f}",
+            f"{1000 * r['seconds_device']:.1f}",
             f"{1000 * r['seconds_cpu']:.1f}",
         ]
-        for r in report["checks"] if r["what"] == "beside the CPU"
-    ]  # fmt: skip
+        for r in report["checks"]
+        if r["what"] == "beside the CPU"
+    ]
     head = ["task", "method", "rounds", "cohorts", "accuracy, points", "ms a round", "on the CPU"]
     parts.append(table(head, rows))
     for r in report["checks"]:

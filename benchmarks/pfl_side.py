@@ -78,8 +78,10 @@ if __name__ == "__main__":
     data = FederatedDataset(dataset, lambda: users[next(place) % len(users)])
     FederatedAveraging().run(
         NNAlgorithmParams(
-            central_num_iterations=ROUNDS, evaluation_frequency=10**9,
-            train_cohort_size=len(users), val_cohort_size=0,
+            central_num_iterations=ROUNDS,
+            evaluation_frequency=10**9,
+            train_cohort_size=len(users),
+            val_cohort_size=0,
         ),
         SimulatedBackend(training_data=data, val_data=None),
         model,
@@ -87,4 +89,4 @@ if __name__ == "__main__":
             local_num_epochs=1, local_learning_rate=LR, local_batch_size=BATCH
         ),
         callbacks=[Timer(problem.module)],
-    )  # fmt: skip
+    )

@@ -36,13 +36,25 @@ def measure_axis(axis: str, values, make, call, size, repeats: int) -> list[dict
     slope = float(np.polyfit(np.log(sizes), np.log(list(taken.values())), 1)[0])
     return [
         {
-            "name": f"scale-{axis}", "against": "itself", "ratio": taken[v] / taken[values[0]], "low": None,
-            "high": None, "repeats": max(1, repeats), "threads": 1, "machine": machine(), "device": "cpu",
-            "seconds": taken[v], "exponent": slope, "N": len(p.data.sizes), "d": len(p.params), "m": len(p.idx),
-            "memory": None if axis == "m" else bound(len(p.data.sizes), len(p.params)), "workload": p.what,
+            "name": f"scale-{axis}",
+            "against": "itself",
+            "ratio": taken[v] / taken[values[0]],
+            "low": None,
+            "high": None,
+            "repeats": max(1, repeats),
+            "threads": 1,
+            "machine": machine(),
+            "device": "cpu",
+            "seconds": taken[v],
+            "exponent": slope,
+            "N": len(p.data.sizes),
+            "d": len(p.params),
+            "m": len(p.idx),
+            "memory": None if axis == "m" else bound(len(p.data.sizes), len(p.params)),
+            "workload": p.what,
         }
         for v, p in problems.items()
-    ]  # fmt: skip
+    ]
 
 
 def scale(quick: bool) -> list[dict]:
@@ -82,8 +94,10 @@ def many(clients: int) -> list[dict]:
     """One stratification of that many clients of CIFAR-100's network, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.large", str(clients)],
-        cwd=Path(__file__).resolve().parents[1], capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=Path(__file__).resolve().parents[1],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise RuntimeError(f"{clients} clients were not stratified:\n{done.stderr[-3000:]}")
     result = {"name": "large", "against": "itself", "ratio": 1.0, "low": None, "high": None}

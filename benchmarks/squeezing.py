@@ -68,7 +68,9 @@ def rerun_without(quick: bool, instructions: list[str]) -> list[dict]:
         file = Path(folder) / "squeeze.json"
         subprocess.run(
             [sys.executable, "-m", "benchmarks", "squeeze", "--json", file, *["--quick"] * quick],
-            cwd=Path(__file__).resolve().parents[1], check=True, stdout=subprocess.DEVNULL,
+            cwd=Path(__file__).resolve().parents[1],
+            check=True,
+            stdout=subprocess.DEVNULL,
             env=os.environ | {OFF: " ".join(instructions)},
-        )  # fmt: skip
+        )
         return json.loads(file.read_text())

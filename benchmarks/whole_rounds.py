@@ -58,7 +58,7 @@ def products(p: Problem) -> list[tuple]:
             (d_logits, torch.rand(10, 50)),
         ]
         pairs += [(d_hidden.T, x), (d_logits.T, hidden)]
-    return pairs  # fmt: skip
+    return pairs
 
 
 def restratify(quick: bool) -> list[dict]:
@@ -156,7 +156,7 @@ def authors(quick: bool) -> list[dict]:
 
     taken = interleaved({"ours": with_evaluation, "theirs": theirs}, 1 if quick else 2)
     what = f"{p.what}, a whole round with the loss of all training sets"
-    return [entry("restratify", "authors", taken["ours"], taken["theirs"], what)]  # fmt: skip
+    return [entry("restratify", "authors", taken["ours"], taken["theirs"], what)]
 
 
 def every_method(quick: bool) -> list[dict]:
@@ -178,10 +178,19 @@ def every_method(quick: bool) -> list[dict]:
         )
         results.append(
             {
-                "name": "method", "against": name, "ratio": None, "low": None, "high": None, "repeats": 1,
-                "threads": 1, "machine": machine(), "device": "cpu", "seconds": elapsed, "rounds": rounds,
+                "name": "method",
+                "against": name,
+                "ratio": None,
+                "low": None,
+                "high": None,
+                "repeats": 1,
+                "threads": 1,
+                "machine": machine(),
+                "device": "cpu",
+                "seconds": elapsed,
+                "rounds": rounds,
                 "workload": f"{task.name}, Dirichlet 0.01, 100 clients, cohort 10, every round evaluated",
             }
-        )  # fmt: skip
+        )
         print(f"  {name}: {elapsed:.1f} s for {rounds} rounds", flush=True)
     return results

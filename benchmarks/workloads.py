@@ -74,9 +74,12 @@ def problem(name: str, *, clients=100, size=600, m=10, batch=BATCH, hidden=50) -
     data = engine.pool(x, y, np.split(rows, offsets[1:-1]))
     rng = np.random.default_rng(1)
     idx = [
-        [offsets[k] + rng.choice(int(sizes[k]), min(batch, int(sizes.min())), replace=False) for _ in range(STEPS)]
+        [
+            offsets[k] + rng.choice(int(sizes[k]), min(batch, int(sizes.min())), replace=False)
+            for _ in range(STEPS)
+        ]
         for k in range(m)
-    ]  # fmt: skip
+    ]
     module = network(name, hidden)
     model = "perceptron" if name == "mnist" else "CNN"
     many = f"{sizes.min()} to {sizes.max()}" if sizes.min() < sizes.max() else str(sizes[0])

@@ -17,10 +17,10 @@ CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())[
 IDS = [f"N={c['N']} S={c['S']} m={c['m']}".replace(" ", "") for c in CASES]
 
 
-def variance(sizes, spreads, seats):
+def variance(sizes, spreads, draws):
     """sum W_h^2 S_h^2 / m_h, exact; None where a stratum with S_h > 0 has no seat."""
     total, result = sum(sizes), Fraction(0)
-    for n, s, m in zip(sizes, spreads, seats, strict=True):
+    for n, s, m in zip(sizes, spreads, draws, strict=True):
         if n and s:
             if not m:
                 return None
@@ -31,24 +31,24 @@ def variance(sizes, spreads, seats):
 def bounded(sizes, m):
     """All allocations of m with 1 <= m_h <= N_h (0 where N_h = 0)."""
     ranges = [range(min(n, 1), min(n, m) + 1) for n in sizes]
-    return [seats for seats in product(*ranges) if sum(seats) == m]
+    return [draws for draws in product(*ranges) if sum(draws) == m]
 
 
 def remainder(quotas, m):
     """Largest remainder in rationals, ties to the lowest index."""
-    seats = [q.numerator // q.denominator for q in quotas]
-    order = sorted(range(len(quotas)), key=lambda h: (seats[h] - quotas[h], h))
-    for h in order[: m - sum(seats)]:
-        seats[h] += 1
-    return seats
+    draws = [q.numerator // q.denominator for q in quotas]
+    order = sorted(range(len(quotas)), key=lambda h: (draws[h] - quotas[h], h))
+    for h in order[: m - sum(draws)]:
+        draws[h] += 1
+    return draws
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_neyman_is_an_integer_optimum_of_the_reference_cases(case):
-    seats = allocation.neyman(case["N"], case["S"], case["m"])
-    assert seats.tolist() in case["int_opt"]
+    draws = allocation.neyman(case["N"], case["S"], case["m"])
+    assert draws.tolist() in case["int_opt"]
     if case["int_opt_V"] is not None:
-        assert variance(case["N"], case["S"], seats) == Fraction(case["int_opt_V"])
+        assert variance(case["N"], case["S"], draws) == Fraction(case["int_opt_V"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -77,8 +77,8 @@ def test_real_neyman_has_the_closed_form_variance_of_the_reference_cases(case):
     n, s = np.array(case["N"]), np.array(case["S"])
     closed = ((n / n.sum()) @ s) ** 2 / case["m"]
     assert closed == pytest.approx(float(Fraction(case["V_real"])), rel=1e-12)
-    seats, used = allocation.neyman_real(n, s, case["m"]), s > 0
-    attained = ((n * s / n.sum()) ** 2)[used] / seats[used]
+    draws, used = allocation.neyman_real(n, s, case["m"]), s > 0
+    attained = ((n * s / n.sum()) ** 2)[used] / draws[used]
     assert attained.sum() == pytest.approx(closed, rel=1e-12)
 
 
@@ -87,18 +87,18 @@ sizes_ = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(any)
 
 @given(sizes_, st.integers(0, 40))
 def test_proportional_is_largest_remainder_in_rationals(sizes, m):
-    seats = allocation.proportional(sizes, m)
+    draws = allocation.proportional(sizes, m)
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
-    assert seats.tolist() == remainder(quotas, m)
-    assert seats.sum() == m
-    assert all(abs(s - q) < 1 for s, q in zip(seats.tolist(), quotas, strict=True))
+    assert draws.tolist() == remainder(quotas, m)
+    assert draws.sum() == m
+    assert all(abs(s - q) < 1 for s, q in zip(draws.tolist(), quotas, strict=True))
 
 
 @given(sizes_, st.integers(0, 40))
 def test_largest_remainder_of_float_quotas_agrees_with_rationals(sizes, m):
     quotas = m * np.array(sizes) / sum(sizes)
-    seats = allocation.largest_remainder(quotas, m)
-    assert seats.tolist() == allocation.proportional(sizes, m).tolist()
+    draws = allocation.largest_remainder(quotas, m)
+    assert draws.tolist() == allocation.proportional(sizes, m).tolist()
 
 
 def test_proportional_may_give_a_stratum_nothing_and_breaks_ties_by_index():
@@ -120,11 +120,11 @@ def test_neyman_is_optimal_among_all_bounded_allocations(sizes, data):
         st.lists(st.integers(0, 9), min_size=len(sizes), max_size=len(sizes)), label="spreads"
     )
     m = data.draw(st.integers(sum(n > 0 for n in sizes), sum(sizes)), label="m")
-    seats = allocation.neyman(sizes, spreads, m)
-    assert seats.sum() == m
-    assert all(min(n, 1) <= s <= n for n, s in zip(sizes, seats.tolist(), strict=True))
+    draws = allocation.neyman(sizes, spreads, m)
+    assert draws.sum() == m
+    assert all(min(n, 1) <= s <= n for n, s in zip(sizes, draws.tolist(), strict=True))
     best = min(variance(sizes, spreads, other) for other in bounded(sizes, m))
-    assert variance(sizes, spreads, seats) == best
+    assert variance(sizes, spreads, draws) == best
 
 
 @given(small, st.data())
@@ -132,13 +132,13 @@ def test_neyman_without_spreads_is_nearest_to_proportional(sizes, data):
     m = data.draw(st.integers(sum(n > 0 for n in sizes), sum(sizes)), label="m")
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
 
-    def distance(seats):
-        return sum((int(s) - q) ** 2 for s, q in zip(seats, quotas, strict=True))
+    def distance(draws):
+        return sum((int(s) - q) ** 2 for s, q in zip(draws, quotas, strict=True))
 
-    seats = allocation.neyman(sizes, [0] * len(sizes), m)
-    assert tuple(seats.tolist()) in bounded(sizes, m)
+    draws = allocation.neyman(sizes, [0] * len(sizes), m)
+    assert tuple(draws.tolist()) in bounded(sizes, m)
     best = min(distance(other) for other in bounded(sizes, m))
-    assert float(distance(seats)) == pytest.approx(float(best), abs=1e-9)
+    assert float(distance(draws)) == pytest.approx(float(best), abs=1e-9)
 
 
 @given(small, st.data())
@@ -146,10 +146,10 @@ def test_priorities_need_no_upper_bound(sizes, data):
     totals = [n + 1 for n in sizes]
     m = data.draw(st.integers(len(totals), 12), label="m")
     ones = np.ones(len(totals))
-    seats = allocation.by_priority(totals, m, lower=ones, upper=np.full(len(totals), m))
+    draws = allocation.by_priority(totals, m, lower=ones, upper=np.full(len(totals), m))
     others = [s for s in product(range(1, m + 1), repeat=len(totals)) if sum(s) == m]
     best = min(sum(Fraction(t * t, s) for t, s in zip(totals, o, strict=True)) for o in others)
-    mine = sum(Fraction(t * t, s) for t, s in zip(totals, seats.tolist(), strict=True))
+    mine = sum(Fraction(t * t, s) for t, s in zip(totals, draws.tolist(), strict=True))
     assert mine == best
 
 
@@ -163,9 +163,9 @@ def test_neyman_depends_on_the_ratios_of_the_spreads_alone(exponent):
         real = allocation.neyman_real(sizes, spreads, m)
         np.testing.assert_array_equal(allocation.neyman_real(sizes, scaled, m), real)
         totals = np.ldexp(sizes * spreads, exponent - 8)  # for by_priority itself
-        seats = allocation.by_priority(totals, m, lower=np.ones(4), upper=sizes)
+        draws = allocation.by_priority(totals, m, lower=np.ones(4), upper=sizes)
         if m < 29:  # with 22 or more seats the last stratum, of priority zero, is asked by quota
-            assert seats.tolist() == expected.tolist()
+            assert draws.tolist() == expected.tolist()
 
 
 def test_a_stratum_of_one_client_gets_one_seat_however_spread_out():

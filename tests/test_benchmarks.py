@@ -33,9 +33,9 @@ def test_all_sides_of_a_round_agree(name):
 
 def test_all_sides_of_the_gradients_agree():
     p = problem("mnist", clients=4, size=[3, 8, 8, 5], m=1)
-    found = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
+    result = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
     for other in (loops.plain_gradients(p), loops.lean_gradients(p), loops.lean_gradients(p, 2)):
-        torch.testing.assert_close(found, torch.stack(list(other)), rtol=0, atol=1e-6)
+        torch.testing.assert_close(result, torch.stack(list(other)), rtol=0, atol=1e-6)
 
 
 def test_a_benchmark_whose_sides_differ_is_an_error():
@@ -88,15 +88,15 @@ def test_the_page_states_machine_threads_date_and_whether_a_gpu_was_there():
     assert list(folder.glob("*.json")), (
         "run python -m benchmarks --json benchmarks/results/NAME.json"
     )
-    made = page.text(folder)
-    for path, said in (
-        (folder.parent / "README.md", made),
+    page_text = page.text(folder)
+    for path, text in (
+        (folder.parent / "README.md", page_text),
         (page.PARAGRAPH, page.paragraph(folder)),
     ):
-        assert path.read_text() == said, "run python -m benchmarks.page"
+        assert path.read_text() == text, "run python -m benchmarks.page"
     for word in ("Machine", "thread"):
-        assert word in made
-    assert ("no GPU figure was taken" in made) != (folder.parent / "gpu.json").exists()
+        assert word in page_text
+    assert ("no GPU figure was taken" in page_text) != (folder.parent / "gpu.json").exists()
 
 
 def test_a_profile_is_of_shares_and_names_the_convolutions():
@@ -108,7 +108,7 @@ def test_a_profile_is_of_shares_and_names_the_convolutions():
 def test_many_clients_stay_below_the_bound_on_memory(monkeypatch):
     for limit in (large.stratification.LARGE, 0):  # as one matrix, and a block of columns at a time
         monkeypatch.setattr(large.stratification, "LARGE", limit)
-        found = large.large(12)
-        assert found["N"] == 12 and found["d"] == 128_420
-        assert 0 <= found["measured"] <= found["memory"]
-        assert found["memory"] == large.bound(12, 128_420)
+        result = large.large(12)
+        assert result["N"] == 12 and result["d"] == 128_420
+        assert 0 <= result["measured"] <= result["memory"]
+        assert result["memory"] == large.bound(12, 128_420)

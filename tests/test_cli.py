@@ -33,8 +33,8 @@ def call(arguments, capsys):
 
 def refused(arguments, capsys, *words, code=2):
     """Exactly one sentence on standard error that names the value and what is allowed."""
-    found, out, err = call(arguments, capsys)
-    assert found == code
+    result, out, err = call(arguments, capsys)
+    assert result == code
     assert len(err) == 1, err
     assert err[0].startswith("fedstas: ")
     for word in words:
@@ -236,8 +236,8 @@ def test_clients_have_the_sizes_of_the_command_line(capsys, runs):
     ],
 )
 def test_bad_commands_are_one_sentence_and_exit_code_2(line, words, capsys):
-    found, out, err = call(line, capsys)
-    assert found == 2
+    result, out, err = call(line, capsys)
+    assert result == 2
     assert len(err) == 1, err
     assert "Traceback" not in err[0] + out
     assert any(word.lower() in err[0].lower() for word in words)
@@ -268,10 +268,13 @@ def test_data_that_cannot_be_downloaded_are_one_sentence(
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "data"))
     file = "20news-bydate_py3.pkz" if task == "newsgroups" else f"{task}.npz"
     refused(
-        f"{command} {task}", capsys,
-        f"{tmp_path}/data/{file}", "Network is unreachable", "FEDSTAS_DATA",
+        f"{command} {task}",
+        capsys,
+        f"{tmp_path}/data/{file}",
+        "Network is unreachable",
+        "FEDSTAS_DATA",
         f"task {'topics' if task == 'newsgroups' else 'digits'} needs none",
-    )  # fmt: skip
+    )
     assert patience == [10.0] and socket.getdefaulttimeout() is None
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
@@ -523,8 +526,8 @@ def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monke
         r"^FAILS +draw +mine.py line 10: a weight of the cohort is not", out, re.M
     )
     (tmp_path / "mine.py").write_text(MINE.replace("return Cohort(", "return list([1]) or ("))
-    said = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
-    refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, said)
+    output = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
+    refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, output)
 
 
 @pytest.mark.parametrize("line", ["-h", "run -h", "sweep -h"])
@@ -672,8 +675,8 @@ def test_an_interrupted_sweep_says_what_is_kept(capsys, tmp_path, monkeypatch):
     assert (code, err[-1]) == (130, "fedstas: interrupted: nothing is made yet")
     (tmp_path / "mine/one.parquet").touch()
     code, _, err = call(line, capsys)
-    said = "what is made is in mine, and the same call goes on from there"
-    assert (code, err[-1]) == (130, f"fedstas: interrupted: {said}")
+    output = "what is made is in mine, and the same call goes on from there"
+    assert (code, err[-1]) == (130, f"fedstas: interrupted: {output}")
 
 
 def test_nothing_is_made_where_one_happens_to_stand(capsys, tmp_path, monkeypatch):

@@ -239,8 +239,15 @@ def test_far_from_zero_the_entries_are_centred_first(levels, bound, offset, outl
 @pytest.mark.parametrize("levels", [2, 9, 32])
 @pytest.mark.parametrize(
     ("dtype", "exponent"),
-    [("float32", 125), ("float32", -147), ("float64", 990), ("float64", 400), ("float64", -600), ("float64", -1050)],
-)  # fmt: skip
+    [
+        ("float32", 125),
+        ("float32", -147),
+        ("float64", 990),
+        ("float64", 400),
+        ("float64", -600),
+        ("float64", -1050),
+    ],
+)
 def test_levels_scale_with_the_entries_to_the_ends_of_the_floats(dtype, exponent, levels):
     # Whole numbers up to 7, with a few of them: 2^exponent times them is exact, denormals too.
     x = np.clip(np.round(2 * np.random.default_rng(1).standard_normal(3000)), -7, 7).astype(dtype)

@@ -44,7 +44,7 @@ def kinds(monkeypatch):
     class Inner:
         """A part with a setting of each form."""
 
-        seats: int = config.int_field(3, 1, 9)
+        count: int = config.int_field(3, 1, 9)
         share: float | None = config.float_field(None, 0, 1, optional=True)
         voice: str = config.choice_field("low", "high")
         loud: bool = config.bool_field(False)
@@ -60,19 +60,19 @@ def kinds(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("values", "named"),
     [
-        ({"seats": 0}, "seats is 0.*at least 1"),
-        ({"seats": 10}, "seats is 10.*at most 9"),
-        ({"seats": "3"}, "seats is '3'"),
+        ({"count": 0}, "count is 0.*at least 1"),
+        ({"count": 10}, "count is 10.*at most 9"),
+        ({"count": "3"}, "count is '3'"),
         ({"share": 0}, "share is 0.*above 0"),
         ({"share": 1.5}, "share is 1.5.*at most 1"),
         ({"voice": "loud"}, "unknown voice 'loud': use one of low, high"),
         ({"voice": ["low"]}, r"unknown voice \['low'\]"),
         ({"voice": np.array(["low", "high"])}, r"unknown voice \['low', 'high'\]"),
-        ({"seats": True}, "seats is True"),
-        ({"seats": np.True_}, "seats is np.True_"),
-        ({"seats": np.array([1, 2])}, r"seats is \[1, 2\]"),
+        ({"count": True}, "count is True"),
+        ({"count": np.True_}, "count is np.True_"),
+        ({"count": np.array([1, 2])}, r"count is \[1, 2\]"),
         ({"share": "0.5"}, "share is '0.5': it must be a number above 0"),
         ({"share": b"1"}, "share is b'1'"),
         ({"share": True}, "share is True"),
@@ -83,9 +83,9 @@ def kinds(monkeypatch):
         ({"loud": None}, "loud is None"),
     ],
 )
-def test_a_setting_out_of_range_is_named_when_the_part_is_made(kinds, given, named):
+def test_a_setting_out_of_range_is_named_when_the_part_is_made(kinds, values, named):
     with pytest.raises(InputError, match=named):
-        kinds[0](**given)
+        kinds[0](**values)
 
 
 def test_a_number_that_is_not_optional_is_asked_for(kinds):
@@ -99,42 +99,42 @@ def test_a_number_that_is_not_optional_is_asked_for(kinds):
 def test_equal_settings_are_one_run_whatever_numbers_they_were_given_as(kinds):
     """Plain, so that they can be recorded; `1` and `1.0` of a share are the same, and so is `-0.0`."""
     inner, _ = kinds
-    plain = inner(seats=3, share=1.0, voice="high", loud=True)
-    for given in (
-        {"seats": np.int64(3), "share": 1, "voice": np.str_("high"), "loud": np.True_},
-        {"seats": 3.0, "share": np.float32(1), "voice": "high", "loud": True},
+    plain = inner(count=3, share=1.0, voice="high", loud=True)
+    for values in (
+        {"count": np.int64(3), "share": 1, "voice": np.str_("high"), "loud": np.True_},
+        {"count": 3.0, "share": np.float32(1), "voice": "high", "loud": True},
     ):
-        made = config.to_dict(inner(**given))
-        assert json.dumps(made) == json.dumps(config.to_dict(plain))
-        assert [type(v) for v in made.values()] == [str, int, float, str, bool]
+        plain_data = config.to_dict(inner(**values))
+        assert json.dumps(plain_data) == json.dumps(config.to_dict(plain))
+        assert [type(v) for v in plain_data.values()] == [str, int, float, str, bool]
     assert repr(LocalSGD(prox=-0.0).prox) == "0.0"
 
 
 def test_a_part_is_frozen_and_equal_to_one_of_the_same_settings(kinds):
     inner, _ = kinds
-    assert inner(seats=4) == inner(4) != inner()
-    assert hash(inner(4)) == hash(inner(seats=4))
+    assert inner(count=4) == inner(4) != inner()
+    assert hash(inner(4)) == hash(inner(count=4))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        inner().seats = 5
+        inner().count = 5
 
 
 def test_plain_data_and_back_with_a_part_inside(kinds):
     inner, outer = kinds
-    made = outer(inner(seats=5, voice="high"), scale=2.0)
-    inside = {"seats": 5, "share": None, "voice": "high", "loud": False}
-    told = {"is": "Outer", "inner": inside, "scale": 2.0}
-    assert config.to_dict(made) == told
-    assert config.from_dict(told) == made
+    plain_data = outer(inner(count=5, voice="high"), scale=2.0)
+    inside = {"count": 5, "share": None, "voice": "high", "loud": False}
+    data = {"is": "Outer", "inner": inside, "scale": 2.0}
+    assert config.to_dict(plain_data) == data
+    assert config.from_dict(data) == plain_data
     with pytest.raises(InputError, match="unknown part 'Nobody'"):
-        config.from_dict(told | {"is": "Nobody"})
+        config.from_dict(data | {"is": "Nobody"})
 
 
 def test_settings_are_found_and_changed_in_a_part_inside(kinds):
     inner, outer = kinds
-    usual = {"seats": 3, "share": None, "voice": "low", "loud": False}
+    usual = {"count": 3, "share": None, "voice": "low", "loud": False}
     assert config.settings(outer()) == usual | {"scale": 1.0}
-    changed = config.with_settings(outer(), {"seats": 7, "scale": 3.0, "elsewhere": 1})
-    assert changed == outer(inner(seats=7), scale=3.0)
+    changed = config.with_settings(outer(), {"count": 7, "scale": 3.0, "elsewhere": 1})
+    assert changed == outer(inner(count=7), scale=3.0)
 
 
 def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_default(kinds):
@@ -142,15 +142,15 @@ def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_defau
     class Inner:  # the same kind, a version later
         """With one more setting."""
 
-        seats: int = config.int_field(3, 1, 9)
+        count: int = config.int_field(3, 1, 9)
         share: float | None = config.float_field(None, 0, 1, optional=True)
         voice: str = config.choice_field("low", "high")
         loud: bool = config.bool_field(False)
         speed: float = config.float_field(1.0, 0, later=True)
 
-    before = config.to_dict(kinds[0](seats=4))
-    assert config.to_dict(Inner(seats=4)) == before
-    assert config.from_dict(before) == Inner(seats=4)
+    before = config.to_dict(kinds[0](count=4))
+    assert config.to_dict(Inner(count=4)) == before
+    assert config.from_dict(before) == Inner(count=4)
     assert config.to_dict(Inner(speed=2.0))["speed"] == 2.0
 
 

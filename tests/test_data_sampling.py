@@ -161,10 +161,10 @@ def test_rates_and_requests_out_of_range_are_refused(make, named):
 def test_optimal_sizes_satisfy_the_conditions_of_the_optimum(clients, share):
     weights, spreads, sizes = (np.array(c, dtype=float) for c in zip(*clients, strict=True))
     total = share * sizes.sum()
-    found = optimal_sizes(weights, spreads, sizes, total)
-    assert found.sum() == pytest.approx(total) and (found <= sizes + 1e-9).all()
-    free = found < sizes * (1 - 1e-9)
-    price = weights * spreads / found  # the root of the marginal gain of one more example
+    result = optimal_sizes(weights, spreads, sizes, total)
+    assert result.sum() == pytest.approx(total) and (result <= sizes + 1e-9).all()
+    free = result < sizes * (1 - 1e-9)
+    price = weights * spreads / result  # the root of the marginal gain of one more example
     if free.any():
         assert np.ptp(price[free]) <= 1e-6 * price[free].max()
         assert (price[~free] >= price[free].max() * (1 - 1e-6)).all()
@@ -174,8 +174,8 @@ def test_optimal_sizes_depend_on_ratios_alone_up_to_the_ends_of_the_floats():
     weights, spreads, sizes = np.array([1.0, 2, 3]), np.array([4.0, 1, 0.5]), [100, 30, 2]
     expected = optimal_sizes(weights, spreads, sizes, 50)
     for exponent in (-1070, -700, 700, 1020):
-        found = optimal_sizes(np.ldexp(weights, -600), np.ldexp(spreads, exponent), sizes, 50)
-        np.testing.assert_array_equal(found, expected)
+        result = optimal_sizes(np.ldexp(weights, -600), np.ldexp(spreads, exponent), sizes, 50)
+        np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(optimal_sizes(weights, spreads, sizes, 1e9), sizes)
 
 

@@ -35,8 +35,8 @@ def test_the_hash_is_the_published_one():
     assert splitmix64(np.uint64(1234567), steps).tolist() == first
     with np.errstate(over="ignore"):
         states = (np.uint64(1234567) + steps * np.uint64(GOLDEN)).view(np.int64)
-    found = models.hash_int64(torch.from_numpy(states)).numpy().view(np.uint64)
-    assert found.tolist() == first
+    result = models.hash_int64(torch.from_numpy(states)).numpy().view(np.uint64)
+    assert result.tolist() == first
 
 
 def masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
@@ -56,14 +56,14 @@ def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_kept():
     x = torch.randn(4, 3, 4, dtype=torch.float64)
     module, n = network(), len(keys)
     dropped = {k: module.drop(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
-    for layer, found in dropped.items():
+    for layer, result in dropped.items():
         kept = masks(keys, layer, (4, 3, 4))
-        assert torch.equal(found != 0, kept)
-        assert torch.equal(found, x * kept * 1.25)
+        assert torch.equal(result != 0, kept)
+        assert torch.equal(result, x * kept * 1.25)
         sd = (0.8 * 0.2) ** 0.5  # of one unit of one example
         assert abs(kept.double().mean() - 0.8) < 4 * sd / kept.numel() ** 0.5
         assert (kept.double().mean(0) - 0.8).abs().max() < 5 * sd / n**0.5  # of each unit
-        z = (found.mean(0) - x) / (x.abs() * sd / 0.8 / n**0.5)
+        z = (result.mean(0) - x) / (x.abs() * sd / 0.8 / n**0.5)
         assert z.abs().max() < 5 and 0.6 < z.std() < 1.4  # unbiased, and as noisy as it should be
     both = ((dropped[1] != 0) & (dropped[2] != 0)).double().mean()
     assert both.item() == pytest.approx(0.64, abs=0.01)  # layers are independent
@@ -108,10 +108,10 @@ def test_local_steps_are_those_of_the_masked_network(backend):
             flat -= 0.3 * torch.autograd.grad(F.cross_entropy(logits, data.y[at]), leaf)[0]
         expected.append(flat)
     how = {"lr": 0.3, "backend": backend}
-    found = engine.local_updates(module, start, data, idx, weight, keys=keys, **how)
-    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
+    result = engine.local_updates(module, start, data, idx, weight, keys=keys, **how)
+    torch.testing.assert_close(result, torch.stack(expected), rtol=0, atol=1e-12)
     without = engine.local_updates(module, start, data, idx, weight, **how)
-    assert (without - found).abs().max() > 1e-3
+    assert (without - result).abs().max() > 1e-3
 
 
 def test_keys_are_of_the_round_and_the_place_alone():

@@ -79,11 +79,11 @@ def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
     module, params, data = problem(name, torch.float64)
     idx, weight = batches(data)
     expected = plain(module, data, idx, weight, 0.3, prox)
-    found = engine.local_updates(
+    result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=prox, backend=backend
     )
     assert (expected - params).abs().max() > 1e-3  # something was learnt
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -101,11 +101,11 @@ def test_backends_agree_in_single_precision_over_one_round(name):
 def test_an_empty_sample_returns_w_t_bit_for_bit(backend):
     module, params, data = problem("perceptron", torch.float32)
     idx, weight = batches(data)
-    found = engine.local_updates(
+    result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=0.5, backend=backend
     )
-    assert torch.equal(found[3], params)
-    assert not torch.equal(found[2], params)
+    assert torch.equal(result[3], params)
+    assert not torch.equal(result[2], params)
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
@@ -114,13 +114,17 @@ def test_padding_changes_nothing(name, backend):
     module, params, data = problem(name, torch.float64)
     idx, weight = batches(data)
     more = np.zeros((*idx.shape[:2], 3))
-    found = engine.local_updates(module, params, data, idx, weight, lr=0.3, backend=backend)
+    result = engine.local_updates(module, params, data, idx, weight, lr=0.3, backend=backend)
     padded = engine.local_updates(
-        module, params, data,
-        np.concatenate([idx, more.astype(np.int64) + 4], axis=2), np.concatenate([weight, more], 2),
-        lr=0.3, backend=backend,
-    )  # fmt: skip
-    torch.testing.assert_close(padded, found, rtol=0, atol=1e-13)
+        module,
+        params,
+        data,
+        np.concatenate([idx, more.astype(np.int64) + 4], axis=2),
+        np.concatenate([weight, more], 2),
+        lr=0.3,
+        backend=backend,
+    )
+    torch.testing.assert_close(padded, result, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
@@ -172,14 +176,14 @@ def test_client_gradients_are_those_of_the_mean_loss(name):
 def test_all_at_once_does_not_depend_on_who_stands_in_a_group(name, monkeypatch):
     module, params, data = problem(name, torch.float64)
     idx, weight = batches(data)
-    found = []
+    result = []
     for size in (1, 2, 16):
         monkeypatch.setattr(autograd, "GROUP", size)
         how = {"lr": 0.3, "backend": "batched"}
-        found.append(engine.local_updates(module, params, data, idx, weight, **how))
-    assert (found[0] - params).abs().max() > 1e-3
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=0, atol=1e-13)
+        result.append(engine.local_updates(module, params, data, idx, weight, **how))
+    assert (result[0] - params).abs().max() > 1e-3
+    for other in result[1:]:
+        torch.testing.assert_close(other, result[0], rtol=0, atol=1e-13)
 
 
 def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
@@ -205,14 +209,14 @@ def test_a_perceptron_does_not_depend_on_the_chunks_at_all(size, hidden, monkeyp
         return trained, torch.stack(list(engine.client_gradients(module, params, data)))
 
     pair = 2 * (BATCH * 784 + 3 * len(params)) * 4  # bytes of two clients
-    found = []
+    result = []
     for room, count in ((1, 2), (pair, 2), (2 * pair, 4), (3 * pair + 1, 6), (16 * pair, 32)):
         monkeypatch.setattr(perceptron, "cache_bytes", lambda room=room: room)
         assert perceptron.chunk(BATCH, params, 784) == count
-        found.append(results())
-    for trained, gradients in found[1:]:
-        assert torch.equal(trained, found[0][0])
-        assert torch.equal(gradients, found[0][1])
+        result.append(results())
+    for trained, gradients in result[1:]:
+        assert torch.equal(trained, result[0][0])
+        assert torch.equal(gradients, result[0][1])
 
 
 @pytest.mark.parametrize("name", NETWORKS)

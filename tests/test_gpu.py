@@ -15,9 +15,20 @@ from fedstas.sim import engine, one_round
 
 # One of each way to use the device: the kinds of design, of servers, of what clients are asked.
 EACH = (
-    "fedavg", "fedstas", "fedstas-unbiased-dp", "fedstas-authors-dec", "clustered-similarity", "fedyogi", "mifa",
-    "power-of-choice", "fedsampling", "centralised", "fedprox", "k-vib", "strat-neyman",
-)  # fmt: skip
+    "fedavg",
+    "fedstas",
+    "fedstas-unbiased-dp",
+    "fedstas-authors-dec",
+    "clustered-similarity",
+    "fedyogi",
+    "mifa",
+    "power-of-choice",
+    "fedsampling",
+    "centralised",
+    "fedprox",
+    "k-vib",
+    "strat-neyman",
+)
 
 
 @pytest.fixture
@@ -82,17 +93,19 @@ def others(digits):
 @pytest.mark.parametrize("backend", ["loop", "batched"])
 def test_convolutions_and_documents_train_where_the_data_are(backend, others, away):
     for task in others:
-        found = []
+        report = []
         for one in (task, task.to(standin.DEVICE)):
-            assert one.device == (standin.DEVICE if found else torch.device("cpu"))
+            assert one.device == (standin.DEVICE if report else torch.device("cpu"))
             module = one.model(0)
             data = engine.pool(one.train_x, one.train_y, [np.arange(5), np.arange(5, 12)])
             params = torch.cat([p.detach().flatten() for p in module.parameters()])
             idx, weight = np.array([[[0, 1]], [[5, 6]]]), np.full((2, 1, 2), 0.5)
-            made = engine.local_updates(module, params, data, idx, weight, lr=0.1, backend=backend)
+            models = engine.local_updates(
+                module, params, data, idx, weight, lr=0.1, backend=backend
+            )
             slopes = torch.stack(list(engine.client_gradients(module, params, data)))
-            found.append([v.cpu() for v in (made, slopes)])
-        for here, there in zip(*found, strict=True):
+            report.append([v.cpu() for v in (models, slopes)])
+        for here, there in zip(*report, strict=True):
             torch.testing.assert_close(there, here, rtol=0, atol=1e-6)
 
 
@@ -123,12 +136,12 @@ def test_the_check_itself_runs_on_the_cpu(monkeypatch, capsys, tmp_path):
     file = tmp_path / "gpu.json"
     monkeypatch.setattr(gpu, "METHODS", ("md", "fedstas"))
     assert called(monkeypatch, "--device", "cpu", "--quick", "--json", str(file)) == 0
-    found = json.loads(file.read_text())
-    assert [r["method"] for r in found["checks"]] == ["md", "fedstas"]
-    for r in found["checks"]:
+    report = json.loads(file.read_text())
+    assert [r["method"] for r in report["checks"]] == ["md", "fedstas"]
+    for r in report["checks"]:
         assert (r["cohorts_differ_in"], r["accuracy_gap"], r["parameters_gap"]) == (None, 0, 0)
         assert r["seconds_device"] > 0
-    assert page.gpu_section(found) in capsys.readouterr().out
+    assert page.gpu_section(report) in capsys.readouterr().out
 
 
 def test_another_cohort_or_another_accuracy_fails_the_check(monkeypatch):
@@ -151,9 +164,9 @@ def test_another_cohort_or_another_accuracy_fails_the_check(monkeypatch):
 def test_the_long_run_is_told_with_its_bound(monkeypatch):
     task = tasks.load("digits")
     monkeypatch.setattr(gpu, "product_rate", lambda device: 1e9)
-    found = gpu.time_restratification(task, "cpu", 1)
-    assert found["bound"] == (len(task.train_y) + 10 * 3 * 128) * gpu.CNN / 1e9
-    assert found["seconds"] > 0
+    report = gpu.time_restratification(task, "cpu", 1)
+    assert report["bound"] == (len(task.train_y) + 10 * 3 * 128) * gpu.CNN / 1e9
+    assert report["seconds"] > 0
 
 
 def test_the_page_shows_what_a_gpu_did(tmp_path):
@@ -161,11 +174,17 @@ def test_the_page_shows_what_a_gpu_did(tmp_path):
     results.mkdir()
     assert "no GPU figure was taken" in page.text(results)
     check = {
-        "what": "beside the CPU", "task": "mnist", "method": "md", "rounds": 20, "cohorts_differ_in": None,
-        "accuracy_gap": -0.0012, "seconds_device": 0.004, "seconds_cpu": 0.02,
-    }  # fmt: skip
-    told = {"device": "A GPU", "cpu": "a CPU", "torch": "2", "date": "today", "checks": [check]}
-    (tmp_path / "gpu.json").write_text(json.dumps(told))
-    made = page.text(results)
-    assert "no GPU figure was taken" not in made and "## A GPU" in made
-    assert "| mnist | `md` | 20 | equal | -0.12 | 4.0 | 20.0 |" in made
+        "what": "beside the CPU",
+        "task": "mnist",
+        "method": "md",
+        "rounds": 20,
+        "cohorts_differ_in": None,
+        "accuracy_gap": -0.0012,
+        "seconds_device": 0.004,
+        "seconds_cpu": 0.02,
+    }
+    report = {"device": "A GPU", "cpu": "a CPU", "torch": "2", "date": "today", "checks": [check]}
+    (tmp_path / "gpu.json").write_text(json.dumps(report))
+    text = page.text(results)
+    assert "no GPU figure was taken" not in text and "## A GPU" in text
+    assert "| mnist | `md` | 20 | equal | -0.12 | 4.0 | 20.0 |" in text

@@ -19,9 +19,20 @@ from fedstas.methods import Method
 
 # What DESIGN.md promises of a setting's default, whichever method has it; exceptions by method.
 DEFAULTS = {
-    "strata": 10, "levels": 9, "n_star": 2048, "size_cap": 100, "epsilon": 3.0, "rate": 1.0,
-    "steps": 3, "batch": 128, "lr": 0.01, "prox": 0.0, "share": 0.1, "fraction": 1.0, "floor": 0.01,
-}  # fmt: skip
+    "strata": 10,
+    "levels": 9,
+    "n_star": 2048,
+    "size_cap": 100,
+    "epsilon": 3.0,
+    "rate": 1.0,
+    "steps": 3,
+    "batch": 128,
+    "lr": 0.01,
+    "prox": 0.0,
+    "share": 0.1,
+    "fraction": 1.0,
+    "floor": 0.01,
+}
 EXCEPTIONS = {
     ("fedprox", "prox"): 0.1,
     ("fedstas-unbiased-dp", "n_star"): None,
@@ -61,13 +72,36 @@ def test_a_method_is_read_back_from_plain_data(name):
 @pytest.mark.parametrize("name", methods.names())
 def test_each_setting_changes_the_method_and_its_plain_data(name):
     other = {
-        "strata": 3, "levels": 5, "restratify_every": 7, "n_star": 99, "epsilon": 1.5, "processor": 4,
-        "weights": "plain", "size_cap": 42, "spread": "variance", "replace": True, "rate": 0.5,
-        "selection": "uniform", "floor": 0.5, "steps": 9, "batch": 8, "lr": 0.3, "prox": 0.7,
-        "measure": "L1", "share": 0.3, "fraction": 0.4, "approximate": 2, "mix": 0.3, "candidates": 30,
-        "draws": "norm", "features": "updates", "noise": True, "equal_clients": True, "linkage": "average",
+        "strata": 3,
+        "levels": 5,
+        "restratify_every": 7,
+        "n_star": 99,
+        "epsilon": 1.5,
+        "processor": 4,
+        "weights": "plain",
+        "size_cap": 42,
+        "spread": "variance",
+        "replace": True,
+        "rate": 0.5,
+        "selection": "uniform",
+        "floor": 0.5,
+        "steps": 9,
+        "batch": 8,
+        "lr": 0.3,
+        "prox": 0.7,
+        "measure": "L1",
+        "share": 0.3,
+        "fraction": 0.4,
+        "approximate": 2,
+        "mix": 0.3,
+        "candidates": 30,
+        "draws": "norm",
+        "features": "updates",
+        "noise": True,
+        "equal_clients": True,
+        "linkage": "average",
         "server_rate": 0.5,
-    }  # fmt: skip
+    }
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")
     plain = methods.get(name)
@@ -168,17 +202,26 @@ def test_equal_settings_are_one_run():
     assert json.dumps(methods.to_dict(whole)) == json.dumps(
         methods.to_dict(methods.get("fedstas-unbiased", rate=1.0, lr=1, strata=np.int8(10)))
     )
-    told = methods.to_dict(methods.get("fedstas-dp", epsilon=half, replace=np.True_, steps=3.0))
-    assert (told["data"]["epsilon"], told["clients"]["replace"]) == (0.5, True)
-    assert json.loads(json.dumps(told)) == told
+    data = methods.to_dict(methods.get("fedstas-dp", epsilon=half, replace=np.True_, steps=3.0))
+    assert (data["data"]["epsilon"], data["clients"]["replace"]) == (0.5, True)
+    assert json.loads(json.dumps(data)) == data
 
 
 def test_a_method_that_squeezes_carries_the_version_of_the_squeeze():
     second = {n for n in methods.names() if methods.version(methods.get(n)) == 2}
     assert second - {n for n in second if n.endswith("authors-dec")} == {
-        "strat", "strat-neyman", "fedsts", "fedstas", "fedstas-dp", "fedstas-optimal-data", "fedstas-unbiased",
-        "fedstas-unbiased-dp", "fedstas-least-variance", "cube", "local-pivotal",
-    }  # fmt: skip
+        "strat",
+        "strat-neyman",
+        "fedsts",
+        "fedstas",
+        "fedstas-dp",
+        "fedstas-optimal-data",
+        "fedstas-unbiased",
+        "fedstas-unbiased-dp",
+        "fedstas-least-variance",
+        "cube",
+        "local-pivotal",
+    }
     assert methods.version(methods.get("fedstas-unbiased", replace=False)) == 2
 
 

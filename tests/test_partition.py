@@ -164,7 +164,9 @@ def test_clients_have_the_sizes_that_are_listed_in_their_order():
     assert full.sizes.sum() == len(LABELS)
 
 
-@pytest.mark.parametrize("sizes", ["", "100", "100x", "x3", "100x10,", "0x3", "3x0", "-1x3", "1.5x2", "1 x2", "1e2x3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes", ["", "100", "100x", "x3", "100x10,", "0x3", "3x0", "-1x3", "1.5x2", "1 x2", "1e2x3"]
+)
 def test_sizes_that_are_not_size_times_clients_are_refused(sizes):
     with pytest.raises(InputError, match=f"sizes '{sizes}' are none: write SIZExCLIENTS"):
         partition.parse_sizes(sizes)

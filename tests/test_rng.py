@@ -16,9 +16,17 @@ def test_a_stream_is_a_function_of_seed_purpose_and_ids():
 
 def test_different_names_give_different_streams():
     names = [
-        (0, "data"), (1, "data"), (0, "clients"), (0, "data", 1), (0, "data", 1, 2),
-        (0, "data", 2, 1), (0, "data", 12), (0, "data", 1, 2, 0), (10, "data", 1), (1, "data", 0, 1),
-    ]  # fmt: skip
+        (0, "data"),
+        (1, "data"),
+        (0, "clients"),
+        (0, "data", 1),
+        (0, "data", 1, 2),
+        (0, "data", 2, 1),
+        (0, "data", 12),
+        (0, "data", 1, 2, 0),
+        (10, "data", 1),
+        (1, "data", 0, 1),
+    ]
     assert len({stream(*name).integers(2**63) for name in names}) == len(names)
 
 

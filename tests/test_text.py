@@ -52,24 +52,27 @@ def test_the_text_cnn_takes_the_largest_of_each_filter_over_windows_that_begin_a
     module = network("text-cnn")
     for document, logits in zip(DOCUMENTS, module(DOCUMENTS), strict=True):
         words = [module.words.weight[k] for k in document if k]
-        nothing, found = torch.zeros(32, dtype=torch.float64), []
+        nothing, result = torch.zeros(32, dtype=torch.float64), []
         for conv in module.filters:
             k = conv.weight.shape[2]
             padded = words + [nothing] * (k - 1)
             windows = [torch.stack(padded[i : i + k]).T for i in range(len(words))]
             values = [(conv.weight * w).sum((1, 2)) + conv.bias for w in windows]
-            found.append(torch.stack(values).amax(0).clamp(min=0))
-        torch.testing.assert_close(logits, module.output(torch.cat(found)), rtol=0, atol=1e-13)
+            result.append(torch.stack(values).amax(0).clamp(min=0))
+        torch.testing.assert_close(logits, module.output(torch.cat(result)), rtol=0, atol=1e-13)
 
 
 def test_the_transformer_is_torchs_own_encoder_layer_without_dropout():
     module = network("transformer")
     layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True).double()
     theirs = {
-        "self_attn.in_proj_": module.attend, "self_attn.out_proj.": module.joined,
-        "linear1.": module.hidden, "linear2.": module.back, "norm1.": module.norm1,
+        "self_attn.in_proj_": module.attend,
+        "self_attn.out_proj.": module.joined,
+        "linear1.": module.hidden,
+        "linear2.": module.back,
+        "norm1.": module.norm1,
         "norm2.": module.norm2,
-    }  # fmt: skip
+    }
     state = {f"{k}{w}": getattr(v, w) for k, v in theirs.items() for w in ("weight", "bias")}
     layer.load_state_dict(state)
     place = [[p / 1e4 ** (i / 16) for i in range(16)] for p in range(5)]
@@ -119,8 +122,8 @@ def test_the_best_classifier_of_the_corpus_is_known_and_right_in_88_of_100(corpu
     words = np.log(text.word_distributions())
     words = np.concatenate([np.zeros((10, 1)), words], axis=1)  # padding says nothing
     prior = np.log(np.bincount(corpus.train_y) / 6000)
-    found = (words[:, corpus.test_x.numpy()].sum(2).T + prior).argmax(1)
-    right = (found == corpus.test_y.numpy()).mean()
+    result = (words[:, corpus.test_x.numpy()].sum(2).T + prior).argmax(1)
+    right = (result == corpus.test_y.numpy()).mean()
     assert abs(right - 0.88) < 0.022  # three standard errors of 2,000 documents
     assert np.bincount(corpus.test_y).max() / 2000 < 0.15  # always the same topic
 
@@ -132,8 +135,8 @@ TEST = (["a cat and a bird"], [1], ["cy"])
 def test_words_are_numbered_by_how_often_they_occur_ties_by_alphabet():
     arrays = text.tokenise(TRAIN, TEST)
     # cat 2, the 2, a 1, dog 1, sat 1 are 2 to 6; 1 is any other, or a text without a word.
-    found = [row[row > 0].tolist() for row in arrays["train_x"]]
-    assert found == [[3, 2, 3, 2, 6], [4, 5], [1], [1]]
+    result = [row[row > 0].tolist() for row in arrays["train_x"]]
+    assert result == [[3, 2, 3, 2, 6], [4, 5], [1], [1]]
     assert arrays["test_x"][0, :6].tolist() == [4, 2, 1, 4, 1, 0]
     assert arrays["train_x"].shape == (4, 100)
     assert arrays["users"].tolist() == [1, 2, 1, 0]
@@ -178,10 +181,10 @@ def test_newsgroups_that_cannot_be_had_are_one_sentence_with_the_remedy(tmp_path
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
     with pytest.raises(tasks.DataError) as caught:
         tasks.load("newsgroups", root=tmp_path)
-    said = str(caught.value)
+    message = str(caught.value)
     for word in (str(tmp_path / text.NEWSGROUPS), "not known", "FEDSTAS_DATA", "task topics"):
-        assert word in said
-    assert "\n" not in said
+        assert word in message
+    assert "\n" not in message
 
 
 def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_know(corpus):
@@ -193,7 +196,7 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
 
 
 @pytest.mark.parametrize(
-    ("task", "network", "said"),
+    ("task", "network", "message"),
     [
         ("digits", "text-cnn", "'text-cnn' does not fit task digits, of images: use perceptron$"),
         ("digits", "convolutional", "'convolutional' does not fit task digits"),
@@ -205,8 +208,8 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
         ("topics", "lstm", "unknown network 'lstm': use one of .*text-cnn, transformer"),
     ],
 )
-def test_a_network_that_does_not_fit_the_task_is_refused(task, network, said):
-    with pytest.raises(InputError, match=said):
+def test_a_network_that_does_not_fit_the_task_is_refused(task, network, message):
+    with pytest.raises(InputError, match=message):
         tasks.load(task, network=network)
 
 
@@ -235,17 +238,24 @@ def test_w_0_of_a_text_network_depends_on_the_seed_alone(corpus):
 
 def test_a_sweep_deals_by_user_and_its_run_is_made_again_from_its_record(tmp_path):
     run = sweeps.Run(
-        "topics", "natural", 0.1, "fedsampling", 0, {"batch": 8},
-        clients=6, rounds=2, network="transformer",
-    )  # fmt: skip
+        "topics",
+        "natural",
+        0.1,
+        "fedsampling",
+        0,
+        {"batch": 8},
+        clients=6,
+        rounds=2,
+        network="transformer",
+    )
     assert sweeps.make([run], "trial", folder=tmp_path, device="cpu", progress=False) == []
-    (found,) = records.read_runs(tmp_path)
-    who = found.identity
+    (result,) = records.read_runs(tmp_path)
+    who = result.identity
     assert who["partition"] == {"name": "natural", "clients": 6, "seed": 0}
     assert who["network"] == "transformer"
-    again = records.rerun(found.run, tmp_path, device="cpu").frame
+    again = records.rerun(result.run, tmp_path, device="cpu").frame
     for key in ("train_loss", "test_accuracy", "examples"):
-        assert again[key].tolist() == found.columns()[key].tolist()
+        assert again[key].tolist() == result.columns()[key].tolist()
 
 
 @pytest.mark.slow
@@ -254,7 +264,13 @@ def test_fedsampling_learns_the_topics_from_the_users(name, corpus):
     federation = partition.natural(corpus.train_y, corpus.users, 100, seed=0)
     method = methods.get("fedsampling", lr=0.3, steps=5)
     history = simulation.run(
-        replace(corpus, network=name), federation, method,
-        rounds=30, clients_per_round=10, seed=0, eval_every=30, device="cpu",
-    )  # fmt: skip
+        replace(corpus, network=name),
+        federation,
+        method,
+        rounds=30,
+        clients_per_round=10,
+        seed=0,
+        eval_every=30,
+        device="cpu",
+    )
     assert history.frame["test_accuracy"].iloc[-1] > 0.3  # by chance 0.1, the commonest topic 0.14

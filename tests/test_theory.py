@@ -132,17 +132,17 @@ def test_the_inverse_has_no_mean_where_the_estimate_can_be_zero():
 
 def test_size_estimator_of_the_papers_setting_has_the_reference_values():
     paper = REFERENCE["ntilde_paper_float"]
-    given_ = paper["inputs"]
-    alpha, m, n_star = float(Fraction(given_["alpha"])), given_["m"], given_["n_star"]
-    sizes = np.full(m, given_["n_k"])
-    values, pmf = theory.size_estimator_distribution(sizes, given_["M"], alpha)
+    values_ = paper["inputs"]
+    alpha, m, n_star = float(Fraction(values_["alpha"])), values_["m"], values_["n_star"]
+    sizes = np.full(m, values_["n_k"])
+    values, pmf = theory.size_estimator_distribution(sizes, values_["M"], alpha)
     assert pmf.sum() == pytest.approx(1, abs=1e-12)
     assert values @ pmf == pytest.approx(paper["mean"], rel=1e-12)
     assert (values**2) @ pmf - (values @ pmf) ** 2 == pytest.approx(paper["var"], rel=1e-11)
     assert pmf[values <= 0].sum() == pytest.approx(paper["p_le0"], rel=1e-12)
     assert (1 / values) @ pmf == pytest.approx(paper["e_inv"], rel=1e-11)
     raw = n_star / values
-    true, clipped = n_star / sizes.sum(), n_star / (m * given_["n_clipped"])
+    true, clipped = n_star / sizes.sum(), n_star / (m * values_["n_clipped"])
     outside = pmf[(raw <= 0) | (raw > 1)].sum()
     assert outside == pytest.approx(paper["P(n*/nt not in (0,1])"], rel=1e-12)
     for guard, rate in (
@@ -166,10 +166,13 @@ def test_the_float_distribution_is_that_of_the_exact_moments():
 
 @pytest.mark.parametrize(
     "case",
-    [c for c in REFERENCE["ldp"]["cases"]
-     if c["fake_support"] == "1..M-1" and c["inputs"] == "1..M-1"],
+    [
+        c
+        for c in REFERENCE["ldp"]["cases"]
+        if c["fake_support"] == "1..M-1" and c["inputs"] == "1..M-1"
+    ],
     ids=lambda c: f"M={c['M']}",
-)  # fmt: skip
+)
 def test_ldp_ratio_of_the_reference_cases(case):
     assert theory.ldp_ratio(case["M"], case["alpha"]) == Fraction(case["max_ratio"])
 
@@ -214,14 +217,14 @@ def _exact(matrix):
 @pytest.mark.parametrize("case", REFERENCE["srs_lemma3"])
 def test_lemma_3_agrees_with_the_reference_and_with_enumeration(case):
     g = np.array(case["g"], dtype=object) * Fraction(1)
-    found = theory.srs_covariance(g, case["nbar"])
-    assert found.tolist() == _exact(case["cov"])
+    result = theory.srs_covariance(g, case["nbar"])
+    assert result.tolist() == _exact(case["cov"])
     means = [sum(g[i] for i in s) / case["nbar"] for s in combinations(range(len(g)), case["nbar"])]
     centre = sum(means) / len(means)
     brute = sum(np.outer(x - centre, x - centre) for x in means) / len(means)
-    assert brute.tolist() == found.tolist()
+    assert brute.tolist() == result.tolist()
     np.testing.assert_allclose(
-        theory.srs_covariance(case["g"], case["nbar"]), found.astype(float), atol=1e-12
+        theory.srs_covariance(case["g"], case["nbar"]), result.astype(float), atol=1e-12
     )
 
 
@@ -230,8 +233,8 @@ def test_printed_lemma_4_and_the_designs_agree_with_the_reference(case):
     g = np.array(case["g"], dtype=object) * Fraction(1)
     n, n_star, size = case["n"], case["nstar"], case["nbar"]
     assert theory.paper_lemma4(g, n, n_star, size).tolist() == _exact(case["lemma4"])
-    found = theory.bernoulli_covariance(g, Fraction(n_star, n), size)
-    assert found.tolist() == _exact(case["bernoulli_fixed_norm"])
+    result = theory.bernoulli_covariance(g, Fraction(n_star, n), size)
+    assert result.tolist() == _exact(case["bernoulli_fixed_norm"])
 
 
 def test_bernoulli_covariance_by_enumeration_of_all_samples():
@@ -241,17 +244,17 @@ def test_bernoulli_covariance_by_enumeration_of_all_samples():
         chance = prod(rate if z else 1 - rate for z in sample)
         value = sum(z * x for z, x in zip(sample, g, strict=True)) / Fraction(2)
         mean, square = mean + chance * value, square + chance * np.outer(value, value)
-    found = theory.bernoulli_covariance(g, rate, 2)
-    assert found.tolist() == (square - np.outer(mean, mean)).tolist()
+    result = theory.bernoulli_covariance(g, rate, 2)
+    assert result.tolist() == (square - np.outer(mean, mean)).tolist()
 
 
 def test_the_negative_definite_case_of_the_paper_scale():
     printed = REFERENCE["lemma4_paper_scale"]
     g = np.eye(2, dtype=object) * Fraction(1)
     outer, total = Fraction(printed["coef_gg"]), Fraction(printed["coef_ss"])
-    found = theory.paper_lemma4(g, printed["n"], printed["nstar"], printed["nbar"])
-    assert found.tolist() == [[outer + total, total], [total, outer + total]]
-    assert np.linalg.eigvalsh(found.astype(float)).max() < 0
+    result = theory.paper_lemma4(g, printed["n"], printed["nstar"], printed["nbar"])
+    assert result.tolist() == [[outer + total, total], [total, outer + total]]
+    assert np.linalg.eigvalsh(result.astype(float)).max() < 0
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ VERDICTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "word"),
-    [(m, f, v) for m, found in VERDICTS.items() for f, v in found.items()],
+    [(m, f, v) for m, result in VERDICTS.items() for f, v in result.items()],
 )
 def test_the_verdict_of_every_claim(module, name, word):
     decide = getattr(importlib.import_module(f"companion.claims.evidence.{module}"), name)
@@ -107,16 +107,16 @@ def test_weights_are_those_of_the_reference_cases(case):
     rows = theory.rows_of(case["r_prime"])
     assert rows == [[Fraction(x) for x in row] for row in case["r"]]
     for r, key in ((rows, "clustered"), (theory.md_rows(n, m), "md")):
-        found = theory.weight_moments(r)
-        assert found.mean == [Fraction(k, sum(n)) for k in n]
-        assert found.covariance == [[Fraction(x) for x in row] for row in case[f"cov_{key}"]]
+        result = theory.weight_moments(r)
+        assert result.mean == [Fraction(k, sum(n)) for k in n]
+        assert result.covariance == [[Fraction(x) for x in row] for row in case[f"cov_{key}"]]
         variance = [Fraction(x) for x in case[f"var_{key}"]]
         assert theory.weight_variances(r) == variance
-        assert [row[i] for i, row in enumerate(found.covariance)] == variance
+        assert [row[i] for i, row in enumerate(result.covariance)] == variance
         sampled = [Fraction(x) for x in case[f"p_sampled_{key}"]]
-        assert theory.row_inclusion(r) == found.sampled == sampled
+        assert theory.row_inclusion(r) == result.sampled == sampled
         if key == "clustered":
-            assert [list(t) for t in found.times] == case["times_min_max"]
+            assert [list(t) for t in result.times] == case["times_min_max"]
     assert theory.proof_of_theorem_3(n, m) == case["proof_variant_r_prime"]
     assert theory.printed_algorithm_1(n, m, REPAIRS_1) == case["r_prime"]
 
@@ -130,8 +130,8 @@ def test_md_sampling_of_the_reference_cases(case):
 
 @pytest.mark.parametrize("case", GROUP_CASES, ids=lambda c: str(c["groups"]))
 def test_the_repaired_lines_of_algorithm_2_are_the_reference_cases(case):
-    found = theory.printed_algorithm_2(case["n"], case["groups"], case["m"], REPAIRS_2)
-    assert found == case["r_prime"]
+    result = theory.printed_algorithm_2(case["n"], case["groups"], case["m"], REPAIRS_2)
+    assert result == case["r_prime"]
 
 
 def test_ten_different_clients_of_the_reference_cases():
@@ -156,17 +156,17 @@ def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
     """p is the mean row, whatever it is: the lemma needs no sizes."""
     rows, m, n = theory.rows_of(counts), len(counts), range(len(counts[0]))
     p = [sum(column) / m for column in zip(*rows, strict=True)]
-    found, md = theory.weight_moments(rows), theory.weight_moments([p] * m)
+    result, md = theory.weight_moments(rows), theory.weight_moments([p] * m)
     removed = theory.removed_covariance(rows)
-    assert found.mean == md.mean == p
-    assert all(md.covariance[i][j] - found.covariance[i][j] == removed[i][j] for i in n for j in n)
+    assert result.mean == md.mean == p
+    assert all(md.covariance[i][j] - result.covariance[i][j] == removed[i][j] for i in n for j in n)
     assert np.linalg.eigvalsh(np.array(removed, dtype=float)).min() > -1e-12
-    assert theory.weight_variances(rows) == [found.covariance[i][i] for i in n]
-    assert theory.row_inclusion(rows) == found.sampled
-    assert all(a >= b for a, b in zip(found.sampled, md.sampled, strict=True))
+    assert theory.weight_variances(rows) == [result.covariance[i][i] for i in n]
+    assert theory.row_inclusion(rows) == result.sampled
+    assert all(a >= b for a, b in zip(result.sampled, md.sampled, strict=True))
     for i in n:
         level = all(row[i] == p[i] for row in rows)
-        assert (removed[i][i] == 0) == level == (found.sampled[i] == md.sampled[i])
+        assert (removed[i][i] == 0) == level == (result.sampled[i] == md.sampled[i])
 
 
 @given(matrices(), st.data())
@@ -215,10 +215,13 @@ def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_the_bound_is_ke
 
 def test_the_variances_of_the_audits_example():
     sizes, m = [17, 15, 2, 1], 5
-    rows = (theory.md_rows(sizes, m), theory.rows_of(clustered.counts_by_size(sizes, m)),
-            theory.rows_of(theory.proof_of_theorem_3(sizes, m)))  # fmt: skip
-    found = [sum(theory.weight_variances(r)) for r in rows]
-    assert found == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
+    rows = (
+        theory.md_rows(sizes, m),
+        theory.rows_of(clustered.counts_by_size(sizes, m)),
+        theory.rows_of(theory.proof_of_theorem_3(sizes, m)),
+    )
+    result = [sum(theory.weight_variances(r)) for r in rows]
+    assert result == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
 
 
 def test_how_often_the_printed_lines_satisfy_proposition_1():
@@ -232,8 +235,8 @@ def test_how_often_the_printed_lines_satisfy_proposition_1():
 def test_the_smallest_inputs_on_which_the_printed_lines_fail():
     assert theory.printed_algorithm_1([1], 1) == [[0]]
     assert theory.printed_algorithm_1([1, 1, 1], 1) == [[1, 2, 1]]
-    found = theory.printed_algorithm_2([2, 1, 1, 1], [[0], [1], [2], [3]], 2)
-    assert [sum(row) for row in found] == [5, 9]
+    result = theory.printed_algorithm_2([2, 1, 1, 1], [[0], [1], [2], [3]], 2)
+    assert [sum(row) for row in result] == [5, 9]
 
 
 def test_clients_and_groups_above_a_row():

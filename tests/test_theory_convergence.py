@@ -46,22 +46,22 @@ def test_unbiased_designs_have_the_weights_of_the_objective_and_a_covariance():
 def test_steps_of_one_over_t_average_the_draws():
     clients = convergence.scalars((0, 0, 1))
     for m in (1, 2):
-        found = cv.errors(clients, cv.rows([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]])
+        result = cv.errors(clients, cv.rows([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]])
         at = np.arange(1, 51)
-        assert np.allclose(found[0][1:], 2 / 9 / m / at)
-        assert np.allclose(found[1], found[0] / 2)
+        assert np.allclose(result[0][1:], 2 / 9 / m / at)
+        assert np.allclose(result[1], result[0] / 2)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_recursion_is_an_enumeration_of_all_paths(steps):
     clients = random_clients(1, n=3)
     m, rounds, lr, start = 1, 4, 0.3, np.array([[1.0], [-2.0]])
-    found = cv.errors(clients, cv.rows([clients.omega] * m), np.full(rounds, lr), start, steps)
+    result = cv.errors(clients, cv.rows([clients.omega] * m), np.full(rounds, lr), start, steps)
     b, models = clients.local(lr, steps), [start]
     for t in range(rounds + 1):
         off = np.array(models) - clients.minimiser
-        assert np.isclose((off**2).sum((1, 2)).mean(), found[0, t])
-        assert np.isclose(clients.excess(np.array(models)).mean(), found[1, t])
+        assert np.isclose((off**2).sum((1, 2)).mean(), result[0, t])
+        assert np.isclose(clients.excess(np.array(models)).mean(), result[1, t])
         models = [w - b[k] @ (w - clients.centres[k]) for w in models for k in range(3)]
 
 
@@ -102,9 +102,9 @@ def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
         cv.constant(clients, draws, distance, 500, largest),
         cv.constant(clients, draws, distance, 500, largest / 4),
     ):
-        found = cv.errors(clients, design, promised.lrs, start)
-        assert (promised.distance >= found[0] * (1 - 1e-12)).all()
-        assert (clients.smoothness / 2 * promised.distance >= found[1] * (1 - 1e-12)).all()
+        result = cv.errors(clients, design, promised.lrs, start)
+        assert (promised.distance >= result[0] * (1 - 1e-12)).all()
+        assert (clients.smoothness / 2 * promised.distance >= result[1] * (1 - 1e-12)).all()
     slope = np.polyfit(
         np.log(np.arange(200, 2001)),
         np.log(cv.errors(clients, design, bound.lrs, start)[1, 200:]),
@@ -127,10 +127,10 @@ def test_a_step_that_the_theorem_does_not_cover_is_refused():
 @pytest.mark.parametrize("steps", [1, 4])
 def test_clustered_sampling_is_never_above_md_on_quadratics(seed, steps):
     clients = random_clients(seed, n=7, d=3, c=2)
-    found = designs(clients, 3)
+    result = designs(clients, 3)
     lrs, start = np.full(200, 0.3 / steps), np.ones((3, 2))
-    md = cv.errors(clients, found["md"], lrs, start, steps)
-    ours = cv.errors(clients, found["clustered"], lrs, start, steps)
+    md = cv.errors(clients, result["md"], lrs, start, steps)
+    ours = cv.errors(clients, result["clustered"], lrs, start, steps)
     assert (ours <= md * (1 + 1e-9)).all()
 
 
@@ -167,10 +167,10 @@ def test_flat_tails_are_a_counterexample_with_equal_variances():
     ],
 )
 def test_verdicts(decide, verdict):
-    found = decide(None)
-    assert found.verdict == verdict
-    assert found.note
-    assert 0 < len(found.table) < 12
+    result = decide(None)
+    assert result.verdict == verdict
+    assert result.note
+    assert 0 < len(result.table) < 12
 
 
 @pytest.mark.slow

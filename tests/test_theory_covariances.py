@@ -141,8 +141,11 @@ def test_semidefinite_and_loewner():
     assert not cov.semidefinite(np.array([[0, 1], [1, 0]], dtype=object))
     assert cov.semidefinite(flat.astype(float))
     assert [cov.loewner(a, b) for a, b in ((one, zero), (zero, one), (one, one), (one, flat))] == [
-        "≥", "≤", "=", "neither",
-    ]  # fmt: skip
+        "≥",
+        "≤",
+        "=",
+        "neither",
+    ]
 
 
 @pytest.mark.slow

@@ -54,7 +54,11 @@ def test_pps_of_the_reference_cases(case):
 
 def test_two_strata_of_the_reference_cases():
     case = REFERENCE["pps_two_strata"]
-    keys = {"plain-wr": "paper_plain_wr", "hansen-hurwitz": "hh_wr", "horvitz-thompson": "ht_successive"}  # fmt: skip
+    keys = {
+        "plain-wr": "paper_plain_wr",
+        "hansen-hurwitz": "hh_wr",
+        "horvitz-thompson": "ht_successive",
+    }
     for design, key in keys.items():
         moments = theory.stratified_moments(design, case["strata"], case["norms"], case["m_h"])
         assert moments == (F(case[key]["mean"]), F(case[key]["var"]))
@@ -83,9 +87,9 @@ def test_allocations_of_the_reference_cases(case):
 def test_theorem_1_of_the_reference_cases():
     case = REFERENCE["theorem1"]
     one = case["sts_gt_stradiv"]
-    found = theory.per_draw(one["w"], [abs(x) for x in one["w"]])
+    result = theory.per_draw(one["w"], [abs(x) for x in one["w"]])
     keys = ("per_draw_var_plain_pps", "per_draw_var_uniform", "per_draw_var_hh")
-    assert found[1:] == tuple(F(one[k]) for k in keys)
+    assert result[1:] == tuple(F(one[k]) for k in keys)
     wrong = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
     assert wrong.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
     strat = case["strat_gt_rand"]
@@ -93,8 +97,11 @@ def test_theorem_1_of_the_reference_cases():
     everyone = [x for h in strat["strata"] for x in h]
     assert theory.simple_random(everyone, sum(strat["m_h"])) == F(strat["V_rand"])
     rounded = case["stradiv_rounded_gt_strat"]
-    for seats_, value in (("neyman_LR", "V_neyman_LR"), ("proportional_LR", "V_proportional_LR")):
-        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[seats_])
+    for allocation_, value in (
+        ("neyman_LR", "V_neyman_LR"),
+        ("proportional_LR", "V_proportional_LR"),
+    ):
+        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[allocation_])
         assert v == F(rounded[value])
 
 
@@ -303,11 +310,11 @@ def computed(module, name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("where", "word"), EXPECTED.items(), ids=lambda x: str(x)[-30:])
 def test_verdicts(where, word):
-    found = computed(*where)
-    assert found.verdict == word
-    assert found.verdict in VERDICTS
-    assert found.note.endswith(".")
-    assert len(found.table)
+    result = computed(*where)
+    assert result.verdict == word
+    assert result.verdict in VERDICTS
+    assert result.note.endswith(".")
+    assert len(result.table)
 
 
 @pytest.mark.slow
@@ -328,22 +335,22 @@ def test_what_the_theorem_leaves_out_decides_no_inequality():
     assert "61/121" in set(computed(evidence_allocations, "theorem_1_second").table["V(stradiv)"])
     assert "1/2" in set(computed(variance, "theorem_1_third").table["V(strat)"])
     only = {"proportional": variance.PLAIN["proportional"]}
-    found = variance.theorem_1_third(plain=only)
-    assert (found.verdict, found.ours) == ("holds", "V(strat) ≤ V(rand)")
-    values = found.table[["V(strat)", "V(rand)"]].map(F)
+    result = variance.theorem_1_third(plain=only)
+    assert (result.verdict, result.ours) == ("holds", "V(strat) ≤ V(rand)")
+    values = result.table[["V(strat)", "V(rand)"]].map(F)
     assert (values["V(strat)"] > values["V(rand)"]).sum() == 3  # shown, and not judged
 
 
 def test_smallest_counterexamples_are_smallest():
-    found = [
+    result = [
         (w, g)
         for n in (1, 2)
         for w in product(range(3), repeat=n)
         for g in product((1, 2), repeat=n)
         if theory.design_moments("plain-wr", w, g, 1)[0] != F(sum(w), n)
     ]
-    assert min(sum(w) + sum(g) for w, g in found) == 4
-    assert all(len(w) == 2 for w, g in found)
+    assert min(sum(w) + sum(g) for w, g in result) == 4
+    assert all(len(w) == 2 for w, g in result)
     assert variance.first_smallest()[0] == (1, 1, 2)
     for w in product(range(1, 9), repeat=2):  # two clients are never enough
         one = theory.per_draw(w, w)

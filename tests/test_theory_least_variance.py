@@ -235,15 +235,15 @@ def test_no_independent_draws_have_less_variance_than_the_best_angular_cut():
         if i % 2:
             x[0] -= 0.3 * omega
             x[1] += 0.3 * omega
-        found = lv.least(x, gram)
-        assert found >= bottom - 1e-12
+        result = lv.least(x, gram)
+        assert result >= bottom - 1e-12
         labels = lv.rounded(x, gram, "norm")
-        assert bottom - 1e-12 <= lv.inside(angular, labels) <= found + 1e-12
+        assert bottom - 1e-12 <= lv.inside(angular, labels) <= result + 1e-12
         p = np.abs(x) * r
         p /= p.sum(1, keepdims=True)
-        assert lv.variance_of(x, p, gram) == pytest.approx(found)
-        assert lv.variance_of(x, (p + 1 / n) / 2, gram) >= found - 1e-12
-        below.append(found > bottom * 1.01)
+        assert lv.variance_of(x, p, gram) == pytest.approx(result)
+        assert lv.variance_of(x, (p + 1 / n) / 2, gram) >= result - 1e-12
+        below.append(result > bottom * 1.01)
     assert np.mean(below) > 0.9
 
 
@@ -382,13 +382,21 @@ def test_silence_is_noise_of_the_length_of_the_updates(world, drop):
     lengths = [Q(v[0] ** 2 + v[1] ** 2) for v in u]
     noise = [drop / (1 - drop) * r for r in lengths]
     gram, spread = np.array(u) @ np.array(u).T, np.array(noise, dtype=float)
-    ways = [md(omega, 2), *(lv.rows_of_strata(omega, each, measure) for each in lv.partitions(len(u), 2))]  # fmt: skip
+    ways = [
+        md(omega, 2),
+        *(lv.rows_of_strata(omega, each, measure) for each in lv.partitions(len(u), 2)),
+    ]
     for x, p in ways:
         lost, _ = lv.enumerated(*with_nobody(x, p, drop, 1), nobody)
         assert lost == [(1 - drop) * v for v in full]
         mean, variance = lv.enumerated(*with_nobody(x, p, drop, 1 / (1 - drop)), nobody)
         assert mean == full
-        terms = ((a * a / b, r) for i, j in zip(x, p, strict=True) for a, b, r in zip(i, j, noise, strict=True) if b)  # fmt: skip
+        terms = (
+            (a * a / b, r)
+            for i, j in zip(x, p, strict=True)
+            for a, b, r in zip(i, j, noise, strict=True)
+            if b
+        )
         assert variance == lv.enumerated(x, p, u)[1] + sum(w * r for w, r in terms)
         assert lv.variance_of(x, p, gram, spread) == pytest.approx(float(variance))
 
@@ -405,14 +413,14 @@ def test_the_instrument_drops_clients_as_the_theory_says(digits):
     held = partition.dirichlet(digits.train_y, 4, 1.0, 0)
     state = one_round.state_after(digits, held, clients_per_round=4, local=LocalSGD(lr=0.1))
     drop, everyone = 0.25, methods.get("fedstas-least-variance")
-    found = one_round.errors(state, everyone, draws=4000, drop=drop)
+    result = one_round.errors(state, everyone, draws=4000, drop=drop)
     square = state.omega**2 @ (state.gram.diagonal() + state.noise)
     full = state.omega @ state.gram @ state.omega
     added = drop / (1 - drop) * square + state.omega**2 @ state.noise
-    assert found["remedied"] == pytest.approx(added / state.md_error, rel=0.05)
+    assert result["remedied"] == pytest.approx(added / state.md_error, rel=0.05)
     unremedied = (1 - drop) ** 2 * added + drop**2 * full
-    assert abs(found["error"] - unremedied / state.md_error) < 4 * found["se"]
-    assert found["bias"] == pytest.approx(drop * np.sqrt(full / state.md_error), rel=0.05)
+    assert abs(result["error"] - unremedied / state.md_error) < 4 * result["se"]
+    assert result["bias"] == pytest.approx(drop * np.sqrt(full / state.md_error), rel=0.05)
     assert "remedied" not in one_round.errors(state, everyone, draws=2)
 
 
@@ -426,17 +434,17 @@ def test_the_bound_for_features_holds_for_all_partitions():
         omega, z = rng.dirichlet(np.ones(n)), rng.normal(size=(n, 2))
         u = (-1) ** i * 3 * z + (i % 5) * rng.normal(size=(n, 2))
         for labels in lv.partitions(n, m):
-            found = lv.features_bound(omega, labels, z @ z.T, z @ u.T, u @ u.T, m)
+            result = lv.features_bound(omega, labels, z @ z.T, z @ u.T, u @ u.T, m)
             md_ = lv.variance_of(*md(omega, m), u @ u.T)
             exact = lv.variance_of(*lv.rows_of_strata(omega, labels), u @ u.T)
-            assert found.ratio == pytest.approx(exact / md_)
-            assert found.ratio <= found.bound * (1 + 1e-9) + 1e-12
+            assert result.ratio == pytest.approx(exact / md_)
+            assert result.ratio <= result.bound * (1 + 1e-9) + 1e-12
             weight = max(
                 sum(o for o, h in zip(omega, labels, strict=True) if h == j) for j in range(m)
             )
-            assert found.bound <= found.rho + m * weight + 1e-9  # whatever eps is
+            assert result.bound <= result.rho + m * weight + 1e-9  # whatever eps is
             if i % 5 == 0:
-                assert found.eps < 1e-6 and found.ratio == pytest.approx(found.rho)
+                assert result.eps < 1e-6 and result.ratio == pytest.approx(result.rho)
 
 
 def test_the_scale_of_features_does_not_matter_and_the_best_factor_is_the_best():
@@ -491,10 +499,10 @@ def test_the_partitions_are_all_there():
 
 
 def test_the_search_is_near_the_best_of_all_partitions():
-    found = {
+    result = {
         (n, m): lv.gap(n, m, 30, np.random.default_rng(n)) for n, m in ((7, 3), (10, 2), (10, 4))
     }
-    assert all(g.optimal >= 0.9 and g.worst >= 1 - 1e-12 and g.of_md < 1 for g in found.values())
+    assert all(g.optimal >= 0.9 and g.worst >= 1 - 1e-12 and g.of_md < 1 for g in result.values())
 
 
 # Without replacement
@@ -534,8 +542,8 @@ def test_the_error_of_strata_is_below_the_theorems_bound_and_the_moments_are_tho
     np.testing.assert_allclose(design.square, second, atol=1e-12)
     distance = float(world.minimiser.item() ** 2)
     bound = lv.converging(world, labels, 400, distance)
-    found = cv.errors(world, design, bound.lrs, [[0.0]])[0]
-    assert (found <= bound.distance * (1 + 1e-9)).all()
+    result = cv.errors(world, design, bound.lrs, [[0.0]])[0]
+    assert (result <= bound.distance * (1 + 1e-9)).all()
     steps = np.full(400, 1 / bound.smoothness)
     tube = (1 - steps[0] * world.convexity) ** np.arange(401) * distance
     tube += 2 * steps[0] * bound.variance / world.convexity
@@ -551,9 +559,9 @@ def test_squeeze_local_steps_and_age_are_measured_at_a_state(digits, federation)
     )
 
     def measured(*args, **how):
-        found = lv.features_bound(state.omega, *features.products(*args, **how), args[0].gram, 5)
-        assert found.ratio <= found.bound and found.ratio < 1
-        return found
+        result = lv.features_bound(state.omega, *features.products(*args, **how), args[0].gram, 5)
+        assert result.ratio <= result.bound and result.ratio < 1
+        return result
 
     fine, rough, old = measured(state, levels=256), measured(state), measured(late, state)
     assert fine.eps < 0.05 < rough.eps < old.eps < 1

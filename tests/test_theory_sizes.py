@@ -38,8 +38,10 @@ INPUTS = {
     "0..M-1, alpha=(e-1)/(e+M-1) (corrected variant for n_k=0)": "0..M-1",
 }
 small = st.tuples(
-    st.integers(3, 5), st.fractions("1/8", "7/8", max_denominator=8), st.lists(st.integers(1, 4), min_size=1, max_size=3)
-)  # fmt: skip
+    st.integers(3, 5),
+    st.fractions("1/8", "7/8", max_denominator=8),
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+)
 
 VERDICTS = {
     on_sizes: {
@@ -76,11 +78,11 @@ VERDICTS = {
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_the_verdicts(module, name, verdict):
-    found = getattr(module, name)(None)
-    assert found.verdict == verdict
-    assert found.table is not None
-    assert len(found.table) <= 10
-    assert found.note
+    result = getattr(module, name)(None)
+    assert result.verdict == verdict
+    assert result.table is not None
+    assert len(result.table) <= 10
+    assert result.note
 
 
 # The estimator ---------------------------------------------------------------
@@ -112,14 +114,14 @@ def test_the_estimate_agrees_with_the_listing_of_all_reports(case):
     cap, alpha, sizes = case
     sizes = [min(n, cap - 1) for n in sizes]
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in sizes]
-    found: dict = {}
+    result: dict = {}
     for reports in product(*laws):
         chance = math.prod(
             (law[r] for law, r in zip(laws, reports, strict=True)), start=Fraction(1)
         )
         value = (sum(reports) - (1 - alpha) * cap * len(sizes) / Fraction(2)) / alpha
-        found[value] = found.get(value, 0) + chance
-    assert theory.size_estimator_exact(sizes, cap, alpha) == dict(sorted(found.items()))
+        result[value] = result.get(value, 0) + chance
+    assert theory.size_estimator_exact(sizes, cap, alpha) == dict(sorted(result.items()))
 
 
 @given(small)
@@ -230,10 +232,10 @@ def test_the_worst_ratio_of_the_reference_cases(case):
 
 
 def test_the_worst_ratio_of_the_papers_alpha():
-    given_ = REFERENCE["ldp"]["alpha_0p1616"]
-    assert theory.ldp_ratio(100, ALPHA) == Fraction(given_["support_1_M1"])
+    values_ = REFERENCE["ldp"]["alpha_0p1616"]
+    assert theory.ldp_ratio(100, ALPHA) == Fraction(values_["support_1_M1"])
     zero = theory.report_ratio(ALPHA, range(100), range(1, 100))
-    assert zero == Fraction(given_["support_0_M1"])
+    assert zero == Fraction(values_["support_0_M1"])
 
 
 @given(st.integers(3, 8), st.fractions("1/9", "8/9", max_denominator=9), st.integers(1, 3))
@@ -248,9 +250,11 @@ def test_fresh_reports_multiply_and_one_memoised_report_does_not(cap, alpha, j):
 
 
 @given(
-    st.integers(3, 5), st.fractions("1/9", "8/9", max_denominator=9), st.integers(1, 4),
+    st.integers(3, 5),
+    st.fractions("1/9", "8/9", max_denominator=9),
+    st.integers(1, 4),
     st.sampled_from([Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)]),
-)  # fmt: skip
+)
 def test_composition_at_delta_by_listing_all_sequences(cap, alpha, j, delta):
     y = theory.composed_ratio(cap, alpha, j, delta)
     one, other = (theory.report_distribution(n, alpha, range(1, cap)) for n in (1, 2))

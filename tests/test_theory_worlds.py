@@ -53,9 +53,9 @@ def scheme(sizes, rows):
     return (sizes, rows, theory.weight_moments(rows), theory.weight_moments(md))
 
 
-def turned(found):
+def turned(result):
     """The same with the roles of the scheme and of MD exchanged."""
-    return [(sizes, rows, md, w) for sizes, rows, w, md in found]
+    return [(sizes, rows, md, w) for sizes, rows, w, md in result]
 
 
 def even(n, m):
@@ -76,8 +76,8 @@ def late(table, slope):
 
 def shifted(sizes, cap, alpha, support):
     """The moments of an estimate that is one too large."""
-    found = theory.size_estimator_moments(sizes, cap, alpha, support)
-    return found._replace(mean=found.mean + 1)
+    result = theory.size_estimator_moments(sizes, cap, alpha, support)
+    return result._replace(mean=result.mean + 1)
 
 
 def nosy(groups):
@@ -298,20 +298,20 @@ SLOW = {  # more than a second
 def test_a_claim_is_judged_by_its_world(name):
     true, false = WORLDS[name]
     for world, word in ((true, "holds"), (false, "fails")):
-        found = function(name)(None, **world)
-        assert found.verdict == word, (word, world)
-        assert found.ours is not None and found.note
+        result = function(name)(None, **world)
+        assert result.verdict == word, (word, world)
+        assert result.ours is not None and result.note
 
 
 def test_no_claim_of_theory_is_missing_from_the_worlds():
     deciding = {
         f"{module}.{name}"
         for module in MODULES
-        for name, found in vars(import_module(f"companion.claims.evidence.{module}")).items()
-        if inspect.isfunction(found)
+        for name, result in vars(import_module(f"companion.claims.evidence.{module}")).items()
+        if inspect.isfunction(result)
         and not name.startswith("_")
-        and found.__module__.endswith(f".{module}")
-        and next(iter(inspect.signature(found).parameters), "") == "claim"
+        and result.__module__.endswith(f".{module}")
+        and next(iter(inspect.signature(result).parameters), "") == "claim"
     }
     listed = {name for name in claims_by_function() if not name.startswith("experiments")}
     assert {name.partition(".")[0] for name in listed} == set(MODULES)

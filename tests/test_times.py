@@ -46,7 +46,9 @@ def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, m
 
 def test_the_share_that_others_had_is_what_was_worked_less_ours():
     assert notebooks.share_of_others(30.0, 20.0, 20.0, 2) == 0.25
-    assert notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0  # the clocks tick a hundred times a second
+    assert (
+        notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0
+    )  # the clocks tick a hundred times a second
 
 
 @pytest.mark.slow

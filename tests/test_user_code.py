@@ -81,11 +81,11 @@ def test_a_design_passed_to_get_has_a_name_of_its_own_and_its_file_in_its_identi
     method = methods.get("md", clients=Mine(2), lr=0.5)
     assert method.name == "md, clients Mine"
     assert methods.get("md", clients=Uniform()).name == "md"  # a part of the package: as recorded
-    told = json.loads(json.dumps(methods.to_dict(method)))
-    source = {"file": "test_own.py", "sha256": sha(Path(__file__))}
-    assert told["clients"] == {"is": "Mine", "first": 2, "from": source}
-    assert "from" not in told["data"]
-    assert methods.from_dict(told) == method
+    data = json.loads(json.dumps(methods.to_dict(method)))
+    source = {"file": "test_user_code.py", "sha256": sha(Path(__file__))}
+    assert data["clients"] == {"is": "Mine", "first": 2, "from": source}
+    assert "from" not in data["data"]
+    assert methods.from_dict(data) == method
 
 
 def test_a_registered_name_is_known_until_another_design_takes_it(monkeypatch):
@@ -111,13 +111,13 @@ def test_a_file_is_a_method_and_another_text_another_run(file):
     method = methods.get("mine.py", power=0.75)
     assert method.name == "mine.py:Sized" and method.clients.power == 0.75
     assert methods.parameters("mine.py") == {"power": 0.5} | dataclasses.asdict(method.local)
-    told = methods.to_dict(method)
-    assert told["clients"]["from"] == {"file": "mine.py", "sha256": sha(file)}
+    data = methods.to_dict(method)
+    assert data["clients"]["from"] == {"file": "mine.py", "sha256": sha(file)}
     assert methods.get(f"{file}:Sized", power=0.75) == method  # wherever it is named from
     assert methods.parse("mine.py power=0.75 lr=0.5") == methods.get("mine.py", power=0.75, lr=0.5)
     file.write_text(TEXT + "# another text\n")
-    assert methods.to_dict(methods.get("mine.py", power=0.75)) != told
-    assert methods.to_dict(method) == told  # what was loaded is what runs
+    assert methods.to_dict(methods.get("mine.py", power=0.75)) != data
+    assert methods.to_dict(method) == data  # what was loaded is what runs
 
 
 def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
@@ -170,8 +170,8 @@ def test_a_file_that_holds_no_design_is_one_sentence(file, text, spec, words):
 
 def test_words_after_a_name_are_settings():
     spec = "fedstas-least-variance draws=norm noise=true rate=0.5 levels=4"
-    found = methods.get("fedstas-least-variance", draws="norm", noise=True, rate=0.5, levels=4)
-    assert methods.parse(spec) == found
+    parsed = methods.get("fedstas-least-variance", draws="norm", noise=True, rate=0.5, levels=4)
+    assert methods.parse(spec) == parsed
     assert methods.parse("fedsampling epsilon=none") == methods.get("fedsampling", epsilon=None)
     for spec, named in (
         ("fedstas-least-variance noise=maybe", "noise is 'maybe'"),

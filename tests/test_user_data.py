@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_own import forget, plain
+from test_user_code import forget, plain
 
 from companion.pages import parameters
 from companion.runs import leaderboard, protocol, records, sweeps, tables
@@ -28,7 +28,7 @@ HEAD = "from fedstas import user_data\nimport numpy as np\nfrom torch import nn\
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def examples_folder(tmp_path, monkeypatch):
     """The examples in the current folder."""
     monkeypatch.chdir(tmp_path)
     for path in EXAMPLES.glob("my_*"):
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
     sweeps._loaded.cache_clear()
 
 
-def written(name: str, *lines: str) -> None:
+def write_module(name: str, *lines: str) -> None:
     Path(name).write_text(HEAD + "\n".join(lines) + "\n")
 
 
@@ -51,25 +51,25 @@ def sha(name) -> str:
 
 def test_arrays_are_a_task_and_every_fifth_example_of_a_class_is_held_back():
     order = np.argsort(np.arange(20) % 2, kind="stable")  # classes in turns
-    made = user_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
-    assert made.test_y.tolist() == [0, 1, 0, 1]
-    assert made.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
-    assert len(made.train_x) == 16 and made.users.tolist() == [0, 1] * 8
-    assert (made.classes, made.network, made.kind) == (2, "perceptron", "images")
-    assert made.train_x.dtype == torch.float32 and made.train_y.dtype == torch.int64
-    given = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
-    assert given.test_y.tolist() == [1] * 5 + [0] * 5 and given.digest != made.digest
+    result = user_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
+    assert result.test_y.tolist() == [0, 1, 0, 1]
+    assert result.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
+    assert len(result.train_x) == 16 and result.users.tolist() == [0, 1] * 8
+    assert (result.classes, result.network, result.kind) == (2, "perceptron", "images")
+    assert result.train_x.dtype == torch.float32 and result.train_y.dtype == torch.int64
+    arguments = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
+    assert arguments.test_y.tolist() == [1] * 5 + [0] * 5 and arguments.digest != result.digest
     again = user_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
-    assert again.digest == given.digest
+    assert again.digest == arguments.digest
     other = user_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
-    assert other.digest != given.digest  # whose they are is data too
+    assert other.digest != arguments.digest  # whose they are is data too
 
 
 def test_bytes_are_scaled_and_documents_are_tokens():
     image = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
-    made = user_data.from_arrays(image, Y)
-    assert made.train_x.unique().tolist() == [pytest.approx(0.2)]
-    assert made.network == "convolutional"
+    result = user_data.from_arrays(image, Y)
+    assert result.train_x.unique().tolist() == [pytest.approx(0.2)]
+    assert result.network == "convolutional"
     words = user_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
     assert words.kind == "documents" and words.network == "text-cnn"
     with pytest.raises(InputError, match="empty document or an unknown token"):
@@ -77,7 +77,7 @@ def test_bytes_are_scaled_and_documents_are_tokens():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
         ((X, Y[:, None]), r"y has shape \(20, 1\)"),
@@ -100,9 +100,9 @@ def test_bytes_are_scaled_and_documents_are_tokens():
         ((X, Y, None, None, [-1] * 20), "users is -1 in row 0: name users by words"),
     ],
 )
-def test_arrays_that_are_no_task_are_one_sentence(given, words):
+def test_arrays_that_are_no_task_are_one_sentence(arguments, words):
     with pytest.raises(InputError, match=words) as caught:
-        user_data.from_arrays(*given[:4], users=(*given, *[None] * 5)[4])
+        user_data.from_arrays(*arguments[:4], users=(*arguments, *[None] * 5)[4])
     assert "\n" not in str(caught.value)
 
 
@@ -114,17 +114,17 @@ def table(path, rows, head=("size", "clinic", "kind")):
 ROWS = [(k, 9 + k % 2, "ab"[k % 2]) for k in range(20)]
 
 
-def test_a_table_is_a_task_with_its_clients(here):
+def test_a_table_is_a_task_with_its_clients(examples_folder):
     table("t.csv", ROWS)
-    made = user_data.from_csv("t.csv", label="kind", client="clinic")
-    assert made.classes == 2 and made.users.tolist() == [0, 1] * 8
-    assert made.train_x.shape == (16, 1)  # neither the label nor the client
-    low, high = made.train_x.min(), made.train_x.max()
-    assert (low, high) == (-1, 1) and made.test_x[0, 0] == pytest.approx(2 * 8 / 17 - 1)
+    result = user_data.from_csv("t.csv", label="kind", client="clinic")
+    assert result.classes == 2 and result.users.tolist() == [0, 1] * 8
+    assert result.train_x.shape == (16, 1)  # neither the label nor the client
+    low, high = result.train_x.min(), result.train_x.max()
+    assert (low, high) == (-1, 1) and result.test_x[0, 0] == pytest.approx(2 * 8 / 17 - 1)
     table("test.csv", ROWS[::-1])
     both = user_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
     assert len(both.train_y) == len(both.test_y) == 20 and both.test_y[0] == 1
-    federation = partition.make("natural", made.train_y, users=made.users)  # all, being few
+    federation = partition.make("natural", result.train_y, users=result.users)  # all, being few
     assert federation.sizes.tolist() == [8, 8]
     dealt = partition.make("t.csv:clinic", both.train_y)
     assert [s[0] for s in dealt.shards] == [0, 1]  # 9 comes before 10
@@ -148,13 +148,13 @@ def test_a_table_is_a_task_with_its_clients(here):
         ),
     ],
 )
-def test_a_table_that_is_none_says_its_line(here, rows, label, words):
+def test_a_table_that_is_none_says_its_line(examples_folder, rows, label, words):
     table("t.csv", rows)
     with pytest.raises(InputError, match=words):
         user_data.from_csv("t.csv", label=label, client="clinic")
 
 
-def test_a_table_with_two_columns_of_a_name_is_refused(here):
+def test_a_table_with_two_columns_of_a_name_is_refused(examples_folder):
     table("t.csv", [(1, 2, "a")] * 10, ("size", "size", "kind"))
     with pytest.raises(InputError, match=r"t\.csv has the column size twice"):
         user_data.from_csv("t.csv", label="kind")
@@ -166,7 +166,7 @@ def test_an_example_of_nobody_is_refused(nobody):
         user_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
 
 
-def test_a_test_table_must_be_like_the_other(here):
+def test_a_test_table_must_be_like_the_other(examples_folder):
     table("t.csv", ROWS)
     table("u.csv", [*ROWS, (1, 9, "c")])
     with pytest.raises(InputError, match=r"u.csv line 22: no training row has the class c"):
@@ -187,21 +187,21 @@ def pictures(folder: Path, each: int, kinds=("cat", "dog")) -> None:
             Image.new("L", (40, 50), 255 * k).save(folder / kind / f"{i:02}.png")
 
 
-def test_a_folder_of_images_is_a_task(here):
-    pictures(here / "one", 5)
-    made = user_data.from_folder("one", size=8)
-    assert made.train_x.shape == (8, 3, 8, 8) and made.test_y.tolist() == [0, 1]
-    assert made.test_x.amin((1, 2, 3)).tolist() == [-1, 1]
-    pictures(here / "two" / "train", 3)
-    pictures(here / "two" / "test", 2)
-    both = user_data.from_folder(here / "two")
+def test_a_folder_of_images_is_a_task(examples_folder):
+    pictures(examples_folder / "one", 5)
+    result = user_data.from_folder("one", size=8)
+    assert result.train_x.shape == (8, 3, 8, 8) and result.test_y.tolist() == [0, 1]
+    assert result.test_x.amin((1, 2, 3)).tolist() == [-1, 1]
+    pictures(examples_folder / "two" / "train", 3)
+    pictures(examples_folder / "two" / "test", 2)
+    both = user_data.from_folder(examples_folder / "two")
     assert both.train_x.shape == (6, 3, 32, 32) and len(both.test_y) == 4
-    shutil.rmtree(here / "two" / "test" / "dog")
+    shutil.rmtree(examples_folder / "two" / "test" / "dog")
     with pytest.raises(InputError, match="two/test has the classes cat, not cat, dog"):
         user_data.from_folder("two")
     with pytest.raises(InputError, match="away is no folder of images by class"):
         user_data.from_folder("away")
-    (here / "one" / "cat" / "00.png").write_text("no picture")
+    (examples_folder / "one" / "cat" / "00.png").write_text("no picture")
     with pytest.raises(InputError, match="one is no folder of images by class"):
         user_data.from_folder("one")
 
@@ -209,7 +209,7 @@ def test_a_folder_of_images_is_a_task(here):
 # Functions of files
 
 
-def test_a_function_of_a_file_is_a_task_whose_file_is_in_the_identity(here):
+def test_a_function_of_a_file_is_a_task_whose_file_is_in_the_identity(examples_folder):
     task = tasks.load("my_data.py", network="my_network.py")
     assert task.name == "my_data.py:task" and str(task.network) == "my_network.py:network"
     files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
@@ -234,7 +234,11 @@ TASK = "my_task.py"
         (["task = 5"], TASK, "my_task.py has no function task: it has none"),
         (["def task():", "    return {}"], TASK, r"line 6: task\(\) returns dict: it must"),
         (["def task():", "    return"], TASK, r"line 6: task\(\) returns NoneType"),
-        (["def task():", "", "    return 1 / 0"], TASK, "my_task.py line 8: ZeroDivisionError: div"),
+        (
+            ["def task():", "", "    return 1 / 0"],
+            TASK,
+            "my_task.py line 8: ZeroDivisionError: div",
+        ),
         (["def task(n):", "    return n"], TASK, "my_task.py line 6: TypeError: task.. missing 1"),
         (["x = 1 / 0"], TASK, "my_task.py line 6 fails on import: ZeroDivisionError"),
         (["def broken(:"], TASK, "my_task.py line 6 fails on import: SyntaxError"),
@@ -244,16 +248,22 @@ TASK = "my_task.py"
             "my_task.py line 8: train_y is an array of float64",
         ),
         (
-            ["from dataclasses import replace", "def task():", "    x, y = np.eye(20), [0, 1] * 10",
-             "    return replace(user_data.from_arrays(x, y), classes=3)"],
+            [
+                "from dataclasses import replace",
+                "def task():",
+                "    x, y = np.eye(20), [0, 1] * 10",
+                "    return replace(user_data.from_arrays(x, y), classes=3)",
+            ],
             TASK,
             r"my_task.py line 7: the test set has no example of class 2: .* of 0\.\.2",
         ),
     ],
-)  # fmt: skip
-def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(here, lines, spec, words):
+)
+def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(
+    examples_folder, lines, spec, words
+):
     if lines is not None:
-        written("my_task.py", *lines)
+        write_module("my_task.py", *lines)
     with pytest.raises(InputError, match=words) as caught:
         tasks.load(spec)
     assert "\n" not in str(caught.value)
@@ -281,15 +291,15 @@ def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(here, lines, sp
         ("return nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))", "mixes the examples"),
     ],
 )
-def test_a_network_that_does_not_fit_is_one_sentence_with_its_line(here, body, words):
-    written("my_net.py", "def network(task):", f"    {body}")
+def test_a_network_that_does_not_fit_is_one_sentence_with_its_line(examples_folder, body, words):
+    write_module("my_net.py", "def network(task):", f"    {body}")
     with pytest.raises(InputError, match=words) as caught:
         tasks.load("my_data.py", network="my_net.py")
     assert str(caught.value).startswith("my_net.py line ") and "\n" not in str(caught.value)
 
 
-def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(here):
-    written(
+def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(examples_folder):
+    write_module(
         "my_net.py",
         "from fedstas.sim.models import Perceptron",
         "class Double(Perceptron):",
@@ -315,7 +325,7 @@ def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(here)
         ("archive", "c.npy is not an array of numbers or words"),
     ],
 )
-def test_a_partition_that_does_not_fit_is_one_sentence(here, array, words):
+def test_a_partition_that_does_not_fit_is_one_sentence(examples_folder, array, words):
     if isinstance(array, np.ndarray):
         np.save("c.npy", array)
     elif array == "archive":
@@ -326,18 +336,18 @@ def test_a_partition_that_does_not_fit_is_one_sentence(here, array, words):
     labels = tasks.load("my_data.py").train_y
     with pytest.raises(InputError, match=words):
         partition.make("c.npy", labels)
-    for spec, more, said in (
+    for spec, more, output in (
         ("away.npy", {}, "there is no file away.npy: name a partition"),
         ("away.csv:clinic", {}, "there is no file away.csv"),
         ("my_clients.npy", {"clients": 21}, "clients is 21: my_clients.npy names 20 clients"),
         ("my_clients.npy", {"sizes": "1x2"}, "sizes are of use only with dirichlet_fixed_size"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=output):
             partition.make(spec, labels, **more)
     assert partition.make("my_clients.npy", labels, clients=20).sizes.sum() == 456
 
 
-def test_what_a_design_does_wrong_names_its_line(here):
+def test_what_a_design_does_wrong_names_its_line(examples_folder):
     task = tasks.load("my_data.py")
     federation = partition.make("my_clients.npy", task.train_y)
     start = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass D:\n"
@@ -358,8 +368,8 @@ def test_what_a_design_does_wrong_names_its_line(here):
     ):
         Path("d.py").write_text(start + body + "\n")
         with pytest.raises(InputError, match=words) as caught:
-            how = {"rounds": 1, "clients_per_round": 2, "seed": 0, "device": "cpu"}
-            simulation.run(task, federation, methods.get("d.py"), **how)
+            options = {"rounds": 1, "clients_per_round": 2, "seed": 0, "device": "cpu"}
+            simulation.run(task, federation, methods.get("d.py"), **options)
         assert "\n" not in str(caught.value)
 
 
@@ -378,22 +388,31 @@ def test_a_divergence_inside_a_design_stays_one():
 
 def run(method: str, seed: int = 0, **more) -> sweeps.Run:
     return sweeps.Run(
-        "my_data.py:task", "my_clients.npy", 0.01, method, seed, {"lr": 0.1}, clients=20,
-        clients_per_round=5, rounds=3, network="my_network.py:network", **more,
-    )  # fmt: skip
+        "my_data.py:task",
+        "my_clients.npy",
+        0.01,
+        method,
+        seed,
+        {"lr": 0.1},
+        clients=20,
+        clients_per_round=5,
+        rounds=3,
+        network="my_network.py:network",
+        **more,
+    )
 
 
-def test_three_files_train_are_recorded_compared_and_made_again(here):
+def test_three_files_train_are_recorded_compared_and_made_again(examples_folder):
     todo = [run(method, seed) for method in ("md", "my_design.py") for seed in (0, 1)]
-    how = {"folder": "runs", "device": "cpu", "progress": False}
+    options = {"folder": "runs", "device": "cpu", "progress": False}
     shutil.copytree(".", "earlier")
     with contextlib.chdir("earlier"):  # the workers of this sweep live on, and stand there
-        assert sweeps.make(todo[:2], "mine", jobs=2, **how) == []
+        assert sweeps.make(todo[:2], "mine", jobs=2, **options) == []
     shutil.rmtree("earlier")
-    assert sweeps.make(todo, "mine", jobs=2, **how) == []  # in worker processes
-    known = records.identities("runs")
-    assert len(known) == 4
-    for who in known.values():
+    assert sweeps.make(todo, "mine", jobs=2, **options) == []  # in worker processes
+    recorded = records.identities("runs")
+    assert len(recorded) == 4
+    for who in recorded.values():
         assert who["task"] == "my_data.py:task" and who["clients"] == 20
         files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
         assert who["files"] == files and who["network"] == "my_network.py:network"
@@ -402,11 +421,13 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
     assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
     (title,) = set(board["federation"])
     assert title.startswith("my_data.py:task, network my_network.py:network, my_clients.npy: 20 cl")
-    keys = {tables.record_key(who) for who in known.values()}
+    keys = {tables.record_key(who) for who in recorded.values()}
     assert keys == {tables.run_key(each) for each in todo}
 
     frame = records.load("runs")
-    name = next(r for r, w in known.items() if w["seed"] == 1 and "Rooted" in w["method"]["name"])
+    name = next(
+        r for r, w in recorded.items() if w["seed"] == 1 and "Rooted" in w["method"]["name"]
+    )
     forget()
     again = records.rerun(name, "runs", device="cpu")
     pd.testing.assert_frame_equal(plain(again.frame), plain(frame[frame["run"] == name]))
@@ -415,48 +436,50 @@ def test_three_files_train_are_recorded_compared_and_made_again(here):
     assert not keys & {tables.run_key(each) for each in todo}
     with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
         records.rerun(name, "runs", device="cpu")
-    assert sweeps.make(todo[:1], "mine", **how) == [] and len(records.identities("runs")) == 5
+    assert sweeps.make(todo[:1], "mine", **options) == [] and len(records.identities("runs")) == 5
     assert leaderboard.rank_methods(["runs"])["federation"].nunique() == 2
 
 
-def test_a_changed_partition_or_task_is_another_run(here):
+def test_a_changed_partition_or_task_is_another_run(examples_folder):
     task = tasks.load("my_data.py")
-    whos = []
-    how = {"rounds": 1, "clients_per_round": 2, "seed": 0}
+    identities = []
+    options = {"rounds": 1, "clients_per_round": 2, "seed": 0}
     for _ in range(2):
         federation = partition.make("my_clients.npy", task.train_y)
-        whos.append(records.identity(task, federation, methods.get("md"), **how))
+        identities.append(records.identity(task, federation, methods.get("md"), **options))
         np.save("my_clients.npy", np.load("my_clients.npy") // 2)
-    assert records.run_id(whos[0]) != records.run_id(whos[1])
-    by_hand = simulation.run(task, federation, methods.get("strat"), device="cpu", **how)
+    assert records.run_id(identities[0]) != records.run_id(identities[1])
+    by_hand = simulation.run(task, federation, methods.get("strat"), device="cpu", **options)
     assert np.isfinite(by_hand.frame["train_loss"]).all()  # rows of a table, by the perceptron
     with pytest.raises(InputError, match=r"the clients of my_clients.npy .* has changed since"):
-        partition.from_recipe(task.train_y, whos[0]["partition"])
+        partition.from_recipe(task.train_y, identities[0]["partition"])
     one = sweeps.load_task("my_data.py", "cpu")
     assert sweeps.load_task("my_data.py", "cpu") is one
     Path("my_data.py").write_text(Path("my_data.py").read_text() + "# other\n")
     assert sweeps.load_task("my_data.py", "cpu").source != one.source
 
 
-def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(here, capsys):
+def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(examples_folder, capsys):
     call = "run --task my_data.py:task --network my_network.py --partition my_clients.npy "
     call += "--method my_design.py --clients-per-round 5 --rounds 2 --lr 0.1 --device cpu"
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(call.split())
-    assert not left.value.code
-    said = capsys.readouterr().out
-    assert "my_design.py on my_data.py:task, 20 of 20 clients with data" in said
+    assert not exit_info.value.code
+    output = capsys.readouterr().out
+    assert "my_design.py on my_data.py:task, 20 of 20 clients with data" in output
     for more, words in (
         ("--clients 7", "clients is 7: my_clients.npy names 20 clients"),
         ("--strata 21 --method strat", "strata is 21: it must not be above clients, here 20"),
         ("--concentration 1", "--concentration is of no use: partition my_clients.npy has no con"),
     ):
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             cli.main([*call.split(), *more.split()])
-        assert left.value.code == 2 and words in capsys.readouterr().err
+        assert exit_info.value.code == 2 and words in capsys.readouterr().err
 
 
-def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, capsys, monkeypatch):
+def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(
+    examples_folder, capsys, monkeypatch
+):
     table(
         "patients.csv",
         [(k, k % 4, "ab"[k % 2]) for k in range(20)],
@@ -468,8 +491,8 @@ def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, cap
     call = f"{call} --rounds 3 --out h.parquet".split()
     keep = run_file.save_history
 
-    def cut(*given):
-        keep(*given)
+    def cut(*arguments):
+        keep(*arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_file, "save_history", cut)
@@ -479,59 +502,78 @@ def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(here, cap
     monkeypatch.setattr(run_file, "save_history", keep)
     before = Path("patients.csv").read_text()
     Path("patients.csv").write_text(before.replace("19,", "18,"))
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(call)
-    said = capsys.readouterr().err
-    assert left.value.code == 2 and ".h.parquet.checkpoint is of a run with other settings" in said
+    output = capsys.readouterr().err
+    assert (
+        exit_info.value.code == 2
+        and ".h.parquet.checkpoint is of a run with other settings" in output
+    )
     Path("patients.csv").write_text(before)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(call)
-    assert not left.value.code and Path("h.parquet").exists()
+    assert not exit_info.value.code and Path("h.parquet").exists()
 
 
 @pytest.mark.parametrize("task", ["my_data.py:task", "there/my_data.py"])
-def test_a_protocol_may_name_files_of_ones_own(here, task):
+def test_a_protocol_may_name_files_of_ones_own(examples_folder, task):
     shutil.copytree(".", "there", ignore=shutil.ignore_patterns("there"))
     partition = str(Path(task).with_name("my_clients.npy"))
-    told = {
-        "rounds": 3, "evaluate_every": 1, "megabytes": [0.02, 0.05], "rates": [0.01, 0.1, 1.0],
-        "tuning_seeds": [10], "evaluation_seeds": [0], "reference": "md", "min_effect": 1.0,
+    document = {
+        "rounds": 3,
+        "evaluate_every": 1,
+        "megabytes": [0.02, 0.05],
+        "rates": [0.01, 0.1, 1.0],
+        "tuning_seeds": [10],
+        "evaluation_seeds": [0],
+        "reference": "md",
+        "min_effect": 1.0,
         "arms": {"md": {"method": "md"}},
-        "settings": {"mine": {
-            "title": "mine", "task": task, "partition": partition,
-            "network": "my_network.py:network", "clients": 20, "clients_per_round": 5,
-        }},
-    }  # fmt: skip
+        "settings": {
+            "mine": {
+                "title": "mine",
+                "task": task,
+                "partition": partition,
+                "network": "my_network.py:network",
+                "clients": 20,
+                "clients_per_round": 5,
+            }
+        },
+    }
     for more, words in (
         ({"concentration": 0.1}, f"is of no use: partition {partition} has none"),
         ({"partition": "dirichlet"}, "setting mine lacks concentration"),
     ):
-        other = told | {"settings": {"mine": told["settings"]["mine"] | more}}
+        other = document | {"settings": {"mine": document["settings"]["mine"] | more}}
         Path("mine.yml").write_text(json.dumps(other))
         with pytest.raises(InputError, match=re.escape(words)):
             protocol.read("mine.yml")
-    Path("mine.yml").write_text(json.dumps(told))
-    known = protocol.read("mine.yml")
-    assert known["mine"].classes == 2
-    known["mine"] = protocol.add_arm(known["mine"], "my_design.py")
-    rates = protocol.tabulate_rates(known["mine"], protocol.load_curves(known["mine"], ["runs"]))
+    Path("mine.yml").write_text(json.dumps(document))
+    recorded = protocol.read("mine.yml")
+    assert recorded["mine"].classes == 2
+    recorded["mine"] = protocol.add_arm(recorded["mine"], "my_design.py")
+    rates = protocol.tabulate_rates(
+        recorded["mine"], protocol.load_curves(recorded["mine"], ["runs"])
+    )
     assert list(rates.index) == ["md", "my_design.py:Rooted"]
-    how = {"folder": "runs", "device": "cpu", "progress": False}
+    options = {"folder": "runs", "device": "cpu", "progress": False}
     assert (
         sweeps.make(
-            [known["mine"].plan_run(a, 0.1, 10) for a in known["mine"].arms], "which-design", **how
+            [recorded["mine"].plan_run(a, 0.1, 10) for a in recorded["mine"].arms],
+            "which-design",
+            **options,
         )
         == []
     )
-    rows = protocol.load_curves(known["mine"], ["runs"])
+    rows = protocol.load_curves(recorded["mine"], ["runs"])
     assert set(rows["arm"]) == {"md", "my_design.py:Rooted"} and len(rows) == 6
 
 
-def test_a_chapter_takes_files_wherever_they_are_named_from(here):
+def test_a_chapter_takes_files_wherever_they_are_named_from(examples_folder):
     declared = parameters.declared("10a")
     task, partition = declared["task"], declared["partition"]
-    assert task.parse("my_data.py:task") == str(here / "my_data.py:task")
-    assert partition.parse("my_clients.npy") == str(here / "my_clients.npy")
+    assert task.parse("my_data.py:task") == str(examples_folder / "my_data.py:task")
+    assert partition.parse("my_clients.npy") == str(examples_folder / "my_clients.npy")
     assert task.parse("mnist") == "mnist"
     assert task.check("examples/own/my_data.py") == "examples/own/my_data.py"
     with pytest.raises(InputError, match=r"task is 'away.py:task': there is no file"):
@@ -543,23 +585,23 @@ def test_a_chapter_takes_files_wherever_they_are_named_from(here):
 # The examples
 
 
-def test_the_examples_are_short_and_each_does_what_it_says(here):
+def test_the_examples_are_short_and_each_does_what_it_says(examples_folder):
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert len(scripts) == 6
     assert all(len(path.read_text().splitlines()) <= 40 for path in scripts)
     import importlib.util
     import sys
 
-    sys.path.insert(0, str(here))
+    sys.path.insert(0, str(examples_folder))
     try:
         spec = importlib.util.spec_from_file_location("my_clients", "my_clients.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         assert np.array_equal(module.clients(), np.load("my_clients.npy"))
     finally:
-        sys.path.remove(str(here))
+        sys.path.remove(str(examples_folder))
         sys.modules.pop("my_data", None)
     table("patients.csv", ROWS, ("size", "clinic", "diagnosis"))
     assert tasks.load("my_table.py").users.max() == 1
-    pictures(here / "pictures", 5)
+    pictures(examples_folder / "pictures", 5)
     assert tasks.load("my_images.py").network == "convolutional"

@@ -43,9 +43,14 @@ class Federation:
     """
 
     def __init__(
-        self, nodes: int, warm: bool = True, folder=None, gate=lambda port: port, simulation=False,
+        self,
+        nodes: int,
+        warm: bool = True,
+        folder=None,
+        gate=lambda port: port,
+        simulation=False,
         node_config: str = "",
-    ):  # fmt: skip
+    ):
         self.nodes, self.warm, self.gate, self.simulation = nodes, warm, gate, simulation
         self.node_config = node_config
         self.processes: dict[str, subprocess.Popen] = {}
@@ -82,8 +87,12 @@ class Federation:
     def _start(self, name: str, *command: str) -> None:
         log = (self.folder / f"{name}.log").open("w")
         self.processes[name] = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True
-        )  # fmt: skip
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=self.environment,
+            start_new_session=True,
+        )
         log.close()
 
     def _start_link(self) -> None:
@@ -94,10 +103,16 @@ class Federation:
             f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
         )
         self._start(
-            "superlink", "flower-superlink", "--insecure", "--host", "127.0.0.1",
-            "--port", str(self.port), "--disable-runtime-dependency-installation",
+            "superlink",
+            "flower-superlink",
+            "--insecure",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--disable-runtime-dependency-installation",
             *(["--simulation"] if self.simulation else []),
-        )  # fmt: skip
+        )
         end = time.monotonic() + 120
         while time.monotonic() < end:
             self._alive("superlink")
@@ -113,10 +128,18 @@ class Federation:
         """Start the node of shard k."""
         name, port = name or f"node-{k}", free_port()
         self._start(
-            name, "flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{self.gate(self.port)}",
-            "--node-config", f"partition-id={k} {self.node_config}".strip(), "--port", str(port),
-            "--isolation", "process" if self.warm else "subprocess",
-        )  # fmt: skip
+            name,
+            "flower-supernode",
+            "--insecure",
+            "--superlink",
+            f"127.0.0.1:{self.gate(self.port)}",
+            "--node-config",
+            f"partition-id={k} {self.node_config}".strip(),
+            "--port",
+            str(port),
+            "--isolation",
+            "process" if self.warm else "subprocess",
+        )
         if self.warm:
             self._start(f"{name}-warm", sys.executable, str(HERE / "warm.py"), str(port))
 
@@ -152,9 +175,13 @@ class Federation:
         if quoted:
             command += ["--run-config", quoted]
         return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     def run(self, echo: bool = True, **config) -> list[str]:
         """The same, to its end: all lines, of which those that say how far it is are shown."""
@@ -214,9 +241,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: stop what was started
     try:
         with Federation(
-            given.nodes, not given.cold, given.keep, simulation=given.simulation,
+            given.nodes,
+            not given.cold,
+            given.keep,
+            simulation=given.simulation,
             node_config=given.node_config,
-        ) as federation:  # fmt: skip
+        ) as federation:
             lines = federation.run(nodes=given.nodes, **config)
     except KeyboardInterrupt:
         print("stopped", flush=True)
