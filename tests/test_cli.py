@@ -1,5 +1,6 @@
 """The command: what it prints, and one sentence for everything that goes wrong."""
 
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -443,10 +444,11 @@ def test_claims_refuses_what_is_not_there(capsys):
 def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
     from companion import ledger
 
-    def nothing(claim):
+    def fail(claim):
         raise LookupError("the runs are gone")
 
-    monkeypatch.setattr(ledger, "function", lambda claim: nothing)
+    claim = dataclasses.replace(ledger.find_claim("journal-lemma-1"), decide=fail)
+    monkeypatch.setattr(ledger, "find_claim", lambda id: claim)
     refused("claims journal-lemma-1", capsys, "claim journal-lemma-1", "the runs are gone", code=1)
 
 
