@@ -85,8 +85,10 @@ def test_the_local_pivotal_method_keeps_inclusion_probabilities_and_size(m):
 
 
 def test_a_sum_that_is_no_whole_number_is_rounded_by_the_last_coin():
-    for draw in (lambda rng: cube_sample([[0.4], [0.9]], [0.4, 0.9], rng),
-                 lambda rng: local_pivotal_sample([[0.0], [1.0]], [0.4, 0.9], rng)):  # fmt: skip
+    for draw in (
+        lambda rng: cube_sample([[0.4], [0.9]], [0.4, 0.9], rng),
+        lambda rng: local_pivotal_sample([[0.0], [1.0]], [0.4, 0.9], rng),
+    ):
         found = outcomes(draw)
         np.testing.assert_allclose(sum(c * s for s, c in found), [0.4, 0.9], atol=1e-12)
         assert {int(s.sum()) for s, _ in found} == {1, 2}

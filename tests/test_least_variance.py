@@ -188,9 +188,15 @@ def test_many_clients_are_sketched():
 
 @pytest.mark.parametrize(
     "chosen",
-    [{}, {"draws": "norm"}, {"features": "updates"},
-     {"noise": True}, {"equal_clients": True}, {"restratify_every": 2}],
-)  # fmt: skip
+    [
+        {},
+        {"draws": "norm"},
+        {"features": "updates"},
+        {"noise": True},
+        {"equal_clients": True},
+        {"restratify_every": 2},
+    ],
+)
 def test_every_setting_is_unbiased_given_its_strata(view, chosen):
     rng = np.random.default_rng(5)
     seen = view(rng.integers(1, 9, 7), rng.normal(size=(7, 20)))

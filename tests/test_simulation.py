@@ -168,9 +168,14 @@ def test_fedavg_is_what_everyone_writes(digits, federation):
     history = run(digits, federation, method, rounds=3)
     sizes = federation.sizes
     expected = reference(
-        digits, federation, history, rounds=3, steps=3, lr=0.2,
+        digits,
+        federation,
+        history,
+        rounds=3,
+        steps=3,
+        lr=0.2,
         weights=lambda cohort: sizes[cohort] / sizes[cohort].sum(),
-    )  # fmt: skip
+    )
     start = models.flatten(digits.model(1))
     assert (expected - start).abs().max() > 0.01
     np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
@@ -180,9 +185,14 @@ def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, fed
     history = run(digits, federation, methods.get("md", batch=10_000, lr=0.2), rounds=5)
     assert any(len(set(c.tolist())) < len(c) for c in history.cohorts)
     expected = reference(
-        digits, federation, history, rounds=5, steps=3, lr=0.2,
+        digits,
+        federation,
+        history,
+        rounds=5,
+        steps=3,
+        lr=0.2,
         weights=lambda cohort: np.full(len(cohort), 1 / len(cohort)),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
 
 
@@ -190,9 +200,14 @@ def test_expansion_weights_apply_to_updates(digits, federation):
     history = run(digits, federation, methods.get("fedavg-unbiased", batch=10_000), rounds=2)
     n, sizes = len(federation.with_data), federation.sizes
     expected = reference(
-        digits, federation, history, rounds=2, steps=3, lr=0.01,
+        digits,
+        federation,
+        history,
+        rounds=2,
+        steps=3,
+        lr=0.01,
         weights=lambda cohort: n / 5 * sizes[cohort] / sizes.sum(),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(history.params, expected, rtol=0, atol=2e-6)
 
 
@@ -320,9 +335,14 @@ def test_norms_are_those_of_the_gradients(digits, federation):
     np.testing.assert_allclose(server.norms(), norms, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "what"), [
-    ("optimal-client-sampling", "norm"), ("power-of-choice", "loss"), ("divfl", "gradient"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("optimal-client-sampling", "norm"),
+        ("power-of-choice", "loss"),
+        ("divfl", "gradient"),
+    ],
+)
 def test_what_clients_answer_of_a_broken_model_is_a_divergence(digits, federation, name, what):
     server, params = server_of(federation, digits)
     server.begin(7, params * float("nan"))

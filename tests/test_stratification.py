@@ -117,8 +117,10 @@ def test_spread_is_the_root_of_the_mean_squared_distance_to_the_centre():
 
 def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
     features, truth = clouds
-    expected = [np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
-                for h, n in enumerate(np.bincount(truth))]  # fmt: skip
+    expected = [
+        np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
+        for h, n in enumerate(np.bincount(truth))
+    ]
     np.testing.assert_allclose(within_stratum_std(features, truth), expected, rtol=1e-12)
     np.testing.assert_allclose(
         within_stratum_std(3 * features - 1, truth), 3 * np.array(expected), rtol=1e-12

@@ -1,7 +1,7 @@
-"""Who is there: the nodes of a round, the ones that fell silent, the ones that came back.
+"""The roster of a round: the clients that are present, those that stopped answering, those that came back.
 
-A client that does not answer a question is not in the federation of this round: it is struck off the
-roll, and the design draws again over those who are there.
+A client that does not answer a question is taken off the roster of this round, and the design draws again over
+the clients that are left.
 """
 
 import time
@@ -19,8 +19,8 @@ from fedstas.flower import messages
 from fedstas.sim.server import ServerMemory
 from fedstas.state import move_clients
 
-POLL = 0.2  # s between two looks for replies
-# What the SuperLink says of a node that is not there.
+POLL = 0.2  # s between two requests for replies
+# Error codes of Flower's SuperLink for a node that is not connected.
 GONE = (
     ErrorCode.MESSAGE_UNAVAILABLE,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
@@ -29,15 +29,15 @@ GONE = (
 
 
 class TooFew(RuntimeError):
-    """Too few nodes answered to go on; the rounds so far are kept where `state` says."""
+    """Too few nodes answered to continue; the state file, if there is one, holds the rounds so far."""
 
 
 class Struck(Exception):
-    """Clients did not answer a question of the design: it must draw again without them."""
+    """Clients did not answer a question of the design, which must draw again without them."""
 
 
 def exchange(grid: Grid, asked: list[Message], patience: float) -> dict[int, Message]:
-    """Send messages, one to a node; the reply of each node that answered in time, by node id."""
+    """Send messages, one to a node; return the replies that came in time, by node id."""
     if asked:
         grid.push_messages(asked)
     open_ = {m.metadata.message_id: m.metadata.dst_node_id for m in asked}
@@ -68,7 +68,7 @@ class Roster:
         self._silent: dict[int, str | None] = {}
 
     def begin(self, t: int, params: torch.Tensor, grid: Grid) -> None:
-        """Round t starts with w_t: the roll is called."""
+        """Start round t with w_t = params [P]: find the clients that are present."""
         self.round, self._params, self._grid = t, params, grid
         self._find(wait=not self._client_of)
         self._call()
@@ -76,7 +76,7 @@ class Roster:
             raise TooFew(f"round {t}: no node with data is there")
 
     def resume(self, roll: Iterable[int]) -> None:
-        """What is remembered is of this roll."""
+        """Set the clients to which the restored memory belongs."""
         self.roll = tuple(roll)
 
     def _hello(self, ids: Iterable[int]) -> list[Message]:
@@ -109,14 +109,14 @@ class Roster:
             time.sleep(POLL)
 
     def _greet(self, ids: Iterable[int]) -> None:
-        """These nodes are silent until they have answered a hello, which is not waited for."""
+        """Send a hello to these nodes, which count as silent until they answer; do not wait for it."""
         hellos = self._hello(ids)
         if hellos:
             self._grid.push_messages(hellos)
         self._silent |= {m.metadata.dst_node_id: m.metadata.message_id for m in hellos}
 
     def _hear(self, node: int, reply: Message) -> None:
-        """The answer to a hello: the node is welcome, or struck for this round."""
+        """Read the answer to a hello: the node is on the roster, or off it for this round."""
         try:
             client = messages.read("query.hello", reply, self._patience)
         except InputError as error:
@@ -133,8 +133,8 @@ class Roster:
         self._client_of[node] = client
 
     def _call(self) -> None:
-        """The roll: present, with data, not silent. What was remembered of another roll is dropped, but for
-        the last updates of those who stay."""
+        """Set the roster: clients that are present, with data, not silent. If it has changed, the designs' states are
+        dropped, and rows of last updates follow their clients."""
         there = {
             c: n
             for n, c in self._client_of.items()
@@ -143,8 +143,8 @@ class Roster:
         roll = tuple(sorted(there))
         if roll != self.roll and self.roll:
             gone, came = set(self.roll) - set(roll), set(roll) - set(self.roll)
-            told = [f"{w} {sorted(x)}" for w, x in (("without", gone), ("with", came)) if x]
-            self._note(f"the federation changes: {', '.join(told)}; strata are made anew")
+            changes = [f"{w} {sorted(x)}" for w, x in (("without", gone), ("with", came)) if x]
+            self._note(f"the federation changes: {', '.join(changes)}; strata are made anew")
             self.memory.designs = {}
             for state in (self.memory, self.memory.optimizer):
                 move_clients(state, self.roll, roll)
@@ -163,7 +163,7 @@ class Roster:
         self._greet([n for n in late if n not in self._silent])
 
     def _off(self, wrong: dict) -> None:
-        """The design must draw again without these nodes."""
+        """Take these nodes off the roster and make the design draw again."""
         self._present -= set(wrong)
         self._call()
         if not self.roll:
@@ -173,5 +173,5 @@ class Roster:
         raise Struck
 
     def message(self, node: int, kind: str, content, ttl: float | None = None) -> Message:
-        """A message of this round."""
+        """Make a message of this round."""
         return Message(content, node, kind, ttl=ttl, group_id=str(self.round))

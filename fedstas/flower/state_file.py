@@ -1,4 +1,7 @@
-"""A Flower server on disk after each round, from which it goes on; what a file can hold: `sim.saved`."""
+"""The state file of a Flower server: written after each round, so that a new process can continue the run.
+
+`fedstas.sim.run_file` encodes what it holds.
+"""
 
 import hashlib
 from pathlib import Path
@@ -11,20 +14,23 @@ from fedstas.sim import run_file
 
 
 def key(strategy) -> str:
-    """What a file must agree in to be gone on from (`InputError`: the method does not tell its settings)."""
+    """Return the hash of all that a state file must share with the run that continues it.
+
+    `InputError` if a part of the method has no text that shows its settings.
+    """
     method = strategy.method
     files = user_code.source_digests(method.clients, method.data, method.server)
     what = repr((method, strategy.m, strategy.seed, files))
     if " object at 0x" in what:
         raise InputError(
-            f"{method.name} has a part that does not tell its settings, so that a state file "
-            "could be of another one: make it a frozen dataclass, or give no state"
+            f"{method.name} has a part whose repr does not show its settings, so that a state file "
+            "could be of other settings: make it a frozen dataclass, or give no state"
         )
     return hashlib.sha256(what.encode()).hexdigest()
 
 
 def write(strategy, params: np.ndarray) -> None:
-    """Replace the file: the model, what the view and the server remember, the cohorts."""
+    """Replace the state file: the model, the server's memory, the clients on the roster, the cohorts."""
     view, file = strategy.view, strategy.file
     arrays: dict[str, np.ndarray] = {}
     plain = {"key": key(strategy), "round": strategy.done, "roll": list(view.roll)}
@@ -36,7 +42,7 @@ def write(strategy, params: np.ndarray) -> None:
 
 
 def read(strategy) -> np.ndarray:
-    """The model; the strategy goes on from the file (`InputError`: it is of another run, or damaged)."""
+    """Restore a strategy from its state file and return the model; `InputError` if the file is of another run or version, or damaged."""
     file, view = Path(strategy.file), strategy.view
     with run_file.reading(file) as (plain, arrays):
         same = plain["key"] == key(strategy)

@@ -66,9 +66,15 @@ class Designs(Strategy):
         )
 
     def start(
-        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, timeout: float = 0,
-        train_config=None, evaluate_config=None, evaluate_fn=None,
-    ) -> Result:  # fmt: skip
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 0,
+        train_config=None,
+        evaluate_config=None,
+        evaluate_fn=None,
+    ) -> Result:
         """Flower's `start` with rounds counted from the saved state, and answers looked for more often.
 
         `timeout` is that of the strategy: its `patience`.
@@ -82,9 +88,14 @@ class Designs(Strategy):
             raise InputError(f"{self.file} has {before} rounds already, not {num_rounds}")
         shifted = None if evaluate_fn is None else lambda t, a: evaluate_fn(before + t, a)
         result = super().start(
-            _Prompt(grid), initial_arrays, num_rounds - before, self.patience,
-            train_config, evaluate_config, shifted,
-        )  # fmt: skip
+            _Prompt(grid),
+            initial_arrays,
+            num_rounds - before,
+            self.patience,
+            train_config,
+            evaluate_config,
+            shifted,
+        )
         for name in ("train_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {before + t: v for t, v in getattr(result, name).items()})
         return result

@@ -91,9 +91,17 @@ class _CachingServer(Server):
 
 @simulation.limited_threads(1)
 def state_after(
-    task, federation, *, rounds: int = 0, method: str | Method = "md", local: LocalSGD | None = None,
-    clients_per_round: int = 10, seed: int = 0, repeats: int = 2, device: str = "auto",
-) -> State:  # fmt: skip
+    task,
+    federation,
+    *,
+    rounds: int = 0,
+    method: str | Method = "md",
+    local: LocalSGD | None = None,
+    clients_per_round: int = 10,
+    seed: int = 0,
+    repeats: int = 2,
+    device: str = "auto",
+) -> State:
     """Train `rounds` rounds with a method (0: none), then let all clients train `repeats` times: the state there.
 
     With two repetitions or more, the noise of an update (of SGD's batches) is estimated apart from its mean.

@@ -58,9 +58,14 @@ def nodes(digits, federation):
             k = context.node_config["partition-id"]
             shard = federation.shards[k]
             return Local(
-                k, digits.train_x[shard], digits.train_y[shard], digits.model(seed), method, seed,
+                k,
+                digits.train_x[shard],
+                digits.train_y[shard],
+                digits.model(seed),
+                method,
+                seed,
                 **({"reproducible": True} | local),
-            )  # fmt: skip
+            )
 
         return Memory(load, len(federation.shards), fault)
 
@@ -73,8 +78,13 @@ def train(digits):
 
     def start(grid, method, rounds=10, m=4, seed=0, patience=5.0, **settings):
         strategy = Designs(
-            method, clients_per_round=m, seed=seed, nodes=len(grid.there), patience=patience, **settings
-        )  # fmt: skip
+            method,
+            clients_per_round=m,
+            seed=seed,
+            nodes=len(grid.there),
+            patience=patience,
+            **settings,
+        )
         w = ArrayRecord([models.flatten(digits.model(seed)).numpy()])
         result = strategy.start(grid, w, num_rounds=rounds)
         return result.arrays.to_numpy_ndarrays()[0], strategy

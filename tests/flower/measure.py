@@ -82,10 +82,16 @@ def main(names) -> None:
     record = {
         "what": "bytes between five SuperNodes and the SuperLink, on loopback, without TLS",
         "command": "tests/flower/measure.py " + " ".join(names),
-        "nodes": NODES, "rounds": ROUNDS, "clients_per_round": M, "settings": SETTINGS,
-        "flwr": version("flwr"), "machine": platform.machine(), "date": time.strftime("%Y-%m-%d"),
-        "idle": idle, "runs": rows,
-    }  # fmt: skip
+        "nodes": NODES,
+        "rounds": ROUNDS,
+        "clients_per_round": M,
+        "settings": SETTINGS,
+        "flwr": version("flwr"),
+        "machine": platform.machine(),
+        "date": time.strftime("%Y-%m-%d"),
+        "idle": idle,
+        "runs": rows,
+    }
     out.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -35,9 +35,14 @@ def expected(digits):
             "dirichlet", digits.train_y, clients=NODES, seed=0, concentration=0.5
         )
         return simulation.run(
-            digits, federation, methods.get(name, lr=0.5, batch=32), rounds=rounds,
-            clients_per_round=3, seed=0, eval_every=rounds,
-        )  # fmt: skip
+            digits,
+            federation,
+            methods.get(name, lr=0.5, batch=32),
+            rounds=rounds,
+            clients_per_round=3,
+            seed=0,
+            eval_every=rounds,
+        )
 
     return run
 
@@ -115,8 +120,13 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
     own before they are back. The last one of this federation: it leaves a stopped run behind."""
     state = tmp_path / "faults.npz"
     process = federation.submit(
-        method="fedavg", clients_per_round=NODES, rounds=100_000, patience=60.0, quorum=0.1, state=str(state)
-    )  # fmt: skip
+        method="fedavg",
+        clients_per_round=NODES,
+        rounds=100_000,
+        patience=60.0,
+        quorum=0.1,
+        state=str(state),
+    )
     lines, run, left, came, stopped = [], None, set(), set(), federation.processes["node-1"].pid
     for line in process.stdout:
         lines.append(line)
@@ -160,9 +170,12 @@ def test_everything_stops_on_ctrl_c(tmp_path):
     # What a shell starts in the background ignores Ctrl-C, and hands that on.
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLE / "deploy.py"), "--nodes", "2", "--keep", str(tmp_path)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     for line in process.stdout:
         if "SuperNodes are connected" in line:
             assert len(started(tmp_path)) >= 3  # the SuperLink, two SuperNodes, and theirs

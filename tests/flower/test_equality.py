@@ -184,7 +184,7 @@ def test_a_design_that_does_not_tell_its_settings_runs_without_a_state(nodes, tr
     _, strategy = train(nodes(method), method, rounds=1)
     assert [c.tolist() for c in strategy.cohorts] == [[0]]
     with pytest.raises(
-        InputError, match=r"^md, clients Wrong has a part that does not tell its settings"
+        InputError, match=r"^md, clients Wrong has a part whose repr does not show its settings"
     ):
         train(nodes(method), method, rounds=1, state=tmp_path / "run.npz")
 

@@ -93,8 +93,13 @@ def test_a_node_that_dies_leaves_a_smaller_federation(digits, federation, nodes,
 
     others = [s if k != dead else s[:0] for k, s in enumerate(federation.shards)]
     expected = simulation.run(
-        digits, partition.federation(digits.train_y, others), method, rounds=6, clients_per_round=4, seed=0
-    )  # fmt: skip
+        digits,
+        partition.federation(digits.train_y, others),
+        method,
+        rounds=6,
+        clients_per_round=4,
+        seed=0,
+    )
     grid = nodes(method)
     grid.fault = lambda node, m, r: (
         fault(node, m, r) if "hello" not in m.metadata.message_type else r

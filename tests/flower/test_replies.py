@@ -30,14 +30,17 @@ ABOUT = {
 SOUND = {  # settings and arrays of a reply that is as asked for
     "query.hello": ({"client": 3, "data": True}, {}),
     "query.size": ({"size": 12}, {}),
-    "query.gradient": ({}, {"levels": np.float32([-1, 0, 1]), "codes": np.uint8([0b01001001, 0, 0])}),
+    "query.gradient": (
+        {},
+        {"levels": np.float32([-1, 0, 1]), "codes": np.uint8([0b01001001, 0, 0])},
+    ),
     "query.centres": ({}, {"centres": np.float32([1, -1, 0])}),
     "query.spread": ({"spread": 0.5}, {}),
     "query.norm": ({"norm": 0.5}, {}),
     "query.loss": ({"loss": 0.5}, {}),
     "query.report": ({"reports": [1, 99]}, {}),
     "train": ({}, {"models": np.zeros((2, D), dtype=np.float32)}),
-}  # fmt: skip
+}
 
 
 def reply(arrays, given) -> Message:

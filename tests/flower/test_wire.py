@@ -348,7 +348,8 @@ def test_the_arrays_that_are_sent_are_the_bytes_that_the_simulation_accounts(
     for way, accounted in (("down", frame.bytes_down), ("up", frame.bytes_up)):
         arrays = [
             a.numpy().nbytes
-            for w in grid.wire if w[0] == way
+            for w in grid.wire
+            if w[0] == way
             for a in w[4].content.array_records.get("arrays", {}).values()
-        ]  # fmt: skip
+        ]
         assert sum(arrays) == pytest.approx(accounted, rel=0.002)
