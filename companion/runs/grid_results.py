@@ -63,7 +63,7 @@ def final_metrics(*sweeps: RecordedSweep, folder: str | Path = "results") -> pd.
     """
     rows = []
     for sweep in sweeps:
-        if not sweep.found:
+        if not sweep.recorded:
             continue
         means = tables.select_final_rounds(sweep.frame).groupby("run")[METRICS].mean()
         values = (100 * means).to_dict("index")
