@@ -903,7 +903,7 @@ glue_figure("figure_ch6_fig10", clustered_figures.figure_10())
 # model, not by round:
 #
 # ```{literalinclude} ../../companion/runs/local_tests.py
-# :pyobject: dealt
+# :pyobject: draw_test_sets
 # :language: python
 # ```
 
