@@ -44,7 +44,7 @@ import numpy as np
 from IPython.display import Markdown, display
 
 from companion import ch09, chapters, check, least_variance_results, features, one_rounds, plots
-from companion import records, seats, statistics, tables
+from companion import draw_probabilities, records, statistics, tables
 from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, clustered, least_variance, methods, one_round, partition, privacy
 from fedstas import tasks, theory
@@ -56,7 +56,7 @@ s = chapters.settings("09_what_we_would_write", globals())
 plots.set_page_style()
 
 # %% tags=["remove-cell"]
-glue_figure("ch9_figure_seats", seats.draw())
+glue_figure("ch9_figure_seats", draw_probabilities.draw_figure())
 
 # %% [markdown]
 # ## Who may sit where?

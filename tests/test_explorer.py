@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from browser import needs_browser, start
 
-from companion.pages import explorer, seats
+from companion.pages import draw_probabilities, explorer
 from fedstas import allocation, compression, privacy, theory
 
 ROOT = Path(__file__).parents[1]
@@ -191,7 +191,7 @@ def test_the_map_is_of_clients_with_one_or_two_classes_and_its_chances_add_up_to
     told = data["strata"]
     N = len(told["points"])
     assert 25 <= N <= 30 and [max(each) + 1 for each in told["labels"]] == list(range(1, 9))
-    counts = seats.worked().counts
+    counts = draw_probabilities.example().counts
     assert np.median((counts > 0.1 * counts.sum(1, keepdims=True)).sum(1)) <= 2
     for case in told["cases"]["onMap"]:
         strata, m = case["given"]
@@ -369,7 +369,9 @@ def test_buttons_draw_and_what_is_said_follows(browse, data):
         assert abs(found - exact[key]) < 4 * exact[f"{key}_sd"] / 2000**0.5 + 0.005, key
     assert written - corrected > 0.3
     assert "Six clients would move the model" in told(document, "restarted")
-    assert told(document, "drawn") == sum(told(document, "seats")) == seats.SEATS
+    assert (
+        told(document, "drawn") == sum(told(document, "seats")) == draw_probabilities.PARTICIPANTS
+    )
     assert told(document, "cleared") == 0 and told(document, "least") == "8"
     assert told(document, "tab") == [0] * 7 and told(document, "clients") == len(
         data["strata"]["points"]

@@ -12,7 +12,7 @@ import yaml
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.pages import plots, seats
+from companion.pages import draw_probabilities, plots
 from companion.runs import one_rounds, protocol, statistics, tables
 from companion.runs.one_rounds import CUT
 from fedstas import allocation, methods
@@ -60,7 +60,7 @@ def designs(state: one_round.State, levels: int) -> dict[str, tuple[np.ndarray, 
     least, q, _ = cut.strata(one_round.view_at(state, cut), m)
 
     def of(labels, a, given):
-        p = seats.of_strata(labels, a, given)
+        p = draw_probabilities.probabilities_of_strata(labels, a, given)
         held = np.repeat(np.asarray(given), given)[:, None]
         return omega * (p > 0) / held, p
 

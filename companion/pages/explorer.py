@@ -13,8 +13,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from companion.pages import plots
-from companion.pages import seats as who
+from companion.pages import draw_probabilities, plots
 from companion.runs.atomic import write
 from fedstas import allocation, compression, privacy, stratification, theory
 from fedstas.errors import InputError
@@ -141,13 +140,15 @@ def bias(values, norms, m: int) -> dict:
 @lru_cache
 def _server():
     """The clients of the figure of seats, at their first model."""
-    return one_round.view_at(who.state(0), who.corrected())
+    return one_round.view_at(
+        draw_probabilities.example_state(0), draw_probabilities.corrected_design()
+    )
 
 
 @lru_cache
 def gradient() -> np.ndarray:
     """The last layer's entries of one client's gradient, float32, as they are given to the script."""
-    setup = who.state(0).setup
+    setup = draw_probabilities.example_state(0).setup
     module = setup.task.model(setup.seed)
     whole = list(engine.client_gradients(module, models.flatten(module), setup.data))[CLIENT]
     return whole.numpy()[-ENTRIES:].astype(float).round(6).astype(np.float32)
@@ -171,7 +172,7 @@ def clients() -> dict:
             stratification.within_stratum_std(features, each).round(6).tolist() for each in labels
         ],
         "H": STRATA,
-        "m": who.SEATS,
+        "m": draw_probabilities.PARTICIPANTS,
     }
 
 
@@ -204,7 +205,12 @@ def cases() -> dict:
     coins = [(40, 100, 3.0, flips), (300, 100, 1.0, flips[:2]), (1, 100, 8.0, flips)]
     given = {
         "squeeze": {"squeezed": (squeezed, [(2,), (3,), (LEVELS,), (MOST_LEVELS,)])},
-        "strata": {"onMap": (on_map, [(1, 6), (STRATA, who.SEATS), (MOST_STRATA, 20)])},
+        "strata": {
+            "onMap": (
+                on_map,
+                [(1, 6), (STRATA, draw_probabilities.PARTICIPANTS), (MOST_STRATA, 20)],
+            )
+        },
         "allocation": {"seats": (seats, strata)},
         "bias": {
             "bias": (
@@ -286,7 +292,7 @@ def _squeeze():
 
 
 def _strata():
-    data, allocated = clients(), on_map(STRATA, who.SEATS)
+    data, allocated = clients(), on_map(STRATA, draw_probabilities.PARTICIPANTS)
     points, labels = np.array(data["points"]), np.array(data["labels"][STRATA - 1])
     figure, ax = plt.subplots(figsize=(7, 3.4))
     for h in range(STRATA):
