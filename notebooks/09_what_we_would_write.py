@@ -242,7 +242,7 @@ assert mean == target
 
 # %% tags=["remove-input"]
 glue_values("ch9", partitions=len(list(lv.partitions(5, 3))))
-table(ch09.cohorts(cohorts, updates))
+table(ch09.tabulate_cohorts(cohorts, updates))
 
 # %% [markdown]
 # Probability times update adds up to the target. So it does for all
@@ -443,7 +443,7 @@ def variance(x, p, gram, noise=0):
     return (squares @ (gram.diagonal() + noise)).sum() - ((x @ gram) * x).sum()
 
 
-designs, left = ch09.designs(state, s.levels), {}
+designs, left = ch09.compute_draws(state, s.levels), {}
 # MD, k-means strata, clustered sampling, the cut
 for name, (x, p) in designs.items():
     np.testing.assert_allclose(x.sum(0), state.omega)  # unbiased, all four
@@ -453,13 +453,21 @@ for name, (x, p) in designs.items():
     )
 
 # %% tags=["remove-cell"]
-glue_figure("ch9_map", ch09.map_of(state, designs, left))
+glue_figure("ch9_map", ch09.draw_strata_map(state, designs, left))
 glue_values("ch9", task=s.task, rounds=s.rounds, seats_shown=m, on_map=len(state.omega))
-glue_values("ch9", shown=100 * ch09.coordinates(state)[1], rel_cut=left[ch09.LEAST])
-share, own = ch09.heaviest(designs[ch09.KMEANS][1], state.omega)
+glue_values(
+    "ch9",
+    shown=100 * ch09.compute_principal_coordinates(state)[1],
+    rel_cut=left[ch09.LEAST_VARIANCE_LABEL],
+)
+share, own = ch09.find_heaviest_stratum(designs[ch09.KMEANS_LABEL][1], state.omega)
 glue_values("ch9", heaviest=100 * share, its_seats=own)
-expect("strata of least variance have the least", left[ch09.LEAST] == min(left.values()), **left)
-there = all(0.48 < x < 0.69 for name, x in left.items() if name != ch09.MD)
+expect(
+    "strata of least variance have the least",
+    left[ch09.LEAST_VARIANCE_LABEL] == min(left.values()),
+    **left,
+)
+there = all(0.48 < x < 0.69 for name, x in left.items() if name != ch09.MD_LABEL)
 expect("All but MD leave half to two thirds of its variance", there, **left)
 
 # %% [markdown]
@@ -591,7 +599,7 @@ for name, rows in draws.items():
 
 # %% tags=["remove-input"]
 glue_values("ch9", tried=tried)
-table(ch09.rounded_table(rounded))
+table(ch09.tabulate_rounding(rounded))
 
 # %% [markdown]
 # None of {glue:text}`ch9_tried` random sums of draws is below the best angular cut, and rounding raised none. The table: eight random
@@ -721,7 +729,7 @@ _, fresh, old = measured.values()
 glue_values("ch9", eps_now=fresh.eps, eps_old=old.eps)
 expect("The bound is loose", old.bound > 1.3 * old.ratio, bound=old.bound, ratio=old.ratio)
 expect("Age raises", old.eps > 1.3 * fresh.eps, fresh=fresh.eps, old=old.eps)
-table(ch09.bounds_table(measured))
+table(ch09.tabulate_bounds(measured))
 
 # %% [markdown]
 # The bound is loose: it lets all of $\varepsilon$ fall into the heaviest stratum. Age raises $\varepsilon$ from {glue:text}`ch9_eps_now:.2f` to
@@ -789,7 +797,7 @@ glue_values("ch9", silent_cut=half[0], silent_md=half[1])
 later = {}
 for t in (s.rounds, 5 * s.rounds):
     later[t] = one_round.state_after(data, held, rounds=t, method="k-vib", **here)
-silent = ch09.silent(state, later, designs, s.levels, drop=0.1, seed=s.seed)
+silent = ch09.compare_nonresponse(state, later, designs, s.levels, drop=0.1, seed=s.seed)
 # of the full update, squared
 length = (state.omega @ state.gram @ state.omega) / state.md_error
 # an unbiased sum, shortened
@@ -799,13 +807,13 @@ assert (off.abs() < 5 * silent["se"][off.index]).all()
 
 # %% tags=["remove-input"]
 exact, vib = silent["exact"].astype(float), silent["all answer"].iloc[-3:]
-md_more, cut_more = (exact[x] - left[x] for x in (ch09.MD, ch09.LEAST))
+md_more, cut_more = (exact[x] - left[x] for x in (ch09.MD_LABEL, ch09.LEAST_VARIANCE_LABEL))
 glue_values("ch9", silent_md_more=md_more, silent_cut_more=cut_more)
-more = cut_more / left[ch09.LEAST], md_more / left[ch09.MD]
+more = cut_more / left[ch09.LEAST_VARIANCE_LABEL], md_more / left[ch09.MD_LABEL]
 expect("It weighs more where the error was less", more[0] > 1.3 * more[1], cut=more[0], md=more[1])
 expect("and errs less in the later round", vib.iloc[1] < vib.iloc[0], at_first=vib.iloc[0])
 expect("err less still", vib.iloc[2] < 0.95 * vib.iloc[1], coins=vib.iloc[2], vib=vib.iloc[1])
-table(ch09.silent_table(silent))
+table(ch09.tabulate_nonresponse(silent))
 
 # %% [markdown]
 # Mean squared errors from 1,000 cohorts, MD's being 1 where all answer; a bias is relative to the root of that. With the remedy MD errs by
@@ -824,47 +832,75 @@ table(ch09.silent_table(silent))
 
 # %% tags=["remove-cell"]
 rounds_of = one_rounds.load()
-means = one_rounds.summary(rounds_of)
-glue_figure("ch9_one_round", ch09.one_round_errors(means))
+means = one_rounds.summarise(rounds_of)
+glue_figure("ch9_one_round", ch09.draw_one_round_errors(means))
 error = means.set_index(["setting", "m", "design"])["mean"].sort_index()
 few, ten, many = (error["mnist", m] for m in (5, 10, 20))
 ten_equal = error["mnist-equal", 10]
-CUT, KMEANS = ch09.CUT, "fedstas-unbiased"
+LEAST_VARIANCE_METHOD, KMEANS = least_variance_results.LEAST_VARIANCE_METHOD, "fedstas-unbiased"
 parts = rounds_of.groupby("setting")["seed"].nunique()
 expect("five partitions of each setting", (parts == 5).all(), least=parts.min())
-ours = few[CUT], ten[CUT], many[CUT]
+ours = few[LEAST_VARIANCE_METHOD], ten[LEAST_VARIANCE_METHOD], many[LEAST_VARIANCE_METHOD]
 there = 0.45 < ours[0] < 0.55 and 0.02 < ours[1] < 0.035 and ours[2] < 0.01
 expect("the cut leaves half of MD's error with five participants", there, m5=ours[0], m10=ours[1])
 
 # %% tags=["remove-cell"]
-glue_values("ch9", five_cut=few[CUT], five_kmeans=few[KMEANS], five_oracle=few[one_rounds.ORACLE])
-glue_values("ch9", ten_cut=ten[CUT], ten_kmeans=ten[KMEANS], ten_old=ten[ch09.OLD])
-glue_values("ch9", ten_from=ten[ch09.FROM], ten_norm=ten[ch09.NORM], ten_cube=ten["cube"])
+glue_values(
+    "ch9",
+    five_cut=few[LEAST_VARIANCE_METHOD],
+    five_kmeans=few[KMEANS],
+    five_oracle=few[one_rounds.ORACLE],
+)
+glue_values(
+    "ch9", ten_cut=ten[LEAST_VARIANCE_METHOD], ten_kmeans=ten[KMEANS], ten_old=ten[ch09.RENEWED]
+)
+glue_values(
+    "ch9", ten_from=ten[ch09.FROM_UPDATES_METHOD], ten_norm=ten[ch09.BY_NORM], ten_cube=ten["cube"]
+)
 glue_values("ch9", ten_noise=ten[ch09.NOISE])
-above, cells, _ = one_rounds.above_md(rounds_of, CUT)
-top = one_rounds.above_md(rounds_of, ch09.FROM)[2]
+above, cells, _ = one_rounds.count_above_md(rounds_of, LEAST_VARIANCE_METHOD)
+top = one_rounds.count_above_md(rounds_of, ch09.FROM_UPDATES_METHOD)[2]
 glue_values("ch9", cut_above=above, cut_cells=cells, from_top=top["exact"])
 
 # %% tags=["remove-cell"]
 expect("the true updates would do no better", abs(ours[0] / few[one_rounds.ORACLE] - 1) < 0.02)
-same = abs(ten[ch09.OLD] / ten[CUT] - 1), abs(ten_equal[ch09.OLD] / ten_equal[CUT] - 1)
+same = (
+    abs(ten[ch09.RENEWED] / ten[LEAST_VARIANCE_METHOD] - 1),
+    abs(ten_equal[ch09.RENEWED] / ten_equal[LEAST_VARIANCE_METHOD] - 1),
+)
 expect("change nothing to speak of", max(same) < 0.02, disjoint=same[0], equal=same[1])
-better = ch09.NORM in one_rounds.ahead(rounds_of, "mnist", 10)
-by_norm = {"ten": ten[ch09.NORM], "twenty": many[ch09.NORM]}
-expect("err less with ten participants", better and many[ch09.NORM] > many[CUT], **by_norm)
-k_ahead = KMEANS in one_rounds.ahead(rounds_of, "mnist-equal", 10)
-expect("k-means strata are ahead", k_ahead and ten_equal[ch09.NORM] < ten_equal[CUT])
-rest = [x for x in one_rounds.DESIGNS if "biased" not in one_rounds.NAMES[x] and "fedstas" not in x]
+better = ch09.BY_NORM in one_rounds.list_better_designs(rounds_of, "mnist", 10)
+by_norm = {"ten": ten[ch09.BY_NORM], "twenty": many[ch09.BY_NORM]}
+expect(
+    "err less with ten participants",
+    better and many[ch09.BY_NORM] > many[LEAST_VARIANCE_METHOD],
+    **by_norm,
+)
+k_ahead = KMEANS in one_rounds.list_better_designs(rounds_of, "mnist-equal", 10)
+expect(
+    "k-means strata are ahead",
+    k_ahead and ten_equal[ch09.BY_NORM] < ten_equal[LEAST_VARIANCE_METHOD],
+)
+rest = [
+    x
+    for x in one_rounds.DESIGNS
+    if "biased" not in one_rounds.DESIGN_NAMES[x] and "fedstas" not in x
+]
 places = ten, ten_equal, error["fashion-mnist", 10]
-far = [2 * max(x[CUT], x[KMEANS]) < x[rest].min() for x in places]
+far = [2 * max(x[LEAST_VARIANCE_METHOD], x[KMEANS]) < x[rest].min() for x in places]
 expect("strata of gradients are far below the other unbiased designs", all(far))
 expect("k-means strata are worse than MD", few[KMEANS] > 1, error=few[KMEANS])
 expect("In their worst cell", top["setting"] == "cifar100", error=top["exact"])
 
 # %% tags=["remove-cell"]
 mild = error["mnist-0.1", 10]
-glue_values("ch9", mild_cube=mild["cube"], mild_cut=mild[CUT], mild_kmeans=mild[KMEANS])
-expect("the cut leads no longer", mild[CUT] > mild["cube"] and mild[CUT] > mild[KMEANS])
+glue_values(
+    "ch9", mild_cube=mild["cube"], mild_cut=mild[LEAST_VARIANCE_METHOD], mild_kmeans=mild[KMEANS]
+)
+expect(
+    "the cut leads no longer",
+    mild[LEAST_VARIANCE_METHOD] > mild["cube"] and mild[LEAST_VARIANCE_METHOD] > mild[KMEANS],
+)
 
 # %% [markdown]
 # ```{glue:figure} ch9_one_round
@@ -881,7 +917,7 @@ expect("the cut leads no longer", mild[CUT] > mild["cube"] and mild[CUT] > mild[
 # What errs less than the cut in *every* partition stands in the last column:
 
 # %% tags=["remove-input"]
-table(ch09.ahead(rounds_of))
+table(ch09.tabulate_better_designs(rounds_of))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -907,9 +943,10 @@ table(ch09.ahead(rounds_of))
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
 how = "Cuts are exact (no server knows the true updates), the others means of 200 cohorts a cell, 60 of the cube."
 display(Markdown(how))
-for setting in [x for x in one_rounds.PLACES if x in set(rounds_of["setting"])]:
+for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["setting"])]:
     display(
-        Markdown(f"**{one_rounds.PLACES[setting]}**"), table(one_rounds.cells(rounds_of, setting))
+        Markdown(f"**{one_rounds.SETTING_TITLES[setting]}**"),
+        table(one_rounds.tabulate_errors(rounds_of, setting)),
     )
 
 # %% [markdown]
@@ -955,7 +992,7 @@ assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in halvings)
 
 # %% tags=["remove-input"]
 glue_values("ch9", instances=instances)
-table(ch09.gaps_table(gaps))
+table(ch09.tabulate_gaps(gaps))
 
 # %% [markdown]
 # {glue:text}`ch9_instances` instances a line. Where the search misses, the ratio can be large: the best strata may leave almost nothing.
@@ -1268,7 +1305,7 @@ for count in (10, 100, 1000):  # clients of 60 examples, M = 100, n* = n / 10
 v = one_report(1, 4, alpha)
 glue_values("ch9", once=v, fresh_pair=2 * v, twice=4 * v)
 expect("is close for many different clients", abs(rates[1000][0] / rates[1000][1] - 1) < 0.15)
-table(ch09.rates_table(rates))
+table(ch09.tabulate_rates(rates))
 
 # %% [markdown]
 # Sixty examples each, $M = 100$, $\epsilon = 3$, a tenth requested. The bound is far off; $\mathrm{Var}(\tilde n)/n^2$ is close for many different clients.
@@ -1526,7 +1563,7 @@ late = series["decreasing: strata"]
 slope = np.log(late[1_000] / late[10_000]) / np.log(10)
 glue_values("ch9", slope=slope, V_star=V_star, V_star_md=inside(d, [0] * 5) / 3)
 expect("the exact error falls like", abs(slope - 1) < 0.02, slope=slope)
-table(ch09.at_rounds(series))
+table(ch09.tabulate_series(series))
 
 # %% [markdown]
 # $V_*$ is {glue:text}`ch9_V_star:.2f` for the best strata and {glue:text}`ch9_V_star_md:.2f` for MD, $m = 3$. From round 1,000 on the exact error falls like $t^{-x}$ with
@@ -1544,12 +1581,14 @@ table(ch09.at_rounds(series))
 races = least_variance_results.load_frames()
 duels = least_variance_results.compare_with_rivals(races)
 apart = {
-    (x, m): ch09.told_apart(duels, x, m) for x in least_variance_results.RIVALS for m in (5, 10)
+    (x, m): ch09.list_significant_differences(duels, x, m)
+    for x in least_variance_results.RIVALS
+    for m in (5, 10)
 }
-once = duels[duels["way"] == ch09.CUT].set_index(["place", "m", "rival"])
+once = duels[duels["variant"] == LEAST_VARIANCE_METHOD].set_index(["place", "m", "rival"])
 where = "MNIST, disjoint"
 plain = once.loc[where, 10, "md"]
-glue_figure("ch9_cost", ch09.costs(races))
+glue_figure("ch9_cost", ch09.draw_costs(races))
 sure = duels["holm"] < 0.05
 glue_values("ch9", duels=len(duels), better=int((sure & (duels["low"] > 0)).sum()))
 glue_values("ch9", worse=int((sure & (duels["high"] < 0)).sum()))
@@ -1582,7 +1621,7 @@ expect("From k-means strata in one place", not apart[KMEANS, 10] and len(few_kme
 
 
 # %% tags=["remove-input"]
-table(ch09.duels_table(duels))
+table(ch09.tabulate_comparisons(duels))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1604,9 +1643,9 @@ table(ch09.duels_table(duels))
 # ```
 
 # %% tags=["remove-cell"]
-tuned = ch09.tuned()
-glue_values("ch9", **ch09.tuned_told(tuned))
-holds = ch09.tuned_say(tuned)
+tuned = ch09.compute_tuned_gains()
+glue_values("ch9", **ch09.format_tuned_gains(tuned))
+holds = ch09.check_tuned_gains(tuned)
 expect("least variance is ahead of MD at 240 MB", holds["early"])
 expect("at 950 MB only on Fashion-MNIST", holds["late"])
 expect("With equal sizes the lead at 240 MB is open", holds["equal"])
@@ -1644,8 +1683,8 @@ grids = {name: tables.load_sweep(name) for name in SWEEPS}
 main = grids["preprint"].where(partition="dirichlet")
 dealt = records.load_partitions("results")["dirichlet"].sum(1)
 dealt = dealt[dealt > 0]
-glue_values("ch9", gain_written=ch09.gain(main, other="fedstas"))
-glue_values("ch9", gain_weights=ch09.gain(main, other="fedstas-unbiased-dp"))
+glue_values("ch9", gain_written=ch09.format_gain(main, other="fedstas"))
+glue_values("ch9", gain_weights=ch09.format_gain(main, other="fedstas-unbiased-dp"))
 glue_values("ch9", empty_one=100 * (0.9**dealt).mean())
 glue_values("ch9", empty_weighted=100 * (dealt / dealt.sum() @ 0.9**dealt))
 glue_values("ch9", alpha_large=privacy.truth_probability(3.0, 601))
@@ -1675,21 +1714,24 @@ glue_values("ch9", stored=100 * (784 * 50 + 50 + 50 * 10 + 10) / 1e6)
 # Its weights are right and its strata are not. k-means does not know the sizes $n_k$, and nothing keeps it below MD. It was trained in all these places:
 
 # %% tags=["remove-input"]
-table(ch09.tried(grids))
+table(ch09.tabulate_corrected_method(grids))
 
 # %% tags=["remove-cell"]
-final = ch09.on_cifar(tables.load_sweep("cifar100"))
+final = ch09.compute_cifar_accuracies(tables.load_sweep("cifar100"))
 glue_values("ch9", hundred_md=final["more", "md"], hundred_corrected=final["more", KMEANS])
 one = error["cifar100", 10]  # with a quarter of the local steps
-glue_values("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[CUT])
+glue_values("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[LEAST_VARIANCE_METHOD])
 expect(
     "CIFAR-100: it does not learn", final["more", KMEANS] < 2 and one[KMEANS] > 2, error=one[KMEANS]
 )
 equal = tables.paired_differences(tables.load_sweep("cifar100-equal").frame, "test_accuracy", "md")
-expect("ends behind MD, at a rate that one seed chose", equal.loc[CUT, "high"] < 0)
+expect(
+    "ends behind MD, at a rate that one seed chose", equal.loc[LEAST_VARIANCE_METHOD, "high"] < 0
+)
 around = grids["sensitivity"].frame
 glue_values(
-    "ch9", gain_few=ch09.gain(around[around["variant"] == tables.Variant.of(clients_per_round=5)])
+    "ch9",
+    gain_few=ch09.format_gain(around[around["variant"] == tables.Variant.of(clients_per_round=5)]),
 )
 
 # %% [markdown]
@@ -1726,7 +1768,11 @@ glue_values(
 # ## How to cite
 
 # %% tags=["remove-input"]
-ahead = {(x, m): one_rounds.ahead(rounds_of, x, m) for x in one_rounds.PLACES for m in (5, 10, 20)}
+ahead = {
+    (x, m): one_rounds.list_better_designs(rounds_of, x, m)
+    for x in one_rounds.SETTING_TITLES
+    for m in (5, 10, 20)
+}
 better, at_ten = ({x for x, names in ahead.items() if name in names} for name in ("cube", KMEANS))
 expect(
     "With ten participants k-means strata err less, too",
@@ -1737,8 +1783,8 @@ expect(
     "on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty", better == told
 )
 milder = [error["mnist-0.1", m] for m in (5, 10, 20)]
-expect("and on average on MNIST at 0.1", all(x["cube"] < x[CUT] for x in milder))
-Markdown(ch09.citation())
+expect("and on average on MNIST at 0.1", all(x["cube"] < x[LEAST_VARIANCE_METHOD] for x in milder))
+Markdown(ch09.format_citation())
 
 # %% [markdown]
 # Cite a statement as "Lemma 1′ of …", and the version: the provenance above names the commit.

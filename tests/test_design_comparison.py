@@ -41,9 +41,14 @@ def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds
                 "run": f"{arm}{k}",
             }
             row |= dict.fromkeys(("large", "rounds", "examples", "worst_decile"), MD[k] + large)
-            row |= {"small": MD[k] - 10 + small, "loss": 0.5, "megabytes": 4.0, "until": 10.0}
-            row |= {"round_at": 40.0 if arm == "md" else 20.0}
-            row |= {"examples_at": 100.0 if arm == "md" else 150.0}
+            row |= {
+                "small": MD[k] - 10 + small,
+                "loss": 0.5,
+                "megabytes_to_goal": 4.0,
+                "rounds_to_goal": 10.0,
+            }
+            row |= {"rounds_in_budget": 40.0 if arm == "md" else 20.0}
+            row |= {"examples_in_budget": 100.0 if arm == "md" else 150.0}
             rows.append(row)
     found = pd.DataFrame(rows)
     gains = protocol.compute_gains(found, "md").assign(setting=setting.name)
@@ -359,7 +364,9 @@ def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
     assert set(here.outcomes["rate"]) == {0.1}
     assert here.gain("divfl", "large")["gain"] == pytest.approx(2)
     assert here.outcomes[here.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx([60, 70])
-    assert here.outcomes["round_at"].tolist() == [36] * 4  # of 18 MB, half a megabyte a round
+    assert (
+        here.outcomes["rounds_in_budget"].tolist() == [36] * 4
+    )  # of 18 MB, half a megabyte a round
     assert len(here.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
     told = design_comparison.tabulate_progress(KNOWN, found).set_index("setting")
     assert told.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [

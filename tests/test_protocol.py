@@ -1,4 +1,4 @@
-"""The comparison's protocol: what is refused, how rates are chosen, what an accuracy at a budget is."""
+"""The comparison's protocol: refused files, the choice of rates, the accuracy at a budget, and gains."""
 
 from dataclasses import replace
 
@@ -63,13 +63,14 @@ class BySize:
 '''
 
 
-def written(tmp_path, **changed):
+def write_protocol(tmp_path, **changed):
+    """Write the tiny protocol with some entries changed; return the path."""
     path = tmp_path / "protocol.yml"
     path.write_text(yaml.safe_dump(TINY | changed))
     return path
 
 
-def setting_with(**changed):
+def change_setting(**changed):
     return {"settings": {"small": TINY["settings"]["small"] | changed}}
 
 
@@ -82,27 +83,27 @@ REFUSED = {
     "tunes and evaluates on seed 1": {"tuning_seeds": [100, 1]},
     "evaluation_seeds is []": {"evaluation_seeds": []},
     "unknown reference of setting small 'fedavg'": {"reference": "fedavg"},
-    "unknown task 'minst'": setting_with(task="minst"),
-    "unknown partition 'dirichlett'": setting_with(partition="dirichlett"),
-    "unknown arm of setting small 'mdd'": setting_with(arms=["mdd"]),
-    "unknown key of setting small 'cients'": setting_with(cients=3),
-    "clients_per_round of setting small is 0": setting_with(clients_per_round=0),
-    "unknown arm of setting small that runs longer 'mdd'": setting_with(longer={"mdd": 9}),
-    "longer of setting small, md: is 5": setting_with(longer={"md": 5}),
-    "unknown rates_of": setting_with(rates_of="smal"),
+    "unknown task 'minst'": change_setting(task="minst"),
+    "unknown partition 'dirichlett'": change_setting(partition="dirichlett"),
+    "unknown arm of setting small 'mdd'": change_setting(arms=["mdd"]),
+    "unknown key of setting small 'cients'": change_setting(cients=3),
+    "clients_per_round of setting small is 0": change_setting(clients_per_round=0),
+    "unknown arm of setting small that runs longer 'mdd'": change_setting(longer={"mdd": 9}),
+    "longer of setting small, md: is 5": change_setting(longer={"md": 5}),
+    "unknown rates_of": change_setting(rates_of="smal"),
     "lacks rounds": {"rounds": None},
 }
 
 
-@pytest.mark.parametrize("says", REFUSED)
-def test_a_protocol_that_is_wrong_is_refused_by_name(tmp_path, says):
-    changed = REFUSED[says]
-    path = written(tmp_path, **changed)
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_protocol_that_is_wrong_is_refused_by_name(tmp_path, message):
+    changed = REFUSED[message]
+    path = write_protocol(tmp_path, **changed)
     if changed == {"rounds": None}:
         path.write_text(yaml.safe_dump({k: v for k, v in TINY.items() if k != "rounds"}))
     with pytest.raises(InputError) as error:
         protocol.read(path)
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert "protocol.yml" in str(error.value)
 
 
@@ -114,33 +115,33 @@ def test_a_file_that_is_no_protocol_is_one_sentence(tmp_path, text):
         protocol.read(path)
 
 
-def test_a_guess_is_known_for_each_task():
+def test_the_number_of_classes_is_known_for_each_task():
     assert protocol.CLASSES.keys() == set(tasks.names())
     assert protocol.CLASSES["cifar100-coarse"] == 20
 
 
-def test_the_book_s_protocol_compares_what_it_says():
-    known = protocol.read()
-    for setting in known.values():
+def test_the_book_s_protocol_separates_its_seeds_and_compares_all_methods():
+    settings = protocol.read()
+    for setting in settings.values():
         assert not set(setting.tuning_seeds) & set(setting.evaluation_seeds)
         assert len(setting.evaluation_seeds) >= 5
         assert list(setting.rates) == sorted(setting.rates)
     every = {"md", "fedavg", "fedavg-unbiased", "clustered-size", "clustered-similarity", "fedsts"}
     every |= {"fedstas", "fedstas-unbiased", "optimal-client-sampling", "power-of-choice", "divfl"}
-    assert every < {arm.method for arm in known["mnist"].arms}
-    assert known["mnist-m5"].rates_of == "mnist"
+    assert every < {arm.method for arm in settings["mnist"].arms}
+    assert settings["mnist-m5"].rates_of == "mnist"
 
 
-def test_who_draws_a_client_twice_is_evaluated_until_the_larger_budget_is_spent(tmp_path):
-    setting = protocol.read(written(tmp_path, longer={"md": 8}))["small"]
+def test_an_arm_that_sends_less_per_round_is_evaluated_for_longer(tmp_path):
+    setting = protocol.read(write_protocol(tmp_path, longer={"md": 8}))["small"]
     md, cut = (next(a for a in setting.arms if a.name == name) for name in ("md", "cut"))
     assert setting.plan_run(md, 0.1, 0).rounds == 8
     assert setting.plan_run(md, 0.1, 100).rounds == setting.plan_run(cut, 0.1, 0).rounds == 6
     assert protocol.read()["mnist"].longer["md"] > protocol.read()["mnist"].rounds
 
 
-def line(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:
-    """A run whose accuracy is a guess at the start and rises by `slope` a megabyte, ten of them a round."""
+def make_linear_run(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:
+    """Make a run whose accuracy is 1/classes at the start and rises by `slope` per megabyte, at ten megabytes a round."""
     x = np.array(rounds, dtype=float)
     return pd.DataFrame(
         {"round": x, "megabytes": 10 * x, "test_accuracy": 1 / classes + slope * 10 * x}
@@ -150,24 +151,24 @@ def line(slope: float, rounds=(10, 20, 30), classes=10) -> pd.DataFrame:
 @pytest.mark.parametrize("budget", [50.0, 100.0, 155.0, 300.0])
 def test_accuracy_at_a_budget_is_the_mean_of_the_last_tenth_of_the_curve(budget):
     # On a line that is its value in the middle of that tenth, whether or not it was evaluated there.
-    found = protocol.accuracy_at_budget(line(0.001), "megabytes", budget, 10)
-    assert found == pytest.approx(0.1 + 0.001 * 0.95 * budget, abs=1e-12)
+    accuracy = protocol.accuracy_at_budget(make_linear_run(0.001), "megabytes", budget, 10)
+    assert accuracy == pytest.approx(0.1 + 0.001 * 0.95 * budget, abs=1e-12)
 
 
-def test_a_run_stands_still_past_its_end_and_guesses_if_it_diverged():
-    run = line(0.001)
+def test_a_run_keeps_its_accuracy_past_its_end_and_has_that_of_a_guess_if_it_diverged():
+    run = make_linear_run(0.001)
     assert protocol.accuracy_at_budget(run, "megabytes", 1000.0, 10) == pytest.approx(0.4)
     assert protocol.accuracy_at_budget(run.assign(ended=True), "megabytes", 300.0, 10) == 0.1
 
 
-def test_what_was_spent_to_reach_a_goal():
-    run = line(0.001)
+def test_the_cost_to_reach_an_accuracy_is_interpolated():
+    run = make_linear_run(0.001)
     assert protocol._cost_to_reach(run, "megabytes", 0.3) == pytest.approx(200)
     assert protocol._cost_to_reach(run, "round", 0.25) == pytest.approx(15)
     assert np.isnan(protocol._cost_to_reach(run, "round", 0.5))
 
 
-def test_a_grid_is_filled_and_then_grows_where_its_optimum_is_at_an_end():
+def test_a_grid_of_rates_is_completed_and_then_extended_where_its_optimum_is_at_an_end():
     rates = (0.01, 0.03, 0.1)
     row = pd.Series({0.01: 0.5, 0.03: np.nan, 0.1: 0.7})
     assert protocol.propose_rates(row, rates) == [0.03]
@@ -182,120 +183,123 @@ def test_a_grid_is_filled_and_then_grows_where_its_optimum_is_at_an_end():
 
 
 @pytest.fixture(scope="module")
-def carried(tmp_path_factory):
-    """The tiny protocol, carried out once, with one's own design in it."""
+def carried_out(tmp_path_factory):
+    """Carry out the tiny protocol, with a user's design in it; return its settings and the folder of its runs."""
     folder = tmp_path_factory.mktemp("arena")
-    own = folder / "by_size.py"
-    own.write_text(DESIGN)
-    known = protocol.read(written(folder))
-    known["small"] = protocol.add_arm(known["small"], str(own))
-    for name in known:
-        assert protocol.carry_out(known, name, folder=folder, progress=False) == []
-    return known, folder
+    design = folder / "by_size.py"
+    design.write_text(DESIGN)
+    settings = protocol.read(write_protocol(folder))
+    settings["small"] = protocol.add_arm(settings["small"], str(design))
+    for name in settings:
+        assert protocol.carry_out(settings, name, folder=folder, progress=False) == []
+    return settings, folder
 
 
-def rows(carried, name):
-    known, folder = carried
-    return protocol.load_curves(known[name], [folder])
+def load_rows(carried_out, name):
+    """Load the curves of a setting."""
+    settings, folder = carried_out
+    return protocol.load_curves(settings[name], [folder])
 
 
-def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried):
-    known, _ = carried
-    found = rows(carried, "small")
-    table = protocol.tabulate_rates(known["small"], found)
+def test_rates_are_tuned_on_their_own_seeds_and_evaluated_on_others(carried_out):
+    settings, _ = carried_out
+    rows = load_rows(carried_out, "small")
+    table = protocol.tabulate_rates(settings["small"], rows)
     assert not table[list(TINY["rates"])].isna().any(axis=None)
     best = protocol.choose_rates(table)
-    evaluated = found[found["seed"].isin([0, 1])].groupby("arm")["rate"].unique()
+    evaluated = rows[rows["seed"].isin([0, 1])].groupby("arm")["rate"].unique()
     for arm, rate in best.items():
         assert evaluated[arm].tolist() == [rate]
         inside = table.loc[arm].dropna().index.tolist()
         ended = rate in (inside[0], inside[-1])
-        assert not ended or len(inside) == len(TINY["rates"]) + protocol.WIDENED
+        assert not ended or len(inside) == len(TINY["rates"]) + protocol.MAX_EXTENSIONS
     # With other participants the rates are those of `small`; what is tuned there is not tuned again.
-    other = rows(carried, "smaller")
+    other = load_rows(carried_out, "smaller")
     assert set(other["seed"]) == {0, 1}
     assert (other["rate"] == other["arm"].map(best)).all()
 
 
-def test_what_is_recorded_is_not_made_again(carried, monkeypatch):
-    known, folder = carried
-    monkeypatch.setattr(sweeps, "make", lambda *a, **k: pytest.fail("made again"))
-    for name in known:
-        assert protocol.carry_out(known, name, folder=folder) == []
+def test_recorded_runs_are_not_run_again(carried_out, monkeypatch):
+    settings, folder = carried_out
+    monkeypatch.setattr(sweeps, "make", lambda *a, **k: pytest.fail("run again"))
+    for name in settings:
+        assert protocol.carry_out(settings, name, folder=folder) == []
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("options", "message"),
     [
         ({"seeds": [0, 5]}, "unknown seed of evaluation of setting small 5: use one of 0, 1"),
         ({"jobs": 0}, "jobs"),
         ({"device": "tpu"}, "unknown device 'tpu'"),
     ],
 )
-def test_what_cannot_be_used_is_refused_where_nothing_is_missing_too(carried, how, words):
-    known, folder = carried
-    with pytest.raises(InputError, match=words):
-        protocol.carry_out(known, "small", folder=folder, **how)
+def test_bad_options_are_refused_even_where_no_run_is_missing(carried_out, options, message):
+    settings, folder = carried_out
+    with pytest.raises(InputError, match=message):
+        protocol.carry_out(settings, "small", folder=folder, **options)
 
 
-def test_the_rate_that_is_tuned_cannot_be_set(carried):
+def test_an_arm_cannot_set_the_rate_that_is_tuned(carried_out):
     with pytest.raises(InputError, match=r"md lr=0\.1: lr is what is tuned; leave it out"):
-        protocol.add_arm(carried[0]["small"], "md lr=0.1")
+        protocol.add_arm(carried_out[0]["small"], "md lr=0.1")
 
 
-def test_one_s_own_design_meets_the_others_and_is_what_it_is(carried):
+def test_a_user_s_design_is_compared_with_the_others(carried_out):
     # BySize with power 1 is md: the same draws, weights and curve.
-    known, folder = carried
-    found = protocol.compute_outcomes(known, "small", [folder])
-    own = found[found["arm"] == "by_size.py:BySize"].set_index("seed")
-    md = found[found["arm"] == "md"].set_index("seed")
-    columns = ["rate", "large", "small", "rounds", "examples", "loss", "megabytes"]
-    pd.testing.assert_frame_equal(own[columns], md[columns])
+    settings, folder = carried_out
+    outcomes = protocol.compute_outcomes(settings, "small", [folder])
+    design = outcomes[outcomes["arm"] == "by_size.py:BySize"].set_index("seed")
+    md = outcomes[outcomes["arm"] == "md"].set_index("seed")
+    columns = ["rate", "large", "small", "rounds", "examples", "loss", "megabytes_to_goal"]
+    pd.testing.assert_frame_equal(design[columns], md[columns])
     with pytest.raises(InputError, match="in setting small already"):
-        protocol.add_arm(known["small"], "md")
+        protocol.add_arm(settings["small"], "md")
 
 
-def test_the_reference_alone_is_a_table(carried):
-    # As after a change of one's design: nothing of it is recorded yet.
-    known, folder = carried
-    found = protocol.compute_outcomes(known, "small", [folder])
-    table = protocol.compute_gains(found[found["arm"] == "md"], "md")
+def test_the_reference_alone_gives_an_empty_table_of_gains(carried_out):
+    # As after a change of a user's design: none of its runs is recorded yet.
+    settings, folder = carried_out
+    outcomes = protocol.compute_outcomes(settings, "small", [folder])
+    table = protocol.compute_gains(outcomes[outcomes["arm"] == "md"], "md")
     assert len(table) == 0 and {"arm", "metric", "gain", "holm"} <= set(table)
-    alone = [arm for arm in known["small"].arms if arm.name == "md"]
-    said = protocol.format_report(
-        {"small": replace(known["small"], arms=tuple(alone))}, "small", [folder]
+    reference = [arm for arm in settings["small"].arms if arm.name == "md"]
+    report = protocol.format_report(
+        {"small": replace(settings["small"], arms=tuple(reference))}, "small", [folder]
     )
-    assert said.splitlines()[-1].startswith("md ")
+    assert report.splitlines()[-1].startswith("md ")
 
 
-def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried):
-    known, folder = carried
+def test_a_run_of_all_clients_has_no_variance_of_the_draw(carried_out):
+    settings, folder = carried_out
     frame = records.load(folder)
     one = frame[frame["clients_per_round"] == 100]
     assert (one["participants"] == one["participants"].iloc[0]).all()
-    assert "everyone" in protocol.format_report(known, "small", [folder])
+    assert "everyone" in protocol.format_report(settings, "small", [folder])
 
 
-def test_a_design_is_shown_where_the_rates_are_those_of_another_setting(carried):
-    known, folder = carried
-    known = known | {"small": replace(known["small"], arms=known["small"].arms[:-1])}  # not in it
-    known |= {"smaller": protocol.add_arm(known["smaller"], str(folder / "by_size.py"))}
-    assert protocol.carry_out(known, "smaller", folder=folder, progress=False) == []
-    found = protocol.compute_outcomes(known, "smaller", [folder])
-    assert set(found["arm"]) == {"md", "cut", "by_size.py:BySize"}
+def test_a_user_s_design_is_compared_where_the_rates_are_those_of_another_setting(carried_out):
+    settings, folder = carried_out
+    settings = settings | {
+        "small": replace(settings["small"], arms=settings["small"].arms[:-1])
+    }  # not in it
+    settings |= {"smaller": protocol.add_arm(settings["smaller"], str(folder / "by_size.py"))}
+    assert protocol.carry_out(settings, "smaller", folder=folder, progress=False) == []
+    outcomes = protocol.compute_outcomes(settings, "smaller", [folder])
+    assert set(outcomes["arm"]) == {"md", "cut", "by_size.py:BySize"}
 
 
-def test_a_run_that_diverges_before_its_first_evaluation_is_a_guess(tmp_path):
+def test_a_run_that_diverges_before_its_first_evaluation_has_the_accuracy_of_a_guess(tmp_path):
     # At 10^30 the model is not finite after a round; at the others it learns, or not: both are known.
-    known = protocol.read(written(tmp_path, rates=[0.1, 0.3, 1e30], evaluation_seeds=[0]))
-    told = protocol.carry_out(known, "small", folder=tmp_path, arm="md", progress=False)
-    assert any("not finite" in text for text in told)
+    settings = protocol.read(write_protocol(tmp_path, rates=[0.1, 0.3, 1e30], evaluation_seeds=[0]))
+    failures = protocol.carry_out(settings, "small", folder=tmp_path, arm="md", progress=False)
+    assert any("not finite" in text for text in failures)
     table = protocol.tabulate_rates(
-        known["small"], protocol.load_curves(known["small"], [tmp_path])
+        settings["small"], protocol.load_curves(settings["small"], [tmp_path])
     )
     assert table.loc["md", 1e30] == pytest.approx(0.1)
-    found = protocol.load_curves(known["small"], [tmp_path])
-    worst = found[found["ended"]].assign(seed=0)
+    rows = protocol.load_curves(settings["small"], [tmp_path])
+    worst = rows[rows["ended"]].assign(seed=0)
     assert protocol.accuracy_at_budget(worst, "megabytes", 0.5, 10) == 0.1
     assert np.isnan(worst["worst_decile"].iloc[0])
 
@@ -319,19 +323,26 @@ def test_gains_are_paired_and_the_primary_outcome_is_corrected():
 
 def test_tuning_that_stops_before_the_budget_is_refused(tmp_path):
     arms = TINY["arms"] | {"md": {"method": "md", "tuning_rounds": 2}}
-    known = protocol.read(written(tmp_path, arms=arms))
+    settings = protocol.read(write_protocol(tmp_path, arms=arms))
     with pytest.raises(InputError, match=r"md in setting small sent .* give it more tuning_rounds"):
-        protocol.carry_out(known, "small", folder=tmp_path, arm="md", progress=False)
+        protocol.carry_out(settings, "small", folder=tmp_path, arm="md", progress=False)
 
 
-def test_the_command_shows_a_setting_and_refuses_what_is_not_there(carried, capsys):
-    _, folder = carried
-    asked = ["arena", "--file", str(folder / "protocol.yml"), "--folder", str(folder), "--setting"]
+def test_the_command_reports_a_setting_and_refuses_an_unknown_one(carried_out, capsys):
+    _, folder = carried_out
+    command = [
+        "arena",
+        "--file",
+        str(folder / "protocol.yml"),
+        "--folder",
+        str(folder),
+        "--setting",
+    ]
     with pytest.raises(SystemExit, match="0"):
-        cli.main([*asked, "small"])
+        cli.main([*command, "small"])
     assert "everyone" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):
-        cli.main([*asked, "big"])
+        cli.main([*command, "big"])
     assert "unknown setting 'big': use one of small, smaller" in capsys.readouterr().err
 
 
@@ -345,5 +356,5 @@ def test_the_worst_decile_of_clients(digits):
         module.output.bias[0] = 1.0
     flat = torch.cat([p.detach().flatten() for p in module.parameters()]).numpy()
     assert sweeps.worst_decile(digits, federation, flat) == 0.0
-    only = partition.federation(digits.train_y, [np.flatnonzero(digits.train_y.numpy() == 0)])
-    assert sweeps.worst_decile(digits, only, flat) == 1.0
+    zeros = partition.federation(digits.train_y, [np.flatnonzero(digits.train_y.numpy() == 0)])
+    assert sweeps.worst_decile(digits, zeros, flat) == 1.0

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from companion.pages import ch09, design_comparison
-from companion.runs import least_variance_results, one_rounds, protocol
+from companion.runs import one_rounds, protocol
 from companion.teach.exercises.corrected import by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
@@ -589,100 +589,59 @@ def test_the_floor_bounds_the_selection_probabilities(view, clients, floor):
         assert (p >= floor / (1 + floor) * share / 5 * (1 - 1e-9)).all()
 
 
-# One rounds, as they are told
+# The table of one-round errors
 
 
-def one_rounds_of(setting: str, seeds, **errors) -> pd.DataFrame:
-    """Rows of a recorded setting: the cut at 0.5, a cut of the true updates at 0.4, others as given."""
-    names = {"divfl": "divfl", "kmeans": "fedstas-unbiased", "cut": one_rounds.CUT, "oracle": one_rounds.ORACLE}  # fmt: skip
+def make_one_round_table(setting: str, seeds, **errors) -> pd.DataFrame:
+    """Make rows of a setting: least variance at 0.5, with the true updates at 0.4, other designs as given."""
+    names = {"divfl": "divfl", "kmeans": "fedstas-unbiased"}
+    names |= {"least": one_rounds.LEAST_VARIANCE_METHOD, "oracle": one_rounds.ORACLE}
     rows = []
-    for key, value in {"cut": 0.5, "oracle": 0.4, **errors}.items():
+    for key, value in {"least": 0.5, "oracle": 0.4, **errors}.items():
         for seed, t, m in product(seeds, (0, 10), (5, 10)):
-            exact = value if key in ("cut", "oracle") else np.nan
+            exact = value if key in ("least", "oracle") else np.nan
             rows.append((setting, seed, t, m, names[key], value, exact))
     columns = ["setting", "seed", "round", "m", "design", "error", "exact"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_what_is_ahead_of_the_cut_is_so_in_every_partition():
-    frame = one_rounds_of("mnist", range(3), divfl=0.3, kmeans=0.45)
-    assert one_rounds.ahead(frame, "mnist", 5) == ["divfl", "fedstas-unbiased"]
-    frame.loc[(frame["design"] == "divfl") & (frame["seed"] == 2) & (frame["m"] == 5), "error"] = (
-        0.6
-    )
-    assert one_rounds.ahead(frame, "mnist", 5) == ["fedstas-unbiased"]
-    told = one_rounds.sentence(frame, "mnist")
-    assert "leaves 0.5 and 0.5 of MD's error with 5 and 10 participants" in told
-    assert "each of the 3 partitions: k-means strata (corrected), m = 5 and 10; DivFL (biased), m = 10. None of" in told  # fmt: skip
-    assert "None of its 12 cells are above MD; the largest is 0.50 (m = 5, round 1)." in told
-    alone = one_rounds_of("cifar100", [4])
-    assert "in the one partition: no other design. None of" in one_rounds.sentence(
-        alone, "cifar100"
-    )
-
-
-def test_a_cell_above_md_is_told_with_what_the_true_updates_allow():
-    frame = one_rounds_of("mnist-0.1", range(2))
-    worst = (frame["seed"] == 1) & (frame["m"] == 10) & (frame["round"] == 10)
-    frame.loc[worst & (frame["design"] == one_rounds.CUT), "exact"] = 1.04
-    frame.loc[worst & (frame["design"] == one_rounds.ORACLE), "exact"] = 1.01
-    told = one_rounds.sentence(frame, "mnist-0.1")
-    assert "1 of its 8 cells are above MD; the largest is 1.04 (m = 10, round 11), where a cut of the true updates has 1.01." in told  # fmt: skip
-    above, cells, top = one_rounds.above_md(frame, one_rounds.CUT)
-    assert (above, cells, top["seed"]) == (1, 8, 1)
-
-
-def test_the_table_of_a_setting_names_designs_in_words_and_does_without_an_error_of_one_partition():
-    frame = one_rounds_of("fashion-mnist", [0], divfl=0.25).assign(megabytes=[1.0] * 12)
-    told = one_rounds.cells(frame, "fashion-mnist")
-    assert told["design"].tolist() == ["the cut (recommended)", "cut of the true updates", "DivFL (biased)"]  # fmt: skip
-    assert told["m = 5"].tolist() == ["0.5", "0.4", "0.25"]
-    assert set(one_rounds.PLACES) == set(one_rounds.SETTINGS)
-    assert set(one_rounds.NAMES) == set(one_rounds.DESIGNS)
-
-
-def test_every_comparison_of_a_rival_is_told_as_what_it_is():
-    """By Holm's p: told better, told worse, or not told apart; strata made once only."""
-    rows = [
-        ("A", 10, least_variance_results.METHOD, "md", 2.0, 1.0, 3.0, 0.01),
-        (
-            "A",
-            5,
-            least_variance_results.METHOD,
-            "md",
-            2.0,
-            0.1,
-            3.9,
-            0.2,
-        ),  # its own interval is above 0
-        ("B", 10, least_variance_results.METHOD, "md", -2.0, -3.0, -1.0, 0.01),
-        ("B", 5, least_variance_results.METHOD + ", from updates", "md", 9.0, 8.0, 10.0, 0.01),
-        ("A", 20, least_variance_results.METHOD, "md", -1.0, -3.0, 1.0, 1.0),
-        ("B", 5, least_variance_results.METHOD, "fedstas-unbiased", 0.0, -1.0, 1.0, 1.0),
-    ]
-    duels = pd.DataFrame(
-        rows, columns=["place", "m", "way", "rival", "difference", "low", "high", "holm"]
-    )
-    assert least_variance_results.describe_comparison(duels, "md") == (
-        "Not told apart: A, m = 5 and 20. Worse: B, m = 10, -2.0 (-3.0 to -1.0). "
-        "Better: A, m = 10, +2.0 (+1.0 to +3.0)"
-    )
+def test_a_better_design_errs_less_in_every_partition():
+    table = make_one_round_table("mnist", range(3), divfl=0.3, kmeans=0.45)
+    assert one_rounds.list_better_designs(table, "mnist", 5) == ["divfl", "fedstas-unbiased"]
+    worse = (table["design"] == "divfl") & (table["seed"] == 2) & (table["m"] == 5)
+    table.loc[worse, "error"] = 0.6
+    assert one_rounds.list_better_designs(table, "mnist", 5) == ["fedstas-unbiased"]
     assert (
-        least_variance_results.describe_comparison(duels, "fedstas-unbiased")
-        == "Not told apart: B, m = 5"
-    )
-    assert (
-        least_variance_results.describe_comparison(duels, "clustered-similarity")
-        == "(not recorded yet)"
+        one_rounds.list_better_designs(make_one_round_table("cifar100", [4]), "cifar100", 5) == []
     )
 
 
-# What chapter 10 found, told in chapter 9
+def test_errors_above_md_are_counted_and_the_largest_is_returned():
+    table = make_one_round_table("mnist-0.1", range(2))
+    largest = (table["seed"] == 1) & (table["m"] == 10) & (table["round"] == 10)
+    method = one_rounds.LEAST_VARIANCE_METHOD
+    assert one_rounds.count_above_md(table, method)[:2] == (0, 8)
+    table.loc[largest & (table["design"] == method), "exact"] = 1.04
+    above, count, row = one_rounds.count_above_md(table, method)
+    assert (above, count, row["exact"], row["seed"], row["round"]) == (1, 8, 1.04, 1, 10)
+
+
+def test_the_table_of_a_setting_names_designs_in_words_and_omits_the_standard_error_of_one_partition():
+    table = make_one_round_table("fashion-mnist", [0], divfl=0.25).assign(megabytes=[1.0] * 12)
+    text = one_rounds.tabulate_errors(table, "fashion-mnist")
+    names = ["the cut (recommended)", "cut of the true updates", "DivFL (biased)"]
+    assert text["design"].tolist() == names
+    assert text["m = 5"].tolist() == ["0.5", "0.4", "0.25"]
+    assert set(one_rounds.SETTING_TITLES) == set(one_rounds.SETTINGS)
+    assert set(one_rounds.DESIGN_NAMES) == set(one_rounds.DESIGNS)
+
+
+# Chapter 9's sentences on the gains with tuned rates
 
 
 @pytest.fixture(scope="module")
 def tuned():
-    return ch09.tuned()
+    return ch09.compute_tuned_gains()
 
 
 def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
@@ -706,8 +665,8 @@ def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
         (("cifar100-coarse", "least-variance", "md", "large"), 0.1, 2.0, "colour"),
     ],
 )
-def test_each_sentence_on_tuned_rates_hangs_on_its_cells(tuned, cell, low, high, sentence):
-    assert all(ch09.tuned_say(tuned).values())
+def test_each_sentence_on_tuned_rates_depends_on_its_gains(tuned, cell, low, high, sentence):
+    assert all(ch09.check_tuned_gains(tuned).values())
     other = tuned.copy()
     other.loc[cell, ["low", "high"]] = low, high
-    assert [key for key, holds in ch09.tuned_say(other).items() if not holds] == [sentence]
+    assert [key for key, holds in ch09.check_tuned_gains(other).items() if not holds] == [sentence]

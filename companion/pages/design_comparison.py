@@ -266,12 +266,12 @@ def tabulate_secondary(place: SettingResults) -> pd.DataFrame:
                 one = place.gain(arm, metric)
                 row[head] = statistics.format_interval(one["gain"], one["low"], one["high"], "+.1f")
         row["training loss"] = f"{own['loss'].mean():.3f}"
-        reached = own["until"].notna()
-        row["MB to the goal"] = f"{own['megabytes'].mean():.0f}" if reached.any() else "–"
-        row["rounds to it"] = f"{own['until'].mean():.0f}" if reached.any() else "–"
+        reached = own["rounds_to_goal"].notna()
+        row["MB to the goal"] = f"{own['megabytes_to_goal'].mean():.0f}" if reached.any() else "–"
+        row["rounds to it"] = f"{own['rounds_to_goal'].mean():.0f}" if reached.any() else "–"
         row["reached by"] = f"{reached.sum()} of {len(own)}"
-        row["rounds in the larger budget"] = f"{own['round_at'].mean():.0f}"
-        row["examples in it"] = f"{own['examples_at'].mean():,.0f}"
+        row["rounds in the larger budget"] = f"{own['rounds_in_budget'].mean():.0f}"
+        row["examples in it"] = f"{own['examples_in_budget'].mean():,.0f}"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -552,8 +552,8 @@ def load_untuned_gains(folder: str | Path = "results") -> pd.DataFrame:
     """Load the gains after 99 rounds at the preprint's rate from the sweeps of chapters 5 and 9: columns setting, arm, gain,
     low, high, seeds."""
     ways = {
-        least_variance_results.METHOD: "least-variance",
-        f"{least_variance_results.METHOD}, from updates": "least-variance, updates",
+        least_variance_results.LEAST_VARIANCE_METHOD: "least-variance",
+        f"{least_variance_results.LEAST_VARIANCE_METHOD}, from updates": "least-variance, updates",
     }
     frames = {
         name: tables.load_sweep(sweep, folder).where(**wanted)
@@ -901,7 +901,7 @@ def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = LINES) ->
 
 def draw_one_round_errors(places: dict[str, SettingResults]) -> tuple[pd.DataFrame, Figure]:
     """Return the tuned gains after 99 rounds with the errors of one round, and the figure of both rates."""
-    error = one_rounds.summary(one_rounds.load())
+    error = one_rounds.summarise(one_rounds.load())
     after = compute_tuned_gains(list(places.values()), 99)
     before, tuned = (
         protocol.join_one_round_errors(g, error) for g in (load_untuned_gains(), after)

@@ -1,5 +1,8 @@
-"""Accuracy of strata of least variance against their rivals: the sweep `least-variance`, and the rivals'
-runs of `preprint` and `fashion-mnist`, at the rounds that both have."""
+"""Accuracy of strata of least variance and of the methods that they are compared with.
+
+Least variance was recorded by the sweep `least-variance`, its rivals by `preprint` and `fashion-mnist`; they are compared
+at the rounds that both evaluated.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,16 @@ import pandas as pd
 from companion.runs import statistics, tables
 from companion.runs.tables import Variant
 
-SWEEP, METHOD = "least-variance", "fedstas-least-variance"
-# By place: the sweep of the rivals' runs with ten participants, task, partition.
+# The labels of strata of least variance and of the variant that forms them from last updates.
+LEAST_VARIANCE, FROM_UPDATES = "least-variance", "least-variance, updates"
+# The names that they have in recorded runs and in the table of one-round errors.
+RECORDED_NAMES = {
+    LEAST_VARIANCE: "fedstas-least-variance",
+    FROM_UPDATES: "fedstas-least-variance, from updates",
+}
+LEAST_VARIANCE_METHOD = RECORDED_NAMES[LEAST_VARIANCE]
+SWEEP = "least-variance"
+# By federation: the sweep of the rivals' runs with ten participants, task, partition.
 PLACES = {
     "MNIST, disjoint": ("preprint", "mnist", "dirichlet"),
     "MNIST, equal sizes": ("preprint", "mnist", "dirichlet_fixed_size"),
@@ -34,7 +45,7 @@ def _name_variants(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
-    """Load the runs by place and number of participants; methods are METHOD, its two variants, and RIVALS."""
+    """Load the runs by place and number of participants; methods are LEAST_VARIANCE_METHOD, its two variants, and RIVALS."""
     runs = tables.load_sweep(SWEEP, folder).frame
     frames: dict[tuple[str, int], pd.DataFrame] = {}
     if not len(runs):
@@ -58,7 +69,7 @@ def compare_with_rivals(
     """Compare each variant with each rival on the same seeds.
 
     Returns:
-        One row per place, number of participants m, variant (`way`) and rival: difference in final accuracy with low,
+        One row per place, number of participants m, variant and rival: difference in final accuracy with low,
         high, p and seeds, `bytes` and `examples` in multiples of the rival's, and `holm`, p corrected over all rows.
     """
     rows = []
@@ -66,37 +77,13 @@ def compare_with_rivals(
         methods = set(tables.pivot_seeds(frame, metric).columns)
         for suffix in SUFFIXES.values():
             for rival in RIVALS:
-                variant = METHOD + suffix
+                variant = LEAST_VARIANCE_METHOD + suffix
                 if {variant, rival} <= methods:
                     pair = frame[frame["method"].isin([variant, rival])]
                     difference = tables.paired_differences(pair, metric, rival).loc[variant]
                     sent, processed = tables.relative_cost(frame, variant, rival)
-                    row = {"place": place, "m": m, "way": variant, "rival": rival}
+                    row = {"place": place, "m": m, "variant": variant, "rival": rival}
                     row |= difference.to_dict()
                     rows.append(row | {"bytes": sent, "examples": processed})
     table = pd.DataFrame(rows)
     return table.assign(holm=statistics.holm(table["p"])) if len(table) else table
-
-
-def describe_comparison(comparisons: pd.DataFrame, rival: str) -> str:
-    """Describe where strata that are made once are better than a rival, worse, or not told apart, by Holm's p."""
-    rows = comparisons[(comparisons["rival"] == rival) & (comparisons["way"] == METHOD)]
-    significant = rows["holm"] < 0.05
-    groups = {
-        "not told apart": rows[~significant],
-        "worse": rows[significant & (rows["difference"] < 0)],
-        "better": rows[significant & (rows["difference"] > 0)],
-    }
-    parts = []
-    for word, group in groups.items():
-        places = [
-            f"{row.place}, m = {row.m}, {statistics.format_interval(row.difference, row.low, row.high, '+.1f')}"
-            for row in group.itertuples()
-        ]
-        if word == "not told apart":
-            numbers = group.groupby("place", sort=False)["m"]
-            numbers = numbers.agg(lambda m: " and ".join(map(str, m)))
-            places = [f"{place}, m = {m}" for place, m in numbers.items()]
-        parts += [f"{word}: {'; '.join(places)}"] if places else []
-    text = ". ".join(part[0].upper() + part[1:] for part in parts)
-    return text or f"({tables.NOT_RECORDED})"

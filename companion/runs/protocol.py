@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 
 from companion.runs import records, statistics, sweeps, tables
+from companion.runs.least_variance_results import RECORDED_NAMES
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
 from fedstas.errors import InputError, check_choice, check_float, check_int
@@ -372,7 +373,7 @@ def carry_out(
     for seed in seeds or ():
         check_choice(f"seed of evaluation of setting {name}", seed, setting.evaluation_seeds)
     if arm is not None:
-        check_choice(f"arm of setting {name}", arm, [each.name for each in setting.arms])
+        check_choice(f"arm of setting {name}", arm, [allowed.name for allowed in setting.arms])
         both = tuple(a for a in setting.arms if a.name in (arm, setting.reference))
         setting = replace(setting, arms=both)
     tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
@@ -440,9 +441,9 @@ def compute_outcomes(
       setting's rounds, and after the examples that the reference's run of the same seed had processed by then;
     - `loss`: training loss after the setting's rounds; `worst_decile`: accuracy in per cent of the worst decile of
       clients at the end;
-    - `megabytes`, `until`: megabytes and rounds until the run reaches the reference's accuracy at the smaller budget,
+    - `megabytes_to_goal`, `rounds_to_goal`: megabytes and rounds until the run reaches the reference's accuracy at the smaller budget,
       NaN where it does not;
-    - `round_at`, `examples_at`: rounds and examples that the larger budget paid for;
+    - `rounds_in_budget`, `examples_in_budget`: rounds and examples that the larger budget paid for;
     - `sent`: megabytes at the end.
     """
     setting, classes = protocol[name], protocol[name].classes
@@ -473,10 +474,12 @@ def compute_outcomes(
                 "examples": accuracy("examples", examples),
                 "loss": _value_after(run, setting.rounds, "train_loss"),
                 "worst_decile": 100 * last["worst_decile"],
-                "megabytes": _cost_to_reach(run, "megabytes", goal),
-                "until": _cost_to_reach(run, "round", goal),
-                "round_at": float(np.interp(large, run["megabytes"], run["round"], left=0)),
-                "examples_at": float(np.interp(large, run["megabytes"], run["examples"], left=0)),
+                "megabytes_to_goal": _cost_to_reach(run, "megabytes", goal),
+                "rounds_to_goal": _cost_to_reach(run, "round", goal),
+                "rounds_in_budget": float(np.interp(large, run["megabytes"], run["round"], left=0)),
+                "examples_in_budget": float(
+                    np.interp(large, run["megabytes"], run["examples"], left=0)
+                ),
                 "sent": last["megabytes"],
             }
         )
@@ -567,7 +570,7 @@ def join_one_round_errors(gains: pd.DataFrame, errors: pd.DataFrame) -> pd.DataF
     Returns:
         The gains whose error is recorded; the arm `all clients` has none.
     """
-    designs = {arm: LEAST_VARIANCE_ERRORS.get(arm, arm) for arm in gains["arm"].unique()}
+    designs = {arm: RECORDED_NAMES.get(arm, arm) for arm in gains["arm"].unique()}
     participants = ["" if m == 10 else f"-m{m}" for m in errors["m"]]
     errors = errors.assign(setting=errors["setting"] + participants).rename(
         columns={"mean": "error"}
@@ -577,10 +580,3 @@ def join_one_round_errors(gains: pd.DataFrame, errors: pd.DataFrame) -> pd.DataF
         errors[["setting", "design", "error"]], on=["setting", "design"], how="left"
     )
     return joined.drop(columns="design").set_axis(gains.index).dropna(subset="error")
-
-
-# The names of least variance's variants in the table of one-round errors.
-LEAST_VARIANCE_ERRORS = {
-    "least-variance": "fedstas-least-variance",
-    "least-variance, updates": "fedstas-least-variance, from updates",
-}

@@ -61,7 +61,7 @@ def _read_metadata(sweep: str, folder: str | Path) -> tuple[list[dict], list[int
         metadata = [json.loads(file.read_text(encoding="utf-8")) for file in files]
         return metadata, [each["identity"]["partition"]["seed"] for each in metadata]
     if sweep == records.ONE_ROUND:
-        metadata = one_rounds.notes(folder)
+        metadata = one_rounds.load_metadata(folder)
     else:
         metadata = [record.metadata for record in records.read_runs(Path(folder) / sweep)]
     return metadata, [each["identity"]["seed"] for each in metadata]
