@@ -97,7 +97,7 @@ assert theory.proposition_1(counts, SIZES, 3)
 print(counts)
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch6_line", ch06.line(SIZES, counts))
+glue_figure("figure_ch6_line", ch06.draw_line(SIZES, counts))
 expect("drawn once for certain, and perhaps twice", counts[0, 0] == 12 and counts[1, 0] > 0)
 
 # %% [markdown]
@@ -128,7 +128,7 @@ by_size = rows_by_size(sizes, m)
 assert (by_size == clustered.counts_by_size(sizes, m)).all()
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch6_size_rows", ch06.rows({"Algorithm 1": by_size}, label))
+glue_figure("figure_ch6_size_rows", ch06.draw_rows({"Algorithm 1": by_size}, label))
 glue_values("ch6", task=s.task, clients=s.clients, concentration=float(s.concentration), N=N, m=m)
 glue_values("ch6", least=sizes.min(), most=sizes.max())
 mixed = sum(len(set(label[row > 0])) > 1 for row in by_size)
@@ -352,8 +352,8 @@ groups = cut(tree, sizes, m)
 assert groups == clustered.similarity_groups(last, sizes, m)
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch6_tree", ch06.tree(tree, groups, label, never))
-alike, by_chance = ch06.neighbours(tree, label)
+glue_figure("figure_ch6_tree", ch06.draw_tree(tree, groups, label, never))
+alike, by_chance = ch06.count_alike_neighbours(tree, label)
 glue_values("ch6", rounds=s.rounds, never=never.sum(), groups=len(groups), pairs=N - 1)
 glue_values("ch6", alike=alike, alike_random=by_chance)
 expect("far more often than in random order", alike > 2 * by_chance, alike=alike, chance=by_chance)
@@ -403,8 +403,8 @@ told = clustered.counts_by_groups(sizes, by_label, m)
 
 # %% tags=["remove-input"]
 shown = {"Algorithm 2": by_updates, "target, told the classes": told}
-glue_figure("figure_ch6_rows", ch06.rows(shown, label))
-ruled_2, ruled_target = (ch06.ruled(rows, label) for rows in shown.values())
+glue_figure("figure_ch6_rows", ch06.draw_rows(shown, label))
+ruled_2, ruled_target = (ch06.count_majority_rows(rows, label) for rows in shown.values())
 glue_values("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
 
 # %% [markdown]
@@ -554,8 +554,8 @@ expect("The paper's numbers are right", sum(digits[6:9]) > Q(3, 4) and abs(diffe
 # ```
 
 # %% tags=["remove-input"]
-runs = ch06.recorded()
-glue_figure("figure_ch6_one_digit", ch06.panels(runs, float(mean_md), 10))
+runs = ch06.load_runs()
+glue_figure("figure_ch6_one_digit", ch06.draw_panels(runs, float(mean_md), 10))
 
 # %% [markdown]
 # ```{glue:figure} figure_ch6_one_digit
@@ -570,7 +570,7 @@ glue_figure("figure_ch6_one_digit", ch06.panels(runs, float(mean_md), 10))
 # ```
 
 # %% tags=["remove-input"]
-table(ch06.final(runs))
+table(ch06.final_table(runs))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -581,7 +581,7 @@ table(ch06.final(runs))
 # their 95 % interval. A *step* is the mean absolute change of the accuracy from one evaluation to the next, in the second half.
 
 # %% tags=["remove-input"]
-gain, step, shown = ch06.gains(runs), ch06.jumps(runs), runs.drawn
+gain, step, shown = ch06.accuracy_gains(runs), ch06.mean_jumps(runs), runs.cohorts
 glue_values("ch6", runs=shown["seed"].nunique(), last_round=shown["round"].max())
 of_2 = shown[shown["method"] == "clustered-similarity"]
 early = of_2.loc[of_2["round"] <= 10, "digits"].mean()
@@ -608,7 +608,7 @@ expect("For Algorithm 1 no difference in accuracy shows", gain["size_low"] < 0 <
 # ({doc}`/how_to_read` says what the words mean):
 
 # %% tags=["remove-input"]
-table(ch06.verdicts())
+table(ch06.verdicts_table())
 
 # %% [markdown]
 # ```{provenance} Table
@@ -640,14 +640,14 @@ for run_seed in range(s.seed, s.seed + 5):
         found = {"round": range(1, s.rounds + 1), "digits": shown}
         drawn.append(pd.DataFrame(found | who))
 
-live = ch06.Recorded(pd.concat(history), pd.concat(drawn))
+live = ch06.SchemeRuns(pd.concat(history), pd.concat(drawn))
 live_md = every * (1 - (1 - 1 / every) ** m)
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch6_live", ch06.panels(live, live_md, every, "classes"))
-brought = live.drawn.groupby("method")["digits"].mean()
-second = live.drawn[live.drawn["round"] > s.rounds / 2].groupby("method")["digits"].mean()
-gain = ch06.gains(live, min(5, s.rounds))
+glue_figure("figure_ch6_live", ch06.draw_panels(live, live_md, every, "classes"))
+brought = live.cohorts.groupby("method")["digits"].mean()
+second = live.cohorts[live.cohorts["round"] > s.rounds / 2].groupby("method")["digits"].mean()
+gain = ch06.accuracy_gains(live, min(5, s.rounds))
 glue_values(
     "ch6", live_clients=live_clients, live_1=brought["clustered-size"], live_md=brought["md"]
 )
@@ -772,8 +772,8 @@ glue_figure("figure_ch6_fig5", clustered_figures.figure_5(unequal, s.seed))
 # the jumps, and delays what it shows by half its length. So the raw values stand beside it.
 
 # %% tags=["remove-input"]
-told, holds = clustered_figures.on_mnist()
-glue_values("ch6", **told)
+intervals, holds = clustered_figures.mnist_findings()
+glue_values("ch6", **intervals)
 expect("on grey images and on a substitute in colour", holds["one"])
 expect("so it is for Algorithm 2", holds["more"] and holds["grown"])
 expect("five seeds leave open whether it is a gain at all", holds["open"])
@@ -824,8 +824,8 @@ glue_figure("figure_ch6_fig7", clustered_figures.figure_7())
 
 # %% tags=["remove-input"]
 glue_figure("figure_ch6_colour", clustered_figures.figure_2_colour())
-told, holds = clustered_figures.in_colour()
-glue_values("ch6", **told)
+intervals, holds = clustered_figures.colour_findings()
+glue_values("ch6", **intervals)
 expect("In colour it is the same", holds["skewed"])
 expect("At 10 nothing shows", holds["even"])
 
@@ -1041,7 +1041,7 @@ expect("a single cohort is far off", V["Algorithm 2"] > full**2 / 4, of=full)
 expect("The tree as coded does as well", abs(coded - two) < 6, coded=coded, ours=two)
 expect("Strata lie in between", one < min(of_strata) and max(of_strata) < two, most=max(of_strata))
 expect("Seats by spread do no better", of_strata[1] - of_strata[0] < 3, seats=of_strata[1])
-table(ch06.compared(V, seen, full))
+table(ch06.variance_table(V, seen, full))
 
 # %% [markdown]
 # All are unbiased, and the numbers are exact. *Classes* are expected majority classes in a cohort. The *error* is the root mean square distance

@@ -1,4 +1,4 @@
-"""The figures of clustered sampling: panels and curves of the paper, or the command that records them."""
+"""The figures of clustered sampling have the paper's panels and curves, or name the command that records them."""
 
 import re
 from types import SimpleNamespace
@@ -16,40 +16,41 @@ from fedstas import methods, partition
 from fedstas.sim import simulation
 
 SIZES = partition.parse_sizes("100x10,250x30,500x30,750x20,1000x10")
-LESS = {"md": 0.0, "clustered-size": 0.1, "clustered-similarity": 0.2}
-ALL = {k: getattr(figures, f"figure_{k}") for k in (2, "2_colour", 6, 7, 8, 9, 10)}
-WANTED = {  # of MNIST: a few of what the sweep has; others are not recorded
+LOSS_GAIN = {"md": 0.0, "clustered-size": 0.1, "clustered-similarity": 0.2}
+FIGURES = {k: getattr(figures, f"figure_{k}") for k in (2, "2_colour", 6, 7, 8, 9, 10)}
+RECORDED_VALUES = {  # the settings of the sweep on MNIST that are recorded here, a few of all
     "concentration": (0.01, 10.0), "steps": (100, 500), "clients_per_round": (10, 5), "prox": (0.0, 0.1)
 }  # fmt: skip
 
 
 def loss(method: str, seed: int, t: np.ndarray) -> np.ndarray:
-    return 2 / np.sqrt(t) + 1 - LESS[method] + 0.01 * seed + 0.05 * (-1.0) ** (t // 2)
+    return 2 / np.sqrt(t) + 1 - LOSS_GAIN[method] + 0.01 * seed + 0.05 * (-1.0) ** (t // 2)
 
 
 def record(folder, sweep: str) -> None:
-    """Runs of two seeds as they would be recorded, with losses of `loss`."""
+    """Record runs of two seeds of a sweep, with losses of `loss`."""
     for run in experiments.runs(sweep, "paper"):
-        known = {"steps": run.overrides["steps"], "prox": run.overrides.get("prox", 0.0)}
-        known |= {"concentration": run.concentration, "clients_per_round": run.clients_per_round}
+        setting = {"steps": run.overrides["steps"], "prox": run.overrides.get("prox", 0.0)}
+        setting |= {"concentration": run.concentration, "clients_per_round": run.clients_per_round}
         if run.task == "cifar100-coarse10":
-            known["steps"] = 100
-        wanted = all(known[k] in values for k, values in WANTED.items())
-        if run.seed > 1 or run.clients != 100 or not wanted:
+            setting["steps"] = 100
+        included = all(setting[k] in values for k, values in RECORDED_VALUES.items())
+        if run.seed > 1 or run.clients != 100 or not included:
             continue
         recipe = {"name": run.partition, "concentration": run.concentration, "seed": run.seed}
         recipe["sizes"] = partition.parse_sizes(run.sizes)
         federation = SimpleNamespace(recipe=recipe, shards=[0] * 100)
         task = SimpleNamespace(name=run.task, digest="x", other={})
-        how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
+        options = {"rounds": run.rounds, "clients_per_round": run.clients_per_round}
+        options |= {"seed": run.seed, "eval_every": run.eval_every}
         method = methods.get(run.method, **run.overrides)
-        who = records.identity(task, federation, method, **how, eval_every=run.eval_every)
-        t = np.array(records.evaluated_rounds(who))
+        identity = records.identity(task, federation, method, **options)
+        t = np.array(records.evaluated_rounds(identity))
         columns = {c: np.zeros(len(t)).astype(k) for c, k in simulation.COLUMNS.items()}
         columns |= {"round": t, "train_loss": loss(run.method, run.seed, t), "test_accuracy": 0.5 + 0 * t}  # fmt: skip
         history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
-        own = 0.6 + LESS[run.method] + 0.1 * run.seed
-        records.save(history, who, sweep, folder, device="cpu", local_accuracy=own)
+        accuracy = 0.6 + LOSS_GAIN[run.method] + 0.1 * run.seed
+        records.save(history, identity, sweep, folder, device="cpu", local_accuracy=accuracy)
 
 
 @pytest.fixture(scope="module")
@@ -60,31 +61,32 @@ def recorded(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-def said(figure) -> str:
+def panel_text(figure) -> str:
+    """Return all text in the panels of a figure."""
     return " ".join(t.get_text() for ax in figure.axes for t in ax.texts).replace("\n", " ")
 
 
-@pytest.mark.parametrize("number", ALL)
-def test_what_is_not_recorded_says_which_command_records_it(number, tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", FIGURES)
+def test_a_figure_without_runs_names_the_command_that_records_them(number, tmp_path, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
     sweep = "clustered-coarse10" if number == "2_colour" else "clustered-mnist"
     profile = "laptop" if number == "2_colour" else "paper"
-    figure = ALL[number]()
-    assert f"fedstas sweep {sweep} --profile {profile} --folder results" in said(figure)
+    figure = FIGURES[number]()
+    assert f"fedstas sweep {sweep} --profile {profile} --folder results" in panel_text(figure)
     assert sweep in experiments.names() and len(figure.axes) == 1
     assert "`fedstas sweep clustered-mnist" in figures.local_tests().iloc[0, 0]
 
 
-PANELS = {  # titles, rows by columns, and what of it is recorded
+PANELS = {  # titles, and the places of the panels whose runs are recorded
     2: ([f"concentration {c}" for c in ("10", "0.1", "0.01", "0.001")], [0, 2]),
     7: ([f"concentration {c}" for c in ("10", "10", "0.1", "0.1", "0.01", "0.01", "0.001", "0.001")], [0, 1, 4, 5]),
-    8: (list(figures.WORKED), [1, 2]),
-    9: ([title for title in figures.WORKED for _ in "ab"], [2, 3, 4, 5]),
+    8: (list(figures.LOCAL_WORK), [1, 2]),
+    9: ([title for title in figures.LOCAL_WORK for _ in "ab"], [2, 3, 4, 5]),
     10: (["FedProx, mu = 0.1"] * 2, [0, 1]),
 }  # fmt: skip
 
@@ -92,31 +94,31 @@ PANELS = {  # titles, rows by columns, and what of it is recorded
 @pytest.mark.parametrize("number", PANELS)
 def test_a_figure_has_the_papers_panels(number, recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
-    figure, (titles, full) = ALL[number](), PANELS[number]
+    figure, (titles, recorded_places) = FIGURES[number](), PANELS[number]
     assert [ax.get_title() for ax in figure.axes] == titles
     assert figure.get_suptitle() == "mnist"
     for place, ax in enumerate(figure.axes):
         curves = {line.get_gid() for line in ax.lines} - {None}
-        assert curves == (set(LESS) if place in full else set())
+        assert curves == (set(LOSS_GAIN) if place in recorded_places else set())
         names = {t.get_text() for t in ax.texts}
-        if place in full:
+        if place in recorded_places:
             assert names == {"MD", "Alg. 1", "Alg. 2"}  # at the ends of the curves
         else:
             assert any("fedstas sweep clustered-mnist" in name for name in names)
     if number in (7, 9):
-        drawn = [figure.axes[k].get_ylabel() for k in full]
-        assert drawn == ["clients' shares (%)", "training loss (nats)"] * 2
+        labels = [figure.axes[k].get_ylabel() for k in recorded_places]
+        assert labels == ["clients' shares (%)", "training loss (nats)"] * 2
 
 
 def test_losses_are_rolling_means_above_and_as_measured_below(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     above, below = figures.figure_10().axes
     t = np.arange(2, 101, 2)
-    both = np.mean([loss("clustered-size", s, t) for s in (0, 1)], axis=0)
+    mean = np.mean([loss("clustered-size", s, t) for s in (0, 1)], axis=0)
     smooth, raw = (next(n for n in ax.lines if n.get_gid() == "clustered-size") for ax in (above, below))  # fmt: skip
-    np.testing.assert_allclose(raw.get_ydata(), both)
+    np.testing.assert_allclose(raw.get_ydata(), mean)
     assert smooth.get_xdata()[0] == 20  # a fifth of the rounds
-    np.testing.assert_allclose(smooth.get_ydata()[[0, -1]], [both[:10].mean(), both[-10:].mean()])
+    np.testing.assert_allclose(smooth.get_ydata()[[0, -1]], [mean[:10].mean(), mean[-10:].mean()])
     for rounds, window in ((1000, 50), (2000, 50), (100, 20), (50, 10)):
         assert figures.rolling_window(pd.DataFrame({"rounds": [rounds]})) == window
 
@@ -125,21 +127,21 @@ def test_measures_have_a_curve_each(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     figure = figures.figure_6()
     for ax in figure.axes:
-        named = {"MD", "Alg. 1", "Alg. 2, angle", "Alg. 2, L2", "Alg. 2, L1"}
-        assert {t.get_text() for t in ax.texts} == named
-        looks = {(n.get_color(), n.get_linestyle()) for n in ax.lines if n.get_gid()}
-        assert len(looks) == 5
+        names = {"MD", "Alg. 1", "Alg. 2, angle", "Alg. 2, L2", "Alg. 2, L1"}
+        assert {t.get_text() for t in ax.texts} == names
+        styles = {(n.get_color(), n.get_linestyle()) for n in ax.lines if n.get_gid()}
+        assert len(styles) == 5
 
 
-def test_the_substitute_in_colour_has_a_figure_of_its_own(recorded, tmp_path, monkeypatch):
+def test_the_substitute_with_colour_images_has_a_separate_figure(recorded, tmp_path, monkeypatch):
     (tmp_path / "clustered-mnist").symlink_to(recorded / "clustered-mnist")
     record(tmp_path, "clustered-coarse10")
     monkeypatch.setattr(evidence, "RESULTS", tmp_path)
     assert figures.figure_2().get_suptitle() == "mnist"
     figure = figures.figure_2_colour()
     assert figure.get_suptitle() == "cifar100-coarse10"
-    assert [ax.get_title() for ax in figure.axes] == list(figures.COLOUR)
-    assert all({n.get_gid() for n in ax.lines} - {None} == set(LESS) for ax in figure.axes)
+    assert [ax.get_title() for ax in figure.axes] == list(figures.COLOUR_CONCENTRATIONS)
+    assert all({n.get_gid() for n in ax.lines} - {None} == set(LOSS_GAIN) for ax in figure.axes)
 
 
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():
@@ -147,32 +149,34 @@ def test_figure_5_has_every_clients_shares_and_every_classs_examples():
     rows = np.array(figure.axes).reshape(4, 2)
     for concentration, (left, right) in zip((10.0, 0.1, 0.01, 0.001), rows, strict=True):
         assert left.get_ylabel() == f"concentration\n{concentration:g}"
-        made = partition.dirichlet_fixed_size(np.repeat(range(10), 5000), SIZES, concentration, 0)
+        federation = partition.dirichlet_fixed_size(
+            np.repeat(range(10), 5000), SIZES, concentration, 0
+        )
         heights = [bar.get_height() for bar in right.patches]
-        assert heights == pytest.approx(made.label_counts.sum(0) / 1e3)
+        assert heights == pytest.approx(federation.label_counts.sum(0) / 1e3)
         assert sum(heights) == pytest.approx(48.5)
         ends = [band.get_paths()[0].vertices[:, 0].max() for band in left.collections]
         assert len(ends) == 10 and max(ends) == pytest.approx(100)
 
 
-def test_the_table_of_local_tests_has_what_was_noted(recorded, monkeypatch):
+def test_the_table_of_local_tests_has_the_recorded_accuracies(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     table = figures.local_tests().set_index("setting")
-    there = [
+    recorded_settings = [
         "concentration 10",
         "concentration 0.01",
         "500 local steps, m = 10",
         "100 local steps, m = 5",
     ]
-    means = table.loc[there].map(lambda text: float(re.match(r"[\d.]+", text)[0]))
+    means = table.loc[recorded_settings].map(lambda text: float(re.match(r"[\d.]+", text)[0]))
     assert means.to_numpy() == pytest.approx(np.tile([65, 75, 85], (4, 1)))
     assert set(table.iloc[-1].str[:4]) == {"50.0"} and "global" in table.index[-1]
-    missing = table.drop(index=[*there, table.index[-1]])
+    missing = table.drop(index=[*recorded_settings, table.index[-1]])
     assert len(table) == 9 and (missing == "–").all(axis=None)
 
 
-def test_rows_that_one_class_rules_have_more_than_half_of_it():
+def test_a_majority_row_has_more_than_half_of_one_class():
     rows = np.array([[6, 0, 6, 0], [7, 2, 0, 3], [3, 4, 2, 3]])
-    assert ch06.ruled(rows, np.array([0, 1, 2, 2])) == 1
-    assert ch06.ruled(rows, np.array([0, 0, 2, 2])) == 2
-    assert ch06.ruled(rows, np.array([5, 5, 5, 5])) == 3
+    assert ch06.count_majority_rows(rows, np.array([0, 1, 2, 2])) == 1
+    assert ch06.count_majority_rows(rows, np.array([0, 0, 2, 2])) == 2
+    assert ch06.count_majority_rows(rows, np.array([5, 5, 5, 5])) == 3
