@@ -1,8 +1,9 @@
-"""The command: what it prints, and one sentence for everything that goes wrong."""
+"""Tests of the command line: its output, its exit codes, and one sentence for every error."""
 
 import dataclasses
 import re
 import shlex
+import socket
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ SMALL = "run --task digits --clients 20 --clients-per-round 4 --concentration 0.
 
 
 def call(arguments, capsys):
-    """Exit code, standard output, and the lines on standard error without the progress bar."""
+    """Run the command; return its exit code, its output, and its lines on standard error without the progress bar."""
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments.split() if isinstance(arguments, str) else arguments)
     out, err = capsys.readouterr()
@@ -32,8 +33,8 @@ def call(arguments, capsys):
     )
 
 
-def refused(arguments, capsys, *words, code=2):
-    """Exactly one sentence on standard error that names the value and what is allowed."""
+def assert_refused(arguments, capsys, *words, code=2):
+    """Assert that the command writes one sentence with these words on standard error; return its output."""
     result, out, err = call(arguments, capsys)
     assert result == code
     assert len(err) == 1, err
@@ -78,22 +79,24 @@ def test_every_method_runs_from_the_command_line(capsys, method):
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet_fixed_size", "by_class", "lognormal"])
 def test_every_partition_runs_from_the_command_line(capsys, partition):
-    own = "--concentration 1.0" if partition == "dirichlet_fixed_size" else ""
-    arguments = SMALL.replace("--concentration 0.1", own) + f" --partition {partition} --rounds 1"
+    option = "--concentration 1.0" if partition == "dirichlet_fixed_size" else ""
+    arguments = (
+        SMALL.replace("--concentration 0.1", option) + f" --partition {partition} --rounds 1"
+    )
     assert call(arguments, capsys)[0] == 0
 
 
 @pytest.fixture
 def runs(monkeypatch):
-    """What the simulator is called with: (federation, method, how) of each run."""
-    seen, real = [], simulation.run
+    """Record the arguments (federation, method, keywords) of each call of the simulator."""
+    calls, real = [], simulation.run
 
-    def spy(task, federation, method, **how):
-        seen.append((federation, method, how))
-        return real(task, federation, method, **how)
+    def spy(task, federation, method, **keywords):
+        calls.append((federation, method, keywords))
+        return real(task, federation, method, **keywords)
 
     monkeypatch.setattr(simulation, "run", spy)
-    return seen
+    return calls
 
 
 @pytest.mark.parametrize(
@@ -109,9 +112,10 @@ def runs(monkeypatch):
 def test_settings_reach_the_method(capsys, runs, options, method, changes):
     line = f"{SMALL} --method {method} --rounds 2 --eval-every 2 --seed 3 {options}"
     assert call(line, capsys)[0] == 0
-    ((_, chosen, how),) = runs
+    ((_, chosen, keywords),) = runs
     assert chosen == methods.get(method, **changes)
-    assert (how["rounds"], how["clients_per_round"], how["seed"], how["eval_every"]) == (2, 4, 3, 2)
+    expected = {"rounds": 2, "clients_per_round": 4, "seed": 3, "eval_every": 2}
+    assert {key: keywords[key] for key in expected} == expected
 
 
 BAD = {
@@ -122,13 +126,16 @@ BAD = {
         "--task topics --partition natural --network perceptron",
         ["'perceptron' does not fit task topics", "use text-cnn or transformer"],
     ),
-    "users of data without": ("--partition natural", ["natural", "whose", "topics"]),
+    "the users of a task without users": ("--partition natural", ["natural", "whose", "topics"]),
     "more clients than users": (
         "--task topics --partition natural --clients 101",
         ["101", "at most 100"],
     ),
     "unknown method": ("--method fedfoo", ["'fedfoo'", "fedavg", "centralised"]),
-    "a file that is not there": ("--method away.py", ["there is no file away.py", "FILE.py:CLASS"]),
+    "a file that does not exist": (
+        "--method away.py",
+        ["there is no file away.py", "FILE.py:CLASS"],
+    ),
     "a file without a design": (
         f"--method {errors.__file__}",
         ["names no design", "no class with"],
@@ -157,8 +164,8 @@ BAD = {
         "--partition by_class --clients 25",
         ["25", "multiple of 10"],
     ),
-    "sizes that are no sizes": ("--sizes 10,20", ["'10,20'", "100x10,250x30"]),
-    "sizes of other clients": (
+    "sizes in another notation": ("--sizes 10,20", ["'10,20'", "100x10,250x30"]),
+    "sizes of another number of clients": (
         "--partition dirichlet_fixed_size --sizes 10x5,20x5",
         ["sizes 10x5,20x5 are of 10 clients", "must be of 20 clients"],
     ),
@@ -166,16 +173,16 @@ BAD = {
         "--partition dirichlet_fixed_size --sizes 100x20",
         ["with 2000 examples", "at most the 1438"],
     ),
-    "sizes of a partition that has its own": ("--sizes 10x20", ["not dirichlet"]),
-    "a measure that is none": (
+    "sizes for a partition that takes none": ("--sizes 10x20", ["not dirichlet"]),
+    "an unknown measure": (
         "--method 'clustered-similarity measure=cosine'",
         ["unknown measure 'cosine'", "arccos, L2"],
     ),
-    "a network for colour images alone": (
+    "a network for colour images only": (
         "--network convolutional-dropout",
         ["'convolutional-dropout' does not fit task digits", "use perceptron"],
     ),
-    "a linkage that is none": (
+    "an unknown linkage": (
         "--method 'clustered-similarity linkage=wards'",
         ["unknown linkage 'wards'", "ward, single"],
     ),
@@ -192,18 +199,21 @@ BAD = {
     "levels out of range": ("--levels 1", ["levels is 1", "at least 2", "256"]),
     "strata zero": ("--strata 0", ["strata is 0", "at least 1"]),
     "requested sample zero": ("--n-star 0", ["n_star is 0", "at least 1"]),
-    "re-stratify never": ("--restratify-every 0", ["restratify_every is 0", "at least 1"]),
+    "restratify_every zero": ("--restratify-every 0", ["restratify_every is 0", "at least 1"]),
     "learning rate zero": ("--lr 0", ["lr is 0", "above 0"]),
     "no steps": ("--steps 0", ["steps is 0", "at least 1"]),
     "no batch": ("--batch 0", ["batch is 0", "at least 1"]),
     "prox negative": ("--prox -1", ["prox is -1", "at least 0"]),
-    "never evaluated": ("--eval-every 0", ["eval_every is 0", "at least 1"]),
+    "eval_every zero": ("--eval-every 0", ["eval_every is 0", "at least 1"]),
     "seed negative": ("--seed -1", ["seed is -1", "at least 0"]),
-    "seed beyond the generator": ("--seed 99999999999999999999", ["seed", "99999999999999999999"]),
+    "seed too large for the generator": (
+        "--seed 99999999999999999999",
+        ["seed", "99999999999999999999"],
+    ),
     "no threads": ("--threads 0", ["threads is 0", "at least 1"]),
     "unknown device": ("--device tpu", ["device", "tpu", "auto"]),
     "a value is missing": ("--rounds", ["--rounds"]),
-    "out in a folder that is not there": (
+    "out in a folder that does not exist": (
         "--out /nowhere/at/all.parquet",
         ["/nowhere/at/all.parquet", "does not exist"],
     ),
@@ -214,10 +224,10 @@ BAD = {
 def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
     options, words = BAD[case]
     small = SMALL.replace("--concentration 0.1", "") if "partition" in options else SMALL
-    refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
+    assert_refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
 
 
-def test_clients_have_the_sizes_of_the_command_line(capsys, runs):
+def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
     line = f"{SMALL.replace('20', '5')} --partition dirichlet_fixed_size --sizes 10x2,30x3"
     method = ["--method", "clustered-similarity linkage=average measure=L1"]
     assert call([*line.split(), "--rounds", "1", *method], capsys)[0] == 0
@@ -244,9 +254,9 @@ def test_bad_commands_are_one_sentence_and_exit_code_2(line, words, capsys):
     assert any(word.lower() in err[0].lower() for word in words)
 
 
-def test_cuda_where_there_is_none_is_refused(capsys, monkeypatch):
+def test_cuda_on_a_machine_without_it_is_refused(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(f"{SMALL.replace('cpu', 'cuda')} --rounds 1", capsys, "'cuda'", "cpu or auto")
+    assert_refused(f"{SMALL.replace('cpu', 'cuda')} --rounds 1", capsys, "'cuda'", "cpu or auto")
 
 
 @pytest.mark.parametrize("command", ["run --rounds 1 --task", "chapter 7 -p task"])
@@ -254,13 +264,11 @@ def test_cuda_where_there_is_none_is_refused(capsys, monkeypatch):
 def test_data_that_cannot_be_downloaded_are_one_sentence(
     command, task, capsys, monkeypatch, tmp_path
 ):
-    """After the seconds that the network is given, from a run and from a chapter's parameters."""
-    import socket
-
-    patience = []
+    """With a time limit on the network; from a run and from a chapter's parameters."""
+    timeouts = []
 
     def unreachable(*_, **__):
-        patience.append(socket.getdefaulttimeout())
+        timeouts.append(socket.getdefaulttimeout())
         raise OSError("Network is unreachable")
 
     for name in ("MNIST", "CIFAR10", "EMNIST"):
@@ -268,7 +276,7 @@ def test_data_that_cannot_be_downloaded_are_one_sentence(
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path / "data"))
     file = "20news-bydate_py3.pkz" if task == "newsgroups" else f"{task}.npz"
-    refused(
+    assert_refused(
         f"{command} {task}",
         capsys,
         f"{tmp_path}/data/{file}",
@@ -276,7 +284,7 @@ def test_data_that_cannot_be_downloaded_are_one_sentence(
         "FEDSTAS_DATA",
         f"task {'topics' if task == 'newsgroups' else 'digits'} needs none",
     )
-    assert patience == [10.0] and socket.getdefaulttimeout() is None
+    assert timeouts == [10.0] and socket.getdefaulttimeout() is None
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
@@ -290,14 +298,14 @@ def test_an_empty_document_is_one_sentence(capsys, monkeypatch):
 
     monkeypatch.setattr(text, "topics", with_one_empty)
     for line in ("run --task topics --partition natural --rounds 1", "chapter 7 -p task topics"):
-        refused(line, capsys, "train_x of task topics has an empty document", "0 is padding")
+        assert_refused(line, capsys, "train_x of task topics has an empty document", "0 is padding")
 
 
 def test_a_damaged_data_file_is_one_sentence(capsys, monkeypatch, tmp_path):
     (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 truncated"[:8])
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     with np.errstate(all="raise"):
-        refused("run --task mnist --rounds 1", capsys, f"{tmp_path}/mnist.npz", "delete it")
+        assert_refused("run --task mnist --rounds 1", capsys, f"{tmp_path}/mnist.npz", "delete it")
     assert [p.name for p in tmp_path.iterdir()] == ["mnist.npz"]
 
 
@@ -311,7 +319,7 @@ def test_a_diverged_run_exits_with_1_and_keeps_its_history(capsys, tmp_path, mon
     monkeypatch.setattr(engine, "local_updates", blow_up)
     out = tmp_path / "history.parquet"
     line = f"{SMALL} --method md --rounds 60 --out {out}"
-    printed = refused(line, capsys, "not finite", "round 3", "smaller lr", code=1)
+    printed = assert_refused(line, capsys, "not finite", "round 3", "smaller lr", code=1)
     frame = pd.read_parquet(out)
     assert list(frame.columns) == list(simulation.COLUMNS)
     assert frame["round"].tolist() == [1, 2]
@@ -320,21 +328,22 @@ def test_a_diverged_run_exits_with_1_and_keeps_its_history(capsys, tmp_path, mon
     assert [p.name for p in tmp_path.iterdir()] == ["history.parquet"]
 
 
-def test_a_run_that_diverges_at_once_exits_with_1(capsys, tmp_path):
+def test_a_run_that_diverges_in_its_first_round_exits_with_1(capsys, tmp_path):
     out = tmp_path / "history.parquet"
-    refused(f"{SMALL} --method md --lr 1e300 --out {out}", capsys, "not finite", code=1)
+    assert_refused(f"{SMALL} --method md --lr 1e300 --out {out}", capsys, "not finite", code=1)
     assert len(pd.read_parquet(out)) == 0
 
 
-def test_out_that_is_a_folder_is_refused(capsys, tmp_path):
-    refused(f"{SMALL} --rounds 1 --out {tmp_path}", capsys, str(tmp_path), "name it *.parquet")
-    refused(f"{SMALL} --rounds 1 --out .", capsys, "--out .", "name it *.parquet")
+def test_out_that_is_a_folder_or_no_parquet_file_is_refused(capsys, tmp_path):
+    for out in (tmp_path, tmp_path / "run.csv", "."):
+        message = f"--out {out}", "name it *.parquet"
+        assert_refused(f"{SMALL} --rounds 1 --out {out}", capsys, *message)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_into_a_folder_that_cannot_be_made_is_refused(capsys, tmp_path):
+def test_a_sweep_into_a_folder_that_cannot_be_created_is_refused(capsys, tmp_path):
     (tmp_path / "file").write_text("")
-    refused(f"sweep preprint --folder {tmp_path}/file", capsys, "file")
+    assert_refused(f"sweep preprint --folder {tmp_path}/file", capsys, "file")
 
 
 def test_methods_lists_every_method_with_its_settings(capsys):
@@ -347,11 +356,11 @@ def test_methods_lists_every_method_with_its_settings(capsys):
     assert {"md n_k/n with", "cyclic none yes", "strat 1/N no", "centralised - -"} <= {*lines}
 
 
-def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
-    joined = commands.join_pairs(
+def test_parameters_of_a_chapter_may_be_two_words_as_papermill_has_them():
+    arguments = commands.join_pairs(
         ["chapter", "02", "-p", "strata", "5", "-p", "levels=9", "--profile", "quick"]
     )
-    assert joined == ["chapter", "02", "-p", "strata=5", "-p", "levels=9", "--profile", "quick"]
+    assert arguments == ["chapter", "02", "-p", "strata=5", "-p", "levels=9", "--profile", "quick"]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +381,7 @@ def test_pairs_of_a_chapter_are_joined_as_papermill_writes_them():
     ],
 )
 def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
-    refused(f"chapter 02 {options}", capsys, *words)
+    assert_refused(f"chapter 02 {options}", capsys, *words)
 
 
 @pytest.mark.parametrize(
@@ -385,28 +394,26 @@ def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
     ],
 )
 def test_bad_parameters_of_the_chapter_on_text_are_one_sentence(capsys, options, words):
-    refused(f"chapter 7 {options}", capsys, *words)
+    assert_refused(f"chapter 7 {options}", capsys, *words)
 
 
 def test_an_unknown_chapter_is_refused_with_the_list(capsys):
-    refused("chapter 77", capsys, "'77'", "02_stratification")
+    assert_refused("chapter 77", capsys, "'77'", "02_stratification")
 
 
 @pytest.mark.slow
 def test_the_module_is_the_command():
-    command = [sys.executable, "-m", "fedstas.cli"]
-    good = subprocess.run(
-        [*command, *f"{SMALL} --rounds 1".split()], capture_output=True, text=True
-    )
-    assert good.returncode == 0, good.stderr
-    assert "accuracy" in good.stdout
-    assert "fedstas:   0%" in good.stderr  # the progress bar
-    bad = subprocess.run(
-        [*command, "chapter", "02", "-p", "strata"], capture_output=True, text=True
-    )
-    assert bad.returncode == 2
-    assert bad.stdout == ""
-    assert bad.stderr == "fedstas: -p strata lacks a value: write -p KEY VALUE\n"
+    def run_module(*arguments):
+        command = [sys.executable, "-m", "fedstas.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    result = run_module(*f"{SMALL} --rounds 1".split())
+    assert result.returncode == 0, result.stderr
+    assert "accuracy" in result.stdout
+    assert "fedstas:   0%" in result.stderr  # the progress bar
+    result = run_module("chapter", "02", "-p", "strata")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "fedstas: -p strata lacks a value: write -p KEY VALUE\n"
 
 
 def test_claims_prints_a_table_and_the_counts(capsys):
@@ -433,15 +440,15 @@ def test_one_claim_is_computed_again_with_its_evidence(capsys):
     assert out.strip().endswith("chapters/05_experiments.html#how-do-all-methods-compare-with-md")
 
 
-def test_claims_refuses_what_is_not_there(capsys):
-    near = refused("claims fig-3-top-dp-own", capsys, "'fig-3-top-dp-own'", "did you mean preprint")
-    assert near == ""
-    refused("claims --paper thesis", capsys, "'thesis'", "journal")
-    refused("claims --kind opinion", capsys, "'opinion'", "theory")
-    refused("claims --verdict maybe", capsys, "'maybe'", "holds-if")
+def test_claims_refuses_an_unknown_claim_paper_kind_or_verdict(capsys):
+    words = ["'fig-3-top-dp-own'", "did you mean preprint"]
+    assert assert_refused("claims fig-3-top-dp-own", capsys, *words) == ""
+    assert_refused("claims --paper thesis", capsys, "'thesis'", "journal")
+    assert_refused("claims --kind opinion", capsys, "'opinion'", "theory")
+    assert_refused("claims --verdict maybe", capsys, "'maybe'", "holds-if")
 
 
-def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
+def test_the_error_of_a_claim_whose_evidence_fails_names_the_claim(capsys, monkeypatch):
     from companion import ledger
 
     def fail(claim):
@@ -449,15 +456,9 @@ def test_a_claim_without_evidence_ends_with_its_name(capsys, monkeypatch):
 
     claim = dataclasses.replace(ledger.find_claim("journal-lemma-1"), decide=fail)
     monkeypatch.setattr(ledger, "find_claim", lambda id: claim)
-    refused("claims journal-lemma-1", capsys, "claim journal-lemma-1", "the runs are gone", code=1)
-
-
-def test_a_history_is_not_written_into_a_file_of_another_kind(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["run", "--rounds", "1", "--out", str(tmp_path / "run.csv")])
-    assert stopped.value.code == 2
-    assert "name it *.parquet" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert_refused(
+        "claims journal-lemma-1", capsys, "claim journal-lemma-1", "the runs are gone", code=1
+    )
 
 
 VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
@@ -485,10 +486,10 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
     ],
 )
 def test_bad_input_to_variance_is_one_sentence_and_exit_code_2(options, words, capsys):
-    refused([*VARIANCE, *options], capsys, *words)
+    assert_refused([*VARIANCE, *options], capsys, *words)
 
 
-MINE = """
+OWN_DESIGN = """
 from dataclasses import dataclass
 from fedstas.client_sampling import MD, Cohort
 
@@ -501,10 +502,10 @@ class Mine:
 """
 
 
-def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monkeypatch):
-    """Rows are named as they were asked for; as MD sampling, and half of it, which is biased by half."""
+def test_a_users_file_is_a_method_of_every_command(capsys, tmp_path, monkeypatch):
+    """Its design is MD sampling; with scale 0.5 the weights are halved, and the estimate is biased by half."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "mine.py").write_text(OWN_DESIGN)
     code, out, err = call(
         [*SMALL.split(), "--method", "mine.py", "--rounds", "1", "--lr", "0.2"], capsys
     )
@@ -522,28 +523,28 @@ def test_a_file_of_ones_own_is_a_method_of_every_command(capsys, tmp_path, monke
     code, out, err = call(half, capsys)
     assert (code, err) == (0, []) and re.search(r"^biased +unbiased +in a first round", out, re.M)
     assert call([*half, "--unbiased"], capsys)[0] == 1
-    (tmp_path / "mine.py").write_text(MINE.replace("self.scale *", "float('nan') *"))
+    (tmp_path / "mine.py").write_text(OWN_DESIGN.replace("self.scale *", "float('nan') *"))
     code, out, err = call("audit mine.py", capsys)
     assert (code, err) == (1, []) and re.search(
         r"^FAILS +draw +mine.py line 10: a weight of the cohort is not", out, re.M
     )
-    (tmp_path / "mine.py").write_text(MINE.replace("return Cohort(", "return list([1]) or ("))
-    output = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
-    refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, output)
+    (tmp_path / "mine.py").write_text(OWN_DESIGN.replace("return Cohort(", "return list([1]) or ("))
+    message = "Mine.draw returned a list: it must return a Cohort(clients, weights)"
+    assert_refused([*SMALL.split(), "--method", "mine.py", "--rounds", "1"], capsys, message)
 
 
 @pytest.mark.parametrize("line", ["-h", "run -h", "sweep -h"])
-def test_h_is_help(line, capsys):
+def test_h_prints_the_help(line, capsys):
     code, out, err = call(line, capsys)
     assert (code, err) == (0, []) and out.startswith("Usage: fedstas")
 
 
-def test_the_version_is_said(capsys):
+def test_the_version_is_printed(capsys):
     assert call("--version", capsys) == (0, f"fedstas {fedstas.__version__}\n", [])
 
 
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "suggestion"),
     [
         ("swep preprint", "sweep"),
         ("rnu", "(did you mean run?)"),
@@ -555,14 +556,14 @@ def test_the_version_is_said(capsys):
         ("run --method nothing-like-it", "unknown method 'nothing-like-it': use one of"),
     ],
 )
-def test_what_is_misspelt_is_told_what_was_meant(line, meant, capsys):
-    refused(line, capsys, meant)
+def test_the_error_of_a_misspelt_word_suggests_the_nearest(line, suggestion, capsys):
+    assert_refused(line, capsys, suggestion)
 
 
-def test_a_wheel_alone_suggests_its_own_commands(capsys, monkeypatch):
+def test_a_wheel_without_the_companion_suggests_its_own_commands(capsys, monkeypatch):
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    refused("audti mine.py", capsys, "audti", "did you mean audit?")
-    refused("sweep preprint", capsys, "no command 'sweep' here, only run, methods")
+    assert_refused("audti mine.py", capsys, "audti", "did you mean audit?")
+    assert_refused("sweep preprint", capsys, "no command 'sweep' here, only run, methods")
 
 
 def test_methods_are_completed(monkeypatch, capsys):
@@ -575,7 +576,7 @@ def test_methods_are_completed(monkeypatch, capsys):
     assert capsys.readouterr().out.split() == ["fedstas-unbiased", "fedstas-unbiased-dp"]
 
 
-IDLE = {
+UNUSED_SETTINGS = {
     "--sigma 2": ["--sigma is of no use", "partition dirichlet has no sigma"],
     "--partition iid": ["--concentration is of no use", "partition iid has no concentration"],
     "--strata 200": ["strata is 200", "not be above clients, here 20"],
@@ -584,21 +585,21 @@ IDLE = {
 }
 
 
-@pytest.mark.parametrize("options", IDLE)
+@pytest.mark.parametrize("options", UNUSED_SETTINGS)
 def test_a_setting_that_nothing_uses_is_refused(options, capsys):
-    refused(f"{SMALL} --rounds 1 {options}", capsys, *IDLE[options])
+    assert_refused(f"{SMALL} --rounds 1 {options}", capsys, *UNUSED_SETTINGS[options])
 
 
 def test_variance_refuses_what_the_partition_does_not_use(capsys):
-    refused([*VARIANCE, "--sigma", "2"], capsys, "partition dirichlet has no sigma")
+    assert_refused([*VARIANCE, "--sigma", "2"], capsys, "partition dirichlet has no sigma")
 
 
 @pytest.mark.parametrize("method", ["fedstas-unbiased", "clustered-similarity", "fedadam"])
 def test_an_interrupted_run_goes_on_to_the_same_history(method, capsys, tmp_path, monkeypatch):
-    """What the server remembers goes through the file: strata, last updates, an optimiser's moments."""
-    whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
+    """The checkpoint has the server's state: strata, last updates, an optimiser's moments."""
+    complete, interrupted = tmp_path / "complete.parquet", tmp_path / "interrupted.parquet"
     line = f"{SMALL} --method {method} --rounds 5 --eval-every 2 --out"
-    assert call(f"{line} {whole}", capsys)[0] == 0
+    assert call(f"{line} {complete}", capsys)[0] == 0
     real = simulation.train_round
 
     def stop(setup, server, t, params):
@@ -607,24 +608,25 @@ def test_an_interrupted_run_goes_on_to_the_same_history(method, capsys, tmp_path
         return real(setup, server, t, params)
 
     monkeypatch.setattr(simulation, "train_round", stop)
-    code, out, err = call(f"{line} {cut}", capsys)
-    kept = tmp_path / ".cut.parquet.checkpoint"
+    code, out, err = call(f"{line} {interrupted}", capsys)
+    checkpoint = tmp_path / ".interrupted.parquet.checkpoint"
     assert (code, out) == (130, "")
-    assert err == [f"fedstas: interrupted: the same call goes on from {kept}"]
-    assert {p.name for p in tmp_path.iterdir()} == {"whole.parquet", kept.name}
-    refused(f"{line} {cut} --seed 1", capsys, str(kept), "other settings: delete it")
+    assert err == [f"fedstas: interrupted: the same call goes on from {checkpoint}"]
+    assert {*tmp_path.iterdir()} == {complete, checkpoint}
+    message = str(checkpoint), "other settings: delete it"
+    assert_refused(f"{line} {interrupted} --seed 1", capsys, *message)
     rounds = []
     monkeypatch.setattr(
         simulation, "train_round", lambda s, v, t, p: rounds.append(t) or real(s, v, t, p)
     )
-    assert call(f"{line} {cut}", capsys)[0] == 0
+    assert call(f"{line} {interrupted}", capsys)[0] == 0
     assert rounds == [5]
-    frames = [pd.read_parquet(path).drop(columns="seconds") for path in (whole, cut)]
+    frames = [pd.read_parquet(path).drop(columns="seconds") for path in (complete, interrupted)]
     pd.testing.assert_frame_equal(*frames, check_exact=True)
-    assert {p.name for p in tmp_path.iterdir()} == {"whole.parquet", "cut.parquet"}
+    assert {*tmp_path.iterdir()} == {complete, interrupted}
 
 
-def test_an_interrupted_run_without_out_says_what_would_have_kept_it(capsys, monkeypatch):
+def test_the_message_of_an_interrupted_run_without_out_names_out(capsys, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -634,7 +636,7 @@ def test_an_interrupted_run_without_out_says_what_would_have_kept_it(capsys, mon
 
 
 def test_a_run_does_not_go_on_with_clients_of_another_file(capsys, tmp_path, monkeypatch):
-    """Of the same number of examples each: nothing but the file's SHA-256 tells them apart."""
+    """All clients keep their sizes: only the SHA-256 of the partition's file differs."""
     monkeypatch.chdir(tmp_path)
     real = simulation.train_round
     line = "run --partition who.npy --clients-per-round 4 --rounds 3 --device cpu --out h.parquet"
@@ -649,24 +651,25 @@ def test_a_run_does_not_go_on_with_clients_of_another_file(capsys, tmp_path, mon
     assert call(line, capsys)[0] == 130
     monkeypatch.setattr(simulation, "train_round", real)
     np.save("who.npy", np.arange(1438)[::-1] % 10)
-    refused(line, capsys, ".h.parquet.checkpoint", "other settings: delete it")
+    assert_refused(line, capsys, ".h.parquet.checkpoint", "other settings: delete it")
 
-    def early(*_, **__):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedstas.sim.tasks.load", early)
-    code, _, err = call(
-        line, capsys
-    )  # the file of the last call is there, and this one adds nothing
+    monkeypatch.setattr("fedstas.sim.tasks.load", interrupt)
+    # The checkpoint of the first call remains, and this call adds nothing to it.
+    code, _, err = call(line, capsys)
     assert (code, err) == (130, ["fedstas: interrupted: nothing new is kept"])
 
 
 def test_a_damaged_checkpoint_of_a_run_is_one_sentence(capsys, tmp_path):
     (tmp_path / ".h.parquet.checkpoint").write_bytes(b"PK")
-    refused(f"{SMALL} --rounds 2 --out {tmp_path}/h.parquet", capsys, "damaged", "delete it")
+    assert_refused(f"{SMALL} --rounds 2 --out {tmp_path}/h.parquet", capsys, "damaged", "delete it")
 
 
-def test_an_interrupted_sweep_says_what_is_kept(capsys, tmp_path, monkeypatch):
+def test_the_message_of_an_interrupted_sweep_names_the_folder_of_its_runs(
+    capsys, tmp_path, monkeypatch
+):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -677,33 +680,32 @@ def test_an_interrupted_sweep_says_what_is_kept(capsys, tmp_path, monkeypatch):
     assert (code, err[-1]) == (130, "fedstas: interrupted: nothing is made yet")
     (tmp_path / "mine/one.parquet").touch()
     code, _, err = call(line, capsys)
-    output = "what is made is in mine, and the same call goes on from there"
-    assert (code, err[-1]) == (130, f"fedstas: interrupted: {output}")
+    message = "what is made is in mine, and the same call goes on from there"
+    assert (code, err[-1]) == (130, f"fedstas: interrupted: {message}")
 
 
-def test_nothing_is_made_where_one_happens_to_stand(capsys, tmp_path, monkeypatch):
-    """Sweeps are recorded in the clone's `runs`, which is not tracked; a dry run makes no folder."""
+def test_a_dry_run_of_a_sweep_creates_no_folder(capsys, tmp_path, monkeypatch):
+    """Sweeps are recorded in the clone's `runs`, which git does not track, not in the working directory."""
     assert commands.RUNS == companion.ROOT / "runs"
-    there = commands.RUNS.exists()
+    existed = commands.RUNS.exists()
     monkeypatch.chdir(tmp_path)
     code, out, _ = call("sweep preprint --methods md --seeds 0 --dry-run", capsys)
     assert code == 0 and f"in {commands.RUNS}" in out
     assert call("sweep preprint --methods md --seeds 0 --dry-run --folder mine", capsys)[0] == 0
-    assert list(tmp_path.iterdir()) == [] and commands.RUNS.exists() == there
+    assert list(tmp_path.iterdir()) == [] and commands.RUNS.exists() == existed
 
 
-def test_a_network_that_does_not_answer_is_left_after_seconds(capsys, monkeypatch, tmp_path):
-    import socket
+def test_a_download_that_times_out_is_one_sentence(capsys, monkeypatch, tmp_path):
+    timeouts = []
 
-    asked = []
+    def time_out(*_, **__):
+        """Raise the error of torchvision."""
+        timeouts.append(socket.getdefaulttimeout())
+        raise RuntimeError("Error downloading a.gz:\nTried a mirror, got:\ntimed out\n")
 
-    def silent(*_, **__):
-        asked.append(socket.getdefaulttimeout())
-        raise RuntimeError(
-            "Error downloading a.gz:\nTried a mirror, got:\ntimed out\n"
-        )  # torchvision's
-
-    monkeypatch.setattr("torchvision.datasets.MNIST", silent)
+    monkeypatch.setattr("torchvision.datasets.MNIST", time_out)
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
-    refused("run --task mnist --rounds 1", capsys, "mnist.npz", "timed out", "connect to a network")
-    assert asked == [10.0] and socket.getdefaulttimeout() is None
+    assert_refused(
+        "run --task mnist --rounds 1", capsys, "mnist.npz", "timed out", "connect to a network"
+    )
+    assert timeouts == [10.0] and socket.getdefaulttimeout() is None

@@ -17,8 +17,8 @@ from fedstas.errors import InputError
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 PPS = REFERENCE["pps"]["cases"]
-SMALL = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
-KEYS = {
+SIZE_CASES = [c for c in REFERENCE["ntilde_small"]["cases"] if c["fake_support"] == "1..M-1"]
+REFERENCE_KEYS = {  # names of designs -> keys of the reference cases
     "plain-wr": "plain_wr",
     "plain-successive": "plain_successive",
     "hansen-hurwitz": "hh_wr",
@@ -30,7 +30,7 @@ KEYS = {
 @pytest.mark.parametrize("case", PPS, ids=lambda c: f"w={c['w']}")
 def test_design_moments_are_those_of_the_reference_cases(case, design):
     mean, variance = theory.design_moments(design, case["w"], case["norm"], case["m"])
-    expected = case[KEYS[design]]
+    expected = case[REFERENCE_KEYS[design]]
     assert (mean, variance) == (Fraction(expected["mean"]), Fraction(expected["var"]))
     assert isinstance(mean, Fraction)
     assert isinstance(variance, Fraction)
@@ -43,7 +43,7 @@ def test_inclusion_probabilities_are_those_of_the_reference_cases(case):
     assert pi != [case["m"] * Fraction(x) for x in case["p"]]
 
 
-def test_theorem_1_counterexamples_of_the_reference_cases():
+def test_variances_per_draw_of_the_counterexamples_to_theorem_1_are_those_of_the_reference():
     case = REFERENCE["theorem1"]["sts_gt_stradiv"]
     size = [abs(x) for x in case["w"]]
 
@@ -54,31 +54,10 @@ def test_theorem_1_counterexamples_of_the_reference_cases():
     assert per_draw("plain-wr", [1] * 4) == Fraction(case["per_draw_var_uniform"])
     assert per_draw("hansen-hurwitz", size) == Fraction(case["per_draw_var_hh"])
     case = REFERENCE["theorem1"]["hh_wrong_norm"]
-    wrong = theory.design_moments("hansen-hurwitz", case["w"], case["norm"], 1)
-    assert wrong == (Fraction(5, 2), Fraction(case["hh"]))
+    by_norm = theory.design_moments("hansen-hurwitz", case["w"], case["norm"], 1)
+    assert by_norm == (Fraction(5, 2), Fraction(case["hh"]))
     uniform = theory.design_moments("hansen-hurwitz", case["w"], [1] * 4, 1)
     assert uniform == (Fraction(5, 2), Fraction(case["uniform"]))
-
-
-values_ = st.lists(st.fractions(-5, 5, max_denominator=6), min_size=2, max_size=4)
-
-
-@given(values_, st.data())
-def test_hansen_hurwitz_and_horvitz_thompson_are_unbiased_whatever_the_selection(values, data):
-    p = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
-    m = data.draw(st.integers(1, len(values)))
-    target = sum(values) / len(values)
-    for design in ("hansen-hurwitz", "horvitz-thompson"):
-        assert theory.design_moments(design, values, p, m)[0] == target
-
-
-@given(values_, st.data())
-def test_the_bias_of_the_plain_mean_is_n_times_a_covariance(values, data):
-    weights = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
-    n, p = len(values), [Fraction(w, sum(weights)) for w in weights]
-    covariance = sum(a * b for a, b in zip(p, values, strict=True)) / n - sum(values) / n / n
-    mean, _ = theory.design_moments("plain-wr", values, weights, 2)
-    assert mean - sum(values) / n == n * covariance
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
@@ -92,19 +71,22 @@ def test_inclusion_probabilities_sum_to_m_and_lie_in_the_unit_interval(selection
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any), st.data())
-def test_enumerations_are_probability_distributions(selection, data):
+def test_the_probabilities_of_enumerated_samples_sum_to_one_and_no_sample_is_repeated(
+    selection, data
+):
     m = data.draw(st.integers(1, sum(x > 0 for x in selection)))
-    for enumerate_ in (theory.with_replacement, theory.successive):
-        samples = list(enumerate_(selection, m))
-        assert sum(chance for _, chance in samples) == 1
+    for enumerate_samples in (theory.with_replacement, theory.successive):
+        samples = list(enumerate_samples(selection, m))
+        assert sum(probability for _, probability in samples) == 1
         assert len({sample for sample, _ in samples}) == len(samples)
-    assert all(len(set(s)) == m for s, _ in theory.successive(selection, m))
+    assert all(len(set(sample)) == m for sample, _ in theory.successive(selection, m))
 
 
 def test_a_client_with_probability_zero_is_never_drawn():
     assert theory.inclusion_probabilities([0, 1, 3], 2) == [0, 1, 1]
     mean, _ = theory.design_moments("hansen-hurwitz", [9, 1, 1], [0, 1, 1], 2)
-    assert mean == Fraction(2, 3)  # it is lost: unbiased needs every p above 0
+    # The estimate lacks the first client: Hansen-Hurwitz is unbiased only if every p is above 0.
+    assert mean == Fraction(2, 3)
 
 
 def test_floats_and_numpy_numbers_are_taken_at_their_exact_values():
@@ -112,7 +94,7 @@ def test_floats_and_numpy_numbers_are_taken_at_their_exact_values():
     assert exact[0] == Fraction(1, 8) + Fraction(3, 2)
 
 
-@pytest.mark.parametrize("case", SMALL, ids=lambda c: f"M={c['M']}-n={c['n_clipped']}")
+@pytest.mark.parametrize("case", SIZE_CASES, ids=lambda c: f"M={c['M']}-n={c['n_clipped']}")
 def test_size_estimator_moments_are_those_of_the_reference_cases(case):
     exact = theory.size_estimator_moments(case["n_clipped"], case["M"], case["alpha"])
     assert exact.mean == Fraction(case["mean"]) == case["true_total"]
@@ -132,17 +114,17 @@ def test_the_inverse_has_no_mean_where_the_estimate_can_be_zero():
 
 def test_size_estimator_of_the_papers_setting_has_the_reference_values():
     paper = REFERENCE["ntilde_paper_float"]
-    values_ = paper["inputs"]
-    alpha, m, n_star = float(Fraction(values_["alpha"])), values_["m"], values_["n_star"]
-    sizes = np.full(m, values_["n_k"])
-    values, pmf = theory.size_estimator_distribution(sizes, values_["M"], alpha)
+    setting = paper["inputs"]
+    alpha, m, n_star = float(Fraction(setting["alpha"])), setting["m"], setting["n_star"]
+    sizes = np.full(m, setting["n_k"])
+    values, pmf = theory.size_estimator_distribution(sizes, setting["M"], alpha)
     assert pmf.sum() == pytest.approx(1, abs=1e-12)
     assert values @ pmf == pytest.approx(paper["mean"], rel=1e-12)
     assert (values**2) @ pmf - (values @ pmf) ** 2 == pytest.approx(paper["var"], rel=1e-11)
     assert pmf[values <= 0].sum() == pytest.approx(paper["p_le0"], rel=1e-12)
     assert (1 / values) @ pmf == pytest.approx(paper["e_inv"], rel=1e-11)
     raw = n_star / values
-    true, clipped = n_star / sizes.sum(), n_star / (m * values_["n_clipped"])
+    true, clipped = n_star / sizes.sum(), n_star / (m * setting["n_clipped"])
     outside = pmf[(raw <= 0) | (raw > 1)].sum()
     assert outside == pytest.approx(paper["P(n*/nt not in (0,1])"], rel=1e-12)
     for guard, rate in (
@@ -178,9 +160,9 @@ def test_ldp_ratio_of_the_reference_cases(case):
 
 
 def test_ldp_ratio_of_the_papers_alpha():
-    reference = Fraction(REFERENCE["ldp"]["alpha_0p1616"]["support_1_M1"])
-    assert theory.ldp_ratio(100, Fraction("0.1616")) == reference
-    assert math.log(reference) == pytest.approx(privacy.epsilon(0.1616, 100), rel=1e-12)
+    ratio = Fraction(REFERENCE["ldp"]["alpha_0p1616"]["support_1_M1"])
+    assert theory.ldp_ratio(100, Fraction("0.1616")) == ratio
+    assert math.log(ratio) == pytest.approx(privacy.epsilon(0.1616, 100), rel=1e-12)
 
 
 @given(st.integers(3, 9), st.fractions(0, "9/10", max_denominator=20))
@@ -189,7 +171,7 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: theory.design_moments("best", [1], [1], 1), "design 'best'.*plain-wr"),
         (lambda: theory.design_moments("plain-wr", [1, 2], [1], 1), "same length"),
@@ -205,12 +187,12 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
         (lambda: theory.ldp_ratio(1, "1/2"), "size_cap is 1"),
     ],
 )
-def test_bad_arguments_of_theory_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_arguments_of_theory_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()
 
 
-def _exact(matrix):
+def to_fractions(matrix):
     return [[Fraction(str(x)) for x in row] for row in matrix]
 
 
@@ -218,47 +200,47 @@ def _exact(matrix):
 def test_lemma_3_agrees_with_the_reference_and_with_enumeration(case):
     g = np.array(case["g"], dtype=object) * Fraction(1)
     result = theory.srs_covariance(g, case["nbar"])
-    assert result.tolist() == _exact(case["cov"])
+    assert result.tolist() == to_fractions(case["cov"])
     means = [sum(g[i] for i in s) / case["nbar"] for s in combinations(range(len(g)), case["nbar"])]
     centre = sum(means) / len(means)
-    brute = sum(np.outer(x - centre, x - centre) for x in means) / len(means)
-    assert brute.tolist() == result.tolist()
+    enumerated = sum(np.outer(x - centre, x - centre) for x in means) / len(means)
+    assert enumerated.tolist() == result.tolist()
     np.testing.assert_allclose(
         theory.srs_covariance(case["g"], case["nbar"]), result.astype(float), atol=1e-12
     )
 
 
 @pytest.mark.parametrize("case", REFERENCE["lemma4_vs_designs"]["cases"])
-def test_printed_lemma_4_and_the_designs_agree_with_the_reference(case):
+def test_lemma_4_as_printed_and_the_bernoulli_covariance_agree_with_the_reference(case):
     g = np.array(case["g"], dtype=object) * Fraction(1)
     n, n_star, size = case["n"], case["nstar"], case["nbar"]
-    assert theory.paper_lemma4(g, n, n_star, size).tolist() == _exact(case["lemma4"])
+    assert theory.paper_lemma4(g, n, n_star, size).tolist() == to_fractions(case["lemma4"])
     result = theory.bernoulli_covariance(g, Fraction(n_star, n), size)
-    assert result.tolist() == _exact(case["bernoulli_fixed_norm"])
+    assert result.tolist() == to_fractions(case["bernoulli_fixed_norm"])
 
 
-def test_bernoulli_covariance_by_enumeration_of_all_samples():
+def test_bernoulli_covariance_is_that_of_all_enumerated_samples():
     g, rate = np.array([[1, 0], [0, 2], [3, -1]], dtype=object) * Fraction(1), Fraction(1, 3)
     mean, square = np.array([Fraction(0)] * 2), np.full((2, 2), Fraction(0))
     for sample in product((0, 1), repeat=3):
-        chance = prod(rate if z else 1 - rate for z in sample)
+        probability = prod(rate if z else 1 - rate for z in sample)
         value = sum(z * x for z, x in zip(sample, g, strict=True)) / Fraction(2)
-        mean, square = mean + chance * value, square + chance * np.outer(value, value)
+        mean, square = mean + probability * value, square + probability * np.outer(value, value)
     result = theory.bernoulli_covariance(g, rate, 2)
     assert result.tolist() == (square - np.outer(mean, mean)).tolist()
 
 
-def test_the_negative_definite_case_of_the_paper_scale():
-    printed = REFERENCE["lemma4_paper_scale"]
+def test_lemma_4_as_printed_is_negative_definite_at_the_papers_scale():
+    case = REFERENCE["lemma4_paper_scale"]
     g = np.eye(2, dtype=object) * Fraction(1)
-    outer, total = Fraction(printed["coef_gg"]), Fraction(printed["coef_ss"])
-    result = theory.paper_lemma4(g, printed["n"], printed["nstar"], printed["nbar"])
+    outer, total = Fraction(case["coef_gg"]), Fraction(case["coef_ss"])
+    result = theory.paper_lemma4(g, case["n"], case["nstar"], case["nbar"])
     assert result.tolist() == [[outer + total, total], [total, outer + total]]
     assert np.linalg.eigvalsh(result.astype(float)).max() < 0
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: theory.srs_covariance([[1.0]], 2), "sample_size is 2"),
         (lambda: theory.srs_covariance([], 1), "sample_size"),
@@ -266,6 +248,6 @@ def test_the_negative_definite_case_of_the_paper_scale():
         (lambda: theory.paper_lemma4([[1.0]], 1, 1, 1), "n is 1"),
     ],
 )
-def test_covariances_refuse_bad_input(call, named):
-    with pytest.raises(InputError, match=named):
+def test_covariances_refuse_bad_input(call, message):
+    with pytest.raises(InputError, match=message):
         call()

@@ -20,7 +20,7 @@ from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 SIZE_CASES, GROUP_CASES = (CASES[f"clustered_alg{i}"]["cases"] for i in (1, 2))
 
-# The verdict of every claim of this part. They are computed by the evidence and only repeated here.
+# The expected verdict of every claim on clustered sampling, by the module and the function that decide it.
 VERDICTS = {
     "clusters": {
         "eq_3_biased": "holds",
@@ -89,15 +89,15 @@ VERDICTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "name", "word"),
-    [(m, f, v) for m, result in VERDICTS.items() for f, v in result.items()],
+    ("module", "name", "verdict"),
+    [(m, name, verdict) for m, names in VERDICTS.items() for name, verdict in names.items()],
 )
-def test_the_verdict_of_every_claim(module, name, word):
+def test_the_verdict_of_every_claim(module, name, verdict):
     decide = getattr(importlib.import_module(f"companion.claims.evidence.{module}"), name)
     evidence = decide(None)
-    assert evidence.verdict == word
+    assert evidence.verdict == verdict
     assert evidence.ours is not None and evidence.note
-    if word == "fails":
+    if verdict == "fails":
         assert len(evidence.table)
 
 
@@ -140,8 +140,8 @@ def test_ten_different_clients_of_the_reference_cases():
 
 
 @st.composite
-def matrices(draw):
-    """Any unbiased scheme: whole numbers with equal row sums."""
+def count_matrices(draw):
+    """Draw the counts of any unbiased scheme: an m by n matrix of whole numbers with equal row sums."""
     n, m = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     capacity = draw(st.integers(1, 8))
     rows = []
@@ -151,9 +151,9 @@ def matrices(draw):
     return rows
 
 
-@given(matrices())
+@given(count_matrices())
 def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
-    """p is the mean row, whatever it is: the lemma needs no sizes."""
+    """MD sampling has the mean row as its probabilities p: the lemma does not need the clients' sizes."""
     rows, m, n = theory.rows_of(counts), len(counts), range(len(counts[0]))
     p = [sum(column) / m for column in zip(*rows, strict=True)]
     result, md = theory.weight_moments(rows), theory.weight_moments([p] * m)
@@ -165,62 +165,62 @@ def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
     assert theory.row_inclusion(rows) == result.sampled
     assert all(a >= b for a, b in zip(result.sampled, md.sampled, strict=True))
     for i in n:
-        level = all(row[i] == p[i] for row in rows)
-        assert (removed[i][i] == 0) == level == (result.sampled[i] == md.sampled[i])
+        constant = all(row[i] == p[i] for row in rows)
+        assert (removed[i][i] == 0) == constant == (result.sampled[i] == md.sampled[i])
 
 
-@given(matrices(), st.data())
+@given(count_matrices(), st.data())
 def test_the_variance_of_the_mean_is_the_quadratic_form_of_the_weights(counts, data):
     rows = theory.rows_of(counts)
     z = data.draw(
         st.lists(st.tuples(*[st.integers(-3, 3)] * 2), min_size=len(rows[0]), max_size=len(rows[0]))
     )
     covariance = theory.weight_moments(rows).covariance
-    form = sum(
+    quadratic_form = sum(
         covariance[i][j] * (a[0] * b[0] + a[1] * b[1])
         for i, a in enumerate(z)
         for j, b in enumerate(z)
     )
-    assert theory.mean_variance(rows, z) == form
+    assert theory.mean_variance(rows, z) == quadratic_form
 
 
-@given(matrices())
-def test_distinct_draws_are_a_distribution_with_the_mean_of_the_inclusion_probabilities(counts):
+@given(count_matrices())
+def test_the_expected_number_of_distinct_clients_is_the_sum_of_the_inclusion_probabilities(counts):
     rows = theory.rows_of(counts)
-    chances = theory.distinct(rows)
-    assert sum(chances) == 1
-    assert sum(j * x for j, x in enumerate(chances)) == sum(theory.row_inclusion(rows))
+    probabilities = theory.distinct(rows)
+    assert sum(probabilities) == 1
+    assert sum(j * p for j, p in enumerate(probabilities)) == sum(theory.row_inclusion(rows))
 
 
 def test_distinct_uniform_is_distinct_of_equal_rows():
     for categories, draws in ((1, 3), (4, 3), (3, 5)):
         rows = [[Fraction(1, categories)] * categories] * draws
-        short = theory.distinct_uniform(categories, draws)
-        assert theory.distinct(rows)[: len(short)] == short
+        uniform = theory.distinct_uniform(categories, draws)
+        assert theory.distinct(rows)[: len(uniform)] == uniform
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 11))
-def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_the_bound_is_kept(sizes, m):
+def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_its_bound_on_rows(sizes, m):
     sizes = sorted(sizes, reverse=True)
-    drawn, proof = clustered.counts_by_size(sizes, m).tolist(), theory.proof_of_theorem_3(sizes, m)
-    assert theory.proposition_1(drawn, sizes, m)
+    counts, proof = clustered.counts_by_size(sizes, m).tolist(), theory.proof_of_theorem_3(sizes, m)
+    assert theory.proposition_1(counts, sizes, m)
     assert theory.proposition_1(proof, sizes, m)
-    assert theory.printed_algorithm_1(sizes, m, REPAIRS_1) == drawn
-    for k, column in zip(sizes, zip(*drawn, strict=True), strict=True):
+    assert theory.printed_algorithm_1(sizes, m, REPAIRS_1) == counts
+    for k, column in zip(sizes, zip(*counts, strict=True), strict=True):
         assert sum(x > 0 for x in column) <= m * k // sum(sizes) + 2
-    assert sum(x > 0 for row in drawn for x in row) <= len(sizes) + m - 1
+    assert sum(x > 0 for row in counts for x in row) <= len(sizes) + m - 1
     for i, k in enumerate(sizes):
         assert sum(row[i] == sum(sizes) for row in proof) >= m * k // sum(sizes)
 
 
-def test_the_variances_of_the_audits_example():
+def test_total_weight_variances_of_md_algorithm_1_and_the_proofs_allocation():
     sizes, m = [17, 15, 2, 1], 5
-    rows = (
+    schemes = (
         theory.md_rows(sizes, m),
         theory.rows_of(clustered.counts_by_size(sizes, m)),
         theory.rows_of(theory.proof_of_theorem_3(sizes, m)),
     )
-    result = [sum(theory.weight_variances(r)) for r in rows]
+    result = [sum(theory.weight_variances(rows)) for rows in schemes]
     assert result == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
 
 
@@ -239,11 +239,12 @@ def test_the_smallest_inputs_on_which_the_printed_lines_fail():
     assert [sum(row) for row in result] == [5, 9]
 
 
-def test_clients_and_groups_above_a_row():
-    heavy = theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])
-    assert theory.weight_moments(heavy).mean == [Fraction(1, 2), *[Fraction(1, 6)] * 3]
-    fat = theory.groups_as_rows([1] * 6, [[0, 1, 2], [3, 4], [5]])
-    assert [str(x) for x in theory.weight_moments(fat).mean] == ["1/9"] * 3 + ["1/6"] * 2 + ["1/3"]
+def test_groups_of_unequal_size_as_rows_give_biased_weights():
+    large_client = theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])
+    assert theory.weight_moments(large_client).mean == [Fraction(1, 2), *[Fraction(1, 6)] * 3]
+    large_group = theory.groups_as_rows([1] * 6, [[0, 1, 2], [3, 4], [5]])
+    mean = theory.weight_moments(large_group).mean
+    assert [str(x) for x in mean] == ["1/9"] * 3 + ["1/6"] * 2 + ["1/3"]
 
 
 def test_proportional_stratification_lies_between_md_and_split_rows():
@@ -258,7 +259,7 @@ def test_proportional_stratification_lies_between_md_and_split_rows():
 
 
 def test_the_average_gradient_is_that_of_a_simulated_path():
-    """20,000 paths of 40 rounds, clipped error of the mean squared gradient: z within 6 (1e-9 two-sided)."""
+    """20,000 paths of 40 rounds: the mean squared gradient is within six standard errors (false alarm 2e-9)."""
     steps, m, rounds, paths = 3, 2, 40, 20_000
     gamma = 1 - (1 - (m / (steps * rounds)) ** 0.5) ** steps
     rng, x, total = np.random.default_rng(4), np.zeros(paths), np.zeros(paths)
@@ -280,16 +281,17 @@ def test_the_gap_to_the_printed_rate_is_a_quarter_of_the_local_steps():
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_exercises_accept_the_solution_and_reject_each_mistake(name):
-    asked = EXERCISES[name]
-    assert check.answer(f"clusters/{name}", asked.solution)
-    wrong = asked.mistakes.values() if isinstance(asked, check.Function) else asked.mistakes
-    assert len(wrong) >= 2
-    for mistake in wrong:
+    exercise = EXERCISES[name]
+    assert check.answer(f"clusters/{name}", exercise.solution)
+    is_function = isinstance(exercise, check.Function)
+    mistakes = exercise.mistakes.values() if is_function else exercise.mistakes
+    assert len(mistakes) >= 2
+    for mistake in mistakes:
         assert not check.answer(f"clusters/{name}", mistake)
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: theory.weight_moments([[1, 1]]), "sum to 1"),
         (lambda: theory.weight_moments([[1], [1, 0]]), "matrix"),
@@ -302,6 +304,6 @@ def test_exercises_accept_the_solution_and_reject_each_mistake(name):
         (lambda: theory.md_rows([1], 0), "m is 0"),
     ],
 )
-def test_bad_input_is_one_sentence(call, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()

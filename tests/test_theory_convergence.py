@@ -1,4 +1,4 @@
-"""Where designs lead: exact recursions, the corrected theorem, the verdicts on Theorem 2 and clustered sampling."""
+"""Convergence on quadratic clients: the exact recursion of the error, the corrected theorem, and the verdicts."""
 
 from math import sqrt
 
@@ -11,18 +11,18 @@ from fedstas.errors import InputError
 from fedstas.theory import convergence as cv
 
 
-def random_clients(seed, n=6, d=2, c=1):
-    """Strongly convex quadratic clients with equal weights."""
+def draw_clients(seed, n=6, d=2, c=1):
+    """Draw n strongly convex quadratic clients with d by c models and equal weights."""
     rng = np.random.default_rng(seed)
-    a = []
+    curvatures = []
     for _ in range(n):
         q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-        a.append(q @ np.diag(rng.uniform(0.2, 1, d)) @ q.T)
-    return cv.Quadratics(np.array(a), rng.normal(size=(n, d, c)), np.full(n, 1 / n))
+        curvatures.append(q @ np.diag(rng.uniform(0.2, 1, d)) @ q.T)
+    return cv.Quadratics(np.array(curvatures), rng.normal(size=(n, d, c)), np.full(n, 1 / n))
 
 
-def designs(clients, m):
-    """All designs with exact moments, by name."""
+def build_designs(clients, m):
+    """Return the designs with exact moments, by name; they draw m clients."""
     n = len(clients.omega)
     return {
         "full": cv.full(clients.omega),
@@ -34,49 +34,48 @@ def designs(clients, m):
 
 
 def test_unbiased_designs_have_the_weights_of_the_objective_and_a_covariance():
-    clients = random_clients(0)
-    for design in designs(clients, 3).values():
+    clients = draw_clients(0)
+    for design in build_designs(clients, 3).values():
         assert np.allclose(design.mean, clients.omega)
-        spread = design.square - np.outer(design.mean, design.mean)
-        assert np.linalg.eigvalsh(spread).min() > -1e-12
-    everybody = cv.uniform(clients.omega, 6)
-    assert np.allclose(everybody.square, cv.full(clients.omega).square)
+        covariance = design.square - np.outer(design.mean, design.mean)
+        assert np.linalg.eigvalsh(covariance).min() > -1e-12
+    all_clients = cv.uniform(clients.omega, 6)
+    assert np.allclose(all_clients.square, cv.full(clients.omega).square)
 
 
-def test_steps_of_one_over_t_average_the_draws():
+def test_with_learning_rate_one_over_t_the_error_is_that_of_the_average_of_the_draws():
     clients = convergence.scalars((0, 0, 1))
     for m in (1, 2):
         result = cv.errors(clients, cv.rows([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]])
-        at = np.arange(1, 51)
-        assert np.allclose(result[0][1:], 2 / 9 / m / at)
+        assert np.allclose(result[0][1:], 2 / 9 / m / np.arange(1, 51))
         assert np.allclose(result[1], result[0] / 2)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_the_recursion_is_an_enumeration_of_all_paths(steps):
-    clients = random_clients(1, n=3)
+def test_the_recursion_gives_the_mean_over_all_enumerated_paths(steps):
+    clients = draw_clients(1, n=3)
     m, rounds, lr, start = 1, 4, 0.3, np.array([[1.0], [-2.0]])
     result = cv.errors(clients, cv.rows([clients.omega] * m), np.full(rounds, lr), start, steps)
     b, models = clients.local(lr, steps), [start]
     for t in range(rounds + 1):
-        off = np.array(models) - clients.minimiser
-        assert np.isclose((off**2).sum((1, 2)).mean(), result[0, t])
+        distances = np.array(models) - clients.minimiser
+        assert np.isclose((distances**2).sum((1, 2)).mean(), result[0, t])
         assert np.isclose(clients.excess(np.array(models)).mean(), result[1, t])
         models = [w - b[k] @ (w - clients.centres[k]) for w in models for k in range(3)]
 
 
 def test_local_steps_are_gradient_descent():
-    clients = random_clients(2)
+    clients = draw_clients(2)
     w = np.array([[1.0], [0.5]])
-    k, each = 4, w
+    k, model = 4, w
     for _ in range(5):
-        each = each - 0.1 * clients.gradients(each)[k]
-    assert np.allclose(each - w, -clients.local(0.1, 5)[k] @ (w - clients.centres[k]))
+        model = model - 0.1 * clients.gradients(model)[k]
+    assert np.allclose(model - w, -clients.local(0.1, 5)[k] @ (w - clients.centres[k]))
 
 
 def test_simulation_agrees_with_the_exact_error():
     """Uniform draws, 4000 runs: six standard errors at each of five rounds, false alarm below 1e-7."""
-    clients = random_clients(3)
+    clients = draw_clients(3)
     lrs, start = np.full(60, 0.2), np.full((2, 1), 2.0)
     uniforms = np.random.default_rng(0).random((60, 4000, 2))
     path = clients.excess(cv.simulate(clients, "uniform", lrs, start, uniforms))
@@ -89,22 +88,22 @@ def test_simulation_agrees_with_the_exact_error():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["hh", "md", "clustered"])
 def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
-    clients, m = random_clients(seed), 2
+    clients, m = draw_clients(seed), 2
     n = len(clients.omega)
     draws = m * (np.arange(1, n + 1) / (n * (n + 1) / 2) if name == "hh" else clients.omega)
     start = np.full((2, 1), 2.0)
     distance = float(((start - clients.minimiser) ** 2).sum())
-    design = designs(clients, m)[name]
+    design = build_designs(clients, m)[name]
     bound = cv.decreasing(clients, draws, distance, 2000)
     largest = bound.lrs[0]
-    for promised in (
+    for guarantee in (
         bound,
         cv.constant(clients, draws, distance, 500, largest),
         cv.constant(clients, draws, distance, 500, largest / 4),
     ):
-        result = cv.errors(clients, design, promised.lrs, start)
-        assert (promised.distance >= result[0] * (1 - 1e-12)).all()
-        assert (clients.smoothness / 2 * promised.distance >= result[1] * (1 - 1e-12)).all()
+        result = cv.errors(clients, design, guarantee.lrs, start)
+        assert (guarantee.distance >= result[0] * (1 - 1e-12)).all()
+        assert (clients.smoothness / 2 * guarantee.distance >= result[1] * (1 - 1e-12)).all()
     slope = np.polyfit(
         np.log(np.arange(200, 2001)),
         np.log(cv.errors(clients, design, bound.lrs, start)[1, 200:]),
@@ -113,8 +112,8 @@ def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
     assert -1.3 < slope < -0.85
 
 
-def test_a_step_that_the_theorem_does_not_cover_is_refused():
-    clients = random_clients(0)
+def test_a_learning_rate_beyond_the_theorem_and_other_bad_input_is_refused():
+    clients = draw_clients(0)
     with pytest.raises(InputError, match="lr is 5"):
         cv.constant(clients, 2 * clients.omega, 1.0, 10, 5.0)
     with pytest.raises(InputError, match="sum to 1"):
@@ -126,15 +125,15 @@ def test_a_step_that_the_theorem_does_not_cover_is_refused():
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("steps", [1, 4])
 def test_clustered_sampling_is_never_above_md_on_quadratics(seed, steps):
-    clients = random_clients(seed, n=7, d=3, c=2)
-    result = designs(clients, 3)
+    clients = draw_clients(seed, n=7, d=3, c=2)
+    result = build_designs(clients, 3)
     lrs, start = np.full(200, 0.3 / steps), np.ones((3, 2))
     md = cv.errors(clients, result["md"], lrs, start, steps)
-    ours = cv.errors(clients, result["clustered"], lrs, start, steps)
-    assert (ours <= md * (1 + 1e-9)).all()
+    by_clusters = cv.errors(clients, result["clustered"], lrs, start, steps)
+    assert (by_clusters <= md * (1 + 1e-9)).all()
 
 
-def test_the_biased_draws_of_three_clients_end_at_root_two_minus_one():
+def test_the_fixed_point_of_biased_draws_of_three_clients_is_root_two_minus_one():
     clients = convergence.scalars((0, 0, 1))
     end = cv.norm_fixed_point(clients, [[0.9]], 0.1)
     assert abs(end.item() - (sqrt(2) - 1)) < 1e-10
@@ -142,15 +141,15 @@ def test_the_biased_draws_of_three_clients_end_at_root_two_minus_one():
     assert abs(clients.minimiser.item() - 1 / 3) < 1e-12
 
 
-def test_local_steps_move_the_fixed_point_of_everybody():
-    clients = random_clients(5)
+def test_local_steps_move_the_fixed_point_of_full_participation():
+    clients = draw_clients(5)
     one, many = (clients.fixed_point(clients.omega, 0.2, e) for e in (1, 20))
     small = clients.fixed_point(clients.omega, 0.002, 20)
     assert clients.excess(one) < 1e-20
     assert clients.excess(many) > 20 * clients.excess(small) > 0
 
 
-def test_flat_tails_are_a_counterexample_with_equal_variances():
+def test_flat_tails_are_a_counterexample_to_clustered_sampling_being_better():
     tails = convergence.flat_tails(3)
     assert (str(tails["MD"][0]), str(tails["clustered"][0])) == ("3/4", "1")
     assert (tails["clustered"] > tails["MD"]).all()
@@ -174,8 +173,8 @@ def test_verdicts(decide, verdict):
 
 
 @pytest.mark.slow
-def test_the_measured_slopes_are_those_of_the_verdict():
-    """Fixed seeds: the biased draws level off, the unbiased ones have slope -1 in their interval."""
+def test_the_measured_slopes_support_the_verdict():
+    """Fixed seeds: the error of biased draws levels off; slope -1 lies in the interval of the unbiased ones."""
     table = convergence.slopes()[0].set_index("draws")
     for rule in ("corrected", "uniform"):
         assert table.loc[rule, "low"] < -1 < table.loc[rule, "high"]

@@ -1,4 +1,4 @@
-"""Covariances over examples: every verdict of Lemmas 3 and 4 and Theorem 3, exactly."""
+"""Exact covariances of data sampling, and the verdicts on Lemmas 3 and 4 and Theorem 3."""
 
 import json
 from fractions import Fraction
@@ -16,7 +16,7 @@ from fedstas.theory import covariances as cov
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 CASES = REFERENCE["lemma4_vs_designs"]["cases"]
-KEYS = {
+REFERENCE_KEYS = {  # readings of Lemma 4 -> keys of the reference cases
     "fixed": "srs",
     "bernoulli": "bernoulli_fixed_norm",
     "bernoulli-mean": "bernoulli_mean_over_nonempty",
@@ -25,17 +25,17 @@ KEYS = {
 }
 
 
-def _exact(matrix):
+def to_fractions(matrix):
     return [[Fraction(x) for x in row] for row in matrix]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
-@pytest.mark.parametrize("reading", KEYS)
+@pytest.mark.parametrize("reading", REFERENCE_KEYS)
 def test_readings_are_those_of_the_reference_cases(case, reading):
     g = np.array(case["g"], dtype=object)
     setting = (case["n_k"], case["n"], case["nstar"], case["nbar"])
     _, form = cov.reading_form(reading, *setting)
-    assert form.at(g).tolist() == _exact(case[KEYS[reading]])
+    assert form.at(g).tolist() == to_fractions(case[REFERENCE_KEYS[reading]])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
@@ -50,7 +50,7 @@ def test_eq_6_11_is_that_of_the_reference_cases(case):
 
 
 @pytest.mark.parametrize("reading", cov.READINGS)
-def test_the_form_of_a_reading_is_its_enumeration(reading):
+def test_mean_and_covariance_of_a_reading_are_those_of_all_enumerated_samples(reading):
     rng = np.random.default_rng(0)
     for n_k, n, star, size in product((1, 2, 3, 4), (4, 7), (1, 2, 4), (1, 2, 3)):
         if size > n_k or (reading == "again-or-nothing" and n_k * star > n):
@@ -72,22 +72,22 @@ def test_with_equal_clients_eq_6_11_is_a_covariance_for_one_example_only():
     for n_k, m in product((2, 3, 6, 60, 600), (1, 2, 10)):
         for size in (s for s in (1, 2, 3, n_k) if s <= n_k and n_k * m >= 2):
             form = cov.lemma4_form(m * n_k, m * size, size)
-            # m = 1 and size = n_k is one more edge: nobody is left out, and both are 0 or below
+            # also with m = 1 and size = n_k, where every example is sampled
             assert form.is_covariance(n_k) == (size == 1), (n_k, m, size)
 
 
 def test_at_the_papers_settings_all_printed_variances_are_negative():
-    printed = REFERENCE["lemma4_paper_scale"]
+    case = REFERENCE["lemma4_paper_scale"]
     for n_k, n, star, size in covariances.SETTINGS.values():
         assert max(cov.lemma4_form(n, star, size).eigenvalues(n_k)) < 0
-    form = cov.lemma4_form(printed["n"], printed["nstar"], printed["nbar"])
-    assert form == (Fraction(printed["coef_gg"]), Fraction(printed["coef_ss"]))
+    form = cov.lemma4_form(case["n"], case["nstar"], case["nbar"])
+    assert form == (Fraction(case["coef_gg"]), Fraction(case["coef_ss"]))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 5), st.data())
-def test_no_blind_unbiased_design_is_below_simple_random_sampling(n, data):
-    """Random designs with random weights: the trace of the theorem, and the order, exactly."""
+def test_no_unbiased_design_that_ignores_the_gradients_is_below_simple_random_sampling(n, data):
+    """Designs with random probabilities and weights: the trace of their covariance, and the Loewner order."""
     size = data.draw(st.integers(1, n))
     subsets = [c for c in product((0, 1), repeat=n) if sum(c) == size]
     weights = data.draw(st.lists(st.integers(0, 4), min_size=len(subsets), max_size=len(subsets)))
@@ -105,47 +105,52 @@ def test_no_blind_unbiased_design_is_below_simple_random_sampling(n, data):
         ([c[i] / (n * mean[i]) for i in range(n)], Fraction(w, total))
         for c, w in zip(scale, weights, strict=True)
     ]
-    expected, spread = cov.enumerated(np.array(np.eye(n, dtype=int), dtype=object), samples)
+    expected, covariance = cov.enumerated(np.array(np.eye(n, dtype=int), dtype=object), samples)
     assert expected.tolist() == [Fraction(1, n)] * n
     srs = cov.srs_form(n, size).at(np.array(np.eye(n, dtype=int), dtype=object))
-    assert np.trace(spread) >= np.trace(srs)
-    assert cov.loewner(srs, spread) in ("neither", "≤", "=")
+    assert np.trace(covariance) >= np.trace(srs)
+    assert cov.loewner(srs, covariance) in ("neither", "≤", "=")
 
 
-def test_coins_against_a_fixed_number():
+def test_neither_of_bernoulli_and_simple_random_sampling_is_above_the_other():
     for n in range(2, 7):
         for size in range(1, n):
-            _, coins = cov.reading_form("bernoulli", n, 10 * n, 10 * size, size)
+            _, bernoulli = cov.reading_form("bernoulli", n, 10 * n, 10 * size, size)
             srs = cov.srs_form(n, size)
             factor = (Fraction(n, size) - 1) / (n**2 * (n - 1))
-            assert (coins.each - srs.each, coins.total - srs.total) == (-factor, factor)
-            assert not coins.above(srs, n)
-            assert not srs.above(coins, n)
+            difference = bernoulli.each - srs.each, bernoulli.total - srs.total
+            assert difference == (-factor, factor)
+            assert not bernoulli.above(srs, n)
+            assert not srs.above(bernoulli, n)
 
 
-def test_the_strict_case_is_a_shrunk_estimator():
+def test_where_lemma_4_is_below_simple_random_sampling_it_is_that_of_a_shrunk_estimator():
     form, srs = cov.lemma4_form(64, 6, 4), cov.srs_form(8, 4)
     assert form.is_covariance(8)
     assert srs.above(form, 8)
     assert srs != form
-    shrunk = Fraction(8 * 6, 64)
-    three = cov.srs_form(8, 3)
-    assert form == (shrunk**2 * three.each, shrunk**2 * three.total)
-    assert form.each / shrunk**2 > srs.each
+    factor = Fraction(8 * 6, 64)
+    srs_of_three = cov.srs_form(8, 3)
+    assert form == (factor**2 * srs_of_three.each, factor**2 * srs_of_three.total)
+    assert form.each / factor**2 > srs.each
 
 
-def test_semidefinite_and_loewner():
-    one, zero = np.array([[1, 0], [0, 1]], dtype=object), np.zeros((2, 2), dtype=object)
-    flat, mixed = np.array([[1, 1], [1, 1]], dtype=object), np.array([[1, 2], [2, 1]], dtype=object)
-    assert [cov.semidefinite(x) for x in (one, zero, flat, mixed)] == [True, True, True, False]
-    assert not cov.semidefinite(np.array([[0, 1], [1, 0]], dtype=object))
-    assert cov.semidefinite(flat.astype(float))
-    assert [cov.loewner(a, b) for a, b in ((one, zero), (zero, one), (one, one), (one, flat))] == [
-        "≥",
-        "≤",
-        "=",
-        "neither",
-    ]
+def test_semidefinite_matrices_and_their_loewner_order():
+    unit, zero, ones, indefinite, swap = (
+        np.array(rows, dtype=object)
+        for rows in (
+            [[1, 0], [0, 1]],
+            [[0, 0], [0, 0]],
+            [[1, 1], [1, 1]],
+            [[1, 2], [2, 1]],
+            [[0, 1], [1, 0]],
+        )
+    )
+    assert all(cov.semidefinite(x) for x in (unit, zero, ones, ones.astype(float)))
+    assert not any(cov.semidefinite(x) for x in (indefinite, swap))
+    pairs = {"≥": (unit, zero), "≤": (zero, unit), "=": (unit, unit), "neither": (unit, ones)}
+    for order, (first, second) in pairs.items():
+        assert cov.loewner(first, second) == order
 
 
 @pytest.mark.slow
@@ -164,13 +169,13 @@ def test_semidefinite_and_loewner():
     ],
 )
 def test_verdicts(decide, verdict):
-    found = decide(None)
-    assert found.verdict == verdict
-    assert found.note
-    assert 0 < len(found.table) < 12
+    result = decide(None)
+    assert result.verdict == verdict
+    assert result.note
+    assert 0 < len(result.table) < 12
 
 
-def test_the_pooled_target_of_the_audit():
+def test_mean_and_variance_of_the_aggregate_of_pooled_data_sampling():
     table = pooling.pooled_target()
     assert list(table["mean"][:5]) == ["13/4"] * 4 + ["5/2"]
     assert list(table["variance"][:4]) == ["111/112", "35/16", "13/16", "3/2"]
@@ -181,7 +186,7 @@ def test_the_pooled_target_of_the_audit():
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: cov.reading_form("other", 2, 4, 1, 1), "unknown reading"),
         (lambda: cov.reading_form("fixed", 5, 4, 1, 1), "n_k is 5"),
@@ -191,6 +196,6 @@ def test_the_pooled_target_of_the_audit():
         (lambda: cov.Form(Fraction(1), Fraction(0)).at([1.0]), "gradients"),
     ],
 )
-def test_bad_input_is_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()

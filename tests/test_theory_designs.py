@@ -1,6 +1,6 @@
-"""Parts 4a and 4b: designs, allocations and variances, exactly; every verdict of the two parts is a test.
+"""Exact moments of designs, allocations and variances, and the verdicts of chapters 4a and 4b.
 
-Only one test is statistical (`successive_inclusion` against draws): its false-alarm rate is stated there.
+One test is statistical (`successive_inclusion` against draws): its docstring states the false-alarm rate.
 """
 
 import json
@@ -29,7 +29,7 @@ NEYMAN = REFERENCE["neyman"]["cases"]
 F = Fraction
 
 
-def exactly(texts):
+def to_fractions(texts):
     return [F(x) for x in texts]
 
 
@@ -45,11 +45,11 @@ def test_pps_of_the_reference_cases(case):
         assert moments == (F(case[key]["mean"]), F(case[key]["var"]))
     pi = theory.successive_inclusion(norm, m)
     assert np.allclose(pi, [float(F(x)) for x in case["pi_successive"]], atol=1e-12, rtol=0)
-    p = exactly(case["p"])
-    wrong = theory.moments(
+    p = to_fractions(case["p"])
+    mismatched = theory.moments(
         (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive(p, m)
     )
-    assert wrong == tuple(F(case["hh_weights_on_successive"][k]) for k in ("mean", "var"))
+    assert mismatched == tuple(F(case["hh_weights_on_successive"][k]) for k in ("mean", "var"))
 
 
 def test_two_strata_of_the_reference_cases():
@@ -69,11 +69,11 @@ def test_allocations_of_the_reference_cases(case):
     n, s, m = case["N"], case["S"], case["m"]
     if case["real"] is not None:
         real = theory.neyman_printed(n, s, m)
-        assert real == exactly(case["real"])
+        assert real == to_fractions(case["real"])
         assert theory.allocation_variance(n, s, real) == F(case["V_real"])
         squared = theory.neyman_printed(n, [x * x for x in s], m)
         assert theory.allocation_variance(n, s, squared) == F(case["V_variance_as_S"])
-        assert theory.neyman_bounded(n, s, m) == exactly(case["boxed_real"])
+        assert theory.neyman_bounded(n, s, m) == to_fractions(case["boxed_real"])
         assert allocations.largest_remainder(real, m) == case["largest_remainder"]
     proportional = allocations.in_proportion(n, m)
     assert theory.allocation_variance(n, s, proportional) == F(case["V_prop_real"])
@@ -86,64 +86,61 @@ def test_allocations_of_the_reference_cases(case):
 
 def test_theorem_1_of_the_reference_cases():
     case = REFERENCE["theorem1"]
-    one = case["sts_gt_stradiv"]
-    result = theory.per_draw(one["w"], [abs(x) for x in one["w"]])
+    single = case["sts_gt_stradiv"]
+    result = theory.per_draw(single["w"], [abs(x) for x in single["w"]])
     keys = ("per_draw_var_plain_pps", "per_draw_var_uniform", "per_draw_var_hh")
-    assert result[1:] == tuple(F(one[k]) for k in keys)
-    wrong = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
-    assert wrong.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
+    assert result[1:] == tuple(F(single[k]) for k in keys)
+    by_norm = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
+    assert by_norm.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
     strat = case["strat_gt_rand"]
     assert theory.stratified_random(strat["strata"], strat["m_h"]) == F(strat["V_strat"])
-    everyone = [x for h in strat["strata"] for x in h]
-    assert theory.simple_random(everyone, sum(strat["m_h"])) == F(strat["V_rand"])
+    population = [x for h in strat["strata"] for x in h]
+    assert theory.simple_random(population, sum(strat["m_h"])) == F(strat["V_rand"])
     rounded = case["stradiv_rounded_gt_strat"]
-    for allocation_, value in (
-        ("neyman_LR", "V_neyman_LR"),
-        ("proportional_LR", "V_proportional_LR"),
-    ):
-        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[allocation_])
-        assert v == F(rounded[value])
+    for key in ("neyman_LR", "proportional_LR"):
+        v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[key])
+        assert v == F(rounded[f"V_{key}"])
 
 
 # Designs.
 
-numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=4)
+value_lists = st.lists(st.fractions(-5, 5, max_denominator=6), min_size=1, max_size=4)
 
 
-@given(numbers, st.data())
+@given(value_lists, st.data())
 @settings(max_examples=60, deadline=None)
-def test_three_estimators_are_unbiased_for_any_positive_selection(values, data):
+def test_the_unbiased_designs_are_unbiased_for_any_positive_selection(values, data):
     p = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
     m = data.draw(st.integers(1, len(values)))
     for design in unbiasedness.UNBIASED:
-        assert theory.design_moments(design, values, p, m)[0] == F(sum(values), len(values))
+        assert theory.design_moments(design, values, p, m)[0] == sum(values) / len(values)
 
 
-@given(numbers, st.data())
+@given(value_lists, st.data())
 @settings(max_examples=60, deadline=None)
-def test_the_bias_of_a_plain_mean_is_the_covariance_of_the_lemma(values, data):
+def test_the_bias_of_a_plain_mean_is_a_covariance_of_expected_counts_and_values(values, data):
     n = len(values)
     p = data.draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))
     m = data.draw(st.integers(1, n))
-    nu = {
+    expected_counts = {
         "plain-wr": [F(m * x, sum(p)) for x in p],
         "plain-successive": theory.inclusion_probabilities(p, m),
     }
-    for design, expected in nu.items():
-        covariance = sum((a - F(m, n)) * d for a, d in zip(expected, values, strict=True)) / n
+    for design, counts in expected_counts.items():
+        covariance = sum((a - F(m, n)) * d for a, d in zip(counts, values, strict=True)) / n
         mean = theory.design_moments(design, values, p, m)[0]
-        assert mean - F(sum(values), n) == F(n, m) * covariance
+        assert mean - sum(values) / n == F(n, m) * covariance
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.data())
 @settings(max_examples=40, deadline=None)
-def test_the_integral_agrees_with_the_enumeration(selection, data):
+def test_inclusion_by_the_integral_agrees_with_the_enumeration(selection, data):
     m = data.draw(st.integers(1, len(selection)))
     exact = [float(x) for x in theory.inclusion_probabilities(selection, m)]
     assert np.allclose(theory.successive_inclusion(selection, m), exact, atol=1e-11, rtol=0)
 
 
-def test_the_integral_at_the_papers_scale_agrees_with_draws():
+def test_inclusion_by_the_integral_agrees_with_draws_at_the_papers_scale():
     """100 clients, 20,000 draws: each count is binomial; 6 standard errors, 100 clients: false alarm < 3e-7."""
     rng = np.random.default_rng(0)
     selection, draws = rng.lognormal(0, 1, 100), 20_000
@@ -156,7 +153,7 @@ def test_the_integral_at_the_papers_scale_agrees_with_draws():
     assert abs(pi - 10 * selection / selection.sum()).max() > 0.02  # it is not m p
 
 
-def test_the_integral_at_its_edges():
+def test_inclusion_by_the_integral_where_a_probability_is_zero_or_a_client_is_certain():
     assert theory.successive_inclusion([0, 1, 3], 2).tolist() == [0, 1, 1]
     assert theory.successive_inclusion([0, 0, 1, 3], 3).tolist() == [0.5, 0.5, 1, 1]
     assert theory.successive_inclusion([1, 2], 0).tolist() == [0, 0]
@@ -168,19 +165,18 @@ def test_the_integral_at_its_edges():
         theory.successive_inclusion([1, 2], 3)
 
 
-def test_des_raj_by_hand():
-    w, p = (1, 2, 6), exactly(("1/6", "1/3", "1/2"))
+def test_the_mean_of_des_rajs_estimator_computed_by_hand():
+    w, p = (1, 2, 6), to_fractions(("1/6", "1/3", "1/2"))
     mean = F(0)
     for i, j in permutations(range(3), 2):
         first, second = w[i] / p[i], w[i] + w[j] * (1 - p[i]) / p[j]
         mean += p[i] * p[j] / (1 - p[i]) * (first + second) / 6
     assert mean == 3 == theory.design_moments("des-raj", w, p, 2)[0]
-    assert theory.design_moments("des-raj", (9, 1, 1), (0, 1, 1), 2)[0] == F(
-        2, 3
-    )  # p = 0 loses a client
+    # A client with p = 0 is never drawn, so the estimate lacks it.
+    assert theory.design_moments("des-raj", (9, 1, 1), (0, 1, 1), 2)[0] == F(2, 3)
 
 
-def test_a_stratum_without_a_seat_and_other_bad_input_is_refused():
+def test_a_stratum_without_a_draw_and_other_bad_input_is_refused():
     with pytest.raises(InputError):
         theory.stratified_moments("plain-wr", [[1], [2]], [[1], [1]], [1, 0])
     with pytest.raises(InputError):
@@ -210,16 +206,16 @@ def test_the_bounded_optimum_is_below_all_integer_allocations_and_within_its_bou
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
-def test_a_variance_in_the_place_of_the_deviation_gains_nothing(strata):
+def test_an_allocation_by_variances_is_no_better_than_the_proportional_one(strata):
     n, s = zip(*strata, strict=True)
-    deviation = theory.allocation_variance(n, s, theory.neyman_printed(n, s, 7))
-    as_printed = theory.allocation_variance(n, s, theory.neyman_printed(n, [x * x for x in s], 7))
-    assert as_printed == theory.allocation_variance(n, s, allocations.in_proportion(n, 7))
-    assert deviation <= as_printed
-    assert (deviation == as_printed) == (len(set(s)) == 1)
+    by_deviation = theory.allocation_variance(n, s, theory.neyman_printed(n, s, 7))
+    by_variance = theory.allocation_variance(n, s, theory.neyman_printed(n, [x * x for x in s], 7))
+    assert by_variance == theory.allocation_variance(n, s, allocations.in_proportion(n, 7))
+    assert by_deviation <= by_variance
+    assert (by_deviation == by_variance) == (len(set(s)) == 1)
 
 
-def test_allocations_at_their_edges():
+def test_allocations_with_constant_or_full_strata_and_allocations_that_do_not_exist():
     assert theory.allocation_variance((2, 2), (0, 1), (0, 2)) == F(1, 8)
     assert theory.allocation_variance((2, 2), (1, 1), (0, 2)) == inf
     assert theory.neyman_bounded((2, 5), (3, 0), 6) == [2, 4]  # the spread stratum is full
@@ -254,7 +250,7 @@ def test_theorem_1_function_agrees_with_the_exact_moments():
     assert two.stradiv == pytest.approx(0.125)  # (1/2 * 1)^2 / 2
 
 
-def test_the_formula_for_strata_against_none():
+def test_the_gain_of_strata_is_between_minus_within_variance():
     for w in product(range(3), repeat=4):
         strata = (w[:2], w[2:])
         n, m = 4, 2
@@ -271,12 +267,12 @@ def test_the_corrected_chain_has_no_violation():
 def test_no_selection_beats_the_norm_of_what_is_averaged():
     rng = np.random.default_rng(1)
     for _ in range(200):
-        w = [int(x) for x in rng.integers(-5, 6, 4)]
-        if all(w):
-            best = theory.per_draw(w, [abs(x) for x in w]).hansen_hurwitz
-            other = [int(x) for x in rng.integers(1, 9, 4)]
-            assert best <= theory.per_draw(w, other).hansen_hurwitz
-            assert best <= theory.per_draw(w, other).uniform
+        values = [int(x) for x in rng.integers(-5, 6, 4)]
+        if all(values):
+            by_norm = theory.per_draw(values, [abs(x) for x in values]).hansen_hurwitz
+            selection = [int(x) for x in rng.integers(1, 9, 4)]
+            assert by_norm <= theory.per_draw(values, selection).hansen_hurwitz
+            assert by_norm <= theory.per_draw(values, selection).uniform
 
 
 # The verdicts.
@@ -303,15 +299,16 @@ EXPECTED = {
 
 
 @cache
-def computed(module, name):
+def compute_evidence(module, name):
+    """Compute the evidence for one claim, once for all tests."""
     return getattr(module, name)()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("where", "word"), EXPECTED.items(), ids=lambda x: str(x)[-30:])
-def test_verdicts(where, word):
-    result = computed(*where)
-    assert result.verdict == word
+@pytest.mark.parametrize(("claim", "verdict"), EXPECTED.items(), ids=lambda x: str(x)[-30:])
+def test_the_verdict_of_every_claim(claim, verdict):
+    result = compute_evidence(*claim)
+    assert result.verdict == verdict
     assert result.verdict in VERDICTS
     assert result.note.endswith(".")
     assert len(result.table)
@@ -319,7 +316,7 @@ def test_verdicts(where, word):
 
 @pytest.mark.slow
 def test_the_numbers_behind_the_verdicts():
-    ours = {name: computed(module, name).ours for module, name in EXPECTED}
+    ours = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
     assert ours["lemma_1"] == "2/3 instead of 1/2"
     assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"
     assert ours["weights"] == "1/3 against 4/5"
@@ -330,35 +327,37 @@ def test_the_numbers_behind_the_verdicts():
     assert ours["neyman"] == "7/5"
 
 
-def test_what_the_theorem_leaves_out_decides_no_inequality():
-    """m/N, m_h/N_h, 1/m_h and 1/N are negligible in Theorem 1: no finite population and no few seats."""
-    assert "61/121" in set(computed(evidence_allocations, "theorem_1_second").table["V(stradiv)"])
-    assert "1/2" in set(computed(variance, "theorem_1_third").table["V(strat)"])
-    only = {"proportional": variance.PLAIN["proportional"]}
-    result = variance.theorem_1_third(plain=only)
+def test_terms_that_theorem_1_neglects_decide_none_of_its_inequalities():
+    """Theorem 1 neglects m/N, m_h/N_h, 1/m_h and 1/N: finite populations and small allocations are not judged."""
+    assert "61/121" in set(
+        compute_evidence(evidence_allocations, "theorem_1_second").table["V(stradiv)"]
+    )
+    assert "1/2" in set(compute_evidence(variance, "theorem_1_third").table["V(strat)"])
+    proportional = {"proportional": variance.PLAIN["proportional"]}
+    result = variance.theorem_1_third(plain=proportional)
     assert (result.verdict, result.ours) == ("holds", "V(strat) ≤ V(rand)")
     values = result.table[["V(strat)", "V(rand)"]].map(F)
-    assert (values["V(strat)"] > values["V(rand)"]).sum() == 3  # shown, and not judged
+    assert (values["V(strat)"] > values["V(rand)"]).sum() == 3  # in the table, but not judged
 
 
-def test_smallest_counterexamples_are_smallest():
-    result = [
+def test_no_counterexample_is_smaller_than_the_smallest_one():
+    counterexamples = [
         (w, g)
         for n in (1, 2)
         for w in product(range(3), repeat=n)
         for g in product((1, 2), repeat=n)
         if theory.design_moments("plain-wr", w, g, 1)[0] != F(sum(w), n)
     ]
-    assert min(sum(w) + sum(g) for w, g in result) == 4
-    assert all(len(w) == 2 for w, g in result)
+    assert min(sum(w) + sum(g) for w, g in counterexamples) == 4
+    assert all(len(w) == 2 for w, g in counterexamples)
     assert variance.first_smallest()[0] == (1, 1, 2)
-    for w in product(range(1, 9), repeat=2):  # two clients are never enough
-        one = theory.per_draw(w, w)
-        assert one.plain <= one.uniform
+    for w in product(range(1, 9), repeat=2):  # no two clients violate the first inequality
+        variances = theory.per_draw(w, w)
+        assert variances.plain <= variances.uniform
 
 
 def test_the_error_of_weights_on_models_grows_with_the_square_of_the_common_part():
-    omega, models = exactly(("1/10", "1/10", "4/5")), (1, 2, 6)
+    omega, models = to_fractions(("1/10", "1/10", "4/5")), (1, 2, 6)
     base, far = (
         sqrt(theory.expansion_moments([c + x for x in models], omega, (1, 1, 1), 2)[1])
         for c in (1000, 10_000)
@@ -367,19 +366,20 @@ def test_the_error_of_weights_on_models_grows_with_the_square_of_the_common_part
 
 
 @pytest.mark.parametrize("part", ["unbiasedness", "variance"])
-def test_exercises(part):
+def test_exercises_accept_the_solution_and_reject_each_mistake(part):
     names = [n for n in check.names() if n.startswith(f"{part}/")]
     assert sorted(check.exercise(n).level for n in names) == [1, 2, 3]
     for name in names:
-        asked = check.exercise(name)
-        assert check.answer(name, asked.solution)
-        wrong = asked.mistakes if isinstance(asked, check.Example) else asked.mistakes.values()
-        assert len(list(wrong)) >= 2
-        assert not any(check.answer(name, x) for x in wrong)
+        exercise = check.exercise(name)
+        assert check.answer(name, exercise.solution)
+        is_example = isinstance(exercise, check.Example)
+        mistakes = exercise.mistakes if is_example else exercise.mistakes.values()
+        assert len(mistakes) >= 2
+        assert not any(check.answer(name, mistake) for mistake in mistakes)
 
 
 @pytest.mark.parametrize("m", [14, 2**63, 1e308])
-def test_more_seats_than_clients_have_no_allocation_however_many(m):
+def test_more_draws_than_clients_have_no_allocation(m):
     assert not [*allocations.integer_allocations([13], m)]
     with pytest.raises(InputError, match="no allocation has"):
         theory.integer_optimum([13], [13], m)

@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from companion.claims.evidence import privacy as on_privacy
-from companion.claims.evidence import privacy as on_rounds
-from companion.claims.evidence import sizes as on_rates
-from companion.claims.evidence import sizes as on_sizes
+from companion.claims.evidence import privacy as privacy_evidence
+from companion.claims.evidence import sizes as sizes_evidence
 from fedstas import privacy, theory
 from fedstas.errors import InputError
 from fedstas.sim.rng import stream
@@ -37,34 +35,30 @@ INPUTS = {
     "1..M (slides: clip at M)": "1..M",
     "0..M-1, alpha=(e-1)/(e+M-1) (corrected variant for n_k=0)": "0..M-1",
 }
-small = st.tuples(
+small_cases = st.tuples(  # the cap M, the truth probability alpha, the sizes
     st.integers(3, 5),
     st.fractions("1/8", "7/8", max_denominator=8),
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
 )
 
 VERDICTS = {
-    on_sizes: {
+    sizes_evidence: {
         "estimator": "holds-if",
         "slides_estimator": "holds-if",
         "asymptotic_unbiasedness": "holds-if",
         "lemma2": "holds-if",
         "slides_lemma1": "fails",
-    },
-    on_rates: {
         "rate_is_a_probability": "fails",
         "request_of_the_ratio": "fails",
         "slides_fixed_ratio": "holds-if",
     },
-    on_privacy: {
+    privacy_evidence: {
         "lemma5": "holds-if",
         "total_is_private": "holds-if",
         "alpha_for_three": "holds",
         "slides_iff": "fails",
         "slides_ratio": "fails",
         "slides_clip": "fails",
-    },
-    on_rounds: {
         "guarantee": "fails",
         "sizes_remain_private": "fails",
         "what_is_protected": "fails",
@@ -91,7 +85,7 @@ def test_the_verdicts(module, name, verdict):
 @pytest.mark.parametrize(
     "case", REFERENCE["ntilde_small"]["cases"], ids=lambda c: f"M={c['M']}-{c['fake_support']}"
 )
-def test_the_estimate_of_the_reference_cases_whatever_the_fakes(case):
+def test_the_estimates_distribution_is_that_of_the_reference_cases_for_each_support(case):
     support = SUPPORT[case["fake_support"]](case["M"])
     arguments = (case["n_clipped"], case["M"], case["alpha"], support)
     law, exact = theory.size_estimator_exact(*arguments), theory.size_estimator_moments(*arguments)
@@ -109,22 +103,22 @@ def test_the_estimate_of_the_reference_cases_whatever_the_fakes(case):
         assert sums == case["pmf_R"]
 
 
-@given(small)
-def test_the_estimate_agrees_with_the_listing_of_all_reports(case):
+@given(small_cases)
+def test_the_estimates_distribution_is_that_of_all_enumerated_reports(case):
     cap, alpha, sizes = case
     sizes = [min(n, cap - 1) for n in sizes]
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in sizes]
     result: dict = {}
     for reports in product(*laws):
-        chance = math.prod(
+        probability = math.prod(
             (law[r] for law, r in zip(laws, reports, strict=True)), start=Fraction(1)
         )
         value = (sum(reports) - (1 - alpha) * cap * len(sizes) / Fraction(2)) / alpha
-        result[value] = result.get(value, 0) + chance
+        result[value] = result.get(value, 0) + probability
     assert theory.size_estimator_exact(sizes, cap, alpha) == dict(sorted(result.items()))
 
 
-@given(small)
+@given(small_cases)
 def test_mean_and_variance_follow_the_lemma(case):
     cap, alpha, sizes = case
     sizes = [min(n, cap - 1) for n in sizes]
@@ -135,8 +129,8 @@ def test_mean_and_variance_follow_the_lemma(case):
     assert exact.variance == (1 - alpha) / alpha**2 * sum(terms)
 
 
-def test_the_papers_scale_in_whole_numbers_by_a_second_route():
-    """P(ñ <= 0) by the number of truthful reports and counted sums of fakes, not by convolving mixtures."""
+def test_the_probability_of_a_nonpositive_estimate_at_the_papers_scale_by_counting():
+    """Compute P(ñ <= 0) from the number of truthful reports and counted sums of fakes, without a convolution."""
     exact = theory.size_estimator_moments([99] * 10, 100, ALPHA, inverse=False)
     assert exact.mean == 990
     assert exact.variance == Fraction(11835865720, 30603)
@@ -150,13 +144,13 @@ def test_the_papers_scale_in_whole_numbers_by_a_second_route():
             for i in range(j + 1)
             if shifted - 99 * i >= 0
         )
-        chance = math.comb(10, truthful) * ALPHA**truthful * (1 - ALPHA) ** j
-        below += chance * Fraction(ways, 99**j)
+        probability = math.comb(10, truthful) * ALPHA**truthful * (1 - ALPHA) ** j
+        below += probability * Fraction(ways, 99**j)
     assert exact.p_not_positive == below
     assert float(below) == pytest.approx(REFERENCE["ntilde_paper_float"]["p_le0"], rel=1e-13)
 
 
-def test_the_papers_scale_at_epsilon_3_is_enclosed_and_simulated():
+def test_the_estimate_at_epsilon_3_agrees_with_rational_bounds_and_a_simulation():
     low, high = theory.truth_probability_bounds(3, 100, 32)
     assert 0 < high - low < Fraction(1, 10**20)
     assert float(low) == privacy.truth_probability(3, 100)
@@ -174,7 +168,7 @@ def test_the_papers_scale_at_epsilon_3_is_enclosed_and_simulated():
     assert abs((estimates <= 0).mean() - p) < 5.7 * math.sqrt(p * (1 - p) / count)
 
 
-def test_floats_and_fractions_are_one_distribution():
+def test_the_float_distribution_is_the_exact_one():
     for m in (3, 30):  # by convolution, and by one Fourier transform
         law = theory.size_estimator_exact([9] * m, 12, Fraction(1, 4))
         values, pmf = theory.size_estimator_distribution([9] * m, 12, 0.25)
@@ -182,32 +176,32 @@ def test_floats_and_fractions_are_one_distribution():
         assert pmf == pytest.approx([float(p) for p in law.values()], abs=1e-15)
 
 
-def test_the_trade_off_of_the_cap():
-    table = on_sizes.trade_off().set_index("M")
+def test_the_error_of_the_estimate_by_cap():
+    table = sizes_evidence.trade_off().set_index("M")
     expected = {50: 5513.0, 100: 5048.4, 200: 4586.3, 300: 5656.0, 601: 18279.0, 1000: 48243.0}
     for cap, rmse in expected.items():
         assert table.loc[cap, "rmse"] == pytest.approx(rmse, abs=0.06)
     assert table.loc[200, "rmse"] == table["rmse"].min() > 0.76 * 6000
 
 
-def test_lemma_2_needs_its_three_conditions():
+def test_lemma_2_fails_without_any_of_its_three_conditions():
     for m in range(1, 5):  # (1) no guard
         law = theory.size_estimator_exact([3] * m, 4, Fraction(1, 2))
         assert law[0] == Fraction(1, 6**m)
         assert theory.raw_rate_error([3] * m, 4, Fraction(1, 2), m) == math.inf
-    assert on_sizes.zero_counts() == [25, 50, 75, 100]
+    assert sizes_evidence.zero_counts() == [25, 50, 75, 100]
     reference = {10: 0.378302, 100: 0.297927, 1000: 0.260052}  # (2) clipped
     for m, error in reference.items():
-        assert on_sizes.squared_error(600, m, 60 * m) == pytest.approx(error, abs=1e-6)
-    relative = on_sizes.squared_error(600, 1000, 600) * 1000**2  # (3) a fixed request
+        assert sizes_evidence.squared_error(600, m, 60 * m) == pytest.approx(error, abs=1e-6)
+    relative = sizes_evidence.squared_error(600, 1000, 600) * 1000**2  # (3) a fixed request
     assert relative == pytest.approx(26.0, abs=0.01)
     bound = [3 * 0.01 * 7.4265 / m for m in (100, 1000)]  # the lemma's 3 Var/n^2, q = 1/10
     for m, high in zip((100, 1000), bound, strict=True):
-        assert on_sizes.squared_error(60, m, 6 * m) < 100 * high
-    assert 1000 * on_sizes.squared_error(60, 1000, 6000) == pytest.approx(0.0796, abs=1e-4)
+        assert sizes_evidence.squared_error(60, m, 6 * m) < 100 * high
+    assert 1000 * sizes_evidence.squared_error(60, 1000, 6000) == pytest.approx(0.0796, abs=1e-4)
 
 
-def test_both_guards_of_the_codes_give_the_same_rate():
+def test_both_lower_bounds_of_the_estimate_give_the_same_rate():
     for floor in (1, 10):
         rate = theory.estimated_rate([600] * 10, 100, 0.1616, 600, floor)
         assert rate.mean == pytest.approx(0.6569490567842398, rel=1e-12)
@@ -231,22 +225,24 @@ def test_the_worst_ratio_of_the_reference_cases(case):
     assert (ratio <= case["exp_eps_target"]) == case["ok"]
 
 
-def test_the_worst_ratio_of_the_papers_alpha():
-    values_ = REFERENCE["ldp"]["alpha_0p1616"]
-    assert theory.ldp_ratio(100, ALPHA) == Fraction(values_["support_1_M1"])
-    zero = theory.report_ratio(ALPHA, range(100), range(1, 100))
-    assert zero == Fraction(values_["support_0_M1"])
+def test_the_worst_ratio_at_the_papers_alpha_is_that_of_the_reference():
+    case = REFERENCE["ldp"]["alpha_0p1616"]
+    assert theory.ldp_ratio(100, ALPHA) == Fraction(case["support_1_M1"])
+    with_zero = theory.report_ratio(ALPHA, range(100), range(1, 100))
+    assert with_zero == Fraction(case["support_0_M1"])
 
 
 @given(st.integers(3, 8), st.fractions("1/9", "8/9", max_denominator=9), st.integers(1, 3))
-def test_fresh_reports_multiply_and_one_memoised_report_does_not(cap, alpha, j):
-    one = theory.ldp_ratio(cap, alpha)
-    assert one == 1 + (cap - 1) * alpha / (1 - alpha)
-    assert theory.composed_ratio(cap, alpha, j) == one**j
+def test_the_ratio_of_fresh_reports_multiplies_and_that_of_a_memoised_report_does_not(
+    cap, alpha, j
+):
+    ratio = theory.ldp_ratio(cap, alpha)
+    assert ratio == 1 + (cap - 1) * alpha / (1 - alpha)
+    assert theory.composed_ratio(cap, alpha, j) == ratio**j
     if cap <= 5:
-        assert on_rounds.repeated(cap, alpha, j) == one**j
+        assert privacy_evidence.repeated(cap, alpha, j) == ratio**j
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in range(1, cap)]
-    assert theory.worst_ratio({(r,) * j: p for r, p in law.items()} for law in laws) == one
+    assert theory.worst_ratio({(r,) * j: p for r, p in law.items()} for law in laws) == ratio
 
 
 @given(
@@ -255,24 +251,25 @@ def test_fresh_reports_multiply_and_one_memoised_report_does_not(cap, alpha, j):
     st.integers(1, 4),
     st.sampled_from([Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)]),
 )
-def test_composition_at_delta_by_listing_all_sequences(cap, alpha, j, delta):
-    y = theory.composed_ratio(cap, alpha, j, delta)
-    one, other = (theory.report_distribution(n, alpha, range(1, cap)) for n in (1, 2))
+def test_composition_at_delta_is_that_of_all_enumerated_sequences(cap, alpha, j, delta):
+    ratio = theory.composed_ratio(cap, alpha, j, delta)
+    first, second = (theory.report_distribution(n, alpha, range(1, cap)) for n in (1, 2))
 
-    def excess(level):
+    def compute_excess(level):
+        """Return the probability mass of one size's reports above `level` times the other's: delta at `level`."""
         total = Fraction(0)
         for sequence in product(range(1, cap), repeat=j):
-            p = math.prod((one[r] for r in sequence), start=Fraction(1))
-            q = math.prod((other[r] for r in sequence), start=Fraction(1))
+            p = math.prod((first[r] for r in sequence), start=Fraction(1))
+            q = math.prod((second[r] for r in sequence), start=Fraction(1))
             total += max(Fraction(0), p - level * q)
         return total
 
-    assert excess(y) == delta or (y == 1 and excess(1) < delta)
-    soft = privacy.composed_epsilon(float(alpha), cap, j, float(delta))
-    assert soft == pytest.approx(math.log(y), abs=1e-9)
+    assert compute_excess(ratio) == delta or (ratio == 1 and compute_excess(1) < delta)
+    epsilon = privacy.composed_epsilon(float(alpha), cap, j, float(delta))
+    assert epsilon == pytest.approx(math.log(ratio), abs=1e-9)
 
 
-def test_composition_of_the_papers_reports():
+def test_composition_at_the_papers_setting_is_that_of_the_reference():
     for j, epsilon in REFERENCE["ldp"]["eps_k_reports_delta1e5_float"].items():
         alpha = theory.truth_probability_bounds(3, 100, 32)[0].limit_denominator(10**15)
         exact = math.log(theory.composed_ratio(100, alpha, int(j), Fraction(1, 100_000)))
@@ -282,50 +279,52 @@ def test_composition_of_the_papers_reports():
         )
 
 
-def test_the_attack_of_the_reference_cases():
+def test_the_mode_attacks_success_is_that_of_the_reference_cases():
     attack = theory.mode_attack(100, ALPHA, 99)
-    for j, chance in REFERENCE["ldp"]["mode_attack_float"].items():
-        assert float(attack[int(j)]) == pytest.approx(chance, rel=1e-12)
+    for j, probability in REFERENCE["ldp"]["mode_attack_float"].items():
+        assert float(attack[int(j)]) == pytest.approx(probability, rel=1e-12)
     assert attack[0] == Fraction(1, 99)
     assert attack[1] == attack[2] == ALPHA + (1 - ALPHA) / 99
 
 
 @given(st.integers(3, 5), st.fractions(0, 1, max_denominator=7), st.integers(1, 4))
-def test_the_attack_by_listing_all_sequences(cap, alpha, j):
+def test_the_mode_attacks_success_is_that_of_all_enumerated_sequences(cap, alpha, j):
     law = theory.report_distribution(2, alpha, range(1, cap))
-    right = Fraction(0)
+    success = Fraction(0)
     for sequence in product(range(1, cap), repeat=j):
-        chance = math.prod((law.get(r, Fraction(0)) for r in sequence), start=Fraction(1))
+        probability = math.prod((law.get(r, Fraction(0)) for r in sequence), start=Fraction(1))
         counts = [sequence.count(r) for r in range(1, cap)]
         if counts[1] == max(counts):
-            right += chance / counts.count(max(counts))
-    assert theory.mode_attack(cap, alpha, j)[j] == right
+            success += probability / counts.count(max(counts))
+    assert theory.mode_attack(cap, alpha, j)[j] == success
 
 
-def test_the_attack_by_simulation():
+def test_the_mode_attacks_success_agrees_with_a_simulation():
+    """20,000 clients, an exact binomial test: false alarm 5e-8."""
     trials, j = 20_000, 10
     rng = stream(0, "test, attack")
     reports = privacy.report(np.full((trials, j), 42), size_cap=100, alpha=0.1616, rng=rng)
-    seen = np.zeros((trials, 100))
-    np.add.at(seen, (np.arange(trials)[:, None], reports), 1)
-    right = ((seen + 0.5 * rng.random(seen.shape)).argmax(1) == 42).sum()
+    counts = np.zeros((trials, 100))
+    np.add.at(counts, (np.arange(trials)[:, None], reports), 1)
+    successes = ((counts + 0.5 * rng.random(counts.shape)).argmax(1) == 42).sum()
     p = float(theory.mode_attack(100, ALPHA, j)[j])
-    assert 2 * min(stats.binom.cdf(right, trials, p), stats.binom.sf(right - 1, trials, p)) > 5e-8
+    tails = stats.binom.cdf(successes, trials, p), stats.binom.sf(successes - 1, trials, p)
+    assert 2 * min(tails) > 5e-8
 
 
-def test_bounds_on_the_busiest_client_hold_where_it_can_be_listed():
-    """Three rounds, one of three clients each: all 27 futures."""
+def test_bounds_on_the_most_frequent_client_hold_where_all_rounds_can_be_enumerated():
+    """Three rounds of one client out of three: 27 sequences of clients."""
     exact = np.mean([max(np.bincount(f, minlength=3)) for f in product(range(3), repeat=3)])
     low, high = theory.busiest_bounds(3, 1, 3)
     assert low < exact <= high + 1e-12
     assert theory.busiest_bounds(99, 10, 100) == pytest.approx((18.0272, 18.5979), abs=1e-4)
 
 
-def test_subsampling_helps_only_who_cannot_see_the_draw():
-    table = on_rounds.subsampling_table()
-    seen, hidden = (max(map(Fraction, table[c])) for c in ("ratio", "ratio, drawn or not"))
-    assert (seen, hidden) == (3, 2)
-    assert hidden == 1 + Fraction(1, 2) * (seen - 1)
+def test_subsampling_lowers_the_ratio_only_where_the_cohort_is_hidden():
+    table = privacy_evidence.subsampling_table()
+    visible, hidden = (max(map(Fraction, table[c])) for c in ("ratio", "ratio, drawn or not"))
+    assert (visible, hidden) == (3, 2)
+    assert hidden == 1 + Fraction(1, 2) * (visible - 1)
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.5, "2"])
@@ -336,6 +335,6 @@ def test_a_truth_probability_outside_the_unit_interval_is_refused(alpha):
         theory.size_estimator_exact([1], 4, alpha)
 
 
-def test_sizes_that_are_no_list_are_refused():
+def test_an_infinite_size_is_refused():
     with pytest.raises(InputError, match="sizes are inf: they must be whole numbers"):
         theory.size_estimator_moments(math.inf, 3, 0.5)
