@@ -147,7 +147,9 @@ def first_of_each_fact(pairs: Iterable[tuple[Claim, Evidence]]) -> list[tuple[Cl
 
 
 def substitutes_table(ids: Iterable[str]) -> pd.DataFrame:
-    """Tabulate the verdicts on substitutes of claims whose data cannot be had; their own where the data are there.
+    """Tabulate claims that were tested on substitute data, since the paper's data cannot be obtained.
+
+    A row has the verdict on the substitute or, where the paper's own data are present, the verdict on those.
 
     Columns: claim, ours, on a substitute.
     """

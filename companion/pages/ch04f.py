@@ -87,8 +87,12 @@ def draw_rates(
 
 
 def summarise_slopes(slopes: pd.DataFrame) -> tuple[float, float, float]:
-    """Return the lowest slope that the draws as written may have, the highest of the others, and the largest distance
-    of the latter from -1."""
+    """Compare the measured exponents of the draws as printed with those of the other designs, by their 95 % intervals.
+
+    Returns:
+        The lower end of the interval of the draws as printed, the largest upper end of the others, and the largest
+        distance of one of their slopes from -1.
+    """
     by_design = slopes.set_index("draws")
     others = by_design.drop(index="as written")
     return (

@@ -79,14 +79,14 @@ def instructor(chapter: str):
 
 
 def _empty_answer():
-    """A cell for an answer in words."""
+    """Return a cell for an answer in words."""
     from nbformat.v4 import new_markdown_cell
 
     return new_markdown_cell("*Your answer:*", metadata={"tags": ["answer"]})
 
 
 def _answers(solution: list, exercise: str) -> list:
-    """An empty answer and its check for each answer that the cells of a solution check."""
+    """Return a cell for the answer and one for its check, for each answer that the cells of a solution check."""
     from nbformat.v4 import new_code_cell
 
     code = "\n\n".join(cell.source for cell in solution if cell.cell_type == "code")
@@ -105,7 +105,7 @@ def _answers(solution: list, exercise: str) -> list:
 
 
 def _checked_answers(tree: ast.Module) -> dict[str, str | None]:
-    """The exercises whose answers a solution checks, each with the variable that holds its answer, if one does."""
+    """Return the exercises that a solution checks, each with the variable that holds its answer (None for an expression)."""
     answers: dict[str, str | None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "check.answer":
@@ -114,9 +114,13 @@ def _checked_answers(tree: ast.Module) -> dict[str, str | None]:
     return answers
 
 
-def _stub(tree: ast.Module, variable: str | None) -> tuple[str, str]:
-    """The code that a student begins with, and the variable that is checked."""
-    for node in tree.body:
+def _stub(solution: ast.Module, variable: str | None) -> tuple[str, str]:
+    """Return the code that takes a solution's place for students, and the name that its check reads.
+
+    If the solution defines `variable` as a function, the code is that function with the body `...`; otherwise it is
+    the assignment `mine = ...`.
+    """
+    for node in solution.body:
         if isinstance(node, ast.FunctionDef) and node.name == variable:
             return f"def {node.name}({ast.unparse(node.args)}):\n    ...", node.name
     return "mine = ...", "mine"
@@ -150,7 +154,7 @@ def glued_outputs(page: Path) -> dict[str, dict]:
 
 
 def _finish(nb, chapter: str, version: str):
-    """The notebook in plain Markdown, with first cells that install the package and show figures in place."""
+    """Return the notebook in plain Markdown, with first cells that install the package and show figures inline."""
     from nbformat.v4 import new_code_cell
 
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]

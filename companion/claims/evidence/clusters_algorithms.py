@@ -22,13 +22,13 @@ from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
 
 @cache
 def inputs_1() -> list[tuple[list[int], int]]:
-    """Every (sizes, m) with at most 12 examples and 6 draws."""
+    """List every (sizes, m) with at most 12 examples and 6 draws: the inputs of Algorithm 1."""
     return [(n, m) for n in federations(12, 12) for m in range(1, 7)]
 
 
 @cache
 def inputs_2() -> list[tuple[list[int], list[list[int]], int]]:
-    """Every (sizes, groups, m) in which no group is heavier than a row."""
+    """List every (sizes, groups, m) in which no group is heavier than a row: the inputs of Algorithm 2."""
     return [
         (n, groups, m)
         for n in federations(9, 5)
@@ -40,17 +40,21 @@ def inputs_2() -> list[tuple[list[int], list[list[int]], int]]:
 
 
 def format_lists(rows) -> str:
-    """Lists of numbers on one line: 3 0 0; 1 2 0. Breaks only between them."""
+    """Format lists of numbers on one line, as in `3 0 0; 1 2 0`, with line breaks only between the lists."""
     return "; ".join("\u00a0".join(map(str, row)) for row in rows)
 
 
 def sums(counts) -> str:
-    """The row sums as text."""
+    """Format the row sums."""
     return ", ".join(str(sum(row)) for row in counts)
 
 
 def frequency_1(repaired=(), inputs=None) -> tuple[int, int]:
-    """For how many inputs the printed Algorithm 1, so repaired, satisfies Proposition 1; and of how many."""
+    """Count the inputs for which the printed Algorithm 1, with the lines `repaired` corrected, satisfies Proposition 1.
+
+    Returns:
+        That count, and the number of inputs tried.
+    """
     inputs = inputs_1() if inputs is None else inputs
     good = [
         theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m) for n, m in inputs
@@ -59,7 +63,7 @@ def frequency_1(repaired=(), inputs=None) -> tuple[int, int]:
 
 
 def frequency_2(repaired=()) -> tuple[int, int]:
-    """The same for Algorithm 2."""
+    """Count the inputs for which the printed Algorithm 2 satisfies Proposition 1, as `frequency_1` does for Algorithm 1."""
     good = [
         theory.proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
         for n, g, m in inputs_2()
@@ -68,7 +72,7 @@ def frequency_2(repaired=()) -> tuple[int, int]:
 
 
 def _least(inputs, broken):
-    """The failing input with the fewest examples, then clients, then draws."""
+    """Return the input for which `broken` holds with the fewest examples, then clients, then draws."""
     return min((x for x in inputs if broken(*x)), key=lambda x: (sum(x[0]), len(x[0]), x[-1]))
 
 
@@ -84,7 +88,7 @@ def _least(inputs, broken):
     order=450,
 )
 def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
-    """The printed lines (those `repaired` mended) over all small inputs, with the smallest failures."""
+    """Run the printed Algorithm 1, with the lines `repaired` corrected, on all small inputs; show the smallest failures."""
     good, tried = frequency_1(repaired)
 
     def broken(n, m):
@@ -92,8 +96,8 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
 
     table = []
     if good < tried:
-        plain = [(n, m) for n, m in inputs_1() if len(n) > 1]
-        for n, m in (_least(inputs_1(), broken), _least(plain, broken), ([1, 1, 1], 1)):
+        several_clients = [(n, m) for n, m in inputs_1() if len(n) > 1]
+        for n, m in (_least(inputs_1(), broken), _least(several_clients, broken), ([1, 1, 1], 1)):
             printed_counts = theory.printed_algorithm_1(n, m, repaired)
             table.append({"n": format_lists([n]), "m": m, "M": sum(n), "rows r', printed": format_lists(printed_counts),
                           "row sums": sums(printed_counts), "rows r', Fig. 3": format_lists(clustered.counts_by_size(n, m))})  # fmt: skip
@@ -118,7 +122,7 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
 def theorem_3(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
-    """Proposition 1 for the scheme as Fig. 3 draws it, and that the repaired lines are that scheme."""
+    """Check Proposition 1 for the scheme of Fig. 3 (`scheme`), and that the repaired lines compute that scheme."""
     schemes = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in inputs_1()]
     right = all(theory.proposition_1(c, n, m) for n, m, c in schemes)
     same = all(theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in schemes)
@@ -147,7 +151,7 @@ def theorem_3(
 def complexity_1(
     claim: Claim, *, inputs: list | None = None, scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
-    """Comparisons of a sort, and entries of r, which the loop makes one by one."""
+    """Count the comparisons of the sort and the non-zero entries of r, each of which the loop writes once."""
     pairs = inputs or inputs_1()
     entries = [(len(n), m, int((np.array(scheme(n, m)) > 0).sum())) for n, m in pairs]
     bound = all(e <= n + m - 1 for n, m, e in entries)
@@ -171,7 +175,7 @@ def complexity_1(
 
 
 def certain(counts) -> list[int]:
-    """How many rows a client has for itself."""
+    """Return for each client the number of rows that hold no other client."""
     return [sum(row[i] == sum(row) for row in counts) for i in range(len(counts[0]))]
 
 
@@ -187,7 +191,7 @@ def certain(counts) -> list[int]:
     order=410,
 )
 def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
-    """Its proof gives client i floor(m p_i) rows of its own: true of its allocation, not of Fig. 3's."""
+    """Check whether each client has at least floor(m p_i) rows of its own, in Fig. 3 (`scheme`) and in the proof's allocation."""
 
     def missing(n, m, counts):
         return any(c < m * k // sum(n) for c, k in zip(certain(counts), n, strict=True))
@@ -225,7 +229,7 @@ def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size
     order=620,
 )
 def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
-    """After each client at most one row is neither empty nor full."""
+    """Check that after each client is placed at most one row is neither empty nor full."""
     checks = []
     for n, m in inputs_1():
         # sizes are descending: columns in the order of filling
@@ -250,31 +254,36 @@ def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Ev
     order=180,
 )
 def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
-    """An interval of length m p_i meets at most floor(m p_i) + 2 unit intervals."""
-    over, met, best = 0, 0, None
+    """Count the clients that stand in more rows than floor(m p_i) + 2, and those in exactly as many.
+
+    The bound holds as an interval of length m p_i meets at most floor(m p_i) + 2 unit intervals. The table shows the
+    smallest input that attains it.
+    """
+    exceeded, attained, smallest = 0, 0, None
     for n, m in inputs_1():
         times = (np.array(scheme(n, m)) > 0).sum(0)
         for t, k in zip(times, n, strict=True):
             bound = m * k // sum(n) + 2
-            over += t > bound
-            met += t == bound
+            exceeded += t > bound
+            attained += t == bound
             if t == bound and (
-                best is None or (sum(n), len(n), m) < (sum(best[0]), len(best[0]), best[1])
+                smallest is None
+                or (sum(n), len(n), m) < (sum(smallest[0]), len(smallest[0]), smallest[1])
             ):
-                best = (n, m)
+                smallest = (n, m)
     table = pd.DataFrame()
-    if best:
-        n, m = best
+    if smallest:
+        n, m = smallest
         c = np.array(scheme(n, m))
         table = pd.DataFrame({"client": range(1, len(n) + 1), "n": n, "m p": [str(Fraction(m * k, sum(n))) for k in n],
                               "floor + 2": [m * k // sum(n) + 2 for k in n], "rows r'": [format_lists([x]) for x in c.T],
                               "times at most": (c > 0).sum(0)})  # fmt: skip
     groups = [[i] for i in range(12)]
-    two = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
-    note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {(two > 0).sum(0).max()} rows."
+    rows_2 = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
+    note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {(rows_2 > 0).sum(0).max()} rows."
     return Evidence(
-        judge_theory(over == 0),
-        f"exceeded {over} times, attained {met} times",
+        judge_theory(exceeded == 0),
+        f"exceeded {exceeded} times, attained {attained} times",
         note=note,
         table=table,
     )
@@ -292,7 +301,7 @@ def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evi
     order=470,
 )
 def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
-    """The printed lines (those `repaired` mended) over all small groupings, with the smallest failure."""
+    """Run the printed Algorithm 2, with the lines `repaired` corrected, on all small groupings; show the smallest failure."""
     good, tried = frequency_2(repaired)
     table = []
     if good < tried:
@@ -331,7 +340,7 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
 def theorem_4(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_groups
 ) -> Evidence:
-    """Proposition 1 for Fig. 4 (`scheme`), and that the repaired lines are that scheme."""
+    """Check Proposition 1 for the scheme of Fig. 4 (`scheme`), and that the repaired lines compute that scheme."""
     schemes = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in inputs_2()]
     same = [
         c == theory.printed_algorithm_2(n, g, m, REPAIRS_2) and theory.proposition_1(c, n, m)
@@ -363,7 +372,7 @@ def theorem_4(
     order=630,
 )
 def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
-    """The m heaviest groups lie whole in a row each, and every row is full."""
+    """Check that each of the m heaviest groups lies undivided in a row, and that every row is full."""
     checks = []
     for n, groups, m in inputs_2():
         counts = np.array(scheme(n, groups, m))
@@ -389,7 +398,10 @@ def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> 
     order=460,
 )
 def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
-    """Masses q_k <= M that add up to m M are at least m; single clients are such groups if p_i <= 1/m."""
+    """Check that groups no heavier than a row number at least m, and that such groups exist if p_i <= 1/m.
+
+    Masses q_k <= M that add up to m M are at least m in number; single clients are such groups if p_i <= 1/m.
+    """
     fitting_groupings = inputs or inputs_2()
     enough = all(len(g) >= m for _, g, m in fitting_groupings)
     possible = all(any(n == a and m == b for a, _, b in inputs_2()) for n in federations(9, 5) for m in (2, 3, 4)

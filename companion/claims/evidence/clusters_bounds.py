@@ -15,19 +15,23 @@ from companion.claims.evidence.clusters import ALIKE, MIXED, UNLIKE, cohort_mean
 from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
-QUARTERS = [[Fraction(1, 4)] * 4] * 2  # MD over the same four clients
+QUARTERS = [
+    [Fraction(1, 4)] * 4
+] * 2  # MD sampling of the four clients that hold the gradients UNLIKE
 
 
 def _gradients(n: int) -> list[tuple[int, ...]]:
+    """List up to twelve assignments of scalar gradients to n clients, the first client's not negative."""
     return [g for g in product((-1, 0, 2), repeat=n) if g[0] >= 0][:12]
 
 
-def _mean(pairs) -> Fraction:
+def _expectation(pairs) -> Fraction:
+    """Return the expected value from pairs (value, probability)."""
     return sum((v * chance for v, chance in pairs), Fraction(0))
 
 
-def _small() -> list:
-    """Schemes whose cohorts are few: sizes, rows."""
+def _small_schemes() -> list:
+    """List (sizes, rows) of the schemes that are small enough to enumerate all their cohorts quickly."""
     return [(n, rows) for n, rows, _, _ in schemes() if len(n) <= 3 and sum(n) <= 5]
 
 
@@ -44,10 +48,12 @@ def _small() -> list:
     order=360,
 )
 def lemma_5(claim: Claim, *, three: Fraction = Fraction(3)) -> Evidence:
-    """(24) and (25), with the factor `three`, by listing cohorts; beta^2 = 1 and kappa = half the range satisfy
-    Assumption 3 for numbers."""
+    """Check eq. 24 and 25 by enumerating all cohorts; `three` is the constant 3 of eq. 25.
+
+    For scalar gradients Assumption 3 holds with beta^2 = 1 and kappa = half the gradients' range.
+    """
     checks = []
-    for sizes, rows in _small():
+    for sizes, rows in _small_schemes():
         p = shares(sizes)
         for g in _gradients(len(p)):
             z = [x + Fraction(k, 2) for k, x in enumerate(g)]
@@ -56,15 +62,16 @@ def lemma_5(claim: Claim, *, three: Fraction = Fraction(3)) -> Evidence:
             centre = sum((q * x for q, x in zip(p, g, strict=True)), Fraction(0))
             bound = three * sum(q * (a - b) ** 2 for q, a, b in zip(p, z, g, strict=True))
             bound += three * centre**2 + three / len(rows) * (centre**2 + kappa2)
-            checks.append(_mean(means) == sum(q * a for q, a in zip(p, z, strict=True)))
-            checks.append(_mean((v * v, c) for v, c in means) <= bound)
+            checks.append(_expectation(means) == sum(q * a for q, a in zip(p, z, strict=True)))
+            checks.append(_expectation((v * v, c) for v, c in means) <= bound)
     note = "For MD and for every scheme that satisfies Proposition 1."
     return Evidence(
         judge_theory(all(checks)), f"{sum(checks)} of {len(checks)} exact checks", note=note
     )
 
 
-def _b_table() -> pd.DataFrame:
+def _example_table() -> pd.DataFrame:
+    """Tabulate B, the variance of the cohort's mean gradient, of MD and of two clustered schemes of four clients."""
     schemes_ = {"MD": QUARTERS, "rows {1, 2}, {3, 4}": MIXED, "rows {1, 3}, {2, 4}": ALIKE}
     rows = []
     for name, r in schemes_.items():
@@ -90,16 +97,19 @@ def _b_table() -> pd.DataFrame:
     order=790,
 )
 def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evidence:
-    """The two terms of the proof: eq. 28-29 and 35, and B of eq. 32 and 40 (`formula`) against the list of cohorts."""
+    """Check the two terms of the proof by enumerating all cohorts: the drift term (eq. 28-29 and 35) and B (eq. 32, 40).
+
+    `formula` gives B, the variance of the cohort's mean gradient, from the rows and the gradients.
+    """
     checks = []
-    for sizes, rows in _small():
+    for sizes, rows in _small_schemes():
         p, m = shares(sizes), len(rows)
         for g in _gradients(len(p)):
             drift = [Fraction(k + 1, 3) for k in range(len(p))]
-            first = _mean((v * v, c) for v, c in cohort_means(rows, drift))
+            first = _expectation((v * v, c) for v, c in cohort_means(rows, drift))
             checks.append(first <= sum(q * d * d for q, d in zip(p, drift, strict=True)))
             centre = sum((q * x for q, x in zip(p, g, strict=True)), Fraction(0))
-            second = _mean(((v - centre) ** 2, c) for v, c in cohort_means(rows, g))
+            second = _expectation(((v - centre) ** 2, c) for v, c in cohort_means(rows, g))
             squares = sum(q * x * x for q, x in zip(p, g, strict=True))
             rows_mean = [sum(q * x for q, x in zip(row, g, strict=True)) for row in rows]
             printed = squares / m - sum(x * x for x in rows_mean) / Fraction(m * m)
@@ -110,22 +120,26 @@ def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evide
         judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} exact checks",
         note=note,
-        table=_b_table(),
+        table=_example_table(),
     )
 
 
 @cache
-def _b_pairs() -> list:
-    """(rows, MD's rows, gradients, B_Cl, B_MD) of the small cases."""
+def _variance_cases() -> list:
+    """List (rows, MD's rows, gradients, B_Cl, B_MD) of all small cases.
+
+    B_Cl and B_MD are the variances of the cohort's mean gradient under the rows and under MD (eq. 40 and 32).
+    """
     result = []
-    for sizes, rows in _small():
+    for sizes, rows in _small_schemes():
         md = theory.md_rows(sizes, len(rows))
         for g in _gradients(len(sizes)):
             result.append((rows, md, g, theory.mean_variance(rows, g), theory.mean_variance(md, g)))
     return result
 
 
-def _same_means(rows, g) -> bool:
+def _have_equal_means(rows, g) -> bool:
+    """Return whether all rows have the same mean gradient."""
     return len({sum(Fraction(q) * x for q, x in zip(row, g, strict=True)) for row in rows}) == 1
 
 
@@ -142,16 +156,17 @@ def _same_means(rows, g) -> bool:
     order=760,
 )
 def eq_42_43(claim: Claim, *, pairs: list | None = None) -> Evidence:
-    """B_Cl against B_MD, and equality against equal means of the rows."""
+    """Check that B_Cl <= B_MD, and that both are equal if and only if all rows have the same mean gradient."""
     checks = [
-        b <= b_md and (b == b_md) == _same_means(r, g) for r, _, g, b, b_md in pairs or _b_pairs()
+        b <= b_md and (b == b_md) == _have_equal_means(r, g)
+        for r, _, g, b, b_md in pairs or _variance_cases()
     ]
     note = "Equality if and only if the mean gradients of all rows are equal."
     return Evidence(
         judge_theory(all(checks)),
         f"{sum(checks)} of {len(checks)} exact checks",
         note=note,
-        table=_b_table(),
+        table=_example_table(),
     )
 
 
@@ -168,14 +183,21 @@ def eq_42_43(claim: Claim, *, pairs: list | None = None) -> Evidence:
     order=740,
 )
 def a2_equality(claim: Claim, *, rows: list = MIXED, pairs: list | None = None) -> Evidence:
-    """Equality of B without equal data and without MD sampling, in `rows` and in all `pairs`."""
+    """Look for cases with B_Cl = B_MD although the clients' gradients differ and the scheme is not MD sampling.
+
+    Args:
+        rows: a scheme of four clients, shown as the example.
+        pairs: the cases to search, as from `_variance_cases`.
+    """
     b, b_md = theory.mean_variance(rows, UNLIKE), theory.mean_variance(QUARTERS, UNLIKE)
     excused = len(set(UNLIKE)) == 1 or rows == QUARTERS
     checks = [(b == b_md) == excused]
-    checks += [(x == y) == (len(set(g)) == 1 or r == md) for r, md, g, x, y in pairs or _b_pairs()]
+    checks += [
+        (x == y) == (len(set(g)) == 1 or r == md) for r, md, g, x, y in pairs or _variance_cases()
+    ]
     note = "Equality if and only if all rows have the same mean gradient; equal data or MD are only sufficient."
     ours = f"B_Cl = {b} {'=' if b == b_md else '<'} B_MD"
-    return Evidence(judge_theory(all(checks)), ours, note=note, table=_b_table())
+    return Evidence(judge_theory(all(checks)), ours, note=note, table=_example_table())
 
 
 @claim(
@@ -190,17 +212,20 @@ def a2_equality(claim: Claim, *, rows: list = MIXED, pairs: list | None = None) 
     order=70,
 )
 def better_guarantees(claim: Claim, *, pairs: list | None = None) -> Evidence:
-    """Before its last step the bound has B_Cl in place of B_MD; after it both schemes have the same bound."""
-    pairs = list(pairs or _b_pairs())
+    """Check whether the term B of the bound is smaller than under MD.
+
+    The two bounds differ in this term alone, until the proof's last step bounds B_Cl by B_MD.
+    """
+    pairs = list(pairs or _variance_cases())
     weak = [b <= b_md for _, _, _, b, b_md in pairs]
     strict = [b < b_md or r == md for r, md, _, b, b_md in pairs]
     note = "Never worse: B_Cl <= B_MD; better if and only if the rows' mean gradients differ. Theorem 2 itself states MD's bound."
     ours = f"better or MD in {sum(strict)} of {len(strict)} cases, worse in {len(weak) - sum(weak)}"
-    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_b_table())
+    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_example_table())
 
 
 def average_gradient(b: float, steps: int, m: int, rounds: float) -> float:
-    """(1/T) sum_{t=0..T} E theta_t^2 from theta_0 = 0, exactly, for losses (theta - c_i)^2/2 with mean c 0.
+    """Return (1/T) sum_{t=0..T} E theta_t^2 from theta_0 = 0, exactly, for losses (theta - c_i)^2/2 whose c_i have mean 0.
 
     N local steps of rate eta = sqrt(m/(N T)) pull a client to c_i by gamma = 1 - (1 - eta)^N, so theta is an
     autoregression whose innovations have variance gamma^2 B, B the variance of the cohort's mean gradient.
@@ -213,20 +238,23 @@ def average_gradient(b: float, steps: int, m: int, rounds: float) -> float:
 
 
 def printed_rate(steps: int, m: int, rounds: float) -> float:
-    """1/sqrt(mNT) + mN/T: eq. 5 and 11 with both constants 1."""
+    """Return 1/sqrt(mNT) + mN/T, the rate of eq. 5 and 11 with both hidden constants 1."""
     return 1 / sqrt(m * steps * rounds) + m * steps / rounds
 
 
 def corrected_rate(steps: int, m: int, rounds: float) -> float:
-    """sqrt(N/(mT)) + mN/T: what Lemma 5 gives where clients differ."""
+    """Return sqrt(N/(mT)) + mN/T, the rate that follows from Lemma 5 if clients' gradients differ."""
     return sqrt(steps / (m * rounds)) + m * steps / rounds
 
 
-STEPS = (1, 4, 16, 64, 256, 1024)
+STEPS = (1, 4, 16, 64, 256, 1024)  # numbers N of local steps that the table compares
 
 
 def rates(rows, m: int = 2) -> pd.DataFrame:
-    """The two gradients +1 and -1, two clients each; T = (mN)^3 rounds; one line per number of steps N."""
+    """Tabulate the average squared gradient over T = (mN)^3 rounds, and over the two rates, by the number N of steps.
+
+    Two of the four clients have the gradient +1 at the optimum, two have -1; `rows` is their sampling scheme.
+    """
     b = float(theory.mean_variance(rows, [2 * g - 1 for g in UNLIKE]))
     lines = []
     for steps in STEPS:
@@ -239,7 +267,13 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
 
 
 def _rate(rows, alike: str, drift: float) -> Evidence:
-    """Check whether average/rate is bounded as N grows, and for each fixed N as T grows; `drift` multiplies the average."""
+    """Check whether the average squared gradient over the printed rate stays bounded as N grows, and as T grows for fixed N.
+
+    Args:
+        rows: the sampling scheme of the four clients.
+        alike: the case in which the printed rate does hold, for the note.
+        drift: a factor of the average for fixed N (1 is the true value).
+    """
     table = rates(rows)
     printed = table["over the printed rate"].to_numpy()
     slope = np.polyfit(np.log(table["N"]), np.log(printed), 1)[0] if printed.all() else 0.0
@@ -268,7 +302,7 @@ def _rate(rows, alike: str, drift: float) -> Evidence:
     order=380,
 )
 def theorem_1(claim: Claim, *, rows: list = QUARTERS, drift: float = 1) -> Evidence:
-    """MD sampling on four quadratic clients."""
+    """Check the rate of MD sampling on four quadratic clients."""
     return _rate(rows, "all clients have one gradient", drift)
 
 
@@ -285,5 +319,5 @@ def theorem_1(claim: Claim, *, rows: list = QUARTERS, drift: float = 1) -> Evide
     order=390,
 )
 def theorem_2(claim: Claim, *, rows: list = MIXED, drift: float = 1) -> Evidence:
-    """Rows that each hold both kinds of four quadratic clients."""
+    """Check the rate of clustered sampling on four quadratic clients, with rows that mix both kinds of client."""
     return _rate(rows, "the clients of each row have one gradient", drift)

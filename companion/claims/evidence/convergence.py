@@ -19,7 +19,7 @@ from fedstas.theory import convergence as cv
 
 
 def scalars(centres, curvatures=None) -> cv.Quadratics:
-    """Clients F_k = a_k (w - c_k)^2 / 2 with equal weights; a_k = 1 by default."""
+    """Make clients F_k = a_k (w - c_k)^2 / 2 with equal weights; a_k (`curvatures`) is 1 by default."""
     c = np.array(centres, dtype=float)
     a = np.ones_like(c) if curvatures is None else np.array(curvatures, dtype=float)
     return cv.Quadratics(a[:, None, None], c[:, None, None], np.full(len(c), 1 / len(c)))
@@ -27,7 +27,7 @@ def scalars(centres, curvatures=None) -> cv.Quadratics:
 
 @cache
 def digits(clients: int = 20, concentration: float = 0.1, seed: int = 0) -> cv.Quadratics:
-    """Ridge regression of the ten labels on eight principal components of the embedded digits."""
+    """Make clients that share a ridge regression of one-hot labels on eight principal components of scikit-learn's digits."""
     from sklearn.datasets import load_digits
 
     from fedstas.sim import partition
@@ -40,7 +40,7 @@ def digits(clients: int = 20, concentration: float = 0.1, seed: int = 0) -> cv.Q
 
 
 def components(x, count: int = 8) -> np.ndarray:
-    """The first principal components, mean squared length 1, and a constant: [n, count + 1]."""
+    """Return features [n, count + 1]: the first principal components, scaled to mean squared length 1, and a constant."""
     x = np.asarray(x, dtype=float).reshape(len(x), -1)
     x = x - x.mean(axis=0)
     _, vectors = np.linalg.eigh(x.T @ x)
@@ -48,14 +48,25 @@ def components(x, count: int = 8) -> np.ndarray:
     return np.hstack([f / sqrt((f**2).sum(axis=1).mean()), np.ones((len(f), 1))])
 
 
-CENTRES, GROUPS = (0, 1, 3, 5), ((0, 1), (2, 3))  # of the clients, and their strata
-DRAWN, STEP = 2, Fraction(1, 10)
+CENTRES, GROUPS = (
+    (0, 1, 3, 5),
+    ((0, 1), (2, 3)),
+)  # c_k of F_k = (w - c_k)^2/2, and the strata of these clients
+DRAWN, STEP = 2, Fraction(1, 10)  # clients per round, and the constant step size
 
 
 def printed_terms(centres=CENTRES, strata=GROUPS, m: int = DRAWN, lr=STEP) -> dict[str, Fraction]:
-    """Theorem 2's terms on F_k = (w - c_k)^2/2, by default c = (0, 1, 3, 5), two strata, one local step of 1/10.
+    """Return the terms of FedSTaS's Theorem 2 for clients F_k = (w - c_k)^2/2 that make one local step.
 
-    L = mu = E = 1, sigma = 0, G the range of c (on which models stay); gamma = max(8 L/mu, E) and p_k = 1/N as in Li et al.
+    The theorem's constants are L = mu = E = 1 and sigma = 0; G is the width of the interval that holds all c_k, which models never leave. As in
+    Li et al. (arXiv:1907.02189), gamma = max(8 L/mu, E) and p_k = 1/N.
+
+    Returns:
+        "positive": the sum of the terms that the bound adds, times T.
+        "omega": the least distance of a stratum's mean update from the mean of all (Assumption 5).
+        "chi": the least difference of two strata's standard deviations (Assumption 6).
+        "chi, i = j allowed": the same if a stratum may be compared with itself.
+        "m": clients per round.
     """
     c = [Fraction(x) for x in centres]
     means = [sum(c[k] for k in s) / len(s) for s in strata]

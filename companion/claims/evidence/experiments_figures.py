@@ -34,7 +34,7 @@ TRAINING_LOSS = "training loss in nats, over the last ten rounds; the interval i
 
 
 def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series:
-    """Return the first round with that accuracy, by seed; one more than there are where it is not reached."""
+    """Return the first round with at least that client accuracy, by seed; the last round plus one if there is none."""
     wide = frame[frame["method"] == method].pivot(
         index="round", columns="seed", values="client_accuracy"
     )
@@ -43,12 +43,12 @@ def first_round(frame: pd.DataFrame, method: str, threshold: float) -> pd.Series
 
 
 def first_rounds(frame: pd.DataFrame, *methods: str, threshold: float = 0.5) -> pd.DataFrame:
-    """Return `first_round` of these methods, a column each and a row per seed that all have."""
+    """Return `first_round` of these methods [seeds, methods], for the seeds that all methods have."""
     return pd.DataFrame({m: first_round(frame, m, threshold) for m in methods}).dropna().astype(int)
 
 
 def rounds_earlier(frame: pd.DataFrame, better: str, worse: str) -> np.ndarray:
-    """Return how many rounds one method reaches 50 % before another, seed by seed [seeds]."""
+    """Return how many rounds earlier than `worse` the method `better` reaches 50 %, for each seed."""
     table = first_rounds(frame, better, worse)
     return (table[worse] - table[better]).to_numpy()
 
@@ -60,23 +60,23 @@ def predict_published(
 
     Args:
         frame: recorded runs.
-        published: (method, metric, round or None for the mean of the last ten, value in % or nats).
-        method_of: the recorded method that stands for a published one.
+        published: (method, metric, round or None for the mean of the last ten rounds, value in % or nats).
+        method_of: returns the name of the recorded method for a published method's.
 
     Returns:
-        The count, and half the width of each interval.
+        The count, and the half-width of each interval.
     """
-    inside, halves = 0, []
-    for method, metric, at, value in published:
+    count, half_widths = 0, []
+    for method, metric, round_number, value in published:
         runs = frame[frame["method"] == method_of(method)]
-        if at is None:
+        if round_number is None:
             values = tables.final_values(runs, metric)["value"]
         else:
-            values = tables.SCALES.get(metric, 1) * runs.loc[runs["round"] == at, metric]
+            values = tables.SCALES.get(metric, 1) * runs.loc[runs["round"] == round_number, metric]
         mean, low, high = statistics.prediction_interval(values)
-        inside += low <= value <= high
-        halves.append(high - mean)
-    return inside, halves
+        count += low <= value <= high
+        half_widths.append(high - mean)
+    return count, half_widths
 
 
 def decide_faster(setting: Setting, better: str, worse: str) -> Decision:

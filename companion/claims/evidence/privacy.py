@@ -17,17 +17,17 @@ GRID = [(cap, e) for cap in range(3, 12) for e in range(2, 12)]  # M and exp(eps
 
 
 def eq_6_13(target, cap: int) -> Fraction:
-    """alpha as printed, for exp(epsilon) = target."""
+    """Return the truth probability alpha of eq. 6.13 as printed, for exp(epsilon) = `target` and M = `cap`."""
     return Fraction(target - 1) / (target + cap - 2)
 
 
 def word(ratio) -> str:
-    """A ratio as text."""
+    """Format a ratio, which may be infinite."""
     return "∞" if ratio == math.inf else str(ratio)
 
 
 def supports_table(cap: int = 4, target: int = 3) -> pd.DataFrame:
-    """The worst likelihood ratio of one report, for every reading of the fakes and of who may answer."""
+    """Tabulate the worst likelihood ratio of one report: by the range of fake sizes (rows) and of true sizes (columns)."""
     alpha, rows = eq_6_13(target, cap), []
     for name, support in SUPPORTS.items():
         rows.append(
@@ -201,8 +201,8 @@ def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_
     order=30,
 )
 def slides_iff(claim: Claim, *, factors: tuple = (Fraction(1, 2), 1, 2)) -> Evidence:
-    """The slides: epsilon-LDP if and only if alpha equals the formula; tried with these multiples of it."""
-    rows, smaller = [], []
+    """Check the slides' equivalence, epsilon-LDP if and only if alpha equals the formula, at these multiples of the formula."""
+    rows, cases = [], []  # of each case: private, alpha as the formula, alpha at most the formula
     for cap, e in ((4, 3), (5, 2), (100, 20)):
         alpha = eq_6_13(e, cap)
         for a in (factor * alpha for factor in factors):
@@ -218,14 +218,14 @@ def slides_iff(claim: Claim, *, factors: tuple = (Fraction(1, 2), 1, 2)) -> Evid
                         "α ≤ formula": "yes" if a <= alpha else "no",
                     }
                 )
-                smaller.append((ratio <= e, a == alpha, a <= alpha))
+                cases.append((ratio <= e, a == alpha, a <= alpha))
     return Evidence(
-        judge_theory(all(private == equal for private, equal, _ in smaller)),
+        judge_theory(all(private == equal for private, equal, _ in cases)),
         "alpha/2 is private too"
-        if any(private and not equal for private, equal, _ in smaller)
+        if any(private and not equal for private, equal, _ in cases)
         else "as printed",
         note="If and only if α ≤ (e^ε − 1)/(e^ε + M − 2), for true and fake sizes in 1..M−1."
-        if all(private == below for private, _, below in smaller)
+        if all(private == below for private, _, below in cases)
         else "",
         table=pd.DataFrame(rows),
     )
@@ -302,7 +302,7 @@ def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidenc
     order=270,
 )
 def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
-    """The slides' response: sizes clipped at M (less `below_cap`), fakes uniform on 1..M-1."""
+    """Check the privacy of the slides' response: sizes clipped at M (less `below_cap`), fakes uniform on 1..M-1."""
     rows, ratios = [], []
     for cap, a in ((4, Fraction(2, 5)), (100, ALPHA)):
         at_m = theory.report_distribution(cap - below_cap, a, range(1, cap))

@@ -9,7 +9,7 @@ from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 from fedstas.errors import InputError
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 SIZES = (1, 2, 3)
 TARGET = [F(k, sum(SIZES)) for k in SIZES]
 

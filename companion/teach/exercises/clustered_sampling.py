@@ -9,7 +9,7 @@ from companion.teach.check import Example, Exercise, Function
 from fedstas import clustered
 from fedstas.theory.clusters import as_rows
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 EXERCISES: dict[str, Exercise] = {}
 
 

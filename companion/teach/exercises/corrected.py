@@ -8,7 +8,15 @@ from companion.teach.check import Example, Exercise, Function
 
 
 def variance(omega, p, labels, seats, updates):
-    """The variance of the stratified Hansen-Hurwitz estimator for scalar updates; `seats` are the draws m_h."""
+    """Return the variance of the stratified Hansen-Hurwitz estimator for scalar updates.
+
+    Args:
+        omega: each client's share of all examples.
+        p: each client's probability within its stratum.
+        labels: each client's stratum, 0, 1, ...
+        seats: the number of draws m_h of each stratum.
+        updates: each client's update.
+    """
     total = Fraction(0)
     for h, draws in enumerate(seats):
         members = [k for k, label in enumerate(labels) if label == h]
@@ -18,6 +26,7 @@ def variance(omega, p, labels, seats, updates):
     return total
 
 
+# omega, p, labels and seats (the m_h) of two federations
 TWO_STRATA = ([Fraction(1, 2)] * 2, [Fraction(1)] * 2, [0, 1], [1, 1])
 UNEVEN_STRATA = (
     [Fraction(1, 8), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)],
@@ -29,7 +38,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def weights(omega, p, labels, seats, drawn):
-    """The weights omega_k / (m_h p_k) of draws; p_k sums to 1 within a stratum, `seats` are the m_h."""
+    """Return the weight omega_k / (m_h p_k) of each drawn client k; `seats` are the numbers of draws m_h of the strata."""
     return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
 
 
@@ -52,12 +61,12 @@ EXERCISES["weights"] = Function(
 
 
 def variance_over_all_draws(omega, p, labels, seats, updates):
-    """The variance with m in place of every m_h."""
+    """Return the variance with the total number of draws m in place of every m_h (a mistake)."""
     return variance(omega, p, labels, [sum(seats)] * len(seats), updates)
 
 
 def second_moment(omega, p, labels, seats, updates):
-    """The variance without the squared means."""
+    """Return the variance without the squared mean of each stratum subtracted (a mistake)."""
     moments = [
         (Fraction(o * d) ** 2 / q, h) for o, d, q, h in zip(omega, updates, p, labels, strict=True)
     ]
@@ -81,8 +90,8 @@ EXERCISES["variance"] = Function(
 )
 
 
-def by_size(sizes, labels):
-    """Return omega_k, and p_k proportional to the sizes within each stratum."""
+def shares_by_size(sizes, labels):
+    """Return each client's share omega_k of all examples, and its share p_k of the examples of its stratum."""
     totals: dict = {}
     for size, label in zip(sizes, labels, strict=True):
         totals[label] = totals.get(label, 0) + size
@@ -91,7 +100,7 @@ def by_size(sizes, labels):
 
 
 def check_worse_than_md(example) -> str:
-    """What is wrong with (sizes, updates, labels) whose strata should have a larger variance than MD."""
+    """Return what is wrong with (sizes, updates, labels), whose strata should have a larger variance than MD, or ""."""
     sizes, updates, labels = (list(x) for x in example)
     if not len(sizes) == len(updates) == len(labels) or not sizes:
         return "give three lists of equal length: sizes, updates, labels."
@@ -102,7 +111,7 @@ def check_worse_than_md(example) -> str:
     m = max(labels) + 1
     if m < 2:
         return "with one stratum and one draw this is MD itself: use at least two strata."
-    omega, p = by_size([int(x) for x in sizes], labels)
+    omega, p = shares_by_size([int(x) for x in sizes], labels)
     updates = [Fraction(x) for x in updates]
     strata = variance(omega, p, labels, [1] * m, updates)
     md = variance(omega, omega, [0] * len(sizes), [m], updates)

@@ -9,7 +9,7 @@ import numpy as np
 
 from companion.teach.check import Example, Exercise, Function
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 EXERCISES: dict[str, Exercise] = {}
 
 

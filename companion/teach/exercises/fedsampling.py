@@ -1,4 +1,4 @@
-"""Exercises of chapter 7: whom to ask, how many to hide among, and when one client is enough."""
+"""Exercises of chapter 7: weights if some clients are asked, clients needed for privacy, one client against FedSampling."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from fractions import Fraction
 from companion.teach.check import Example, Exercise, Function
 from fedstas import privacy
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 EXERCISES: dict[str, Exercise] = {}
 
 
 def repaired_weights(drawn, request, clients):
-    """Unbiased weights when only some clients are asked; `drawn` are the examples that each of them drew."""
-    return [F(clients, len(drawn)) * F(k, request) for k in drawn]
+    """Return unbiased weights of the clients that were asked, if only some of `clients` were.
+
+    Args:
+        drawn: the number of examples that each asked client drew.
+        request: the number of examples that the server requests of all clients together.
+        clients: the number of all clients.
+    """
+    return [F(clients, len(drawn)) * F(count, request) for count in drawn]
 
 
 def normalised_weights(drawn, request, clients):
-    """Weights that sum to 1."""
-    return [F(k, sum(drawn) or 1) for k in drawn]
+    """Return weights that sum to 1 (a mistake: they are biased)."""
+    return [F(count, sum(drawn) or 1) for count in drawn]
 
 
 def inverted_weights(drawn, request, clients):
-    """Weights with the chance of being asked in place of its inverse."""
-    return [F(len(drawn), clients) * F(k, request) for k in drawn]
+    """Return weights with the probability of being asked in place of its inverse (a mistake)."""
+    return [F(len(drawn), clients) * F(count, request) for count in drawn]
 
 
 EXERCISES["repaired"] = Function(
@@ -42,29 +48,29 @@ EXERCISES["repaired"] = Function(
 
 
 def clients_needed(size, epsilon, error):
-    """The number of clients of equal size, none clipped, at which the total's relative standard deviation is `error`."""
+    """Return the number of equal, unclipped clients at which the estimated total has the relative standard deviation `error`."""
     return count_reports(report_variance(size, epsilon), size, error)
 
 
 def report_variance(size, epsilon):
-    """The variance that one report adds to the estimate, at the cap size + 1."""
+    """Return the variance that one report adds to the estimated total, with the size cap `size + 1`."""
     alpha = privacy.truth_probability(epsilon, size + 1)
     return privacy.estimate_variance([size], size_cap=size + 1, alpha=alpha)
 
 
 def count_reports(variance, size, error):
-    """The number of reports with this variance each at which the relative standard deviation is `error`."""
+    """Return the number of reports, each of this variance, at which the relative standard deviation is `error`."""
     return math.ceil(variance / (error * size) ** 2)
 
 
 def clients_by_report_variance(size, epsilon, error):
-    """The number by the variance of a report, which is not divided by alpha^2."""
+    """Return the number of clients from a report's variance not divided by alpha^2 (a mistake)."""
     alpha = privacy.truth_probability(epsilon, size + 1)
     return count_reports(report_variance(size, epsilon) * alpha**2, size, error)
 
 
 def clients_without_square(size, epsilon, error):
-    """The number with the standard deviation in place of the variance."""
+    """Return the number of clients with the standard deviation in place of the variance (a mistake)."""
     return math.ceil(math.sqrt(report_variance(size, epsilon)) / (error * size))
 
 
@@ -83,7 +89,7 @@ EXERCISES["needed"] = Function(
 
 
 def round_variances(shards, request=2):
-    """The variances of an aggregate: of FedSampling with this request, of one client drawn by its size."""
+    """Return the aggregate's variance under FedSampling with this request, and with one client drawn by its size."""
     pool = [x for shard in shards for x in shard]
     rate, mean = F(request, len(pool)), F(sum(pool), len(pool))
     examples = rate * (1 - rate) * sum(F(x) ** 2 for x in pool) / request**2
@@ -92,7 +98,7 @@ def round_variances(shards, request=2):
 
 
 def check_one_client(example) -> str:
-    """What is wrong with two shards for which one client should have a smaller variance than FedSampling."""
+    """Return what is wrong with two shards, of which one drawn client should have a smaller variance than FedSampling, or ""."""
     shards = [[F(x) for x in shard] for shard in example]
     if len(shards) != 2 or any(len(x) != 2 for x in shards):
         return "two clients with two numbers each are asked for."

@@ -8,7 +8,7 @@ from math import e, exp
 from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 
 
 def alpha(ratio, values):

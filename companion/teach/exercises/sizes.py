@@ -7,7 +7,7 @@ from fractions import Fraction
 from companion.teach.check import Example, Exercise, Function
 from fedstas import theory
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 EXERCISES: dict[str, Exercise] = {}
 
 

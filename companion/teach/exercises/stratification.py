@@ -12,7 +12,7 @@ from fedstas import allocation, theory
 from fedstas.errors import InputError
 from fedstas.theory.allocations import in_proportion, largest_remainder
 
-F = Fraction
+F = Fraction  # short, for exact numbers such as F(1, 3)
 
 
 def neyman(sizes, spreads, m):
