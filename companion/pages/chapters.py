@@ -200,7 +200,7 @@ def _remove_traces(nb) -> None:
 
 
 def _load_inputs(effective: dict[str, Any]) -> None:
-    """Load data, network, partition and design once, so that what is wrong with them is said before a kernel starts."""
+    """Load data, network, partition and design once, to report an invalid one before a kernel starts."""
     data = tasks.load(effective["task"], network=effective.get("network", ""))
     if "partition" in effective:
         seed = effective["seed"]

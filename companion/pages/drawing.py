@@ -64,7 +64,7 @@ DARK = {"ink": "#e6edf3", "title": "#e6edf3", "written": "#56b4e9", "corrected":
 
 
 def restored(entries=GRADIENT, levels: int = LEVELS) -> list[float]:
-    """The entries of the drawn gradient, each at its level; the levels are those of the package."""
+    """Return the entries of the drawn gradient as the package compresses and restores them, each at one of `levels`."""
     return squeeze(np.array(entries, dtype=np.float32), levels).restore()[0].astype(float).tolist()
 
 
@@ -89,7 +89,7 @@ DRAWN = (2, 5)
 
 
 def _clients() -> str:
-    """Twelve clients, each with a little pile of examples in shades of its classes."""
+    """Draw twelve clients, each with a pile of examples in shades of its classes."""
     parts, k = [], 0
     for row in range(2):
         for column in range(6):
@@ -106,7 +106,7 @@ def _clients() -> str:
 
 
 def _squeeze() -> str:
-    """A gradient's entries as rings, and as dots on the nearest of nine levels."""
+    """Draw a gradient's entries as rings, and as dots on the nearest of nine levels."""
     restored_entries = restored()
     height = lambda v: 58 - 52 * (v + 2.7) / 6.3  # noqa: E731 (the extremes of GRADIENT)
     lines = "".join(
@@ -125,7 +125,7 @@ def _squeeze() -> str:
 
 
 def _strata() -> str:
-    """The twelve clients, those alike within a dashed line."""
+    """Draw the twelve clients, with a dashed line around each stratum."""
     rings = "".join(
         f'<ellipse cx="{x}" cy="{y}" rx="{a}" ry="{b}" fill="none" stroke="INK" stroke-dasharray="3 3"/>'
         for x, y, a, b in ((29, 26, 28, 26), (99, 23, 27, 21), (84, 54, 22, 10))
@@ -134,7 +134,7 @@ def _strata() -> str:
 
 
 def _seats() -> str:
-    """A row for each stratum: its clients, and its seats as chairs to be filled."""
+    """Draw a row for each stratum: its clients, and a chair for each of its draws."""
     parts = []
     for h, (count, seats) in enumerate(zip(COUNTS, SEATS, strict=True)):
         y = 11 + 21 * h
@@ -149,7 +149,7 @@ def _seats() -> str:
 
 
 def _draws() -> str:
-    """The norms of the first stratum's clients as bars; the drawn two are full."""
+    """Draw the norms of the first stratum's clients as bars, those of the two drawn clients filled."""
     parts = ['<line x1="4" x2="126" y1="46" y2="46" stroke="INK"/>']
     for k, norm in enumerate(NORMS):
         x, full = 8 + 20 * k, k in DRAWN
@@ -160,7 +160,7 @@ def _draws() -> str:
 
 
 def _data() -> str:
-    """The examples of two drawn clients; one in four is kept, of each."""
+    """Draw the examples of two drawn clients, the kept quarter of each filled."""
     parts = []
     for left, columns in ((6, 9), (82, 5)):
         for i in range(5 * columns):
@@ -173,7 +173,7 @@ def _data() -> str:
 
 
 def _weights() -> str:
-    """The five drawn clients, each with its weight as written."""
+    """Draw the five drawn clients, each with its weight as the paper prints it."""
     parts, k = [], 0
     for h, seats in enumerate(SEATS):
         for _ in range(seats):
@@ -191,7 +191,7 @@ def _weights() -> str:
 
 
 def _model() -> str:
-    """A small network."""
+    """Draw a small network."""
     layers = ((30, (12, 32, 52)), (65, (7, 24, 40, 57)), (100, (20, 44)))
     lines = [
         f'<line x1="{a}" y1="{y}" x2="{b}" y2="{z}" stroke="INK" stroke-opacity="0.45"/>'

@@ -69,7 +69,7 @@ def paragraphs(blocks: Iterable[myst.Block]) -> Iterator[str]:
 
 
 def _words(tokens: list[Token]) -> Iterator[str]:
-    """Inline tokens as words; a reference, a number, a formula, a piece of code is one."""
+    """Yield inline tokens as text, with `X` for a reference, a number, a formula or a piece of code: each counts as a word."""
     previous = None
     for token in tokens:
         if token.type in ("text", "text_special"):

@@ -26,10 +26,10 @@ COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # at leas
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """The settings in which a run departs from the usual ones, as sorted pairs of name and value.
+    """The settings of a run that differ from its sweep's usual ones, as sorted pairs of name and value.
 
-    `Variant.of(strata=5)` is that of runs with five strata and all else as usual, `Variant()` that of runs that
-    depart in nothing. Frames have it in a column, so that runs are chosen by equality and by single settings.
+    `Variant.of(strata=5)` is that of runs with five strata and all else as usual; `Variant()` has no such setting. It is a
+    column of frames, so that runs are chosen by equality or by single settings.
     """
 
     settings: tuple[tuple[str, Any], ...] = ()

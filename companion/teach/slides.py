@@ -38,7 +38,7 @@ FIGURE_TITLES = {  # titles of figures that several sessions show; otherwise the
 
 @dataclass(frozen=True)
 class Session:
-    """What a session asks of the drawing of a round, and the figures (chapter, name) of other chapters that it shows."""
+    """The question that a session's slides put beside the drawing of a round, and figures (chapter, name) of other chapters."""
 
     question: str
     figures: tuple[tuple[str, str], ...] = ()
@@ -179,7 +179,7 @@ class SlideMarkdown(markdown.PlainMarkdown):
     """Plain Markdown of slides: no figures, and no links to notebooks, which are not beside the file."""
 
     def figure(self, caption: str) -> str:
-        """Nothing: a figure has a slide of its own."""
+        """Return nothing, as a figure has a slide of its own."""
         return ""
 
     def link(self, text: str, target: str) -> str:

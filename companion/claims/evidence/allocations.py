@@ -18,14 +18,20 @@ SPREAD_CASE = ((50, 30, 20), (2, 4, 6), 10)  # N_h, S_h, m
 
 
 def _splits(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write `total` as a sum of so many whole numbers above 0, in order."""
     for cuts in combinations(range(1, total), parts - 1):
         yield tuple(b - a for a, b in pairwise((0, *cuts, total)))
 
 
 @cache
 def rounding() -> tuple:
-    """The smallest case (two strata, by the sum m + N_1 + N_2 + S_1 + S_2, no ties) where rounded Neyman seats
-    are worse than rounded proportional ones; every sum is searched in full."""
+    """Find the smallest case in which the rounded Neyman allocation is worse than the rounded proportional one.
+
+    All cases of two strata without ties are searched in full, by the sum m + N_1 + N_2 + S_1 + S_2.
+
+    Returns:
+        (N_h, S_h, m, Neyman allocation, proportional one, variance of either).
+    """
     for total in range(6, 30):
         for m, a, b, x, y in _splits(total, 5):
             if not 2 <= m <= a + b or m * a * x % (a * x + b * y) * 2 == a * x + b * y:
@@ -66,8 +72,11 @@ def theorem_1_second(
     readings: dict = READINGS,
     rule: Callable = theory.neyman_printed,
 ) -> Evidence:
-    """Compare V(stradiv) with V(strat): the allocation of eq. 3.5 (`rule`) against the proportional one, real numbers as in the limit that
-    the theorem names, for right and other spreads; and a case of few, whole seats beside it, which decides nothing."""
+    """Compare V(stradiv) with V(strat): the allocation of eq. 3.5 (`rule`) against the proportional one.
+
+    Allocations are real numbers, as in the limit that the theorem names. `readings` are cases of the spreads, right and
+    wrong. A case of few whole draws stands beside them in the table and does not count for the verdict.
+    """
     sizes, spreads, _, draws_per_stratum, plain, _, _ = rounding()
     m = SPREAD_CASE[2]
     cases = {
@@ -135,7 +144,7 @@ def neyman(
     spreads: tuple = SPREAD_CASE[1],
     rule: Callable = theory.neyman_printed,
 ) -> Evidence:
-    """Eq. 3.5 (`rule`) minimises the variance: with S_h a standard deviation, and as printed a sample variance."""
+    """Check that eq. 3.5 (`rule`) minimises the variance: with S_h a standard deviation, and as printed a sample variance."""
     (n, _, m), s = SPREAD_CASE, spreads
     draws_per_stratum = {
         "standard deviation": rule(n, s, m),
@@ -178,7 +187,7 @@ def neyman(
 
 
 def seat_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, int]]:
-    """Two strata, N_h in 1..high, S_h in 1..spread; three, up to 3 and 2; every m from H to N."""
+    """Yield (N_h, S_h, m): two strata, N_h in 1..high, S_h in 1..spread; three, up to 3 and 2; every m from H to N."""
     for strata in (2, 3):
         top = high if strata == 2 else 3
         for n in product(range(1, top + 1), repeat=strata):
@@ -189,7 +198,7 @@ def seat_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, i
 
 @cache
 def seat_counts(cases: tuple | None = None) -> dict[str, int]:
-    """What becomes of eq. 3.5 in all cases (N_h, S_h, m), by default `seat_cases`: whole, within bounds, rounded well."""
+    """Count in how many cases (N_h, S_h, m), by default `seat_cases`, eq. 3.5 is whole, within bounds, optimal if rounded."""
     count = dict.fromkeys(("cases", "whole", "zero", "above", "worse", "optimal", "ours"), 0)
     for n, s, m in seat_cases() if cases is None else cases:
         quotas = theory.neyman_printed(n, s, m)
@@ -250,6 +259,7 @@ def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Ev
 
 
 def _neyman(variances, sizes, m: int) -> list[float]:
+    """Allocate m draws in proportion to size times standard deviation, as real numbers."""
     measure = [n * float(v) ** 0.5 for n, v in zip(sizes, variances, strict=True)]
     return [m * x / sum(measure) for x in measure]
 
@@ -271,8 +281,10 @@ def spread_of_draws(
     strata: tuple = ((-1, 5, 6), (-1, -1, 1, 1)),
     rule: Callable = _neyman,
 ) -> Evidence:
-    """Check whether the S_h of eq. 3.5 minimises the variance when clients are drawn by norm (Sec. 3.2). `rule` allocates by
-    the variances of one uniform draw in each stratum."""
+    """Check whether the S_h of eq. 3.5 minimises the variance when clients are drawn by norm (Sec. 3.2).
+
+    `rule` allocates by the variances of one uniform draw in each stratum.
+    """
     m, n = 2, [len(s) for s in strata]
     one = [theory.per_draw(w, np.abs(w)) for w in strata]
     share = [Fraction(a, sum(n)) for a in n]

@@ -19,16 +19,17 @@ from fedstas.theory.clusters import Weights
 
 
 def text(values) -> str:
-    """Numbers as text."""
+    """Format numbers, separated by commas."""
     return ", ".join(str(v) for v in values)
 
 
 def _is_md(rows) -> bool:
+    """Return whether all rows are equal, that is, the scheme is MD sampling."""
     return all(list(row) == list(rows[0]) for row in rows)
 
 
 def _example() -> pd.DataFrame:
-    """Sizes 5, 3, 2, 1, 1 and three draws: MD beside Algorithm 1."""
+    """Tabulate MD sampling beside Algorithm 1 for clients of 5, 3, 2, 1, 1 examples and three draws."""
     sizes, m = (5, 3, 2, 1, 1), 3
     md = theory.weight_moments(theory.md_rows(sizes, m))
     one = theory.weight_moments(theory.rows_of(clustered.counts_by_size(sizes, m)))
@@ -45,6 +46,7 @@ def _example() -> pd.DataFrame:
 
 
 def _every(checks, note: str, table: pd.DataFrame | None = None) -> Evidence:
+    """Return the evidence that a claim holds if all exact checks are true; its table is by default that of `_example`."""
     checks = list(checks)
     ours = f"{sum(checks)} of {len(checks)} exact checks"
     return Evidence(
@@ -66,8 +68,10 @@ def _every(checks, note: str, table: pd.DataFrame | None = None) -> Evidence:
 def eq_3_biased(
     claim: Claim, *, cases: tuple = (([1, 1, 8], 1), ([1, 1, 8], 2), ([1, 1, 8], 3), ([2, 3], 1))
 ) -> Evidence:
-    """FedAvg with the missing clients replaced by the old model, over all cohorts of m of n clients: where m < n
-    it is biased, by the factor m/n."""
+    """Check that FedAvg with the old model in place of missing clients is biased, by the factor m/n, if m < n.
+
+    The expected weights are exact, over all cohorts of m of n clients.
+    """
     rows, biased, factor = [], [], []
     for sizes, m in cases:
         n, p = len(sizes), shares(sizes)
@@ -99,7 +103,7 @@ def eq_3_biased(
     order=60,
 )
 def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Mean weights of MD sampling, by listing cohorts."""
+    """Check that each client's mean weight under MD sampling is p_i, by enumerating cohorts."""
     checks = (md.mean == shares(sizes) for sizes, _, _, md in world or schemes())
     return _every(checks, "Draws with replacement, p_i = n_i/M, each weighing 1/m.")
 
@@ -116,7 +120,7 @@ def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
     order=80,
 )
 def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Fewest and most draws of each client under MD sampling."""
+    """Check the fewest and the most draws of each client under MD sampling."""
     checks = [
         t == ((m if 0 < p == 1 else 0), m)
         for sizes, rows, _, md in world or schemes()
@@ -140,7 +144,7 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
     order=370,
 )
 def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Sufficient in every scheme; and necessary: breaking one column moves the mean."""
+    """Check that the condition of Proposition 1 makes every scheme unbiased, and that rows which break it are biased."""
     enough = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
     not_satisfying = [[Fraction(3, 4), Fraction(1, 4)], [HALF, HALF]]
     mean = theory.weight_moments(not_satisfying).mean
@@ -166,7 +170,7 @@ def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     order=90,
 )
 def eq_12(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Mean weights of both schemes."""
+    """Check that each client's mean weight is p_i under MD and under clustered sampling."""
     checks = (w.mean == md.mean == shares(n) for n, _, w, md in world or schemes())
     return _every(checks, "By eq. 8.")
 
@@ -183,7 +187,7 @@ def eq_12(claim: Claim, *, world: list | None = None) -> Evidence:
     order=100,
 )
 def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) -> Evidence:
-    """MD's variances (`formula`) against the list of cohorts."""
+    """Check MD's weight variances (`formula`) by enumerating cohorts."""
     checks = (
         variances(md) == [formula(p, len(rows)) for p in shares(sizes)]
         for sizes, rows, _, md in schemes()
@@ -203,7 +207,7 @@ def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) 
     order=110,
 )
 def eq_15_16(claim: Claim, *, formula: Callable = theory.weight_variances) -> Evidence:
-    """The variances of clustered sampling (`formula`) against the list of cohorts."""
+    """Check the weight variances of clustered sampling (`formula`) by enumerating cohorts."""
     checks = (variances(w) == formula(rows) for _, rows, w, _ in schemes())
     return _every(checks, "By enumeration of all cohorts; the draws are independent.")
 
@@ -220,7 +224,7 @@ def eq_15_16(claim: Claim, *, formula: Callable = theory.weight_variances) -> Ev
     order=130,
 )
 def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
-    """The inequality, and what is stronger: the difference of the covariances is a sum of squares."""
+    """Check that no weight varies more than under MD, and the stronger identity for the difference of the covariances."""
     checks = []
     for _, rows, w, md in world or schemes():
         removed, n = theory.removed_covariance(rows), range(len(rows[0]))
@@ -235,7 +239,13 @@ def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
 
 
 def _equality(same: Callable, what: str, world: list | None) -> Evidence:
-    """Check whether equality is the same as MD sampling: per client, then for all clients together."""
+    """Check whether equality with MD, as `same` finds it, implies MD sampling: for single clients, and for all clients at once.
+
+    Args:
+        same: takes the weights, those under MD, and a client; returns whether a moment is equal.
+        what: the name of that moment, for the note.
+        world: (sizes, rows, weights, weights under MD) of the schemes to try; by default all of `schemes`.
+    """
     world = world or schemes()
     per_client = [
         same(w, md, i) == _is_md(rows) for _, rows, w, md in world for i in range(len(rows[0]))
@@ -265,7 +275,7 @@ def _equality(same: Callable, what: str, world: list | None) -> Evidence:
     order=120,
 )
 def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Equal variances: for one client, and for all together."""
+    """Check whether equal weight variances imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
         return w.covariance[i][i] == md.covariance[i][i]
@@ -285,7 +295,7 @@ def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     order=140,
 )
 def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m) -> Evidence:
-    """MD's inclusion probabilities (`formula`) against the list of cohorts."""
+    """Check MD's inclusion probabilities (`formula`) by enumerating cohorts."""
     checks = (
         md.sampled == [formula(p, len(rows)) for p in shares(n)] for n, rows, _, md in schemes()
     )
@@ -304,7 +314,7 @@ def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m)
     order=150,
 )
 def eq_21_22(claim: Claim, *, formula: Callable = theory.row_inclusion) -> Evidence:
-    """The inclusion probabilities of clustered sampling (`formula`) against the list of cohorts."""
+    """Check the inclusion probabilities of clustered sampling (`formula`) by enumerating cohorts."""
     checks = (w.sampled == formula(rows) for _, rows, w, _ in schemes())
     return _every(checks, "By enumeration of all cohorts.")
 
@@ -321,7 +331,7 @@ def eq_21_22(claim: Claim, *, formula: Callable = theory.row_inclusion) -> Evide
     order=170,
 )
 def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Inclusion probabilities of both schemes, client by client."""
+    """Compare the inclusion probabilities of both schemes, client by client."""
     checks = (
         all(a <= b for a, b in zip(md.sampled, w.sampled, strict=True))
         for _, _, w, md in world or schemes()
@@ -341,7 +351,7 @@ def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
     order=160,
 )
 def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Equal inclusion: for one client, and for all together."""
+    """Check whether equal inclusion probabilities imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
         return w.sampled[i] == md.sampled[i]
@@ -363,7 +373,7 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     order=730,
 )
 def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
-    """The difference of the variances and its zero, client by client."""
+    """Check the formula of the difference of the variances, and where it is zero, client by client."""
     checks = []
     for sizes, rows, w, md in world or schemes():
         m = len(rows)
@@ -392,7 +402,7 @@ def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
     order=770,
 )
 def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Both probabilities of being left out and their equality, client by client."""
+    """Check both probabilities of not being drawn and where they are equal, client by client."""
     checks = []
     for sizes, rows, w, md in world or schemes():
         for i, p in enumerate(shares(sizes)):
@@ -414,7 +424,7 @@ def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
     order=780,
 )
 def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
-    """The last line of the appendix turns the sign around."""
+    """Check the last line of the appendix, whose inequality has the wrong sign."""
     md, w = (
         theory.weight_moments(theory.md_rows([1, 1], 2)),
         theory.weight_moments([[1, 0], [0, 1]]),
@@ -449,7 +459,7 @@ def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
     order=20,
 )
 def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Better in the weak sense for every client of every scheme; strictly only where a row differs from p."""
+    """Compare variance and inclusion probability with MD's: never worse for any client, better only where a row differs from p."""
     strict, weak = [], []
     for _, rows, w, md in world or schemes():
         for i in range(len(rows[0])):
@@ -469,7 +479,7 @@ UNLIKE = (1, 0, 1, 0)  # gradients of these four clients
 
 
 def federations(examples: int, clients: int, low: int = 1):
-    """All lists of sizes, descending, with up to so many clients and examples in all."""
+    """Yield all descending lists of at most `clients` sizes whose total is from `low` to `examples`."""
 
     def parts(total, largest, places):
         if not total:
@@ -483,7 +493,7 @@ def federations(examples: int, clients: int, low: int = 1):
 
 
 def groupings(items: list[int]):
-    """All ways to put items into groups."""
+    """Yield all partitions of the items into groups."""
     if not items:
         yield []
         return
@@ -495,13 +505,13 @@ def groupings(items: list[int]):
 
 
 def pairs_of(sizes: list[int]) -> list[list[int]]:
-    """Groups for Algorithm 2: clients 1 and 3, 2 and 4, and so on."""
+    """Return two groups for Algorithm 2: clients 1, 3, 5, ... and clients 2, 4, 6, ..."""
     return [g for g in (list(range(0, len(sizes), 2)), list(range(1, len(sizes), 2))) if g]
 
 
 @cache
 def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
-    """(sizes, rows, exact weights, exact weights under MD) of every small scheme."""
+    """List (sizes, rows, exact weights, exact weights under MD) of every small scheme."""
     result = []
     for sizes in federations(7, 4):
         for m in (1, 2, 3):
@@ -525,17 +535,17 @@ def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
 
 
 def shares(sizes) -> list[Fraction]:
-    """p_i = n_i/M."""
+    """Return each client's share p_i = n_i/M of all examples."""
     return [Fraction(k, sum(sizes)) for k in sizes]
 
 
 def variances(weights: Weights) -> list[Fraction]:
-    """The diagonal of the covariance."""
+    """Return the variance of each client's weight, the diagonal of the covariance."""
     return [row[i] for i, row in enumerate(weights.covariance)]
 
 
 def cohort_means(rows, z) -> list[tuple[Fraction, Fraction]]:
-    """(mean of the drawn z, its probability) over all cohorts, for numbers z."""
+    """List (mean of the drawn clients' z, probability) over all cohorts, for scalars z."""
     result = []
     for cohort in product(range(len(z)), repeat=len(rows)):
         chance = Fraction(1)

@@ -30,7 +30,7 @@ from fedstas.state import new_state
     order=210,
 )
 def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
-    """floor(m p_i) rows of its own for a heavy client, and the rest through Algorithm 2 (`scheme`)."""
+    """Check that Algorithm 2 (`scheme`) gives a client with p_i >= 1/m floor(m p_i) rows of its own and stays unbiased."""
     checks = []
     for n, m in inputs_1():
         if m * n[0] >= sum(n):
@@ -61,7 +61,7 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
     order=440,
 )
 def complexity_2(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
-    """Pairs of clients to compare, all and after m updates changed; entries of the rows (`scheme`)."""
+    """Count the pairs of clients that Algorithm 2 compares, at first and after m new updates, and the rows' entries (`scheme`)."""
     checks, rows = [], []
     for n in range(2, 31):
         pairs = list(combinations(range(n), 2))
@@ -97,7 +97,10 @@ def complexity_2(claim: Claim, *, scheme: Callable = clustered.counts_by_groups)
 def zero_updates(
     claim: Claim, *, measures: tuple = tuple(clustered.MEASURES), other: tuple = (0, 0)
 ) -> Evidence:
-    """Four equal clients, two of them without an update (2 and, unless it has an `other` one, 4), rows with room for two."""
+    """Check which similarity measures group clients whose update is zero.
+
+    Of four equal clients 2 and 4 have the update zero, unless `other` is given for client 4; a row has room for two.
+    """
     updates, rows, together = [[1, 0], [0, 0], [0, 1], list(other)], [], {}
     for measure in measures:
         groups = clustered.similarity_groups(updates, [1] * 4, 2, measure)
@@ -113,6 +116,7 @@ def zero_updates(
 
 
 def _total(counts) -> Fraction:
+    """Return the sum of the clients' weight variances."""
     return sum(theory.weight_variances(theory.rows_of(counts)))
 
 
@@ -129,8 +133,10 @@ def _total(counts) -> Fraction:
     order=40,
 )
 def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
-    """Algorithm 2 (`scheme`) against MD sampling, as the sentence says: no weight varies more, their sum less. Beside it
-    Algorithm 1, with which the sentence does not compare."""
+    """Compare the weight variances of Algorithm 2 (`scheme`) with MD's: no weight may vary more, and their sum must be less.
+
+    The table compares with Algorithm 1 too, of which the paper's sentence says nothing.
+    """
     weak, strict, above_1 = [], [], []
     for n, groups, m in inputs_2():
         md = theory.weight_variances(theory.md_rows(n, m))
@@ -154,7 +160,7 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
 
 
 def both_rows(n, groups, m):
-    """The rows of both algorithms."""
+    """Return the rows of Algorithm 1 and of Algorithm 2."""
     return [
         theory.rows_of(clustered.counts_by_size(n, m)),
         theory.rows_of(clustered.counts_by_groups(n, groups, m)),
@@ -176,7 +182,7 @@ def both_rows(n, groups, m):
 def both_smaller(
     claim: Claim, *, inputs: list | None = None, schemes: Callable = both_rows
 ) -> Evidence:
-    """Each client's variance and inclusion probability under both algorithms (`schemes`), against MD."""
+    """Compare each client's variance and inclusion probability under both algorithms (`schemes`) with MD's."""
     weak, strict = [], []
     for n, groups, m in inputs or inputs_2():
         md = theory.md_rows(n, m)
@@ -202,7 +208,7 @@ def both_smaller(
     order=30,
 )
 def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -> Evidence:
-    """A server that hands out sizes and the updates it has, and refuses gradients and labels."""
+    """Run a design against a server that offers only sizes and known updates, and refuses gradients and labels."""
     rows = []
     for groups in ("size", "similarity"):
         requests = []
@@ -249,7 +255,7 @@ def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -
     order=310,
 )
 def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
-    """Ten MD draws from 100 equal clients, all different: exact, against what the claim prints."""
+    """Compute the probability that ten MD draws from 100 equal clients are all different; compare it with the printed one."""
     chance = theory.distinct_uniform(100, 10)[10]
     ours = 100 * float(chance)
     table = pd.DataFrame(
@@ -273,7 +279,7 @@ def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
     order=220,
 )
 def repeated_clients(claim: Claim, *, printed: float = 37) -> Evidence:
-    """Ten MD draws from 100 equal clients, some the same: exact, against what the claim prints."""
+    """Compute the probability that ten MD draws from 100 equal clients repeat one; compare it with the printed one."""
     ours = 100 * float(1 - theory.distinct_uniform(100, 10)[10])
     good = round(ours) == round(float(claim.printed if claim else printed))
     return Evidence(judge_theory(good), round(ours, 2), note="The complement of 100!/(90! 100^10).")
@@ -292,7 +298,7 @@ def repeated_clients(claim: Claim, *, printed: float = 37) -> Evidence:
     order=300,
 )
 def six_to_eight(claim: Claim, *, draws: int = 10) -> Evidence:
-    """Ten clients of ten digits: the digits are ten uniform draws from ten."""
+    """Compute the distribution of distinct digits in ten uniform draws from ten digits, one digit per client."""
     p = theory.distinct_uniform(10, draws)
     inside, mean = sum(p[6:9]), sum(j * x for j, x in enumerate(p))
     table = pd.DataFrame(
@@ -321,7 +327,10 @@ def six_to_eight(claim: Claim, *, draws: int = 10) -> Evidence:
     order=340,
 )
 def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
-    """100 equal clients, ten draws: each stands in one row, whatever the groups; 8 draws for contrast."""
+    """Check that ten draws from 100 equal clients are all different under clustered sampling, whatever the groups.
+
+    Eight draws are shown for contrast.
+    """
     rng, rows, checks = stream(0, "evidence, clustered"), [], []
     for _ in range(20):
         order, cuts = (
@@ -358,7 +367,7 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
     order=330,
 )
 def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
-    """All variances of 100 equal clients, by Algorithm 1 and by MD."""
+    """Compute all weight variances of 100 equal clients, under Algorithm 1 and under MD."""
     clustered_variances = set(
         theory.weight_variances(theory.rows_of(clustered.counts_by_size([5] * 100, m)))
     )
@@ -379,7 +388,7 @@ def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
 
 
 def purity(a, classes: int = 10) -> Fraction:
-    """E sum_c share_c^2 = (a + 1)/(C a + 1) for a Dirichlet parameter of a per class."""
+    """Return E sum_c share_c^2 = (a + 1)/(C a + 1) for Dirichlet shares of C classes with parameter a each."""
     return (Fraction(a) + 1) / (classes * Fraction(a) + 1)
 
 
@@ -396,7 +405,7 @@ def purity(a, classes: int = 10) -> Fraction:
     order=320,
 )
 def dirichlet_limits(claim: Claim, *, purity: Callable = purity) -> Evidence:
-    """The expected sum of squared shares: 1 if a client has one class, 1/C if all alike."""
+    """Check the limits of the expected sum of squared shares: 1 for clients of one class, 1/C for clients that are alike."""
     rows = [
         {
             "alpha": x,

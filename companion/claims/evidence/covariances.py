@@ -20,7 +20,7 @@ SETTINGS = {  # n_k, n, n*, n̄ of ten equal participants
 
 
 def text(matrix) -> str:
-    """A small matrix in a line; a 1 x 1 one as its number."""
+    """Format a small matrix on one line, a 1 x 1 matrix as its number."""
     m = np.asarray(matrix)
     if m.shape == (1, 1):
         return str(m[0, 0])
@@ -29,7 +29,7 @@ def text(matrix) -> str:
 
 @cache
 def grid(largest: int = 6, total: int = 16) -> tuple[tuple[int, int, int, int], ...]:
-    """All (n_k, n, n*, n̄) with 2 <= n_k <= largest, n_k <= n <= total, n̄ <= n_k and n̄ <= n* <= n."""
+    """List all (n_k, n, n*, n̄) with 2 <= n_k <= largest, n_k <= n <= total, n̄ <= n_k and n̄ <= n* <= n."""
     sizes = ((k, n) for k in range(2, largest + 1) for n in range(k, total + 1))
     return tuple(
         (k, n, star, size)
@@ -52,7 +52,7 @@ def grid(largest: int = 6, total: int = 16) -> tuple[tuple[int, int, int, int], 
     order=340,
 )
 def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence:
-    """Eq. 6.10 (`formula`) against all simple random samples of five sets of gradients."""
+    """Check eq. 6.10 (`formula`) by enumerating all simple random samples of five sets of gradients."""
     sets = [EXAMPLE, EXAMPLE[:2], np.array([[1, 2], [0, -1], [4, 1]], dtype=object)]
     sets += [np.array([[x] for x in v], dtype=object) for v in ((1, 1, 1), (0, 0, 1, 5, -3))]
     rows, equal = [], []
@@ -78,7 +78,7 @@ def lemma_3(claim: Claim, *, formula: Callable = cov.srs_covariance) -> Evidence
 
 
 def readings(setting=(4, 8, 4, 2), form: Callable = cov.lemma4_form) -> pd.DataFrame:
-    """Each reading's exact covariance for four gradients, by enumeration, beside eq. 6.11 (`form`)."""
+    """Tabulate the exact covariance of each reading of Lemma 4 for four gradients, beside eq. 6.11 (`form`)."""
     printed = form(*setting[1:]).at(EXAMPLE)
     rows = [{"design": "eq. 6.11 as printed", "expects": "–", "covariance": text(printed)}]
     for reading, words in cov.READINGS.items():
@@ -94,7 +94,10 @@ def readings(setting=(4, 8, 4, 2), form: Callable = cov.lemma4_form) -> pd.DataF
 
 @cache
 def matches(printed: Callable = cov.lemma4_form) -> pd.DataFrame:
-    """For each reading: in how many settings of the grid it exists, and in how many 6.11 (`printed`) is its covariance."""
+    """Count, for each reading of Lemma 4, the settings in which it is possible and those in which eq. 6.11 is its covariance.
+
+    `printed` is eq. 6.11; the settings are those of `grid`.
+    """
     rows = []
     for reading, words in cov.READINGS.items():
         count = dict.fromkeys(("settings", "equal", "settings, n̄, n* ≥ 2", "equal, n̄, n* ≥ 2"), 0)
@@ -123,7 +126,7 @@ def matches(printed: Callable = cov.lemma4_form) -> pd.DataFrame:
     order=350,
 )
 def lemma_4(claim: Claim, *, form: Callable = cov.lemma4_form) -> Evidence:
-    """Eq. 6.11 (`form`) against every reading of its sentence, and against being a covariance at all."""
+    """Compare eq. 6.11 (`form`) with the covariance of every reading, and check whether it is a covariance matrix at all."""
     result, example = matches(form), readings(form=form)
     equal_everywhere = result["equal"] == result["settings"]
     part = (result["equal, n̄, n* ≥ 2"] == result["settings, n̄, n* ≥ 2"]).any()
@@ -149,7 +152,7 @@ CASES = (
 
 
 def counterexamples(cases=CASES, form: Callable = cov.lemma4_form) -> pd.DataFrame:
-    """Small settings where Theorem 3's order is wrong, scalar gradients."""
+    """Tabulate small settings with scalar gradients in which Theorem 3's inequality is wrong."""
     rows = []
     for reading, setting, gradients in cases:
         g = np.array([[x] for x in gradients], dtype=object)
@@ -174,7 +177,7 @@ def counterexamples(cases=CASES, form: Callable = cov.lemma4_form) -> pd.DataFra
 
 @cache
 def order(form: Callable = cov.lemma4_form) -> dict[str, int]:
-    """Over the grid: where 6.11 (`form`) is a covariance, where 6.10 is above it, where both, where strictly."""
+    """Count the settings of the grid in which eq. 6.11 (`form`) is a covariance, eq. 6.10 is above it, both, and strictly so."""
     count = dict.fromkeys(("settings", "covariance", "ordered", "both", "strict"), 0)
     for setting in grid():
         n_k, _, _, size = setting
@@ -188,7 +191,7 @@ def order(form: Callable = cov.lemma4_form) -> dict[str, int]:
 
 @cache
 def unbiased_readings(reading_form: Callable = cov.reading_form) -> pd.DataFrame:
-    """Unbiased readings of expected size n̄ against Lemma 3 over the grid: below, equal, above, neither."""
+    """Count, for the unbiased readings of expected size n̄, how often their covariance is below, equal to, above Lemma 3's, or neither."""
     rows = []
     for reading, words in cov.READINGS.items():
         count = dict.fromkeys(
@@ -228,7 +231,7 @@ def unbiased_readings(reading_form: Callable = cov.reading_form) -> pd.DataFrame
     order=430,
 )
 def theorem_3(claim: Claim, *, form: Callable = cov.lemma4_form, cases: tuple = CASES) -> Evidence:
-    """V_SRS at least V_STaS: the printed formulas (`form` is eq. 6.11), and every unbiased reading."""
+    """Check whether V_SRS >= V_STaS, for the printed formulas (`form` is eq. 6.11) and for every unbiased reading."""
     o, table = order(form), counterexamples(cases, form)
     note = (
         f"6.11 is a covariance, and not above 6.10, at {o['both']} of {o['settings']} small settings, strictly "

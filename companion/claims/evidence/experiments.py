@@ -44,7 +44,10 @@ class MissingRuns(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a sweep; None stands for every value. Its data set may be one that cannot be had here."""
+    """A setting of a sweep, by which runs are chosen; a field that is None allows every value.
+
+    Its data set may be one that the project cannot obtain.
+    """
 
     sweep: str
     task: str = "mnist"

@@ -25,7 +25,7 @@ from fedstas.theory import covariances as cov
     order=140,
 )
 def larger_clients(claim: Claim, *, rate: Callable | None = None) -> Evidence:
-    """Expected examples of each client under p = n*/n, or another `rate` of a client of that size."""
+    """Compare the expected examples of each client under p = n*/n (or `rate`, a function of its size)."""
     sizes, star = (10, 30, 60), 20
     rate = rate or (lambda size: Fraction(star, sum(sizes)))
     expected = [rate(k) * k for k in sizes]
@@ -53,7 +53,7 @@ def larger_clients(claim: Claim, *, rate: Callable | None = None) -> Evidence:
     order=150,
 )
 def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
-    """The mean and variance of the number of examples drawn at p = n*/n (`rate`), by enumeration."""
+    """Compute the mean and variance of the number of examples drawn at p = n*/n (`rate`), by enumeration."""
     rows, right = [], []
     for sizes, star in (((1, 3), 2), ((2, 2, 4), 3), ((1, 1, 6), 4)):
         n, q = sum(sizes), rate(star, sum(sizes))
@@ -70,7 +70,7 @@ def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
 
 
 def inclusion_chances(sizes: tuple[int, ...], star: int) -> list[Fraction]:
-    """The chance of an example of each participant to be kept with p = n*/n, over all samples of the pool."""
+    """Return, for each participant, the probability that one of its examples is kept with p = n*/n, by enumeration."""
     q, owner = Fraction(star, sum(sizes)), [k for k, n in enumerate(sizes) for _ in range(n)]
     chances = [Fraction(0)] * len(sizes)
     for keep in product((0, 1), repeat=len(owner)):

@@ -155,7 +155,7 @@ def alpha_for_three(claim: Claim, *, alpha: Fraction = ALPHA) -> Evidence:
     order=240,
 )
 def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_6_13) -> Evidence:
-    """The total ñ as the output: one client's size changes, the others' reports are what they are.
+    """Check the privacy of the total ñ if one client's size changes and the others' reports stay the same.
 
     `smallest` is the least size that a client may have.
     """
@@ -232,7 +232,7 @@ def slides_iff(claim: Claim, *, factors: tuple = (Fraction(1, 2), 1, 2)) -> Evid
 
 
 def second_formula(cap: int, a: Fraction) -> Fraction:
-    """exp(epsilon) as the slides' Lemma 2 prints it."""
+    """Return exp(epsilon) by the slides' second formula of Lemma 2."""
     return ((cap - 1) * a + 1) / (1 - a)
 
 
@@ -248,7 +248,7 @@ def second_formula(cap: int, a: Fraction) -> Fraction:
     order=40,
 )
 def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidence:
-    """The slides' second formula, exp(epsilon) = ((M-1) alpha + 1)/(1 - alpha), against the first and the mechanism."""
+    """Compare the slides' second formula, exp(epsilon) = ((M-1) alpha + 1)/(1 - alpha), with their first and with the mechanism."""
     rows, agree, right = [], [], []
     for cap, e in ((4, 3), (5, 2), (100, 20)):
         a = eq_6_13(e, cap)
@@ -327,7 +327,7 @@ def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
 
 
 def repeated(cap: int, alpha: Fraction, reports: int) -> Fraction:
-    """The worst ratio of that many fresh reports, over all sequences of them (small cases)."""
+    """Return the worst likelihood ratio of several fresh reports of one client, over all sequences of them (small cases)."""
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in range(1, cap)]
     sequences = product(range(1, cap), repeat=reports)
     worst = Fraction(1)
@@ -338,7 +338,7 @@ def repeated(cap: int, alpha: Fraction, reports: int) -> Fraction:
 
 
 def budget_table(counts=(1, 5, 10, 20, ROUNDS)) -> pd.DataFrame:
-    """Total epsilon and the chance of reading the size off, by the number of fresh reports (M = 100, alpha = 0.1616)."""
+    """Tabulate total epsilon and the probability of learning the exact size over the number of fresh reports (M = 100, alpha = 0.1616)."""
     attack, rows = theory.mode_attack(CAP, ALPHA, max(counts)), []
     for j in counts:
         pure = theory.composed_ratio(CAP, ALPHA, j)
@@ -381,7 +381,7 @@ def budget_table(counts=(1, 5, 10, 20, ROUNDS)) -> pd.DataFrame:
     order=640,
 )
 def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
-    """The guarantee of epsilon = 3 for a training of 99 rounds, with a fresh report in each."""
+    """Compute the epsilon of a whole training of 99 rounds with a fresh report of epsilon = 3 in each."""
     one = theory.ldp_ratio(CAP, ALPHA)
     all_rounds = theory.composed_ratio(CAP, ALPHA, rounds)
     exact = [repeated(4, Fraction(2, 5), j) == 3**j for j in (1, 2, 3)]
@@ -409,7 +409,7 @@ def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     order=250,
 )
 def sizes_remain_private(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
-    """The sentence after Lemma 5: adversaries cannot infer a client's size, from a fresh report in each round."""
+    """Check the sentence after Lemma 5, that nobody can infer a client's size, for a fresh report in each round."""
     attack = theory.mode_attack(CAP, ALPHA, ROUNDS)
     bound = float(1 / (1 + (CAP - 2) / theory.ldp_ratio(CAP, ALPHA)))  # what e^3 allows
     return Evidence(
@@ -422,7 +422,7 @@ def sizes_remain_private(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
 
 
 def channels_table() -> pd.DataFrame:
-    """What a participant sends, and how well one message tells two clients apart."""
+    """Tabulate what a participant sends, and how well one message of each kind tells two clients apart."""
     p = Fraction(1, 10)
     empty = {n: {"w_t": (1 - p) ** n, "other": 1 - (1 - p) ** n} for n in (1, CAP - 1)}
     gradient = {x: {f"gradient {x}": Fraction(1)} for x in (0, 1)}
@@ -469,7 +469,7 @@ def channels_table() -> pd.DataFrame:
     order=50,
 )
 def what_is_protected(claim: Claim, *, table: pd.DataFrame | None = None) -> Evidence:
-    """Privacy of clients' data, as abstracts and conclusions put it: every message (of `channels_table`), not the report alone."""
+    """Check the privacy of clients' data, as the abstracts claim it, for every message (`channels_table`), not only the report."""
     table = channels_table() if table is None else table
     bounded = [row["ε of one message"] != "∞" for _, row in table.iterrows()]
     report = math.log(theory.ldp_ratio(CAP, ALPHA)) <= 3
@@ -484,7 +484,7 @@ def what_is_protected(claim: Claim, *, table: pd.DataFrame | None = None) -> Evi
 
 
 def subsampling_table() -> pd.DataFrame:
-    """Two clients, one drawn by lot: an observer of the report alone, and one who sees whose it is (M = 4, alpha = 2/5)."""
+    """Tabulate the privacy of two clients, one of which is drawn: if an observer sees the report alone, or its sender too (M = 4, alpha = 2/5)."""
     alpha, other = Fraction(2, 5), theory.report_distribution(2, Fraction(2, 5), range(1, 4))
     rows = []
     for y in range(1, 4):

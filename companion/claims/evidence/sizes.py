@@ -18,8 +18,9 @@ import pandas as pd
 from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import privacy, theory
 
-ALPHA, CAP, M, SIZE, ROUNDS = Fraction("0.1616"), 100, 10, 600, 99  # the preprint's setting
-Q = Fraction(1, 10)  # the preprint's sampling ratio
+# The preprint's setting: truth probability, size cap (its M), participants (m), examples per client, rounds, and q.
+ALPHA, CAP, PARTICIPANTS, SIZE, ROUNDS = Fraction("0.1616"), 100, 10, 600, 99
+SAMPLING_RATIO = Fraction(1, 10)
 SUPPORTS = {
     "1..M−1": lambda cap: range(1, cap),
     "0..M−1": lambda cap: range(cap),
@@ -35,7 +36,7 @@ WORLDS = (SUPPORTS, ((1, 3), (1, 5)))  # supports of the fakes, and sizes; the s
 def estimator_table(
     worlds: tuple = WORLDS, clip: int = 3, moments: Callable = theory.size_estimator_moments
 ) -> pd.DataFrame:
-    """E of the estimate of eq. 5.7 for every reading of the fakes and all sizes (M = 4, alpha = 2/5)."""
+    """Tabulate the mean of the estimate of eq. 5.7 by the range of fake sizes and the true sizes (M = 4, alpha = 2/5)."""
     cap, alpha = 4, Fraction(2, 5)
     rows = []
     for name, support in worlds[0].items():
@@ -92,7 +93,7 @@ def _unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool
 def estimator(
     claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
 ) -> Evidence:
-    """Eq. 5.7 (preprint: eq. 8; `moments` are its mean and variance): an estimate of the participants' total."""
+    """Check whether eq. 5.7 (preprint: eq. 8) is unbiased for the participants' total; `moments` are its mean and variance."""
     table = estimator_table(worlds, moments=moments)
     printed = table["mean estimate"] == table["total"].astype(str)
     condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap - 1, cap - 1, moments)]
@@ -119,7 +120,7 @@ def estimator(
 def slides_estimator(
     claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
 ) -> Evidence:
-    """The slides' version: sizes clipped at M, fakes uniform on M−1 values."""
+    """Check whether the slides' estimate is unbiased: sizes clipped at M, fakes uniform on M−1 values."""
     table = estimator_table(worlds, 4, moments)
     printed = table["mean estimate"] == table["total"].astype(str)
     condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap, cap, moments)]
@@ -136,27 +137,27 @@ def slides_estimator(
 
 
 def limits() -> dict[str, float]:
-    """Where E(p~ - p)^2 goes for n* = n/10: sizes 600 (clipped), and m times the error for sizes 60 (delta method)."""
+    """Return the limits of E(p~ - p)^2 for n* = n/10: with sizes 600 (clipped); with sizes 60, m times it (delta method)."""
     variance = privacy.estimate_variance([60], size_cap=CAP, alpha=float(ALPHA))
     return {
-        "clipped": float(Q * (Fraction(SIZE, CAP - 1) - 1)) ** 2,
-        "unclipped times m": float(Q) ** 2 * variance / 60**2,
+        "clipped": float(SAMPLING_RATIO * (Fraction(SIZE, CAP - 1) - 1)) ** 2,
+        "unclipped times m": float(SAMPLING_RATIO) ** 2 * variance / 60**2,
     }
 
 
 def squared_error(size: int, m: int, n_star: float) -> float:
-    """E(p~ - p)^2 with p~ = min(1, n*/max(estimate, 1)), m clients of one size."""
+    """Return E(p~ - p)^2 for p~ = min(1, n*/max(estimate, 1)) and m clients of one size."""
     return theory.estimated_rate([size] * m, CAP, float(ALPHA), n_star).squared_error
 
 
 def zero_counts(most: int = 100) -> list[int]:
-    """The m up to `most` for which the estimate of m clients can be exactly 0 at the preprint's M and alpha."""
+    """List the m up to `most` for which the estimate of m clients can be exactly 0 at the preprint's M and alpha."""
     shift = (1 - ALPHA) * CAP / 2
     return [m for m in range(1, most + 1) if (shift * m).denominator == 1 and shift * m >= m]
 
 
 def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
-    """The mean squared error of the guarded rate under three readings, over m."""
+    """Tabulate the mean squared error of the rate, guarded as in `squared_error`, over m: sizes and requests of three readings."""
     rows, limit = [], limits()
     for name, size, request, relative in (
         ("sizes 60 (below M), n* = n/10", 60, lambda m: 6.0 * m, False),
@@ -173,7 +174,7 @@ def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
         rows.append(
             {"setting": name}
             | {f"m = {m}": f"{v:.4g}" for m, v in zip(counts, values, strict=True)}
-            | {"limit": f"{end / float(Q) ** 2 if relative else end:.4g}"}
+            | {"limit": f"{end / float(SAMPLING_RATIO) ** 2 if relative else end:.4g}"}
         )
     raw = [
         theory.size_estimator_exact([3] * m, 4, Fraction(1, 2)).get(0, Fraction(0))
@@ -224,7 +225,7 @@ def lemma2(
     """
     (small, size), limit, large = sizes, limits(), 5_000
     # m times 3 Var(ñ)/n², the bound on the rate's error; requests that vanish, waver and take nearly all
-    bound = 3 * limit["unclipped times m"] / float(Q) ** 2
+    bound = 3 * limit["unclipped times m"] / float(SAMPLING_RATIO) ** 2
     requests = (math.sqrt, lambda n: n / (2 + n % 7), lambda n: n - 1)
     last = range(large - 2, large + 1)
     errors = [squared_error(small, m, r(small * m)) * m for r in requests for m in last]
@@ -262,12 +263,12 @@ def lemma2(
     order=210,
 )
 def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)) -> Evidence:
-    """The sentence before Lemma 2: the ratio estimator is asymptotically unbiased, for sizes below the cap and above it."""
+    """Check whether E p~ / p tends to 1, for sizes below the cap and above it."""
     (small, large), rows, ends = sizes, [], {}
     for size in sizes:
         for m in (10, 100, 1000):
             mean = theory.estimated_rate([size] * m, CAP, float(ALPHA), size * m / 10).mean
-            ends[size] = mean / float(Q)
+            ends[size] = mean / float(SAMPLING_RATIO)
             rows.append(
                 {"sizes": size, "m": m, "E p̃": f"{mean:.5f}", "E p̃ / p": f"{ends[size]:.4f}"}
             )
@@ -293,7 +294,7 @@ def asymptotic_unbiasedness(claim: Claim, *, sizes: tuple[int, int] = (60, SIZE)
     order=20,
 )
 def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
-    """The slides' chain lim E(p - p^)^2 < lim Var(r)/(|C| alpha^2) = 0, or another relation `below`."""
+    """Check the slides' lim E(p - p^)^2 < lim Var(r)/(|C| alpha^2) = 0; `below` may be another relation than <."""
     one = privacy.estimate_variance([60], size_cap=CAP, alpha=float(ALPHA))  # Var(r) / alpha^2
     rows, limit = [], limits()["unclipped times m"]
     for m in (10, 100, 1000):
@@ -330,7 +331,10 @@ def paper_scale(simulated: np.ndarray | None = None) -> pd.DataFrame:
     low, high = theory.truth_probability_bounds(3, CAP, 32)
     rows = {}
     for name, alphas in (("alpha = 0.1616", (ALPHA,)), ("epsilon = 3", (low, high))):
-        ends = [theory.size_estimator_moments([CAP - 1] * M, CAP, a, inverse=False) for a in alphas]
+        ends = [
+            theory.size_estimator_moments([CAP - 1] * PARTICIPANTS, CAP, a, inverse=False)
+            for a in alphas
+        ]
         printed = [
             (str(x.mean), f"{math.sqrt(x.variance):.7f}", f"{float(x.p_not_positive):.10f}")
             for x in ends
@@ -348,29 +352,30 @@ def paper_scale(simulated: np.ndarray | None = None) -> pd.DataFrame:
 
 
 def trade_off(caps=(50, 100, 200, 300, 601, 1000)) -> pd.DataFrame:
-    """Clipping against noise over M: epsilon = 3, ten reports, sizes 600."""
+    """Tabulate bias and standard deviation of the estimate over the cap M: epsilon = 3, ten reports, sizes 600."""
     rows = []
     for cap in caps:
         alpha = privacy.truth_probability(3, cap)
-        bias = M * (min(SIZE, cap - 1) - SIZE)
-        sd = math.sqrt(privacy.estimate_variance([SIZE] * M, size_cap=cap, alpha=alpha))
+        bias = PARTICIPANTS * (min(SIZE, cap - 1) - SIZE)
+        sd = math.sqrt(privacy.estimate_variance([SIZE] * PARTICIPANTS, size_cap=cap, alpha=alpha))
         rows.append({"M": cap, "α": alpha, "bias": bias, "sd": sd, "rmse": math.hypot(bias, sd)})
     return pd.DataFrame(rows)
 
 
 def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
-    """What becomes of n*/ñ at the preprint's numbers: m = 10, M = 100, alpha = 0.1616, sizes 600."""
+    """Tabulate the distribution of n*/ñ at the preprint's numbers: m = 10, M = 100, alpha = 0.1616, sizes 600."""
     rows = []
     for n_star in requests:
         both = [
-            theory.estimated_rate([SIZE] * M, CAP, float(ALPHA), n_star, floor) for floor in (1, M)
+            theory.estimated_rate([SIZE] * PARTICIPANTS, CAP, float(ALPHA), n_star, floor)
+            for floor in (1, PARTICIPANTS)
         ]
-        p = n_star / (SIZE * M)
+        p = n_star / (SIZE * PARTICIPANTS)
         rows.append(
             {
                 "n*": n_star,
                 "n*/n": f"{p:.4f}",
-                "n*/n_c": f"{n_star / ((CAP - 1) * M):.4f}",
+                "n*/n_c": f"{n_star / ((CAP - 1) * PARTICIPANTS):.4f}",
                 "P(n*/ñ not in (0, 1])": f"{both[0].outside:.4f}",
                 "E p̃, floor 1": f"{both[0].mean:.5f}",
                 "E p̃, floor m": f"{both[1].mean:.5f}",
@@ -394,9 +399,9 @@ def rate_table(requests=(99, 600, 2048)) -> pd.DataFrame:
 def rate_is_a_probability(
     claim: Claim, *, cap: int = CAP, alpha: Fraction = ALPHA, n_star: int = 600
 ) -> Evidence:
-    """Section 5.2: examples are drawn with probability n*/ñ; ten clients that are clipped."""
+    """Compute the probability that n*/ñ is outside (0, 1], for ten clipped clients (Sec. 5.2)."""
     table = rate_table()
-    law = theory.size_estimator_exact([cap - 1] * M, cap, alpha)
+    law = theory.size_estimator_exact([cap - 1] * PARTICIPANTS, cap, alpha)
     outside = sum(p for v, p in law.items() if v < n_star)
     return Evidence(
         judge_theory(outside == 0),
@@ -418,10 +423,14 @@ def rate_is_a_probability(
     order=190,
 )
 def request_of_the_ratio(claim: Claim, *, request: int = 2048) -> Evidence:
-    """Section 3.1: the ratio q = 0.1 determines the requested sample, which is given as 2048."""
-    totals = {"one participant": SIZE, "the participants": SIZE * M, "all clients": SIZE * 100}
-    rows = [{"q of": k, "examples": n, "q n": str(Q * n)} for k, n in totals.items()]
-    agrees = any(Q * n == request for n in totals.values())
+    """Check whether the ratio q = 0.1 gives the requested sample of 2048 for any total of the setting (Sec. 3.1)."""
+    totals = {
+        "one participant": SIZE,
+        "the participants": SIZE * PARTICIPANTS,
+        "all clients": SIZE * 100,
+    }
+    rows = [{"q of": k, "examples": n, "q n": str(SAMPLING_RATIO * n)} for k, n in totals.items()]
+    agrees = any(SAMPLING_RATIO * n == request for n in totals.values())
     return Evidence(
         "holds" if agrees else "fails",
         ", ".join(row["q n"] for row in rows),
@@ -431,7 +440,7 @@ def request_of_the_ratio(claim: Claim, *, request: int = 2048) -> Evidence:
 
 
 def _pooled(shards, rate: Fraction, norm: Fraction) -> Fraction:
-    """E of (1/norm) times the sum of a Bernoulli(rate) sample of all examples, by enumeration."""
+    """Return the expected sum of a Bernoulli(rate) sample of all examples over `norm`, by enumeration."""
     pool = [x for shard in shards for x in shard]
     total = Fraction(0)
     for selected in product((0, 1), repeat=len(pool)):
@@ -441,7 +450,7 @@ def _pooled(shards, rate: Fraction, norm: Fraction) -> Fraction:
 
 
 def _clients(shards, rate: Fraction) -> Fraction:
-    """E of the mean over clients of the mean of a non-empty Bernoulli(rate) sample (drawn again if empty)."""
+    """Return the expected mean over clients of the mean of a non-empty Bernoulli(rate) sample (drawn again if empty)."""
     ends = []
     for shard in shards:
         total = weight = Fraction(0)
@@ -462,9 +471,9 @@ def slides_fixed_ratio(
     rates: tuple = (Fraction(1, 4), Fraction(1, 2)),
     clients: Fraction = Fraction(0 + 2, 2),
 ) -> Evidence:
-    """The slides' "naive solution": a fixed sampling ratio leaks sizes or biases the update.
+    """Check the slides' "naive solution", a fixed sampling ratio: whether it leaks sizes or biases the update.
 
-    `clients` is what the mean over clients of their samples' means should be.
+    `clients` replaces the mean over clients of their samples' means, as `_clients` computes it.
     """
     shards, k, rows = ((0,), (1, 2, 3)), 1, []
     pooled = Fraction(6, 4)

@@ -17,14 +17,17 @@ from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
 SIZES, PARTICIPANTS = (1, 3, 2), 2
-SHARDS, WANTED = ((0,), (1, 2, 3)), 2  # numbers stand for gradients
+SHARDS, WANTED = (
+    ((0,), (1, 2, 3)),
+    2,
+)  # two clients' scalar gradients, and K, the examples wanted on average
 RATE = Fraction(WANTED, sum(map(len, SHARDS)))
 
 
 def designs(
     sizes=SIZES, m: int = PARTICIPANTS
 ) -> dict[str, list[tuple[tuple[int, ...], Fraction]]]:
-    """Every cohort of three designs with its probability."""
+    """List every cohort, with its probability, of three ways to draw m clients."""
     omega = [Fraction(k, sum(sizes)) for k in sizes]
     pairs = list(combinations(range(len(sizes)), m))
     return {
@@ -35,22 +38,30 @@ def designs(
 
 
 def expected(cohorts, weight, clients: int) -> list[Fraction]:
-    """Each client's expected aggregation weight, `weight(i)` for client i in every cohort."""
+    """Return each client's expected aggregation weight, if client i has `weight(i)` in every cohort that it is in."""
     outcomes = ((members, [weight(i) for i in members], chance) for members, chance in cohorts)
     return theory.expected_weights(clients, outcomes)
 
 
 def by_size(i: int, sizes=SIZES) -> Fraction:
-    """n_i over the total."""
+    """Return client i's share of all examples."""
     return Fraction(sizes[i], sum(sizes))
 
 
 def equally(i: int, sizes=SIZES) -> Fraction:
-    """1/M, M the number of clients."""
+    """Return 1/M, with M the number of clients."""
     return Fraction(1, len(sizes))
 
 
 def _pair(name: str, weight: Callable, participants: int, others: tuple = ()) -> Evidence:
+    """Check whether a way to draw clients, with these aggregation weights, gives each client its share on average.
+
+    Args:
+        name: the way to draw, a key of `designs`.
+        weight: the aggregation weight of a drawn client.
+        participants: the number of draws.
+        others: further ways to draw, for the table.
+    """
     omega, m = [by_size(i) for i in range(len(SIZES))], participants
     factor = Fraction(len(SIZES), m)
     mean_weights = {x: expected(designs(m=m)[x], weight, len(SIZES)) for x in (name, *others)}
@@ -85,7 +96,7 @@ def _pair(name: str, weight: Callable, participants: int, others: tuple = ()) ->
 def uniform_pair(
     claim: Claim, *, participants: int = PARTICIPANTS, weight: Callable = by_size
 ) -> Evidence:
-    """Uniform draws with weights n_i over the total."""
+    """Check uniform draws with aggregation weights n_i over the total."""
     return _pair("uniform", weight, participants)
 
 
@@ -104,7 +115,7 @@ def uniform_pair(
 def weighted_pair(
     claim: Claim, *, participants: int = PARTICIPANTS, weight: Callable = equally
 ) -> Evidence:
-    """Draws by size with weights 1/M."""
+    """Check draws by size with aggregation weights 1/M."""
     return _pair("weighted, with replacement", weight, participants, ("weighted, without",))
 
 
@@ -122,7 +133,7 @@ def weighted_pair(
 def fedopt_mean(
     claim: Claim, *, sizes: tuple = SIZES, weight: Fraction = Fraction(1, PARTICIPANTS)
 ) -> Evidence:
-    """Line 9's plain mean of the participants (each with `weight`), under each way to draw them."""
+    """Check line 9's plain mean over the participants (each with `weight`), under each way to draw them."""
     rows, right, equal = [], {}, True
     for case_sizes in (sizes, (2, 2, 2)):
         omega = [Fraction(k, sum(case_sizes)) for k in case_sizes]
@@ -147,7 +158,7 @@ def fedopt_mean(
 
 
 def samples(shards=SHARDS):
-    """Every Bernoulli sample of the shards: (drawn values per client, probability)."""
+    """Yield every Bernoulli sample of the shards: (drawn values per client, probability)."""
     for selected in product((0, 1), repeat=sum(map(len, shards))):
         chance, places, sample_values = Fraction(1), iter(selected), []
         for x in selected:
@@ -158,11 +169,12 @@ def samples(shards=SHARDS):
 
 
 def flat(sample_values) -> list[int]:
-    """The drawn values of all clients."""
+    """Return the drawn values of all clients as one list."""
     return list(chain.from_iterable(sample_values))
 
 
 def _pooled(shards=SHARDS) -> Fraction:
+    """Return the mean of all examples."""
     return Fraction(sum(map(sum, shards)), sum(map(len, shards)))
 
 
@@ -193,9 +205,11 @@ def _pooled(shards=SHARDS) -> Fraction:
     order=290,
 )
 def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = WANTED) -> Evidence:
-    """Same probability for every example, pairs independent, K on average; sum/K (`norm`) unbiased for the pooled mean.
+    """Check that all examples are equally likely, drawn pairwise independently, K on average, and that sum/K is unbiased.
 
-    `estimates` of the total, the true one first.
+    Args:
+        estimates: of the total number of examples; the true number first.
+        norm: what the sum is divided by, K by default.
     """
     values = [v for shard in SHARDS for v in shard]
     single = {v: sum(p for d, p in samples() if v in flat(d)) for v in values}
@@ -220,7 +234,10 @@ def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = 
 
 
 def _together(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
-    """Check whether any two examples are drawn independently; and P(both), P(first) P(second) of the last two examples."""
+    """Return whether all examples are drawn pairwise independently with one probability, and two numbers for the table.
+
+    These are P(both) and P(first) P(second) of the last two examples. `owner` has the client of each example.
+    """
     one = [sum(p for c, p in cohorts if k in c) for k in owner]
     both = {
         (a, b): sum(p for c, p in cohorts if {owner[a], owner[b]} <= set(c))
@@ -231,7 +248,8 @@ def _together(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
     return independent and len(set(one)) == 1, both[last], one[last[0]] * one[last[1]]
 
 
-PAIRS = {"uniform": by_size, "weighted, with replacement": equally}  # the slides' two, with weights
+# The slides' two ways to draw clients, with the aggregation weight of each.
+PAIRS = {"uniform": by_size, "weighted, with replacement": equally}
 
 
 @claim(
@@ -248,7 +266,7 @@ PAIRS = {"uniform": by_size, "weighted, with replacement": equally}  # the slide
 def hard_to_be_uniform(
     claim: Claim, *, sizes: tuple = (1, 3), participants: int = 1, pairs: dict = PAIRS
 ) -> Evidence:
-    """Client sampling: the expected share of each example, and whether examples are drawn independently with one chance."""
+    """Compute the expected share of each example under client sampling, and check whether examples are drawn independently."""
     rows, share_differs, jointly = [], [], []
     owner = [k for k, n in enumerate(sizes) for _ in range(n)]
     for name, weight in pairs.items():

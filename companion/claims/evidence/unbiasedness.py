@@ -29,17 +29,17 @@ SIZES = (1, 1, 8)
 
 
 def mean(values) -> Fraction:
-    """The mean, exactly."""
+    """Return the exact mean."""
     return Fraction(sum(values), len(values))
 
 
 def weighted(values, weights) -> Fraction:
-    """The mean with weights (whole numbers), exactly."""
+    """Return the exact mean with whole numbers as weights."""
     return Fraction(sum(a * b for a, b in zip(values, weights, strict=True)), sum(weights))
 
 
 def small_cases() -> Iterator[tuple[tuple, tuple, int]]:
-    """Updates in 0..2, norms 1 and 2, one to three clients, one and two draws, the smallest first."""
+    """List (updates, norms, m) of one to three clients, smallest first: updates 0 to 2, norms 1 and 2, one or two draws."""
     cases = [
         (w, g, m)
         for n in (1, 2, 3)
@@ -52,7 +52,7 @@ def small_cases() -> Iterator[tuple[tuple, tuple, int]]:
 
 @cache
 def biases(design: str, cases: tuple | None = None) -> list[tuple]:
-    """The cases (by default the small ones) in which a design is biased, with its mean."""
+    """List the cases (updates, norms, m), by default all small ones, in which a design is biased, with its expected value."""
     result = []
     for w, g, m in small_cases() if cases is None else cases:
         moment = theory.design_moments(design, w, g, m)[0]
@@ -76,7 +76,7 @@ def biases(design: str, cases: tuple | None = None) -> list[tuple]:
     order=320,
 )
 def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
-    """Lemma 1 in one stratum: both readings of "sampled with p" on all cases (updates, norms, m)."""
+    """Check Lemma 1 in one stratum, for both readings of "sampled with p", on all cases (updates, norms, m)."""
     wrong = {x: biases(x, cases) for x in PLAIN}
     right = {x: not biases(x, cases) for x in UNBIASED}
     assert all(right.values())  # a mistake here would be ours
@@ -175,7 +175,7 @@ def lemma_1(claim: Claim | None = None, *, cases: tuple | None = None) -> Eviden
 def algorithm(
     claim: Claim | None = None, *, strata: tuple = STRATA, norms: tuple = STRATA_NORMS
 ) -> Evidence:
-    """Lemma 1 for the whole of Algorithm 3, two strata: the line that computes w_{t+1}."""
+    """Check Lemma 1 for Algorithm 3 as a whole, with two strata: the expected value of the line that computes w_{t+1}."""
     target = mean([x for s in strata for x in s])
     rows, means = [], {}
     for x in (*PLAIN, *UNBIASED):
@@ -259,7 +259,7 @@ def selection_probability(
 
 
 def everyone(models: tuple) -> Fraction:
-    """What Algorithm 3 aggregates if all clients of one stratum take part."""
+    """Return what Algorithm 3 aggregates if all clients of its one stratum take part."""
     n = len(models)
     return theory.stratified_moments("plain-successive", [models], [[1] * n], [n])[0]
 
@@ -293,7 +293,7 @@ def everyone(models: tuple) -> Fraction:
 def weights(
     claim: Claim | None = None, *, sizes: tuple = SIZES, aggregate: Callable = everyone
 ) -> Evidence:
-    """The weights of the objective (eq. 2.1) against those of the aggregator (1/N)."""
+    """Compare the weights of the objective (eq. 2.1) with the aggregator's, 1/N each."""
     models, rows = (0, 0, 1), []
     for case_sizes in (sizes, (2, 2, 2)):
         rows.append(
@@ -315,6 +315,7 @@ def weights(
 
 
 def _omega(sizes=SIZES):
+    """Return each client's share of all examples."""
     return [Fraction(n, sum(sizes)) for n in sizes]
 
 
@@ -405,7 +406,7 @@ def expansion(
 def weights_sum_to_one(
     claim: Claim | None = None, *, sizes: tuple = SIZES, factor: Fraction = FACTOR
 ) -> Evidence:
-    """Eq. 2.3 as an average of models: what the weights of a cohort sum to, and what that does."""
+    """Compute what the weights of eq. 2.3 sum to in each cohort, and the error if models, not updates, are averaged."""
 
     def sums(omega):
         result = theory.expansion_moments(UPDATES, omega, (1, 1, 1), DRAWS)[2]
