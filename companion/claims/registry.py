@@ -179,7 +179,7 @@ def _error(id: str, source: str, reason: str) -> InputError:
 
 
 def _relative(path: str) -> str:
-    """The path below the repository, or the whole path of a file elsewhere."""
+    """Return the path below the repository, or the whole path of a file elsewhere."""
     here = Path(path)
     return str(here.relative_to(ROOT)) if here.is_relative_to(ROOT) else str(here)
 
@@ -193,7 +193,7 @@ def load_evidence() -> None:
 
 
 def all_claims() -> list[Claim]:
-    """Every claim in the order of the ledger: by paper, then by `order`.
+    """Return every claim in the order of the ledger: by paper, then by `order`.
 
     Raises:
         InputError: no function decides a claim.

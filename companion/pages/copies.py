@@ -86,16 +86,16 @@ class CopiedMarkdown(markdown.PlainMarkdown):
     """Plain Markdown of a copy: names stand for glued values, and solutions have headings to lead to."""
 
     def value(self, key: str, form: str) -> str:
-        """The name of a glued value."""
+        """Return the name of a glued value."""
         return f"⟨{short_name(key)}⟩"
 
     def solution_heading(self, exercise: str) -> str:
-        """The heading of the solution of the exercise with this label."""
+        """Return the heading of the solution of the exercise with this label."""
         return f"### Solution of {self.labels[exercise]}"
 
 
 def short_name(key: str) -> str:
-    """The name of a glued value without its chapter: `gain` of `ch4a_gain`."""
+    """Return the name of a glued value without its chapter: `gain` of `ch4a_gain`."""
     return re.sub("^ch[0-9a-z]+_", "", key)
 
 
@@ -106,7 +106,7 @@ def address() -> dict[str, str]:
 
 
 def folder() -> Path:
-    """The folder of the copies."""
+    """Return the folder of the copies."""
     return parameters.sources() / "ipynb"
 
 
@@ -154,7 +154,7 @@ def copy(chapter: str):
 
 
 def text(chapter: str) -> str:
-    """The copy of a chapter as JSON."""
+    """Return the copy of a chapter as JSON."""
     import nbformat
 
     return nbformat.writes(copy(chapter), indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -69,7 +69,7 @@ def restored(entries=GRADIENT, levels: int = LEVELS) -> list[float]:
 
 
 def _mark(stratum: int, x: float, y: float, r: float, style: str = "") -> str:
-    """A client: a disc, a square or a triangle, by its stratum."""
+    """Return a client: a disc, a square or a triangle, by its stratum."""
     style = style or 'fill="none" stroke="INK" stroke-width="1.4"'
     if stratum == 0:
         return f'<circle cx="{x:g}" cy="{y:g}" r="{r:g}" {style}/>'
@@ -235,7 +235,7 @@ def _station(k: int, x: float, y: float, upright: bool, linked: bool) -> str:
 
 
 def _arrow(x: float, y: float, dx: float, dy: float) -> str:
-    """An arrow from x, y by dx, dy, one of them 0."""
+    """Return an arrow from x, y by dx, dy, one of them 0."""
     sx, sy = (dx > 0) - (dx < 0), (dy > 0) - (dy < 0)
     tip = f"M{x + dx - 5 * sx - 4 * sy:g} {y + dy - 5 * sy - 4 * sx:g}L{x + dx:g} {y + dy:g}"
     tip += f"L{x + dx - 5 * sx + 4 * sy:g} {y + dy - 5 * sy + 4 * sx:g}"
@@ -245,7 +245,7 @@ def _arrow(x: float, y: float, dx: float, dy: float) -> str:
 
 
 def svg(upright: bool = False, colours: dict[str, str] = PAGE, linked: bool = True) -> str:
-    """The drawing as a document of its own: two rows that make a loop, or one upright column."""
+    """Return the drawing as a document of its own: two rows that make a loop, or one upright column."""
     places, arrows = [], []
     if upright:
         wide, tall, step = 346, 8 * 98 + 6, 98
@@ -278,7 +278,7 @@ def svg(upright: bool = False, colours: dict[str, str] = PAGE, linked: bool = Tr
 
 
 def drawings() -> dict[str, str]:
-    """Every file of the drawing, by its name."""
+    """Return every file of the drawing, by its name."""
     return {
         "round.svg": svg(),
         "round-upright.svg": svg(upright=True),

@@ -30,7 +30,7 @@ class PlainMarkdown:
         self.values, self.labels = values, labels
 
     def text(self, source: str) -> str:
-        """A text in plain Markdown."""
+        """Return a text in plain Markdown."""
         return self.blocks(myst.parse(source))
 
     def blocks(self, blocks: list[myst.Block]) -> str:
@@ -46,11 +46,11 @@ class PlainMarkdown:
         return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip("\n")
 
     def inline(self, text: str) -> str:
-        """A line, a paragraph or a list with words for its roles."""
+        """Return a line, a paragraph or a list with words for its roles."""
         return myst.inline(text, self.role, self.link)
 
     def role(self, name: str, content: str) -> str:
-        """The words for a role."""
+        """Return the words for a role."""
         if name == "glue:text":
             key, _, form = content.rpartition("::")[2].partition(":")
             return self.value(key, form)
@@ -64,7 +64,7 @@ class PlainMarkdown:
         return title if title and name == "term" else content
 
     def value(self, key: str, form: str) -> str:
-        """A glued value in the format that the text asks for; an ellipsis where there is none."""
+        """Return a glued value in the format that the text asks for; an ellipsis where there is none."""
         if key not in self.values:
             return "…"
         try:
@@ -73,12 +73,12 @@ class PlainMarkdown:
             return str(self.values[key])
 
     def link(self, text: str, target: str) -> str:
-        """A link; one without a text is that of a chapter or page, and reads as its name."""
+        """Return a link; one without a text is that of a chapter or page, and reads as its name."""
         page = re.fullmatch(r"([\w/]+)\.(?:ipynb|md)", target)
         return f"[{page[1]}]({page[1]}.ipynb)" if page and not text else f"[{text}]({target})"
 
     def directive(self, block: myst.Block) -> str:
-        """A directive in plain Markdown."""
+        """Return a directive in plain Markdown."""
         title, label = self.inline(block.argument), self.labels.get(block.label)
         theorem = block.name.removeprefix("prf:")
         match block.name:
@@ -110,22 +110,22 @@ class PlainMarkdown:
         return self.text(block.body)
 
     def solution_heading(self, exercise: str) -> str:
-        """The line above the solution of the exercise with this label."""
+        """Return the line above the solution of the exercise with this label."""
         return f"**Solution of {self.labels.get(exercise, exercise)}**"
 
     def figure(self, caption: str) -> str:
-        """What stands for a figure: its number and caption."""
+        """Return what stands for a figure: its number and caption."""
         return f"*{caption}*"
 
 
 def quote(title: str, body: str) -> str:
-    """A quotation with a title in bold."""
+    """Return a quotation with a title in bold."""
     lines = [f"**{title}**", "", *body.split("\n")] if title else body.split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
 def listing(options: dict[str, str], path: str) -> str:
-    """The code that a `literalinclude` shows: a file, or the function or class in it that `pyobject` names."""
+    """Return the code that a `literalinclude` shows: a file, or the function or class in it that `pyobject` names."""
     file = (parameters.ROOT / "book" / "chapters" / path).resolve()
     text = file.read_text(encoding="utf-8")
     if name := options.get("pyobject"):

@@ -175,7 +175,7 @@ def format_table(pages: list[str]) -> str:
 
 
 def page_name(word: str) -> str:
-    """The name of a page from its name or file: `05`, `notebooks/05_experiments.py`, `book/teaching/syllabus.md`."""
+    """Return a page's name from it or a file: `05`, `notebooks/05_experiments.py`, `book/teaching/syllabus.md`."""
     if word.endswith(".md"):
         return word.removesuffix(".md").removeprefix("book/")
     return Path(word).stem if word.endswith(".py") else word

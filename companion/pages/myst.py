@@ -70,14 +70,14 @@ class Part:
 
 
 def _block_parser() -> MarkdownIt:
-    """A parser of the Markdown that the book's MyST reads (`myst_enable_extensions` in `_config.yml`)."""
+    """Return a parser of the Markdown that the book's MyST reads (`myst_enable_extensions` in `_config.yml`)."""
     md = MarkdownIt("commonmark").enable("table").use(myst_block_plugin).use(myst_role_plugin)
     md = md.use(dollarmath_plugin, double_inline=True).use(colon_fence_plugin).use(deflist_plugin)
     return md.use(attrs_plugin, spans=True)
 
 
 def _code_span(state: StateInline, silent: bool) -> bool:
-    """An inline rule that keeps a code span as text, with its backticks."""
+    """Return an inline rule that keeps a code span as text, with its backticks."""
     span = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL).match(state.src, state.pos)
     if span and not silent:
         state.push("text", "", 0).content = span[0]
@@ -87,7 +87,7 @@ def _code_span(state: StateInline, silent: bool) -> bool:
 
 
 def _inline_parser() -> MarkdownIt:
-    """A parser of roles, formulas, links and spans that keeps all else as it is written."""
+    """Return a parser of roles, formulas, links and spans that keeps all else as it is written."""
     md = MarkdownIt("zero").enable("link").use(myst_role_plugin)
     md = md.use(dollarmath_plugin, double_inline=True)
     md.inline.ruler.before("backticks", "code_span", _code_span)
@@ -111,7 +111,7 @@ def parse(text: str) -> list[Block]:
 
 
 def _block(source: str, tokens: list[Token]) -> Block:
-    """A block of these tokens, with its parts if it is a directive."""
+    """Return a block of these tokens, with its parts if it is a directive."""
     token = tokens[0]
     kind = token.type.removesuffix("_open")
     directive = DIRECTIVE.fullmatch(token.info.strip()) if "fence" in kind else None
@@ -147,7 +147,7 @@ def _exercises(blocks: list[Block]) -> Iterator[Block]:
 
 
 def join(blocks: Iterable[Block]) -> str:
-    """The text of blocks, without blank lines at its ends."""
+    """Return the text of blocks, without blank lines at its ends."""
     return "\n".join(block.source for block in blocks).strip("\n")
 
 
@@ -160,7 +160,7 @@ def descend(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def parts(cells: Iterable[Any]) -> list[Part]:
-    """The cells of a chapter from top to bottom; Markdown cells end where a solution begins or ends.
+    """Return the cells of a chapter from top to bottom; Markdown cells end where a solution begins or ends.
 
     Raises:
         InputError: a solution has no end.
@@ -189,7 +189,7 @@ def parts(cells: Iterable[Any]) -> list[Part]:
 
 
 def reference_texts(blocks: Iterable[Block]) -> dict[str, str]:
-    """What a reference to each label of a chapter reads: `Figure 2`, `Lemma 1`, `Exercise 3`, `(1)`."""
+    """Return what a reference to each label of a chapter reads: `Figure 2`, `Lemma 1`, `Exercise 3`, `(1)`."""
     texts, counts = {}, {}
     for block in descend(blocks):
         kind = block.name.removeprefix("prf:")
@@ -207,7 +207,7 @@ def reference_texts(blocks: Iterable[Block]) -> dict[str, str]:
 
 
 def inline(text: str, role: Callable[[str, str], str], link: Callable[[str, str], str]) -> str:
-    """A text with its roles and links replaced, and without the braces of its spans; all else as written.
+    """Return a text with its roles and links replaced, and without the braces of its spans; all else as written.
 
     Args:
         text: a paragraph, a list, a table, or a title.

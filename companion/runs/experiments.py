@@ -51,7 +51,7 @@ def preprint(profile: str) -> list[Run]:
 
 
 def every_method(profile: str) -> list[Run]:
-    """The papers' other methods in the setting of `preprint`, disjoint partition, three seeds."""
+    """Return the papers' other methods in the setting of `preprint`, disjoint partition, three seeds."""
     others = [m for m in methods.names() if m not in (*TABLE, *BY_ROUND, OPTIMAL)]
     if profile == "quick":
         return [Run("digits", "dirichlet", 0.1, m, 0, **SMALL) for m in others]
@@ -232,13 +232,13 @@ PARTS = {
 
 
 def ablation(profile: str) -> list[Run]:
-    """The corrected method, with one part of it exchanged at a time."""
+    """Return the corrected method, with one part of it exchanged at a time."""
     parts = list(PARTS.values())
     return _around(profile, [(m, o, {}) for m, o in (parts[:10] if profile == "laptop" else parts)])
 
 
 def last_bit(profile: str) -> list[Run]:
-    """The authors' code on twenty processors: seed 0 of `preprint`, equal sizes, and in each run other last
+    """Return the authors' code on twenty processors: seed 0 of `preprint`, equal sizes, and in each run other last
     bits of the first gradients; to be compared with twenty seeds."""
     shape, ways = {"task": "mnist", "concentration": 0.01}, {"paper": 20, "laptop": 4}
     if profile == "quick":

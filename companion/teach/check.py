@@ -82,7 +82,7 @@ def names() -> list[str]:
 
 
 def _exercises_of(part: str) -> dict[str, Exercise]:
-    """The exercises of a part of the book by name."""
+    """Return the exercises of a part of the book by name."""
     return importlib.import_module(f"companion.teach.exercises.{part}").EXERCISES
 
 
@@ -121,7 +121,7 @@ def answer(name: str, mine: Any) -> Result:
 
 
 def _check_example(mine: Any, task: Example) -> str:
-    """What is wrong with an example; "" if nothing is."""
+    """Return what is wrong with an example; "" if nothing is."""
     try:
         return task.fault(mine)
     except InputError as error:
@@ -132,7 +132,7 @@ def _check_example(mine: Any, task: Example) -> str:
 
 
 def _check_function(mine: Any, task: Function) -> str:
-    """An input on which a function is wrong, with the hint for a common mistake; "" if there is none."""
+    """Return an input on which a function is wrong, with the hint for a common mistake; "" if there is none."""
     if not callable(mine):
         return f"the answer must be a function, not {type(mine).__name__}."
     difference = _first_difference(mine, task)
@@ -143,7 +143,7 @@ def _check_function(mine: Any, task: Function) -> str:
 
 
 def _is_unanswered(mine: Any, task: Exercise) -> bool:
-    """Whether an answer is still the `...` or None that a student's notebook begins with."""
+    """Return whether an answer is still the `...` or None that a student's notebook begins with."""
     if mine is None or mine is ...:
         return True
     if isinstance(mine, (list, tuple)):
@@ -158,7 +158,7 @@ def _is_unanswered(mine: Any, task: Exercise) -> bool:
 
 
 def _describe_form(task: Exercise) -> str:
-    """What kind of answer an exercise expects, without giving one."""
+    """Return what kind of answer an exercise expects, without giving one."""
     if isinstance(task, Function):
         result = _describe_kind(task.solution(*task.inputs[0]))
         return f"{_describe_kind(task.solution)} that returns {result}"
@@ -166,7 +166,7 @@ def _describe_form(task: Exercise) -> str:
 
 
 def _describe_kind(value: Any) -> str:
-    """The kind of a value in words: `a number`, `a list of numbers`, `a function of (x)`."""
+    """Return the kind of a value in words: `a number`, `a list of numbers`, `a function of (x)`."""
     if callable(value):
         return f"a function of ({', '.join(inspect.signature(value).parameters)})"
     if isinstance(value, bool):
@@ -189,7 +189,7 @@ def _describe_kind(value: Any) -> str:
 
 
 def _first_difference(mine: Callable, task: Function) -> str:
-    """The first input on which an answer differs from the solution, in a sentence; "" if there is none."""
+    """Return the first input on which an answer differs from the solution, in a sentence; "" if there is none."""
     for arguments in task.inputs:
         given = ", ".join(_format(argument) for argument in arguments)
         expected = task.solution(*arguments)
@@ -203,7 +203,7 @@ def _first_difference(mine: Callable, task: Function) -> str:
 
 
 def _agree(mine: Callable, other: Callable, task: Function) -> bool:
-    """Whether two functions agree on all inputs of an exercise."""
+    """Return whether two functions agree on all inputs of an exercise."""
     try:
         return all(_equal(mine(*a), other(*a), task.tolerance) for a in task.inputs)
     except Exception:
@@ -211,7 +211,7 @@ def _agree(mine: Callable, other: Callable, task: Function) -> bool:
 
 
 def _equal(result: Any, expected: Any, tolerance: float) -> bool:
-    """Whether numbers or equally shaped arrays are equal within a tolerance; text, truth values and None, exactly."""
+    """Return whether numbers or equally shaped arrays are equal within a tolerance; text, truth values and None, exactly."""
     if expected is None or isinstance(expected, (str, bool)):
         return result is expected or (type(result) is type(expected) and result == expected)
     try:
@@ -224,7 +224,7 @@ def _equal(result: Any, expected: Any, tolerance: float) -> bool:
 
 
 def _format(value: Any) -> str:
-    """A value as Python shows it, with six digits of a number and without NumPy's types."""
+    """Return a value as Python shows it, with six digits of a number and without NumPy's types."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray):

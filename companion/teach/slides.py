@@ -125,12 +125,12 @@ def slides(chapter: str) -> list[Slide]:
 
 
 def executed_page(stem: str) -> Path:
-    """The path of a chapter's executed page, which need not exist."""
+    """Return the path of a chapter's executed page, which need not exist."""
     return parameters.ROOT / "book" / "chapters" / f"{stem}.ipynb"
 
 
 def read_page(stem: str) -> tuple[list[myst.Part], SlideBuilder]:
-    """The parts of an executed chapter, and a builder of slides with its values and figures."""
+    """Return the parts of an executed chapter, and a builder of slides with its values and figures."""
     import nbformat
 
     page = executed_page(stem)
@@ -141,7 +141,7 @@ def read_page(stem: str) -> tuple[list[myst.Part], SlideBuilder]:
 
 
 def figure_slides(stem: str, figure: str) -> list[Slide]:
-    """The slide of a figure of another chapter; none if that chapter is not executed."""
+    """Return the slide of a figure of another chapter; none if that chapter is not executed."""
     if not executed_page(stem).is_file():
         return []
     parts, builder = read_page(stem)
@@ -153,7 +153,7 @@ def figure_slides(stem: str, figure: str) -> list[Slide]:
 
 
 def round_slide(session: Session) -> Slide:
-    """The drawing of a round, with the session's question."""
+    """Return the drawing of a round, with the session's question."""
     svg = drawing.svg(colours=drawing.LIGHT, linked=False).encode()
     alt = (
         "One round of FedSTaS as a loop of eight stations: clients, nine levels, strata, seats, draws, data, "
@@ -164,14 +164,14 @@ def round_slide(session: Session) -> Slide:
 
 
 def image(kind: str, data: bytes, alt: str, caption: str = "") -> str:
-    """An image of this type, embedded in HTML, and its caption (HTML)."""
+    """Return an image of this type, embedded in HTML, and its caption (HTML)."""
     encoded = base64.b64encode(data).decode()
     tag = f'<img alt="{html.escape(alt, quote=True)}" src="data:image/{kind};base64,{encoded}">'
     return tag + caption_element(caption)
 
 
 def caption_element(caption: str) -> str:
-    """A caption (HTML) as an element; nothing for an empty one."""
+    """Return a caption (HTML) as an element; nothing for an empty one."""
     return f"<div class='caption'>{caption}</div>" if caption else ""
 
 
@@ -183,7 +183,7 @@ class SlideMarkdown(markdown.PlainMarkdown):
         return ""
 
     def link(self, text: str, target: str) -> str:
-        """A link, or its text if it leads to a notebook."""
+        """Return a link, or its text if it leads to a notebook."""
         link = super().link(text, target)
         return link.partition("]")[0].lstrip("[") if link.endswith(".ipynb)") else link
 
@@ -336,13 +336,13 @@ class SlideBuilder:
             self.notes = []
 
     def finish(self) -> list[Slide]:
-        """All slides, with the last notes."""
+        """Return all slides, with the last notes."""
         self.add_notes_to_last_slide()
         return self.slides
 
 
 def first_sentence(caption: str) -> str:
-    """The first sentence of a caption if it can be a title: short, no panel's description, no cut formula."""
+    """Return the first sentence of a caption if it can be a title: short, no panel's description, no cut formula."""
     first = re.match(r"(?!Left|Right|Top|Bottom|Above|Below)(.+?)\.(?=\s+[A-Z(]|$)", caption)
     fits = first and len(first[1]) <= MAX_TITLE and first[1].count("$") % 2 == 0
     return first[1] if fits else ""
@@ -402,7 +402,7 @@ go(at);
 
 
 def mathjax() -> str:
-    """The source of MathJax with its glyphs as paths: one script, no fonts to fetch."""
+    """Return the source of MathJax with its glyphs as paths: one script, no fonts to fetch."""
     spec = importlib.util.find_spec("sphinx-mathjax-offline")
     if spec is None:
         raise InputError("slides need the book's packages: pip install -e .[book]")
@@ -412,7 +412,7 @@ def mathjax() -> str:
 
 
 def document(chapter: str) -> str:
-    """The slides of a chapter as one HTML page."""
+    """Return the slides of a chapter as one HTML page."""
     deck, md = slides(chapter), html_renderer()
     sections = "".join(
         f'<section class="{slide.kind}"><h2>{md.renderInline(slide.title)}</h2><div>{slide.body}</div>'

@@ -473,7 +473,7 @@ def slides_fixed_ratio(
 ) -> Evidence:
     """Check the slides' "naive solution", a fixed sampling ratio: whether it leaks sizes or biases the update.
 
-    `clients` replaces the mean over clients of their samples' means, as `_clients` computes it.
+    `clients` is the mean of the clients' means, which the mean over their samples should have on average.
     """
     shards, k, rows = ((0,), (1, 2, 3)), 1, []
     pooled = Fraction(6, 4)

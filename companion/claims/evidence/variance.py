@@ -17,7 +17,7 @@ from fedstas.theory.allocations import in_proportion
 
 
 def first_smallest(top: int = 4) -> tuple[tuple, theory.PerDraw]:
-    """The smallest whole numbers > 0 whose plain mean under p by norm is noisier than under uniform p."""
+    """Return the smallest whole numbers > 0 whose plain mean under p by norm is noisier than under uniform p."""
     for n, high in product((1, 2, 3, 4), range(1, top + 1)):
         for w in combinations_with_replacement(range(1, high + 1), n):
             one = theory.per_draw(w, w)

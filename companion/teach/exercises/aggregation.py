@@ -20,7 +20,7 @@ def weights_by_size(cohort):
 
 
 def five_designs():
-    """The exercise's designs by letter, each as its outcomes (cohort, weights, probability)."""
+    """Return the exercise's designs by letter, each as its outcomes (cohort, weights, probability)."""
     even, p = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
     pairs, sized = list(theory.successive(even, 2)), theory.with_replacement(SIZES, 2)
     return {
@@ -82,7 +82,7 @@ EXERCISES["expected"] = Function(
 
 
 def check_five_designs(example) -> str:
-    """What is wrong with the letters of the unbiased designs."""
+    """Return what is wrong with the letters of the unbiased designs."""
     try:  # "CDE", "c, d, e", ["c", "d", "e"]
         example = {letter.lower() for letter in "".join(example) if letter.isalnum()}
     except TypeError:
@@ -109,7 +109,7 @@ EXERCISES["five-designs"] = Example(
 
 
 def check_smallest(example) -> str:
-    """What is wrong with (sizes, m) as the smallest federation in which weights over the cohort are biased."""
+    """Return what is wrong with (sizes, m) as the smallest federation in which weights over the cohort are biased."""
     sizes, m = as_sizes(example[0]), int(example[1])
     n = len(sizes)
     if not 1 <= m < n <= 8:
@@ -137,14 +137,14 @@ EXERCISES["smallest"] = Example(
 
 
 def variance_of_factor(omega, m):
-    """The variance of the random factor: the sum of (N/m) omega_k over m distinct clients, drawn uniformly."""
+    """Return the variance of the random factor: the sum of (N/m) omega_k over m distinct clients, drawn uniformly."""
     n, mean = len(omega), sum(omega) / len(omega)
     spread = sum((w - mean) ** 2 for w in omega) / (n - 1)
     return F(n * n, m) * (1 - F(m, n)) * spread
 
 
 def variance_with_replacement(omega, m):
-    """The same for m draws with replacement."""
+    """Return the variance of that factor for m draws with replacement (a mistake)."""
     n = len(omega)
     return F(n * n, m) * sum((w - F(1, n)) ** 2 for w in omega) / n
 
@@ -173,7 +173,7 @@ EXERCISES["random-factor"] = Function(
 
 
 def variances_of_aggregate(sizes, updates, common):
-    """The variances [on models, on updates] of the aggregate of one client, drawn uniformly.
+    """Return the variances [on models, on updates] of the aggregate of one client, drawn uniformly.
 
     `common` is the model w that all clients start from.
     """
@@ -187,7 +187,7 @@ def variances_of_aggregate(sizes, updates, common):
 
 
 def check_models_win(example) -> str:
-    """What is wrong with (sizes, updates, w) for which weights on models should have the smaller variance."""
+    """Return what is wrong with (sizes, updates, w) for which weights on models should have the smaller variance."""
     sizes, updates, common = example
     sizes, updates, common = as_sizes(sizes), [F(x) for x in updates], F(common)
     if len(sizes) != len(updates):

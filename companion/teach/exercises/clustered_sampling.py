@@ -17,12 +17,12 @@ HALF, QUARTER = F(1, 2), F(1, 4)
 
 
 def inclusion_probability(rows, client):
-    """The probability that a client takes part, eq. 22."""
+    """Return the probability that a client takes part, eq. 22."""
     return 1 - prod(1 - row[client] for row in rows)
 
 
 def md_inclusion_probability(rows, client):
-    """The same under MD sampling with the mean row p, eq. 19."""
+    """Return the inclusion probability under MD sampling with the mean row p, eq. 19."""
     p = sum(row[client] for row in rows) / len(rows)
     return 1 - (1 - p) ** len(rows)
 
@@ -49,7 +49,7 @@ EXERCISES["included"] = Function(
 
 
 def check_one_equality(example) -> str:
-    """What is wrong with (sizes, rows) in which exactly one client should gain nothing."""
+    """Return what is wrong with (sizes, rows) in which exactly one client should gain nothing."""
     sizes, rows = [int(n) for n in example[0]], example[1]
     r = as_rows(rows)
     if len(sizes) != 3 or min(sizes) < 1 or len(r) != 2 or len(r[0]) != 3:
@@ -127,13 +127,13 @@ EXERCISES["own-rows"] = Function(
 
 
 def expected_digits(rows):
-    """The expected number of digits of a cohort; clients 0, 1, 2 hold the first digit, and so on."""
+    """Return the expected number of digits of a cohort; clients 0, 1, 2 hold the first digit, and so on."""
     missed = (prod(F(sum(k // 3 != d for k in row), len(row)) for row in rows) for d in range(3))
     return 3 - sum(missed)
 
 
 def check_nothing(rows) -> str:
-    """What is wrong with three rows of clients whose cohorts should see no more digits than MD's."""
+    """Return what is wrong with three rows of clients whose cohorts should see no more digits than MD's."""
     rows = [[int(k) for k in row] for row in rows]
     if len(rows) != 3 or any(len(row) != 3 for row in rows):
         return "three rows of three clients are asked for."

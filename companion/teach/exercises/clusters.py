@@ -84,11 +84,11 @@ EXERCISES["line"] = Function(
 HALF = Fraction(1, 2)
 
 
-GRADIENTS = (1, 0, 1, 0)  # of four equal clients
+GRADIENTS = (1, 0, 1, 0)  # scalar gradients of four equal clients
 
 
 def check_no_gain(rows) -> str:
-    """What is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies."""
+    """Return what is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies."""
     r = as_rows(rows)
     if len(r) != 2 or len(r[0]) != 4:
         return "two rows and four columns are asked for."
@@ -115,7 +115,7 @@ EXERCISES["no-gain"] = Example(
 
 
 def check_certain(example) -> str:
-    """What is wrong with (sizes, m) in which Fig. 3 gives a client fewer rows of its own than floor(m p_i)."""
+    """Return what is wrong with (sizes, m) in which Fig. 3 gives a client fewer rows of its own than floor(m p_i)."""
     sizes, m = example
     counts = clustered.counts_by_size(sizes, m)
     if len(sizes) > 3:

@@ -10,7 +10,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def noise_floor(centres, m, lr):
-    """The limit of E (w - w*)^2 for m uniform draws with replacement at a constant step size."""
+    """Return the limit of E (w - w*)^2 for m uniform draws with replacement at a constant step size."""
     return lr / (2 - lr) * float(np.var(centres)) / m
 
 
@@ -35,7 +35,7 @@ EXERCISES["noise-floor"] = Function(
 
 
 def find_balance(centres):
-    """The limit of w under draws in proportion to the gradient's norm: sum_k |w - c_k| (w - c_k) = 0."""
+    """Return the limit of w under draws in proportion to the gradient's norm: sum_k |w - c_k| (w - c_k) = 0."""
     low, high = float(min(centres)), float(max(centres))
     for _ in range(200):
         w = (low + high) / 2
@@ -44,6 +44,7 @@ def find_balance(centres):
     return (low + high) / 2
 
 
+# The c_k of federations with F_k = (w - c_k)^2/2.
 CENTRES = ((0, 1), (0, 0, 1), (0, 1, 3, 5), (0, 0, 0, 0, 1))
 
 
@@ -61,7 +62,7 @@ EXERCISES["where-it-leads"] = Function(
 
 
 def error_slope(steps):
-    """The log-log slope of the exact error of F_k = (w - c_k)^2/2 from round 1,000 to 10,000."""
+    """Return the log-log slope of the exact error of F_k = (w - c_k)^2/2 from round 1,000 to 10,000."""
     error, errors = 1.0, {}
     for t in range(10_000):
         lr = steps(t)
@@ -71,7 +72,7 @@ def error_slope(steps):
 
 
 def check_steps(steps) -> str:
-    """What is wrong with a step size, a function of t = 0, 1, ..., that should give the rate 1/T."""
+    """Return what is wrong with a step size, a function of t = 0, 1, ..., that should give the rate 1/T."""
     if not callable(steps):
         return "it must be a function of the round t = 0, 1, 2, ..."
     slope = error_slope(steps)

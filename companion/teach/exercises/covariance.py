@@ -11,7 +11,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def expected_examples(sizes, n_star):
-    """The expected number of examples of each client at p = n*/n."""
+    """Return the expected number of examples of each client at p = n*/n."""
     n = sum(sizes)
     return [float(Fraction(k * n_star, n)) for k in sizes]
 
@@ -32,7 +32,7 @@ EXERCISES["contribution"] = Function(
 
 
 def srs_variance(gradients, size):
-    """The variance of the mean of `size` scalar gradients, drawn without replacement."""
+    """Return the variance of the mean of `size` scalar gradients, drawn without replacement."""
     n, mean = len(gradients), sum(gradients) / len(gradients)
     if n == 1:
         return 0.0
@@ -41,11 +41,12 @@ def srs_variance(gradients, size):
 
 
 def variance_with_replacement(gradients, size):
-    """The variance of the mean of `size` draws with replacement."""
+    """Return the variance of the mean of `size` draws with replacement."""
     n, mean = len(gradients), sum(gradients) / len(gradients)
     return sum((g - mean) ** 2 for g in gradients) / n / size
 
 
+# One scalar gradient for each example of a client.
 GRADIENTS = ((1.0, 1.0), (1.0, -1.0), (0.0, 1.0, 5.0), (2.0, 2.0, 2.0, 7.0, -3.0))
 
 
@@ -63,7 +64,7 @@ EXERCISES["lemma-3"] = Function(
 
 
 def check_bernoulli_wins(gradients) -> str:
-    """What is wrong with four scalar gradients for which Bernoulli sampling should have the smaller variance."""
+    """Return what is wrong with four scalar gradients for which Bernoulli sampling should have the smaller variance."""
     g = [Fraction(x) for x in gradients]
     if len(g) != 4:
         return f"it has {len(g)} gradients, not 4."
@@ -87,7 +88,7 @@ EXERCISES["bernoulli-wins"] = Example(
 
 
 def check_a_covariance(setting) -> str:
-    """What is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should be no covariance."""
+    """Return what is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should be no covariance."""
     n_k, n, n_star, size = setting
     if not (2 <= n_k <= n and 2 <= size <= n_k and 1 <= n_star <= n):
         return "it must have 2 ≤ n_k ≤ n, 2 ≤ n̄ ≤ n_k and 1 ≤ n* ≤ n."

@@ -14,7 +14,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def truth_probability(ratio, size_cap):
-    """The truth probability alpha for sizes and fakes on 0..M-1, with e^epsilon = ratio."""
+    """Return the truth probability alpha for sizes and fakes on 0..M-1, with e^epsilon = ratio."""
     return (ratio - 1) / (ratio + size_cap - 1)
 
 
@@ -36,11 +36,11 @@ EXERCISES["truth"] = Function(
 )
 
 
-CAP = 100
+CAP = 100  # M, the size cap of the paper
 
 
 def check_clip(example) -> str:
-    """What is wrong with (size, other size, report): the report should rule out the second of the two sizes.
+    """Return what is wrong with (size, other size, report): the report should rule out the second of the two sizes.
 
     Sizes are clipped at M, fakes lie on 1..M-1.
     """
@@ -67,13 +67,13 @@ EXERCISES["clip"] = Example(
 
 
 def two_means(shards):
-    """The mean of the clients' means, and the mean of all their examples."""
+    """Return the mean of the clients' means, and the mean of all their examples."""
     equal = sum(F(sum(x), len(x)) for x in shards) / len(shards)
     return [equal, F(sum(map(sum, shards)), sum(map(len, shards)))]
 
 
 def sum_per_client(shards):
-    """The same, with the sum over examples divided by the number of clients."""
+    """Return both means, with the sum over examples divided by the number of clients (a mistake)."""
     return [two_means(shards)[0], F(sum(map(sum, shards)), len(shards))]
 
 
@@ -98,7 +98,7 @@ EXERCISES["two-means"] = Function(
 
 
 def bias_and_variance(reports, size, epsilon):
-    """The caps from 3 to size + 1, and the bias and variance of eq. 5.7 at each, for clients of equal size."""
+    """Return the caps from 3 to size + 1, and the bias and variance of eq. 5.7 at each, for clients of equal size."""
     caps = np.arange(3, size + 2, dtype=float)
     alpha = (math.exp(epsilon) - 1) / (math.exp(epsilon) + caps - 2)
     top = caps - 1  # what a client of `size` reports if it is honest
@@ -109,13 +109,13 @@ def bias_and_variance(reports, size, epsilon):
 
 
 def best_cap(reports, size, epsilon):
-    """The cap with the least root mean square error of the estimated total."""
+    """Return the cap with the least root mean square error of the estimated total."""
     caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(bias**2 + variance)])
 
 
 def best_cap_by_sum(reports, size, epsilon):
-    """The cap with the least sum of bias and standard deviation."""
+    """Return the cap with the least sum of bias and standard deviation."""
     caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(abs(bias) + np.sqrt(variance))])
 

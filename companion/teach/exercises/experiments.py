@@ -45,24 +45,24 @@ EXERCISES["holm"] = Function(
 
 
 def power(seeds: int, gap: float, sd: float) -> float:
-    """The power of the paired t-test at the 5 % level, for a true gap and the sd of a paired difference."""
+    """Return the power of the paired t-test at the 5 % level, for a true gap and the sd of a paired difference."""
     critical, shift = stats.t.ppf(0.975, seeds - 1), gap / sd * np.sqrt(seeds)
     tails = stats.nct.sf(critical, seeds - 1, [shift, -shift])  # nct.cdf is NaN far in its tail
     return float(tails.sum())
 
 
 def seeds_needed(gap: float, sd: float) -> int:
-    """The smallest number of paired seeds that detects a true gap with 80 % power."""
+    """Return the smallest number of paired seeds that detects a true gap with 80 % power."""
     return next(k for k in range(2, 100_000) if power(k, gap, sd) >= 0.8)
 
 
 def seeds_for_half_power(gap, sd):
-    """The number of seeds at which the interval's half-width equals the gap: a power of about one half."""
+    """Return the number of seeds at which the interval's half-width equals the gap: a power of about one half."""
     return next(k for k in range(2, 100_000) if stats.t.ppf(0.975, k - 1) * sd / np.sqrt(k) <= gap)
 
 
 def seeds_needed_unpaired(gap, sd):
-    """The number of seeds for two independent samples, each with the sd of the paired difference."""
+    """Return the number of seeds for two independent samples, each with the sd of the paired difference."""
     return seeds_needed(gap, sd * np.sqrt(2))
 
 
@@ -85,7 +85,7 @@ FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
 
 
 def check_shares(example) -> str:
-    """What is wrong with ten shares of digits under which FedSTaS should lead by two points."""
+    """Return what is wrong with ten shares of digits under which FedSTaS should lead by two points."""
     shares = np.asarray(example, dtype=float)
     if shares.shape != (10,):
         return f"these are {shares.size} numbers: give one share for each of the ten digits."

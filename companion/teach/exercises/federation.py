@@ -12,24 +12,24 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def bytes_up(clients, participants, parameters, levels):
-    """The bytes that FedSTaS's clients send in a round with stratification: squeezed gradients and models."""
+    """Return the bytes that FedSTaS's clients send in a round with stratification: squeezed gradients and models."""
     bits = 32 * levels + parameters * math.ceil(math.log2(levels))
     return clients * math.ceil(bits / 8) + participants * 4 * parameters
 
 
 def bytes_without_codes(clients, participants, parameters, levels):
-    """The bytes without the codes of the entries."""
+    """Return the bytes without the codes of the entries."""
     return clients * 4 * levels + participants * 4 * parameters
 
 
 def bits_up(clients, participants, parameters, levels):
-    """The same in bits."""
+    """Return the bits in place of the bytes (a mistake)."""
     bits = 32 * levels + parameters * math.ceil(math.log2(levels))
     return clients * bits + participants * 32 * parameters
 
 
 def bytes_of_participants(clients, participants, parameters, levels):
-    """The bytes if participants alone sent gradients."""
+    """Return the bytes if participants alone sent gradients."""
     return bytes_up(participants, participants, parameters, levels)
 
 
@@ -48,7 +48,7 @@ EXERCISES["bytes"] = Function(
 
 
 def reweight_respondents(weights, strata, answered):
-    """The weights m_h / r_h times the old of the r_h respondents of a stratum, 0 of the others; r_h >= 1."""
+    """Return the weights m_h / r_h times the old of the r_h respondents of a stratum, 0 of the others; r_h >= 1."""
     weights, strata = np.asarray(weights, dtype=float), np.asarray(strata)
     answered = np.asarray(answered, dtype=bool)
     draws = np.bincount(strata)
@@ -57,18 +57,18 @@ def reweight_respondents(weights, strata, answered):
 
 
 def keep_weights(weights, strata, answered):
-    """The old weights of the respondents, 0 of the others."""
+    """Return the old weights of the respondents, 0 of the others."""
     return (np.asarray(weights, dtype=float) * np.asarray(answered)).tolist()
 
 
 def normalise_weights(weights, strata, answered):
-    """The respondents' weights, divided by their sum."""
+    """Return the respondents' weights, divided by their sum."""
     respondents = np.asarray(weights, dtype=float) * np.asarray(answered)
     return (respondents / respondents.sum()).tolist()
 
 
 def reweight_over_cohort(weights, strata, answered):
-    """The reweighting with the cohort as one stratum."""
+    """Return the reweighting with the cohort as one stratum."""
     return reweight_respondents(weights, [0] * len(weights), answered)
 
 
@@ -91,7 +91,7 @@ EXERCISES["stand-for"] = Function(
 
 
 def check_not_at_random(example) -> str:
-    """What is wrong with the values of two clients and their chances to answer: the respondents' mean should be biased."""
+    """Return what is wrong with two clients' values and probabilities to answer: the respondents' mean should be biased."""
     values, chances = (list(map(float, part)) for part in example)
     if len(values) != 2 or len(chances) != 2:
         return "two values and two chances are asked for."

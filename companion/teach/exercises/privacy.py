@@ -12,7 +12,7 @@ F = Fraction  # short, for exact numbers such as F(1, 3)
 
 
 def alpha(ratio, values):
-    """The truth probability at which the worst likelihood ratio is `ratio`, with `values` equally likely fakes."""
+    """Return the truth probability at which the worst likelihood ratio is `ratio`, with `values` equally likely fakes."""
     return (ratio - 1) / (ratio + values - 1)
 
 
@@ -34,11 +34,11 @@ EXERCISES["alpha"] = Function(
 )
 
 
-CAP, ALPHA = 4, F(2, 5)
+CAP, ALPHA = 4, F(2, 5)  # size cap M and truth probability of the small case
 
 
 def check_outlier(example) -> str:
-    """What is wrong with (size, other size, report): the report should be possible under the first size alone."""
+    """Return what is wrong with (size, other size, report): the report should be possible under the first size alone."""
     one, other, report = (int(x) for x in example)
     if min(one, other, report) < 1:
         return "sizes and the report must be at least 1."
@@ -60,7 +60,7 @@ EXERCISES["outlier"] = Example(
 
 
 def three_reports(size_cap, alpha):
-    """The probability that the mode of three fresh reports is the true size, ties broken at random."""
+    """Return the probability that the mode of three fresh reports is the true size, ties broken at random."""
     others = size_cap - 2
     miss = (1 - alpha) / (size_cap - 1)
     hit = alpha + miss

@@ -12,7 +12,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def estimate(total, m, size_cap, alpha):
-    """The estimated total, eq. 5.7, from the sum of m reports."""
+    """Return the estimated total, eq. 5.7, from the sum of m reports."""
     return (total - (1 - alpha) * size_cap * m / 2) / alpha
 
 
@@ -32,7 +32,7 @@ EXERCISES["estimate"] = Function(
 
 
 def mean_with_zero(sizes, size_cap, alpha):
-    """The mean of eq. 5.7 if fakes are drawn from 0..M-1, with the mean (M-1)/2 instead of M/2."""
+    """Return the mean of eq. 5.7 if fakes are drawn from 0..M-1, with the mean (M-1)/2 instead of M/2."""
     clipped = sum(min(n, size_cap - 1) for n in sizes)
     return clipped - (1 - alpha) * len(sizes) / (2 * alpha)
 
@@ -61,7 +61,7 @@ EXERCISES["mean-with-zero"] = Function(
 
 
 def check_zero(example) -> str:
-    """What is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability."""
+    """Return what is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability."""
     alpha, sizes = Fraction(example[0]), list(example[1])
     if not 0 < alpha < 1:
         return f"alpha is {alpha}, and must be between 0 and 1."

@@ -16,7 +16,7 @@ F = Fraction  # short, for exact numbers such as F(1, 3)
 
 
 def neyman(sizes, spreads, m):
-    """The Neyman allocation, eq. 3.5 as printed."""
+    """Return the Neyman allocation, eq. 3.5 as printed."""
     return theory.neyman_printed(sizes, spreads, m)
 
 
@@ -42,7 +42,7 @@ def round_quotas(example):
 EXERCISES: dict[str, Exercise] = {}
 
 
-CASES = (
+CASES = (  # sizes N_h, standard deviations S_h, and m of the strata
     ([10, 10], [1, 3], 4),
     ([50, 30, 20], [2, 4, 6], 10),
     ([2, 48, 50], [100, 1, 1], 10),
@@ -68,12 +68,12 @@ EXERCISES["neyman"] = Function(
 
 
 def bits(shares):
-    """The entropy of a code with these shares of its levels, in bits per entry."""
+    """Return the entropy of a code with these shares of its levels, in bits per entry."""
     return sum(-q * math.log2(q) for q in shares if q)
 
 
 def bits_with_zero_shares(shares):
-    """The entropy with 0 log 0, which is not a number."""
+    """Return the entropy with 0 log 0, which is not a number."""
     q = np.asarray(shares, dtype=float)
     with np.errstate(all="ignore"):
         return float(-(q * np.log2(q)).sum())
@@ -100,7 +100,7 @@ EXERCISES["bits"] = Function(
 
 
 def saved_share(sizes, spreads):
-    """The share of the proportional allocation's variance that Neyman's saves."""
+    """Return the share of the proportional allocation's variance that Neyman's saves."""
     w = [F(n, sum(sizes)) for n in sizes]
     mean = sum(a * s for a, s in zip(w, spreads, strict=True))
     square = sum(a * s**2 for a, s in zip(w, spreads, strict=True))
@@ -114,7 +114,7 @@ def saved_variance(sizes, spreads):
 
 
 def remaining_share(sizes, spreads):
-    """The share of the variance that Neyman's allocation leaves."""
+    """Return the share of the variance that Neyman's allocation leaves."""
     return 1 - saved_share(sizes, spreads)
 
 
@@ -138,7 +138,7 @@ EXERCISES["saved"] = Function(
 
 
 def check_empty(example) -> str:
-    """What is wrong with (sizes, spreads, m) whose rounded quotas should leave a stratum without a draw."""
+    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should leave a stratum without a draw."""
     *_, quotas, allocated = round_quotas(example)
     if 0 in allocated:
         return ""
@@ -156,7 +156,7 @@ EXERCISES["empty"] = Example(
 
 
 def check_not_optimal(example) -> str:
-    """What is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal."""
+    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal."""
     sizes, spreads, m, _, rounded = round_quotas(example)
     if 0 in rounded or any(a > n for a, n in zip(rounded, sizes, strict=True)):
         return f"the rounded seats {rounded} break the bounds 1 to {sizes}: this time they must keep them."

@@ -11,7 +11,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def check_smallest(example) -> str:
-    """What is wrong with (updates, norms) as the smallest case in which the plain mean is biased."""
+    """Return what is wrong with (updates, norms) as the smallest case in which the plain mean is biased."""
     updates, norms = (list(x) for x in example)
     if len(updates) != len(norms) or any(x != int(x) for x in updates + norms):
         return "give as many updates as norms, all whole numbers."
@@ -45,13 +45,13 @@ CASES = (
 
 
 def plain_bias(updates, norms, m):
-    """The bias of the plain mean of m draws with replacement, p proportional to the norms."""
+    """Return the bias of the plain mean of m draws with replacement, p proportional to the norms."""
     p = [Fraction(g, sum(norms)) for g in norms]
     return sum(q * d for q, d in zip(p, updates, strict=True)) - Fraction(sum(updates), len(p))
 
 
 def bias_of_distinct_draws(updates, norms, m):
-    """The same for distinct clients, drawn one after another."""
+    """Return the bias for distinct clients, drawn one after another (a mistake)."""
     mean = theory.design_moments("plain-successive", updates, norms, m)[0]
     return mean - Fraction(sum(updates), len(updates))
 
@@ -72,7 +72,7 @@ EXERCISES["plain-bias"] = Function(
 )
 
 
-SAMPLES = (
+SAMPLES = (  # clients in the order in which they were drawn, updates, norms
     ((1,), [0, 1], [1, 2]),
     ((0, 2), [1, 2, 6], [1, 2, 3]),
     ((2, 0), [1, 2, 6], [1, 2, 3]),
@@ -81,7 +81,7 @@ SAMPLES = (
 
 
 def des_raj(sample, updates, norms):
-    """Des Raj's estimate of the mean from distinct clients in the order in which they were drawn."""
+    """Return Des Raj's estimate of the mean from distinct clients in the order in which they were drawn."""
     p, terms = [Fraction(g, sum(norms)) for g in norms], []
     for r, k in enumerate(sample):
         before = sample[:r]
@@ -91,7 +91,7 @@ def des_raj(sample, updates, norms):
 
 
 def hansen_hurwitz(sample, updates, norms):
-    """Hansen and Hurwitz' estimate of the mean, which is made for draws with replacement."""
+    """Return Hansen and Hurwitz' estimate of the mean, which is made for draws with replacement."""
     total, n = sum(norms), len(norms)
     return sum(Fraction(updates[k] * total, n * norms[k]) for k in sample) / len(sample)
 

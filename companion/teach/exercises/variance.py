@@ -12,7 +12,7 @@ from fedstas.theory.allocations import in_proportion, largest_remainder
 EXERCISES: dict[str, Exercise] = {}
 
 
-CASES = (
+CASES = (  # sizes N_h, standard deviations S_h, and m of the strata
     ([10, 10], [1, 1], 4),
     ([50, 30, 20], [2, 4, 6], 10),
     ([40, 35, 25], [3, 1, 5], 10),
@@ -21,12 +21,12 @@ CASES = (
 
 
 def least_variance(sizes, spreads, m):
-    """The least variance of the stratified mean over real-valued allocations: (sum W_h S_h)^2 / m."""
+    """Return the least variance of the stratified mean over real-valued allocations: (sum W_h S_h)^2 / m."""
     return Fraction(sum(a * b for a, b in zip(sizes, spreads, strict=True)), sum(sizes)) ** 2 / m
 
 
 def proportional_variance(sizes, spreads, m):
-    """The variance of the proportional allocation."""
+    """Return the variance of the proportional allocation."""
     return theory.allocation_variance(sizes, spreads, in_proportion(sizes, m))
 
 
@@ -43,7 +43,7 @@ EXERCISES["least-variance"] = Function(
 )
 
 
-ALLOCATIONS = (
+ALLOCATIONS = (  # the same, for the exercise on whole numbers of draws
     ([4, 4], [1, 1], 4),
     ([10, 10], [3, 1], 2),
     ([40, 35, 25], [3, 0, 5], 10),
@@ -53,12 +53,12 @@ ALLOCATIONS = (
 
 
 def best_allocation(sizes, spreads, m):
-    """The integer optimum under 1 <= m_h <= N_h."""
+    """Return the integer optimum under 1 <= m_h <= N_h."""
     return allocate_by_priority(sizes, spreads, m, bounds=sizes)
 
 
 def unbounded_allocation(sizes, spreads, m):
-    """The integer optimum under 1 <= m_h."""
+    """Return the integer optimum under 1 <= m_h."""
     return allocate_by_priority(sizes, spreads, m, bounds=[m] * len(sizes))
 
 
@@ -91,7 +91,7 @@ EXERCISES["best-seats"] = Function(
 
 
 def check_noisier(example) -> str:
-    """What is wrong with updates for which draws by norm should be unbiased and have the larger variance."""
+    """Return what is wrong with updates for which draws by norm should be unbiased and have the larger variance."""
     w = [Fraction(x) for x in example]
     if not 1 <= len(w) <= 4:
         return "use at most four clients."

@@ -8,7 +8,10 @@ from companion.teach.check import Example, Exercise, Function
 
 
 def at_budget(megabytes, accuracy, budget):
-    """The accuracy at a budget: linear between evaluations, 0.1 (a guess of ten classes) at 0 MB, constant after the last."""
+    """Return the accuracy at a budget: linear between evaluations, constant after the last.
+
+    At 0 MB it is 0.1, that of a guess among ten classes.
+    """
     return float(np.interp(budget, [0, *megabytes], [0.1, *accuracy]))
 
 
@@ -16,7 +19,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def verdict(low, high):
-    """The verdict on a gain from its interval, where one point matters."""
+    """Return the verdict on a gain from its interval, where one point matters."""
     if low > 1:
         return "better"
     if high < -1:
@@ -25,18 +28,18 @@ def verdict(low, high):
 
 
 def verdict_against_zero(low, high):
-    """The verdict with 0 in place of one point."""
+    """Return the verdict with 0 in place of one point."""
     return "better" if low > 0 else "worse" if high < 0 else "we do not know"
 
 
 def verdict_by_middle(low, high):
-    """The verdict from the middle of the interval."""
+    """Return the verdict from the middle of the interval."""
     middle = (low + high) / 2
     return "better" if middle > 1 else "worse" if middle < -1 else "no worse"
 
 
 def verdict_without_no_worse(low, high):
-    """The verdict that never says `no worse`."""
+    """Return the verdict that never says `no worse`."""
     return "better" if low > 1 else "worse" if high < -1 else "we do not know"
 
 
@@ -53,17 +56,17 @@ EXERCISES["verdict"] = Function(
 
 
 def last_accuracy_before(megabytes, accuracy, budget):
-    """The accuracy of the last evaluation within the budget."""
+    """Return the accuracy of the last evaluation within the budget."""
     reached = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
     return reached[-1] if reached else 0.1
 
 
 def interpolate_from_first(megabytes, accuracy, budget):
-    """The accuracy at a budget, constant before the first evaluation."""
+    """Return the accuracy at a budget, constant before the first evaluation."""
     return float(np.interp(budget, megabytes, accuracy))
 
 
-RUN = ([10, 20, 40], [0.3, 0.5, 0.9])
+RUN = ([10, 20, 40], [0.3, 0.5, 0.9])  # megabytes sent and accuracy at three evaluations
 
 
 EXERCISES["at-budget"] = Function(
@@ -78,7 +81,7 @@ EXERCISES["at-budget"] = Function(
 
 
 def check_turned(example) -> str:
-    """What is wrong with ((curve, curve), (MB, MB a round), budget) of two methods whose order should reverse."""
+    """Return what is wrong with ((curve, curve), (MB, MB a round), budget) of two methods whose order should reverse."""
     curves, price, budget = example
     a, b = ([float(x) for x in curve] for curve in curves)
     cost_a, cost_b = (float(x) for x in price)
