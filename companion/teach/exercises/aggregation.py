@@ -45,6 +45,7 @@ def as_sizes(values) -> list[int]:
 EXERCISES: dict[str, Exercise] = {}
 
 
+# Designs of two clients: (cohort, weights, probability) of each possible cohort.
 EVEN_DRAW = [((0,), (F(1),), F(1, 2)), ((1,), (F(1),), F(1, 2))]
 
 
