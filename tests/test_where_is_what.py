@@ -1,4 +1,4 @@
-"""The page that says where what is: a row for each numbered thing of the papers, at places that name it."""
+"""Tests of book/where_is_what.md: one row per numbered item of the papers, and each place it links to names the item."""
 
 import importlib
 import re
@@ -16,16 +16,16 @@ from companion.runs import experiments
 ROOT = Path(__file__).parents[1]
 KINDS = {"eq": "eq.", "Fig": "Fig.", "Figure": "Fig.", "Lemma": "Lemma", "Theorem": "Theorem"}
 KINDS |= {k: k for k in ("Algorithm", "Assumption", "Definition", "Proposition")}
-ONE = r"\d+(?:\.\d+)?(?![\d.]*\d)"
+NUMBER = r"\d+(?:\.\d+)?(?![\d.]*\d)"
 MENTION = re.compile(
     rf"\b(eqs?\.?|equations?|Figs?\.|Figures?|Lemmas?|Theorems?|Algorithms?|Assumptions?|Definitions?|Propositions?)"
-    rf"[ ~\u00a0]({ONE}[a-z]?(?:(?:, | and |, and | to |[–-]){ONE}[a-z]?)*)",
+    rf"[ ~\u00a0]({NUMBER}[a-z]?(?:(?:, | and |, and | to |[–-]){NUMBER}[a-z]?)*)",
     re.IGNORECASE,
 )
 
 
-def numbers(first: str, last: str = "") -> list[str]:
-    """What a range stands for: 6.9 to 6.11 is 6.9, 6.10, 6.11."""
+def expand_range(first: str, last: str = "") -> list[str]:
+    """Return the numbers of a range: 6.9 to 6.11 is 6.9, 6.10, 6.11."""
     if not last:
         return [first]
     head, _, one = first.rpartition(".")
@@ -33,74 +33,78 @@ def numbers(first: str, last: str = "") -> list[str]:
     return [f"{head}.{k}".lstrip(".") for k in range(int(one), int(other) + 1)]
 
 
-def mentioned(text: str) -> set[str]:
-    """All things that a text names by number: `eq. 12–14 and 17` is four equations."""
-    found = set()
+def find_numbered_items(text: str) -> set[str]:
+    """Return the numbered items that a text names: `eq. 12–14 and 17` is four equations."""
+    items = set()
     for word, listed in MENTION.findall(" ".join(text.split())):
         kind = KINDS[
             "eq" if word.lower().startswith("eq") else word.rstrip(".").rstrip("s").capitalize()
         ]
         for part in re.split(r", and |, | and ", listed):
             ends = [re.sub("[a-z]$", "", e) for e in re.split(r" to |[–-]", part)]
-            found |= {f"{kind} {n}" for n in numbers(*ends)}
-    return found
+            items |= {f"{kind} {n}" for n in expand_range(*ends)}
+    return items
 
 
 UNNUMBERED = ("And besides", "FedSTaS: sections, data and studies")
 
 
-def bare(text: str) -> str:
+def normalise_title(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 @cache
-def sections(chapter: str) -> dict[str, str]:
-    """By bare title: the text of each section with its code and what stands below it; "" is the opening."""
+def read_sections(chapter: str) -> dict[str, str]:
+    """Return the text of each section by normalised title, with code and subsections; "" is the text before the first title."""
     (source,) = (ROOT / "notebooks").glob(f"{chapter}_*.py")
-    found, here = {"": []}, [(1, "")]
+    lines_by_title, open_sections = {"": []}, [(1, "")]
     for cell in jupytext.read(source, fmt="py:percent").cells:
         for line in cell.source.split("\n"):
             title = re.match(r"(##+) (.+)", line) if cell.cell_type == "markdown" else None
             if title:
                 level = len(title[1])
-                here = [(n, t) for n, t in here if n < level and t] + [(level, bare(title[2]))]
-                found[here[-1][1]] = []
-            for _, name in here:
-                found[name].append(line)
-    return {name: "\n".join(lines) for name, lines in found.items()}
+                open_sections = [(n, t) for n, t in open_sections if n < level and t] + [
+                    (level, normalise_title(title[2]))
+                ]
+                lines_by_title[open_sections[-1][1]] = []
+            for _, name in open_sections:
+                lines_by_title[name].append(line)
+    return {name: "\n".join(lines) for name, lines in lines_by_title.items()}
 
 
-def rows() -> list[tuple[str, list[str]]]:
-    """(paper, cells) of each row of the four papers' tables."""
-    found, paper = [], ""
+def read_rows() -> list[tuple[str, list[str]]]:
+    """Return (paper, cells) of each row of the tables of numbered items."""
+    rows, paper = [], ""
     for line in (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8").split("\n"):
         if line.startswith("## "):
             paper = line[3:]
         cells = [c.strip() for c in line.strip("|").split(" | ")]
         if line.startswith("| ") and cells[0] not in ("Printed", "---") and paper not in UNNUMBERED:
-            found.append((paper, cells))
-    return found
+            rows.append((paper, cells))
+    return rows
 
 
-JOURNAL, PREPRINT, SLIDES, CLUSTERED, EXPERIMENTS = dict.fromkeys(paper for paper, _ in rows())
+JOURNAL, PREPRINT, SLIDES, CLUSTERED, EXPERIMENTS = dict.fromkeys(paper for paper, _ in read_rows())
 
 
-def listed(paper: str) -> list[str]:
-    return [cells[0] for p, cells in rows() if p == paper]
+def list_items(paper: str) -> list[str]:
+    return [cells[0] for p, cells in read_rows() if p == paper]
 
 
-def test_a_text_names_what_its_lists_and_ranges_say():
+def test_lists_and_ranges_of_numbers_are_expanded():
     text = "Eq. 6.9 to 6.11 and 3.5, Lemmas 3 and\n4; eq. 12–14, 17; Figure 2; Fig. 3 of eq. 6.12"
-    assert mentioned(text) == {
+    assert find_numbered_items(text) == {
         *(f"eq. {k}" for k in ("6.9", "6.10", "6.11", "3.5", "12", "13", "14", "17", "6.12")),
         "Lemma 3", "Lemma 4", "Fig. 2", "Fig. 3",
     }  # fmt: skip
-    assert mentioned("2.13 to 3") == set() and "eq. 6" not in mentioned("eq. 6.11")
+    assert find_numbered_items("2.13 to 3") == set() and "eq. 6" not in find_numbered_items(
+        "eq. 6.11"
+    )
 
 
-def test_every_numbered_thing_of_the_four_papers_has_one_row():
-    """What the papers number, from their texts; the papers are not part of the repository."""
-    many = {
+def test_every_numbered_item_of_the_four_papers_has_one_row():
+    """The numbered items are copied from the papers, which are not part of the repository."""
+    items_by_paper = {
         JOURNAL: [
             *(f"eq. 2.{k}" for k in range(1, 5)), "eq. 3.5", "eq. 5.6", "eq. 5.7",
             *(f"eq. 6.{k}" for k in range(8, 14)), *(f"Assumption {k}" for k in range(1, 7)),
@@ -117,8 +121,8 @@ def test_every_numbered_thing_of_the_four_papers_has_one_row():
             "Algorithm 2", *(f"Fig. {k}" for k in range(1, 11)),
         ],
     }  # fmt: skip
-    for paper, things in many.items():
-        assert sorted(listed(paper)) == sorted(things)
+    for paper, items in items_by_paper.items():
+        assert sorted(list_items(paper)) == sorted(items)
     slides = ["Algorithm 1", "Lemma 1", "Lemma 2", "Client Sampling", "Challenges", "Workflow"]
     slides += ["Uniform Data Sampling", "Privacy-Preserving Ratio Estimation"]
     slides += [
@@ -131,12 +135,12 @@ def test_every_numbered_thing_of_the_four_papers_has_one_row():
     slides += ["Federated Learning", "Discussions on Utility and Privacy"]
     slides += ["Text-CNN", "Transformer", "Performance Evaluation", "Class Non-IID Distribution"]
     slides += ["Comparisons with Weighted Sampling", "Influence of Data Size Imbalance"]
-    assert sorted(listed(SLIDES)) == sorted([*slides, "epsilon and M", "Conclusion"])
+    assert sorted(list_items(SLIDES)) == sorted([*slides, "epsilon and M", "Conclusion"])
 
 
-def test_what_the_slides_print_is_done_or_says_why_not_with_a_sweep_that_is_declared():
+def test_each_row_of_the_slides_has_a_known_state_and_names_declared_sweeps():
     """The column *State*: done, declared as a sweep that exists, or done with a substitute and the reason."""
-    states = {cells[0]: cells[2] for paper, cells in rows() if paper == SLIDES}
+    states = {cells[0]: cells[2] for paper, cells in read_rows() if paper == SLIDES}
     assert all(re.search("done|declared|substitute|as Amazon-Toys", s) for s in states.values())
     named = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
     assert named and named <= set(experiments.names())
@@ -145,8 +149,8 @@ def test_what_the_slides_print_is_done_or_says_why_not_with_a_sweep_that_is_decl
 
 
 def test_the_preprints_numbers_are_mapped_to_the_journals():
-    to = {cells[0]: cells[1] for paper, cells in rows() if paper == PREPRINT}
-    assert set(to.values()) - {"–"} <= set(listed(JOURNAL))
+    to = {cells[0]: cells[1] for paper, cells in read_rows() if paper == PREPRINT}
+    assert set(to.values()) - {"–"} <= set(list_items(JOURNAL))
     equations = [
         "2.1",
         "2.2",
@@ -173,63 +177,65 @@ def test_the_preprints_numbers_are_mapped_to_the_journals():
 
 
 @pytest.mark.parametrize("paper", [JOURNAL, PREPRINT, SLIDES, CLUSTERED])
-def test_each_place_names_what_the_row_is_about(paper):
-    """Of sections, and of what is not numbered, see below."""
-    wrong = []
-    for _, cells in (row for row in rows() if row[0] == paper):
+def test_each_linked_section_names_the_item_of_its_row(paper):
+    """The table of sections and experiments has a test of its own below."""
+    problems = []
+    for _, cells in (row for row in read_rows() if row[0] == paper):
         names = {cells[0], *(cells[1:2] if paper == PREPRINT else ())}
         places = re.findall(r"\{at\}`([^`]+)`", " ".join(cells))
         assert places, f"{cells[0]} is nowhere"
         for place in places:
             chapter, _, title = place.partition(" ")
-            text = sections(chapter).get(bare(title))
+            text = read_sections(chapter).get(normalise_title(title))
             if text is None:
-                wrong.append(f"{cells[0]}: chapter {chapter} has no section {title!r}")
-            elif not names & mentioned(text) and not any(
+                problems.append(f"{cells[0]}: chapter {chapter} has no section {title!r}")
+            elif not names & find_numbered_items(text) and not any(
                 n in " ".join(text.split()) for n in names if n.split()[0].rstrip(".") not in KINDS
             ):
-                wrong.append(f"{cells[0]}: {place!r} does not name it")
-    assert not wrong, "\n".join(wrong)
+                problems.append(f"{cells[0]}: {place!r} does not name it")
+    assert not problems, "\n".join(problems)
 
 
-def unnumbered() -> list[list[str]]:
-    """The cells of the table of sections, data and studies."""
+def read_unnumbered_rows() -> list[list[str]]:
+    """Return the cells of each row of the table of sections, data and studies."""
     page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
     table = page.split(f"\n## {UNNUMBERED[1]}\n")[1].split("\n## ")[0]
     lines = [line for line in table.split("\n") if line.startswith("| ")][2:]
     return [[cell.strip() for cell in line[2:].removesuffix("|").split(" | ")] for line in lines]
 
 
-def test_every_section_data_set_and_study_of_fedstas_has_a_place_and_what_is_not_there_a_reason():
-    for what, state, where, reason in unnumbered():
+def test_every_section_data_set_and_study_of_fedstas_has_a_place_and_a_reason_unless_it_is_done():
+    for what, state, where, reason in read_unnumbered_rows():
         assert state in ("done", "partly", "absent"), what
         assert (len(reason) > 10) == (state != "done"), what
         places = re.findall(r"\{at\}`(\w+) ([^`]+)`", where)
-        assert places and all(bare(title) in sections(chapter) for chapter, title in places), what
+        assert places and all(
+            normalise_title(title) in read_sections(chapter) for chapter, title in places
+        ), what
 
 
 def test_no_section_of_the_two_versions_is_left_out():
-    said = " ".join(what for what, *_ in unnumbered())
-    listed = {"journal": set(), "preprint": set()}
-    for version, numbers in re.findall(r"(journal|preprint) (\d(?:\.\d)?)", said):
-        listed[version].add(numbers)
+    titles = " ".join(what for what, *_ in read_unnumbered_rows())
+    sections_by_version = {"journal": set(), "preprint": set()}
+    for version, number in re.findall(r"(journal|preprint) (\d(?:\.\d)?)", titles):
+        sections_by_version[version].add(number)
     journal = {"1", "2", "3", "4", "5", "6.1", "6.2", "6.3", "6.4", "7", "8", "9"}
     preprint = {"1", *(f"2.{k}" for k in range(1, 6)), "3.1", "3.2", "4"}
-    assert listed == {"journal": journal, "preprint": preprint}
+    assert sections_by_version == {"journal": journal, "preprint": preprint}
 
 
 def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_state():
-    """Sections by title; what is not numbered is named there; a sweep is recorded as soon as it is in results/."""
-    things = listed(EXPERIMENTS)
-    known = ["Sec. 1", *(f"Sec. 2.{k}" for k in range(1, 5)), "Sec. 3.1", "Sec. 3.2"]
-    known += [*(f"Sec. {k}" for k in range(4, 8)), *(f"App. {k}" for k in "ABCD")]
-    assert things[: len(known)] == known
+    """Sections are found by title and name the item; a sweep counts as recorded once it is in results/."""
+    items = list_items(EXPERIMENTS)
+    numbered = ["Sec. 1", *(f"Sec. 2.{k}" for k in range(1, 5)), "Sec. 3.1", "Sec. 3.2"]
+    numbered += [*(f"Sec. {k}" for k in range(4, 8)), *(f"App. {k}" for k in "ABCD")]
+    assert items[: len(numbered)] == numbered
     other = {"MNIST", "CIFAR-10", "dropout", "concentration", "measure", "linkage", "local steps"}
-    assert other | {"participants", "FedProx", "rolling mean", "test sets"} <= set(things)
-    for _, cells in (row for row in rows() if row[0] == EXPERIMENTS):
+    assert other | {"participants", "FedProx", "rolling mean", "test sets"} <= set(items)
+    for _, cells in (row for row in read_rows() if row[0] == EXPERIMENTS):
         for place in re.findall(r"\{at\}`([^`]+)`", cells[2]):
             chapter, _, title = place.partition(" ")
-            text = sections(chapter).get(bare(title))
+            text = read_sections(chapter).get(normalise_title(title))
             assert text is not None, f"{cells[0]}: chapter {chapter} has no section {title!r}"
             if not cells[0].startswith(("Sec. ", "App. ")):
                 words = " ".join(text.replace("\n#", "\n").split()).lower()
@@ -238,35 +244,35 @@ def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_sta
             word, _, named = state.partition(": ")
             sweeps = re.findall("`([^`]+)`", named)
             assert bool(sweeps) == (word != "computed") and set(sweeps) <= set(experiments.names())
-            assert {s: recorded(s) for s in sweeps} == dict.fromkeys(sweeps, word), cells[0]
+            assert {s: recorded_state(s) for s in sweeps} == dict.fromkeys(sweeps, word), cells[0]
 
 
-def recorded(sweep: str) -> str:
-    """The page's word for a sweep: all its runs are recorded, some, or none."""
-    kept = ROOT / "results" / sweep / "runs.parquet"
-    made = len(pd.read_parquet(kept, columns=["run"])) if kept.is_file() else 0
-    if not made:
+def recorded_state(sweep: str) -> str:
+    """Return the page's word for a sweep of which all, some or none of the runs are recorded."""
+    path = ROOT / "results" / sweep / "runs.parquet"
+    runs = len(pd.read_parquet(path, columns=["run"])) if path.is_file() else 0
+    if not runs:
         return "declared"
-    return "recorded" if made >= len(experiments.runs(sweep, "paper")) else "recorded in part"
+    return "recorded" if runs >= len(experiments.runs(sweep, "paper")) else "recorded in part"
 
 
-def test_what_it_names_in_the_package_and_the_tests_exists():
+def test_every_function_and_test_that_the_page_names_exists():
     page = (ROOT / "book" / "where_is_what.md").read_text(encoding="utf-8")
-    named = re.findall(r"(?<!\})`([a-z]\w*(?:\.\w+)*)`", page)
-    for name in named:
+    names = re.findall(r"(?<!\})`([a-z]\w*(?:\.\w+)*)`", page)
+    for name in names:
         if name.startswith("test_"):
             assert (ROOT / "tests" / f"{name}.py").is_file(), name
             continue
         module, *members = name.split(".")
-        found = getattr(fedstas, module, None) or getattr(companion, module)
+        member_object = getattr(fedstas, module, None) or getattr(companion, module)
         for member in members:
-            found = getattr(found, member, None) or importlib.import_module(
-                f"{found.__name__}.{member}"
+            member_object = getattr(member_object, member, None) or importlib.import_module(
+                f"{member_object.__name__}.{member}"
             )
-        assert members and callable(found), f"{name} is no function or class"
-    assert len(set(named)) > 80
-    for _, cells in rows():
+        assert members and callable(member_object), f"{name} is no function or class"
+    assert len(set(names)) > 80
+    for _, cells in read_rows():
         assert any(
-            n in named and not n.startswith("test_")
+            n in names and not n.startswith("test_")
             for n in re.findall(r"`([\w.]+)`", " ".join(cells))
         )
