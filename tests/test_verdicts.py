@@ -1,5 +1,5 @@
-"""Every function that decides a claim on runs, in worlds made up: where the claim is true, where it is
-false, where the runs cannot tell, and where there are too few of them."""
+"""Tests of each function that decides a claim on runs, with synthetic runs for which the claim is true, false,
+undecided, or has too few seeds."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -30,49 +30,61 @@ NO_DATA = {
 
 @dataclass(frozen=True)
 class World:
-    """Runs of every method: accuracies rise from 10 % to `ends` (else `rest`), the loss falls from 2.3."""
+    """Synthetic runs of every method: accuracy rises from 10 %, the loss falls from 2.3, linearly, then constant.
 
-    ends: dict = field(default_factory=dict)  # accuracy at the end by method
-    rest: float = 0.5  # that of all others
-    wide: float = 0.0005  # spread of single runs, which methods do not share; its mean is 0
-    shared: float = 0.02  # from seed to seed, which they do
+    The dicts have the method as key; a method that is not in them has the default.
+    """
+
+    final_accuracy: dict = field(default_factory=dict)  # accuracy of the last round
+    default_accuracy: float = 0.5  # final accuracy of methods that are not in `final_accuracy`
+    spread: float = 0.0005  # standard deviation between runs, independent by method, mean 0
+    seed_spread: float = 0.02  # difference from one seed to the next, the same for all methods
     seeds: int = 6
-    reach: dict = field(
-        default_factory=dict
-    )  # the round from which the accuracy is that of the end
-    loss: dict = field(default_factory=dict)
-    first: float | None = None  # accuracy after round 1
-    jump: dict = field(default_factory=dict)  # from one round to the next
-    bytes: dict = field(default_factory=dict)
+    # the round from which accuracy and loss are constant
+    rounds_to_end: dict = field(default_factory=dict)
+    final_loss: dict = field(default_factory=dict)
+    first_accuracy: float | None = None  # accuracy after round 1
+    oscillation: dict = field(default_factory=dict)  # amplitude, alternating from round to round
+    megabytes: dict = field(default_factory=dict)
     rounds: int = 99
-    where: dict = field(default_factory=dict)  # partition and concentration -> another world
-    at: dict = field(default_factory=dict)  # the same by name and value of one thing of a setting
+    # worlds that replace this one for a setting: by (partition, concentration), and by (field of the setting, value)
+    by_partition: dict = field(default_factory=dict)
+    by_value: dict = field(default_factory=dict)
 
     def frame(self, setting, methods) -> pd.DataFrame:
-        for (key, value), there in self.at.items():
+        for (key, value), world in self.by_value.items():
             if getattr(setting, key) == value:
-                return there.frame(setting, methods)
-        if here := self.where.get((setting.partition, setting.concentration)):
-            return here.frame(setting, methods)
+                return world.frame(setting, methods)
+        if world := self.by_partition.get((setting.partition, setting.concentration)):
+            return world.frame(setting, methods)
         t, parts = np.arange(1, self.rounds + 1), []
         for method in methods:
-            end, reach = self.ends.get(method, self.rest), self.reach.get(method, 40)
+            end, end_round = (
+                self.final_accuracy.get(method, self.default_accuracy),
+                self.rounds_to_end.get(method, 40),
+            )
             noise = np.random.default_rng([*method.encode()]).normal(size=self.seeds)
-            for seed, own in enumerate(self.wide * (noise - noise.mean())):
-                rise = 0.1 + (end - 0.1) * np.minimum(1, t / reach)
-                jumps = (self.jump[method] + own) * (-1.0) ** t if method in self.jump else 0
-                value = rise + own + self.shared * (seed - self.seeds / 2) + jumps
-                if self.first is not None:
-                    value[0] = self.first + own
-                loss = 2.3 - (2.3 - self.loss.get(method, 2 - end)) * np.minimum(1, t / reach)
-                sent = self.bytes.get(method, 1) * t * 1e6
+            for seed, run_effects in enumerate(self.spread * (noise - noise.mean())):
+                rise = 0.1 + (end - 0.1) * np.minimum(1, t / end_round)
+                swings = (
+                    (self.oscillation[method] + run_effects) * (-1.0) ** t
+                    if method in self.oscillation
+                    else 0
+                )
+                value = rise + run_effects + self.seed_spread * (seed - self.seeds / 2) + swings
+                if self.first_accuracy is not None:
+                    value[0] = self.first_accuracy + run_effects
+                losses = 2.3 - (2.3 - self.final_loss.get(method, 2 - end)) * np.minimum(
+                    1, t / end_round
+                )
+                cumulative_bytes = self.megabytes.get(method, 1) * t * 1e6
                 parts.append(
                     pd.DataFrame(
                         {
                             "run": f"{method}{seed}", "method": method, "seed": seed, "round": t,
                             "rounds": self.rounds, "client_accuracy": value, "test_accuracy": value,
-                            "macro_f1": value, "train_loss": loss + own * t / self.rounds + jumps,
-                            "bytes_down": sent, "bytes_up": sent,
+                            "macro_f1": value, "train_loss": losses + run_effects * t / self.rounds + swings,
+                            "bytes_down": cumulative_bytes, "bytes_up": cumulative_bytes,
                         }
                     )
                 )  # fmt: skip
@@ -85,38 +97,42 @@ class World:
         )
 
 
-def puts(module, name: str, value):
-    """A world in which a function of that module gives this."""
+def patch_function(module, name: str, value):
+    """Return a world that patches the function of the module so that it returns the value."""
     return lambda patch: patch.setattr(module, name, lambda *a, **k: value)
 
 
-def above(better: str, **more) -> dict:
-    """One method above all others, below them, and with them where runs scatter."""
-    wide = more.pop("wide", 0.06)
+def worlds_of_higher_accuracy(better: str, **more) -> dict:
+    """Return worlds in which the method is above all others, below them, and equal to them with scattered runs."""
+    spread = more.pop("spread", 0.06)
     return {
         "agrees": World({better: 0.6}, **more),
         "differs": World({better: 0.4}, **more),
-        "undecided": World(wide=wide, **more),
+        "undecided": World(spread=spread, **more),
     }
 
 
-def below(*methods: str) -> dict:
-    """The training loss of these is smaller than the others', larger, and lost in the scatter."""
+def worlds_of_lower_loss(*methods: str) -> dict:
+    """Return worlds in which these methods' training loss is lower than the others', higher, and equal with scatter."""
     return {
-        "agrees": World(loss=dict.fromkeys(methods, 1.0)),
-        "differs": World(loss=dict.fromkeys(methods, 2.0)),
-        "undecided": World(wide=0.1),
+        "agrees": World(final_loss=dict.fromkeys(methods, 1.0)),
+        "differs": World(final_loss=dict.fromkeys(methods, 2.0)),
+        "undecided": World(spread=0.1),
     }
 
 
-def level(method: str, printed: float, loss: bool = False) -> dict:
-    """The printed value is that of our runs, far from it, and lost in their scatter."""
+def worlds_of_printed_level(method: str, printed: float, is_loss: bool = False) -> dict:
+    """Return worlds in which the method's mean is the printed value, far from it, and printed but scattered."""
 
-    def world(value: float, wide: float) -> World:
-        ends = {"loss": {method: value}} if loss else {"ends": {method: value / 100}}
-        return World(wide=wide, shared=0, **ends)
+    def world(value: float, spread: float) -> World:
+        levels = (
+            {"final_loss": {method: value}}
+            if is_loss
+            else {"final_accuracy": {method: value / 100}}
+        )
+        return World(spread=spread, seed_spread=0, **levels)
 
-    off = 0.5 if loss else 15
+    off = 0.5 if is_loss else 15
     return {
         "agrees": world(printed, 0.0005),
         "differs": world(printed + off, 0.0005),
@@ -124,28 +140,28 @@ def level(method: str, printed: float, loss: bool = False) -> dict:
     }
 
 
-def gain(printed: float) -> dict:
-    """FedSTaS gains what is printed in %, nothing, and the same with scatter."""
-    found = {
+def worlds_of_gain(printed: float) -> dict:
+    """Return worlds in which FedSTaS gains the printed per cent, loses 10 %, and gains nothing with scatter."""
+    levels = {
         "agrees": (1 + printed / 100, 0.0005),
         "differs": (0.9, 0.0005),
         "undecided": (1, 0.06),
     }
-    return {w: World({"fedstas": 0.5 * x}, wide=y, shared=0) for w, (x, y) in found.items()}
+    return {w: World({"fedstas": 0.5 * x}, spread=y, seed_spread=0) for w, (x, y) in levels.items()}
 
 
-def tried(worlds: dict) -> dict:
-    """The same where only a substitute can be tried."""
+def decided_on_substitute(worlds: dict) -> dict:
+    """Return the same worlds for a claim without data: the verdict is no-data, with one on a substitute."""
     return {NO_DATA[word]: world for word, world in worlds.items()}
 
 
-def nowhere(worlds: dict) -> dict:
-    """Where one of several settings cannot be had: no claim of all is seen, but one is refuted."""
+def without_one_setting(worlds: dict) -> dict:
+    """Return the same worlds for a claim on several settings, one without data: it can only be refuted."""
     return {NO_DATA["agrees"]: worlds["agrees"], "differs": worlds["differs"], "undecided": worlds["undecided"]}  # fmt: skip
 
 
-def drawn(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
-    """A world of cohorts: `digits[scheme]` are those of the early and of the late rounds, by seed."""
+def recorded_cohorts(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
+    """Return a world of cohorts: `digits[scheme]` lists by seed the digits up to round 20 and after it."""
     table = pd.DataFrame(
         (
             m,
@@ -159,21 +175,21 @@ def drawn(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
         for t in range(1, rounds + 1)
     )
     table.columns = ["method", "seed", "round", "clients", "digits"]
-    return puts(clustered, "recorded_cohorts", table)
+    return patch_function(clustered, "recorded_cohorts", table)
 
 
-def more_digits(scheme: str) -> dict:
+def worlds_of_more_digits(scheme: str) -> dict:
     return {
-        "agrees": drawn({scheme: [(9, 9), (8, 9)]}),
-        "differs": drawn({scheme: [(6, 6), (6, 5)]}),
-        "undecided": drawn({scheme: [(9, 9), (6, 6)]}),
-        "undecided ": drawn({scheme: [(9, 9)]}, seeds=4),
+        "agrees": recorded_cohorts({scheme: [(9, 9), (8, 9)]}),
+        "differs": recorded_cohorts({scheme: [(6, 6), (6, 5)]}),
+        "undecided": recorded_cohorts({scheme: [(9, 9), (6, 6)]}),
+        "undecided ": recorded_cohorts({scheme: [(9, 9)]}, seeds=4),
     }
 
 
-def imbalanced(fall: dict, ahead: float, wide: float = 0.01, seeds: int = 6):
-    """A world of accuracies at sigma 0 and 3; FedSampling is ahead by so many points at both."""
-    noise = np.random.default_rng(1).normal(size=(seeds, 2, 3)) * wide
+def imbalanced_ends(fall: dict, ahead: float, spread: float = 0.01, seeds: int = 6):
+    """Return a world of accuracies at sigma 0 and 3: FedSampling is `ahead`, an arm falls by `fall` points."""
+    noise = np.random.default_rng(1).normal(size=(seeds, 2, 3)) * spread
     noise -= noise.mean(0)
     rows = [
         (sigma, s, arm, 80 + ahead * (k == 2) - fall.get(arm, 0) * (sigma > 0) + noise[s, sigma // 3, k])
@@ -181,67 +197,71 @@ def imbalanced(fall: dict, ahead: float, wide: float = 0.01, seeds: int = 6):
         for s in range(seeds)
         for k, arm in enumerate(("fedavg", "md", "fedsampling"))
     ]  # fmt: skip
-    return puts(fedsampling, "_imbalanced_ends", pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"]))  # fmt: skip
+    return patch_function(fedsampling, "_imbalanced_ends", pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"]))  # fmt: skip
 
 
-def ranked(others: dict, metric="macro_f1", task="topics", partition="natural", network="") -> dict:
-    """Worlds of FedSampling's recorded ends: its private form ahead, behind one rival, lost in the scatter, and of
-    too few seeds; `others` are the points of methods that do not decide."""
+def worlds_of_private_fedsampling(
+    others: dict, metric="macro_f1", task="topics", partition="natural", network=""
+) -> dict:
+    """Return worlds in which private FedSampling is ahead, behind one rival, equal with scatter, and has too few seeds.
+
+    `others` are the points of methods that do not decide the claim.
+    """
     arms = dict.fromkeys(
         (*fedsampling.AS_WRITTEN, *fedsampling.FEDOPT, "fedavg-unbiased", "md"), 50.0
     )
     arms |= {arm: 50.0 + more for arm, more in others.items()}
 
-    def world(ahead: float, behind: float = 0.0, wide: float = 0.01, seeds: int = 6):
-        own = arms | {"fedavg": 50.0 + behind, fedsampling.PRIVATE: 50.0 + ahead}
-        noise = np.random.default_rng(2).normal(size=(len(own), seeds)) * wide
+    def world(ahead: float, behind: float = 0.0, spread: float = 0.01, seeds: int = 6):
+        values = arms | {"fedavg": 50.0 + behind, fedsampling.PRIVATE: 50.0 + ahead}
+        noise = np.random.default_rng(2).normal(size=(len(values), seeds)) * spread
         rows = [
             {"task": task, "partition": partition, "network": network, "arm": arm, "seed": s, metric: value + x}
-            for (arm, value), own_noise in zip(own.items(), noise - noise.mean(1, keepdims=True), strict=True)
+            for (arm, value), own_noise in zip(values.items(), noise - noise.mean(1, keepdims=True), strict=True)
             for s, x in enumerate(own_noise)
         ]  # fmt: skip
         rows += [row | {"network": "another", metric: 0.0} for row in rows]
-        return puts(fedsampling, "_recorded_ends", pd.DataFrame(rows))
+        return patch_function(fedsampling, "_recorded_ends", pd.DataFrame(rows))
 
     return {
         "no-data agrees": world(3),
         "no-data differs": world(3, behind=6),
-        "no-data undecided": world(0, wide=4),
+        "no-data undecided": world(0, spread=4),
         "no-data undecided ": world(3, seeds=4),
         "no-data": world(3, seeds=1),
     }
 
 
-def squeezed(gap: float, wide: float = 0.0005, seeds: int = 6):
-    """A world of runs with 9 and 256 levels."""
+def compressed_runs(gap: float, spread: float = 0.0005, seeds: int = 6):
+    """Return a world of runs with 9 and 256 compression levels, `gap` of accuracy apart."""
 
-    def patch(put) -> None:
-        world = World({"nine": 0.5 + gap, "most": 0.5}, wide=wide, seeds=seeds)
+    def patch(monkeypatch) -> None:
+        world = World({"nine": 0.5 + gap, "most": 0.5}, spread=spread, seeds=seeds)
         frame = world.frame(figures.FIXED, ("nine", "most")).assign(method="fedstas")
         levels = {r: 9 if r.startswith("nine") else 256 for r in frame["run"].unique()}
         about = {r: {"method": {"clients": {"levels": v}}} for r, v in levels.items()}
-        put.setattr(experiments.Setting, "runs", lambda self, *methods: frame)
-        put.setattr(sentences.records, "identities", lambda folder: about)
+        monkeypatch.setattr(experiments.Setting, "runs", lambda self, *methods: frame)
+        monkeypatch.setattr(sentences.records, "identities", lambda folder: about)
 
     return patch
 
 
-def dealt(dirichlet: float, iid: float, grows: bool = True, wide: float = 0.0):
-    """A world in which a client's largest class has this share; it grows as the concentration falls."""
+def class_shares(dirichlet: float, iid: float, grows: bool = True, spread: float = 0.0):
+    """Return a world of the share of a client's largest class, which `grows` or not as the concentration falls."""
 
     def shares(labels, concentration=0.01, seeds=5):
-        falls, each = -np.log10(concentration), {"dirichlet": dirichlet, "iid": iid}
+        falls, base_shares = -np.log10(concentration), {"dirichlet": dirichlet, "iid": iid}
         rows = []
-        for s, (name, value) in itertools.product(range(seeds), each.items()):
-            scatter = wide * (-1) ** (s + round(falls)) if name == "dirichlet" else 0
+        for s, (name, value) in itertools.product(range(seeds), base_shares.items()):
+            scatter = spread * (-1) ** (s + round(falls)) if name == "dirichlet" else 0
             rows.append((name, s, *[value + 0.1 * falls * grows + scatter] * 2))
         return pd.DataFrame(rows, columns=["partition", "seed", "mean", "median"])
 
     return lambda patch: patch.setattr(figures, "largest_class_shares", shares)
 
 
-def counts(pure: bool, scatter: bool = False):
-    """A world of CIFAR-10 partitions that are pure at 0.001 and even at 10, or the reverse."""
+def cifar_partitions(pure: bool, scatter: bool = False):
+    """Return a world of CIFAR-10 partitions: one class per client at 0.001 and even at 10 if `pure`, else the reverse."""
 
     class Partition:
         @staticmethod
@@ -255,196 +275,223 @@ def counts(pure: bool, scatter: bool = False):
     return lambda patch: patch.setattr(clustered, "partition", Partition)
 
 
-def verdicts_of(word: str):
-    return puts(sentences.ledger, "decide", Evidence(word, note="why"))
+def ledger_verdict(word: str):
+    return patch_function(sentences.ledger, "decide", Evidence(word, note="why"))
 
 
 def iid_counts(table):
-    return puts(figures, "_label_counts", np.asarray(table))
+    return patch_function(figures, "_label_counts", np.asarray(table))
 
 
-SPEED = {
-    "agrees": World(reach={"fedstas": 20, "fedsts": 80}, rest=0.6),
-    "differs": World(reach={"fedstas": 80, "fedsts": 20}, rest=0.6),
-    "undecided": World(rest=0.6, wide=0.12, seeds=6),
+ROUNDS_TO_HALF = {
+    "agrees": World(rounds_to_end={"fedstas": 20, "fedsts": 80}, default_accuracy=0.6),
+    "differs": World(rounds_to_end={"fedstas": 80, "fedsts": 20}, default_accuracy=0.6),
+    "undecided": World(default_accuracy=0.6, spread=0.12, seeds=6),
 }
 BOTH = tuple(clustered.ALGORITHM)
 SMOOTH = {
-    "agrees": World(jump={"md": 0.2}),
-    "differs": World(jump=dict.fromkeys(BOTH, 0.2)),
-    "undecided": World(jump={"md": 0.2, "clustered-size": 0.2}, wide=0.05, shared=0),
+    "agrees": World(oscillation={"md": 0.2}),
+    "differs": World(oscillation=dict.fromkeys(BOTH, 0.2)),
+    "undecided": World(oscillation={"md": 0.2, "clustered-size": 0.2}, spread=0.05, seed_spread=0),
 }
 
 
-def less(nats: float, **more) -> World:
-    """Both algorithms end so many nats below MD sampling."""
-    return World(loss={"md": 1.5} | dict.fromkeys(BOTH, 1.5 - nats), **more)
+def lower_loss(nats: float, **more) -> World:
+    """Return a world in which both clustered algorithms end `nats` below MD sampling."""
+    return World(final_loss={"md": 1.5} | dict.fromkeys(BOTH, 1.5 - nats), **more)
 
 
-def varied(key: str, **by_word) -> dict:
-    """Worlds of nats less than MD sampling at each value of a setting; by verdict, {value: nats}."""
+def worlds_by_setting(key: str, **by_word) -> dict:
+    """Return worlds by verdict, from the nats below MD sampling at each value of a setting: {value: nats}."""
     return {
-        word.replace("_", " "): less(0, at={(key, v): less(nats) for v, nats in gains.items()})
+        word.replace("_", " "): lower_loss(
+            0, by_value={(key, v): lower_loss(nats) for v, nats in gains.items()}
+        )
         for word, gains in by_word.items()
     }
 
 
-def early(reach: int, **more) -> World:
-    """Both algorithms reach their end after so many rounds, MD sampling after 90."""
-    return World(reach={"md": 90} | dict.fromkeys(BOTH, reach), **more)
+def early_end(rounds_to_end: int, **more) -> World:
+    """Return a world in which both clustered algorithms are constant after `rounds_to_end` rounds, MD sampling after 90."""
+    return World(rounds_to_end={"md": 90} | dict.fromkeys(BOTH, rounds_to_end), **more)
 
 
-def faster(**by_word) -> dict:
-    """Worlds in which both algorithms reach their end after so many rounds, by local steps."""
+def worlds_by_local_steps(**by_word) -> dict:
+    """Return worlds by verdict, from the rounds after which both algorithms are constant: {local steps: rounds}."""
     return {
-        word.replace("_", " "): World(at={("steps", n): early(t) for n, t in reach.items()})
-        for word, reach in by_word.items()
+        word.replace("_", " "): World(
+            by_value={("steps", n): early_end(t) for n, t in rounds_to_end.items()}
+        )
+        for word, rounds_to_end in by_word.items()
     }
 
 
-def with_prox(usual=None, /, **by_word) -> dict:
-    """Worlds in which mu = 0.1 makes a difference, and no other mu."""
-    usual = usual or {"loss": {"md": 1.5}}
+def worlds_by_prox(usual=None, /, **by_word) -> dict:
+    """Return worlds by verdict in which runs with mu = 0.1 differ, and those with any other mu do not."""
+    usual = usual or {"final_loss": {"md": 1.5}}
     return {
-        word.replace("_", " "): World(**usual, at={("prox", 0.1): World(**usual | other)})
+        word.replace("_", " "): World(**usual, by_value={("prox", 0.1): World(**usual | other)})
         for word, other in by_word.items()
     }
 
 
-class Turns(World):
-    """A world whose seeds take turns: even ones are of it, odd ones of `other`."""
+class AlternatingWorld(World):
+    """A world whose even seeds are its own runs, and whose odd seeds are those of the world `other`."""
 
     def frame(self, setting, methods) -> pd.DataFrame:
         one, two = World.frame(self, setting, methods), self.other.frame(setting, methods)
         return pd.concat([one[one["seed"] % 2 == 0], two[two["seed"] % 2 == 1]])
 
 
-def reached(**by_word) -> dict:
-    """Worlds in which 5, 10 and 20 clients a round reach one loss after so many rounds, some schemes after others."""
+def worlds_by_cohort_size(**by_word) -> dict:
+    """Return worlds by verdict in which 5, 10 and 20 clients a round reach one loss after so many rounds each."""
 
     def world(others: dict, rounds: tuple, odd: tuple = ()) -> World:
-        def of(by_size: tuple, kind=World) -> World:
-            each = zip((5, 10, 20), by_size, strict=True)
-            ends = {m: dict.fromkeys(("md", *BOTH), t) | others for m, t in each}
+        def by_rounds(rounds_by_size: tuple, kind=World) -> World:
+            pairs = zip((5, 10, 20), rounds_by_size, strict=True)
+            end_rounds = {m: dict.fromkeys(("md", *BOTH), t) | others for m, t in pairs}
             return kind(
-                at={("clients_per_round", m): World(reach=r, wide=0) for m, r in ends.items()}
+                by_value={
+                    ("clients_per_round", m): World(rounds_to_end=r, spread=0)
+                    for m, r in end_rounds.items()
+                }
             )
 
         if not odd:
-            return of(rounds)
-        turns = of(rounds, Turns)
-        object.__setattr__(turns, "other", of(odd))
+            return by_rounds(rounds)
+        turns = by_rounds(rounds, AlternatingWorld)
+        object.__setattr__(turns, "other", by_rounds(odd))
         return turns
 
     return {word.replace("_", " "): world(*how) for word, how in by_word.items()}
 
 
-SCATTERED = World(wide=0.1)
-CALMER = {
-    "agrees": World(jump={"md": 0.2} | dict.fromkeys(BOTH, 0.1), shared=0),
-    "differs": World(jump={"md": 0.1} | dict.fromkeys(BOTH, 0.2), shared=0),
-    "differs ": World(jump={"md": 0.2, "clustered-similarity": 0.1, "clustered-size": 0.2}, shared=0),
-    "undecided": World(jump={"md": 0.2} | dict.fromkeys(BOTH, 0.2), wide=0.05, shared=0),
+SCATTERED = World(spread=0.1)
+SMOOTHER_OVERALL = {
+    "agrees": World(oscillation={"md": 0.2} | dict.fromkeys(BOTH, 0.1), seed_spread=0),
+    "differs": World(oscillation={"md": 0.1} | dict.fromkeys(BOTH, 0.2), seed_spread=0),
+    "differs ": World(oscillation={"md": 0.2, "clustered-similarity": 0.1, "clustered-size": 0.2}, seed_spread=0),
+    "undecided": World(oscillation={"md": 0.2} | dict.fromkeys(BOTH, 0.2), spread=0.05, seed_spread=0),
 }  # fmt: skip
 
 
-def scattered(key: str, low: float, high: float, wide: float = 0.1) -> dict:
-    """A trend that is one for some seeds and the other for others."""
-    return {"undecided": World(at={(key, low): World(wide=wide), (key, high): World(wide=-wide)})}
+def opposite_trends(key: str, low: float, high: float, spread: float = 0.1) -> dict:
+    """Return a world in which the trend over a setting has opposite signs for different seeds."""
+    return {
+        "undecided": World(
+            by_value={(key, low): World(spread=spread), (key, high): World(spread=-spread)}
+        )
+    }
 
 
 SKEWED = (figures.SKEWED.partition, figures.SKEWED.concentration)
-ON_CIFAR = below(*BOTH)
+ON_CIFAR = worlds_of_lower_loss(*BOTH)
 
-# By function: the verdict (and the one on a substitute), and a world that has it.
+# By function: the verdict (with the one on a substitute; a trailing blank distinguishes two worlds of one verdict) and a world.
 CASES = {
-    "experiments_sentences.higher_everywhere": nowhere(above("fedstas")),
-    "experiments_sentences.higher_iid_too": nowhere(above("fedstas")),
-    "experiments_sentences.best_everywhere": nowhere(above("fedstas")),
-    "experiments_sentences.new_standard": above("fedstas"),
-    "experiments_sentences.neyman_helps": above("strat-neyman"),
+    "experiments_sentences.higher_everywhere": without_one_setting(
+        worlds_of_higher_accuracy("fedstas")
+    ),
+    "experiments_sentences.higher_iid_too": without_one_setting(
+        worlds_of_higher_accuracy("fedstas")
+    ),
+    "experiments_sentences.best_everywhere": without_one_setting(
+        worlds_of_higher_accuracy("fedstas")
+    ),
+    "experiments_sentences.new_standard": worlds_of_higher_accuracy("fedstas"),
+    "experiments_sentences.neyman_helps": worlds_of_higher_accuracy("strat-neyman"),
     "experiments_sentences.fedsts_over_random": {
-        "agrees": World(reach={"fedsts": 20, "md": 80, "fedavg": 80}, rest=0.6),
-        "differs": World(reach={"fedsts": 80, "md": 20, "fedavg": 20}, rest=0.6),
-        "undecided": World(rest=0.6, wide=0.12),
+        "agrees": World(rounds_to_end={"fedsts": 20, "md": 80, "fedavg": 80}, default_accuracy=0.6),
+        "differs": World(
+            rounds_to_end={"fedsts": 80, "md": 20, "fedavg": 20}, default_accuracy=0.6
+        ),
+        "undecided": World(default_accuracy=0.6, spread=0.12),
     },
     "experiments_sentences.compression_gain": {
-        "agrees": squeezed(0.1),
-        "differs": squeezed(0.0),
-        "undecided": squeezed(0.0, wide=0.06),
-        "undecided ": squeezed(0.1, seeds=4),
+        "agrees": compressed_runs(0.1),
+        "differs": compressed_runs(0.0),
+        "undecided": compressed_runs(0.0, spread=0.06),
+        "undecided ": compressed_runs(0.1, seeds=4),
     },
     "experiments_sentences.keeps_most": {
         "agrees": World({"fedsts": 0.4, "fedstas": 0.5, "fedstas-dp": 0.49}),
         "differs": World({"fedsts": 0.4, "fedstas": 0.5, "fedstas-dp": 0.41}),
-        "undecided": World(wide=0.06),
+        "undecided": World(spread=0.06),
     },
     "experiments_sentences.limited_loss": {
         "agrees": World({"fedstas": 0.51}),
         "differs": World({"fedstas": 0.55}),
-        "undecided": World({"fedstas": 0.52}, wide=0.06),
+        "undecided": World({"fedstas": 0.52}, spread=0.06),
     },
     "experiments_sentences.gains_with_skew": {
-        "agrees": World(where={SKEWED: World({"fedstas": 0.7})}),
-        "differs": World({"fedstas": 0.7}, where={SKEWED: World()}),
-        "undecided": World(wide=0.06, where={SKEWED: World(wide=-0.06)}),
+        "agrees": World(by_partition={SKEWED: World({"fedstas": 0.7})}),
+        "differs": World({"fedstas": 0.7}, by_partition={SKEWED: World()}),
+        "undecided": World(spread=0.06, by_partition={SKEWED: World(spread=-0.06)}),
     },
     "experiments_sentences.promised_guarantees": {
-        "holds": verdicts_of("holds"),
-        "holds-if": verdicts_of("holds-if"),
-        "fails": verdicts_of("fails"),
+        "holds": ledger_verdict("holds"),
+        "holds-if": ledger_verdict("holds-if"),
+        "fails": ledger_verdict("fails"),
     },
     "experiments_sentences.data_sets": {"agrees": 2, "differs": 3},
     "experiments_sentences.baseline_twice": {"agrees": 55.01, "differs": 50},
     "experiments_sentences.own_bars_mnist": {"agrees": 55.1, "differs": 54.67},
     "experiments_sentences.own_bars_skewed": {"agrees": 52.7, "differs": 52.14},
     "experiments_sentences.own_bars_hundred": {"agrees": 20.48, "differs": 17.9},
-    "experiments_figures.mnist_order": above("fedstas"),
-    "experiments_figures.mnist_order_global": above("fedstas"),
-    "experiments_figures.mnist_dp_order": above("fedstas-dp"),
-    "experiments_figures.mnist_dp_cost": above("fedstas"),
-    "experiments_figures.skewed_dp_order": above("fedstas-dp"),
-    "experiments_figures.hundred_dp_order": tried(above("fedstas-dp")),
-    "experiments_figures.mnist_gain": gain(1.8),
-    "experiments_figures.skewed_gain": gain(17.6),
-    "experiments_figures.hundred_gain": tried(gain(28.9)),
-    "experiments_figures.mnist_fedsts": level("fedsts", 50),
-    "experiments_figures.mnist_fedstas": level("fedstas", 56),
-    "experiments_figures.mnist_dp": level("fedstas-dp", 54.67),
-    "experiments_figures.skewed_fedsts": level("fedsts", 52.62),
-    "experiments_figures.skewed_fedstas": level("fedstas", 61.9),
-    "experiments_figures.skewed_dp": level("fedstas-dp", 52.14),
-    "experiments_figures.hundred_fedsts": tried(level("fedsts", 18)),
-    "experiments_figures.hundred_fedstas": tried(level("fedstas", 23.21)),
-    "experiments_figures.hundred_dp": tried(level("fedstas-dp", 20.48)),
-    "experiments_figures.loss_fedsts": level("fedsts", 1.512, loss=True),
-    "experiments_figures.loss_fedstas": level("fedstas", 1.505, loss=True),
-    "experiments_figures.loss_dp": level("fedstas-dp", 1.473, loss=True),
-    "experiments_figures.rounds_to_half": SPEED,
+    "experiments_figures.mnist_order": worlds_of_higher_accuracy("fedstas"),
+    "experiments_figures.mnist_order_global": worlds_of_higher_accuracy("fedstas"),
+    "experiments_figures.mnist_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
+    "experiments_figures.mnist_dp_cost": worlds_of_higher_accuracy("fedstas"),
+    "experiments_figures.skewed_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
+    "experiments_figures.hundred_dp_order": decided_on_substitute(
+        worlds_of_higher_accuracy("fedstas-dp")
+    ),
+    "experiments_figures.mnist_gain": worlds_of_gain(1.8),
+    "experiments_figures.skewed_gain": worlds_of_gain(17.6),
+    "experiments_figures.hundred_gain": decided_on_substitute(worlds_of_gain(28.9)),
+    "experiments_figures.mnist_fedsts": worlds_of_printed_level("fedsts", 50),
+    "experiments_figures.mnist_fedstas": worlds_of_printed_level("fedstas", 56),
+    "experiments_figures.mnist_dp": worlds_of_printed_level("fedstas-dp", 54.67),
+    "experiments_figures.skewed_fedsts": worlds_of_printed_level("fedsts", 52.62),
+    "experiments_figures.skewed_fedstas": worlds_of_printed_level("fedstas", 61.9),
+    "experiments_figures.skewed_dp": worlds_of_printed_level("fedstas-dp", 52.14),
+    "experiments_figures.hundred_fedsts": decided_on_substitute(
+        worlds_of_printed_level("fedsts", 18)
+    ),
+    "experiments_figures.hundred_fedstas": decided_on_substitute(
+        worlds_of_printed_level("fedstas", 23.21)
+    ),
+    "experiments_figures.hundred_dp": decided_on_substitute(
+        worlds_of_printed_level("fedstas-dp", 20.48)
+    ),
+    "experiments_figures.loss_fedsts": worlds_of_printed_level("fedsts", 1.512, is_loss=True),
+    "experiments_figures.loss_fedstas": worlds_of_printed_level("fedstas", 1.505, is_loss=True),
+    "experiments_figures.loss_dp": worlds_of_printed_level("fedstas-dp", 1.473, is_loss=True),
+    "experiments_figures.rounds_to_half": ROUNDS_TO_HALF,
     "experiments_figures.by_round_40": {
-        "agrees": World(reach={"fedstas": 20, "fedsts": 80}),
-        "differs": World(reach={"fedstas": 80, "fedsts": 20}),
-        "undecided": World(wide=0.06),
+        "agrees": World(rounds_to_end={"fedstas": 20, "fedsts": 80}),
+        "differs": World(rounds_to_end={"fedstas": 80, "fedsts": 20}),
+        "undecided": World(spread=0.06),
     },
     "experiments_figures.begins_at": {
-        "agrees": World(first=0.11),
-        "differs": World(first=0.2),
-        "undecided": World(first=0.1, wide=0.03),
+        "agrees": World(first_accuracy=0.11),
+        "differs": World(first_accuracy=0.2),
+        "undecided": World(first_accuracy=0.1, spread=0.03),
     },
     "experiments_figures.loss_falls": {
         "agrees": World(),
-        "differs": World(loss=dict.fromkeys(figures.METHODS, 2.4)),
-        "undecided": World(loss=dict.fromkeys(figures.METHODS, 2.3), wide=0.2),
+        "differs": World(final_loss=dict.fromkeys(figures.METHODS, 2.4)),
+        "undecided": World(final_loss=dict.fromkeys(figures.METHODS, 2.3), spread=0.2),
     },
     "experiments_figures.figure_1": {
-        "agrees": dealt(0.9, 0.1),
-        "differs": dealt(0.1, 0.1),
-        "undecided": dealt(0.12, 0.1, wide=0.1),
+        "agrees": class_shares(0.9, 0.1),
+        "differs": class_shares(0.1, 0.1),
+        "undecided": class_shares(0.12, 0.1, spread=0.1),
     },
     "experiments_figures.more_skewed": {
-        "agrees": dealt(0.5, 0.1),
-        "differs": dealt(0.5, 0.1, grows=False),
-        "undecided": dealt(0.5, 0.1, wide=0.2),
+        "agrees": class_shares(0.5, 0.1),
+        "differs": class_shares(0.5, 0.1, grows=False),
+        "undecided": class_shares(0.5, 0.1, spread=0.2),
     },
     "experiments_figures.equal_portions": {
         "agrees": iid_counts(np.full((100, 10), 60)),
@@ -454,127 +501,129 @@ CASES = {
         "agrees": iid_counts(np.full((100, 10), 60)),
         "differs": iid_counts(np.full((100, 9), 60)),
     },
-    "experiments_clustered.size_loss": below("clustered-size"),
-    "experiments_clustered.size_accuracy": above("clustered-size"),
-    "experiments_clustered.size_digits": more_digits("clustered-size"),
-    "experiments_clustered.similarity_loss": below("clustered-similarity"),
-    "experiments_clustered.similarity_accuracy": above("clustered-similarity"),
-    "experiments_clustered.similarity_digits": more_digits("clustered-similarity"),
+    "experiments_clustered.size_loss": worlds_of_lower_loss("clustered-size"),
+    "experiments_clustered.size_accuracy": worlds_of_higher_accuracy("clustered-size"),
+    "experiments_clustered.size_digits": worlds_of_more_digits("clustered-size"),
+    "experiments_clustered.similarity_loss": worlds_of_lower_loss("clustered-similarity"),
+    "experiments_clustered.similarity_accuracy": worlds_of_higher_accuracy("clustered-similarity"),
+    "experiments_clustered.similarity_digits": worlds_of_more_digits("clustered-similarity"),
     "experiments_clustered.better_in_figure_1": {
         "agrees": World(dict.fromkeys(BOTH, 0.6)),
         "differs": World({"clustered-size": 0.4, "clustered-similarity": 0.6}),
-        "undecided": World({"clustered-similarity": 0.6}, wide=0.06),
+        "undecided": World({"clustered-similarity": 0.6}, spread=0.06),
     },
     "experiments_clustered.as_the_target": {
         "agrees": World(rounds=200),
         "differs": World({"target": 0.6}, rounds=200),
-        "undecided": World(rounds=200, wide=0.06),
+        "undecided": World(rounds=200, spread=0.06),
         "undecided ": World({"target": 0.6}, rounds=199),
     },
     "experiments_clustered.digits_of_md": {
-        "agrees": drawn({"md": [(7, 7)]}),
-        "differs": drawn({"md": [(5, 5)]}),
-        "undecided": drawn({"md": [(7, 7), (7, 7), (5, 7)]}),
-        "undecided ": drawn({"md": [(7, 7)]}, seeds=4),
+        "agrees": recorded_cohorts({"md": [(7, 7)]}),
+        "differs": recorded_cohorts({"md": [(5, 5)]}),
+        "undecided": recorded_cohorts({"md": [(7, 7), (7, 7), (5, 7)]}),
+        "undecided ": recorded_cohorts({"md": [(7, 7)]}, seeds=4),
     },
     "experiments_clustered.ten_clients": {
-        "agrees": drawn({}, 10),
-        "differs": drawn({}, 9),
-        "undecided": drawn({}, 10, seeds=4),
+        "agrees": recorded_cohorts({}, 10),
+        "differs": recorded_cohorts({}, 9),
+        "undecided": recorded_cohorts({}, 10, seeds=4),
     },
     "experiments_clustered.finds_the_groups": {
-        "agrees": drawn({"clustered-similarity": [(7, 10)]}),
-        "differs": drawn({"clustered-similarity": [(7, 8)]}),
-        "differs ": drawn({"clustered-similarity": [(10, 10)]}),
-        "undecided": drawn({"clustered-similarity": [(7, 10), (7, 9)]}),
-        "undecided ": drawn({"clustered-similarity": [(7, 10)]}, seeds=4),
+        "agrees": recorded_cohorts({"clustered-similarity": [(7, 10)]}),
+        "differs": recorded_cohorts({"clustered-similarity": [(7, 8)]}),
+        "differs ": recorded_cohorts({"clustered-similarity": [(10, 10)]}),
+        "undecided": recorded_cohorts({"clustered-similarity": [(7, 10), (7, 9)]}),
+        "undecided ": recorded_cohorts({"clustered-similarity": [(7, 10)]}, seeds=4),
     },
     "experiments_clustered.smoother_loss": SMOOTH,
     "experiments_clustered.smoother_accuracy": SMOOTH,
     "experiments_clustered.same_messages": {
-        "agrees": World(bytes={"md": 1.02}),
-        "differs": World(bytes={"md": 1.2}),
+        "agrees": World(megabytes={"md": 1.02}),
+        "differs": World(megabytes={"md": 1.2}),
     },
     "experiments_clustered.cifar_partitions": {
-        "agrees": counts(True),
-        "differs": counts(False),
-        "undecided": counts(False, scatter=True),
+        "agrees": cifar_partitions(True),
+        "differs": cifar_partitions(False),
+        "undecided": cifar_partitions(False, scatter=True),
     },
     "experiments_clustered.on_all_settings": {
-        "agrees": less(0),
-        "agrees ": less(0.2),
-        "differs": less(0.2, at={("measure", "L1"): less(-0.1)}),
-        "differs ": less(0.2, at={("steps", 500): less(-0.1)}),
+        "agrees": lower_loss(0),
+        "agrees ": lower_loss(0.2),
+        "differs": lower_loss(0.2, by_value={("measure", "L1"): lower_loss(-0.1)}),
+        "differs ": lower_loss(0.2, by_value={("steps", 500): lower_loss(-0.1)}),
         "undecided": SCATTERED,
     },
     "experiments_clustered.on_heavy_skew": ON_CIFAR
-    | {"differs ": less(0.2, at={("concentration", 0.001): less(0)})},
+    | {"differs ": lower_loss(0.2, by_value={("concentration", 0.001): lower_loss(0)})},
     "experiments_clustered.on_light_skew": {
-        "agrees": less(0),
-        "differs": less(0.2),
-        "differs ": less(0, at={("concentration", 10.0): less(-0.2)}),
+        "agrees": lower_loss(0),
+        "differs": lower_loss(0.2),
+        "differs ": lower_loss(0, by_value={("concentration", 10.0): lower_loss(-0.2)}),
         "undecided": SCATTERED,
     },
     "experiments_clustered.faster_on_any_skew": {
-        "agrees": early(50),
-        "differs": early(90),
-        "differs ": early(50, at={("concentration", 10.0): early(90)}),
-        "undecided": World(wide=0.5),
+        "agrees": early_end(50),
+        "differs": early_end(90),
+        "differs ": early_end(50, by_value={("concentration", 10.0): early_end(90)}),
+        "undecided": World(spread=0.5),
     },
-    "experiments_clustered.smoother_loss_overall": CALMER,
-    "experiments_clustered.smoother_accuracy_overall": CALMER,
+    "experiments_clustered.smoother_loss_overall": SMOOTHER_OVERALL,
+    "experiments_clustered.smoother_accuracy_overall": SMOOTHER_OVERALL,
     "experiments_clustered.similarity_faster": {
-        "agrees": early(50),
-        "differs": early(95),
-        "undecided": World(wide=0.5),
+        "agrees": early_end(50),
+        "differs": early_end(95),
+        "undecided": World(spread=0.5),
     },
-    "experiments_clustered.faster_in_larger_cohorts": reached(
+    "experiments_clustered.faster_in_larger_cohorts": worlds_by_cohort_size(
         agrees=({}, (90, 70, 40)),
         differs=({}, (40, 70, 90)),
         differs_=({"md": 90}, (90, 70, 40)),  # both algorithms, but not MD
         undecided=({}, (90, 70, 40), (60, 70, 80)),
     ),
-    "experiments_clustered.by_size_in_figure_6": below("clustered-size"),
-    "experiments_clustered.best_prox": with_prox(
-        agrees={"loss": {"md": 1.3}},
-        differs={"loss": {"md": 1.6}},
+    "experiments_clustered.by_size_in_figure_6": worlds_of_lower_loss("clustered-size"),
+    "experiments_clustered.best_prox": worlds_by_prox(
+        agrees={"final_loss": {"md": 1.3}},
+        differs={"final_loss": {"md": 1.6}},
         differs_={},
-        undecided={"wide": 0.1, "loss": {"md": 1.48}},
+        undecided={"spread": 0.1, "final_loss": {"md": 1.48}},
     ),
-    "experiments_clustered.smoother_with_prox": with_prox(
-        {"jump": dict.fromkeys(("md", *BOTH), 0.2), "shared": 0},
-        agrees={"jump": dict.fromkeys(("md", *BOTH), 0.1)},
-        differs={"jump": dict.fromkeys(("md", *BOTH), 0.2)},
-        differs_={"jump": {"md": 0.2} | dict.fromkeys(BOTH, 0.1)},
-        undecided={"jump": dict.fromkeys(("md", *BOTH), 0.19), "wide": 0.05},
+    "experiments_clustered.smoother_with_prox": worlds_by_prox(
+        {"oscillation": dict.fromkeys(("md", *BOTH), 0.2), "seed_spread": 0},
+        agrees={"oscillation": dict.fromkeys(("md", *BOTH), 0.1)},
+        differs={"oscillation": dict.fromkeys(("md", *BOTH), 0.2)},
+        differs_={"oscillation": {"md": 0.2} | dict.fromkeys(BOTH, 0.1)},
+        undecided={"oscillation": dict.fromkeys(("md", *BOTH), 0.19), "spread": 0.05},
     ),
-    "experiments_clustered.grows_with_skew": varied(
+    "experiments_clustered.grows_with_skew": worlds_by_setting(
         "concentration",
         agrees={10.0: 0, 0.1: 0.1, 0.01: 0.2, 0.001: 0.3},
         differs={10.0: 0.3, 0.1: 0.2, 0.01: 0.1, 0.001: 0},
         differs_=dict.fromkeys((10.0, 0.1, 0.01, 0.001), 0.3),
     )
-    | scattered("concentration", 10.0, 0.001),
+    | opposite_trends("concentration", 10.0, 0.001),
     "experiments_clustered.on_measures": {
-        "agrees": less(0.2),
-        "differs": less(0.2, at={("measure", "L2"): less(-0.1)}),
-        "differs ": less(0.2, at={("measure", "L2"): less(0.5)}),  # better than MD, but not alike
+        "agrees": lower_loss(0.2),
+        "differs": lower_loss(0.2, by_value={("measure", "L2"): lower_loss(-0.1)}),
+        "differs ": lower_loss(
+            0.2, by_value={("measure", "L2"): lower_loss(0.5)}
+        ),  # better than MD, but not alike
         "undecided": SCATTERED,
     },
-    "experiments_clustered.on_local_work": faster(
+    "experiments_clustered.on_local_work": worlds_by_local_steps(
         agrees={10: 90, 100: 70, 500: 50},
         differs={10: 50, 100: 70, 500: 90},
         differs_={10: 50, 100: 50, 500: 50},
     )
-    | scattered("steps", 10, 500, wide=0.5),
-    "experiments_clustered.better_with_more_work": varied(
+    | opposite_trends("steps", 10, 500, spread=0.5),
+    "experiments_clustered.better_with_more_work": worlds_by_setting(
         "steps",
         agrees={10: 0, 50: 0.1, 100: 0.2, 500: 0.3},
         differs={10: 0.3, 50: 0.2, 100: 0.1, 500: 0},
         differs_=dict.fromkeys((10, 50, 100, 500), 0.3),
     )
-    | scattered("steps", 10, 500),
-    "experiments_clustered.on_cohorts": varied(
+    | opposite_trends("steps", 10, 500),
+    "experiments_clustered.on_cohorts": worlds_by_setting(
         "clients_per_round",
         agrees={5: 0.3, 10: 0.2, 20: 0.1},
         differs={5: 0.1, 10: 0.2, 20: 0.3},
@@ -583,37 +632,41 @@ CASES = {
     )
     | {
         "undecided": World(
-            at={
-                ("clients_per_round", 5): less(0.3, wide=0.1),
-                ("clients_per_round", 10): less(0.2),
-                ("clients_per_round", 20): less(0.1, wide=-0.1),
+            by_value={
+                ("clients_per_round", 5): lower_loss(0.3, spread=0.1),
+                ("clients_per_round", 10): lower_loss(0.2),
+                ("clients_per_round", 20): lower_loss(0.1, spread=-0.1),
             }
         )
     },
     "experiments_clustered.on_prox": ON_CIFAR
-    | {"differs ": less(0.2, at={("prox", 0.1): less(0)})},
-    "experiments_fedsampling.text_cnn": ranked({"centralised": 9, "fedyogi": 9}),  # neither decides
-    "experiments_fedsampling.transformer": ranked({}, network="transformer"),
-    "experiments_fedsampling.text_cnn_accuracy": ranked(
+    | {"differs ": lower_loss(0.2, by_value={("prox", 0.1): lower_loss(0)})},
+    "experiments_fedsampling.text_cnn": worlds_of_private_fedsampling(
+        {"centralised": 9, "fedyogi": 9}
+    ),  # neither decides
+    "experiments_fedsampling.transformer": worlds_of_private_fedsampling({}, network="transformer"),
+    "experiments_fedsampling.text_cnn_accuracy": worlds_of_private_fedsampling(
         {"centralised": 9, "fedyogi": 9}, "test_accuracy"
     ),
-    "experiments_fedsampling.transformer_accuracy": ranked(
+    "experiments_fedsampling.transformer_accuracy": worlds_of_private_fedsampling(
         {}, "test_accuracy", network="transformer"
     ),
-    "experiments_fedsampling.weighted": ranked({}, "test_accuracy"),
-    "experiments_fedsampling.sorted_by_class": ranked({}, "test_accuracy", "mnist", "by_class"),
+    "experiments_fedsampling.weighted": worlds_of_private_fedsampling({}, "test_accuracy"),
+    "experiments_fedsampling.sorted_by_class": worlds_of_private_fedsampling(
+        {}, "test_accuracy", "mnist", "by_class"
+    ),
     "experiments_fedsampling.imbalance": {
-        "no-data agrees": imbalanced({"fedavg": 5, "md": 5, "fedsampling": 1}, 0),
-        "no-data differs": imbalanced({"fedavg": 1, "md": 1}, 0),
-        "no-data differs ": imbalanced({"fedavg": 5, "md": 5, "fedsampling": 5}, 0),
-        "no-data undecided": imbalanced({"fedavg": 3, "md": 3, "fedsampling": 2}, 0, wide=3),
-        "no-data undecided ": imbalanced({"fedavg": 5, "md": 5}, 0, seeds=4),
+        "no-data agrees": imbalanced_ends({"fedavg": 5, "md": 5, "fedsampling": 1}, 0),
+        "no-data differs": imbalanced_ends({"fedavg": 1, "md": 1}, 0),
+        "no-data differs ": imbalanced_ends({"fedavg": 5, "md": 5, "fedsampling": 5}, 0),
+        "no-data undecided": imbalanced_ends({"fedavg": 3, "md": 3, "fedsampling": 2}, 0, spread=3),
+        "no-data undecided ": imbalanced_ends({"fedavg": 5, "md": 5}, 0, seeds=4),
     },
     "experiments_fedsampling.better_sampling": {
-        "agrees": imbalanced({}, 3),
-        "differs": imbalanced({}, -3),
-        "undecided": imbalanced({}, 0, wide=3),
-        "undecided ": imbalanced({}, 3, seeds=4),
+        "agrees": imbalanced_ends({}, 3),
+        "differs": imbalanced_ends({}, -3),
+        "undecided": imbalanced_ends({}, 0, spread=3),
+        "undecided ": imbalanced_ends({}, 3, seeds=4),
     },
 }
 # Counted or calculated, without chance, or from other verdicts: there is nothing undecided.
@@ -630,8 +683,8 @@ CIFAR_TOO = {f"experiments_sentences.{n}_everywhere" for n in ("higher", "best")
 CIFAR_TOO |= {"experiments_sentences.higher_iid_too"}  # other settings can be had
 
 
-def decide(name: str, world, monkeypatch) -> Evidence:
-    """What the function finds in that world; one that is a number is what is printed."""
+def decide_in_world(name: str, world, monkeypatch) -> Evidence:
+    """Decide the function's claim in the world; a world that is a number replaces the printed value."""
     claim = BY_FUNCTION[name]
     if callable(world):
         world(monkeypatch)
@@ -646,10 +699,10 @@ def decide(name: str, world, monkeypatch) -> Evidence:
     ("name", "word"), [(name, word) for name, worlds in CASES.items() for word in worlds]
 )
 def test_a_claim_has_its_verdict_in_its_world(name, word, monkeypatch):
-    found = decide(name, CASES[name][word], monkeypatch)
-    assert f"{found.verdict} {found.substitute}".strip() == word.strip()
+    evidence = decide_in_world(name, CASES[name][word], monkeypatch)
+    assert f"{evidence.verdict} {evidence.substitute}".strip() == word.strip()
     if word.strip().endswith("undecided"):
-        assert "Undecided: " in found.note or "undecided" in found.note
+        assert "Undecided: " in evidence.note or "undecided" in evidence.note
 
 
 @pytest.mark.parametrize(
@@ -659,11 +712,11 @@ def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
     word, true = next(iter(CASES[name].items()))
     worlds = {
         part: {k: replace(w, seeds=4) for k, w in getattr(true, part).items()}
-        for part in ("where", "at")
+        for part in ("by_partition", "by_value")
     }
     few = replace(true, seeds=4, **worlds)
-    found = decide(name, few, monkeypatch)
-    assert (found.verdict, found.substitute) == (
+    evidence = decide_in_world(name, few, monkeypatch)
+    assert (evidence.verdict, evidence.substitute) == (
         ("no-data", "undecided")
         if word.startswith("no-data") and name not in CIFAR_TOO
         else ("undecided", "")
@@ -695,23 +748,23 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
         monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
         monkeypatch.setattr(experiments.Setting, "runs", runs)
         claim = BY_FUNCTION[name]
-        found = claim.decide(claim)
-        assert found.verdict == "no-data"
-        assert found.substitute == (word.strip() if recorded else "")
-        assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in found.note
-        first = name.endswith(("heavy_skew", "with_skew")) and len(recorded) > 1
+        evidence = claim.decide(claim)
+        assert evidence.verdict == "no-data"
+        assert evidence.substitute == (word.strip() if recorded else "")
+        assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in evidence.note
+        substitute_index = name.endswith(("heavy_skew", "with_skew")) and len(recorded) > 1
         if recorded:
-            assert f"On {recorded[first]} instead: " in found.note
+            assert f"On {recorded[substitute_index]} instead: " in evidence.note
         else:
-            assert "on mnist instead: `fedstas sweep clustered-mnist`" in found.note
-            assert found.ours is None
+            assert "on mnist instead: `fedstas sweep clustered-mnist`" in evidence.note
+            assert evidence.ours is None
 
 
 @pytest.mark.parametrize("seeds, decides", [(5, "cifar100-coarse10"), (3, "mnist")])
-def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
+def test_two_concentrations_in_colour_decide_once_they_have_enough_seeds(
     seeds, decides, monkeypatch
 ):
-    two = less(0.2, at={("concentration", 10.0): less(0)})
+    two = lower_loss(0.2, by_value={("concentration", 10.0): lower_loss(0)})
 
     def runs(setting, *methods):
         if setting.task == "cifar10":
@@ -719,9 +772,9 @@ def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
         if setting.task == "cifar100-coarse10":
             if setting.concentration not in (10.0, 0.01):
                 raise experiments.MissingRuns("pending", "not recorded")
-            at = {key: replace(there, seeds=seeds) for key, there in two.at.items()}
-            return replace(two, seeds=seeds, at=at).frame(setting, methods)
-        return replace(two, at={}).frame(setting, methods)
+            by_value = {key: replace(world, seeds=seeds) for key, world in two.at.items()}
+            return replace(two, seeds=seeds, by_value=by_value).frame(setting, methods)
+        return replace(two, by_value={}).frame(setting, methods)
 
     monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
     monkeypatch.setattr(experiments.Setting, "runs", runs)
@@ -729,14 +782,14 @@ def test_two_concentrations_in_colour_decide_once_they_have_seeds_enough(
         BY_FUNCTION[f"experiments_clustered.{name}"].decide(None)
         for name in ("on_heavy_skew", "grows_with_skew")
     )
-    assert all(f"On {decides} instead: " in found.note for found in (heavy, trend))
+    assert all(f"On {decides} instead: " in evidence.note for evidence in (heavy, trend))
     in_colour = decides != "mnist"
     assert heavy.substitute == "agrees" and len(heavy.table) == (2 if in_colour else 4)
     assert trend.substitute == ("agrees" if in_colour else "differs")
     assert set(trend.table["concentration"]) >= ({"0.01", "10"} if in_colour else {"0.001", "0.1"})
 
 
-def test_the_part_that_decides_is_shown():
+def test_the_deciding_part_is_shown():
     parts = [
         experiments.Judgement(word, mean, mean - 1, mean + 1, 5)
         for word, mean in (("agrees", -9), ("undecided", 3), ("undecided", 2), ("agrees", 5))
@@ -749,11 +802,11 @@ def test_the_part_that_decides_is_shown():
     )
     # a trend the wrong way decides, and not the other algorithm's, which is less sure
     claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
-    found = claim.decide(claim)
-    assert (found.verdict, found.substitute) == ("no-data", "differs") and found.high < 0
+    evidence = claim.decide(claim)
+    assert (evidence.verdict, evidence.substitute) == ("no-data", "differs") and evidence.high < 0
 
 
-def test_no_function_that_decides_on_runs_is_left_out():
+def test_every_function_that_decides_on_runs_has_its_cases():
     assert set(CASES) == set(BY_FUNCTION)
     for name, worlds in CASES.items():
         words = {word.split()[-1] for word in worlds}
@@ -761,15 +814,15 @@ def test_no_function_that_decides_on_runs_is_left_out():
         assert "undecided" in words or name in EXACT, name
 
 
-def test_the_rule_is_one_for_all_and_at_its_borders():
+def test_the_decision_rules_at_their_borders():
     def values(mean: float, half: float, k: int = 5) -> np.ndarray:
         """k values with this mean and this half of a 95 % interval."""
         base = np.linspace(-1, 1, k)
         _, low, high = experiments.statistics.mean_interval(base)
         return mean + base * half / ((high - low) / 2)
 
-    def word(rule, *at, **more) -> str:
-        return rule(values(*at[0]), *at[1:], **more).verdict
+    def word(rule, *by_value, **more) -> str:
+        return rule(values(*by_value[0]), *by_value[1:], **more).verdict
 
     higher, same = experiments.judge_higher, experiments.judge_equal
     assert word(higher, (0.2, 0.1), "points") == "agrees"  # an order is one, however small
@@ -790,15 +843,20 @@ def test_the_rule_is_one_for_all_and_at_its_borders():
         word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
     )  # one of so many, by chance
     assert word(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
-    whole = experiments.combine_verdicts
-    assert whole(["agrees", "agrees"]) == "agrees"
-    assert whole(["agrees", "no-data", "undecided"]) == "undecided"
-    assert whole(["undecided", "differs", "no-data"]) == "differs"
-    assert whole(["agrees", "pending", "no-data"]) == "no-data"
+    combine = experiments.combine_verdicts
+    assert combine(["agrees", "agrees"]) == "agrees"
+    assert combine(["agrees", "no-data", "undecided"]) == "undecided"
+    assert combine(["undecided", "differs", "no-data"]) == "differs"
+    assert combine(["agrees", "pending", "no-data"]) == "no-data"
 
 
 def test_how_many_published_values_other_runs_reach_is_counted():
-    world = World({"ours": 0.5, "md": 0.51, "other": 0.8}, wide=0.02, shared=0, loss={"ours": 1.5})
+    world = World(
+        {"ours": 0.5, "md": 0.51, "other": 0.8},
+        spread=0.02,
+        seed_spread=0,
+        final_loss={"ours": 1.5},
+    )
     frame = world.frame(figures.FIXED, ("ours", "md", "other"))
     published = [
         ("ours", "client_accuracy", 40, 50.0),
@@ -808,6 +866,6 @@ def test_how_many_published_values_other_runs_reach_is_counted():
     ]
     assert figures.predict_published(frame, published, lambda m: m)[0] == 3
     inside, halves = figures.predict_published(frame, published[:2], lambda m: "md")
-    assert inside == 2  # the test of levels does not know who made them
+    assert inside == 2  # the count compares levels, whatever the method
     assert len(halves) == 2 and all(2 < half < 20 for half in halves)
     assert figures.predict_published(frame, published, lambda m: "other")[0] == 0
