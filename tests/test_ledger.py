@@ -101,8 +101,8 @@ def test_a_missing_field_a_second_claim_of_one_id_and_one_that_nothing_decides_a
         register(FIELDS | {"id": "a"}, decide=3)
     registry._without_function.clear()
     register(FIELDS)
-    here = registry.all_claims()[0].source
-    with pytest.raises(InputError, match=f"there is another claim of this id, at {here}$"):
+    source = registry.all_claims()[0].source
+    with pytest.raises(InputError, match=f"there is another claim of this id, at {source}$"):
         register(FIELDS)
     registry.claim(**FIELDS | {"id": "b"})
     with pytest.raises(
@@ -170,7 +170,7 @@ def test_unknown_filters_are_refused():
         ledger.claims(kind="x")
 
 
-def test_values_are_shown_sensibly():
+def test_values_are_formatted_for_reading():
     from fractions import Fraction
 
     values = (
@@ -185,8 +185,8 @@ def test_values_are_shown_sensibly():
         True,
         np.float64(2),
     )
-    shown = ["", "", "3", "60,000", "0.1235", "12,346", "1/3", "x", "yes", "2"]
-    assert [ledger.format_value(v) for v in values] == shown
+    texts = ["", "", "3", "60,000", "0.1235", "12,346", "1/3", "x", "yes", "2"]
+    assert [ledger.format_value(v) for v in values] == texts
     assert ledger.format_interval(1.5, 1, 2) == "1.5 (1.0 to 2.0)"
     assert ledger.format_interval(-0.701, -1.458, 0.0578) == "-0.7 (-1.5 to 0.1)"
     assert ledger.format_interval(990.04, -228, 2208) == "990 (-228 to 2208)"
@@ -209,13 +209,13 @@ def test_there_are_sixty_claims_and_those_of_theory_are_decided(claims):
     assert (reasons["note"].str.len() > 10).all()
 
 
-def test_every_numbered_statement_of_the_journal_is_there(claims):
+def test_every_numbered_statement_of_the_journal_has_a_claim(claims):
     journal = " ".join(claims.loc[claims["paper"] == "journal", "place"])
     for place in (*(f"Lemma {i}" for i in range(1, 6)), *(f"Theorem {i}" for i in range(1, 4))):
         assert place in journal, place
 
 
-def test_no_data_is_said_only_of_what_cannot_be_had(claims):
+def test_only_claims_whose_data_cannot_be_downloaded_have_no_data(claims):
     without = claims[claims["verdict"] == "no-data"]
     assert without["note"].str.contains("cifar10|CIFAR-100|femnist|mind|amazon").all()
     unknown = without[without["paper"] == "preprint"]  # no network is named for it
@@ -239,7 +239,7 @@ def test_rows_of_one_fact_have_one_verdict_and_about_fifteen_facts_are_core(clai
     assert set(core["paper"]) == {"preprint", "journal", "clustered", "slides"}
 
 
-def test_what_one_function_decides_on_runs_is_one_fact_unless_it_decides_nothing(claims):
+def test_claims_that_one_function_decides_on_runs_are_one_fact_unless_they_have_no_data(claims):
     verdicts = claims.set_index("id")["verdict"]
     for name, decided in claims_by_function().items():
         facts = {claim.fact or claim.id for claim in decided if verdicts[claim.id] != "no-data"}
@@ -247,7 +247,7 @@ def test_what_one_function_decides_on_runs_is_one_fact_unless_it_decides_nothing
 
 
 def test_chapter_4_counts_all_statements_that_are_decided_by_calculation(claims):
-    """They are of every kind: theory, and figures, numbers and sentences besides."""
+    """Claims of every kind are decided by calculation: theory, figures, numbers and sentences."""
     counted = claims["verdict"].isin(registry.THEORY)
     assert set(claims.loc[counted, "id"]) == set(
         claims.loc[claims["link"].str.startswith("04"), "id"]
@@ -255,13 +255,13 @@ def test_chapter_4_counts_all_statements_that_are_decided_by_calculation(claims)
     assert counted.sum() > (claims["kind"] == "theory").sum()
 
 
-def test_one_computation_counts_once():
+def test_claims_of_one_fact_are_counted_once():
     claims = [
         Claim(**FIELDS | {"id": name, "fact": fact})
         for name, fact in (("a", "x"), ("b", None), ("c", "x"), ("d", None))
     ]
-    once = ledger.first_of_each_fact((claim, Evidence("holds")) for claim in claims)
-    assert [claim.id for claim, _ in once] == ["a", "b", "d"]
+    rows = ledger.first_of_each_fact((claim, Evidence("holds")) for claim in claims)
+    assert [claim.id for claim, _ in rows] == ["a", "b", "d"]
 
 
 def test_a_number_of_the_saved_arrays_is_not_called_printed():
@@ -271,7 +271,7 @@ def test_a_number_of_the_saved_arrays_is_not_called_printed():
         assert "no number" in row.printed or not any(c.isdigit() for c in row.printed), row.id
 
 
-def test_every_claim_says_what_our_value_is():
+def test_every_claim_has_a_meaning_of_our_value():
     claims = {claim.id: claim for claim in ledger.all_claims()}
     assert all(len(claim.meaning.split()) > 1 for claim in claims.values())
     claim = claims["preprint-fig-3-top-order"]
@@ -282,14 +282,14 @@ def test_every_claim_says_what_our_value_is():
     assert "this is" not in ledger.format_claim(claim, Evidence("no-data", note="none"))
 
 
-def test_links_name_chapters_that_are_there(claims):
+def test_links_name_existing_chapters(claims):
     from companion.pages import chapters
 
     assert set(claims["link"].str.partition("#")[0]) <= set(chapters.names())
 
 
 def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, monkeypatch):
-    """As `python -m` runs the module, without a second import of torch."""
+    """Run the module as `python -m` does, but in this process, which saves an import of torch."""
     out = tmp_path / "ledger.json"
     monkeypatch.setattr(sys, "argv", [ledger.__file__, str(out)])
     fields = FIELDS | {"kind": "superiority", "printed": "54.67"}
@@ -308,11 +308,11 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
     assert not out.exists()
 
 
-# What decides the claims that need runs, on made-up runs.
+# The functions that decide claims on runs, on synthetic runs.
 
 
 def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFrame:
-    """A frame as `records.load` gives: one run per method and seed, equal in all rounds."""
+    """Return a frame like that of `records.load`: one run per method and seed, with one value in all rounds."""
     head = {"task": "mnist", "partition": "dirichlet_fixed_size", "concentration": 0.01, "steps": 3}
     return pd.DataFrame(
         head | {"sweep": sweep, "run": f"{m}{s}", "method": m, "seed": s, "rounds": 99, "round": r,
@@ -322,43 +322,43 @@ def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFra
 
 
 @pytest.fixture
-def recorded(monkeypatch):
-    """`recorded(frame)`: what every sweep holds from now on."""
+def replace_runs(monkeypatch):
+    """`replace_runs(frame)` makes every sweep hold these runs."""
 
-    def put(frame):
+    def replace(frame):
         monkeypatch.setattr(experiments, "load_sweep", lambda sweep: frame)
 
-    return put
+    return replace
 
 
 LEVEL = Claim(**FIELDS | {"kind": "figure", "printed": "56.0 %"})
 
 
-def test_a_level_agrees_within_the_interval_of_one_more_run(recorded):
+def test_a_level_agrees_within_the_interval_of_one_more_run(replace_runs):
     for base, spread, verdict in (
         (0.56, 0.001, "agrees"),
         (0.56, 0.01, "undecided"),  # it holds the printed value and others that matter
         (0.66, 0.01, "differs"),
     ):
-        recorded(runs({"fedstas": [base + spread * e for e in (-1, 0, 1, 0, 0)]}))
+        replace_runs(runs({"fedstas": [base + spread * e for e in (-1, 0, 1, 0, 0)]}))
         evidence = figures.mnist_fedstas(LEVEL)
         assert evidence.verdict == verdict
         assert (evidence.low < 56 < evidence.high) is (verdict != "differs")
 
 
-def test_an_order_agrees_on_its_side_of_zero_only(recorded):
+def test_an_order_agrees_on_its_side_of_zero_only(replace_runs):
     other = [0.50, 0.60, 0.55, 0.52, 0.58]
     for shift, verdict in ((0.02, "agrees"), (-0.02, "differs"), (0, "differs")):
         better = [v + shift + e for v, e in zip(other, (0, 1e-3, -1e-3, 0, 0), strict=True)]
-        recorded(runs({"fedstas": better, "fedsts": other}))
+        replace_runs(runs({"fedstas": better, "fedsts": other}))
         evidence = figures.mnist_order(LEVEL)
         assert evidence.verdict == verdict
         assert evidence.ours == pytest.approx(100 * shift)
-    recorded(runs({"fedstas": other[::-1], "fedsts": other}))
+    replace_runs(runs({"fedstas": other[::-1], "fedsts": other}))
     assert figures.mnist_order(LEVEL).verdict == "undecided"  # none, or one that matters
 
 
-def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(recorded):
+def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(replace_runs):
     claim = Claim(**FIELDS | {"kind": "figure", "printed": "20 %"})
     other = [0.50, 0.60, 0.55, 0.52, 0.58]
     for gains, verdict in (
@@ -370,43 +370,43 @@ def test_a_gain_agrees_if_there_is_one_and_a_pair_may_show_it(recorded):
         ),  # one more pair may show 20 %, but no gain is seen
     ):
         better = [v * g for v, g in zip(other, gains, strict=True)]
-        recorded(runs({"fedstas": better, "fedsts": other}))
+        replace_runs(runs({"fedstas": better, "fedsts": other}))
         evidence = figures.mnist_gain(claim)
         assert evidence.verdict == verdict
     assert evidence.low < 20 < evidence.high
 
 
-def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(recorded):
+def test_a_claim_has_a_verdict_as_coded_where_that_is_recorded(replace_runs):
     low = [0.50, 0.60, 0.55, 0.52, 0.58]
     high = [v * g for v, g in zip(low, (1.179, 1.18, 1.181, 1.18, 1.18), strict=True)]
     deciding = (figures.mnist_order, figures.by_round_40, sentences.keeps_most, figures.mnist_gain)
     written = {"fedsts": high, "fedstas": low, "fedstas-dp": low}
     coded = {"fedsts": low, "fedstas": high, "fedstas-dp": high}
-    recorded(runs(written))
+    replace_runs(runs(written))
     assert [f(LEVEL).coded for f in deciding] == [""] * 4
-    recorded(runs(written | {f"{m}-authors-dec": v for m, v in coded.items()}))
+    replace_runs(runs(written | {f"{m}-authors-dec": v for m, v in coded.items()}))
     gain = Claim(**FIELDS | {"kind": "figure", "printed": "18 %"})
-    for found in (f(gain) for f in deciding):
-        assert (found.verdict, found.coded) == ("differs", "agrees")
-        assert "As coded: " in found.note
+    for evidence in (f(gain) for f in deciding):
+        assert (evidence.verdict, evidence.coded) == ("differs", "agrees")
+        assert "As coded: " in evidence.note
     levels = (figures.mnist_fedstas(LEVEL), figures.begins_at(LEVEL))  # 56 %
-    assert {found.coded for found in levels} == {"undecided"}
+    assert {evidence.coded for evidence in levels} == {"undecided"}
 
 
-def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(recorded):
-    recorded(None)
+def test_runs_that_are_not_recorded_are_pending_and_name_their_sweep(replace_runs):
+    replace_runs(None)
     evidence = figures.skewed_fedstas(LEVEL)
     assert evidence.verdict == "pending"
     assert "fedstas sweep mnist-0.001 --profile paper --folder results" in evidence.note
-    recorded(runs({"fedstas": [0.5]}))
+    replace_runs(runs({"fedstas": [0.5]}))
     assert figures.mnist_fedstas(LEVEL).verdict == "pending"
 
 
-def test_data_that_cannot_be_had_say_so_and_their_runs_decide_where_they_are(
-    recorded, monkeypatch, tmp_path
+def test_a_claim_on_unavailable_data_has_no_data_until_the_file_and_the_runs_exist(
+    replace_runs, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
-    recorded(None)
+    replace_runs(None)
     assert clustered.on_prox(LEVEL).verdict == "no-data"
     (tmp_path / "cifar10.npz").touch()
     assert clustered.on_prox(LEVEL).verdict == "pending"
@@ -417,7 +417,7 @@ def test_data_that_cannot_be_had_say_so_and_their_runs_decide_where_they_are(
     where |= {"measure": ""}
     for regular, other, verdict in ((better, worse, "agrees"), (worse, better, "differs")):
         frames = runs(regular, prox=0.1, **where), runs(other, prox=1.0, **where)
-        recorded(pd.concat(frames))  # those of another mu decide nothing here
+        replace_runs(pd.concat(frames))  # those of another mu decide nothing here
         assert clustered.on_prox(LEVEL).verdict == verdict
 
 
@@ -432,13 +432,13 @@ def test_the_sweeps_that_rows_recommend_exist(claims, monkeypatch, tmp_path):
         assert "`fedstas sweep clustered-cifar10 --profile paper --folder results`" in notes[row.id]
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "cifar10.npz").touch()
-    there = [row.decide(row) for row in cifar]
-    assert {each.verdict for each in there} == {"pending"}
-    said = " ".join([*notes.values(), *(each.note for each in there)])
-    assert set(re.findall(r"fedstas sweep (\S+)", said)) <= set(declared.names())
+    evidence = [row.decide(row) for row in cifar]
+    assert {item.verdict for item in evidence} == {"pending"}
+    notes_text = " ".join([*notes.values(), *(item.note for item in evidence)])
+    assert set(re.findall(r"fedstas sweep (\S+)", notes_text)) <= set(declared.names())
 
 
-def test_the_smallest_number_that_is_printed_is_read():
+def test_the_first_printed_number_is_read():
     assert [experiments.first_number(t) for t in (3, "56.00 %", "+1.0 points", "−0.3")] == [
         3,
         56,
@@ -447,7 +447,7 @@ def test_the_smallest_number_that_is_printed_is_read():
     ]
 
 
-def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undecided(monkeypatch):
+def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatch):
     from docutils import nodes
 
     monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
@@ -465,16 +465,18 @@ def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undec
         claim("c", "undecided", "x"),
         claim("d", "agrees", core=True, meaning="points above"),
     ]
-    told = {"papers": {"preprint": ""}, "verdicts": VERDICTS, "claims": claims}
+    document = {"papers": {"preprint": ""}, "verdicts": VERDICTS, "claims": claims}
     env = SimpleNamespace(
         docname="ledger", note_dependency=lambda path: None, note_reread=lambda: None
     )
 
     def run(directive, *arguments):
-        made = directive.__new__(directive)
-        made.arguments, made.ledger = arguments, lambda: told
-        made.state = SimpleNamespace(document=SimpleNamespace(settings=SimpleNamespace(env=env)))
-        return made.run()
+        instance = directive.__new__(directive)
+        instance.arguments, instance.ledger = arguments, lambda: document
+        instance.state = SimpleNamespace(
+            document=SimpleNamespace(settings=SimpleNamespace(env=env))
+        )
+        return instance.run()
 
     (raw,) = run(page.LedgerBar)
     core, every = raw.astext().split('<ul class="ledger-legend of-')[1:]
@@ -496,8 +498,8 @@ def test_the_bars_and_rows_of_the_page_know_the_core_the_facts_and_what_is_undec
         [cell.astext() for cell in row][3:] for row in rows
     ]  # verdict, and that on a substitute
     assert last == [["undecided", ""], ["undecided", ""], ["no-data", "undecided"], ["agrees", ""]]
-    for each in claims:
-        each["substitute"] = ""
+    for row_claim in claims:
+        row_claim["substitute"] = ""
     _, table = run(page.Ledger, "preprint")
     assert {len(row) for row in table[0][-1].children} == {4}  # no column of nothing
 
