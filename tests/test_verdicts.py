@@ -772,7 +772,7 @@ def test_two_concentrations_in_colour_decide_once_they_have_enough_seeds(
         if setting.task == "cifar100-coarse10":
             if setting.concentration not in (10.0, 0.01):
                 raise experiments.MissingRuns("pending", "not recorded")
-            by_value = {key: replace(world, seeds=seeds) for key, world in two.at.items()}
+            by_value = {key: replace(world, seeds=seeds) for key, world in two.by_value.items()}
             return replace(two, seeds=seeds, by_value=by_value).frame(setting, methods)
         return replace(two, by_value={}).frame(setting, methods)
 
