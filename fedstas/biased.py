@@ -74,14 +74,15 @@ class DivFL:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
-        z = view.gradients(self.levels).restore().astype(np.float64)
-        gram = z @ z.T
-        square = gram.diagonal()
-        squared = np.maximum(square[:, None] + square - 2 * gram, 0.0)
-        distances = rounded(np.sqrt(squared - np.diag(squared.diagonal())))
+        gradients = view.gradients(self.levels).restore().astype(np.float64)
+        gram = gradients @ gradients.T
+        squared_norms = gram.diagonal()
+        squares = np.maximum(squared_norms[:, None] + squared_norms - 2 * gram, 0.0)
+        np.fill_diagonal(squares, 0.0)  # the distance to oneself, which rounding may leave above 0
+        distances = rounded(np.sqrt(squares))
         chosen = facility_location(distances, m)
         representative = chosen[distances[:, chosen].argmin(axis=1)]
-        representative[chosen] = chosen
+        representative[chosen] = chosen  # also where two chosen clients have the same gradient
         shares = np.bincount(representative, sizes, minlength=len(sizes)) / sizes.sum()
         return Cohort(chosen, shares[chosen])
 

@@ -1,4 +1,4 @@
-"""Configuration dataclasses: the parts of methods, whose settings check themselves, as plain data and back.
+"""Configuration dataclasses: the parts of methods; they check their settings and convert to plain data and back.
 
 A class under `@config` is a frozen dataclass; each of its fields declares a default and the allowed values in one
 line, by `int_field`, `float_field`, `choice_field` or `bool_field`. `to_dict` writes an instance as recorded
@@ -15,7 +15,8 @@ from fedstas.errors import InputError, check_choice, check_float, check_int
 CONFIG_CLASSES: dict[str, Any] = {}  # by name in recorded identities
 # Classes that were renamed after runs were recorded: their name now, and their name in recorded identities.
 PERSISTED_NAMES = {"UpdateMemoryServer": "Remembering"}
-# Of the names of modules made of the user's files. Their classes are not registered: two may have the same name.
+# Begins the name of each module that is made from a user's file. Classes of such modules are not registered,
+# since two files may have classes of the same name.
 USER_MODULE_PREFIX = "fedstas-own-"
 T = TypeVar("T")
 
@@ -104,7 +105,10 @@ def to_dict(value) -> dict:
 
 
 def _fields_to_dict(value) -> dict:
-    """Return the fields by name, without later ones at their default; those of a configuration inside are a dict."""
+    """Return the settings by name; a nested configuration becomes a dict of its own settings.
+
+    A field declared `later` is left out while it has its default, so that recorded identities stay as they are.
+    """
     result = {}
     for f in fields(value):
         setting = getattr(value, f.name)
@@ -114,22 +118,24 @@ def _fields_to_dict(value) -> dict:
 
 
 def from_dict(data: dict, kind=None):
-    """Return the configuration dataclass that `to_dict` wrote, of the class `kind`, by default of the registered
-    class of its name; `InputError` if there is none."""
+    """Make the configuration dataclass again that `to_dict` wrote.
+
+    Its class is `kind`, by default the one registered under the name in `data`; `InputError` if none is.
+    """
     values = dict(data)
     registered = CONFIG_CLASSES.get(values.pop("is"))
     kind = kind or registered
     if kind is None:
         raise InputError(f"a recorded method names an unknown part {data['is']!r}")
     for f in fields(kind):
-        if is_dataclass(f.default) and f.name in values:  # a configuration inside
+        if is_dataclass(f.default) and f.name in values:  # a nested configuration
             inner: Any = type(f.default)
             values[f.name] = inner(**values[f.name])
     return kind(**values)
 
 
 def settings(value) -> dict:
-    """Return the settings of a configuration dataclass by name, with those of one inside it."""
+    """Return the settings of a configuration dataclass by name, those of nested configurations among them."""
     result: dict[str, Any] = {}
     for f in fields(value):
         setting = getattr(value, f.name)
@@ -138,9 +144,9 @@ def settings(value) -> dict:
 
 
 def with_settings(value, changes: dict):
-    """Return a copy with the changed settings, in a configuration inside it too; other names are ignored."""
+    """Return a copy with `changes` applied, to nested configurations too; names that are no field are ignored."""
     new = {f.name: changes[f.name] for f in fields(value) if f.name in changes}
     for f in fields(value):
-        if is_dataclass(inside := getattr(value, f.name)):
-            new[f.name] = with_settings(inside, changes)
+        if is_dataclass(nested := getattr(value, f.name)):
+            new[f.name] = with_settings(nested, changes)
     return replace(value, **new)

@@ -28,8 +28,8 @@ SELECTIONS = ("size-norm", "size", "norm", "uniform")
 def proportional_inclusion(measure, m: int) -> np.ndarray:
     """Return inclusion probabilities pi [N] proportional to `measure` [N], at most 1, with sum m.
 
-    A client whose pi would exceed 1 is certain. Clients of measure zero share what is left when all others are
-    certain. `InputError` for m outside 0..N.
+    A client whose pi would exceed 1 gets 1. Clients of measure zero share what is left of m once all others
+    have 1. `InputError` for m outside 0..N.
     """
     measure = as_float_array("measure", measure, 0)
     m = check_int("m", m, 0, len(measure))
@@ -68,9 +68,9 @@ def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
 class StratifiedHansenHurwitz:
     """Draw with replacement within FedSTaS's strata, with Hansen-Hurwitz weights. Unbiased.
 
-    Within a stratum p_k is proportional to `selection`: "size-norm" (n_k times the norm of Z_k, a norm counting at least
-    `floor` times the mean norm), "size", "norm" or "uniform". The allocation m_h is by priorities on the
-    stratum totals of the same measure, at least one draw each. The weight omega_k / (m_h p_k) of an update makes
+    Within a stratum p_k is proportional to `selection`: "size-norm" (n_k times the norm of Z_k, which is raised to
+    `floor` times the mean norm where it is below), "size", "norm" or "uniform". The allocation m_h is by priorities on the
+    strata's totals of this size measure, with at least one draw in each stratum. The weight omega_k / (m_h p_k) of an update makes
     its expectation, given the updates, exactly sum_k omega_k (w_k - w_t). `equal_clients`: omega_k = 1/N instead
     of n_k/n; with selection "norm" or "uniform" no true size is asked for then.
     """
@@ -87,21 +87,24 @@ class StratifiedHansenHurwitz:
     hides_sizes = property(lambda s: s.equal_clients and not s.selection.startswith("size"))
 
     def measure(self, view: View, m: int, rng: np.random.Generator):
-        """Return each client's stratum [N], the measure that draws are proportional to [N], and omega [N]."""
+        """Return, for each client [N], the stratum, the size measure and omega.
+
+        Within a stratum clients are drawn with probabilities proportional to the size measure.
+        """
         s = stratify_clients(self, view, m, rng)
         ones = np.ones(view.clients)
         sizes = ones if self.hides_sizes else client_sizes(view)
         omega = ones / view.clients if self.equal_clients else sizes / sizes.sum()
-        measure = sizes.astype(float) if self.selection.startswith("size") else ones
+        size_measure = sizes.astype(float) if self.selection.startswith("size") else ones
         if self.selection.endswith("norm") and s.norms.any():
-            measure = measure * np.maximum(s.norms, self.floor * s.norms.mean())
-        return s.labels, measure, omega
+            size_measure = size_measure * np.maximum(s.norms, self.floor * s.norms.mean())
+        return s.labels, size_measure, omega
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_int("the number of participants (clients per round)", m, 1)
-        labels, measure, omega = self.measure(view, m, rng)
-        totals = np.bincount(labels, measure)
-        ones, p = np.ones(len(totals)), measure / totals[labels]
+        labels, size_measure, omega = self.measure(view, m, rng)
+        totals = np.bincount(labels, size_measure)
+        ones, p = np.ones(len(totals)), size_measure / totals[labels]
         draws = allocation.by_priority(totals, m, lower=ones, upper=m * ones)
         chosen, strata = draw_from_strata(
             labels, draws, lambda members, count: rng.choice(members, count, p=p[members])
@@ -114,8 +117,8 @@ class StratifiedHansenHurwitz:
 class StratifiedHorvitzThompson:
     """Draw distinct clients within the strata of `corrected`, with Horvitz-Thompson weights. Unbiased.
 
-    Strata, measure and priorities are those of `corrected`, with m_h at most N_h. Within a stratum the sample is
-    systematic, with pi_k proportional to the measure and weights omega_k / pi_k.
+    Strata, size measure and priorities are those of `corrected`, with m_h at most N_h. Within a stratum the sample is
+    systematic, with pi_k proportional to the size measure and weights omega_k / pi_k.
     """
 
     State: ClassVar[type] = StrataState
@@ -125,14 +128,14 @@ class StratifiedHorvitzThompson:
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_participants(m, view.clients)
-        labels, measure, omega = self.corrected.measure(view, m, rng)
-        sizes = np.bincount(labels)
-        totals = np.bincount(labels, measure)
-        draws = allocation.by_priority(totals, m, lower=np.ones(len(sizes)), upper=sizes)
+        labels, size_measure, omega = self.corrected.measure(view, m, rng)
+        stratum_sizes = np.bincount(labels)
+        totals = np.bincount(labels, size_measure)
+        draws = allocation.by_priority(totals, m, lower=np.ones(len(totals)), upper=stratum_sizes)
         pi = np.zeros(view.clients)
 
         def pick(members, count: int) -> np.ndarray:
-            pi[members] = proportional_inclusion(measure[members], count)
+            pi[members] = proportional_inclusion(size_measure[members], count)
             return members[systematic_sample(pi[members], rng)]
 
         chosen, strata = draw_from_strata(labels, draws, pick)

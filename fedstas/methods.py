@@ -47,7 +47,7 @@ class LocalSGD:
 
 @dataclass(frozen=True)
 class Switch:
-    """A setting that exchanges parts of a method: with any value but `default`, it has `parts`."""
+    """A setting that replaces parts of a method: at any value but `default`, the method has `parts` instead of its own."""
 
     setting: str
     default: Any
@@ -56,7 +56,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Method:
-    """What one round does: its four parts; and what is known of them, which identifies no method.
+    """What one round does, as four parts; the other fields describe the method and are no part of its identity.
 
     Args:
         name: its name in lists, records and figures.
@@ -67,7 +67,7 @@ class Method:
         description: one line for lists.
         settings: the fields of the designs that `get` takes as settings, in the order of lists;
             None: all of them.
-        switch: a setting that exchanges parts.
+        switch: a setting that replaces parts; None where no setting does.
         unbiased_for: the clients' weights for which the aggregate of their updates is unbiased, "n_k/n",
             "1/N" or "none"; "-" where one client holds all data, "?" where nobody has said.
         secure_aggregation: whether it works under secure aggregation, "yes", "with scalars", "no" or "-",
@@ -397,16 +397,16 @@ def names() -> list[str]:
 
 
 def register(name: str, method: Method | ClientDesign, *, description: str = "") -> Method:
-    """Make a method known by a name to `get` and to all that takes a method's name.
+    """Make a method available by name to `get` and wherever the name of a method is accepted.
 
     Args:
         name: a word; a name of the package is refused, a registered one is replaced.
-        method: a method, or a client design that is given the other parts of md.
-        description: one line for lists; by default the first of the design's docstring.
+        method: a method, or a client design, which is combined with the other parts of md.
+        description: one line for lists; by default the first line of the design's docstring.
     """
     if name in _PACKAGE_NAMES or not re.fullmatch(r"[\w+-][\w.+-]*(?<!\.py)", name):
         raise InputError(
-            f"{name!r} cannot name a method of one's own: use a word that no method of the package has"
+            f"{name!r} cannot name a user's method: use a word that is no name of a method of the package"
         )
     entry = replace(method, name=name) if isinstance(method, Method) else Method(name, method)
     for design in (entry.clients, entry.data):
@@ -464,13 +464,13 @@ def parameters(name: str) -> dict:
 
 
 def get(name: str, **overrides) -> Method:
-    """Return a method with other settings or parts.
+    """Return the method of a name, with the given settings or parts in place of its own.
 
     Args:
         name: of the method, or a file with a design: FILE.py or FILE.py:CLASS.
         overrides: settings of `parameters(name)`, each of which goes to the fields of its name in the
-            method's parts; or `clients`, `data`, `local`, `server`, which replace a part. A part that is
-            not of the package enters the name, as in "md, clients MyDesign".
+            method's parts; or `clients`, `data`, `local`, `server`, which replace a part. The class of a
+            part that is the user's own becomes part of the name, as in "md, clients MyDesign".
 
     Raises:
         InputError: for an unknown method or setting and for values out of range.
@@ -483,7 +483,9 @@ def get(name: str, **overrides) -> Method:
     entry = method = _load(name)
     if switch := entry.switch:
         value = overrides.get(switch.setting, switch.default)
-        if isinstance(switch.default, bool):  # no part has this setting, and checks it
+        if isinstance(
+            switch.default, bool
+        ):  # no part has such a field, which would check the value
             check_bool(switch.setting, value)
         if value != switch.default:
             method = replace(method, **switch.parts)
@@ -492,7 +494,9 @@ def get(name: str, **overrides) -> Method:
     with user_code.design_errors(method.clients):
         clients = with_settings(method.clients, changes)
         data = with_settings(method.data, changes)
-    if isinstance(clients, AuthorsStratified):  # their gradients are means over the same batches
+    if isinstance(
+        clients, AuthorsStratified
+    ):  # its gradients are means over batches of local SGD's size
         clients = replace(clients, batch=local.batch)
     server = method.server
     if "server_rate" in changes:
@@ -501,12 +505,13 @@ def get(name: str, **overrides) -> Method:
     used = settings_of(clients) | settings_of(data) | {"server_rate": None}
     used |= {switch.setting: None} if switch else {}
     if unused := [k for k, v in changes.items() if k not in used and v != settings[k]]:
-        assert switch  # only its parts have settings that the method itself lacks
-        why = f"it is used {'without' if unused[0] == 'rate' else 'with'} {switch.setting} alone"
+        assert switch  # without a switch, the method's own parts use every setting
+        why = f"it is used only {'without' if unused[0] == 'rate' else 'with'} {switch.setting}"
         raise InputError(f"{name} does not use {unused[0]} {changes[unused[0]]!r} here: {why}")
     if has_flag(method.clients, "hides_sizes") and not has_flag(clients, "hides_sizes"):
         raise InputError(
-            f"{name} asks for no size, selection {changes['selection']!r} would: use norm or uniform"
+            f"{name} must not ask clients for their sizes, as selection {changes['selection']!r} does: "
+            "use norm or uniform"
         )
     replaced = {k: v for k, v in overrides.items() if k in PARTS}
     user_parts = [
@@ -515,7 +520,7 @@ def get(name: str, **overrides) -> Method:
     result = replace(entry, name=", ".join([entry.name, *user_parts]), **parts | replaced)
     if replace(result, local=entry.local) == entry:
         return result
-    # What is known of the entry need not hold of its parts once they are changed.
+    # The entry's properties may not hold for changed parts, so they become unknown.
     return replace(result, settings=None, switch=None, unbiased_for="?", secure_aggregation="?")
 
 

@@ -21,13 +21,12 @@ from fedstas.errors import Diverged, InputError
 
 FILE = re.compile(r"(.+\.py)(?::(\w+))?")
 TABLE = re.compile(r"(.+\.npy)|(.+\.csv):(.+)")  # files that name the client of each example
-_LOADED: dict[
-    tuple[str, str], type
-] = {}  # classes of this process, by name and SHA-256 of the file
+# Classes that this process has loaded from the user's files, by name and SHA-256 of the file.
+_LOADED: dict[tuple[str, str], type] = {}
 
 
 def is_user_defined(value) -> bool:
-    """Return whether the class of a part is none of the package's."""
+    """Return whether a part is of a class that the package does not define."""
     return not type(value).__module__.startswith("fedstas.")
 
 
@@ -78,9 +77,8 @@ def user_code_errors(module: str, place: str = ""):
         lines = [
             (f.f_code.co_filename, n) for f, n in frames if f.f_globals.get("__name__") == module
         ]
-        lines = [
-            line for line in lines if line[0][0] != "<"
-        ]  # what dataclass generates is in no file
+        # Code that `dataclass` generates is in no file: its name is "<string>".
+        lines = [line for line in lines if line[0][0] != "<"]
         where = "{} line {}".format(*lines[-1]) if lines else place
         message = str(error).replace("\n", " ")
         message = message if isinstance(error, InputError) else f"{type(error).__name__}: {message}"
@@ -178,7 +176,7 @@ def load_design(spec: str) -> tuple[str, type]:
 
 
 def _run_module(path: Path) -> ModuleType:
-    """Run a file as a module, once for each text that it has had in this process, and return it."""
+    """Run a file as a module and return the module; a file with the same name and text is run once in a process."""
     text = path.read_bytes()
     sha = hashlib.sha256(text).hexdigest()
     name = f"{config.USER_MODULE_PREFIX}{path.stem}-{sha}"
@@ -204,8 +202,11 @@ def _run_module(path: Path) -> ModuleType:
 
 @cache
 def source(kind: type) -> dict:
-    """Return the name of the file that defines a class, and the SHA-256 of the text that was run (of a class that
-    was imported in another way: of the text at the first call)."""
+    """Return the name and the SHA-256 of the file that defines a class.
+
+    The SHA-256 is that of the text that was run, or, for a class that Python's `import` loaded, of the text when
+    this function is first called.
+    """
     module = sys.modules.get(kind.__module__)
     path = Path(getattr(module, "__file__", None) or "")
     if kind.__module__.startswith(config.USER_MODULE_PREFIX):
@@ -230,8 +231,13 @@ def source_digests(*values) -> tuple[str, ...]:
 
 
 def to_dict(value) -> dict:
-    """Return a part as plain data, a user's with its `source` under "from"; `InputError` if `from_dict` would not
-    make an equal part of it."""
+    """Return a part of a method as plain data, from which `from_dict` makes an equal part.
+
+    A part whose class is in a user's file has under "from" the file's name and SHA-256 (`source`).
+
+    Raises:
+        InputError: the settings cannot be recorded as plain data.
+    """
     if not is_user_defined(value):
         return config.to_dict(value)
     kind = check_frozen(type(value))
@@ -248,7 +254,7 @@ def to_dict(value) -> dict:
 
 
 def from_dict(data: dict):
-    """Return the part that `to_dict` wrote; `InputError` if its file is gone, or holds another text."""
+    """Make the part again that `to_dict` wrote; `InputError` if the user's file is missing or was changed."""
     plain = dict(data)
     origin = plain.pop("from", None)
     if origin is None:

@@ -580,8 +580,11 @@ UNUSED_SETTINGS = {
     "--sigma 2": ["--sigma is of no use", "partition dirichlet has no sigma"],
     "--partition iid": ["--concentration is of no use", "partition iid has no concentration"],
     "--strata 200": ["strata is 200", "not be above clients, here 20"],
-    "--method fedstas-unbiased-dp --epsilon 1": ["does not use epsilon 1.0", "with n_star alone"],
-    "--method fedstas-unbiased-dp --n-star 9 --rate 0.5": ["not use rate 0.5", "without n_star"],
+    "--method fedstas-unbiased-dp --epsilon 1": ["does not use epsilon 1.0", "only with n_star"],
+    "--method fedstas-unbiased-dp --n-star 9 --rate 0.5": [
+        "not use rate 0.5",
+        "only without n_star",
+    ],
 }
 
 

@@ -168,7 +168,7 @@ def test_clients_have_the_sizes_that_are_listed_in_their_order():
     "sizes", ["", "100", "100x", "x3", "100x10,", "0x3", "3x0", "-1x3", "1.5x2", "1 x2", "1e2x3"]
 )
 def test_sizes_that_are_not_size_times_clients_are_refused(sizes):
-    with pytest.raises(InputError, match=f"sizes '{sizes}' are none: write SIZExCLIENTS"):
+    with pytest.raises(InputError, match=f"sizes '{sizes}' cannot be read: write SIZExCLIENTS"):
         partition.parse_sizes(sizes)
 
 
@@ -215,7 +215,7 @@ def test_any_shards_make_a_federation():
             "of use only with partition dirichlet_fixed_size, not dirichlet",
         ),
         (lambda: partition.from_recipe(LABELS, {"name": "squares"}), "unknown partition"),
-        (lambda: partition.make("natural", LABELS), "needs data that say whose.*topics"),
+        (lambda: partition.make("natural", LABELS), "needs data that name the user.*topics"),
         (
             lambda: partition.natural(LABELS, USERS, 41, 0),
             "each a user of the data, is 41.*at most 40",

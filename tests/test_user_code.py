@@ -99,7 +99,7 @@ def test_a_registered_name_is_known_until_another_design_takes_it(monkeypatch):
     assert methods.describe("mine") == "A design of this file."
     assert methods.get("mine").local.steps == methods.parameters("mine")["steps"] == 7
     for name in ("md", "two words", "a,b", "mine.py", ""):
-        with pytest.raises(InputError, match="cannot name a method of one's own"):
+        with pytest.raises(InputError, match="cannot name a user's method"):
             methods.register(name, Mine())
     with pytest.raises(InputError, match=r"put @dataclass\(frozen=True\) above class Bare"):
         methods.register("bare", type("Bare", (), {"draw": lambda *_: None})())

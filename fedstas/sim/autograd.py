@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from fedstas.sim.models import unflatten
 
 ROWS = 256  # rows of one pass through the network
-BATCHED_ON_CPU = False  # there one client after another is faster
-GROUP = 16  # clients in the same operations on a CPU
+BATCHED_ON_CPU = False  # on a CPU, training one client after another is faster
+GROUP = 16  # clients that are trained in the same operations on a CPU
 
 
 def images(x: Tensor) -> Tensor:
@@ -26,7 +26,8 @@ def images(x: Tensor) -> Tensor:
 def loss(
     module: nn.Module, params: Tensor, x: Tensor, y: Tensor, weight: Tensor, *keys: Tensor
 ) -> Tensor:
-    """Compute the weighted cross-entropy of one model [P] on one batch; `keys` for a network with dropout."""
+    """Compute the weighted cross-entropy of one model [P] on one batch; `keys`: the random keys of a
+    network with dropout."""
     logits = torch.func.functional_call(module, unflatten(module, params), (x, *keys))
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
@@ -47,43 +48,45 @@ def gradients(module, models: Tensor, *batch: Tensor) -> Tensor:
     return torch.func.vmap(torch.func.grad(client_loss))(models, *batch)
 
 
-def one_by_one(
+def train_one_by_one(
     module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
 ) -> Tensor:
-    """Train one client after another by SGD, and return the models [m, P]."""
+    """Train one client after another by SGD, and return the models [m, P]; arguments as in `engine.local_updates`."""
     clients = zip(*(values.split(1) for values in (rows, weights, *keys)), strict=True)
     return torch.cat(
         [_sgd(gradient, module, params, data, r, w, lr, prox, *k) for r, w, *k in clients]
     )
 
 
-def all_at_once(
+def train_all_at_once(
     module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
 ) -> Tensor:
     """Train all clients by SGD in the same operations, on a CPU `GROUP` clients with batches of similar size at a
     time, and return the models [m, P]."""
     sizes = (weights > 0).sum(2).amax(1)
     models = params.new_empty(len(rows), len(params))
-    count = GROUP if params.device.type == "cpu" else max(1, len(rows))
-    for group in sizes.argsort(stable=True).split(count):
-        used = slice(int(sizes[group].max()))  # up to the longest batch among them
+    group_size = GROUP if params.device.type == "cpu" else max(1, len(rows))
+    for group in sizes.argsort(stable=True).split(group_size):
+        used = slice(int(sizes[group].max()))  # without padding that the whole group has
         r, w, *k = (values[group][..., used] for values in (rows, weights, *keys))
         models[group] = _sgd(gradients, module, params, data, r, w, lr, prox, *k)
     return models
 
 
-def _sgd(step, module, params: Tensor, data, rows, weights, lr, prox, *keys: Tensor) -> Tensor:
-    """Run SGD with the gradients [m, P] that `step(module, models, x, y, weight, *keys)` computes, and return the
-    models [m, P]."""
+def _sgd(
+    gradients_at, module, params: Tensor, data, rows, weights, lr, prox, *keys: Tensor
+) -> Tensor:
+    """Run SGD with the gradients [m, P] that `gradients_at(module, models, x, y, weight, *keys)` computes, and return
+    the models [m, P]."""
     models = params.expand(len(rows), -1).clone()
     for t in range(rows.shape[1]):
         batch = rows[:, t]
         x = data.x.index_select(0, batch.flatten()).unflatten(0, batch.shape)
         y = data.y.index_select(0, batch.flatten()).unflatten(0, batch.shape)
-        slope = step(module, models, x, y, weights[:, t], *(k[:, t] for k in keys))
+        update = gradients_at(module, models, x, y, weights[:, t], *(k[:, t] for k in keys))
         if prox:
-            slope += prox * (models - params)
-        models -= lr * slope
+            update += prox * (models - params)
+        models -= lr * update
     return models
 
 

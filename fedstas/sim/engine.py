@@ -94,7 +94,7 @@ def local_updates(
         kernels.BATCHED_ON_CPU or params.device.type != "cpu" or not data.x.is_floating_point()
     )
     loop = backend == "loop" or (backend == "auto" and not batched)
-    train = autograd.one_by_one if loop else kernels.all_at_once
+    train = autograd.train_one_by_one if loop else kernels.train_all_at_once
     dropout_keys = () if keys is None else (torch.from_numpy(keys).to(params.device),)
     return train(module, params, data, rows, weights, lr, prox, *dropout_keys)
 

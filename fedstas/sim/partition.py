@@ -1,6 +1,6 @@
-"""Who holds which examples (FedSTaS Sec. 3.1, Fig. 1).
+"""Partitions: which client holds which examples (FedSTaS Sec. 3.1, Fig. 1).
 
-A partition is a function of labels, and its name is the function's; `make` makes one by name.
+Each partition is a function from labels to a `Federation`, named as the function is; `make` calls one by name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fedstas.sim.rng import LARGEST_SEED, stream
 
 @dataclass(frozen=True)
 class Federation:
-    """All clients and their shards; a client without data is kept here, and takes part in nothing.
+    """All clients and their shards; a client without data is listed too, but takes no part in rounds.
 
     Args:
         shards: for each client the indices of its examples, int64, possibly none.
-        sizes: how many these are, int [N].
-        label_counts: of the labels of a client's examples, int [N, C].
+        sizes: the number of each client's examples, int [N].
+        label_counts: each client's number of examples of each class, int [N, C].
         recipe: the partition's name and arguments, from which `from_recipe` makes it again.
     """
 
@@ -41,7 +41,10 @@ class Federation:
 
 
 def federation(labels, shards, **recipe) -> Federation:
-    """Make a federation of any shards of labels int [n]."""
+    """Make a federation from the shards, the indices of each client's examples, and all examples' labels int [n].
+
+    `recipe` records the partition's name and arguments, from which `from_recipe` makes the federation again.
+    """
     labels = _check_labels(labels)
     shards = tuple(np.asarray(s, dtype=np.int64) for s in shards)
     counts = [np.bincount(labels[s], minlength=labels.max() + 1) for s in shards]
@@ -141,7 +144,9 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
                 f"{clients_per_class * size}"
             )
         shards += [np.sort(examples[i * size : (i + 1) * size]) for i in range(clients_per_class)]
-    shards = [shards[k] for k in rng.permutation(len(shards))]  # a number must not tell a class
+    shards = [
+        shards[k] for k in rng.permutation(len(shards))
+    ]  # so that a client's number does not reveal its class
     recipe = {"clients_per_class": clients_per_class, "size": size, "seed": seed}
     return federation(labels, shards, name="by_class", **recipe)
 
@@ -160,16 +165,19 @@ def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
 
 
 def natural(labels, users, clients: int, seed: int) -> Federation:
-    """Make a client of each of `clients` users, drawn at random; users int [n]: whose an example is."""
+    """Draw `clients` users at random, each of whom becomes a client; `users` int [n] is the user of each example."""
     labels, seed = _check_labels(labels), _check_seed(seed)
     if users is None:
         raise InputError(
-            "partition natural needs data that say whose each example is: topics, newsgroups, yours with client= or users="
+            "partition natural needs data that name the user of each example: topics, newsgroups, or your own "
+            "data with client= or users="
         )
     check_same_shape("labels and users", labels, users)
-    known = np.unique(users)
-    clients = check_int("the number of clients, each a user of the data,", clients, 1, len(known))
-    chosen = np.sort(stream(seed, "partition").choice(known, clients, replace=False))
+    user_ids = np.unique(users)
+    clients = check_int(
+        "the number of clients, each a user of the data,", clients, 1, len(user_ids)
+    )
+    chosen = np.sort(stream(seed, "partition").choice(user_ids, clients, replace=False))
     shards = [np.flatnonzero(users == user) for user in chosen]
     return federation(labels, shards, name="natural", clients=clients, seed=seed)
 
@@ -226,14 +234,20 @@ def load_partition(
 def parse_sizes(sizes: str) -> list[int]:
     """Read client sizes [N] as a command line has them: `100x10,250x30` is ten of 100, thirty of 250."""
     if not re.fullmatch(r"[1-9]\d{0,8}x[1-9]\d{0,5}(,[1-9]\d{0,8}x[1-9]\d{0,5})*", str(sizes)):
-        raise InputError(f"sizes {sizes!r} are none: write SIZExCLIENTS,... as in 100x10,250x30")
+        raise InputError(
+            f"sizes {sizes!r} cannot be read: write SIZExCLIENTS,... as in 100x10,250x30"
+        )
     pairs = (map(int, pair.split("x")) for pair in sizes.split(","))
     return [size for size, clients in pairs for _ in range(clients)]
 
 
 def _check_sizes(sizes: str, name: str, clients: int, examples: int) -> list[int]:
-    """Read client sizes; `InputError` unless they are of dirichlet_fixed_size, of so many clients, and of no
-    more examples than there are."""
+    """Read client sizes as `parse_sizes` does, and check them.
+
+    Raises:
+        InputError: the partition is not dirichlet_fixed_size, the sizes are not one per client, or their sum is
+            more than the number of examples.
+    """
     client_sizes = parse_sizes(sizes)
     if name != "dirichlet_fixed_size":
         raise InputError(f"sizes are of use only with partition dirichlet_fixed_size, not {name}")

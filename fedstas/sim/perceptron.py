@@ -84,7 +84,9 @@ def memory(shape: tuple[int, int], like: Tensor) -> Tensor:
     return buffer[first : first + size].view(like.dtype).view(shape)
 
 
-def all_at_once(module, params: Tensor, data, rows, weights, lr: float, prox: float) -> Tensor:
+def train_all_at_once(
+    module, params: Tensor, data, rows, weights, lr: float, prox: float
+) -> Tensor:
     """Train all clients by SGD, a chunk of them at a time in memory that is used again, and return the models
     [m, P]."""
     m, steps, batch = rows.shape

@@ -53,11 +53,11 @@ class Server:
         """Start round t with w_t = params [P]."""
         self.round, self._params = t, params
         self._has_model = np.zeros(self.clients, dtype=bool)  # clients that have w_t already
-        self._client_pass_cache: dict = {}  # their answers about their gradients at w_t
+        self._client_pass_cache: dict = {}  # the answers of all clients about their gradients at w_t
 
     @property
     def cost(self) -> dict[str, int]:
-        """Examples gone through and bytes sent so far, live."""
+        """The examples processed and the bytes sent so far: the dict that every later request adds to."""
         return self.memory.cost
 
     def restore(self, memory: ServerMemory) -> None:
@@ -123,8 +123,10 @@ class Server:
     def _pass(self, what, make):
         """Ask all clients about their gradients at w_t.
 
-        Answers are kept for the round, and the clients go through their examples once, whatever is asked. `make` turns an
-        iterator of gradients into the answer and its bytes per client.
+        Args:
+            what: names the question. Its answer is kept for the round; later questions of the round charge no
+                further pass over the examples.
+            make: turns an iterator over the clients' gradients into the answer and its bytes per client.
         """
         if what not in self._client_pass_cache:
             self.send_model(np.arange(self.clients))

@@ -42,7 +42,7 @@ NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", 
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 TEST_EVERY = 5  # without a test set, every fifth example of each class is one
-# Examples of train and test, shape of an image, classes: what the digests do not say.
+# Examples of train and test, shape of an image, classes; for clear messages where digests differ.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
 SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)  # its balanced split
 SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
@@ -64,7 +64,7 @@ class Task:
         digest: SHA-256 that identifies the data.
         network: one of `networks`, the first of them if empty; or FILE.py:FUNCTION, whose function makes a
             torch module of the task.
-        users: whose each training example is, int [n], where that is known.
+        users: the user of each training example, int [n], where that is known.
         source: the function of the user's that made the task.
 
     Raises:
@@ -119,7 +119,7 @@ class Task:
         if self.kind == "documents":
             return "text-cnn", "transformer"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
-        return (*NETWORKS[1:3], "perceptron") if fits else ("perceptron",)
+        return ("convolutional", "convolutional-dropout", "perceptron") if fits else ("perceptron",)
 
     @property
     def other(self) -> dict:
@@ -377,11 +377,16 @@ def _mismatch(name: str, key: str, array: np.ndarray) -> str:
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     """Read the arrays of a data file."""
     try:
-        with path.open("rb") as raw, zipfile.ZipFile(raw):  # numpy leaves a damaged file open
+        with (
+            path.open("rb") as raw,
+            zipfile.ZipFile(raw),
+        ):  # np.load does not close a damaged file that it opens itself
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
                 return {k: file[k] for k in KEYS}
-    except Exception as error:  # numpy, zipfile and zlib raise many kinds, with one remedy
+    except (
+        Exception
+    ) as error:  # of many types, from numpy, zipfile and zlib; the remedy is the same
         raise DataError(
             f"{path} is damaged or not a data file ({type(error).__name__}): delete it and load again"
         ) from error

@@ -1,9 +1,8 @@
 """Text tasks as tokens int64 [n, length], with 0 for padding: a synthetic corpus, and the 20 newsgroups.
 
-`topics` is no language: 8,000 documents of words drawn independently from distributions that are known, so that
-the accuracy of the best classifier is known too. It is a substitute for the news and reviews of FedSampling's
-slides, and shares with them what their argument needs: users with little or much data, each with topics of its
-own.
+`topics` makes 8,000 documents whose words are drawn independently from known distributions, so that the accuracy
+of the best classifier is known too. It stands in for the news and reviews of FedSampling's slides, and has what
+their argument needs: users with little and with much data, each with topics of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from fedstas.sim.rng import stream
 TOPICS, WORDS, USERS = 10, 1000, 100
 LENGTHS = (4, 16)  # fewest and most words of a document, as in headlines
 TRAIN, TEST = 6000, 2000  # documents
-TOPIC_SHARE = (
-    0.4  # of a document's words that come from its topic's own words; the others are common
-)
+TOPIC_SHARE = 0.4  # of a document's words, drawn from its topic's own; the others from all words
 CONCENTRATION = 0.3  # of the Dirichlet distribution of a user's topics
 SIZE_SIGMA = 1.0  # of the log-normal distribution of users' sizes
 NEWSGROUPS = "20news-bydate_py3.pkz"  # scikit-learn's file
@@ -33,12 +30,14 @@ UNKNOWN = 1  # the token of every other word
 def word_distributions() -> np.ndarray:
     """Return the probabilities of the words 1..1000 (columns 0..999) in each topic, float64 [10, 1000].
 
-    Three fifths Zipf's law (1 over the rank), two fifths the same law within every tenth word, the
-    topic's own.
+    A topic is a mixture: with weight 3/5 Zipf's law (proportional to 1 / rank) over all words, with weight 2/5
+    the same law over the topic's own words, which are every tenth word.
     """
     zipf = 1 / np.arange(1, WORDS + 1)
-    own = np.where(np.arange(WORDS) % TOPICS == np.arange(TOPICS)[:, None], zipf, 0)
-    return (1 - TOPIC_SHARE) * zipf / zipf.sum() + TOPIC_SHARE * own / own.sum(1, keepdims=True)
+    topic_zipf = np.where(np.arange(WORDS) % TOPICS == np.arange(TOPICS)[:, None], zipf, 0)
+    return (1 - TOPIC_SHARE) * zipf / zipf.sum() + TOPIC_SHARE * topic_zipf / topic_zipf.sum(
+        1, keepdims=True
+    )
 
 
 def _draw_columns(
@@ -81,7 +80,9 @@ def fetch_newsgroups(root: str) -> tuple:
 
     splits: list = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a second try; the caller reports a failure
+        warnings.simplefilter(
+            "ignore"
+        )  # that a download is tried again; the caller reports a failure
         for split in ("train", "test"):
             options = {"data_home": root, "subset": split, "shuffle": False, "n_retries": 1}
             plain = fetch_20newsgroups(**options, remove=("headers", "footers", "quotes"))
@@ -94,9 +95,9 @@ def fetch_newsgroups(root: str) -> tuple:
 def tokenise(train: tuple, test: tuple) -> dict[str, np.ndarray]:
     """Convert texts, labels and authors, as `fetch_newsgroups` returns them, to arrays.
 
-    Of a text the first 100 words are kept. The 5,000 words that occur most often in those of the training texts
-    are the tokens from 2 on (ties by alphabet), any other word is 1. A text without a word is one unknown word,
-    so that its label and author are kept.
+    The first 100 words of each text are kept. The 5,000 most frequent words of the training texts, so shortened,
+    have the tokens from 2 on (ties in alphabetical order); any other word has the token 1.
+    A text without a word becomes one unknown word, so that its label and author are kept.
     """
     parts = {"train": train, "test": test}
     split = {

@@ -1,6 +1,6 @@
 """Tasks from data of the user's: from arrays, a table, or a folder of images.
 
-What does not fit is refused, with the place to mend, before anything trains.
+Data that do not fit are refused before training; the message names the place to correct.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def from_arrays(
         y: labels int [n], from 0 on.
         test_x: test examples, as x; without any, every fifth example of each class is one.
         test_y: their labels.
-        users: whose each training example is [n], numbers or words, for partition `natural`.
+        users: the user of each training example [n], numbers or words, for partition `natural`.
         documents: whether x are tokens [n, length], with 0 for padding.
         network: as in `tasks.load`.
 
     Raises:
-        InputError: for what `tasks.check_tensors` refuses.
+        InputError: the data do not fit together, or `tasks.check_tensors` refuses them.
     """
     x, y, users = np.asarray(x), np.asarray(y), None if users is None else np.asarray(users)
     for name, values in (("y", y), ("users", users)):
@@ -79,7 +79,7 @@ def from_csv(path, label: str, test=None, *, client: str | None = None, network:
             rows go from -1 to 1.
         label: the column of the classes, words or numbers; classes are numbered in their order.
         test: a table with the same columns; without one, see `from_arrays`.
-        client: the column that names whose each row is.
+        client: the column that names the client of each row.
         network: as in `tasks.load`.
     """
     tables = [_read(path, label, client), *([] if test is None else [_read(test, label, client)])]
@@ -136,7 +136,10 @@ def from_folder(path, size: int = 32, *, network: str = "") -> Task:
         try:
             images = ImageFolder(str(place))
             pixels = [np.asarray(im.convert("RGB").resize((size, size))) for im, _ in images]
-        except (OSError, ValueError) as error:  # no folder, no class, an image that is none
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # no such folder, no class in it, or a file that is no image
             raise InputError(f"{place} is no folder of images by class: {error}") from error
         x = np.stack(pixels).transpose(0, 3, 1, 2)
         return images.classes, x.astype(np.float32) / 127.5 - 1, np.array(images.targets)

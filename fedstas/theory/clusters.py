@@ -33,8 +33,8 @@ def _decimals(row) -> list[Fraction]:
     return exact([str(x) for x in row])
 
 
-def _sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Return the sizes and their sum; `InputError` unless they are whole and not all 0."""
+def _check_sizes(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Return the sizes as a list, and their sum; `InputError` unless they are whole numbers, at least one above 0."""
     n = as_int_array("client sizes", sizes).tolist()
     if not sum(n):
         raise InputError("client sizes are all zero")
@@ -58,7 +58,7 @@ def rows_of(counts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
 
 def md_rows(sizes: Sequence[int], m: int) -> list[list[Fraction]]:
     """Return MD sampling as a clustered scheme: m equal rows p_i = n_i / M."""
-    sizes, total = _sizes(sizes)
+    sizes, total = _check_sizes(sizes)
     return as_rows([[Fraction(int(k), total) for k in sizes]] * check_int("m", m, 1, MOST))
 
 
@@ -98,8 +98,8 @@ def row_inclusion(rows: Sequence[Sequence]) -> list[Fraction]:
 
 
 def removed_covariance(rows: Sequence[Sequence]) -> list[list[Fraction]]:
-    """Compute (1/m^2) sum_k (r_k - p)(r_k - p)' with p the mean row: by this the covariance of an unbiased scheme is
-    below that of MD."""
+    """Compute (1/m^2) sum_k (r_k - p)(r_k - p)', p the mean row: the covariance of MD sampling less that of an unbiased
+    scheme r."""
     r = as_rows(rows)
     m, n = len(r), len(r[0])
     p = [sum(column) / m for column in zip(*r, strict=True)]
@@ -120,7 +120,7 @@ def mean_variance(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
 
 
 def proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int) -> bool:
-    """Return whether m rows sum to M and the columns to m n_i, in whole numbers (eq. 7 and 8)?"""
+    """Return whether m rows sum to M and the columns to m n_i, in whole numbers (eq. 7 and 8)."""
     total = int(sum(sizes))
     return (
         len(counts) == m
@@ -138,7 +138,7 @@ def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[
     """
     for name in repaired:
         check_choice("repair", name, REPAIRS_1)
-    n, total = _sizes(sizes)
+    n, total = _check_sizes(sizes)
     n = sorted(n, reverse=True)
     k, q, before = (0 if "start" in repaired else 1), 0, 0
     r = [[0] * len(n) for _ in range(check_int("m", m, 1, MOST) + 1)]
@@ -163,7 +163,7 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
     """
     for name in repaired:
         check_choice("repair", name, REPAIRS_2)
-    n, total = _sizes(sizes)
+    n, total = _check_sizes(sizes)
     ranked = sorted(groups, key=lambda group: -sum(n[i] for i in group))  # line 4
     q = [m * sum(n[i] for i in group) for group in ranked]
     if max(q) > total:
@@ -191,7 +191,7 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
 
 def proof_of_theorem_3(sizes: Sequence[int], m: int) -> list[list[int]]:
     """Make the allocation of Theorem 3's proof: floor(m p_i) rows of its own for each client, then the remainders."""
-    (n, total), m = _sizes(sizes), check_int("m", m, 1, MOST)
+    (n, total), m = _check_sizes(sizes), check_int("m", m, 1, MOST)
     owners = [i for i, size in enumerate(n) for _ in range(m * size // total)]
     rows = [[total if i == j else 0 for j in range(len(n))] for i in owners]
     row, room = [0] * len(n), total

@@ -1,8 +1,8 @@
-"""Where a design leads: exact errors over rounds on quadratic clients (FedSTaS Theorem 2; Fraboni et al., Thm 1-2).
+"""Exact errors of a design over rounds on quadratic clients (FedSTaS Theorem 2; Fraboni et al., Thm 1-2).
 
-F_k(W) = tr (W - C_k)' A_k (W - C_k) / 2, F = sum omega_k F_k. The server adds sum_k c_k (W_k - W), W_k
-after local steps of gradient descent and c random, independent of W. The round is then linear in W, and
-E c and E cc' alone give the expected model and its second moment, round by round, exactly.
+F_k(W) = tr (W - C_k)' A_k (W - C_k) / 2, F = sum omega_k F_k. The server adds sum_k c_k (W_k - W), where W_k is
+the model after client k's local steps of gradient descent and the weights c are random, independent of W. The round is
+then linear in W, and E c and E cc' alone give the expected model and its second moment, round by round, exactly.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Quadratics:
 
     @cached_property
     def curvature(self) -> np.ndarray:
-        """That of F [d, d]."""
+        """The curvature of F, [d, d]."""
         return np.tensordot(self.omega, self.curvatures, 1)
 
     @cached_property
@@ -48,40 +48,43 @@ class Quadratics:
 
     @cached_property
     def minimiser(self) -> np.ndarray:
-        """W* [d, c] of F."""
+        """W* [d, c], where F is least."""
         return self.fixed_point(self.omega)
 
     def gradients(self, models: np.ndarray) -> np.ndarray:
-        """Of all clients [..., N, d, c] at models [..., d, c]."""
+        """Compute the gradients of all clients [..., N, d, c] at models [..., d, c]."""
         return self.curvatures @ (models[..., None, :, :] - self.centres)
 
     def excess(self, models: np.ndarray) -> np.ndarray:
-        """F - F* [...] at models [..., d, c]."""
+        """Compute F - F(W*) [...] at models [..., d, c]."""
         off = models - self.minimiser
         return 0.5 * np.einsum("...dc,de,...ec->...", off, self.curvature, off)
 
     def local(self, lr: float, steps: int = 1) -> np.ndarray:
-        """B [N, d, d] with W_k - W = -B_k (W - C_k) after `steps` steps of gradient descent."""
+        """Compute B [N, d, d], with which `steps` steps of gradient descent move a client by W_k - W = -B_k (W - C_k)."""
         one = np.eye(self.curvatures.shape[1])
         return one - np.linalg.matrix_power(one - lr * self.curvatures, steps)
 
     def fixed_point(self, mean: np.ndarray, lr: float | None = None, steps: int = 1) -> np.ndarray:
-        """The model [d, c] that the expected round leaves as it is, for E c = mean [N].
+        """Compute the model [d, c] that a round with E c = `mean` [N] leaves unchanged in expectation.
 
-        One local step by default; with more, it depends on the learning rate.
+        With one local step, the default, it does not depend on the learning rate; with more it does: give `lr`.
         """
         b = self.curvatures if lr is None else self.local(lr, steps)
         pull = np.einsum("k,kde,kec->dc", mean, b, self.centres)
         return np.linalg.solve(np.tensordot(mean, b, 1), pull)
 
     def noise(self, draws: np.ndarray) -> float:
-        """sigma*^2 = sum omega_k^2 / nu_k |grad F_k(W*)|^2, nu_k [N] the expected draws of a round."""
+        """Compute sigma*^2 = sum omega_k^2 / nu_k |grad F_k(W*)|^2.
+
+        nu = `draws` [N] is each client's expected number of draws in a round.
+        """
         square = (self.gradients(self.minimiser) ** 2).sum(axis=(1, 2))
         return float((self.omega**2 / draws * square).sum())
 
 
 class Moments(NamedTuple):
-    """E c [N] and E cc' [N, N] of the coefficients c of a round."""
+    """E c [N] and E cc' [N, N] of the clients' random weights c in a round."""
 
     mean: np.ndarray
     square: np.ndarray

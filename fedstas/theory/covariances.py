@@ -1,7 +1,7 @@
 """Covariances of one local step under designs over examples (FedSTaS Lemmas 3 and 4, Theorem 3).
 
-A client with gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i, c random. A design that
-treats all examples alike has the covariance `each` sum gg' + `total` (sum g)(sum g)': a `Form`.
+A client with gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i with random c. A design that
+treats all examples alike gives the step the covariance `each` sum gg' + `total` (sum g)(sum g)': a `Form`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from fedstas.arrays import as_array, as_float_array
 from fedstas.errors import InputError, check_choice, check_int
 from fedstas.theory.designs import exact
 
+# What the paper's "sample of n̄ observations with probabilities n*/n" can mean; n is the size of the participants' pool.
 READINGS = {
     "fixed": "n̄ examples, none twice (SRS)",
     "bernoulli": "each example with n*/n; sum / n̄",
@@ -53,8 +54,8 @@ class Form(NamedTuple):
         return covariance
 
     def eigenvalues(self, n: int) -> tuple[Fraction, Fraction]:
-        """Return the eigenvalues of the matrix each I + total 11' [n, n]: orthogonal to the constants (n - 1 times), and
-        along them."""
+        """Return the two eigenvalues of the matrix each I + total 11' [n, n]: that of vectors with sum 0 (n - 1 times), and
+        that of constant vectors."""
         return self.each, self.each + n * self.total
 
     def is_covariance(self, n: int) -> bool:
@@ -62,7 +63,7 @@ class Form(NamedTuple):
         return min(self.eigenvalues(n)) >= 0
 
     def above(self, other: Self, n: int) -> bool:
-        """Return whether it is above the other one in the Loewner order for all n >= 2 gradients."""
+        """Return whether this covariance is at least the other one, in the Loewner order, for all n >= 2 gradients."""
         return Form(self.each - other.each, self.total - other.total).is_covariance(n)
 
 
@@ -70,17 +71,17 @@ def srs_form(n_k: int, size: int) -> Form:
     """Return the covariance of the mean of `size` of n_k gradients, without replacement (Lemma 3, eq. 6.10)."""
     n_k = check_int("n_k", n_k, 1)
     size = check_int("sample_size", size, 1, n_k)
-    again = Fraction(size - 1, n_k - 1) if n_k > 1 else Fraction(1)
-    unit = Fraction(1, n_k * size)
-    return Form(unit * (1 - again), unit * (again - Fraction(size, n_k)))
+    joint = Fraction(size - 1, n_k - 1) if n_k > 1 else Fraction(1)  # P(j sampled | i sampled)
+    scale = Fraction(1, n_k * size)
+    return Form(scale * (1 - joint), scale * (joint - Fraction(size, n_k)))
 
 
 def lemma4_form(n: int, n_star: int, size: int) -> Form:
     """Return eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
     n, size = check_int("n", n, 2), check_int("sample_size", size, 1)
     n_star = check_int("n_star", n_star, 1)
-    unit, again = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
-    return Form(unit * (1 - again), unit * (again - Fraction(size * n_star, n)))
+    scale, joint = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
+    return Form(scale * (1 - joint), scale * (joint - Fraction(size * n_star, n)))
 
 
 def srs_covariance(gradients, sample_size: int) -> np.ndarray:
@@ -109,8 +110,11 @@ def largest_request(n_k: int, n: int, size: int) -> Fraction:
     return Fraction(n * (n - 1), n * (size - 1) + n_k * (n - size))
 
 
-def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fraction] | None:
-    """Return P(0), ..., P(n_k) of the number of distinct examples; None for draws with replacement."""
+def _sample_size_distribution(
+    reading: str, n_k: int, n: int, n_star: int, size: int
+) -> list[Fraction] | None:
+    """Return the probabilities that a reading's sample has 0, ..., n_k of the client's examples; None for draws with
+    replacement."""
     if reading == "fixed":
         return [Fraction(j == size) for j in range(n_k + 1)]
     if reading in ("pooled", "pooled-size"):
@@ -132,7 +136,7 @@ def _sizes(reading: str, n_k: int, n: int, n_star: int, size: int) -> list[Fract
 
 
 def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
-    """Refuse an unknown reading and sizes that it does not allow."""
+    """Refuse a name that is not in `READINGS`, and sizes that the reading does not allow."""
     check_choice("reading", reading, READINGS)
     check_int("n_k", n_k, 1, check_int("n", n, 2))
     check_int("n_star", n_star, 1, n)
@@ -142,10 +146,12 @@ def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
 
 
 def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tuple[Fraction, Form]:
-    """Compute the expectation, as a multiple of the client's mean gradient, and the exact covariance of a reading
-    of "a sample of n̄ observations with probabilities n*/n", for a client of n_k among participants of n in all."""
+    """Compute the expectation and the exact covariance of a client's step under one of the `READINGS`.
+
+    The expectation is a factor of the client's mean gradient. The client has n_k examples, all participants have n.
+    """
     _check(reading, n_k, n, n_star, size)
-    chances = _sizes(reading, n_k, n, n_star, size)
+    chances = _sample_size_distribution(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
         return n_k * p, Form(p / size, -p * p / size)
@@ -159,12 +165,15 @@ def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tupl
 
 
 def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator[tuple]:
-    """Enumerate the (coefficients c [n_k], probability) of a reading, to check `reading_form`."""
+    """Enumerate the coefficients c [n_k] that are possible under one of the `READINGS`, each with its probability.
+
+    For checks of `reading_form`.
+    """
     _check(reading, n_k, n, n_star, size)
-    chances = _sizes(reading, n_k, n, n_star, size)
+    chances = _sample_size_distribution(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
-        chances = [p] * n_k + [1 - n_k * p]  # the last: nothing
+        chances = [p] * n_k + [1 - n_k * p]  # the last: the draw takes no example
         for draws in product(range(n_k + 1), repeat=size):
             chance = Fraction(1)
             for i in draws:
@@ -180,7 +189,10 @@ def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator
 
 
 def enumerated(gradients: Sequence, samples) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mean [p] and the covariance [p, p] of sum c_i g_i over (c, probability), exact for objects."""
+    """Compute the mean [p] and covariance [p, p] of sum c_i g_i over `samples`, pairs (c, probability).
+
+    Exact for arrays of objects such as Fractions.
+    """
     g = np.asarray(gradients, dtype=object)
     mean, square = 0 * g.sum(axis=0), 0 * (g.T @ g)
     for c, chance in samples:

@@ -20,7 +20,7 @@ from fedstas.least_variance import max_cut_strata
 from fedstas.theory.convergence import Moments, Quadratics
 from fedstas.theory.designs import LARGEST, exact
 
-MOST = 10  # clients, of which all partitions are listed
+MOST = 10  # clients: of more, listing all partitions would take too long
 
 
 def rows_of_strata(omega, labels, measure=None) -> tuple[list[list], list[list]]:
@@ -53,8 +53,11 @@ def enumerated(x, p, updates) -> tuple[list[Fraction], Fraction]:
 
 
 def pairs(omega, updates, measure=None, noise=None) -> np.ndarray:
-    """Compute pair weights [N, N], Fractions: what two clients in one stratum add to the variance, a_k a_l |x_k - x_l|^2
-    with x_k = omega_k u_k / a_k, and with `noise` [N], the variances of the clients' updates, their part of it."""
+    """Compute pair weights [N, N] as Fractions: what each pair of clients adds to the variance in one stratum.
+
+    That is a_k a_l |x_k - x_l|^2 with x_k = omega_k u_k / a_k and a = `measure`, omega by default. `noise` [N], the
+    variances of the clients' updates, adds its share.
+    """
     omega, u = exact(omega), [exact(v) for v in updates]
     a = omega if measure is None else exact(measure)
     variances = [Fraction(0)] * len(u) if noise is None else exact(noise)
@@ -213,11 +216,15 @@ def features_bound(omega, labels, zz, zu, uu, m: int) -> Features:
 
 
 def moments(omega, labels) -> Moments:
-    """Return E c and E cc' of one draw by omega from each stratum, for `theory.convergence.errors`."""
+    """Return the mean and second moment of the clients' aggregation weights c, for `theory.convergence.errors`.
+
+    One client k is drawn from each stratum with probability omega_k / W_h, and c_k = W_h, the stratum's sum of omega.
+    """
     omega, labels = np.asarray(omega, dtype=float), np.asarray(labels)
-    weight = np.bincount(labels, omega)[labels]
-    spread = np.diag(omega * weight) - np.outer(omega, omega) * np.equal.outer(labels, labels)
-    return Moments(omega, np.outer(omega, omega) + spread)
+    stratum_weight = np.bincount(labels, omega)[labels]  # W_h of each client's stratum
+    same_stratum = np.equal.outer(labels, labels)
+    covariance = np.diag(omega * stratum_weight) - np.outer(omega, omega) * same_stratum
+    return Moments(omega, np.outer(omega, omega) + covariance)
 
 
 class Converging(NamedTuple):

@@ -1,4 +1,4 @@
-"""The participants' total, estimated from private reports, exactly (FedSTaS eq. 5.7, Lemma 2)."""
+"""Exact distribution of the estimate of the participants' total size from private reports (FedSTaS eq. 5.7, Lemma 2)."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from fedstas.theory.reports import MOST, report_distribution, truth
 
 
 class SizeEstimator(NamedTuple):
-    """Exact facts on the estimate of eq. 5.7: `inverse_mean` is None where it can be 0."""
+    """Exact moments of the estimate of eq. 5.7: `inverse_mean` is E[1/estimate], None where the estimate can be 0."""
 
     mean: Fraction
     variance: Fraction
@@ -37,21 +37,26 @@ def _check_alpha(alpha) -> Fraction:
     return alpha
 
 
-def _total(sizes, alpha: Fraction, support: Sequence[int]) -> tuple[int, list[int], int]:
-    """Return the distribution of the sum R of the reports: its least value, whole numbers proportional to P(R), and their
-    sum."""
-    low, ways, total = 0, [1], 1
+def _report_sum_distribution(
+    sizes, alpha: Fraction, support: Sequence[int]
+) -> tuple[int, list[int], int]:
+    """Return the distribution of the sum R of the reports in whole numbers.
+
+    Returns:
+        The least value of R; weights proportional to P(R) for this value and the following ones; the weights' sum.
+    """
+    low, weights, total = 0, [1], 1
     for size in sizes:
         law = report_distribution(size, alpha, support)
-        one = math.lcm(*(p.denominator for p in law.values()))
+        denominator = math.lcm(*(p.denominator for p in law.values()))
         first, last = min(law), max(law)
-        after = [0] * (len(ways) + last - first)
+        convolved = [0] * (len(weights) + last - first)
         for r, p in law.items():
-            times = int(p * one)
-            for i, w in enumerate(ways, start=r - first):
-                after[i] += times * w
-        low, ways, total = low + first, after, total * one
-    return low, ways, total
+            numerator = int(p * denominator)
+            for i, w in enumerate(weights, start=r - first):
+                convolved[i] += numerator * w
+        low, weights, total = low + first, convolved, total * denominator
+    return low, weights, total
 
 
 def size_estimator_exact(
@@ -59,15 +64,15 @@ def size_estimator_exact(
 ) -> dict[Fraction, Fraction]:
     """Compute the distribution of the estimate of eq. 5.7, {value: probability} ascending, in fractions.
 
-    `sizes` are already clipped; the fakes are uniform on `support`, by default 1..M-1. Convolution of
-    whole numbers: no rounding.
+    `sizes` are already clipped; a random answer is uniform on `support`, by default 1..M-1. Whole numbers are
+    convolved, so nothing is rounded.
     """
     alpha, size_cap = _check_alpha(alpha), check_int("size_cap", size_cap, 3, MOST)
     sizes = [check_int("a size", size, 0) for size in sizes]
     support = range(1, size_cap) if support is None else support
-    low, ways, total = _total(sizes, alpha, support)
+    low, weights, total = _report_sum_distribution(sizes, alpha, support)
     shift = (1 - alpha) * size_cap * len(sizes) / 2
-    return {(r - shift) / alpha: Fraction(w, total) for r, w in enumerate(ways, low) if w}
+    return {(r - shift) / alpha: Fraction(w, total) for r, w in enumerate(weights, low) if w}
 
 
 def size_estimator_moments(
@@ -80,16 +85,17 @@ def size_estimator_moments(
     """Compute the mean, variance, P(estimate <= 0) and E[1/estimate] of eq. 5.7, exactly.
 
     `sizes` are already in 1..M-1 (or in `support`); alpha a Fraction, a string like "101/625", or a number.
-    Without `inverse` the last, which takes most of the time, is left out (None).
+    Without `inverse`, E[1/estimate] is None: it takes most of the time.
     """
     alpha, size_cap = _check_alpha(alpha), check_int("size_cap", size_cap, 3, MOST)
     if not isinstance(sizes, Iterable):
         raise InputError(f"sizes are {sizes!r}: they must be whole numbers, one for each client")
     for size in sizes if support is None else ():
         check_int("a size", size, 1, size_cap - 1)
-    low, ways, total = _total(sizes, alpha, range(1, size_cap) if support is None else support)
+    support = range(1, size_cap) if support is None else support
+    low, weights, total = _report_sum_distribution(sizes, alpha, support)
     shift = (1 - alpha) * size_cap * len(sizes) / 2
-    law = {r: w for r, w in enumerate(ways, low) if w}
+    law = {r: w for r, w in enumerate(weights, low) if w}
     first = Fraction(sum(r * w for r, w in law.items()), total)
     second = Fraction(sum(r * r * w for r, w in law.items()), total)
     below = Fraction(sum(w for r, w in law.items() if r <= shift), total)
@@ -103,28 +109,33 @@ def size_estimator_moments(
 
 
 def size_estimator_distribution(sizes, size_cap: int, alpha: float):
-    """Compute the estimate's exact distribution in floats: values [K] ascending and probabilities [K].
+    """Compute the distribution of the estimate of eq. 5.7 in floats: values [K] ascending and probabilities [K].
 
-    Clips `sizes` to 1..M-1. Clients of one size are convolved at once (FFT) where they are many.
+    `sizes` are clipped to 1..M-1. The reports of more than 20 clients of equal size are convolved in one step (FFT).
     """
     from scipy.fft import next_fast_len
 
     size_cap, alpha = check_int("size_cap", size_cap, 3, MOST), float(_check_alpha(alpha))
     sizes = np.clip(as_int_array("client sizes", sizes), 1, size_cap - 1)
-    m, one = len(sizes), np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
+    m = len(sizes)
+
+    def report_pmf(size: int) -> np.ndarray:  # of the reports 1..M-1 of a client of this size
+        probabilities = np.full(size_cap - 1, (1 - alpha) / (size_cap - 1))
+        probabilities[size - 1] += alpha
+        return probabilities
+
     if m > 20 and (sizes == sizes[0]).all():
-        one[sizes[0] - 1] += alpha
         width = m * (size_cap - 2) + 1
         padded = next_fast_len(width, real=True)
-        pmf = np.maximum(np.fft.irfft(np.fft.rfft(one, padded) ** m, padded)[:width], 0.0)
+        pmf = np.maximum(
+            np.fft.irfft(np.fft.rfft(report_pmf(sizes[0]), padded) ** m, padded)[:width], 0.0
+        )
     else:
         pmf = np.ones(1)
         for size in sizes:
-            law = one.copy()
-            law[size - 1] += alpha
-            pmf = np.convolve(pmf, law)
-    total = np.arange(m, m + len(pmf))
-    return (total - (1 - alpha) * size_cap * m / 2) / alpha, pmf
+            pmf = np.convolve(pmf, report_pmf(size))
+    report_sums = np.arange(m, m + len(pmf))
+    return (report_sums - (1 - alpha) * size_cap * m / 2) / alpha, pmf
 
 
 def estimated_rate(sizes, size_cap: int, alpha, n_star: float, floor: float = 1) -> EstimatedRate:
