@@ -68,11 +68,12 @@ def systematic_sample(pi, rng: np.random.Generator) -> np.ndarray:
 class StratifiedHansenHurwitz:
     """Draw with replacement within FedSTaS's strata, with Hansen-Hurwitz weights. Unbiased.
 
-    Within a stratum p_k is proportional to `selection`: "size-norm" (n_k times the norm of Z_k, which is raised to
-    `floor` times the mean norm where it is below), "size", "norm" or "uniform". The allocation m_h is by priorities on the
-    strata's totals of this size measure, with at least one draw in each stratum. The weight omega_k / (m_h p_k) of an update makes
-    its expectation, given the updates, exactly sum_k omega_k (w_k - w_t). `equal_clients`: omega_k = 1/N instead
-    of n_k/n; with selection "norm" or "uniform" no true size is asked for then.
+    Within a stratum p_k is proportional to `selection`: "size-norm" (n_k times the norm of Z_k, which is raised
+    to `floor` times the mean norm where it is below), "size", "norm" or "uniform". The allocation m_h is by
+    priorities on the strata's totals of this size measure, with at least one draw in each stratum. The weight
+    omega_k / (m_h p_k) of an update makes its expectation, given the updates, exactly
+    sum_k omega_k (w_k - w_t). `equal_clients`: omega_k = 1/N instead of n_k/n; with selection "norm" or
+    "uniform" no true size is asked for then.
     """
 
     State: ClassVar[type] = StrataState
