@@ -1,4 +1,4 @@
-"""Runs on disk: whole or absent, read back exactly, made again from the sidecar alone."""
+"""Runs on disk: written completely or not at all, read back exactly, reproduced from the sidecar alone."""
 
 import dataclasses
 import json
@@ -13,70 +13,80 @@ from companion import atomic, records
 from fedstas import methods, partition, simulation
 from fedstas.errors import InputError
 
-HEAD = [
-    "run", "sweep", "settings", "task", "partition", "concentration", "clients",
-    "clients_per_round", "method", "seed", "rounds",
-]  # fmt: skip
-HOW = {"rounds": 3, "clients_per_round": 4, "seed": 2, "eval_every": 2}
+RUN_COLUMNS = [
+    "run",
+    "sweep",
+    "settings",
+    "task",
+    "partition",
+    "concentration",
+    "clients",
+    "clients_per_round",
+    "method",
+    "seed",
+    "rounds",
+]
+SETTINGS = {"rounds": 3, "clients_per_round": 4, "seed": 2, "eval_every": 2}
 
 
-def record(task, federation, method, folder, sweep="trial", **how):
-    how = HOW | how
-    who = records.identity(task, federation, method, **how)
-    history = simulation.run(task, federation, method, device="cpu", **how)
-    return history, who, records.save(history, who, sweep, folder, device="cpu")
+def record(task, federation, method, folder, sweep="trial", **changes):
+    """Train and save a run; return its history, its identity and the path of its parquet file."""
+    settings = SETTINGS | changes
+    identity = records.identity(task, federation, method, **settings)
+    history = simulation.run(task, federation, method, device="cpu", **settings)
+    return history, identity, records.save(history, identity, sweep, folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def recorded_run(digits, federation, tmp_path_factory):
-    """One recorded run."""
+    """Record one run; return its folder, history, identity and parquet file."""
     folder = tmp_path_factory.mktemp("results")
     method = methods.get("fedstas-dp", strata=3, n_star=200, lr=0.1)
-    history, who, path = record(digits, federation, method, folder)
-    return folder, history, who, path
+    history, identity, path = record(digits, federation, method, folder)
+    return folder, history, identity, path
 
 
 @pytest.fixture
 def copy(recorded_run, tmp_path):
-    """A copy that may be damaged: its folder, parquet file and sidecar."""
+    """Copy the recorded run, to damage it; return its folder, parquet file and sidecar."""
     folder, _, _, path = recorded_run
     shutil.copytree(folder, tmp_path / "copy")
     data = tmp_path / "copy" / path.relative_to(folder)
     return tmp_path / "copy", data, data.with_suffix(".json")
 
 
-def test_load_has_exactly_the_columns_of_the_design_note(recorded_run):
-    folder, history, who, _ = recorded_run
+def test_load_returns_the_columns_of_the_run_and_of_its_history(recorded_run):
+    folder, history, identity, _ = recorded_run
     frame = records.load(folder)
-    assert list(frame.columns) == HEAD + list(simulation.COLUMNS)
+    assert list(frame.columns) == RUN_COLUMNS + list(simulation.COLUMNS)
     assert frame["round"].tolist() == [2, 3]
     pd.testing.assert_frame_equal(frame[list(simulation.COLUMNS)], history.frame, check_exact=True)
     row = frame.iloc[0]
     assert (row.task, row.partition, row.concentration) == ("digits", "dirichlet", 0.1)
     assert (row.clients, row.clients_per_round, row.method) == (20, 4, "fedstas-dp")
     assert (row.seed, row.rounds, row.sweep) == (2, 3, "trial")
-    assert row.run == records.run_id(who)
-    assert row.settings == records.settings_id(who)
+    assert row.run == records.run_id(identity)
+    assert row.settings == records.settings_id(identity)
 
 
-def test_a_run_is_made_again_bit_for_bit_from_its_sidecar_alone(recorded_run):
-    folder, history, who, _ = recorded_run
-    again = records.rerun(records.run_id(who), folder, device="cpu")
+def test_a_run_is_reproduced_bit_for_bit_from_its_sidecar_alone(recorded_run):
+    folder, history, identity, _ = recorded_run
+    repeated = records.rerun(records.run_id(identity), folder, device="cpu")
     pd.testing.assert_frame_equal(
-        again.frame.drop(columns="seconds"),
+        repeated.frame.drop(columns="seconds"),
         history.frame.drop(columns="seconds"),
         check_exact=True,
     )
-    np.testing.assert_array_equal(again.params, history.params)
-    assert [c.tolist() for c in again.cohorts] == [c.tolist() for c in history.cohorts]
+    np.testing.assert_array_equal(repeated.params, history.params)
+    assert [c.tolist() for c in repeated.cohorts] == [c.tolist() for c in history.cohorts]
 
 
 @pytest.mark.parametrize("name", partition.names()[:-1])  # natural needs users: see test_text
-def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, name):
+def test_runs_on_every_partition_are_recorded_and_reproduced(digits, tmp_path, name):
     federation = partition.make(name, digits.train_y, clients=20, concentration=1.0)
-    history, who, _ = record(digits, federation, methods.get("md"), tmp_path, rounds=1)
-    again = records.rerun(records.run_id(who), tmp_path, device="cpu")
-    np.testing.assert_array_equal(again.params, history.params)
+    history, identity, _ = record(digits, federation, methods.get("md"), tmp_path, rounds=1)
+    repeated = records.rerun(records.run_id(identity), tmp_path, device="cpu")
+    np.testing.assert_array_equal(repeated.params, history.params)
     frame = records.load(tmp_path)
     assert frame.partition.tolist() == [name]
     assert frame.clients.tolist() == [20]
@@ -84,10 +94,10 @@ def test_runs_on_every_partition_are_recorded_and_made_again(digits, tmp_path, n
     assert frame.concentration.isna().tolist() == [not concentrated]
 
 
-def test_the_sidecar_says_where_and_how_the_run_was_made(recorded_run):
-    _, history, who, path = recorded_run
+def test_the_sidecar_has_the_identity_and_the_environment_of_the_run(recorded_run):
+    _, history, identity, path = recorded_run
     metadata = json.loads(path.with_suffix(".json").read_text())
-    assert metadata["identity"] == json.loads(json.dumps(who))
+    assert metadata["identity"] == json.loads(json.dumps(identity))
     assert metadata["environment"]["device"].startswith("cpu")
     assert metadata["environment"]["threads"] == 1
     assert {"python", "numpy", "torch", "fedstas"} <= set(metadata["environment"]["versions"])
@@ -96,55 +106,62 @@ def test_the_sidecar_says_where_and_how_the_run_was_made(recorded_run):
 
 
 def test_identity_changes_with_everything_that_determines_a_run(digits, federation):
-    base = records.identity(digits, federation, methods.get("md"), **HOW)
+    base = records.identity(digits, federation, methods.get("md"), **SETTINGS)
     others = [
-        records.identity(digits, federation, methods.get("md", lr=0.02), **HOW),
-        records.identity(digits, federation, methods.get("fedavg"), **HOW),
+        records.identity(digits, federation, methods.get("md", lr=0.02), **SETTINGS),
+        records.identity(digits, federation, methods.get("fedavg"), **SETTINGS),
         records.identity(
-            digits, partition.dirichlet(digits.train_y, 20, 0.1, 1), methods.get("md"), **HOW
+            digits, partition.dirichlet(digits.train_y, 20, 0.1, 1), methods.get("md"), **SETTINGS
         ),
-        *(records.identity(digits, federation, methods.get("md"), **HOW | {key: 7}) for key in HOW),
+        *(
+            records.identity(digits, federation, methods.get("md"), **SETTINGS | {key: 7})
+            for key in SETTINGS
+        ),
         base | {"digest": "another"},
         base | {"algorithms": base["algorithms"] + 1},
     ]
-    names = {records.run_id(who) for who in [base, *others]}
-    assert len(names) == 1 + len(others)
+    ids = {records.run_id(identity) for identity in [base, *others]}
+    assert len(ids) == 1 + len(others)
     assert records.run_id(json.loads(json.dumps(base))) == records.run_id(base)
 
 
-def test_equal_runs_have_equal_identities_whatever_numbers_they_were_given_as(digits, federation):
+def test_equal_runs_have_equal_identities_for_any_type_of_number(digits, federation):
     numpy = {"rounds": np.int32(3), "clients_per_round": 4.0, "seed": np.int64(2), "eval_every": 2}
-    one, two = (records.identity(digits, federation, methods.get("md"), **h) for h in (HOW, numpy))
-    assert json.dumps(one) == json.dumps(two)
+    first, second = (
+        records.identity(digits, federation, methods.get("md"), **h) for h in (SETTINGS, numpy)
+    )
+    assert json.dumps(first) == json.dumps(second)
     with pytest.raises(InputError, match="seed is '2'"):
-        records.identity(digits, federation, methods.get("md"), **HOW | {"seed": "2"})
+        records.identity(digits, federation, methods.get("md"), **SETTINGS | {"seed": "2"})
 
 
-def test_settings_are_everything_but_the_seeds(digits):
-    def settings(seed, concentration=0.1):
+def test_the_settings_id_does_not_depend_on_the_seeds_alone(digits):
+    def compute_settings_id(seed, concentration=0.1):
         federation = partition.dirichlet(digits.train_y, 20, concentration, seed)
-        who = records.identity(digits, federation, methods.get("md"), **HOW | {"seed": seed})
-        return records.settings_id(who)
+        identity = records.identity(
+            digits, federation, methods.get("md"), **SETTINGS | {"seed": seed}
+        )
+        return records.settings_id(identity)
 
-    assert settings(0) == settings(1)
-    assert settings(0) != settings(0, concentration=0.2)
+    assert compute_settings_id(0) == compute_settings_id(1)
+    assert compute_settings_id(0) != compute_settings_id(0, concentration=0.2)
 
 
-def test_a_federation_of_unknown_origin_is_not_recorded(digits):
+def test_a_run_on_a_federation_without_a_recipe_is_not_recorded(digits):
     federation = partition.federation(digits.train_y, [[0, 1], [2]])
     with pytest.raises(InputError, match="without a recipe"):
-        records.identity(digits, federation, methods.get("md"), **HOW)
+        records.identity(digits, federation, methods.get("md"), **SETTINGS)
 
 
 def test_two_files_are_written_and_nothing_else(recorded_run):
-    folder, _, who, path = recorded_run
-    data, sidecar = records.run_files(who, "trial", folder)
+    folder, _, identity, path = recorded_run
+    data, sidecar = records.run_files(identity, "trial", folder)
     assert path == data
     assert {p for p in folder.rglob("*") if p.is_file()} == {data, sidecar}
     assert data.stem.startswith("digits-dirichlet-0.1-fedstas-dp-2-")
 
 
-def test_saving_again_replaces_and_keeps_one_row_per_round(digits, federation, tmp_path):
+def test_saving_a_run_again_replaces_its_files(digits, federation, tmp_path):
     for _ in range(2):
         record(digits, federation, methods.get("md"), tmp_path, rounds=2, eval_every=1)
     assert len(records.load(tmp_path)) == 2
@@ -177,13 +194,13 @@ def test_an_empty_folder_has_no_runs(tmp_path):
 
 
 def edit(sidecar: Path, **changes):
-    """Another sidecar: `note_sha256`, which only those of today have, would give it away."""
+    """Change a sidecar as older versions could have written it: without `note_sha256`, which would show the change."""
     metadata = json.loads(sidecar.read_text())
     del metadata["note_sha256"]
     sidecar.write_text(json.dumps(metadata | changes))
 
 
-def test_a_sidecar_that_contradicts_itself_is_named(copy):
+def test_a_sidecar_whose_identity_contradicts_its_run_is_refused(copy):
     folder, _, sidecar = copy
     metadata = json.loads(sidecar.read_text())
     edit(sidecar, identity=metadata["identity"] | {"seed": 3})
@@ -193,7 +210,7 @@ def test_a_sidecar_that_contradicts_itself_is_named(copy):
         records.rerun(metadata["run"], folder)
 
 
-def test_values_that_were_edited_are_named_and_a_sidecar_without_checksum_is_refused(copy):
+def test_edited_values_and_a_sidecar_without_a_checksum_are_refused(copy):
     folder, data, sidecar = copy
     frame = pd.read_parquet(data)
     frame.assign(test_accuracy=1.0).to_parquet(data, index=False)
@@ -214,7 +231,7 @@ def test_every_value_of_a_sidecar_is_covered_by_its_checksum(copy):
             records.load(folder)
 
 
-def test_other_peoples_json_is_no_run(copy):
+def test_other_json_files_are_ignored_and_a_renamed_run_is_read(copy):
     folder, _, sidecar = copy
     expected = records.load(folder)
     for name, text in (
@@ -230,18 +247,18 @@ def test_other_peoples_json_is_no_run(copy):
     sidecar = sidecar.rename(sidecar.with_name("mine.json"))  # a run under another name is one
     pd.testing.assert_frame_equal(records.load(folder), expected, check_exact=True)
     records.pack(sidecar.parent)
-    left = {"a.json", "b.json", "c.json", "d.json", "rows.parquet", "runs.parquet"}
-    assert {p.name for p in sidecar.parent.iterdir()} == left
+    expected_files = {"a.json", "b.json", "c.json", "d.json", "rows.parquet", "runs.parquet"}
+    assert {p.name for p in sidecar.parent.iterdir()} == expected_files
 
 
-def test_a_name_of_a_method_is_no_path(digits, federation, tmp_path):
+def test_the_name_of_a_method_cannot_lead_out_of_the_folder(digits, federation, tmp_path):
     method = dataclasses.replace(methods.get("md"), name="../../mine")
     _, _, path = record(digits, federation, method, tmp_path, rounds=1)
     assert path.parent == tmp_path / "trial"
     assert records.load(tmp_path).method.tolist() == ["../../mine"]
 
 
-def test_a_newer_format_is_named(copy):
+def test_a_newer_format_is_refused(copy):
     folder, _, sidecar = copy
     edit(sidecar, format=records.FORMAT + 1)
     with pytest.raises(InputError, match=f"{sidecar.name} was written by a newer version"):
@@ -249,7 +266,7 @@ def test_a_newer_format_is_named(copy):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "x"}', '"text"', "null"])
-def test_a_sidecar_that_is_none_is_named(copy, text):
+def test_a_file_that_is_not_the_sidecar_of_a_run_is_refused(copy, text):
     folder, _, sidecar = copy
     sidecar.write_text(text)
     with pytest.raises(InputError, match=f"{sidecar.name} is not the sidecar of a run"):
@@ -257,24 +274,24 @@ def test_a_sidecar_that_is_none_is_named(copy, text):
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "altered"])
-def test_a_damaged_parquet_is_named_with_the_remedy(copy, damage):
+def test_the_error_of_a_damaged_parquet_file_names_it_and_the_remedy(copy, damage):
     folder, data, sidecar = copy
     content = data.read_bytes()
+    damaged = {
+        "truncated": content[: len(content) // 2],
+        "empty": b"",
+        "altered": b"PAR2" + content[:-4],
+    }
     if damage == "missing":
         data.unlink()
     else:
-        cut = {
-            "truncated": content[: len(content) // 2],
-            "empty": b"",
-            "altered": b"PAR2" + content[:-4],
-        }
-        data.write_bytes(cut[damage])
+        data.write_bytes(damaged[damage])
     with pytest.raises(InputError, match=f"{data.name} is missing or damaged: delete .*again") as e:
         records.load(folder)
     assert str(sidecar) in str(e.value)
 
 
-def test_a_run_of_another_version_of_the_algorithms_is_not_made_again(copy, monkeypatch):
+def test_a_run_of_another_version_of_the_algorithms_is_not_repeated(copy, monkeypatch):
     folder, _, sidecar = copy
     run = json.loads(sidecar.read_text())["run"]
     monkeypatch.setattr(methods, "version", lambda method: 99)
@@ -282,49 +299,49 @@ def test_a_run_of_another_version_of_the_algorithms_is_not_made_again(copy, monk
         records.rerun(run, folder)
 
 
-def test_a_run_of_other_data_is_not_made_again(copy):
+def test_a_run_on_other_data_is_not_repeated(copy):
     folder, _, sidecar = copy
     metadata = json.loads(sidecar.read_text())
-    who = metadata["identity"] | {"digest": "0" * 64}
-    edit(sidecar, identity=who, run=records.run_id(who))
+    identity = metadata["identity"] | {"digest": "0" * 64}
+    edit(sidecar, identity=identity, run=records.run_id(identity))
     with pytest.raises(InputError, match="other data than the digits"):
-        records.rerun(records.run_id(who), folder)
+        records.rerun(records.run_id(identity), folder)
 
 
-def test_every_recorded_run_is_what_its_name_says():
-    """A change of `methods` or of how identities are written would orphan what is recorded."""
+def test_every_recorded_run_has_the_id_of_its_identity():
+    """A change of `methods` or of the format of identities would make recorded runs unreadable."""
     runs = records.read_runs(Path(__file__).resolve().parents[1] / "results")
     assert len(runs) == 4593
     for run in runs:
-        who = run.identity
-        assert records.run_id(who) == run.run
-        assert records.settings_id(who) == run.metadata["settings"]
-        assert methods.to_dict(methods.from_dict(who["method"])) == who["method"]
+        identity = run.identity
+        assert records.run_id(identity) == run.run
+        assert records.settings_id(identity) == run.metadata["settings"]
+        assert methods.to_dict(methods.from_dict(identity["method"])) == identity["method"]
 
 
-def test_writing_is_all_or_nothing(tmp_path):
-    def full(path):
+def test_a_write_that_fails_leaves_the_file_unchanged(tmp_path):
+    def fill_disk(path):
         path.write_text("half")
         raise OSError(28, "No space left on device")
 
     target = tmp_path / "file.txt"
     target.write_text("before")
     with pytest.raises(InputError, match=r"file.txt could not be written: No space left"):
-        atomic.write(target, full)
+        atomic.write(target, fill_disk)
     assert target.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(recorded_run, tmp_path):
-    _, history, who, _ = recorded_run
+def test_the_error_of_a_folder_that_cannot_be_written_names_it(recorded_run, tmp_path):
+    _, history, identity, _ = recorded_run
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="file"):
-        records.save(history, who, "trial", tmp_path / "file", device="cpu")
+        records.save(history, identity, "trial", tmp_path / "file", device="cpu")
     with pytest.raises(InputError, match="could not be written"):
         atomic.write(Path("/proc/fedstas.txt"), lambda path: path.write_text("x"))
 
 
-def test_a_recorded_partition_is_read_back_or_named(digits, federation, tmp_path):
+def test_a_recorded_partition_is_read_back_and_refused_if_damaged(digits, federation, tmp_path):
     data = records.save_partition(digits, federation, tmp_path)
     counts = records.load_partitions(tmp_path)["dirichlet"]
     np.testing.assert_array_equal(counts, federation.label_counts)
@@ -337,7 +354,7 @@ def test_a_recorded_partition_is_read_back_or_named(digits, federation, tmp_path
         records.load_partitions(tmp_path)
 
 
-def test_what_a_killed_process_had_half_written_goes_with_the_next_writing(tmp_path):
+def test_the_next_write_deletes_the_partial_file_of_a_killed_process(tmp_path):
     file = tmp_path / "page.ipynb"
     for kind in ("partial", "lock"):
         atomic.hidden_file(file, kind).write_text("half")
@@ -348,7 +365,7 @@ def test_what_a_killed_process_had_half_written_goes_with_the_next_writing(tmp_p
     assert file.read_text() == "complete"
 
 
-def test_a_file_that_another_process_writes_is_waited_for_and_then_named(tmp_path, monkeypatch):
+def test_a_file_that_another_process_keeps_writing_is_refused_after_a_wait(tmp_path, monkeypatch):
     file = tmp_path / "page.ipynb"
     monkeypatch.setattr(atomic, "WRITING", 0.01)
     with (
