@@ -1,4 +1,4 @@
-"""Sweeps: they skip what is there, finish what was cut off, and stand each other's company."""
+"""Sweeps: they skip recorded runs, resume interrupted ones, and may run in several processes at once."""
 
 import contextlib
 import errno
@@ -23,10 +23,10 @@ from companion.runs import fedsampling_grid
 from fedstas import cli, methods, partition, simulation
 from fedstas.errors import Diverged, InputError
 
-CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
+SWEEP_CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
 RUNS = experiments.runs("preprint", "quick")
 ROOT = Path(__file__).parents[1]
-UNCHANGED = {  # declared runs by sweep and profile: what results/ holds must stay what is asked for
+RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has these runs
     ("preprint", "paper"): 2 * 20 * 17,
     ("preprint", "laptop"): 2 * 2 * 6,
     ("one-digit", "paper"): 40,
@@ -34,8 +34,8 @@ UNCHANGED = {  # declared runs by sweep and profile: what results/ holds must st
 }
 
 
-def sweep(folder, name="preprint", **how):
-    return experiments.sweep(name, folder=folder, device="cpu", progress=False, **how)
+def sweep(folder, name="preprint", **options):
+    return experiments.sweep(name, folder=folder, device="cpu", progress=False, **options)
 
 
 def load_sorted(folder) -> pd.DataFrame:
@@ -45,13 +45,13 @@ def load_sorted(folder) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def quick_sweep(tmp_path_factory):
-    """The quick sweep, made once."""
+    """Record the quick sweep once for all tests; return its folder."""
     folder = tmp_path_factory.mktemp("quick_sweep")
     assert sweep(folder) == []
     return folder
 
 
-def files(folder):
+def list_files(folder):
     return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
 
 
@@ -60,76 +60,74 @@ def test_a_sweep_records_every_run_once(quick_sweep):
     frame = records.load(quick_sweep)
     assert set(frame.method) == set(experiments.FIRST)
     assert frame.groupby("run").size().tolist() == [3] * len(RUNS)
-    assert len(files(quick_sweep)) == 2 * frame.run.nunique()
-    assert not [p for p in files(quick_sweep) if p.name.startswith(".")]
+    assert len(list_files(quick_sweep)) == 2 * frame.run.nunique()
+    assert not [p for p in list_files(quick_sweep) if p.name.startswith(".")]
     assert frame.settings.nunique() == len(experiments.FIRST)
 
 
 @pytest.mark.slow
-def test_a_sweep_skips_what_is_there_and_makes_what_was_cut_off(quick_sweep, capsys):
-    frame, times = (
-        load_sorted(quick_sweep),
-        {p: p.stat().st_mtime_ns for p in quick_sweep.rglob("*.parquet")},
-    )
-    lost = sorted(quick_sweep.rglob("*.json"))[3]
-    lost.unlink()  # a run that was cut off between its two files
+def test_a_sweep_skips_recorded_runs_and_repeats_one_without_a_sidecar(quick_sweep, capsys):
+    frame = load_sorted(quick_sweep)
+    times = {p: p.stat().st_mtime_ns for p in quick_sweep.rglob("*.parquet")}
+    sidecar = sorted(quick_sweep.rglob("*.json"))[3]
+    sidecar.unlink()  # as if the process ended between the run's two files
     assert sweep(quick_sweep) == []
     assert f"1 made, {len(times) - 1} there already, 0 failed" in capsys.readouterr().out
     changed = [p for p, t in times.items() if p.stat().st_mtime_ns != t]
-    assert changed == [lost.with_suffix(".parquet")]
+    assert changed == [sidecar.with_suffix(".parquet")]
     pd.testing.assert_frame_equal(load_sorted(quick_sweep), frame, check_exact=True)
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_end_in_the_same_files(quick_sweep, tmp_path):
-    command = [sys.executable, "-c", CODE.format(str(tmp_path))]
-    pair = [
+def test_two_processes_at_once_record_each_run_once(quick_sweep, tmp_path):
+    command = [sys.executable, "-c", SWEEP_CODE.format(str(tmp_path))]
+    processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    made = 0
-    for process in pair:
+    count = 0
+    for process in processes:
         out, errors = process.communicate(timeout=3600)
         assert process.returncode == 0, errors
-        made += int(re.search(r"(\d+) made", out)[1])
-    assert made == len(RUNS)  # each run once, by one of them
-    assert files(tmp_path) == files(quick_sweep)
+        count += int(re.search(r"(\d+) made", out)[1])
+    assert count == len(RUNS)
+    assert list_files(tmp_path) == list_files(quick_sweep)
     pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_five_times_ends_in_the_same_results(quick_sweep, tmp_path):
-    """SIGKILL at random moments after the first sign of life; then one undisturbed start."""
-    moments = random.Random(0)
-    command = [sys.executable, "-c", CODE.format(str(tmp_path))]
+def test_a_sweep_that_is_killed_five_times_has_the_same_results_in_the_end(quick_sweep, tmp_path):
+    """SIGKILL at a random moment after the process has written its first file; then one call that is not killed."""
+    rng = random.Random(0)
+    command = [sys.executable, "-c", SWEEP_CODE.format(str(tmp_path))]
     for _ in range(5):
         before = set(tmp_path.rglob("*"))
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and set(tmp_path.rglob("*")) <= before:
             time.sleep(0.005)
-        time.sleep(moments.uniform(0, 0.3))
+        time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with contextlib.suppress(InputError):  # none may be whole yet
-            whole = load_sorted(tmp_path)
+        with contextlib.suppress(InputError):  # perhaps no run is complete yet
+            frame = load_sorted(tmp_path)
             expected = load_sorted(quick_sweep)
-            expected = expected[expected.run.isin(whole.run)].reset_index(drop=True)
-            pd.testing.assert_frame_equal(whole, expected, check_exact=True)
+            expected = expected[expected.run.isin(frame.run)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(frame, expected, check_exact=True)
     assert sweep(tmp_path) == []
-    assert files(tmp_path) == files(quick_sweep)
+    assert list_files(tmp_path) == list_files(quick_sweep)
     pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: no handler of ours may touch it."""
+    """Stands for SIGKILL: no `except Exception` catches it."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(len(experiments.FIRST)))
+@pytest.mark.parametrize("index", range(len(experiments.FIRST)))
 def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
-    quick_sweep, tmp_path, monkeypatch, place
+    quick_sweep, tmp_path, monkeypatch, index
 ):
-    run, real, rounds = RUNS[place], simulation.measure, []
+    run, real, rounds = RUNS[index], simulation.measure, []
 
     def measure(*arguments):
         rounds.append(1)
@@ -140,36 +138,36 @@ def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
     monkeypatch.setattr(simulation, "measure", measure)
     with pytest.raises(Killed):
         sweeps.perform(run, "preprint", tmp_path, "cpu")
-    (hidden,) = files(tmp_path)
-    assert hidden.name.endswith(".checkpoint")
+    (checkpoint,) = list_files(tmp_path)
+    assert checkpoint.name.endswith(".checkpoint")
     assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
-    assert len(rounds) == 2 + 2  # rounds 1 and 2, cut off; then 2 and 3
-    assert len(files(tmp_path)) == 2
-    found = load_sorted(tmp_path)
+    assert len(rounds) == 2 + 2  # rounds 1 and 2, where it was killed; then rounds 2 and 3
+    assert len(list_files(tmp_path)) == 2
+    frame = load_sorted(tmp_path)
     expected = load_sorted(quick_sweep)
-    expected = expected[expected.run.isin(found.run)].reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    expected = expected[expected.run.isin(frame.run)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(frame, expected, check_exact=True)
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_run_starts_over(tmp_path, capsys):
     run = RUNS[0]
-    who = sweeps._prepare(run, "cpu")[-1]
-    hidden = records.checkpoint_file(records.run_files(who, "preprint", tmp_path)[0])
-    hidden.parent.mkdir()
-    hidden.write_bytes(b"nonsense")
+    identity = sweeps._prepare(run, "cpu")[-1]
+    checkpoint = records.checkpoint_file(records.run_files(identity, "preprint", tmp_path)[0])
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"nonsense")
     assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "done"
-    assert f"{run} starts over: {hidden} is damaged" in capsys.readouterr().err
-    assert len(files(tmp_path)) == 2
+    assert f"{run} starts over: {checkpoint} is damaged" in capsys.readouterr().err
+    assert len(list_files(tmp_path)) == 2
 
 
-def test_a_run_that_another_process_makes_is_left_to_it(tmp_path, monkeypatch, capsys):
+def test_a_run_that_another_process_trains_is_not_trained_twice(tmp_path, monkeypatch, capsys):
     run = RUNS[0]
     data, sidecar = records.run_files(sweeps._prepare(run, "cpu")[-1], "preprint", tmp_path)
     with records.run_lock(data):
         assert sweeps.perform(run, "preprint", tmp_path, "cpu") == "elsewhere"
     assert not sidecar.exists()
-    answers = iter(["elsewhere", "elsewhere", "there"])
-    monkeypatch.setattr(sweeps, "perform", lambda *_: next(answers))
+    outcomes = iter(["elsewhere", "elsewhere", "there"])
+    monkeypatch.setattr(sweeps, "perform", lambda *_: next(outcomes))
     monkeypatch.setattr(sweeps, "POLL", 0.0)
     assert sweeps.make([run], "preprint", folder=tmp_path, device="cpu", progress=False) == []
     assert "0 made, 1 there already, 0 failed" in capsys.readouterr().out
@@ -191,36 +189,40 @@ def test_the_preprint_sweep_has_the_papers_setting():
 
 @pytest.mark.parametrize("name", experiments.names())
 @pytest.mark.parametrize("profile", ["quick", "laptop", "paper"])
-def test_every_declared_run_is_possible_and_declared_once(name, profile):
+def test_every_declared_run_is_valid_and_declared_once(name, profile):
     runs = experiments.runs(name, profile)
-    assert len(runs) == UNCHANGED.get((name, profile), len(runs))
+    assert len(runs) == RUN_COUNTS.get((name, profile), len(runs))
     assert len({repr(run) for run in runs}) == len(runs)
     for run in runs:
         method = methods.get(run.method, **run.overrides)
         assert run.clients_per_round <= run.clients
         assert methods.from_dict(methods.to_dict(method)) == method
         assert sweeps.estimate(run) > 0
-    embedded = {"topics"} if name.startswith("fedsampling-topics") else {"digits"}
-    assert {r.task for r in runs} == embedded or profile != "quick"
     if profile == "quick":
+        task = "topics" if name.startswith("fedsampling-topics") else "digits"
+        assert {r.task for r in runs} == {task}
         assert sum(map(sweeps.estimate, runs)) < 60
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "preprint", "mnist-iid", "fashion-mnist", "sensitivity", "privacy",
+        "preprint",
+        "mnist-iid",
+        "fashion-mnist",
+        "sensitivity",
+        "privacy",
         *(n for n in fedsampling_grid.SWEEPS if n != "fedsampling-mnist-ablations"),
     ],
-)  # fmt: skip
-def test_the_laptops_runs_are_among_the_papers(name):
+)
+def test_the_runs_of_the_laptop_profile_are_in_the_paper_profile(name):
     paper = {repr(run) for run in experiments.runs(name, "paper")}
     assert {repr(run) for run in experiments.runs(name, "laptop")} <= paper
 
 
-def test_what_new_runs_are_compared_with_is_recorded_by_other_sweeps():
-    """So that nothing is run twice: the usual batch, and FedSTaS without the allocation of examples."""
-    there = {
+def test_the_baselines_of_batch_size_and_optimal_data_are_in_other_sweeps():
+    """The usual batch, and FedSTaS without the allocation of examples, are not trained twice."""
+    baselines = {
         repr(r)
         for s in ("sensitivity", "least-variance", "preprint")
         for r in experiments.runs(s, "paper")
@@ -231,27 +233,28 @@ def test_what_new_runs_are_compared_with_is_recorded_by_other_sweeps():
     }
     for run in batches:
         usual = {k: v for k, v in run.overrides.items() if k != "batch"}
-        assert repr(replace(run, overrides=usual)) in there
+        assert repr(replace(run, overrides=usual)) in baselines
     for run in experiments.runs("optimal-data", "paper"):
-        assert repr(replace(run, method="fedstas", eval_every=1)) in there
+        assert repr(replace(run, method="fedstas", eval_every=1)) in baselines
 
 
-TRIALS = {"server-rates": "servers", "cifar100-equal-rates": "cifar100-equal"}
+SWEEP_OF_TRIALS = {"server-rates": "servers", "cifar100-equal-rates": "cifar100-equal"}
 
 
-@pytest.mark.parametrize("trials", TRIALS)
-def test_a_sweep_is_made_with_what_the_recorded_trials_chose(trials):
-    tried = {(r.method, tables.variant_of(r)) for r in experiments.runs(trials, "paper")}
-    made = {r.method: tables.variant_of(r) for r in experiments.runs(TRIALS[trials], "paper")}
-    assert set(made.items()) <= tried and {m for m, _ in tried} == set(made)
+@pytest.mark.parametrize("trials", SWEEP_OF_TRIALS)
+def test_a_sweep_has_the_variants_that_the_recorded_trials_choose(trials):
+    candidates = {(r.method, tables.variant_of(r)) for r in experiments.runs(trials, "paper")}
+    runs = experiments.runs(SWEEP_OF_TRIALS[trials], "paper")
+    variants = {r.method: tables.variant_of(r) for r in runs}
+    assert set(variants.items()) <= candidates and {m for m, _ in candidates} == set(variants)
     grid = tables.load_sweep(trials, ROOT / "results")
     if grid.note:
         pytest.skip(grid.note)
-    assert tables.choose_by_loss(grid.frame) == made
+    assert tables.choose_by_loss(grid.frame) == variants
 
 
-def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_ended_early():
-    rows = [  # of three variants: falls late; is best but for the last rounds; ended before them
+def test_the_variant_with_the_least_final_loss_is_chosen_and_no_run_that_ended_early():
+    rows = [  # x: its loss falls late; y: is lower before the last rounds; z: ended before them
         (m, variant, t, 99, loss)
         for m, variants in {"a": {"x": (3, 1), "y": (1, 2), "z": (0,)}, "b": {"y": (1, 1)}}.items()
         for variant, losses in variants.items()
@@ -264,14 +267,14 @@ def test_the_least_training_loss_of_the_last_rounds_is_chosen_and_no_run_that_en
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in experiments.names() if n != "preprint"])
-def test_the_first_runs_of_every_quick_sweep_are_made(name, tmp_path):
+def test_three_runs_of_every_quick_sweep_can_be_recorded(name, tmp_path):
     runs = experiments.runs(name, "quick")
-    spread = runs[:: max(1, len(runs) // 3)]
-    assert sweeps.make(spread, name, folder=tmp_path, device="cpu", progress=False) == []
-    assert len(files(tmp_path)) == 2 * len(spread)
+    selection = runs[:: max(1, len(runs) // 3)]
+    assert sweeps.make(selection, name, folder=tmp_path, device="cpu", progress=False) == []
+    assert len(list_files(tmp_path)) == 2 * len(selection)
 
 
-def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypatch, capsys):
+def test_a_run_that_diverges_is_reported_and_the_others_are_recorded(tmp_path, monkeypatch, capsys):
     good, bad = experiments.runs("preprint", "quick")[:2]
     bad.overrides["lr"] = 1e30
     monkeypatch.setitem(experiments.SWEEPS, "preprint", lambda profile: [bad, good])
@@ -280,9 +283,9 @@ def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypa
     assert failed[0].startswith(f"{bad.method}, lr 1e+30 on dirichlet, seed 0: ")
     assert "not finite" in failed[0]
     assert records.load(tmp_path).method.unique().tolist() == [good.method]
-    counted = rf"1 made, 0 there already, 1 failed, \d+ s\n  {re.escape(failed[0])}"
-    assert re.search(counted, capsys.readouterr().out)
-    assert len(files(tmp_path)) == 4  # both are recorded, and neither is made again
+    summary = rf"1 made, 0 there already, 1 failed, \d+ s\n  {re.escape(failed[0])}"
+    assert re.search(summary, capsys.readouterr().out)
+    assert len(list_files(tmp_path)) == 4  # both are recorded, and neither is trained again
     monkeypatch.setattr(sweeps, "perform", None)
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
@@ -291,59 +294,59 @@ def test_a_run_that_diverges_is_named_and_the_others_are_kept(tmp_path, monkeypa
 
 
 def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
-    whole = sweeps.Run("digits", "dirichlet", 0.1, "md", 0, **experiments.SMALL)
+    run = sweeps.Run("digits", "dirichlet", 0.1, "md", 0, **experiments.SMALL)
     real = simulation.run
 
-    def late(*args, checkpoint=None, rounds, **how):
-        raise Diverged("not finite after round 3", real(*args, rounds=2, **how))
+    def diverge(*args, checkpoint=None, rounds, **options):
+        raise Diverged("not finite after round 3", real(*args, rounds=2, **options))
 
-    monkeypatch.setattr(simulation, "run", late)
-    failed = sweeps.make([whole], "trial", folder=tmp_path, device="cpu", progress=False)
-    assert failed == [f"{whole}: not finite after round 3"]
+    monkeypatch.setattr(simulation, "run", diverge)
+    failed = sweeps.make([run], "trial", folder=tmp_path, device="cpu", progress=False)
+    assert failed == [f"{run}: not finite after round 3"]
     frame = records.load(tmp_path)
     assert frame["round"].tolist() == [1, 2]
     assert set(frame["rounds"]) == {3}
     assert tables.final_values(frame.assign(rounds=99), "test_accuracy").empty
     sidecar = records.sidecars(tmp_path)[0]
-    note = json.loads(sidecar.read_text())
-    sidecar.write_text(json.dumps(note | {"diverged": None}))
+    metadata = json.loads(sidecar.read_text())
+    sidecar.write_text(json.dumps(metadata | {"diverged": None}))
     with pytest.raises(InputError, match="contradicts"):
         records.load(tmp_path)
 
 
-def test_numpys_numbers_are_those_of_the_same_run(tmp_path):
-    how = {"folder": tmp_path, "device": "cpu", "progress": False}
+def test_a_run_of_numpy_numbers_is_the_run_of_the_same_python_numbers(tmp_path):
+    options = {"folder": tmp_path, "device": "cpu", "progress": False}
     small = {k: np.int64(v) for k, v in experiments.SMALL.items()} | {"sigma": 1, "size": 9.0}
-    made = sweeps.Run("digits", "by_class", 1, "md", np.int64(0), {"lr": 1}, **small)
+    numpy = sweeps.Run("digits", "by_class", 1, "md", np.int64(0), {"lr": 1}, **small)
     plain = sweeps.Run("digits", "by_class", 1.0, "md", 0, {"lr": 1.0}, **experiments.SMALL, size=9)
-    assert sweeps.make([made], "trial", **how) == []
-    assert sweeps.make([plain], "trial", **how) == []
-    assert len(records.sidecars(tmp_path)) == 1 and made == plain
+    assert sweeps.make([numpy], "trial", **options) == []
+    assert sweeps.make([plain], "trial", **options) == []
+    assert len(records.sidecars(tmp_path)) == 1 and numpy == plain
     with pytest.raises(InputError, match="seed is '0'"):
         sweeps.Run("digits", "iid", 0.1, "md", "0")
 
 
-def test_a_run_has_the_sizes_that_it_says_and_without_them_the_identity_that_it_had(digits):
+def test_a_run_with_sizes_has_clients_of_these_sizes_and_one_without_has_equal_clients(digits):
     small = experiments.SMALL | {"clients": 6}
-    where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
-    sized = sweeps.Run(*where, **small, sizes="10x3,40x1,60x2")
-    _, federation, *_, who = sweeps._prepare(sized, "cpu")
-    assert federation.sizes.tolist() == who["partition"]["sizes"] == [10, 10, 10, 40, 60, 60]
-    *_, plain = sweeps._prepare(sweeps.Run(*where, **small), "cpu")
-    old = partition.dirichlet_fixed_size(digits.train_y, [len(digits.train_y) // 6] * 6, 0.1, 0)
-    assert plain["partition"] == old.recipe and plain.keys() == who.keys()
-    wrong = sweeps.Run(*where, **small, sizes="10x7")
-    assert sweeps.perform(wrong, "trial", "/nonexistent") == f"{wrong}: " + (
+    setting = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    run = sweeps.Run(*setting, **small, sizes="10x3,40x1,60x2")
+    _, federation, *_, identity = sweeps._prepare(run, "cpu")
+    assert federation.sizes.tolist() == identity["partition"]["sizes"] == [10, 10, 10, 40, 60, 60]
+    *_, plain = sweeps._prepare(sweeps.Run(*setting, **small), "cpu")
+    equal = partition.dirichlet_fixed_size(digits.train_y, [len(digits.train_y) // 6] * 6, 0.1, 0)
+    assert plain["partition"] == equal.recipe and plain.keys() == identity.keys()
+    run = sweeps.Run(*setting, **small, sizes="10x7")
+    assert sweeps.perform(run, "trial", "/nonexistent") == f"{run}: " + (
         "sizes 10x7 are of 7 clients with 70 examples in all: they must be of 6 clients, with at "
         "most the 1438 examples of the data"
     )
 
 
 def test_an_unexpected_error_is_a_failed_run(tmp_path, monkeypatch):
-    def broken(*_, **__):
+    def fail(*_, **__):
         raise MemoryError("no more")
 
-    monkeypatch.setattr(simulation, "run", broken)
+    monkeypatch.setattr(simulation, "run", fail)
     failed = sweeps.make(RUNS[:2], "preprint", folder=tmp_path, device="cpu", progress=False)
     assert failed == [f"{run}: MemoryError: no more" for run in RUNS[:2]]
 
@@ -368,28 +371,28 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
     assert len(err) == 1
     assert "could not be written: No space left on device" in err[0]
     monkeypatch.setattr(records.Path, "replace", path_replace)
-    assert not [p for p in files(tmp_path) if "partial" in p.name]
+    assert not [p for p in list_files(tmp_path) if "partial" in p.name]
     assert records.load(tmp_path).run.nunique() == 1
     assert sweep(tmp_path) == []
     pd.testing.assert_frame_equal(load_sorted(tmp_path), load_sorted(quick_sweep), check_exact=True)
 
 
-def test_a_dry_run_says_what_it_would_make_and_makes_nothing(tmp_path, capsys):
+def test_a_dry_run_prints_the_number_of_runs_and_records_none(tmp_path, capsys):
     assert sweep(tmp_path, dry_run=True) == []
     out = capsys.readouterr().out
     assert f"sweep preprint: {len(RUNS)} runs, 0 there already, {len(RUNS)} to make" in out
     assert "of one core" in out
-    assert files(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
-def test_a_part_of_a_sweep(tmp_path):
+def test_a_sweep_of_selected_methods_and_seeds(tmp_path):
     assert sweep(tmp_path, methods=["md", "fedavg"], seeds=[1]) == []
     frame = records.load(tmp_path)
     assert set(frame.method) == {"md", "fedavg"}
     assert set(frame.seed) == {1}
 
 
-def test_time_left_is_corrected_by_what_was_measured():
+def test_the_estimated_time_is_scaled_by_the_measured_times():
     first, second, other = RUNS[0], RUNS[6], RUNS[1]
     assert (first.method, other.method) == (second.method, "md")
     clock = sweeps.Clock([first, second, other])
@@ -405,7 +408,7 @@ def test_time_left_is_corrected_by_what_was_measured():
     ("text", "seeds"),
     [("0-4", [0, 1, 2, 3, 4]), ("0,3", [0, 3]), ("7", [7]), ("0-1, 1-2", [0, 1, 2])],
 )
-def test_lists_of_seeds(text, seeds):
+def test_lists_of_seeds_are_parsed(text, seeds):
     assert sweeps.parse_seeds(text) == seeds
 
 
@@ -416,7 +419,7 @@ def test_bad_lists_of_seeds_are_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "message"),
     [
         ("nonsense", "unknown sweep 'nonsense': use one of preprint"),
         ("preprint --profile huge", "unknown profile 'huge': use one of quick"),
@@ -431,50 +434,53 @@ def test_bad_lists_of_seeds_are_refused(text):
         ("preprint --address tcp://a:1", "address tcp://a:1 is of use only with"),
     ],
 )
-def test_bad_sweeps_are_refused(arguments, named, tmp_path, capsys):
+def test_bad_arguments_of_a_sweep_are_refused(arguments, message, tmp_path, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["sweep", *arguments.split(), "--folder", str(tmp_path), "--device", "cpu"])
     assert caught.value.code == 2
     lines = [x for x in capsys.readouterr().err.replace("\r", "\n").split("\n") if "fedstas:" in x]
     assert len(lines) == 1
-    assert named in lines[0]
+    assert message in lines[0]
 
 
 @pytest.mark.parametrize("name", ["../esc", "a/b", "", ".", "..", ".x", "partitions"])
-def test_a_sweep_writes_into_a_folder_of_its_own_name(tmp_path, name):
+def test_the_name_of_a_sweep_must_be_the_name_of_a_folder(tmp_path, name):
     folder = tmp_path / "results"
     with pytest.raises(InputError, match=f"sweep {name!r} cannot be the name of a folder"):
         sweeps.make(RUNS[:1], name, folder=folder, device="cpu", progress=False)
-    assert files(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
-def test_what_killed_processes_left_beside_recorded_runs_is_deleted(tmp_path):
-    """Not what another holds, and no checkpoint of a run that is still to be made."""
+def test_hidden_files_of_killed_processes_beside_recorded_runs_are_deleted(tmp_path):
+    """Those of a locked run stay, and so does the checkpoint of a run that is not recorded yet."""
     assert sweep(tmp_path, methods=["md"]) == []
-    one, two = (p.with_suffix(".parquet") for p in records.sidecars(tmp_path))
-    recorded = files(tmp_path)
-    todo = records.checkpoint_file(one.with_name("digits-other-0-01234567.parquet"))
-    stale = [records.checkpoint_file(one), atomic.hidden_file(one.with_suffix(""), "lock")]
-    stale += [atomic.hidden_file(p, "partial") for p in (one, *stale[:1], one.with_suffix(".json"))]
-    held = [records.checkpoint_file(two), atomic.hidden_file(two, "partial")]
-    for path in (*stale, *held, todo):
+    first, locked = (p.with_suffix(".parquet") for p in records.sidecars(tmp_path))
+    recorded = list_files(tmp_path)
+    unrecorded = records.checkpoint_file(first.with_name("digits-other-0-01234567.parquet"))
+    stale = [records.checkpoint_file(first), atomic.hidden_file(first.with_suffix(""), "lock")]
+    stale += [
+        atomic.hidden_file(p, "partial") for p in (first, *stale[:1], first.with_suffix(".json"))
+    ]
+    in_use = [records.checkpoint_file(locked), atomic.hidden_file(locked, "partial")]
+    for path in (*stale, *in_use, unrecorded):
         path.write_bytes(b"x")
-    with records.run_lock(two) as acquired:
+    with records.run_lock(locked) as acquired:
         assert acquired
         assert sweep(tmp_path, methods=["md"], dry_run=True) == []
-        assert len(files(tmp_path)) == len(recorded) + len([*stale, *held, todo]) + 1
+        assert len(list_files(tmp_path)) == len([*recorded, *stale, *in_use, unrecorded]) + 1
         assert sweep(tmp_path, methods=["md"]) == []
-        left = [*held, atomic.hidden_file(two.with_suffix(""), "lock"), todo]
-        assert set(files(tmp_path)) == {*recorded, *(p.relative_to(tmp_path) for p in left)}
-    records.pack(one.parent)
-    assert {p.name for p in files(tmp_path)} == {records.ROWS, records.RUNS, todo.name}
+        expected = [*in_use, atomic.hidden_file(locked.with_suffix(""), "lock"), unrecorded]
+        expected = {*recorded, *(p.relative_to(tmp_path) for p in expected)}
+        assert set(list_files(tmp_path)) == expected
+    records.pack(first.parent)
+    assert {p.name for p in list_files(tmp_path)} == {records.ROWS, records.RUNS, unrecorded.name}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX: Windows keeps a child's parent")
 @pytest.mark.slow
 def test_the_workers_of_a_killed_parent_end_too(tmp_path):
-    """All hold its output: that it ends is that they did. Idle, they would wait five minutes."""
-    code = CODE.format(str(tmp_path)).replace("progress=False", "progress=False, jobs=2")
+    """The output ends when the last worker does, as all inherit it; an idle worker would wait five minutes."""
+    code = SWEEP_CODE.format(str(tmp_path)).replace("progress=False", "progress=False, jobs=2")
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=subprocess.STDOUT)
     try:
         while not records.sidecars(tmp_path):
@@ -484,14 +490,14 @@ def test_the_workers_of_a_killed_parent_end_too(tmp_path):
         parent.kill()
     parent.communicate(timeout=3600)
     assert sweep(tmp_path, jobs=2) == []
-    assert [p for p in files(tmp_path) if p.name.startswith(".")] == []
+    assert [p for p in list_files(tmp_path) if p.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize(
     "damage",
     ["newer", "contradicts", "none", "gone", "empty", "cut", "other", "unsealed", "edited"],
 )
-def test_a_record_that_cannot_be_trusted_stops_the_sweep(quick_sweep, tmp_path, damage):
+def test_a_damaged_record_stops_the_sweep(quick_sweep, tmp_path, damage):
     assert sweep(tmp_path, methods=["md"], seeds=[0]) == []
     (sidecar,) = tmp_path.rglob("*.json")
     text = sidecar.read_text()
@@ -515,7 +521,7 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(quick_sweep, tmp_path, 
     if damage == "other":
         frame = pd.read_parquet(data)
         frame.assign(seconds=frame["seconds"] + 1).to_parquet(data, index=False)
-    named = {
+    messages = {
         "newer": "newer version",
         "contradicts": "contradicts itself",
         "none": "not the sidecar",
@@ -523,7 +529,7 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(quick_sweep, tmp_path, 
         "unsealed": f"has no checksum of {re.escape(data.name)}: delete both",
         "edited": "contradicts its checksum: delete it",
     }
-    with pytest.raises(InputError, match=named.get(damage, "is missing or damaged: delete")):
+    with pytest.raises(InputError, match=messages.get(damage, "is missing or damaged: delete")):
         sweep(tmp_path, methods=["md", "fedavg"], seeds=[0])
     assert sidecar.read_text() == edits[damage]
     assert len(list(tmp_path.rglob("*.json"))) == 1
@@ -531,17 +537,20 @@ def test_a_record_that_cannot_be_trusted_stops_the_sweep(quick_sweep, tmp_path, 
 
 @pytest.fixture
 def dask():
-    """Local clusters: `dask(workers, threads)` gives the address of one."""
+    """Return a function that starts a local cluster: `dask(workers, threads)` returns its address."""
     distributed = pytest.importorskip(
         "distributed", reason="needs Dask: `pip install -e .[dask]` in the clone runs this"
     )
     with contextlib.ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own
         yield (
-            lambda workers, threads, **how: (
+            lambda workers, threads, **options: (
                 stack.enter_context(
                     distributed.LocalCluster(
-                        n_workers=workers, threads_per_worker=threads, dashboard_address=None, **how
+                        n_workers=workers,
+                        threads_per_worker=threads,
+                        dashboard_address=None,
+                        **options,
                     )
                 ).scheduler_address
             )
@@ -549,30 +558,32 @@ def dask():
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_of_two_workers_makes_the_same_sweep(quick_sweep, tmp_path, dask):
-    part = {"methods": ["md", "fedstas"]}
-    assert sweep(tmp_path, backend="dask", address=dask(2, 1), **part) == []
+def test_a_dask_cluster_of_two_workers_records_the_same_values(quick_sweep, tmp_path, dask):
+    selection = ["md", "fedstas"]
+    assert sweep(tmp_path, backend="dask", address=dask(2, 1), methods=selection) == []
     expected = load_sorted(quick_sweep)
-    expected = expected[expected.method.isin(part["methods"])].reset_index(drop=True)
+    expected = expected[expected.method.isin(selection)].reset_index(drop=True)
     pd.testing.assert_frame_equal(load_sorted(tmp_path), expected, check_exact=True)
 
 
 @pytest.mark.slow
 def test_a_dask_cluster_that_cannot_be_used_is_refused(tmp_path, dask, monkeypatch):
     monkeypatch.setattr(sweeps, "CONNECT", 0.5)
-    for address, named in (
+    for address, message in (
         (None, "needs the --address of a scheduler"),
         ("tcp://127.0.0.1:1", "there is no Dask scheduler at tcp://127.0.0.1:1"),
         (dask(0, 1, processes=False), "has no workers"),
         (dask(1, 2, processes=False), "with --nthreads 1"),
     ):
-        with pytest.raises(InputError, match=named):
+        with pytest.raises(InputError, match=message):
             sweep(tmp_path, backend="dask", address=address)
-    assert files(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_backend_that_is_not_installed_is_named(tmp_path, monkeypatch, backend, package):
+def test_the_error_of_a_backend_that_is_not_installed_names_its_package(
+    tmp_path, monkeypatch, backend, package
+):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
         InputError, match=f"the backend {backend} needs the package {package}: .?pip install"

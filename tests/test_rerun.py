@@ -89,9 +89,9 @@ def test_a_module_runs_as_a_fork_of_the_server_or_without_one_in_a_new_interpret
     command = [sys.executable, "-m", "companion.pages.warm", "forked", "a b"]
     environment = {k: v for k, v in os.environ.items() if k != ADDRESS} | address
     environment["PYTHONPATH"] = str(clone)
-    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
-    assert done.stdout == f"{server} __main__ ['a b']\n"
-    assert (done.stderr, done.returncode) == ("message\n", 3)
+    result = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+    assert result.stdout == f"{server} __main__ ['a b']\n"
+    assert (result.stderr, result.returncode) == ("message\n", 3)
 
 
 def call(command: str, folder: Path) -> subprocess.CompletedProcess:
@@ -151,9 +151,9 @@ def outputs(page: Path) -> list[dict]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_runs(command, clone, warm):
-    done = call(command, clone) if needs_shell(command) else warm.run(shlex.split(command))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    result = call(command, clone) if needs_shell(command) else warm.run(shlex.split(command))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
     if command.startswith("fedstas chapter") and "--parameters" not in command:
         words = shlex.split(command)
         page = clone / "book" / "chapters" / f"{chapters.find(words[2])}.ipynb"
@@ -189,8 +189,8 @@ def test_the_example_for_elsewhere_is_well_formed(command, clone, tmp_path, monk
         (clone / ".ci").mkdir(exist_ok=True)
         for name in ("Makefile", "pyproject.toml", "requirements.lock", ".ci/setup"):
             shutil.copy(ROOT / name, clone / name)
-        done = call(f"{command} --dry-run", clone)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = call(f"{command} --dry-run", clone)
+        assert result.returncode == 0, result.stdout + result.stderr
     else:
         assert command in (". .venv/bin/activate", "fedstas compare mine results")
 
@@ -199,9 +199,9 @@ def test_the_page_of_a_chapter_is_rendered_without_unresolved_roles(clone):
     page = clone / "book" / "chapters" / "01_aggregation.ipynb"
     if not page.is_file():
         assert call(f"fedstas chapter {page.stem} -p rounds 2", clone).returncode == 0
-    done = call("python -c 'from companion import preview; print(preview.render(\"01\"))'", clone)
-    assert done.returncode == 0, done.stdout + done.stderr
-    path = Path(done.stdout.strip())
+    result = call("python -c 'from companion import preview; print(preview.render(\"01\"))'", clone)
+    assert result.returncode == 0, result.stdout + result.stderr
+    path = Path(result.stdout.strip())
     assert clone in path.parents
     text = path.read_text(encoding="utf-8")
     assert "What is a round estimating?" in text
