@@ -35,12 +35,15 @@ LONGEST = (
 
 
 def pytest_configure(config):
+    """Keep xdist from reordering the files."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items):
+    """Start the longest files first; mark costly tests as slow."""
+
     def rank(item) -> int:
         return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
 
@@ -65,6 +68,7 @@ def cases() -> dict:
 
 @pytest.fixture(scope="session")
 def digits():
+    """The task of handwritten digits."""
     return tasks.load("digits")
 
 
@@ -76,7 +80,7 @@ def federation(digits):
 
 @pytest.fixture(scope="session")
 def real_data():
-    """A function that loads a task from FEDSTAS_DATA, or skips the test and says what makes it run."""
+    """Return a function that loads a task from FEDSTAS_DATA, or skips the test and says how to get the data."""
 
     def load(name: str):
         path = tasks.data_folder() / f"{name}.npz"
@@ -91,7 +95,7 @@ def real_data():
 
 
 class View:
-    """A server with given sizes and gradients, which counts the requests for gradients."""
+    """A view of the server with given sizes and gradients, which counts the requests for gradients."""
 
     def __init__(self, sizes, gradients):
         self._sizes = np.asarray(sizes)
@@ -118,7 +122,7 @@ class View:
 
 
 class Blind(View):
-    """A server for designs that must not use sizes."""
+    """A view for designs that must not use sizes."""
 
     @property
     def sizes(self):
@@ -127,11 +131,13 @@ class Blind(View):
 
 @pytest.fixture(scope="session")
 def view():
+    """The class `View`, to be called with sizes and gradients."""
     return View
 
 
 @pytest.fixture(scope="session")
 def blind():
+    """The class `Blind`, to be called with sizes and gradients."""
     return Blind
 
 

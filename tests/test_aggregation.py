@@ -1,4 +1,4 @@
-"""Weights, and what the server does with them."""
+"""Aggregation weights, and the steps of each kind of server."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def test_expansion_weights_are_n_over_m_omega():
     np.testing.assert_allclose(aggregation.expansion_weights([0.1, 0.3], 10), [0.5, 1.5])
 
 
-def test_stratum_weights_are_shares_over_seats():
+def test_stratum_weights_are_shares_over_participants():
     np.testing.assert_allclose(
         aggregation.stratum_weights([6, 4], [3, 1]), [6 / (10 * 3), 4 / (10 * 1)]
     )
@@ -30,12 +30,12 @@ def test_hansen_hurwitz_weights_are_omega_over_draws_times_p():
     np.testing.assert_allclose(weights, [0.2, 0.3])
 
 
-def test_a_stratum_without_clients_and_seats_weighs_nothing():
+def test_an_empty_stratum_has_weight_zero():
     np.testing.assert_allclose(aggregation.stratum_weights([6, 0, 4], [3, 0, 1]), [0.2, 0, 0.4])
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: aggregation.cohort_weights([0, 0]), "one must have some"),
         (lambda: aggregation.cohort_weights([1, -1]), "client sizes"),
@@ -48,8 +48,8 @@ def test_a_stratum_without_clients_and_seats_weighs_nothing():
         (lambda: aggregation.hansen_hurwitz([0.5], [np.nan], [1]), "selection"),
     ],
 )
-def test_weights_that_are_not_defined_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_undefined_weights_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()
 
 
@@ -66,7 +66,7 @@ def test_aggregate_of_other_weights_scales_the_update_and_not_the_model():
     np.testing.assert_allclose(update, [2 * 1 - 0.5, 2 * 2])
 
 
-def test_torch_and_numpy_aggregate_alike():
+def test_torch_and_numpy_aggregate_to_the_same_update():
     rng = np.random.default_rng(1)
     params, models, weights = rng.normal(size=5), rng.normal(size=(3, 5)), rng.random(3)
     tensors = (torch.from_numpy(a) for a in (params, models, weights))
@@ -114,8 +114,8 @@ MEMORY = torch.tensor([[1.0, 0, 2], [0, 3, -1], [-2, 1, 1], [5, 5, 5]], dtype=to
 UPDATES = torch.tensor([[2.0, 1, 0], [1, 1, 1], [0, -4, 2], [1, 0, 0]], dtype=torch.float64)
 
 
-def combined(kind, clients, weights, updates, memory):
-    """The update and the memory after it; `memory` None for a server that has seen nothing."""
+def combine_updates(kind, clients, weights, updates, memory):
+    """Return the server's update and its memory afterwards; `memory` is None before the first round."""
     state = UpdateMemory(None if memory is None else memory.clone())
     chosen = torch.tensor(clients, dtype=torch.long)
     weights = torch.as_tensor(weights, dtype=torch.float64)
@@ -123,33 +123,35 @@ def combined(kind, clients, weights, updates, memory):
     return update.numpy(), state.updates.numpy()
 
 
-def every_cohort(m):
-    """Uniform draws without replacement, weights N / m omega_k: each cohort and its weights."""
+def enumerate_cohorts(m):
+    """Yield each cohort of m of 4 clients drawn uniformly without replacement, and its weights N / m omega_k."""
     for clients in itertools.combinations(range(4), m):
         yield list(clients), 4 / m * OMEGA[list(clients)]
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
-def test_fedvarp_is_unbiased_whatever_it_remembers(m):
-    found = [combined("fedvarp", k, w, UPDATES, MEMORY)[0] for k, w in every_cohort(m)]
-    np.testing.assert_allclose(np.mean(found, axis=0), (OMEGA @ UPDATES).numpy(), atol=1e-14)
-    assert (np.ptp(found, axis=0) > 0.1).any() == (m < 4)
+def test_fedvarp_is_unbiased_for_any_memory(m):
+    aggregated = [
+        combine_updates("fedvarp", k, w, UPDATES, MEMORY)[0] for k, w in enumerate_cohorts(m)
+    ]
+    np.testing.assert_allclose(np.mean(aggregated, axis=0), (OMEGA @ UPDATES).numpy(), atol=1e-14)
+    assert (np.ptp(aggregated, axis=0) > 0.1).any() == (m < 4)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_fedvarp_without_memory_is_the_plain_sum_and_without_change_has_no_variance(m):
-    for clients, weights in every_cohort(m):
+    for clients, weights in enumerate_cohorts(m):
         plain = (weights @ UPDATES[clients]).numpy()
         for memory in (None, torch.zeros_like(MEMORY)):
-            found, _ = combined("fedvarp", clients, weights, UPDATES, memory)
-            np.testing.assert_allclose(found, plain, atol=1e-15)
-        found, _ = combined("fedvarp", clients, weights, UPDATES, UPDATES)
-        np.testing.assert_allclose(found, (OMEGA @ UPDATES).numpy(), atol=1e-15)
+            update, _ = combine_updates("fedvarp", clients, weights, UPDATES, memory)
+            np.testing.assert_allclose(update, plain, atol=1e-15)
+        update, _ = combine_updates("fedvarp", clients, weights, UPDATES, UPDATES)
+        np.testing.assert_allclose(update, (OMEGA @ UPDATES).numpy(), atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["fedvarp", "mifa"])
-def test_the_memory_is_of_each_clients_last_update(kind):
-    _, memory = combined(kind, [2, 0], [0.5, 0.5], UPDATES, MEMORY)
+def test_the_memory_holds_each_clients_last_update(kind):
+    _, memory = combine_updates(kind, [2, 0], [0.5, 0.5], UPDATES, MEMORY)
     np.testing.assert_array_equal(memory[[0, 2]], UPDATES[[0, 2]].numpy())
     np.testing.assert_array_equal(memory[[1, 3]], MEMORY[[1, 3]].numpy())
     twice = torch.stack([UPDATES[0], UPDATES[1]])
@@ -161,25 +163,25 @@ def test_the_memory_is_of_each_clients_last_update(kind):
 
 
 def test_mifa_is_the_mean_of_the_last_updates_whatever_the_weights():
-    found, memory = combined("mifa", [2, 0], [7.0, -3.0], UPDATES, MEMORY)
-    now = MEMORY.clone()
-    now[[0, 2]] = UPDATES[[0, 2]]
-    np.testing.assert_allclose(found, (OMEGA @ now).numpy(), atol=1e-15)
-    np.testing.assert_array_equal(memory, now.numpy())
-    means = [combined("mifa", k, w, UPDATES, MEMORY)[0] for k, w in every_cohort(2)]
+    update, memory = combine_updates("mifa", [2, 0], [7.0, -3.0], UPDATES, MEMORY)
+    last_updates = MEMORY.clone()
+    last_updates[[0, 2]] = UPDATES[[0, 2]]
+    np.testing.assert_allclose(update, (OMEGA @ last_updates).numpy(), atol=1e-15)
+    np.testing.assert_array_equal(memory, last_updates.numpy())
+    means = [combine_updates("mifa", k, w, UPDATES, MEMORY)[0] for k, w in enumerate_cohorts(2)]
     half = (OMEGA @ (UPDATES + MEMORY) / 2).numpy()  # each client is new in half of the cohorts
     np.testing.assert_allclose(np.mean(means, axis=0), half, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["fedvarp", "mifa"])
-def test_an_empty_cohort_leaves_what_is_remembered(kind):
-    found, memory = combined(kind, [], [], UPDATES, MEMORY)
-    np.testing.assert_allclose(found, (OMEGA @ MEMORY).numpy(), atol=1e-15)
+def test_an_empty_cohort_leaves_the_memory_unchanged(kind):
+    update, memory = combine_updates(kind, [], [], UPDATES, MEMORY)
+    np.testing.assert_allclose(update, (OMEGA @ MEMORY).numpy(), atol=1e-15)
     np.testing.assert_array_equal(memory, MEMORY.numpy())
-    assert not combined(kind, [], [], UPDATES, None)[0].any()
+    assert not combine_updates(kind, [], [], UPDATES, None)[0].any()
 
 
-def test_a_remembering_server_steps_by_its_rate():
+def test_an_update_memory_server_steps_by_its_rate_and_refuses_bad_settings():
     after = UpdateMemoryServer(rate=0.5).step(torch.ones(2), torch.tensor([2.0, -2.0]))
     np.testing.assert_array_equal(after, [2, 0])
     for bad in ({"kind": "scaffold"}, {"rate": 0}):

@@ -18,7 +18,7 @@ IDS = [f"N={c['N']} S={c['S']} m={c['m']}".replace(" ", "") for c in CASES]
 
 
 def variance(sizes, spreads, draws):
-    """sum W_h^2 S_h^2 / m_h, exact; None where a stratum with S_h > 0 has no seat."""
+    """Return the exact sum of W_h^2 S_h^2 / m_h; None where a stratum with S_h > 0 has no participant."""
     total, result = sum(sizes), Fraction(0)
     for n, s, m in zip(sizes, spreads, draws, strict=True):
         if n and s:
@@ -28,14 +28,14 @@ def variance(sizes, spreads, draws):
     return result
 
 
-def bounded(sizes, m):
-    """All allocations of m with 1 <= m_h <= N_h (0 where N_h = 0)."""
+def list_bounded_allocations(sizes, m):
+    """Return all allocations of m with 1 <= m_h <= N_h (0 where N_h = 0)."""
     ranges = [range(min(n, 1), min(n, m) + 1) for n in sizes]
     return [draws for draws in product(*ranges) if sum(draws) == m]
 
 
-def remainder(quotas, m):
-    """Largest remainder in rationals, ties to the lowest index."""
+def round_largest_remainder(quotas, m):
+    """Round rational quotas by largest remainder, ties to the lowest index."""
     draws = [q.numerator // q.denominator for q in quotas]
     order = sorted(range(len(quotas)), key=lambda h: (draws[h] - quotas[h], h))
     for h in order[: m - sum(draws)]:
@@ -89,7 +89,7 @@ sizes_ = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(any)
 def test_proportional_is_largest_remainder_in_rationals(sizes, m):
     draws = allocation.proportional(sizes, m)
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
-    assert draws.tolist() == remainder(quotas, m)
+    assert draws.tolist() == round_largest_remainder(quotas, m)
     assert draws.sum() == m
     assert all(abs(s - q) < 1 for s, q in zip(draws.tolist(), quotas, strict=True))
 
@@ -101,7 +101,7 @@ def test_largest_remainder_of_float_quotas_agrees_with_rationals(sizes, m):
     assert draws.tolist() == allocation.proportional(sizes, m).tolist()
 
 
-def test_proportional_may_give_a_stratum_nothing_and_breaks_ties_by_index():
+def test_proportional_may_give_a_stratum_no_participant_and_breaks_ties_by_index():
     assert allocation.proportional([1, 99], 10).tolist() == [0, 10]
     assert allocation.proportional([1, 1, 1], 2).tolist() == [1, 1, 0]
 
@@ -123,7 +123,7 @@ def test_neyman_is_optimal_among_all_bounded_allocations(sizes, data):
     draws = allocation.neyman(sizes, spreads, m)
     assert draws.sum() == m
     assert all(min(n, 1) <= s <= n for n, s in zip(sizes, draws.tolist(), strict=True))
-    best = min(variance(sizes, spreads, other) for other in bounded(sizes, m))
+    best = min(variance(sizes, spreads, other) for other in list_bounded_allocations(sizes, m))
     assert variance(sizes, spreads, draws) == best
 
 
@@ -136,8 +136,8 @@ def test_neyman_without_spreads_is_nearest_to_proportional(sizes, data):
         return sum((int(s) - q) ** 2 for s, q in zip(draws, quotas, strict=True))
 
     draws = allocation.neyman(sizes, [0] * len(sizes), m)
-    assert tuple(draws.tolist()) in bounded(sizes, m)
-    best = min(distance(other) for other in bounded(sizes, m))
+    assert tuple(draws.tolist()) in list_bounded_allocations(sizes, m)
+    best = min(distance(other) for other in list_bounded_allocations(sizes, m))
     assert float(distance(draws)) == pytest.approx(float(best), abs=1e-9)
 
 
@@ -154,7 +154,7 @@ def test_priorities_need_no_upper_bound(sizes, data):
 
 
 @pytest.mark.parametrize("exponent", [-1070, -900, 900, 1018])
-def test_neyman_depends_on_the_ratios_of_the_spreads_alone(exponent):
+def test_neyman_depends_only_on_the_ratios_of_the_spreads(exponent):
     sizes, spreads = [9, 30, 4, 7], np.array([3.0, 1, 11, 0])
     for m in (4, 11, 29):
         scaled = np.ldexp(spreads, exponent)
@@ -168,16 +168,16 @@ def test_neyman_depends_on_the_ratios_of_the_spreads_alone(exponent):
             assert draws.tolist() == expected.tolist()
 
 
-def test_a_stratum_of_one_client_gets_one_seat_however_spread_out():
+def test_a_stratum_of_one_client_gets_one_participant_whatever_its_spread():
     assert allocation.neyman([1, 20], [1e6, 1], 5).tolist() == [1, 4]
 
 
-def test_an_empty_stratum_gets_nothing():
+def test_an_empty_stratum_gets_no_participant():
     assert allocation.neyman([0, 4, 0, 4], [5, 1, 5, 1], 4).tolist() == [0, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: allocation.neyman([3, 3], [1, 1], 1), "m is 1.*from 2 to 6"),
         (lambda: allocation.neyman([3, 3], [1, 1], 7), "m is 7.*from 2 to 6"),
@@ -205,7 +205,7 @@ def test_an_empty_stratum_gets_nothing():
         (lambda: allocation.largest_remainder([4.0, -1.0], 3), "finite numbers >= 0"),
     ],
 )
-def test_bad_allocations_are_refused_with_the_bounds(call, named):
-    with pytest.raises(ValueError, match=named) as caught:
+def test_bad_allocations_are_refused_with_the_bounds(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
         call()
     assert isinstance(caught.value, InputError)

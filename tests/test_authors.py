@@ -24,44 +24,46 @@ def test_centres_keep_scikit_learns_order():
     assert len(authors.unsorted_centres(np.zeros(5, dtype=np.float32), 9)) == 9
 
 
-def test_the_last_bit_decides_the_order_there_and_not_here():
-    # 60 skewed gradients, each moved twice in the last bits: as coded some orders change, here none.
+def test_the_last_bit_changes_the_order_of_the_authors_centres_and_not_of_ours():
+    # 60 skewed gradients, each perturbed twice in the last bits: the authors' code changes some orders, ours none.
     rng, size = np.random.default_rng(0), 300
-    changed = {"there": 0, "here": 0}
+    changed = {"authors": 0, "ours": 0}
     for _ in range(60):
         gradient = (rng.normal(size=size) ** 3).astype(np.float32)
-        moved = gradient + 2.0**-24 * np.abs(gradient).max() * rng.choice([-1, 1], size)
-        ways = {
-            "there": [authors.raw_centres(gradient, 9, processor=k) for k in (1, 2)],
-            "here": [authors.unsorted_centres(g.astype(np.float32), 9) for g in (gradient, moved)],
+        perturbed = gradient + 2.0**-24 * np.abs(gradient).max() * rng.choice([-1, 1], size)
+        centres = {
+            "authors": [authors.raw_centres(gradient, 9, processor=k) for k in (1, 2)],
+            "ours": [
+                authors.unsorted_centres(g.astype(np.float32), 9) for g in (gradient, perturbed)
+            ],
         }
-        for name, (one, other) in ways.items():
+        for name, (one, other) in centres.items():
             changed[name] += not np.allclose(one, other, rtol=0, atol=1e-3 * np.abs(one).max())
-    assert changed["there"] > 0
-    assert changed["here"] == 0
+    assert changed["authors"] > 0
+    assert changed["ours"] == 0
 
 
-def frozen_at_w0(labels, seats, norms):
-    """The design's state after the first round."""
-    return authors.FrozenState(Renewed(authors.FrozenStrata(labels, seats, norms), round=1))
+def frozen_at_w0(labels, allocation, norms):
+    """Return the design's state after the first round."""
+    return authors.FrozenState(Renewed(authors.FrozenStrata(labels, allocation, norms), round=1))
 
 
-def test_a_stratum_without_a_norm_and_without_a_seat_ends_nothing():
-    # Eight clients of one gradient each; the last two have none, and their stratum gets no seat.
+def test_a_stratum_of_zero_gradients_without_participants_does_not_stop_a_draw():
+    # Eight clients of one gradient each; the last two have none, and their stratum gets no participant.
     centres = np.array([[3.0, 1], [3, 1.1], [3, 0.9], [9, 1], [9, 2], [9, 3], [0, 0], [0, 0]])
 
     class Frozen(Sizes):
         clients, sizes = 8, np.full(8, 10)
 
         def state_of(self, design):
-            labels, seats = np.array([0, 0, 0, 1, 1, 1, 2, 2]), np.array([1, 2, 0])
-            return frozen_at_w0(labels, seats, np.linalg.norm(centres, axis=1))
+            labels, allocation = np.array([0, 0, 0, 1, 1, 1, 2, 2]), np.array([1, 2, 0])
+            return frozen_at_w0(labels, allocation, np.linalg.norm(centres, axis=1))
 
     cohort = AuthorsStratified().draw(Frozen(), 3, np.random.default_rng(0))
     assert set(cohort.clients.tolist()) <= set(range(6)) and len(cohort.clients) == 3
 
 
-def test_the_batch_of_a_run_is_that_of_its_gradients_too():
+def test_the_batch_size_of_local_training_is_also_that_of_the_gradients():
     method = methods.get("fedstas-authors-dec", batch=32)
     assert (method.clients.batch, method.local.batch) == (32, 32)
 
@@ -73,7 +75,7 @@ def test_spread_is_the_mean_distance_of_all_pairs_zeros_included():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "spreads", "m", "seats"),
+    ("sizes", "spreads", "m", "expected"),
     [
         ([5, 5, 5, 5], [8, 1, 1, 0], 4, [3, 1, 0, 0]),  # floors 3 0 0 0, one left: lowest label
         ([4, 4], [1, 1], 2, [1, 1]),
@@ -84,9 +86,11 @@ def test_spread_is_the_mean_distance_of_all_pairs_zeros_included():
         ([9, 9, 9], [0, 0, 0], 8, [3, 3, 2]),  # round(8 / 3) each, while there are any left
     ],
 )
-def test_rounding_fills_zeros_in_label_order_and_tops_up_nothing(sizes, spreads, m, seats):
-    found = authors.rounded_allocation(np.array(sizes), np.array(spreads, dtype=float), m)
-    assert found.tolist() == seats
+def test_rounded_allocation_fills_zeros_in_label_order_and_adds_no_more(
+    sizes, spreads, m, expected
+):
+    allocation = authors.rounded_allocation(np.array(sizes), np.array(spreads, dtype=float), m)
+    assert allocation.tolist() == expected
 
 
 def test_batch_means_weigh_the_short_batch_like_the_others():
@@ -102,7 +106,7 @@ def test_gradients_are_means_of_batch_means(digits, federation):
     params = models.flatten(module)
     view = server.Server(data, module, 0)
     view.begin(1, params)
-    seen = view.centres(lambda g: g[:4], 16, 4)
+    centres = view.centres(lambda g: g[:4], 16, 4)
     weights = server.batch_mean_weights(data.sizes, 16, 0)
     import torch
 
@@ -112,7 +116,7 @@ def test_gradients_are_means_of_batch_means(digits, federation):
     loss = torch.nn.functional.cross_entropy(module(data.x[rows]), data.y[rows], reduction="none")
     (loss * torch.from_numpy(weights[rows]).float()).sum().backward()
     expected = torch.cat([p.grad.flatten() for p in module.parameters()])[:4]
-    np.testing.assert_allclose(seen[0], expected, atol=1e-6)
+    np.testing.assert_allclose(centres[0], expected, atol=1e-6)
 
 
 def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation):
@@ -131,7 +135,7 @@ def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation)
 
 
 class Sizes:
-    """A view with sizes and reports that are always the truth."""
+    """A view of three clients of given sizes, each of which reports 50."""
 
     clients, round, total, sizes = 3, 2, 5100, np.array([100, 1000, 4000])
 
@@ -150,7 +154,7 @@ def test_rates_are_per_client_and_capped_at_one():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", ["uniform", "strata"])
-def test_weights_are_those_of_the_code(digits, federation, weights):
+def test_aggregation_weights_follow_the_authors_code(digits, federation, weights):
     shards = [federation.shards[k] for k in federation.with_data]
     data = engine.pool(digits.train_x, digits.train_y, shards)
     module = digits.model(0)
@@ -169,8 +173,8 @@ def test_weights_are_those_of_the_code(digits, federation, weights):
     np.testing.assert_allclose(cohort.weights, raw / raw.sum())
 
 
-def test_a_weight_is_capped_at_ten_before_it_is_shared_out():
-    # 25 clients in a stratum with one seat of two: N_h / (m m_h) is 12.5; of the other 5 it is 2.5.
+def test_a_weight_is_capped_at_ten_before_normalisation():
+    # 25 clients in a stratum with one of two participants: N_h / (m m_h) is 12.5; of the other 5 it is 2.5.
     class Frozen(Sizes):
         clients, sizes = 30, np.full(30, 10)
 

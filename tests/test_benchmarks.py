@@ -24,28 +24,28 @@ def no_data(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
-def test_all_sides_of_a_round_agree(name):
+def test_all_implementations_of_a_round_agree(name):
     p = problem(name, clients=3, size=9, m=2, batch=4)
     assert p.idx.shape == (2, 3, 4)
     for other in (loops.plain(p), loops.lean(p)):
         torch.testing.assert_close(p.ours(), other(), rtol=0, atol=1e-6)
 
 
-def test_all_sides_of_the_gradients_agree():
+def test_all_implementations_of_the_gradients_agree():
     p = problem("mnist", clients=4, size=[3, 8, 8, 5], m=1)
     result = torch.stack(list(engine.client_gradients(p.module, p.params, p.data)))
     for other in (loops.plain_gradients(p), loops.lean_gradients(p), loops.lean_gradients(p, 2)):
         torch.testing.assert_close(result, torch.stack(list(other)), rtol=0, atol=1e-6)
 
 
-def test_a_benchmark_whose_sides_differ_is_an_error():
+def test_a_benchmark_whose_implementations_differ_is_an_error():
     timing.check("the same", [1.0, 2.0], [1.0, 2.0], 0.0)
     for wrong in ([1.0, 2.1], [1.0, np.nan]):
         with pytest.raises(AssertionError, match="gradients: the results differ"):
             timing.check("gradients", wrong, [1.0, 2.0], 1e-6)
 
 
-def test_a_ratio_has_what_the_json_promises():
+def test_a_ratio_has_the_documented_json_fields():
     p = problem("mnist", clients=2, size=6, m=2)
     results = rounds.one_round("round-mnist", p, 2) + rounds.all_gradients(p, 1)
     assert [r["against"] for r in results] == ["plain", "lean"] * 2
@@ -62,21 +62,21 @@ def test_a_ratio_is_of_medians_and_its_range_of_the_repeats():
 
 
 @pytest.mark.slow
-def test_a_round_of_fedstas_and_the_authors_way_of_one_run():
+def test_a_round_of_fedstas_runs_in_our_and_in_the_authors_implementation():
     p = problem("mnist", clients=12, size=8)
     assert torch.isfinite(whole_rounds.Round(p)()).all()
     assert whole_rounds.AuthorsRound(p)() > 0
 
 
-def test_a_framework_that_is_not_there_is_named(monkeypatch, capsys):
+def test_a_missing_framework_is_named(monkeypatch, capsys):
     monkeypatch.setitem(frameworks.MODULES, "pfl", ("no_such_module",))
     assert frameworks.framework("pfl", "mnist", sys.executable, True) == []
     assert "round-mnist against pfl: skipped, no_such_module is not in" in capsys.readouterr().err
 
 
 def test_an_unknown_benchmark_is_refused(tmp_path, monkeypatch, capsys):
-    there = str(tmp_path / "x.json")
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "nonsense", "--json", there])
+    output = str(tmp_path / "x.json")
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "nonsense", "--json", output])
     with pytest.raises(SystemExit) as stopped:
         runpy.run_module("benchmarks", run_name="__main__")
     assert stopped.value.code == 2
@@ -99,7 +99,7 @@ def test_the_page_states_machine_threads_date_and_whether_a_gpu_was_there():
     assert ("no GPU figure was taken" in page_text) != (folder.parent / "gpu.json").exists()
 
 
-def test_a_profile_is_of_shares_and_names_the_convolutions():
+def test_a_profile_lists_shares_of_time_and_names_the_convolutions():
     shares = rounds.profile(problem("cifar10", clients=2, size=16, m=1, batch=16).ours)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["convolutions, backward"] > shares["the rest"] >= 0

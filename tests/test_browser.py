@@ -25,6 +25,7 @@ def open_page(page, url: str):
 
 
 def run_audits(page, *names: str) -> list[str]:
+    """Return the faults that these functions of page.js find."""
     return [fault for name in names for fault in page.evaluate(f"audit.{name}")]
 
 
@@ -64,12 +65,14 @@ def find_faults(page, url: str) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def chromium():
+    """A running browser."""
     with start() as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
 def site() -> Path:
+    """The folder of the built site."""
     return build()
 
 
@@ -132,7 +135,7 @@ FAULTY_PARTS = {
 
 
 @pytest.mark.parametrize("kind", [None, *FAULTY_PARTS])
-def test_a_fault_is_found(chromium, tmp_path, kind):
+def test_each_kind_of_fault_is_detected(chromium, tmp_path, kind):
     parts = {"WORDS": "Words of it. " * 20, "BODY": "", "SCRIPT": "", ".FAULT": ""}
     text = BROKEN
     for name, part in (parts | FAULTY_PARTS.get(kind, {})).items():
@@ -145,7 +148,7 @@ def test_a_fault_is_found(chromium, tmp_path, kind):
         assert not any(faults.values()), faults
 
 
-def test_waiting_outlives_a_tab_that_goes_to_another_page(chromium, tmp_path):
+def test_waiting_survives_navigation_to_another_page(chromium, tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.html").write_text(f"<title>{name}</title>")
     with chromium.page() as page:

@@ -61,6 +61,7 @@ def clone(tmp_path, monkeypatch):
 
 
 def printed(page: Path) -> str:
+    """Return the text output of an executed page."""
     cells = nbformat.read(page, as_version=4).cells
     return "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
 
@@ -143,7 +144,7 @@ def test_a_declaration_that_nothing_checks_is_refused(line, message, clone):
         parameters.declared("01")
 
 
-def test_the_profile_fills_what_is_not_given(clone):
+def test_the_profile_sets_parameters_that_are_not_given(clone):
     assert chapters.settings("01", {"clients": None}).clients == 7
     assert chapters.settings("01", {"clients": 9}).clients == 9
 
@@ -167,7 +168,7 @@ def test_a_run_writes_the_page_with_its_provenance(clone):
 
 
 @pytest.mark.slow
-def test_a_failing_chapter_is_named_and_leaves_nothing(clone):
+def test_a_failing_chapter_is_named_with_its_line_and_leaves_no_file(clone):
     with pytest.raises(chapters.ChapterError) as failure:
         chapters.run("01", {"clients": 13}, progress=False)
     message = str(failure.value)
@@ -235,7 +236,7 @@ def test_every_profile_serves_every_chapter():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [
         ({"strata": 1000}, "strata is 1000: it must not be above clients, here 30"),
         ({"clients_per_round": 50}, "clients_per_round is 50: it must not be above clients"),
@@ -244,14 +245,14 @@ def test_every_profile_serves_every_chapter():
     ],
 )
 def test_a_value_that_this_machine_cannot_use_is_refused_before_a_kernel_starts(
-    given, message, tmp_path, monkeypatch
+    values, message, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     (tmp_path / "mnist.npz").write_bytes(b"not that")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(chapters, "_execute", lambda *a: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=message):
-        chapters.run("02", given, output=tmp_path / "x.ipynb")
+        chapters.run("02", values, output=tmp_path / "x.ipynb")
 
 
 def test_a_chapter_computes_with_one_thread_wherever_it_is_run():
@@ -267,9 +268,11 @@ stratify(np.random.default_rng(0).normal(size=(30, 4)), 3, 0)
 print(torch.get_num_threads(), sorted({pool["num_threads"] for pool in threadpool_info()}))
 """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    two = os.environ | dict.fromkeys(names, "2")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=two)
-    assert done.stdout.strip() == "1 [1]", done.stderr
+    two_threads = os.environ | dict.fromkeys(names, "2")
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=two_threads
+    )
+    assert result.stdout.strip() == "1 [1]", result.stderr
 
 
 def test_every_chapter_calls_settings_first_which_limits_its_threads():

@@ -32,16 +32,16 @@ GROUPS = np.array([0, 1, 0, 1, 0, 1])
 
 
 def gradients():
-    """Two clear strata (0, 2, 4) and (1, 3, 5), with different norms within each."""
+    """Return gradients in two clear strata, (0, 2, 4) and (1, 3, 5), with different norms within each."""
     base = np.array([[1.0, 0, 0, 0], [0, 0, 0, 9.0]])[GROUPS]
     return base * np.array([1.0, 1.0, 1.2, 1.1, 1.5, 0.9])[:, None]
 
 
-class Script:
-    """A generator that plays given outcomes of `choice` and notes what was asked."""
+class ScriptedGenerator:
+    """A generator that returns given outcomes of `choice` and records its calls."""
 
     def __init__(self, outcomes=None):
-        self.outcomes, self.asked = list(outcomes or []), []
+        self.outcomes, self.calls = list(outcomes or []), []
 
     def integers(self, *_):
         return 0
@@ -49,18 +49,18 @@ class Script:
     def choice(self, pool, size, replace=True, p=None):
         pool = np.arange(pool) if np.ndim(pool) == 0 else np.asarray(pool)
         p = np.full(len(pool), 1 / len(pool)) if p is None else np.asarray(p)
-        self.asked.append((pool, int(size), replace, p))
+        self.calls.append((pool, int(size), replace, p))
         if self.outcomes:
             return pool[list(self.outcomes.pop(0))]
         return pool[: int(size)] if not replace else np.repeat(pool[:1], int(size))
 
 
-def outcomes(design, view, m):
-    """Every (cohort, probability) of a design that draws by `rng.choice`."""
-    probe = Script()
+def enumerate_cohorts(design, view, m):
+    """Yield every cohort, and its probability, of a design that draws by `rng.choice`."""
+    probe = ScriptedGenerator()
     design.draw(view, m, probe)
     options = []
-    for pool, size, replace, p in probe.asked:
+    for pool, size, replace, p in probe.calls:
         assert p.sum() == pytest.approx(1, abs=1e-12)
         if replace:
             options.append([(s, np.prod(p[list(s)])) for s in product(range(len(p)), repeat=size)])
@@ -69,12 +69,13 @@ def outcomes(design, view, m):
             options.append([(s, 1 / len(samples)) for s in samples])
     for way in product(*options):
         chance = np.prod([c for _, c in way])
-        yield design.draw(view, m, Script([s for s, _ in way])), chance
+        yield design.draw(view, m, ScriptedGenerator([s for s, _ in way])), chance
 
 
 def expectation(design, view, m, values=VALUES):
+    """Return the expected aggregate of the clients' values over every cohort."""
     total = mean = 0.0
-    for cohort, chance in outcomes(design, view, m):
+    for cohort, chance in enumerate_cohorts(design, view, m):
         total += chance
         mean += chance * (cohort.weights @ values[cohort.clients])
     assert total == pytest.approx(1, abs=1e-12)
@@ -118,7 +119,7 @@ def test_the_plain_mean_is_unbiased_for_the_clients_and_not_for_their_examples(v
     assert abs(VALUES.mean() - FULL) > 0.05
 
 
-def test_the_plain_mean_asks_for_no_size(blind):
+def test_the_plain_mean_requests_no_size(blind):
     cohort = Uniform("plain").draw(blind(SIZES, gradients()), 3, np.random.default_rng(0))
     np.testing.assert_array_equal(cohort.weights, np.full(3, 1 / 3))
 
@@ -175,7 +176,7 @@ def test_two_strata_have_the_moments_of_the_reference_case(cases, rational, desi
 
 
 def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
-    """The p-value of the counts; outcomes expected less than six times are taken together."""
+    """Return the p-value of the counts; outcomes expected less than six times are merged."""
     assert set(counts) <= set(probabilities)
     assert float(sum(probabilities.values())) == pytest.approx(1, abs=1e-9)
     observed, expected, rest = [], [], [0, 0.0]
@@ -191,14 +192,14 @@ def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
 
 
 @pytest.mark.parametrize(("selection", "m"), [([1, 2, 3], 2), ([5, 1, 1, 3], 3)])
-def test_successive_draws_have_the_probabilities_of_the_enumeration(selection, m, false_alarm):
+def test_successive_sampling_has_the_enumerated_probabilities(selection, m, false_alarm):
     probabilities = dict(theory.successive(selection, m))
     rng = np.random.default_rng(11)
     counts = Counter(tuple(map(int, successive_sample(selection, m, rng))) for _ in range(20_000))
     assert chi_square(counts, probabilities, 20_000) > false_alarm
 
 
-def test_successive_inclusion_is_that_of_theory_and_not_m_p(false_alarm):
+def test_successive_sampling_has_the_theoretical_inclusion_probabilities_and_not_m_p(false_alarm):
     rng = np.random.default_rng(12)
     counts = np.bincount(
         np.concatenate([successive_sample([1, 2, 3], 2, rng) for _ in range(20_000)])
@@ -209,7 +210,7 @@ def test_successive_inclusion_is_that_of_theory_and_not_m_p(false_alarm):
     assert binomtest(int(counts[0]), 20_000, 1 / 3).pvalue < 1e-9
 
 
-def test_successive_draws_zeros_last_and_equals_at_random(false_alarm):
+def test_successive_sampling_draws_zero_probabilities_last_and_equal_ones_at_random(false_alarm):
     rng = np.random.default_rng(13)
     assert all(set(successive_sample([0, 1, 0, 2], 2, rng)) == {1, 3} for _ in range(50))
     counts = Counter(int(successive_sample([0, 0, 0], 1, rng)[0]) for _ in range(6000))
@@ -223,10 +224,10 @@ def test_successive_draws_zeros_last_and_equals_at_random(false_alarm):
     [Uniform(), MD(), StratifiedHansenHurwitz(2, 9, 1), Stratified(2, 9, 1, replace=True)],
     ids=lambda design: type(design).__name__,
 )
-def test_cohorts_come_with_the_enumerated_frequencies(view, design, false_alarm):
+def test_cohorts_have_the_enumerated_frequencies(view, design, false_alarm):
     server, draws = view(SIZES, gradients()), 8000
     chances = Counter()
-    for cohort, chance in outcomes(design, server, 2):
+    for cohort, chance in enumerate_cohorts(design, server, 2):
         chances[tuple(sorted(cohort.clients.tolist()))] += chance
     rng = np.random.default_rng(14)
     counts = Counter(
@@ -236,10 +237,10 @@ def test_cohorts_come_with_the_enumerated_frequencies(view, design, false_alarm)
 
 
 def test_weights_of_hansen_hurwitz_are_omega_over_m_h_p(view):
-    server, probe = view(SIZES, gradients()), Script()
+    server, probe = view(SIZES, gradients()), ScriptedGenerator()
     design = StratifiedHansenHurwitz(2, 9, 1)
     cohort = design.draw(server, 4, probe)
-    assert [size for _, size, _, _ in probe.asked] == np.bincount(cohort.strata).tolist()
+    assert [size for _, size, _, _ in probe.calls] == np.bincount(cohort.strata).tolist()
     norms = np.linalg.norm(gradients(), axis=1)
     measure = SIZES * norms
     for k, weight, h in zip(cohort.clients, cohort.weights, cohort.strata, strict=True):
@@ -250,7 +251,7 @@ def test_weights_of_hansen_hurwitz_are_omega_over_m_h_p(view):
 
 def test_hansen_hurwitz_allocates_by_priorities_on_the_totals_of_its_measure(view):
     server = view(SIZES, gradients())
-    cohort = StratifiedHansenHurwitz(2, 9, 1).draw(server, 5, Script())
+    cohort = StratifiedHansenHurwitz(2, 9, 1).draw(server, 5, ScriptedGenerator())
     totals = np.bincount(GROUPS, SIZES * np.linalg.norm(gradients(), axis=1))
     best = min(
         (sum(t * t / s for t, s in zip(totals, (a, 5 - a), strict=True)), (a, 5 - a))
@@ -259,13 +260,13 @@ def test_hansen_hurwitz_allocates_by_priorities_on_the_totals_of_its_measure(vie
     assert tuple(np.bincount(cohort.strata)) == best[1]
 
 
-def test_a_client_without_gradient_is_drawn_by_the_floor(view):
+def test_a_client_of_zero_gradient_is_drawn_with_the_probability_of_the_floor(view):
     vanishing = gradients() * (np.arange(6) != 2)[:, None]
-    probe = Script()
+    probe = ScriptedGenerator()
     StratifiedHansenHurwitz(1, 9, 1, "norm", True, floor=0.05).draw(
         view(SIZES, vanishing), 1, probe
     )
-    ((pool, _, _, p),) = probe.asked
+    ((pool, _, _, p),) = probe.calls
     norms = np.linalg.norm(vanishing, axis=1)
     norms = np.maximum(norms, 0.05 * norms.mean())
     np.testing.assert_allclose(p, norms[pool] / norms.sum(), rtol=1e-12)
@@ -275,7 +276,7 @@ def test_a_client_without_gradient_is_drawn_by_the_floor(view):
 @pytest.mark.parametrize("allocated", ["neyman", "proportional"])
 @pytest.mark.parametrize("selection", ["norm", "uniform"])
 @pytest.mark.parametrize("m", [2, 3, 4, 6])
-def test_stratified_cohorts_are_distinct_with_neyman_seats_and_weights_that_sum_to_one(
+def test_stratified_cohorts_are_distinct_and_follow_the_allocation_with_weights_that_sum_to_one(
     view, allocated, selection, m
 ):
     server = view(SIZES, gradients())
@@ -283,28 +284,28 @@ def test_stratified_cohorts_are_distinct_with_neyman_seats_and_weights_that_sum_
     assert len(set(cohort.clients.tolist())) == m
     np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
     spreads = within_stratum_std(gradients(), GROUPS) if allocated == "neyman" else np.ones(2)
-    seats = allocation.neyman([3, 3], spreads, m)
-    np.testing.assert_array_equal(np.bincount(cohort.strata), seats)
-    np.testing.assert_allclose(cohort.weights, (3 / 6 / seats)[cohort.strata], rtol=1e-14)
+    allocated_to = allocation.neyman([3, 3], spreads, m)
+    np.testing.assert_array_equal(np.bincount(cohort.strata), allocated_to)
+    np.testing.assert_allclose(cohort.weights, (3 / 6 / allocated_to)[cohort.strata], rtol=1e-14)
     assert cohort.weights.sum() == pytest.approx(1, abs=1e-14)
 
 
 def test_spread_can_be_read_as_a_variance(view):
     rows = np.concatenate([np.arange(8)[:, None] * [1, 0], 100 + np.arange(8)[:, None] * [0, 2]])
     server, rng = view(np.full(16, 5), rows), np.random.default_rng(0)
-    seats = {
+    participants = {
         kind: np.bincount(Stratified(2, 16, 1, spread=kind).draw(server, 8, rng).strata).tolist()
         for kind in ("deviation", "variance")
     }
     labels = np.repeat([0, 1], 8)
     spreads = within_stratum_std(rows, labels)
-    assert seats["deviation"] == allocation.neyman([8, 8], spreads, 8).tolist()
-    assert seats["variance"] == allocation.neyman([8, 8], spreads**2, 8).tolist()
-    assert seats == {"deviation": [3, 5], "variance": [2, 6]}  # spreads 1 : 2
+    assert participants["deviation"] == allocation.neyman([8, 8], spreads, 8).tolist()
+    assert participants["variance"] == allocation.neyman([8, 8], spreads**2, 8).tolist()
+    assert participants == {"deviation": [3, 5], "variance": [2, 6]}  # spreads 1 : 2
 
 
 @pytest.mark.parametrize("design", [Stratified(5, 9, 1), StratifiedHansenHurwitz(5, 9, 1)])
-def test_there_are_at_most_m_strata_and_each_gives_someone(view, design):
+def test_there_are_at_most_m_strata_and_each_gives_a_participant(view, design):
     rows = np.random.default_rng(3).standard_normal((20, 30))
     for m in (1, 2, 4, 5, 9):
         server = view(np.arange(1, 21), rows)
@@ -314,7 +315,7 @@ def test_there_are_at_most_m_strata_and_each_gives_someone(view, design):
 
 
 @pytest.mark.parametrize("design", [Stratified(3, 9, 1), StratifiedHansenHurwitz(3, 9, 1)])
-def test_equal_gradients_make_one_stratum_and_a_cohort_all_the_same(view, design):
+def test_equal_gradients_make_one_stratum_and_still_a_full_cohort(view, design):
     cohort = design.draw(view(SIZES, np.ones((6, 4))), 3, np.random.default_rng(0))
     assert len(cohort.clients) == 3
     assert not cohort.strata.any()
@@ -330,23 +331,23 @@ def test_a_stratum_of_one_client_gives_that_client(view, design):
 
 
 @pytest.mark.parametrize("design", [Stratified(2, 9, 3), StratifiedHansenHurwitz(2, 9, 3)])
-def test_gradients_are_asked_for_every_restratify_every_rounds(view, design):
-    server, asked = view(SIZES, gradients()), []
+def test_gradients_are_requested_once_in_restratify_every_rounds(view, design):
+    server, requests = view(SIZES, gradients()), []
     for server.round in range(1, 8):
         design.draw(server, 3, np.random.default_rng(server.round))
-        asked.append(server.asked)
-    assert asked == [1, 1, 1, 2, 2, 2, 3]
+        requests.append(server.asked)
+    assert requests == [1, 1, 1, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("selection", ["norm", "uniform"])
-def test_with_equal_clients_no_true_size_is_asked_for(blind, selection):
+def test_with_equal_clients_no_true_size_is_requested(blind, selection):
     design = StratifiedHansenHurwitz(2, 9, 1, selection, True)
     cohort = design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
     assert len(cohort.clients) == 4
 
 
 @pytest.mark.parametrize("design", [StratifiedHansenHurwitz(2, 9, 1), MD(), Uniform()])
-def test_the_other_designs_do_ask_for_sizes(blind, design):
+def test_the_other_designs_request_sizes(blind, design):
     with pytest.raises(AssertionError, match="true size"):
         design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
 
@@ -372,7 +373,7 @@ def test_pooled_is_one_client_of_weight_one(view):
 
 
 @pytest.mark.parametrize(
-    ("make", "named"),
+    ("make", "message"),
     [
         (lambda: Uniform("sizes"), "weights 'sizes'"),
         (lambda: Stratified(strata=0), "strata is 0"),
@@ -386,8 +387,8 @@ def test_pooled_is_one_client_of_weight_one(view):
         (lambda: StratifiedHansenHurwitz(floor=2), "floor is 2"),
     ],
 )
-def test_bad_settings_of_a_design_are_refused(make, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_settings_of_a_design_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
         make()
 
 
@@ -399,30 +400,30 @@ EVERY = [*SIZED, Stratified(2, 9, 1), StratifiedHorvitzThompson(StratifiedHansen
 @pytest.mark.parametrize("sizes", [[3, -1, 4], [0, 0, 0]])
 def test_negative_and_all_zero_sizes_are_refused(view, design, sizes):
     with pytest.raises(InputError, match="sizes") as caught:
-        design.draw(conftest_view(view, sizes), 2, np.random.default_rng(0))
+        design.draw(make_unit_view(view, sizes), 2, np.random.default_rng(0))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)
 def test_an_empty_federation_is_refused(view, design):
     with pytest.raises(InputError, match=r"empty|number of clients is 0|gradients"):
-        design.draw(conftest_view(view, []), 1, np.random.default_rng(0))
+        design.draw(make_unit_view(view, []), 1, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("design", EVERY, ids=lambda d: type(d).__name__)
 def test_no_participants_are_refused(view, design):
     with pytest.raises(InputError, match="0"):
-        design.draw(conftest_view(view, [3, 1, 4]), 0, np.random.default_rng(0))
+        design.draw(make_unit_view(view, [3, 1, 4]), 0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("design", [EVERY[2], EVERY[4], EVERY[5]], ids=lambda d: type(d).__name__)
 def test_gradients_that_are_not_finite_are_refused(view, design):
-    bad = conftest_view(view, [3, 1, 4])
+    bad = make_unit_view(view, [3, 1, 4])
     bad._gradients[1, 0] = np.nan
     with pytest.raises(InputError, match="not finite"):
         design.draw(bad, 2, np.random.default_rng(0))
 
 
-def conftest_view(view, sizes):
-    """A view of unit gradients with these sizes."""
+def make_unit_view(view, sizes):
+    """Return a view of unit gradients with these sizes."""
     return view(np.array(sizes, dtype=np.int64), np.eye(max(1, len(sizes)), 4)[: len(sizes)])

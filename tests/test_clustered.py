@@ -62,14 +62,14 @@ def test_weights_have_the_moments_of_the_paper_by_enumeration_of_all_cohorts(cas
     counts = clustered.counts_by_size(n, m).tolist()
     r = [[Fraction(c, total) for c in row] for row in counts]
     mean, square, sampled = ([Fraction(0)] * len(n) for _ in range(3))
-    seen = [set() for _ in n]
+    occurring_counts = [set() for _ in n]
     for cohort in product(range(len(n)), repeat=m):
         chance = np.prod([r[k][i] for k, i in enumerate(cohort)])
         if not chance:
             continue
         for i in range(len(n)):
             count = cohort.count(i)
-            seen[i].add(count)
+            occurring_counts[i].add(count)
             mean[i] += chance * Fraction(count, m)
             square[i] += chance * Fraction(count, m) ** 2
             sampled[i] += chance * (count > 0)
@@ -77,18 +77,18 @@ def test_weights_have_the_moments_of_the_paper_by_enumeration_of_all_cohorts(cas
     variance = [b - a * a for a, b in zip(mean, square, strict=True)]
     assert variance == [Fraction(v) for v in case["var_clustered"]]
     assert sampled == [Fraction(v) for v in case["p_sampled_clustered"]]
-    assert [[min(t), max(t)] for t in seen] == case["times_min_max"]
+    assert [[min(t), max(t)] for t in occurring_counts] == case["times_min_max"]
     md = [Fraction(v) for v in case["var_md"]]
     assert all(a <= b for a, b in zip(variance, md, strict=True))  # eq. 17
 
 
-def test_a_client_alone_above_a_row_gets_rows_of_its_own_first():
+def test_a_client_larger_than_a_row_fills_rows_of_its_own_first():
     counts = clustered.counts_by_groups([7, 1, 1, 1], [[0, 1], [2], [3]], 2)
     assert counts[0].tolist() == [10, 0, 0, 0]
     assert counts.sum(0).tolist() == [14, 2, 2, 2]
 
 
-def test_a_group_above_a_row_fills_a_row_of_its_own_and_starts_another():
+def test_a_group_larger_than_a_row_fills_one_row_and_starts_another():
     counts = clustered.counts_by_groups([3, 3, 3, 1, 1, 1], [[0, 1, 2], [3, 4, 5]], 2)
     assert counts.tolist() == [[6, 6, 0, 0, 0, 0], [0, 0, 6, 2, 2, 2]]
 
@@ -118,29 +118,29 @@ def test_linkages_make_different_groups():
         [[0.0], [1.0], [2.1], [3.3], [9.0]],
         [1, 1, 1, 1, 2],
     )  # a row holds three of the small
-    found = {k: clustered.similarity_groups(points, sizes, 2, "L2", k) for k in clustered.LINKAGES}
-    assert found["single"] == [[3], [4], [0, 1, 2]]
-    assert found["complete"] == [[4], [0, 1], [2, 3]]
-    assert clustered.similarity_groups(points, sizes, 2, "L2") == found["ward"]
+    groups = {k: clustered.similarity_groups(points, sizes, 2, "L2", k) for k in clustered.LINKAGES}
+    assert groups["single"] == [[3], [4], [0, 1, 2]]
+    assert groups["complete"] == [[4], [0, 1], [2, 3]]
+    assert clustered.similarity_groups(points, sizes, 2, "L2") == groups["ward"]
 
 
-def test_every_linkage_is_one_of_scipys_and_the_usual_one_is_in_no_identity():
+def test_every_linkage_is_known_to_scipy_and_identities_leave_the_default_out():
     assert set(clustered.LINKAGES) == set(hierarchy._LINKAGE_METHODS)
-    usual = methods.to_dict(methods.get("clustered-similarity"))
-    assert usual["clients"] == {"is": "Clustered", "groups": "similarity", "measure": "arccos"}
+    default = methods.to_dict(methods.get("clustered-similarity"))
+    assert default["clients"] == {"is": "Clustered", "groups": "similarity", "measure": "arccos"}
     other = methods.get("clustered-similarity", linkage="average")
     assert methods.to_dict(other)["clients"]["linkage"] == "average"
     assert methods.from_dict(methods.to_dict(other)) == other
-    assert methods.from_dict(usual) == methods.get("clustered-similarity", linkage="ward")
+    assert methods.from_dict(default) == methods.get("clustered-similarity", linkage="ward")
 
 
-def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
+def test_the_angle_to_a_client_that_has_never_participated_is_zero():
     angles = clustered.dissimilarity([[0, 0], [1, 0], [0, 2]], "arccos")
     np.testing.assert_allclose(angles, [[0, 0, 0], [0, 0, np.pi / 2], [0, np.pi / 2, 0]])
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: clustered.by_size([1, 2], 0), "m is 0"),
         (lambda: clustered.by_size([], 2), "empty"),
@@ -164,7 +164,7 @@ def test_the_angle_with_a_client_that_has_not_taken_part_is_zero():
         ),
     ],
 )
-def test_bad_input_is_one_sentence(call, named):
-    with pytest.raises(InputError, match=named) as caught:
+def test_bad_input_is_refused_in_one_sentence(call, message):
+    with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)

@@ -32,7 +32,7 @@ SUPERCLASSES = {
 }
 
 
-def test_the_table_is_that_of_the_names():
+def test_the_superclass_table_agrees_with_the_official_names():
     number = {name: k for k, names in enumerate(SUPERCLASSES.values()) for name in names.split()}
     assert len(number) == 100
     assert coarse.COARSE.tolist() == [number[name] for name in sorted(number)]
@@ -40,12 +40,12 @@ def test_the_table_is_that_of_the_names():
 
 
 @pytest.fixture
-def hundred(tmp_path, monkeypatch):
-    """A tiny official `cifar100`: two images of each class for training, one for the test."""
+def tiny_cifar100(tmp_path, monkeypatch):
+    """Write a tiny official `cifar100`, two training images and one test image of each class; return its arrays."""
     rng, arrays = np.random.default_rng(0), {}
-    for split, each in (("train", 2), ("test", 1)):
-        arrays[f"{split}_x"] = rng.integers(0, 256, (100 * each, 3, 32, 32), dtype=np.uint8)
-        arrays[f"{split}_y"] = rng.permutation(np.arange(100 * each) % 100)
+    for split, per_class in (("train", 2), ("test", 1)):
+        arrays[f"{split}_x"] = rng.integers(0, 256, (100 * per_class, 3, 32, 32), dtype=np.uint8)
+        arrays[f"{split}_y"] = rng.permutation(np.arange(100 * per_class) % 100)
     np.savez(tmp_path / "cifar100.npz", **arrays)
     monkeypatch.setitem(tasks.DIGESTS, "cifar100", tasks.array_digests(arrays))
     monkeypatch.setitem(tasks.SHAPES, "cifar100", (200, 100, (3, 32, 32), 100))
@@ -53,23 +53,29 @@ def hundred(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "classes"), coarse.CLASSES.items())
-def test_a_task_has_the_images_of_its_superclasses_in_their_order(hundred, tmp_path, name, classes):
-    task, whole = (tasks.load(n, root=tmp_path) for n in (name, "cifar100"))
+def test_a_task_has_the_images_of_its_superclasses_in_their_order(
+    tiny_cifar100, tmp_path, name, classes
+):
+    task, cifar100 = (tasks.load(n, root=tmp_path) for n in (name, "cifar100"))
     assert (task.name, task.classes) == (name, classes)
-    for split, each in (("train", 10), ("test", 5)):
+    for split, per_class in (("train", 10), ("test", 5)):
         x, y = getattr(task, f"{split}_x"), getattr(task, f"{split}_y")
-        fine = getattr(whole, f"{split}_y").numpy()
+        fine = getattr(cifar100, f"{split}_y").numpy()
         rows = [i for i, label in enumerate(fine) if coarse.COARSE[label] < classes]
-        assert np.bincount(y).tolist() == [each] * classes
+        assert np.bincount(y).tolist() == [per_class] * classes
         assert y.tolist() == coarse.COARSE[fine[rows]].tolist()
-        np.testing.assert_array_equal(x.numpy(), getattr(whole, f"{split}_x").numpy()[rows])
-    assert len({whole.digest, *(tasks.load(n, root=tmp_path).digest for n in coarse.CLASSES)}) == 3
+        np.testing.assert_array_equal(x.numpy(), getattr(cifar100, f"{split}_x").numpy()[rows])
+    assert (
+        len({cifar100.digest, *(tasks.load(n, root=tmp_path).digest for n in coarse.CLASSES)}) == 3
+    )
     assert task.model(0).output.out_features == classes
     assert [p.name for p in tmp_path.iterdir()] == ["cifar100.npz"]  # nothing is written beside it
 
 
-def test_what_is_not_the_official_cifar100_is_no_source(hundred, tmp_path):
-    np.savez(tmp_path / "cifar100.npz", **hundred | {"train_y": hundred["train_y"][::-1]})
+def test_data_other_than_the_official_cifar100_are_refused(tiny_cifar100, tmp_path):
+    np.savez(
+        tmp_path / "cifar100.npz", **tiny_cifar100 | {"train_y": tiny_cifar100["train_y"][::-1]}
+    )
     with pytest.raises(
         DataError, match=r"does not hold the official cifar100 data .*train_y differs"
     ):
@@ -82,7 +88,7 @@ DIGESTS = {
 }
 
 
-def test_the_real_tasks_are_balanced_and_known(real_data):
+def test_the_real_tasks_are_balanced_and_have_the_recorded_digests(real_data):
     real_data("cifar100")
     for name, digest in DIGESTS.items():
         task, classes = tasks.load(name), coarse.CLASSES[name]

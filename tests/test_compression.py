@@ -1,4 +1,4 @@
-"""The squeeze: 1-D k-means of a gradient, held against the exact optimum."""
+"""Quantisation of gradients by 1-D k-means (`squeeze`), compared with the exact optimum."""
 
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from fedstas.sim import engine, models, partition
 
 
 def objective(x, restored) -> float:
+    """Return the k-means objective: the sum of squared differences."""
     return float(np.square(np.float64(x) - np.float64(restored)).sum())
 
 
@@ -47,13 +48,13 @@ def optimum(x, levels: int) -> float:
             after[middle] = least = np.minimum.reduceat(cost, starts)
             hits = np.flatnonzero(cost == np.repeat(least, length))
             place = np.repeat(np.arange(len(middle)), length)[hits]
-            found = cut[hits[np.unique(place, return_index=True)[1]]]
-            ends, cuts = np.insert(ends, gaps + 1, middle), np.insert(cuts, gaps + 1, found)
+            best_cuts = cut[hits[np.unique(place, return_index=True)[1]]]
+            ends, cuts = np.insert(ends, gaps + 1, middle), np.insert(cuts, gaps + 1, best_cuts)
         best = after
     return float(best[n])
 
 
-def test_the_reference_optimum_is_that_of_all_cuts():
+def test_the_reference_optimum_agrees_with_enumerating_all_cuts():
     rng = np.random.default_rng(0)
     for levels in (2, 3, 4):
         x = np.sort(rng.standard_normal(9))
@@ -141,13 +142,13 @@ def test_squeeze_of_real_gradients_is_at_least_as_good_as_one_start_of_scikit_le
         assert objective(row, squeeze(row, 9).restore()[0]) <= theirs.inertia_ * (1 + 1e-6)
 
 
-def test_squeeze_is_deterministic_and_each_row_stands_alone(gradients):
+def test_squeeze_is_deterministic_and_treats_rows_independently(gradients):
     together, again = squeeze(gradients, 9), squeeze(gradients.copy(), 9)
     np.testing.assert_array_equal(together.levels, again.levels)
     np.testing.assert_array_equal(together.codes, again.codes)
-    alone = squeeze(gradients[4], 9)
-    np.testing.assert_array_equal(alone.levels[0], together.levels[4])
-    np.testing.assert_array_equal(alone.codes[0], together.codes[4])
+    one_row = squeeze(gradients[4], 9)
+    np.testing.assert_array_equal(one_row.levels[0], together.levels[4])
+    np.testing.assert_array_equal(one_row.codes[0], together.codes[4])
 
 
 def test_squeeze_does_not_depend_on_the_order_of_the_entries(gradients):
@@ -180,7 +181,7 @@ vectors = st.one_of(
 
 
 @given(vectors, st.integers(2, 12), st.sampled_from(["float32", "float64"]))
-def test_squeeze_keeps_its_promises_on_any_values(values, levels, dtype):
+def test_squeeze_is_sorted_nearest_and_near_optimal_for_any_values(values, levels, dtype):
     x = np.array(values, dtype=dtype)
     squeezed = squeeze(x, levels)
     centres, codes = squeezed.levels[0], squeezed.codes[0]
@@ -202,8 +203,8 @@ def test_squeeze_keeps_its_promises_on_any_values(values, levels, dtype):
 
 @given(vectors, st.integers(2, 12))
 def test_squeeze_is_idempotent(values, levels):
-    once = squeeze(np.array(values, dtype="float32"), levels).restore()
-    np.testing.assert_array_equal(squeeze(once, levels).restore(), once)
+    restored = squeeze(np.array(values, dtype="float32"), levels).restore()
+    np.testing.assert_array_equal(squeeze(restored, levels).restore(), restored)
 
 
 def test_with_few_distinct_entries_levels_repeat_and_codes_use_the_first():
@@ -215,7 +216,7 @@ def test_with_few_distinct_entries_levels_repeat_and_codes_use_the_first():
     assert not constant.codes.any()
 
 
-def test_an_entry_between_two_levels_is_of_the_lower_in_the_steps_as_in_the_codes():
+def test_an_entry_midway_between_two_levels_gets_the_lower_one_in_lloyd_steps_and_in_codes():
     x = np.zeros((1, compression.BLOCK))
     x[0, :3] = 0, 2, 3  # from the cells {0, 2} and {3} the middle of the means is 2
     prefix, cuts = compression.PrefixSums(x), np.array([[0, 2, 3]])
@@ -260,7 +261,7 @@ def test_levels_scale_with_the_entries_to_the_ends_of_the_floats(dtype, exponent
     np.testing.assert_allclose(scaled.norms(), expected, rtol=0.01)
 
 
-def test_few_entries_of_any_size_are_kept_as_they_are():
+def test_few_distinct_entries_of_any_magnitude_are_restored_exactly():
     x = np.array([3e38, -3e38, 1e-45, 0, 1], dtype=np.float32)
     np.testing.assert_array_equal(squeeze(x, 5).restore()[0], x)
     x = np.array([1e300, -5e-324, 1e-200, 1e6])
@@ -286,7 +287,7 @@ def test_whole_numbers_are_squeezed_too():
 
 
 @pytest.mark.parametrize(
-    ("gradients_", "levels", "named"),
+    ("gradients_", "levels", "message"),
     [
         (np.array([1.0, np.nan]), 9, "finite"),
         (np.array([1.0, -np.inf]), 9, "finite"),
@@ -300,6 +301,6 @@ def test_whole_numbers_are_squeezed_too():
         (np.ones((2, 2, 2)), 9, r"\[d\] or \[N, d\]"),
     ],
 )
-def test_bad_gradients_and_levels_are_refused(gradients_, levels, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_gradients_and_levels_are_refused(gradients_, levels, message):
+    with pytest.raises(InputError, match=message):
         squeeze(gradients_, levels)

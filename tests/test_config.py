@@ -88,7 +88,7 @@ def test_a_setting_out_of_range_is_named_when_the_part_is_made(kinds, values, na
         kinds[0](**values)
 
 
-def test_a_number_that_is_not_optional_is_asked_for(kinds):
+def test_a_missing_required_number_is_reported(kinds):
     assert kinds[0]().share is None
     with pytest.raises(InputError, match="scale is None"):
         kinds[1](scale=None)
@@ -154,7 +154,7 @@ def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_defau
     assert config.to_dict(Inner(speed=2.0))["speed"] == 2.0
 
 
-def test_a_check_of_ones_own_is_made_too():
+def test_a_check_defined_by_a_part_runs_too():
     @config.config
     class Even:
         """A part with a check that no setting can make by itself."""
@@ -173,7 +173,7 @@ def test_a_check_of_ones_own_is_made_too():
     del config.CONFIG_CLASSES["Even"]
 
 
-def test_a_name_that_another_module_has_given_is_refused(kinds):
+def test_a_class_name_registered_by_another_module_is_refused(kinds):
     class Uniform:
         """As the package's design."""
 
@@ -185,9 +185,11 @@ def test_a_name_that_another_module_has_given_is_refused(kinds):
 
 @pytest.fixture(scope="module")
 def recorded_methods() -> list[dict]:
-    """The different methods of all recorded runs, as their identities hold them."""
+    """The distinct methods of all recorded runs, as plain data of their identities."""
     identities = records.identities(RESULTS).values()
-    return [json.loads(text) for text in {json.dumps(each["method"]) for each in identities}]
+    return [
+        json.loads(text) for text in {json.dumps(identity["method"]) for identity in identities}
+    ]
 
 
 def test_every_recorded_method_is_read_and_written_back_equal(recorded_methods):
@@ -197,7 +199,7 @@ def test_every_recorded_method_is_read_and_written_back_equal(recorded_methods):
 
 
 def test_every_recorded_method_is_the_one_of_its_name_with_its_settings(recorded_methods):
-    """So that an entry of `methods` that would change recorded runs is seen."""
+    """So that an entry of `methods` that would change recorded runs is noticed."""
     for data in recorded_methods:
         recorded, entry = methods.from_dict(data), methods.get(data["name"])
         values = config.settings(recorded.clients) | config.settings(recorded.data)
@@ -211,10 +213,10 @@ def test_every_recorded_method_is_the_one_of_its_name_with_its_settings(recorded
 
 
 def class_names(value) -> set[str]:
-    """The class names in recorded data, wherever in it."""
+    """Return the class names anywhere in recorded data."""
     inside = value.values() if isinstance(value, dict) else ()
-    own = {value["is"]} if isinstance(value, dict) and "is" in value else set()
-    return own.union(*map(class_names, inside))
+    name = {value["is"]} if isinstance(value, dict) and "is" in value else set()
+    return name.union(*map(class_names, inside))
 
 
 def test_recorded_class_names_are_registered_and_renamed_ones_are_read(recorded_methods):

@@ -40,14 +40,14 @@ assert methods.from_dict(methods.to_dict(methods.get("comb"))) == methods.get("c
 
 def sources() -> list[str]:
     """Return the files of a clone without recorded runs and test data."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
         text=True,
     )
-    if done.returncode:
+    if result.returncode:
         pytest.skip("not a git checkout; clone the repository to run this")
-    names = [name for name in done.stdout.split("\0") if name]
+    names = [name for name in result.stdout.split("\0") if name]
     return [n for n in names if not n.startswith(("results/", "tests/data/"))]
 
 
@@ -95,9 +95,9 @@ def tree(tmp_path_factory) -> Path:
 def run(tree: Path, *command: str) -> str:
     """Run a command in the copy, with its packages, and return stdout."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TQDM_DISABLE": "1", "COLUMNS": "100"}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    return done.stdout
+    result = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-3000:]
+    return result.stdout
 
 
 def test_all_code_blocks_and_lines_of_the_recipes_are_carried_out():
@@ -130,20 +130,22 @@ def test_the_design_trains_the_claim_is_decided_the_chapter_and_the_sweep_are_li
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_recipe_pass_in_it(tree):
+def test_the_tests_of_the_recipe_pass_in_the_copy(tree):
     names = ["tests/test_comb.py", "tests/test_plots.py::test_every_method_has_its_own_style"]
-    names += ["tests/test_secure.py::test_what_a_method_asks_decides_whether_sums_are_enough[comb]"]
+    names += [
+        "tests/test_secure.py::test_the_requests_of_a_method_decide_whether_secure_sums_are_enough[comb]"
+    ]
     names += [
         "tests/test_audit.py::test_every_method_is_unbiased_for_what_its_entry_says_and_passes[comb]"
     ]
     names += ["tests/test_doctor.py::test_every_chapter_has_a_recorded_time_in_quick_and_laptop"]
     names += ["tests/test_repository.py::test_chapter_names_its_kernel_and_parameters"]
-    told = run(tree, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names)
-    assert "[100%]" in told or "passed" in told
+    output = run(tree, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names)
+    assert "[100%]" in output or "passed" in output
 
 
 @pytest.mark.slow
 def test_the_chapter_is_executed(tree):
-    said = run(tree, sys.executable, "-m", "fedstas.cli", "chapter", "11", "-p", "clients", "20")
-    page = Path(said.strip().splitlines()[-1])
+    output = run(tree, sys.executable, "-m", "fedstas.cli", "chapter", "11", "-p", "clients", "20")
+    page = Path(output.strip().splitlines()[-1])
     assert page.is_relative_to(tree) and "clients=20" in page.read_text(encoding="utf-8")

@@ -28,19 +28,23 @@ MYST_SYNTAX = re.compile(
 
 @cache
 def text(stem: str) -> str:
+    """Return the text of a chapter's copy."""
     return copies.text(stem)
 
 
 def read(stem: str):
+    """Return a chapter's copy as a notebook."""
     return nbformat.reads(text(stem), as_version=4)
 
 
 def write(stem: str, path: Path) -> Path:
+    """Write a chapter's copy to a path."""
     path.write_text(text(stem), encoding="utf-8")
     return path
 
 
 def code_cells(stem: str) -> list:
+    """Return the code cells of a chapter's copy."""
     return [cell for cell in read(stem).cells if cell.cell_type == "code"]
 
 

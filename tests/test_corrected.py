@@ -19,7 +19,7 @@ from fedstas.errors import InputError
 
 
 @pytest.fixture
-def six(view):
+def six_clients(view):
     """Six clients of unequal sizes in two clear strata, 0 2 4 and 1 3 5, with unequal norms."""
     base = np.array([[1.0, 0, 0, 0], [0, 0, 0, 9.0]])[[0, 1, 0, 1, 0, 1]]
     return view([3, 11, 1, 7, 20, 5], base * np.array([1, 1, 1.2, 1.1, 1.5, 0.9])[:, None])
@@ -28,8 +28,8 @@ def six(view):
 MEASURES = st.lists(st.floats(0.01, 100), min_size=1, max_size=8)
 
 
-class Fixed:
-    """A generator whose order and uniform number are given."""
+class FixedGenerator:
+    """A generator with a given permutation and a given uniform number."""
 
     def __init__(self, order, u):
         self.order, self.u = np.array(order), u
@@ -42,15 +42,15 @@ class Fixed:
 
 
 def exact_inclusion(pi: np.ndarray, order) -> np.ndarray:
-    """The chance of each client, exactly: samples are constant between the breakpoints in u."""
-    marks = np.unique(np.concatenate([[0, 1], np.cumsum(pi[list(order)]) % 1]))
-    found = np.zeros(len(pi))
-    for low, high in pairwise(marks):
+    """Return each client's exact inclusion probability: samples are constant between breakpoints of the uniform u."""
+    breakpoints = np.unique(np.concatenate([[0, 1], np.cumsum(pi[list(order)]) % 1]))
+    inclusion = np.zeros(len(pi))
+    for low, high in pairwise(breakpoints):
         if high - low > 1e-12:
-            sample = systematic_sample(pi, Fixed(order, (low + high) / 2))
+            sample = systematic_sample(pi, FixedGenerator(order, (low + high) / 2))
             assert len(set(sample.tolist())) == round(pi.sum())
-            found[sample] += high - low
-    return found
+            inclusion[sample] += high - low
+    return inclusion
 
 
 @given(MEASURES, st.integers(1, 8))
@@ -67,13 +67,13 @@ def test_inclusion_is_proportional_up_to_certainty_and_sums_to_m(measure, m):
 
 @pytest.mark.parametrize("measure", [[1, 2, 3, 10], [1, 1, 1, 1], [5, 1, 1, 0.2]])
 @pytest.mark.parametrize("m", [1, 2, 3])
-def test_systematic_sampling_has_exactly_these_inclusion_probabilities(measure, m):
+def test_systematic_sampling_has_exactly_the_given_inclusion_probabilities(measure, m):
     pi = proportional_inclusion(measure, m)
     for order in permutations(range(len(measure))):
         np.testing.assert_allclose(exact_inclusion(pi, order), pi, atol=1e-9)
 
 
-def test_systematic_draws_have_their_frequencies():
+def test_systematic_draws_have_the_expected_frequencies():
     # chi-square on the number of times of each client; false alarm about 1e-7.
     pi, rng, rounds = proportional_inclusion([1, 2, 3, 4, 5], 2), np.random.default_rng(0), 30_000
     counts = np.zeros(5)
@@ -84,37 +84,37 @@ def test_systematic_draws_have_their_frequencies():
 
 @pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_horvitz_thompson_is_unbiased_on_a_small_federation(six, equal, m):
+def test_horvitz_thompson_is_unbiased_on_a_small_federation(six_clients, equal, m):
     corrected = StratifiedHansenHurwitz(2, 9, 1, "size-norm", equal)
-    labels, measure, omega = corrected.measure(six, m, np.random.default_rng(0))
+    labels, measure, omega = corrected.measure(six_clients, m, np.random.default_rng(0))
     totals, sizes = np.bincount(labels, measure), np.bincount(labels)
-    seats = allocation.by_priority(totals, m, lower=np.ones(2), upper=sizes)
+    participants = allocation.by_priority(totals, m, lower=np.ones(2), upper=sizes)
     values, mean = np.arange(1.0, 7.0), 0.0
-    for h, seat in enumerate(seats):
+    for h, m_h in enumerate(participants):
         members = np.flatnonzero(labels == h)
-        pi = proportional_inclusion(measure[members], int(seat))
+        pi = proportional_inclusion(measure[members], int(m_h))
         orders = list(permutations(range(len(members))))
-        chance = np.mean([exact_inclusion(pi, order) for order in orders], axis=0)
-        mean += (chance * omega[members] / pi) @ values[members]
+        inclusion = np.mean([exact_inclusion(pi, order) for order in orders], axis=0)
+        mean += (inclusion * omega[members] / pi) @ values[members]
     assert mean == pytest.approx(omega @ values, abs=1e-9)
 
 
-def test_the_design_draws_distinct_clients_with_those_weights(six):
+def test_the_design_draws_distinct_clients_with_horvitz_thompson_weights(six_clients):
     design = StratifiedHorvitzThompson(StratifiedHansenHurwitz(2, 9, 1))
-    labels, measure, omega = design.corrected.measure(six, 4, np.random.default_rng(0))
+    labels, measure, omega = design.corrected.measure(six_clients, 4, np.random.default_rng(0))
     for seed in range(20):
-        cohort = design.draw(six, 4, np.random.default_rng(seed))
+        cohort = design.draw(six_clients, 4, np.random.default_rng(seed))
         assert len(set(cohort.clients.tolist())) == 4
-        seats = np.bincount(labels[cohort.clients])
-        pi = np.zeros(six.clients)
-        for h, seat in enumerate(seats):
-            pi[labels == h] = proportional_inclusion(measure[labels == h], int(seat))
+        participants = np.bincount(labels[cohort.clients])
+        pi = np.zeros(six_clients.clients)
+        for h, m_h in enumerate(participants):
+            pi[labels == h] = proportional_inclusion(measure[labels == h], int(m_h))
         np.testing.assert_allclose(cohort.weights, omega[cohort.clients] / pi[cohort.clients])
 
 
-def test_more_participants_than_clients_are_refused(six):
+def test_more_participants_than_clients_are_refused(six_clients):
     with pytest.raises(InputError, match="7"):
-        StratifiedHorvitzThompson().draw(six, 7, np.random.default_rng(0))
+        StratifiedHorvitzThompson().draw(six_clients, 7, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("exponent", [-1070, -900, 900, 1018])
@@ -127,7 +127,7 @@ def test_inclusion_depends_on_the_ratios_alone_up_to_the_ends_of_the_floats(expo
         )
 
 
-def test_inclusion_of_extreme_measures_is_what_is_left_in_proportion():
+def test_inclusion_probabilities_of_extreme_measures_are_proportional_below_one():
     np.testing.assert_allclose(
         proportional_inclusion([1e308, 1e308, 1e308], 1), np.full(3, 1 / 3), rtol=1e-15
     )
@@ -142,7 +142,7 @@ def test_inclusion_of_extreme_measures_is_what_is_left_in_proportion():
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: proportional_inclusion([1, 2], 3), "m is 3"),
         (lambda: proportional_inclusion([1, -2], 1), "measure"),
@@ -152,6 +152,6 @@ def test_inclusion_of_extreme_measures_is_what_is_left_in_proportion():
         (lambda: systematic_sample([1.5, 0.5], np.random.default_rng(0)), "at most 1"),
     ],
 )
-def test_measures_and_probabilities_that_make_no_sense_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_invalid_measures_and_probabilities_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()

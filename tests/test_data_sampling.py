@@ -92,7 +92,7 @@ def test_requested_rate_with_epsilon_uses_the_reports_alone():
 
 
 @pytest.mark.parametrize(("n_star", "rate"), [(2, 2 / 3), (2048, 1.0)])
-def test_an_estimate_below_the_number_of_reports_is_guarded(n_star, rate):
+def test_an_estimated_total_is_at_least_the_number_of_reports(n_star, rate):
     design = Requested(n_star, epsilon=3.0, size_cap=100)
     view = Reports([1, 1, 1])
     alpha = privacy.truth_probability(3.0, 100)
@@ -132,7 +132,7 @@ def test_fixed_size_draws_each_subset_equally_often(false_alarm):
 
 
 @pytest.mark.parametrize(
-    ("make", "named"),
+    ("make", "message"),
     [
         (lambda: FixedRate(0), "rate is 0"),
         (lambda: FixedRate(1.5), "rate is 1.5"),
@@ -145,8 +145,8 @@ def test_fixed_size_draws_each_subset_equally_often(false_alarm):
         (lambda: FixedSize(-3), "n_star is -3"),
     ],
 )
-def test_rates_and_requests_out_of_range_are_refused(make, named):
-    with pytest.raises(InputError, match=named):
+def test_rates_and_requests_out_of_range_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
         make()
 
 
@@ -180,7 +180,7 @@ def test_optimal_sizes_depend_on_ratios_alone_up_to_the_ends_of_the_floats():
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: optimal_sizes([1, np.nan], [1, 1], [5, 5], 4), "weights"),
         (lambda: optimal_sizes([1, 1], [1, np.inf], [5, 5], 4), "spreads"),
@@ -192,8 +192,8 @@ def test_optimal_sizes_depend_on_ratios_alone_up_to_the_ends_of_the_floats():
         (lambda: FixedSize.sample(5, -1.0, np.random.default_rng(0)), "number is -1"),
     ],
 )
-def test_numbers_that_make_no_sample_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_invalid_arguments_of_a_sample_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()
 
 

@@ -47,6 +47,7 @@ MODULE = "import runpy; runpy.run_module('companion.doctor', run_name='__main__'
 
 @cache
 def run_without(*missing: str, code: str = COMMAND) -> subprocess.CompletedProcess:
+    """Run code in a new interpreter in which some packages cannot be imported."""
     code = WITHOUT.format(missing=missing, code=code)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
@@ -58,16 +59,16 @@ def messages(text: str) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_with_everything_installed_it_reports_that_quick_can_run():
-    done = run_without(code=f"{REPORT}\n{COMMAND}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stderr.splitlines()) == 1  # that of `REPORT`
-    assert done.stdout.endswith(
+    result = run_without(code=f"{REPORT}\n{COMMAND}")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(result.stderr.splitlines()) == 1  # that of `REPORT`
+    assert result.stdout.endswith(
         "The profile quick can run: `make book`, or `fedstas chapter 01`.\n"
     )
-    assert "NEEDED" not in done.stdout
+    assert "NEEDED" not in result.stdout
     for title in ("Installed", "Data", "Devices", "Files", "What it costs"):
-        assert re.search(f"^{title}", done.stdout, re.M)
-    by_subject = messages(done.stdout)
+        assert re.search(f"^{title}", result.stdout, re.M)
+    by_subject = messages(result.stdout)
     assert {"digits", "cpu", "cuda", "results/", "disk", "quick", "laptop", "paper"} <= set(
         by_subject
     )
@@ -83,37 +84,37 @@ def test_it_imports_no_large_package_that_it_does_not_need():
 
 @pytest.mark.slow
 def test_without_torch_it_reports_that_and_ends_without_a_traceback():
-    done = run_without("torch", "torchvision")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr + done.stdout
-    assert re.search(r"NEEDED\s+torch\s+not installed; .*pip install -e \.", done.stdout)
-    by_subject = messages(done.stdout)
+    result = run_without("torch", "torchvision")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr + result.stdout
+    assert re.search(r"NEEDED\s+torch\s+not installed; .*pip install -e \.", result.stdout)
+    by_subject = messages(result.stdout)
     assert by_subject["quick"].startswith("about ") and by_subject["digits"].startswith(
         "comes with"
     )
-    assert "cannot run yet: see what is NEEDED (torch, torchvision)" in done.stdout
+    assert "cannot run yet: see what is NEEDED (torch, torchvision)" in result.stdout
 
 
 @pytest.mark.slow
 def test_without_a_package_of_the_book_it_names_the_command():
-    done = run_without("papermill", "tabulate")
-    assert done.returncode == 1
+    result = run_without("papermill", "tabulate")
+    assert result.returncode == 1
     for name in ("papermill", "tabulate"):
         assert re.search(
-            rf'NEEDED\s+{name}\s+not installed; .*pip install -e "\.\[book\]"', done.stdout
+            rf'NEEDED\s+{name}\s+not installed; .*pip install -e "\.\[book\]"', result.stdout
         )
 
 
 @pytest.mark.slow
-def test_where_hardly_anything_is_installed_the_module_still_answers():
+def test_the_module_still_reports_where_hardly_anything_is_installed():
     names = ("numpy", "scipy", "sklearn", "torch", "yaml", "typer", "pandas", "papermill")
-    done = run_without(*names, code=MODULE)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert all(re.search(rf"NEEDED\s+{n}\s", done.stdout) for n in ("numpy", "torch", "pyyaml"))
+    result = run_without(*names, code=MODULE)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert all(re.search(rf"NEEDED\s+{n}\s", result.stdout) for n in ("numpy", "torch", "pyyaml"))
 
 
-def test_a_version_that_does_not_fit_is_needed(monkeypatch):
+def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed", lambda n: "2.1.0" if n == "jupyter-book" else real(n))
     (line,) = [line for line in doctor.packages() if line.subject == "jupyter-book"]
@@ -155,7 +156,9 @@ def test_the_data_folder_is_the_one_that_is_used(tmp_path, monkeypatch):
     assert str(tmp_path) in others.message and "FEDSTAS_DATA" in others.message
 
 
-def test_what_is_not_beside_the_package_is_needed(tmp_path, monkeypatch):
+def test_missing_files_of_the_repository_and_disk_space_are_reported_as_needed(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(doctor, "ROOT", tmp_path)
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage(9, 9, 2e8))

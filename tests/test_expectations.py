@@ -47,8 +47,8 @@ def test_a_sentence_that_does_not_hold_is_displayed_with_its_values_and_listed(d
     assert "three" not in top[-1][1] and "four" in top[-1][1]
 
 
-def page(*failed):
-    """Return a chapter whose cell has notes of failed sentences beside an output."""
+def make_page(*failed):
+    """Return a chapter whose cell has the notes of failed sentences, (sentence, values), beside an output."""
     notes = [
         new_output(
             "display_data", {"text/markdown": "x"}, metadata={"fedstas": {"words": w, "values": v}}
@@ -62,7 +62,7 @@ def page(*failed):
 
 
 def test_failed_sentences_are_marked_in_the_text_and_listed_on_top():
-    nb = page(("grows with the *model*", "a = 1"))
+    nb = make_page(("grows with the *model*", "a = 1"))
     failed = remove_failures(nb)
     assert failed == [("grows with the *model*", "a = 1")]
     assert [output.output_type for output in nb.cells[2].outputs] == ["stream"]
@@ -80,7 +80,7 @@ def test_failed_sentences_are_marked_in_the_text_and_listed_on_top():
 
 
 def test_without_failures_the_page_is_unchanged():
-    nb, same = page(), page()
+    nb, same = make_page(), make_page()
     mark(nb, remove_failures(nb))
     assert [c.source for c in nb.cells] == [c.source for c in same.cells]
 
@@ -137,15 +137,17 @@ def test_a_failed_sentence_is_marked_in_a_readers_run_and_stops_the_build_at_the
     assert not page.exists()
 
 
-def asserted(stem: str) -> list[str]:
-    """Return the words that a chapter asserts."""
+def list_asserted_sentences(stem: str) -> list[str]:
+    """Return the sentences that a chapter passes to `expect`."""
     code = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "code")
     calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call)]
     return [n.args[0].value for n in calls if getattr(n.func, "id", "") == "expect"]
 
 
 @pytest.mark.parametrize("stem", chapters.names())
-def test_asserted_words_occur_on_the_page_once(stem):
+def test_asserted_sentences_occur_on_the_page_exactly_once(stem):
     text = "\n".join(c.source for c in chapters.notebook(stem).cells if c.cell_type == "markdown")
-    for words in asserted(stem):
-        assert len(pattern(words).findall(text)) == 1, f"{stem} does not say {words!r} just once"
+    for sentence in list_asserted_sentences(stem):
+        assert len(pattern(sentence).findall(text)) == 1, (
+            f"{stem} does not say {sentence!r} just once"
+        )

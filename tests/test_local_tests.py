@@ -11,18 +11,22 @@ from fedstas import partition
 LABELS, TEST = np.repeat(np.arange(4), 100), np.repeat(np.arange(4), 7)
 
 
-def test_a_client_is_tested_on_a_fifth_of_its_size_under_its_own_class_shares():
+def test_a_clients_test_set_has_a_fifth_of_its_size_and_its_class_shares():
     federation = partition.federation(LABELS, [range(100), range(75, 125), [], [0, 1, 2, 100]])
-    own = local_tests.draw_test_sets(federation, TEST, seed=3)
-    assert [len(each) for each in own] == [20, 10, 0, 0]
-    assert np.bincount(TEST[own[0]]).tolist() == [20]  # more than there are: with replacement
-    assert np.bincount(TEST[own[1]]).tolist() == [5, 5]
-    assert all((np.diff(each) >= 0).all() for each in own)
+    test_sets = local_tests.draw_test_sets(federation, TEST, seed=3)
+    assert [len(rows) for rows in test_sets] == [20, 10, 0, 0]
+    assert np.bincount(TEST[test_sets[0]]).tolist() == [20]  # more than there are: with replacement
+    assert np.bincount(TEST[test_sets[1]]).tolist() == [5, 5]
+    assert all((np.diff(rows) >= 0).all() for rows in test_sets)
     again, other = (local_tests.draw_test_sets(federation, TEST, seed) for seed in (3, 4))
-    assert [a.tolist() for a in again] == [a.tolist() for a in own] != [a.tolist() for a in other]
+    assert (
+        [a.tolist() for a in again]
+        == [a.tolist() for a in test_sets]
+        != [a.tolist() for a in other]
+    )
 
 
-def test_the_accuracy_counts_clients_by_their_sizes(digits):
+def test_local_accuracy_weights_clients_by_their_sizes(digits):
     """Of a model that always says 3: the share of threes among the local test examples."""
     y = digits.train_y.numpy()
     federation = partition.federation(
@@ -35,7 +39,7 @@ def test_the_accuracy_counts_clients_by_their_sizes(digits):
     assert local_tests.accuracy(digits, federation, flat, seed=0) == 20 / 30
 
 
-def test_runs_of_unequal_sizes_note_it_and_others_do_not(digits, tmp_path):
+def test_only_runs_of_clients_of_unequal_sizes_record_local_accuracy(digits, tmp_path):
     where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
     small = experiments.SMALL | {"clients": 6, "rounds": 1}
     runs = [sweeps.Run(*where, **small, sizes="20x3,60x3"), sweeps.Run(*where, **small)]

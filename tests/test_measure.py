@@ -42,12 +42,13 @@ $$ x = y $$
         2,
         2,
     ]
-    found = measure.measure(myst.parse(text))
-    assert (found["words"], found["median"], found["longest"]) == (31, 4.0, 12)
-    assert found["minutes"] == 31 / 230 and found["visible"] is None
+    measures = measure.measure(myst.parse(text))
+    assert (measures["words"], measures["median"], measures["longest"]) == (31, 4.0, 12)
+    assert measures["minutes"] == 31 / 230 and measures["visible"] is None
 
 
 def cell(lines: int, *tags: str):
+    """Return a code cell with a number of lines, each followed by an empty one, and tags."""
     return new_code_cell("x = 1\n\n" * lines, metadata={"tags": list(tags)})
 
 
@@ -61,12 +62,12 @@ def test_code_in_hidden_cells_is_not_visible_and_solutions_are_not_counted():
     )  # fmt: skip
     blocks, cells = measure.unfolded_content(nb)
     assert measure.sentences(blocks) == ["Before.", "After it."]
-    found = measure.measure(blocks, cells)
-    assert (found["visible"], found["hidden"]) == (0.6, 3)
-    assert measure.bound_violations(found) == []
+    measures = measure.measure(blocks, cells)
+    assert (measures["visible"], measures["hidden"]) == (0.6, 3)
+    assert measure.bound_violations(measures) == []
 
 
-def test_every_bound_is_told_when_it_is_passed():
+def test_every_exceeded_bound_is_reported():
     worst = {"longest": 36, "median": 18, "visible": 0.59, "hidden": 16, "minutes": 20.1}
     assert measure.bound_violations(worst) == [
         "a sentence has 36 words, the most is 35",
@@ -82,8 +83,8 @@ def test_every_bound_is_told_when_it_is_passed():
 
 
 def test_all_pages_are_in_the_table():
-    told = measure.format_table(measure.names()).splitlines()
-    assert [line.split()[0] for line in told] == ["page", *measure.names()]
+    lines = measure.format_table(measure.names()).splitlines()
+    assert [line.split()[0] for line in lines] == ["page", *measure.names()]
     assert {"findings", *chapters.names()} <= set(measure.names())
     assert (parameters.ROOT / "book" / "findings.md").is_file()
 
@@ -96,5 +97,5 @@ def test_all_pages_are_in_the_table():
         ("notebooks/05_experiments.py", "05_experiments"),
     ],
 )
-def test_a_page_is_named_or_its_file_is(word, name):
+def test_a_page_is_found_by_its_name_or_by_its_file(word, name):
     assert measure.page_name(word) == name

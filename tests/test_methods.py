@@ -1,4 +1,4 @@
-"""The named methods and their settings."""
+"""The message methods and their settings."""
 
 import dataclasses
 import json
@@ -117,7 +117,7 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         assert methods.get(name, **base, **{key: default}) == plain, key
 
 
-def test_whole_parts_can_be_replaced():
+def test_parts_of_a_method_can_be_replaced():
     method = methods.get("fedstas", data=FixedSize(100), server=Average(0.5), clients=MD(), lr=0.2)
     assert method.data == FixedSize(100)
     assert method.server == Average(0.5)
@@ -126,7 +126,7 @@ def test_whole_parts_can_be_replaced():
     assert methods.from_dict(methods.to_dict(method)) == method
 
 
-def test_the_servers_rate_is_a_setting_of_the_adaptive_ones():
+def test_the_server_rate_is_a_setting_of_adaptive_servers():
     assert methods.get("fedyogi", server_rate=0.1).server == Adaptive("yogi", rate=0.1)
     assert methods.parse("fedadam server_rate=0.3").server == Adaptive("adam", rate=0.3)
 
@@ -148,7 +148,7 @@ def test_each_method_is_described_in_one_line(name):
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: methods.get("fedfoo"), "unknown method 'fedfoo': use one of fedavg, .*md"),
         (lambda: methods.parameters("fedfoo"), "unknown method"),
@@ -192,12 +192,12 @@ def test_each_method_is_described_in_one_line(name):
         ),
     ],
 )
-def test_unknown_methods_and_settings_out_of_range_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_unknown_methods_and_settings_out_of_range_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()
 
 
-def test_equal_settings_are_one_run():
+def test_settings_of_equal_value_have_equal_identities():
     whole, half = methods.get("fedstas-unbiased", rate=1, lr=np.float64(1)), np.float32(0.5)
     assert json.dumps(methods.to_dict(whole)) == json.dumps(
         methods.to_dict(methods.get("fedstas-unbiased", rate=1.0, lr=1, strata=np.int8(10)))
@@ -207,7 +207,7 @@ def test_equal_settings_are_one_run():
     assert json.loads(json.dumps(data)) == data
 
 
-def test_a_method_that_squeezes_carries_the_version_of_the_squeeze():
+def test_the_identity_of_a_method_that_squeezes_has_the_version_of_the_squeeze():
     second = {n for n in methods.names() if methods.version(methods.get(n)) == 2}
     assert second - {n for n in second if n.endswith("authors-dec")} == {
         "strat",
@@ -225,5 +225,5 @@ def test_a_method_that_squeezes_carries_the_version_of_the_squeeze():
     assert methods.version(methods.get("fedstas-unbiased", replace=False)) == 2
 
 
-def test_fedsampling_without_an_epsilon_knows_the_true_total():
+def test_fedsampling_without_an_epsilon_uses_the_true_total():
     assert methods.get("fedsampling", epsilon=None).data == FedSampling(epsilon=None)

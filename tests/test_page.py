@@ -36,6 +36,7 @@ sys.addaudithook(refuse)
 
 @pytest.fixture(scope="module")
 def page():
+    """Import the page as a module."""
     spec = importlib.util.spec_from_file_location("page", PAGE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -44,7 +45,7 @@ def page():
 
 @pytest.fixture(scope="module")
 def pooled(digits, federation):
-    """The digits of the clients with data."""
+    """The model and the digits of the clients with data."""
     shards = [federation.shards[k] for k in federation.with_data]
     return digits.model(0), engine.pool(digits.train_x, digits.train_y, shards)
 
@@ -59,8 +60,8 @@ def pooled_mnist(real_data):
 
 
 @pytest.fixture(params=["digits", "mnist"])
-def either(request):
-    """The digits, and MNIST where it is laid out."""
+def model_and_data(request):
+    """The model and client data of digits, and of MNIST where its file is available."""
     return request.getfixturevalue({"digits": "pooled", "mnist": "pooled_mnist"}[request.param])
 
 
@@ -75,7 +76,7 @@ def client_gradients(module, data, steps=(0, 60)):
     return np.concatenate(gradients)
 
 
-def test_it_needs_numpy_torch_and_scikit_learn_alone():
+def test_the_page_needs_only_numpy_torch_and_scikit_learn():
     tree, roots = ast.parse(PAGE.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -89,8 +90,8 @@ def test_it_needs_numpy_torch_and_scikit_learn_alone():
     assert "importlib" not in roots
 
 
-def test_its_squeeze_is_as_good_as_the_packages(page, either):
-    module, data = either
+def test_the_pages_squeeze_is_as_good_as_the_packages(page, model_and_data):
+    module, data = model_and_data
     rows = client_gradients(module, data, steps=(0, 60) if len(data.sizes) < 20 else (0, 10))[::4]
     for levels in LEVELS:
         theirs = compression.squeeze(rows, levels).restore().astype(float)
@@ -102,13 +103,13 @@ def test_its_squeeze_is_as_good_as_the_packages(page, either):
             assert ours <= limit
 
 
-def test_its_squeeze_of_few_different_entries_loses_nothing(page):
+def test_the_pages_squeeze_restores_few_distinct_entries_exactly(page):
     for entries in ([0.0, 1.0, 0.0, 3.0, 1.0], [2.0, 2.0], [0.0] * 9):
         X, code = page.squeeze(np.array(entries, dtype=np.float32), 9)
         assert X[code].tolist() == entries
 
 
-def test_its_strata_are_where_the_clients_lie_apart(page):
+def test_the_pages_strata_are_clear_groups_of_clients(page):
     rng = np.random.default_rng(0)
     groups = rng.integers(4, size=60)
     Z = 10 * np.eye(4)[groups] + rng.normal(size=(60, 4))
@@ -124,8 +125,8 @@ class RecordingServer(Server):
         return self.squeezed
 
 
-def test_it_draws_the_packages_cohorts_with_the_packages_weights(page, either):
-    module, data = either
+def test_the_page_draws_the_packages_cohorts_with_the_packages_weights(page, model_and_data):
+    module, data = model_and_data
     m, strata = (9, 4) if len(data.sizes) < 20 else (15, 6)
     design, w = Stratified(strata=strata), models.flatten(module)
     server, allocations = RecordingServer(data, module, 0), []
@@ -143,7 +144,7 @@ def test_it_draws_the_packages_cohorts_with_the_packages_weights(page, either):
     assert max(map(max, allocations)) > 1 and len(set(allocations)) > 3
 
 
-def test_it_allocates_like_the_package_in_corners_too(page):
+def test_the_page_allocates_like_the_package_also_in_extreme_cases(page):
     cases = [([3, 1, 5], [0, 0, 0], 6), ([2, 2, 9], [5, 0, 0], 9), ([4, 4, 4], [1, 1, 1], 7)]
     for sizes, spreads, m in cases:
         sizes, spreads = np.array(sizes), np.array(spreads, dtype=float)
@@ -152,7 +153,7 @@ def test_it_allocates_like_the_package_in_corners_too(page):
         )
 
 
-def test_it_reports_sizes_and_estimates_their_total_like_the_package(page):
+def test_the_page_reports_sizes_and_estimates_their_total_like_the_package(page):
     sizes = np.array([0, 1, 7, 40, 98, 99, 100, 5000])
     for epsilon, cap in ((0.5, 30), (3.0, 100)):
         alpha = privacy.truth_probability(epsilon, cap)
@@ -218,9 +219,9 @@ def test_a_round_samples_and_aggregates_as_the_algorithm_says(page, pooled, monk
 
 
 @pytest.mark.slow
-def test_it_runs_by_itself_and_learns(tmp_path):
+def test_the_page_runs_as_a_script_and_its_accuracy_rises(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(NO_NETWORK)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(PAGE)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
@@ -228,7 +229,7 @@ def test_it_runs_by_itself_and_learns(tmp_path):
         text=True,
         timeout=3600,
     )
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    accuracy = [float(a) for a in re.findall(r"accuracy +([\d.]+)%", done.stdout)]
+    assert result.returncode == 0 and not result.stderr, result.stderr
+    accuracy = [float(a) for a in re.findall(r"accuracy +([\d.]+)%", result.stdout)]
     assert len(accuracy) >= 5 and accuracy[0] < 30
     assert accuracy[-1] > 60 and np.mean(accuracy[3:]) > np.mean(accuracy[:3]) + 20

@@ -1,4 +1,4 @@
-"""The drawing of a round: its numbers are the package's, its files what the script makes, its links live."""
+"""The drawing of a round: its numbers agree with the package, its files with the script, its links exist."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -17,36 +17,36 @@ PARTS = {"¼": Q(1, 4), "⅙": Q(1, 6)}
 
 
 @pytest.fixture(scope="module")
-def places() -> dict:
-    """Where the page's extension sends each station."""
+def station_targets() -> dict:
+    """Return the page and section to which the page's extension links each station."""
     text = (ROOT / "book/_ext/fedstas_pictures.py").read_text()
     return eval(re.search(r"^PLACES = (\{.*?^\})", text, re.MULTILINE | re.DOTALL)[1])
 
 
 @pytest.mark.parametrize("name", drawing.drawings())
-def test_a_file_is_what_the_script_makes(name):
+def test_each_file_is_what_the_script_makes(name):
     assert (drawing.FOLDER / name).read_text(encoding="utf-8") == drawing.drawings()[name], (
         "run python -m companion.pages.drawing"
     )
 
 
-def test_the_running_example_is_worked_as_the_package_works_it():
+def test_the_running_example_agrees_with_the_packages_allocation_and_weights():
     m, N = sum(drawing.SEATS), sum(drawing.COUNTS)
     assert allocation.neyman(drawing.COUNTS, drawing.SPREADS, m).tolist() == list(drawing.SEATS)
     weights = [
-        Q(n, N * seats)
-        for n, seats in zip(drawing.COUNTS, drawing.SEATS, strict=True)
-        for _ in range(seats)
+        Q(n, N * participants)
+        for n, participants in zip(drawing.COUNTS, drawing.SEATS, strict=True)
+        for _ in range(participants)
     ]
     assert [PARTS[w] for w in drawing.WEIGHTS] == weights and sum(weights) == 1
     assert [len(row) for row in drawing.AT] == list(drawing.COUNTS)
     assert len(drawing.DRAWN) == drawing.SEATS[0] and len(drawing.NORMS) == drawing.COUNTS[0]
 
 
-def test_the_gradient_lies_on_nine_levels_of_the_package():
-    found = drawing.restored()
+def test_the_drawn_gradient_lies_on_the_packages_nine_quantisation_levels():
+    restored = drawing.restored()
     squeezed = compression.squeeze(np.array(drawing.GRADIENT, dtype=np.float32), 9)
-    assert found == pytest.approx(squeezed.restore()[0]) and len(set(found)) == 9
+    assert restored == pytest.approx(squeezed.restore()[0]) and len(set(restored)) == 9
     picture = drawing._squeeze()
     assert picture.count("<line") == 9
     assert picture.count("<circle") == 2 * len(drawing.GRADIENT)
@@ -55,21 +55,23 @@ def test_the_gradient_lies_on_nine_levels_of_the_package():
 
 
 @pytest.mark.parametrize("name", drawing.drawings())
-def test_it_is_told_to_those_who_do_not_see_it(name):
+def test_a_drawing_has_a_title_a_description_and_its_words_as_text(name):
     root = ET.fromstring(drawing.drawings()[name])
-    told = {node.get("id"): node.text for node in root if node.tag in (f"{SVG}title", f"{SVG}desc")}
-    assert [told[key] for key in root.get("aria-labelledby").split()] == [
+    labels = {
+        node.get("id"): node.text for node in root if node.tag in (f"{SVG}title", f"{SVG}desc")
+    }
+    assert [labels[key] for key in root.get("aria-labelledby").split()] == [
         drawing.TITLE, drawing.WORDS,
     ]  # fmt: skip
-    said = [node.text for node in root.iter(f"{SVG}text")]
+    texts = [node.text for node in root.iter(f"{SVG}text")]
     for k, station in enumerate(drawing.STATIONS):
-        assert f"{k + 1}. {station.title}" in said and set(station.lines) <= set(said)
+        assert f"{k + 1}. {station.title}" in texts and set(station.lines) <= set(texts)
     linked = name in ("round.svg", "round-upright.svg")
     links = [node.get("href") for node in root.iter(f"{SVG}a")]
     assert links == [f"map:{s.place}" for s in drawing.STATIONS if linked]
 
 
-def test_only_the_voices_have_their_colours():
+def test_only_texts_on_the_paper_or_the_correction_are_coloured():
     for name, colours in (("round-light.svg", drawing.LIGHT), ("round-dark.svg", drawing.DARK)):
         root = ET.fromstring(drawing.drawings()[name])
         used = {node.get(key) for node in root.iter() for key in ("fill", "stroke")}
@@ -80,16 +82,16 @@ def test_only_the_voices_have_their_colours():
             assert (node.get("fill") == colours["corrected"]) == ("corrected" in node.text)
 
 
-def test_each_station_leads_to_a_page_and_a_section_that_are_there(places):
-    assert set(places) == {station.place for station in drawing.STATIONS}
-    for page, label in places.values():
+def test_each_station_links_to_an_existing_page_and_section(station_targets):
+    assert set(station_targets) == {station.place for station in drawing.STATIONS}
+    for page, label in station_targets.values():
         source = ROOT / "notebooks" / f"{Path(page).name}.py"
         assert source.is_file(), page
         if label:
             assert re.search(rf"^# \({label}\)=\n# ##", source.read_text(), re.MULTILINE), label
 
 
-def test_the_start_page_and_the_readme_show_it():
+def test_the_start_page_and_the_readme_show_the_drawing():
     assert "```{round}" in (ROOT / "book/index.md").read_text()
     readme = (ROOT / "README.md").read_text()
     for name in ("round-light.svg", "round-dark.svg"):

@@ -54,7 +54,7 @@ def test_epsilon_inverts_truth_probability_and_is_the_worst_ratio(epsilon, size_
         )
 
 
-def test_an_epsilon_that_would_tell_every_true_size_is_refused():
+def test_an_epsilon_that_would_reveal_every_true_size_is_refused():
     for size_cap in (3, 100, 2**31 - 1):
         limit = 36 + math.log(size_cap - 1)
         alpha = privacy.truth_probability(limit, size_cap)
@@ -133,7 +133,7 @@ def test_estimate_and_variance_of_the_papers_setting():
     assert math.sqrt(variance) == pytest.approx(paper["sd"], rel=1e-12)
 
 
-def test_the_estimate_has_no_guard():
+def test_the_estimate_is_not_clipped_and_may_be_negative():
     assert privacy.estimate_total([1] * 10, size_cap=100, alpha=0.1616) < -2000
 
 
@@ -165,21 +165,21 @@ def test_composition_is_exact_by_enumeration_of_all_reports(size_cap, reports, d
     def excess(epsilon):
         return sum(max(0.0, p - math.exp(epsilon) * q) for p, q in pairs)
 
-    found = privacy.composed_epsilon(alpha, size_cap, reports, delta)
-    if found == 0.0:
+    epsilon_bound = privacy.composed_epsilon(alpha, size_cap, reports, delta)
+    if epsilon_bound == 0.0:
         assert excess(0.0) <= delta
     else:
-        assert excess(found) == pytest.approx(delta, rel=1e-9)
+        assert excess(epsilon_bound) == pytest.approx(delta, rel=1e-9)
 
 
-def test_delta_of_one_costs_nothing_and_no_report_neither():
+def test_a_delta_of_one_no_report_or_no_true_report_costs_no_epsilon():
     assert privacy.composed_epsilon(0.3, 10, 5, 1.0) == 0.0
     assert privacy.composed_epsilon(0.3, 10, 0, 1e-5) == 0.0
     assert privacy.composed_epsilon(0.0, 10, 5) == 0.0
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: privacy.truth_probability(0, 100), "epsilon is 0"),
         (lambda: privacy.truth_probability(-1, 100), "epsilon is -1"),
@@ -205,6 +205,6 @@ def test_delta_of_one_costs_nothing_and_no_report_neither():
         (lambda: privacy.composed_epsilon(0.3, 10, 2, 2.0), "delta is 2"),
     ],
 )
-def test_privacy_parameters_out_of_range_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_privacy_parameters_out_of_range_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()

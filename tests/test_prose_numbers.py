@@ -27,7 +27,7 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).assign(rounds=20)
 
 
-def test_a_gain_states_its_price(frame):
+def test_a_gain_is_described_with_its_cost_in_bytes_and_examples(frame):
     assert tables.relative_cost(frame, "other", "md") == (2.0, 1.5)
     assert tables.relative_cost(frame, "md", "md") == (1.0, 1.0)
     assert tables.describe_gain(frame, "other", "md") == (
@@ -37,13 +37,13 @@ def test_a_gain_states_its_price(frame):
     assert np.isnan(tables.relative_cost(frame, "strat", "md")).all()
 
 
-def test_the_price_is_that_of_the_seeds_that_both_have(frame):
+def test_the_cost_is_compared_over_common_seeds(frame):
     third = frame[(frame["method"] == "md") & (frame["seed"] == 0)].assign(seed=2, megabytes=1e6)
     assert tables.relative_cost(pd.concat([frame, third]), "other", "md") == (2.0, 1.5)
 
 
 @pytest.mark.parametrize("partition", ["dirichlet", "dirichlet_fixed_size"])
-def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the_last_round(
+def test_the_cost_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the_last_round(
     partition,
 ):
     recorded = tables.load_sweep("preprint", ROOT / "results").where(partition=partition)
@@ -56,8 +56,8 @@ def test_the_price_of_recorded_runs_is_the_ratio_of_bytes_and_examples_after_the
     assert processed == pytest.approx(ratios["examples"])
 
 
-def test_printed_levels_are_counted_in_one_partition():
-    """By hand, from the recorded runs: 54.67 and 55 are below both intervals, 56 is in the disjoint one's alone."""
+def test_printed_accuracies_within_our_intervals_are_counted_for_one_partition():
+    """By hand, from the recorded runs: the printed 54.67 and 55 lie below our intervals of both partitions, 56 within that of the disjoint one only."""
     grid = tables.load_sweep("preprint", ROOT / "results")
     assert count_predicted(grid.where(partition="dirichlet"), PRINTED) == "1 of 3"
     assert count_predicted(grid.where(partition="dirichlet_fixed_size"), PRINTED) == "0 of 3"
@@ -77,7 +77,7 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
     assert tables.FINAL_ROUNDS == 10
 
 
-def test_live_runs_of_one_seed_have_no_scatter():
+def test_the_standard_deviation_over_seeds_is_stated_only_for_several_seeds():
     ends = pd.DataFrame({"md": [50.0, 52.0], "fedavg": [40.0, 40.0]})
     sentence = "Over 2 seeds a method's runs have a standard deviation of 0.7 points."
     assert ch05.scatter(ends) == sentence  # the mean of sqrt(2) and 0

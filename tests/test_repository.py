@@ -16,18 +16,19 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 
 def files() -> list[Path]:
     """Return the files in git; skip in a copy without git."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
         text=True,
     )
-    if done.returncode:
+    if result.returncode:
         pytest.skip("not a git checkout; clone the repository to run this")
-    paths = [ROOT / name for name in done.stdout.split("\0") if name]
+    paths = [ROOT / name for name in result.stdout.split("\0") if name]
     return [path for path in paths if path.is_file()]
 
 
 def text(path: Path) -> str:
+    """Return the text of a file; empty if it is binary."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -35,6 +36,7 @@ def text(path: Path) -> str:
 
 
 def direct_requirements(*extras: str) -> list[str]:
+    """Return the requirements of pyproject.toml with these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return sum((project["optional-dependencies"][e] for e in extras), project["dependencies"])
 
@@ -126,7 +128,7 @@ def test_no_notebook_has_outputs():
     assert full == []
 
 
-def test_no_path_of_a_machine():
+def test_no_file_names_a_path_of_one_machine():
     folders = "|".join(["wo" + "rk", "ro" + "ot", "ho" + "me", "Us" + "ers", "fa" + "rm"])
     pattern = re.compile(rf"(^|[^A-Za-z0-9_.~}}/-])/({folders})/")
     lines = [
@@ -138,7 +140,7 @@ def test_no_path_of_a_machine():
     assert lines == []
 
 
-def test_no_data_and_nothing_generated():
+def test_git_holds_no_data_sets_and_no_generated_files():
     bad = re.compile(
         r"\.(npz|npy|gz|webp|pkl|pt|pth|pyc|ipynb)$"
         r"|(^|/)(_build|\.cache|__pycache__|\.venv)/|^book/chapters/"
@@ -148,7 +150,7 @@ def test_no_data_and_nothing_generated():
     assert [name for name in names if bad.search(name)] == [example]
 
 
-def test_nothing_large():
+def test_git_holds_no_large_file():
     assert [path.name for path in files() if path.stat().st_size > 2_000_000] == []
 
 

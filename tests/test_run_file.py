@@ -23,7 +23,7 @@ A = np.arange(3)
 
 
 def stored(value, classes=()):
-    """The value that a file gives back."""
+    """Return a value as read back after it is written to a file."""
     arrays = {}
     plain = json.loads(json.dumps(run_file.encode(value, arrays, classes)))
     return run_file.decode(plain, arrays, classes)
@@ -85,9 +85,7 @@ def test_the_states_of_the_packages_designs_are_restored(state):
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_every_method_is_continued_from_a_file_as_from_its_history(
-    name, digits, federation, tmp_path
-):
+def test_every_method_resumes_from_a_file_as_from_its_history(name, digits, federation, tmp_path):
     if (
         "authors" in name
     ):  # their autoencoder of gradients takes a minute; its state is among those above
@@ -123,7 +121,7 @@ class Undeclared:
     ],
     ids=["generator", "namedtuple", "set", "objects", "function", "dataclass"],
 )
-def test_anything_else_is_refused(value, words):
+def test_values_of_other_types_are_refused(value, words):
     with pytest.raises(InputError, match=f"a state holds {words}"):
         run_file.encode({"key": [value]}, {})
 
@@ -153,7 +151,7 @@ def test_a_users_state_is_stored_with_the_classes_that_its_annotations_name():
     assert stored(state, classes_of_parts(Counting())) == state
 
 
-def test_a_state_of_an_undeclared_class_or_with_other_fields_is_of_another_version():
+def test_a_state_of_an_undeclared_class_or_with_other_fields_is_reported_as_another_version():
     arrays = {}
     plain = run_file.encode(Counts(), arrays, declared_classes(Counts))
     with pytest.raises(InputError, match=r"another version .*holds a .*Counts, which its method"):
@@ -180,7 +178,9 @@ def test_a_file_of_another_version_is_refused(version, tmp_path):
         (dataclass(type("S", (), {"__annotations__": {"x": int}})), "no default for x"),
     ],
 )
-def test_a_design_without_a_usable_state_is_one_sentence(owner_state, words, digits, federation):
+def test_a_design_without_a_usable_state_is_refused_in_one_sentence(
+    owner_state, words, digits, federation
+):
     @dataclass(frozen=True)
     class Design:
         State = owner_state

@@ -1,4 +1,4 @@
-"""What each method asks of single clients, and what its cohorts' mean weights are."""
+"""Which values of single clients each method requests, and the mean weights of its cohorts."""
 
 from dataclasses import dataclass
 
@@ -18,18 +18,18 @@ from fedstas.state import state_of
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_what_a_method_asks_decides_whether_sums_are_enough(name):
-    """The list that `fedstas methods` prints, since to find it out takes half a minute."""
+def test_the_requests_of_a_method_decide_whether_secure_sums_are_enough(name):
+    """`methods.secure` looks up what `audit.secure` derives, since that takes half a minute for all methods."""
     assert audit.secure(methods.get(name)) == methods.secure(name)
 
 
-def test_the_answer_follows_the_settings_and_parts():
+def test_whether_secure_sums_are_enough_depends_on_settings_and_parts():
     assert audit.secure(methods.get("fedsampling", epsilon=None)) == "yes"
     assert audit.secure(Method("mine", Uniform(), server=UpdateMemoryServer())) == "no"
     assert audit.secure(Method("mine", Uniform(), data=Optimal())) == "with scalars"
 
 
-def test_own_designs_are_judged_by_what_they_do():
+def test_a_users_design_is_judged_by_its_requests():
     @dataclass(frozen=True)
     class Largest:
         def draw(self, view, m, rng):
@@ -41,7 +41,7 @@ def test_own_designs_are_judged_by_what_they_do():
         count: int = 0
 
     @dataclass(frozen=True)
-    class Late:  # asks for a vector in the last of its rounds alone
+    class Late:  # requests a vector only in the last of its rounds
         State = Draws
 
         def draw(self, view, m, rng):
@@ -55,7 +55,7 @@ def test_own_designs_are_judged_by_what_they_do():
     assert audit.secure(Method("late", Late())) == "no"
 
 
-def test_a_question_is_heard_and_what_nobody_can_ask_is_none():
+def test_the_audit_records_requests_but_not_those_for_unknown_values():
     view = audit.Bench(methods.get("md")).server()
     assert (view.clients, view.total, list(view.questions)) == (6, 28, [])
     assert view.sizes.tolist() == list(audit.SIZES) and view.gradients(3).levels.shape == (6, 3)
@@ -97,34 +97,33 @@ class Rehearsal:
 
 
 def mean_weights(method, draws):
-    """The mean and standard error of each client's weight, of many cohorts of one round."""
+    """Return the mean and standard error of each client's weight over many cohorts of one round, and the sizes."""
     view, rng = Rehearsal([1, 9, 2, 7, 3, 4, 4, 2]), np.random.default_rng(5)
     weights = np.zeros((draws, view.clients))
     for i in range(draws):
         cohort = method.clients.draw(view, 3, rng)
-        drawn = np.ones(len(cohort.clients))
+        examples = np.ones(len(cohort.clients))
         if cohort.per_example:
             rates = method.data.rates(view, cohort)
             pairs = zip(view.sizes[cohort.clients], rates, strict=True)
-            drawn = np.array([len(method.data.sample(int(n), q, rng)) for n, q in pairs])
-        np.add.at(weights[i], cohort.clients, cohort.on_updates(drawn))
+            examples = np.array([len(method.data.sample(int(n), q, rng)) for n, q in pairs])
+        np.add.at(weights[i], cohort.clients, cohort.on_updates(examples))
     return weights.mean(0), weights.std(0) / np.sqrt(draws) + 1e-12, view.sizes
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_methods_are_unbiased_for_what_they_are_said_to_be(name):
-    told, method = methods.unbiased_for(name), methods.get(name)
+def test_each_method_is_unbiased_for_the_documented_target_only(name):
+    documented, method = methods.unbiased_for(name), methods.get(name)
     if name in ("centralised", "mifa"):  # one client; biased by its server, see test_aggregation
-        assert told == {"centralised": "-", "mifa": "none"}[name]
+        assert documented == {"centralised": "-", "mifa": "none"}[name]
         return
-    mean, error, sizes = mean_weights(
-        method, 20 if name == "divfl" else 1000
-    )  # no chance is left in it
+    draws = 20 if name == "divfl" else 1000  # DivFL is deterministic
+    mean, error, sizes = mean_weights(method, draws)
     targets = {"n_k/n": sizes / sizes.sum(), "1/N": np.full(8, 1 / 8)}
-    far = {target: np.abs((mean - w) / error).max() for target, w in targets.items()}
-    assert told in (*targets, "none")
-    for target, distance in far.items():
-        assert (distance < 5) == (target == told), (name, far)
+    distances = {target: np.abs((mean - w) / error).max() for target, w in targets.items()}
+    assert documented in (*targets, "none")
+    for target, distance in distances.items():
+        assert (distance < 5) == (target == documented), (name, distances)
 
 
 def test_an_unknown_method_is_refused():

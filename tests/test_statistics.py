@@ -52,10 +52,10 @@ def test_one_more_run_lies_in_its_prediction_interval_as_often_as_it_says():
 def test_a_paired_difference_is_over_common_seeds_with_the_p_value_of_the_paired_test():
     first = pd.Series(VALUES)
     second = pd.Series(VALUES[:6] + np.linspace(-1, 2, 6), index=range(2, 8))
-    found = statistics.paired_difference(first, second)
-    assert found.pairs == 6
-    assert found.p == pytest.approx(stats.ttest_rel(first[2:], second).pvalue)
-    assert found.interval == statistics.mean_interval(first[2:] - second)
+    difference = statistics.paired_difference(first, second)
+    assert difference.pairs == 6
+    assert difference.p == pytest.approx(stats.ttest_rel(first[2:], second).pvalue)
+    assert difference.interval == statistics.mean_interval(first[2:] - second)
     one = statistics.paired_difference(first[:3], second)
     assert one.pairs == 1 and np.isnan([one.low, one.high, one.p]).all()
 
@@ -108,7 +108,7 @@ def test_the_side_of_zero_of_an_interval(low, high, verdict):
         (["agrees", "pending", "no-data"], "no-data"),
     ],
 )
-def test_one_part_that_differs_decides_on_a_claim_of_several(verdicts, combined):
+def test_a_claim_of_several_parts_fails_if_one_part_differs(verdicts, combined):
     assert statistics.combine_verdicts(verdicts) == combined
 
 

@@ -1,4 +1,4 @@
-"""Strata of clients."""
+"""Stratification of clients by k-means on their gradients, and the spread within strata."""
 
 from itertools import product
 
@@ -16,6 +16,7 @@ from fedstas.stratification import coordinates, restored_features, stratify, wit
 
 
 def inertia(features, labels) -> float:
+    """Return the k-means objective: squared distances to the centre of each stratum, summed."""
     groups = [features[labels == h] for h in np.unique(labels)]
     return sum(float(np.square(g - g.mean(axis=0)).sum()) for g in groups)
 
@@ -56,17 +57,17 @@ def test_strata_depend_on_the_seed_alone_and_not_on_the_last_bit(clouds):
     np.testing.assert_array_equal(labels, stratify(features * noise, 6, seed=3))
 
 
-def test_the_seed_is_that_of_the_starts():
+def test_the_seed_is_that_of_the_k_means_starts():
     features = np.random.default_rng(2).standard_normal((40, 5))
-    found = [stratify(features, 8, seed) for seed in range(5)]
-    for seed, labels in enumerate(found):
+    labels_by_seed = [stratify(features, 8, seed) for seed in range(5)]
+    for seed, labels in enumerate(labels_by_seed):
         raw = KMeans(8, n_init=10, random_state=seed).fit(coordinates(features)).labels_
         assert len(set(zip(raw, labels, strict=True))) == 8  # the same strata, numbered otherwise
-    assert len({tuple(labels) for labels in found}) > 1  # and some seeds end elsewhere
+    assert len({tuple(labels) for labels in labels_by_seed}) > 1  # and some seeds end elsewhere
 
 
 @pytest.mark.parametrize("exponent", [-1072, -800, 500, 1018])
-def test_strata_and_spreads_do_not_depend_on_the_unit(exponent):
+def test_strata_and_relative_spreads_do_not_depend_on_the_unit(exponent):
     # Denormal numbers, and such whose squares are 0 or infinite: exactly as for the numbers themselves.
     features = np.random.default_rng(2).integers(-5, 6, (20, 6)).astype(float)
     scaled = np.ldexp(features, exponent)
@@ -79,7 +80,7 @@ def test_strata_and_spreads_do_not_depend_on_the_unit(exponent):
     np.testing.assert_array_equal(stratification.rounded(scaled), np.ldexp(grid, exponent))
 
 
-def test_coordinates_do_not_change_in_a_single_bit_when_a_sum_does():
+def test_coordinates_are_bit_identical_under_rounding_noise():
     features = np.random.default_rng(2).standard_normal((30, 20))
     noise = 1 + 1e-13 * np.random.default_rng(4).standard_normal(features.shape)
     np.testing.assert_array_equal(coordinates(features), coordinates(features * noise))
@@ -89,14 +90,14 @@ def test_coordinates_do_not_change_in_a_single_bit_when_a_sum_does():
     st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=1, max_size=12),
     st.integers(1, 15),
 )
-def test_no_stratum_is_empty_and_there_are_no_more_than_distinct_clients(rows, strata):
+def test_no_stratum_is_empty_and_there_are_at_most_as_many_as_distinct_clients(rows, strata):
     features = np.array(rows, dtype=float)
     labels = stratify(features, strata, seed=0)
     distinct = len(np.unique(features, axis=0))
     assert labels.shape == (len(rows),)
-    found = labels.max() + 1
-    assert found <= min(strata, distinct)
-    assert set(labels) == set(range(found))
+    count = labels.max() + 1
+    assert count <= min(strata, distinct)
+    assert set(labels) == set(range(count))
     _, first = np.unique(labels, return_index=True)
     assert (np.diff(first) > 0).all()  # in order of first appearance
     if strata >= distinct:  # every distinct client can have a stratum of its own
@@ -108,14 +109,14 @@ def test_equal_gradients_make_one_stratum():
     np.testing.assert_array_equal(stratify(np.zeros((1, 50)), 4, seed=0), [0])
 
 
-def test_spread_is_the_root_of_the_mean_squared_distance_to_the_centre():
+def test_within_stratum_std_is_the_root_mean_squared_distance_to_the_centre():
     features = np.array([[0.0, 0.0], [2.0, 0.0], [5.0, 1.0], [7.0, 7.0], [7.0, 9.0], [10.0, 8.0]])
     labels = np.array([0, 0, 1, 2, 2, 2])
     third = np.sqrt((1 + 1 + 1 + 1 + 4) / 3)
     np.testing.assert_allclose(within_stratum_std(features, labels), [1.0, 0.0, third], rtol=1e-15)
 
 
-def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
+def test_within_stratum_std_scales_with_the_features_and_ignores_a_shift(clouds):
     features, truth = clouds
     expected = [
         np.sqrt(inertia(features, np.where(truth == h, 0, 1 + np.arange(12))) / n)
@@ -128,7 +129,7 @@ def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
 
 
 @pytest.mark.parametrize(
-    ("features", "strata", "named"),
+    ("features", "strata", "message"),
     [
         (np.ones(3), 2, r"\[N, d\]"),
         (np.ones((0, 3)), 2, "at least one client"),
@@ -137,8 +138,8 @@ def test_spread_scales_with_the_features_and_ignores_a_shift(clouds):
         (np.ones((3, 2)), "2", "strata is '2'"),
     ],
 )
-def test_bad_features_and_strata_are_refused(features, strata, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_features_and_strata_are_refused(features, strata, message):
+    with pytest.raises(InputError, match=message):
         stratify(features, strata, seed=0)
 
 
@@ -148,15 +149,15 @@ def test_many_gradients_are_stratified_without_being_restored_at_once(count, mon
     rows = rng.standard_normal((4, 300))[rng.integers(4, size=count)]
     rows += 0.3 * rng.standard_normal((count, 300))
     squeezed = squeeze(np.concatenate([rows, rows[:2]]).astype(np.float32), 9)  # two of them twice
-    whole = restored_features(squeezed)
-    np.testing.assert_array_equal(whole, squeezed.restore())
+    restored = restored_features(squeezed)
+    np.testing.assert_array_equal(restored, squeezed.restore())
     monkeypatch.setattr(stratification, "LARGE", 100)
     monkeypatch.setattr(stratification, "COLUMNS", 64)
     points = restored_features(squeezed)
     assert points.shape == (count + 2, count - 1)
-    np.testing.assert_allclose(pdist(points), pdist(whole), rtol=1e-9, atol=1e-6)
-    labels = stratify(whole, 4, seed=0)
+    np.testing.assert_allclose(pdist(points), pdist(restored), rtol=1e-9, atol=1e-6)
+    labels = stratify(restored, 4, seed=0)
     np.testing.assert_array_equal(stratify(points, 4, seed=0), labels)
     np.testing.assert_allclose(
-        within_stratum_std(points, labels), within_stratum_std(whole, labels), rtol=1e-6
+        within_stratum_std(points, labels), within_stratum_std(restored, labels), rtol=1e-6
     )

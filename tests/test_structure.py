@@ -60,9 +60,9 @@ def package_of(name: str) -> str:
 
 def run_python(code: str) -> str:
     """Run code in a new interpreter and return what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
 
 
 @pytest.mark.parametrize("name", LAYERED)
@@ -71,7 +71,9 @@ def test_a_module_imports_only_what_its_package_may(name):
     imports = imported(MODULES[name]) - {"fedstas", "companion"}  # these import lazily
     assert not imports & ENTRY_POINTS
     wrong = {
-        each for each in imports if package_of(each) not in {package, *ALLOWED_IMPORTS[package]}
+        module
+        for module in imports
+        if package_of(module) not in {package, *ALLOWED_IMPORTS[package]}
     }
     assert not wrong, f"{name} may import {sorted(ALLOWED_IMPORTS[package])}"
 

@@ -31,10 +31,12 @@ MYST_SYNTAX = re.compile(r"^(?:`{3,}|:{3,})\{|\{[\w:-]+\}`", re.MULTILINE)
 
 
 def cells_with_tag(nb, tag: str) -> list:
+    """Return the cells that have a tag."""
     return [cell for cell in nb.cells if tag in cell.metadata.get("tags", [])]
 
 
 def code_of(nb) -> str:
+    """Return the code of a notebook."""
     return "\n".join(cell.source for cell in nb.cells if cell.cell_type == "code")
 
 
@@ -57,7 +59,7 @@ def test_a_student_gets_every_exercise_and_no_solution(stem):
 
 
 def names(code: str) -> tuple[set[str], set[str]]:
-    """The names that code defines, and those that it uses and must find defined."""
+    """Return the names that code defines, and those that it uses without defining them."""
     top = symtable.symtable(code, "", "exec")
     defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     used, tables = set(), [top]
@@ -75,7 +77,7 @@ def test_names_of_code_are_those_that_it_defines_and_uses():
 
 
 @pytest.mark.parametrize("stem", STEMS[:3])
-def test_a_solution_needs_only_the_cells_of_its_chapter(stem):
+def test_a_solution_uses_only_names_defined_in_its_chapter(stem):
     """It needs no other solution, and no other solution redefines what it needs."""
     code_of = defaultdict(list)  # by the exercise that it solves; "" for the chapter's
     for part in myst.parts(chapters.notebook(stem).cells):
@@ -182,10 +184,11 @@ def chapter_of(monkeypatch):
 
 
 def markdown_of(nb) -> list[str]:
+    """Return the Markdown cells' sources."""
     return [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
 
 
-def test_cells_tagged_for_one_version_are_in_it_alone(chapter_of):
+def test_cells_tagged_for_one_version_are_only_in_that_version(chapter_of):
     chapter_of(
         ("md", "# Title"),
         ("code", "secret = 1", "instructor"),
@@ -273,20 +276,32 @@ def test_every_exercise_of_the_syllabus_is_in_a_chapter_of_its_session():
             assert set(re.findall(r"\d", levels)) <= exercises[title], title
 
 
-def test_what_a_chapter_shows_are_plain_numbers_and_words(monkeypatch):
+@pytest.fixture
+def glued(monkeypatch):
+    """The values that a chapter glues, by name."""
     import myst_nb
 
-    glued = {}
-    monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: glued.update({name: value}))
+    values = {}
+    monkeypatch.setattr(myst_nb, "glue", lambda name, value, display: values.update({name: value}))
+    return values
+
+
+def test_glued_values_are_plain_python_values(glued):
     prose.glue_values(
         "ch0", half=Fraction(1, 2), count=np.int64(3), mean=np.float64(0.5), word="so"
     )
     assert glued == {"ch0_half": "1/2", "ch0_count": 3, "ch0_mean": 0.5, "ch0_word": "so"}
     assert [type(value) for value in glued.values()] == [str, int, float, str]
+
+
+def test_decide_glues_the_verdict_and_our_value(glued):
     verdict = prose.decide(
         "ch0", 7, "sum", lambda claim: SimpleNamespace(verdict="fails", ours=claim)
     )
     assert (verdict.ours, glued["ch0_verdict_sum"], glued["ch0_ours_sum"]) == (7, "fails", "7")
+
+
+def test_a_table_keeps_trailing_zeros_and_prints_powers_of_ten():
     lines = prose.table(pd.DataFrame({"a": ["1/2", "1.50"]})).data.split("\n")
     assert [line.split() for line in lines[2:]] == [["|", "1/2", "|"], ["|", "1.50", "|"]]
     power = prose.table(pd.DataFrame({"a": ["7.9e-05", "at 1e-3"], "b": ["3e+04", "x"]})).data

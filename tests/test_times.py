@@ -11,11 +11,14 @@ from companion.pages import parameters
 
 
 def call(monkeypatch, *words: str) -> None:
+    """Run `python -m benchmarks.notebooks` with these arguments."""
     monkeypatch.setattr(sys, "argv", ["benchmarks.notebooks", *map(str, words)])
     notebooks.main()
 
 
-def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, monkeypatch, capsys):
+def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
+    tmp_path, monkeypatch, capsys
+):
     run, file = [], tmp_path / "times.json"
 
     def timed(notebook):
@@ -44,7 +47,7 @@ def test_it_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path, m
     assert run[3:] == ["04c_size_estimator"]
 
 
-def test_the_share_that_others_had_is_what_was_worked_less_ours():
+def test_the_share_of_other_processes_is_all_processor_time_less_ours():
     assert notebooks.share_of_others(30.0, 20.0, 20.0, 2) == 0.25
     assert (
         notebooks.share_of_others(19.0, 20.0, 20.0, 2) == 0.0
@@ -77,7 +80,7 @@ def test_a_notebook_is_run_by_plain_papermill_in_an_empty_folder(tmp_path, monke
         notebooks.time_notebook(tmp_path / "a.ipynb")
 
 
-def test_the_promise_on_the_pages_is_that_of_the_record():
+def test_the_time_promised_per_chapter_agrees_with_the_recorded_times():
     """README and start page promise about a minute a chapter; the table of `Re-run it` excepts the fifth."""
     import yaml
 
