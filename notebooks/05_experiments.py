@@ -114,13 +114,16 @@ SWEEPS += ("cifar100", "sensitivity", "batch-size", "privacy", "ablation")
 SWEEPS += ("least-variance", "server-rates", "servers", "optimal-data")
 SWEEPS += ("cifar100-equal-rates", "cifar100-equal")
 grids = {name: tables.load_sweep(name, "results") for name in SWEEPS}
-disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.DEALT)
+disjoint, equal = (grids["preprint"].where(partition=p) for p in ch05.PARTITIONS)
 theirs = tables.pivot_seeds(disjoint, "test_accuracy")
 np.testing.assert_allclose(ours[theirs.columns], theirs)
 
 # %% tags=["remove-input"]
-glue_values("ch5", seeds=ch05.number_of_seeds(grids["preprint"].frame))
-display(Markdown(ch05.made_where(grids)), ch05.folded("All runs", ch05.recorded(grids)))
+glue_values("ch5", seeds=ch05.count_seeds(grids["preprint"].frame))
+display(
+    Markdown(ch05.tabulate_machines(grids)),
+    ch05.fold_table("All runs", ch05.tabulate_sweeps(grids)),
+)
 
 # %% [markdown]
 # ```{provenance} Recorded runs of this chapter, and of its verdicts
@@ -146,7 +149,7 @@ empty = (sizes["dirichlet"] == 0).sum()  # clients that hold nothing
 last_class = held["dirichlet_fixed_size"][:, 9]
 
 # %% tags=["remove-input"]
-glue_figure("figure_paper_partition", ch05.who_holds_what(held))
+glue_figure("figure_paper_partition", ch05.draw_partitions(held))
 glue_values("ch5", empty=empty, largest=sizes["dirichlet"].max(), one_nine=(last_class == 1).sum())
 glue_values("ch5", pure_disjoint=pure, pure_fixed=pure_equal)
 expect("most see few classes", pure > (100 - empty) / 2 and pure_equal > 50)
@@ -191,9 +194,9 @@ PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
 LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 
 # %% tags=["remove-input"]
-glue_figure("figure_fig2", ch05.fig_2(equal, THEIRS, grids["preprint"].note))
-glue_figure("figure_fig2_loss", ch05.fig_2_loss(equal, grids["preprint"].note))
-glue_values("ch5", **(told := ch05.losses_inside(equal)))
+glue_figure("figure_fig2", ch05.draw_fig_2(equal, THEIRS, grids["preprint"].note))
+glue_figure("figure_fig2_loss", ch05.draw_fig_2_loss(equal, grids["preprint"].note))
+glue_values("ch5", **(told := ch05.count_losses_inside(equal)))
 expect("By the loss one could not tell the two apart", told["losses_apart"] < 0.05)
 
 # %% [markdown]
@@ -244,8 +247,8 @@ print(f"as coded FedSTS ends at {mean:.1f} %, one more at {low:.0f} to {high:.0f
 leads = np.subtract(THEIRS["fedstas"], THEIRS["fedsts"])
 
 # %% tags=["remove-input"]
-beside = ch05.beside_theirs(equal, ROUNDS, THEIRS, LOSSES)
-display(ch05.folded("Their curves beside ours as coded, with intervals", beside))
+beside = ch05.tabulate_published(equal, ROUNDS, THEIRS, LOSSES)
+display(ch05.fold_table("Their curves beside ours as coded, with intervals", beside))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -255,11 +258,11 @@ display(ch05.folded("Their curves beside ours as coded, with intervals", beside)
 # Who else passes this test, at the curves' points and at the six ends (three accuracies under the clients' class shares, three losses)?
 
 # %% tags=["remove-input"]
-passed = ch05.who_passes(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
+passed = ch05.tabulate_explanations(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
 curve, reach = passed["their curves"], passed["points to either side"]
 coded, written, *others = curve.drop("fedavg").str.split().str[0].astype(int)
 glue_values("ch5", inside=curve["coded"], inside_width=reach["coded"], curve_md=curve["md"])
-glue_values("ch5", **ch05.told_passes(passed), their_40=leads[1], their_end=leads[-1])
+glue_values("ch5", **ch05.explained_counts(passed), their_40=leads[1], their_end=leads[-1])
 all_ends = (passed["their ends"][["md", "fedprox", "centralised"]] == "6 of 6").all()
 expect("cannot tell who made the figure", min(others) >= coded - 2 and all_ends, coded=coded)
 expect("What the test excludes is little", 5 < written < coded, written=written)
@@ -364,7 +367,9 @@ scatter = {
 
 # %% tags=["remove-input"]
 glue_values("ch5", sd_fixed=f"{scatter['written']:.1f}", sd_coded=f"{scatter['coded']:.1f}")
-glue_values("ch5", claim_fixed=ch05.points(gap_written), claim_coded=ch05.points(gap_coded))
+glue_values(
+    "ch5", claim_fixed=ch05.format_points(gap_written), claim_coded=ch05.format_points(gap_coded)
+)
 expect("As written nothing is left of it", max(map(abs, gap_written)) < 0.5, gap=gap_written[0])
 expect("as coded it is larger than printed", gap_coded[1] > 1.0, gap=gap_coded[0])
 expect("not which of two is better", min(scatter.values()) > 2, **scatter)
@@ -392,8 +397,8 @@ one_seed = final(bits, "client_accuracy")["fedstas-authors-dec"]
 many_seeds = final(equal, "client_accuracy")["fedstas-authors-dec"]
 
 # %% tags=["remove-input"]
-glue_values("ch5", **ch05.spread(bits=one_seed, seeds=many_seeds))
-glue_values("ch5", **ch05.levels_inside(disjoint, equal, PRINTED))
+glue_values("ch5", **ch05.summarise_spread(bits=one_seed, seeds=many_seeds))
+glue_values("ch5", **ch05.count_levels_inside(disjoint, equal, PRINTED))
 expect("is one processor's curve", one_seed.std() > 1, sd=one_seed.std())
 
 # %% [markdown]
@@ -423,7 +428,7 @@ gap_skewed = paired(skewed, "fedstas", "fedsts", "client_accuracy")
 on_mnist = zip((equal, skewed), BARS.values(), strict=False)
 
 # %% tags=["remove-input"]
-glue_figure("figure_fig3", ch05.fig_3(BARS, equal, skewed, hundred[~more_work]))
+glue_figure("figure_fig3", ch05.draw_fig_3(BARS, equal, skewed, hundred[~more_work]))
 gap = max(map(abs, gap_skewed))
 expect("FedSTaS and FedSTS differ by nothing at 0.001", gap < 1, gap=gap)
 over = [final(rows, SHARES)[list(bars)].mean() - pd.Series(bars) for rows, bars in on_mnist]
@@ -447,7 +452,11 @@ expect("all three methods end higher on MNIST", min(map(min, over)) > 3, least=m
 
 # %% tags=["remove-input"]
 others = [grids[name].frame for name in ("mnist-0.001", "mnist-iid", "fashion-mnist")]
-display(ch05.folded("All methods in three other settings", ch05.elsewhere(others, BARS)))
+display(
+    ch05.fold_table(
+        "All methods in three other settings", ch05.tabulate_other_settings(others, BARS)
+    )
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -469,7 +478,7 @@ in_strata = more[["fedsts", "fedstas", "fedstas-unbiased"]].max()
 # %% tags=["remove-input"]
 work = {"as stated: 3 steps of 128, lr 0.01": hundred[~more_work]}
 work |= {"20 steps of 32, lr 0.1": hundred[more_work]}
-glue_figure("figure_cifar", ch05.hundred(work, BARS["CIFAR-100 0.001"]))
+glue_figure("figure_cifar", ch05.draw_cifar100(work, BARS["CIFAR-100 0.001"]))
 glue_values("ch5", cifar_best=best.max(), cifar_kmeans=in_strata, cifar_md=more["md"])
 glue_values(
     "ch5", cifar_clustered=more["clustered-similarity"], cifar_seeds=hundred["seed"].nunique()
@@ -526,14 +535,14 @@ p = tables.paired_differences(five, "test_accuracy", "md")["p"]
 sure = p.index[statistics.holm(p) < 0.05]
 # how close two rates were, where one was chosen
 rates = grids["cifar100-equal-rates"]
-trials = ch05.equal_trials(rates)
+trials = ch05.equal_size_trials(rates)
 
 # %% tags=["remove-input"]
-equals = ch05.equal_sizes(rates, grids["cifar100-equal"])
-display(ch05.folded("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
+equals = ch05.tabulate_equal_sizes(rates, grids["cifar100-equal"])
+display(ch05.fold_table("CIFAR-100 0.1, equal sizes, by method and rate", *equals))
 
 # %% tags=["remove-cell"]
-glue_values("ch5", equal_md=level["md"], **ch05.equal_gaps(behind), **trials)
+glue_values("ch5", equal_md=level["md"], **ch05.equal_size_gaps(behind), **trials)
 expect("all learn, and no run diverged", bool((final(five) > 5).all(None)))
 expect("each ends below MD", max(high for _, _, high in behind.values()) < 0)
 expect("only the corrected method's loss is", [*sure] == ["fedstas-unbiased"])
@@ -563,7 +572,7 @@ ledger.box("Fig. 3, middle and bottom", "preprint-fig-3-middle", "preprint-fig-3
 # as written ends below it and the corrected one above. With equal sizes both end above.
 
 # %%
-frames = dict(zip(ch05.DEALT.values(), (disjoint, equal), strict=True))
+frames = dict(zip(ch05.PARTITIONS.values(), (disjoint, equal), strict=True))
 # `paired` for all methods, places and metrics
 beside = tables.compare_methods(frames, ch05.METRICS)
 
@@ -572,14 +581,14 @@ lost, won = (paired(disjoint, m, "md") for m in two)
 even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
-glue_figure("figure_forest", ch05.method_intervals(beside))
+glue_figure("figure_forest", ch05.draw_method_intervals(beside))
 price = [tables.relative_cost(f, m, "md") for m in two for f in (disjoint, equal)]
 sent, seen = zip(*price, strict=True)  # bytes and examples
 glue_values("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
-glue_values("ch5", apart_written=ch05.distance(lost), times_written=sent[0])
-glue_values("ch5", apart_written_equal=ch05.distance(even), times_written_equal=sent[1])
-glue_values("ch5", apart_corrected=ch05.distance(won), times_corrected=sent[2])
-glue_values("ch5", apart_corrected_equal=ch05.distance(also), times_corrected_equal=sent[3])
+glue_values("ch5", apart_written=ch05.format_distance(lost), times_written=sent[0])
+glue_values("ch5", apart_written_equal=ch05.format_distance(even), times_written_equal=sent[1])
+glue_values("ch5", apart_corrected=ch05.format_distance(won), times_corrected=sent[2])
+glue_values("ch5", apart_corrected_equal=ch05.format_distance(also), times_corrected_equal=sent[3])
 expect("as written ends below it", lost[2] < 0 < won[1], written=lost[0], corrected=won[0])
 expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=also[0])
 
@@ -628,7 +637,11 @@ print(f"after Holm {holm_rejects(p_values).sum()}")
 # %% tags=["remove-input"]
 glue_values("ch5", family=len(p_values))
 for place, frame in frames.items():
-    display(ch05.folded(f"All methods on MNIST 0.01, {place}", ch05.table_of(beside, frame, place)))
+    display(
+        ch05.fold_table(
+            f"All methods on MNIST 0.01, {place}", ch05.tabulate_methods(beside, frame, place)
+        )
+    )
 
 # %% [markdown]
 # ```{provenance} Tables
@@ -639,7 +652,7 @@ for place, frame in frames.items():
 # seats are allocated, and with equal sizes weights by clients are weights by examples.
 
 # %% tags=["remove-input"]
-ledger.box("the table", *ch05.IN_THE_TABLE)
+ledger.box("the table", *ch05.TABLE_CLAIMS)
 
 # %% [markdown]
 # ### Do FedProx and FedAdam help?
@@ -674,7 +687,7 @@ proximal = paired(basis, "fedprox", "md")
 # %% tags=["remove-input"]
 expect("FedProx does not", max(map(abs, proximal)) < 0.1, points=proximal[0])
 expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
-display(ch05.folded("What was tried and chosen", ch05.servers(tuned, basis, chosen)))
+display(ch05.fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, chosen)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -723,10 +736,10 @@ assert order(gap_coded) == coded_too == "agrees"
 ledger.box("Fig. 3, top, and what the text concludes", "preprint", "journal")
 
 # %% tags=["remove-input"]
-glue_values("ch5", matters=ch05.matters(), **ledger.told())
-orders = ledger.orders()
+glue_values("ch5", matters=ch05.format_min_effects(), **ledger.summarise())
+orders = ledger.order_verdicts()
 expect("every order that we could check differs", {*orders["written"]} == {"differs"})
-expect("the levels are undecided or differ", "agrees" not in ledger.levels()["written"])
+expect("the levels are undecided or differ", "agrees" not in ledger.level_verdicts()["written"])
 expect("As coded, most orders agree", np.mean([word == "agrees" for word in orders["coded"]]) > 0.5)
 
 # %% [markdown]
@@ -750,7 +763,11 @@ sent, processed = np.transpose(
 expect("some five times what MD sends", 4 < min(sent) <= max(sent) < 7, sent=max(sent))
 expect("sixteen times as many examples", 15.5 < min(processed) < 17, processed=max(processed))
 
-display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.costs(frames)))
+display(
+    ch05.fold_table(
+        "What six methods spend, and until they reach 60 %", ch05.tabulate_costs(frames)
+    )
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -767,7 +784,7 @@ display(ch05.folded("What six methods spend, and until they reach 60 %", ch05.co
 # %%
 around = grids["sensitivity"].frame
 # a mean over seeds per value
-moved = ch05.along(tables.summarise_variants(around, "test_accuracy"))
+moved = ch05.accuracy_by_setting(tables.summarise_variants(around, "test_accuracy"))
 means = moved.groupby("key")["mean"]
 spread = means.max() - means.min()
 most = spread[["steps", "clients_per_round"]].min()
@@ -775,8 +792,8 @@ small = ["levels", "restratify_every", "rate", "concentration"]
 rest = spread[small].max()
 
 # %% tags=["remove-input"]
-glue_figure("figure_sensitivity", ch05.ranges(moved))
-glue_values("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.least_and_most(moved))
+glue_figure("figure_sensitivity", ch05.draw_setting_ranges(moved))
+glue_values("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.setting_extremes(moved))
 expect("most of all, then on strata", most > 15 > spread["strata"] > 4, strata=spread["strata"])
 expect("hardly move the corrected", rest < 4, most=rest)
 
@@ -799,7 +816,11 @@ expect("hardly move the corrected", rest < 4, most=rest)
 # the accuracy is in the last box.
 
 # %% tags=["remove-input"]
-display(ch05.folded("Differences to MD along three settings", ch05.gaps_around(around)))
+display(
+    ch05.fold_table(
+        "Differences to MD along three settings", ch05.tabulate_gains_by_setting(around)
+    )
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -807,8 +828,8 @@ display(ch05.folded("Differences to MD along three settings", ch05.gaps_around(a
 # ```
 
 # %% tags=["remove-input"]
-batches = ch05.by_batch(grids["batch-size"].frame, around, grids["least-variance"])
-display(ch05.folded("By the size of a batch", batches))
+batches = ch05.tabulate_batch_sizes(grids["batch-size"].frame, around, grids["least-variance"])
+display(ch05.fold_table("By the size of a batch", batches))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -816,7 +837,11 @@ display(ch05.folded("By the size of a batch", batches))
 # ```
 
 # %% tags=["remove-input"]
-display(ch05.folded("By allocation", *ch05.by_allocation(grids["optimal-data"], grids["preprint"])))
+display(
+    ch05.fold_table(
+        "By allocation", *ch05.tabulate_allocations(grids["optimal-data"], grids["preprint"])
+    )
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -846,7 +871,7 @@ both = paired(noisy[either & noisy["variant"].isin([tables.Variant(), usual])], 
 
 # %% tags=["remove-input"]
 by_variant = tables.summarise_variants(noisy, GLOBAL)
-glue_figure("figure_privacy", ch05.private(by_variant))
+glue_figure("figure_privacy", ch05.draw_privacy(by_variant))
 shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
 glue_values(
     "ch5",
@@ -882,7 +907,7 @@ expect("with a large one some ten points", -13 < large[0] <= large[2] < 0, point
 
 # %%
 # the method is called by what was exchanged
-parts = ch05.parts_of(grids["ablation"].frame)
+parts = ch05.name_parts(grids["ablation"].frame)
 change = tables.paired_differences(parts, "test_accuracy", "the corrected method")
 for part in ("one stratum", "p uniform"):
     mine = paired(parts, part, "the corrected method")
@@ -895,7 +920,7 @@ by_norm = paired(parts, "p by norm", "one stratum, p by size")
 plain = paired(parts, "plain weights, p uniform, Neyman", "p uniform")
 
 # %% tags=["remove-input"]
-glue_values("ch5", **ch05.told_parts(parts, change), part_norm=ch05.distance(by_norm), part_weights=statistics.format_interval(*plain, "+.1f"))  # fmt: skip
+glue_values("ch5", **ch05.part_changes(parts, change), part_norm=ch05.format_distance(by_norm), part_weights=statistics.format_interval(*plain, "+.1f"))  # fmt: skip
 expect("Correct weights alone do not do it", by_norm[2] < 0, points=by_norm[0])
 uniform, none = change["difference"]["p uniform"], change["high"]["one stratum"]
 expect("The draw by size first", uniform < none < 0, uniform=uniform, strata=none)
@@ -910,7 +935,7 @@ expect("hardly matter", kept.abs().max() < 1.5, most=kept.abs().max())
 # alone do not do it: on the paper's draws, by the norm of the gradient, they end {glue:text}`ch5_part_norm` below MD.
 
 # %% tags=["remove-input"]
-display(ch05.folded("All parts", ch05.exchanged_table(parts, change)))
+display(ch05.fold_table("All parts", ch05.tabulate_parts(parts, change)))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -924,19 +949,19 @@ display(ch05.folded("All parts", ch05.exchanged_table(parts, change)))
 
 # %%
 task = tasks.load(s.task, device=s.device)
-live = ch05.live_runs(task, s)  # six methods, each seed
+live = ch05.run_live(task, s)  # six methods, each seed
 live_ends = final(live)[[*experiments.FIRST]]
 best_of = live_ends.idxmax(axis=1)  # of each seed
 
 # %% tags=["remove-input"]
-glue_figure("figure_live", ch05.live(live_ends))
+glue_figure("figure_live", ch05.draw_live_runs(live_ends))
 glue_values("ch5", live_task=s.task, live_clients=s.clients, live_m=s.clients_per_round)
 glue_values("ch5", live_concentration=float(s.concentration), live_device=str(task.device))
-glue_values("ch5", live_scatter=ch05.scatter(live_ends))
+glue_values("ch5", live_scatter=ch05.describe_scatter(live_ends))
 expect("No method is best with every seed", best_of.nunique() > 1, best=", ".join(best_of))
 
 # %% tags=["remove-cell"]
-glue_values("ch5", live_again=ch05.again(live, disjoint))
+glue_values("ch5", live_again=ch05.describe_repeated_runs(live, disjoint))
 
 # %% [markdown]
 # ```{glue:figure} figure_live

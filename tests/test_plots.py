@@ -112,7 +112,7 @@ def seventeen() -> pd.DataFrame:
     """Every method of the table in both partitions: four seeds, 20 rounds, both accuracies."""
     rows = []
     for place in ("dirichlet", "dirichlet_fixed_size"):
-        for at, method in enumerate(ch05.ORDER):
+        for at, method in enumerate(ch05.METHOD_ORDER):
             for seed in range(4):
                 for t in range(1, 21):
                     value = 0.3 + 0.01 * t + 0.02 * np.sin(seed + at)
@@ -124,8 +124,8 @@ def seventeen() -> pd.DataFrame:
 
 
 def test_the_order_of_chapter_5_has_every_method_of_the_table_once():
-    assert sorted(ch05.ORDER) == sorted(experiments.TABLE)
-    versions = list(dict.fromkeys(map(plots.version, ch05.ORDER)))
+    assert sorted(ch05.METHOD_ORDER) == sorted(experiments.TABLE)
+    versions = list(dict.fromkeys(map(plots.version, ch05.METHOD_ORDER)))
     assert versions == ["as written", "as coded", "corrected", "baselines"]
 
 
@@ -157,13 +157,13 @@ def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(sevent
 def test_printed_accuracies_stand_beside_ours_with_their_intervals(seventeen):
     runs = seventeen[seventeen["partition"] == "dirichlet"]
     runs = runs[runs["method"] != "fedsts-authors-dec"]
-    mean, low, high = ch05.beside_printed({"fedsts": 50.0, "fedstas": 51.0}, runs)
+    mean, low, high = ch05.compare_with_printed({"fedsts": 50.0, "fedstas": 51.0}, runs)
     assert list(mean.columns) == ["printed", "as written", "as coded"]
     assert mean["printed"].tolist() == [50.0, 51.0]
     assert mean.notna().to_numpy().tolist() == [[True, True, False], [True, True, True]]
     assert (low["as written"] < mean["as written"]).all() and low["printed"].isna().all()
     assert (mean["as written"] < high["as written"]).all()
-    figure = ch05.fig_3({"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}, runs, runs)
+    figure = ch05.draw_fig_3({"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}, runs, runs)
     first, second = figure.axes
     assert {t.get_text() for t in first.texts} == {"as written", "printed"} and not second.texts
     assert [bar.get_width() for bar in second.containers[0]] == [9.0]
@@ -174,7 +174,7 @@ def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen)
     frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
     frames["two"] = frames["one"][frames["one"]["method"].isin(["md", "strat"])]
     table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
-    figure = ch05.method_intervals(table)
+    figure = ch05.draw_method_intervals(table)
     dots = [[line for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes]
     assert [len(d) for d in dots] == [2 * 16, 2]
     label = next(iter(figure.axes[0].get_yticklabels()))

@@ -80,8 +80,8 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_everywhere(frame):
 def test_the_standard_deviation_over_seeds_is_stated_only_for_several_seeds():
     ends = pd.DataFrame({"md": [50.0, 52.0], "fedavg": [40.0, 40.0]})
     sentence = "Over 2 seeds a method's runs have a standard deviation of 0.7 points."
-    assert ch05.scatter(ends) == sentence  # the mean of sqrt(2) and 0
-    assert ch05.scatter(ends[:1]) == "One seed shows no scatter."
+    assert ch05.describe_scatter(ends) == sentence  # the mean of sqrt(2) and 0
+    assert ch05.describe_scatter(ends[:1]) == "One seed shows no scatter."
 
 
 def test_settings_in_alternative_texts_come_from_the_run():

@@ -19,11 +19,11 @@ from companion.runs.tables import Variant
 from fedstas import methods, partition, simulation
 
 GLOBAL, SHARES = METRICS = ("test_accuracy", "client_accuracy")
-DEALT = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
-PAPER = {"fedsts": "FedSTS", "fedstas": "FedSTaS", "fedstas-dp": "FedSTaS, private"}
-CALLED = {
-    **{m: f"{name}, as written" for m, name in PAPER.items()},
-    **{f"{m}-authors-dec": f"{name}, as coded" for m, name in PAPER.items()},
+PARTITIONS = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
+PAPER_NAMES = {"fedsts": "FedSTS", "fedstas": "FedSTaS", "fedstas-dp": "FedSTaS, private"}
+METHOD_NAMES = {
+    **{m: f"{name}, as written" for m, name in PAPER_NAMES.items()},
+    **{f"{m}-authors-dec": f"{name}, as coded" for m, name in PAPER_NAMES.items()},
     "fedstas-unbiased": "FedSTaS, corrected",
     "fedstas-unbiased-dp": "corrected, private",
     "fedstas-least-variance": "least variance",
@@ -40,7 +40,7 @@ CALLED = {
     "strat-neyman": "strata, Neyman",
     "centralised": "one client with all data",
 }
-ABOUT = {
+SWEEP_DESCRIPTIONS = {
     "preprint": "MNIST 0.01, both partitions, all methods",
     "last-bit": "one run as coded, with other last bits",
     "mnist-0.001": "MNIST 0.001, equal sizes",
@@ -60,8 +60,8 @@ ABOUT = {
 }
 
 
-def folded(title: str, frame: pd.DataFrame, note: str = ""):
-    """A table in a box that is closed until its title is clicked; below it a note, on what is not recorded yet."""
+def fold_table(title: str, frame: pd.DataFrame, note: str = ""):
+    """Return a table in a box that is closed until its title is clicked, with a note below on what is not recorded yet."""
     from IPython.display import Markdown
 
     text = f"{frame.to_markdown(index=False, disable_numparse=True)}\n\n{note}".rstrip()
@@ -71,40 +71,44 @@ def folded(title: str, frame: pd.DataFrame, note: str = ""):
 # What was run
 
 
-def recorded(grids: dict[str, tables.RecordedSweep]) -> pd.DataFrame:
-    """A row per sweep: how many of its runs are there, with how many seeds."""
+def tabulate_sweeps(grids: dict[str, tables.RecordedSweep]) -> pd.DataFrame:
+    """Tabulate how many runs of each sweep are recorded, and with how many seeds."""
     rows = []
     for name, grid in grids.items():
         by = ["partition", "method", "variant"]
-        per = grid.frame.groupby(by)["seed"].nunique() if grid.recorded else [0]
-        seeds = f"{min(per)} to {max(per)}" if min(per) < max(per) else str(max(per))
-        rows.append((f"`{name}`", ABOUT[name], f"{grid.recorded} of {grid.planned}", seeds))
+        counts = grid.frame.groupby(by)["seed"].nunique() if grid.recorded else [0]
+        low, high = min(counts), max(counts)
+        seeds = f"{low} to {high}" if low < high else str(high)
+        rows.append(
+            (f"`{name}`", SWEEP_DESCRIPTIONS[name], f"{grid.recorded} of {grid.planned}", seeds)
+        )
     return pd.DataFrame(rows, columns=["sweep", "what", "runs recorded", "seeds"])
 
 
-def made_where(grids: dict[str, tables.RecordedSweep]) -> str:
-    """A folded box with the machines and commits of all runs."""
+def tabulate_machines(grids: dict[str, tables.RecordedSweep]) -> str:
+    """Return a folded box with the machines and commits of all runs."""
     text, facts = tables.NOT_RECORDED, [g.facts for g in grids.values() if g.recorded]
     if facts:
-        each = pd.concat(facts).groupby(["device", "processor", "threads", "torch"], as_index=False)
-        each = each.agg(
+        machines = ["device", "processor", "threads", "torch"]
+        frame = pd.concat(facts).groupby(machines, as_index=False)
+        frame = frame.agg(
             runs=("minutes", "size"),
             hours=("minutes", lambda m: f"{m.sum() / 60:.1f}"),
             commits=("commit", provenance_report.format_commits),
         )
-        text = each.to_markdown(index=False, disable_numparse=True)
+        text = frame.to_markdown(index=False, disable_numparse=True)
     return f"````{{admonition}} Where they were made\n:class: dropdown\n\n{text}\n````"
 
 
-def number_of_seeds(frame: pd.DataFrame) -> int:
-    """The smallest number of seeds of the first methods in either partition."""
+def count_seeds(frame: pd.DataFrame) -> int:
+    """Return the smallest number of seeds of the first methods in either partition."""
     counts = frame.groupby(["partition", "method"])["seed"].nunique()
-    wanted = [(p, m) for p in DEALT for m in experiments.FIRST]
-    return int(counts.reindex(wanted).fillna(0).min())
+    pairs = [(p, m) for p in PARTITIONS for m in experiments.FIRST]
+    return int(counts.reindex(pairs).fillna(0).min())
 
 
 class Verdicts:
-    """The claims that a chapter decides, decided now; each is shown once."""
+    """The verdicts on the claims of a chapter, decided when it is made; `box` shows each of them once."""
 
     def __init__(self, chapter: str):
         self.decided = {
@@ -115,11 +119,11 @@ class Verdicts:
         self.unshown = dict.fromkeys(self.decided)
 
     def verdict(self, claim: str) -> str:
-        """The word for a claim, of the method as written."""
+        """Return the verdict on a claim, of the method as written."""
         return self.decided[claim][1].verdict
 
     def box(self, title: str, *prefixes: str, but: str = "\n"):
-        """A folded box with the claims whose names begin so, without those that contain `but`."""
+        """Return a folded box of the claims not shown yet whose ids have a prefix, except those that contain `but`."""
         from IPython.display import Markdown
 
         chosen = [k for k in self.unshown if k.startswith(prefixes) and but not in k]
@@ -138,66 +142,72 @@ class Verdicts:
             rows.append([c.replace("|", "/") for c in cells])
         frame = pd.DataFrame(rows, columns=["claim", "printed", "ours", "verdict"])
         text = frame.to_markdown(index=False, disable_numparse=True)
-        once = ledger.first_of_each_fact(self.decided[name] for name in chosen)
-        summary = counted(evidence.verdict for _, evidence in once)
-        summary += f" ({len(chosen)} rows, {len(once)} facts)" if len(once) < len(chosen) else ""
+        facts = ledger.first_of_each_fact(self.decided[name] for name in chosen)
+        summary = format_counts(evidence.verdict for _, evidence in facts)
+        if len(facts) < len(chosen):
+            summary += f" ({len(chosen)} rows, {len(facts)} facts)"
         head = f"````{{admonition}} Verdicts on {title}: {summary}\n:class: verdict dropdown"
         return Markdown(f"{head}\n\n{text}\n````")
 
-    def levels(self) -> dict[str, list[str]]:
-        """The verdicts on levels, as written and as coded, of the facts that are decided for both."""
-        return self._both(lambda name: name.startswith(LEVELS) and "own" not in name)
+    def level_verdicts(self) -> dict[str, list[str]]:
+        """Return the verdicts on levels, as written and as coded, of the facts that are decided for both."""
+        return self._decided_for_both(
+            lambda name: name.startswith(LEVEL_CLAIMS) and "own" not in name
+        )
 
-    def orders(self) -> dict[str, list[str]]:
-        """The same of orders and speeds."""
-        return self._both(lambda name: not name.startswith(LEVELS))
+    def order_verdicts(self) -> dict[str, list[str]]:
+        """Return the verdicts on orders and speeds, as written and as coded, of the facts decided for both."""
+        return self._decided_for_both(lambda name: not name.startswith(LEVEL_CLAIMS))
 
-    def _both(self, chosen) -> dict[str, list[str]]:
-        once = ledger.first_of_each_fact(self.decided.values())  # one computation counts once
-        results = [e for claim, e in once if e.coded and chosen(claim.id)]
-        return {"written": [e.verdict for e in results], "coded": [e.coded for e in results]}
+    def _decided_for_both(self, includes) -> dict[str, list[str]]:
+        """Return the verdicts on each fact once, of the claims whose id the predicate `includes`."""
+        facts = ledger.first_of_each_fact(self.decided.values())
+        evidence = [e for claim, e in facts if e.coded and includes(claim.id)]
+        return {"written": [e.verdict for e in evidence], "coded": [e.coded for e in evidence]}
 
-    def told(self) -> dict[str, object]:
-        """How many rows and facts, and of each verdict: all, then levels and orders in both voices."""
-        once = ledger.first_of_each_fact(self.decided.values())
-        counts_by_name = {"rows": len(self.decided), "claims": len(once)}
-        counts_by_name["counts"] = counted(evidence.verdict for _, evidence in once)
-        counts_by_name |= {
-            f"levels_{voice}_all": counted(words) for voice, words in self.levels().items()
+    def summarise(self) -> dict[str, object]:
+        """Count rows, facts and verdicts: of all claims, then of levels and orders in both voices."""
+        facts = ledger.first_of_each_fact(self.decided.values())
+        counts = {"rows": len(self.decided), "claims": len(facts)}
+        counts["counts"] = format_counts(evidence.verdict for _, evidence in facts)
+        counts |= {
+            f"levels_{voice}_all": format_counts(words)
+            for voice, words in self.level_verdicts().items()
         }
-        return counts_by_name | {
-            f"orders_{voice}": counted(words) for voice, words in self.orders().items()
+        return counts | {
+            f"orders_{voice}": format_counts(words)
+            for voice, words in self.order_verdicts().items()
         }
 
 
-IN_THE_TABLE = (  # claims that the table of all methods decides
+TABLE_CLAIMS = (  # claims that the table of all methods decides
     "journal-abstract-standard", "journal-3.3", "preprint-3.2.1-baseline", "preprint-fig-3-bottom-dp-own",
     "preprint-fig-3-middle-dp-own", "preprint-fig-3-top-dp-own",
 )  # fmt: skip
-LEVELS = ("2a-dp", "2a-fedst", "2b-begins", "2b-fedsts", "3-top-dp", "3-top-fedst")
-LEVELS = tuple(f"preprint-fig-{k}" for k in LEVELS)
+LEVEL_CLAIMS = ("2a-dp", "2a-fedst", "2b-begins", "2b-fedsts", "3-top-dp", "3-top-fedst")
+LEVEL_CLAIMS = tuple(f"preprint-fig-{k}" for k in LEVEL_CLAIMS)
 
 
-def matters() -> str:
-    """The smallest differences that matter, by kind of claim."""
+def format_min_effects() -> str:
+    """List the smallest differences that matter, by kind of claim."""
     return ", ".join(format_amount(value, kind) for kind, value in statistics.MIN_EFFECT.items())
 
 
-def counted(words) -> str:
-    """How many of each verdict: `3 differs, 4 undecided`."""
+def format_counts(words) -> str:
+    """Format how many there are of each verdict, as `3 differs, 4 undecided`."""
     return ", ".join(f"{n} {v}" for v, n in ledger.count_verdicts(words).items()) or "none"
 
 
 # Figure 1
 
 
-def who_holds_what(label_counts: dict[str, np.ndarray]) -> Figure:
+def draw_partitions(label_counts: dict[str, np.ndarray]) -> Figure:
     """Draw a bar for each client, dark what its largest class has; a panel for each partition.
 
     Args:
         label_counts: of the clients [N, C], by the partition's name.
     """
-    titles = DEALT | {"iid": "IID"}
+    titles = PARTITIONS | {"iid": "IID"}
     parts = {}
     for name, title in titles.items():
         largest, size = label_counts[name].max(1), label_counts[name].sum(1)
@@ -220,28 +230,30 @@ def who_holds_what(label_counts: dict[str, np.ndarray]) -> Figure:
 # Figure 2
 
 
-AT = (10, 20, 40, 60, 80, 99)
-ENDS = {"fedsts": (19.7, 56.13), "fedstas": (27.6, 56.96), "fedstas-dp": (18.2, 52.94)}
-FALLS = {  # their training losses at the same rounds
+PUBLISHED_ROUNDS = (10, 20, 40, 60, 80, 99)
+PUBLISHED_ENDS = {"fedsts": (19.7, 56.13), "fedstas": (27.6, 56.96), "fedstas-dp": (18.2, 52.94)}
+PUBLISHED_LOSSES = {  # their training losses at the same rounds
     "fedsts": (2.236, 2.162, 2.006, 1.827, 1.665, 1.512),
     "fedstas": (2.232, 2.154, 1.989, 1.796, 1.627, 1.505),
     "fedstas-dp": (2.235, 2.157, 2.001, 1.818, 1.628, 1.473),
 }
 
 
-def fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
-    """The published accuracies on ours, a panel a method: `theirs` at rounds 20 to 80, `ENDS` at 10 and 99."""
-    curves = {m: (ENDS[m][0], *theirs[m][:-1], ENDS[m][1]) for m in PAPER}
-    return _beside(frame, curves, SHARES, note)
+def draw_fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
+    """Draw the published accuracies on ours, a panel for each method: `theirs` at rounds 20 to 80 and
+    PUBLISHED_ENDS at 10 and 99."""
+    curves = {m: (PUBLISHED_ENDS[m][0], *theirs[m][:-1], PUBLISHED_ENDS[m][1]) for m in PAPER_NAMES}
+    return _draw_on_runs(frame, curves, SHARES, note)
 
 
-def fig_2_loss(frame: pd.DataFrame, note: str) -> Figure:
-    """The published training losses on ours, a panel a method."""
-    return _beside(frame, FALLS, "train_loss", note)
+def draw_fig_2_loss(frame: pd.DataFrame, note: str) -> Figure:
+    """Draw the published training losses on ours, a panel for each method."""
+    return _draw_on_runs(frame, PUBLISHED_LOSSES, "train_loss", note)
 
 
-def _beside(frame: pd.DataFrame, published: dict, metric: str, note: str) -> Figure:
-    parts = {name: (m, published[m]) for m, name in PAPER.items()}
+def _draw_on_runs(frame: pd.DataFrame, published: dict, metric: str, note: str) -> Figure:
+    """Draw published values at PUBLISHED_ROUNDS on our runs, a panel for each method."""
+    parts = {name: (m, published[m]) for m, name in PAPER_NAMES.items()}
     figure = plots.panels(
         draw_published, parts, frame, metric, note, height=1.7, sharey=True, xlabel="round"
     )
@@ -253,7 +265,7 @@ def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note
     """Draw a published curve, in black, on the median and the middle nine tenths of our runs.
 
     Args:
-        part: the method as written, and its published values at the rounds AT.
+        part: the method as written, and its published values at the rounds PUBLISHED_ROUNDS.
         note: what to write where none of the runs is recorded.
     """
     method, published = part
@@ -265,33 +277,43 @@ def draw_published(ax: Axes, part: tuple, frame: pd.DataFrame, metric: str, note
             quantiles = plots.METRICS[metric][1] * wide.quantile([0.05, 0.5, 0.95], axis=1).T
             lines[label] = quantiles.set_axis(["low", "mean", "high"], axis=1)
     if lines:
-        lines["the paper"] = pd.Series(published, AT)
+        lines["the paper"] = pd.Series(published, PUBLISHED_ROUNDS)
         styles = plots.VERSIONS | {"the paper": plots.Style(plots.BLACK, marker="o")}
         plots.curves(ax, lines, styles)
     else:
         plots.write_in_panel(ax, note)
 
 
-def losses_inside(frame: pd.DataFrame) -> dict[str, float]:
-    """Of the published losses, how many lie where one more run as coded may lie (`losses_in`, of `losses_of`); and
-    the largest distance of FedSTaS's from FedSTS's (`losses_apart`)."""
+def count_losses_inside(frame: pd.DataFrame) -> dict[str, float]:
+    """Count the published losses inside the prediction interval of one more run as coded.
+
+    Returns:
+        `losses_in` of `losses_of`, and `losses_apart`, the largest distance of FedSTaS's losses from FedSTS's.
+    """
     inside = 0
-    for m, values in FALLS.items():
+    for m, values in PUBLISHED_LOSSES.items():
         runs = frame[frame["method"] == f"{m}-authors-dec"]
         spans = [
-            statistics.prediction_interval(runs.loc[runs["round"] == t, "train_loss"]) for t in AT
+            statistics.prediction_interval(runs.loc[runs["round"] == t, "train_loss"])
+            for t in PUBLISHED_ROUNDS
         ]
         inside += sum(a <= v <= b for v, (_, a, b) in zip(values, spans, strict=True))
-    apart = np.abs(np.subtract(FALLS["fedstas"], FALLS["fedsts"])).max()
-    return {"losses_in": inside, "losses_of": len(FALLS) * len(AT), "losses_apart": float(apart)}
+    distance = np.abs(np.subtract(PUBLISHED_LOSSES["fedstas"], PUBLISHED_LOSSES["fedsts"])).max()
+    return {
+        "losses_in": inside,
+        "losses_of": len(PUBLISHED_LOSSES) * len(PUBLISHED_ROUNDS),
+        "losses_apart": float(distance),
+    }
 
 
-def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict) -> pd.DataFrame:
-    """The published values, and for each where one more run of ours as coded may lie."""
+def tabulate_published(
+    frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
+) -> pd.DataFrame:
+    """Tabulate the published values, each with the prediction interval of one more run of ours as coded."""
     rows = []
     for m, printed in theirs.items():
         rows.append(
-            (PAPER[m], "theirs, one run", *map("{:.1f}".format, printed), f"{losses[m]:.2f}")
+            (PAPER_NAMES[m], "theirs, one run", *map("{:.1f}".format, printed), f"{losses[m]:.2f}")
         )
         runs = frame[frame["method"] == f"{m}-authors-dec"]
         ours = [100 * runs.loc[runs["round"] == t, SHARES] for t in rounds[:-1]]
@@ -299,10 +321,12 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
             tables.final_values(runs, SHARES)["value"],
             runs.loc[runs["round"] == 99, "train_loss"],
         ]
-        values = [statistics.prediction_interval(v) if len(v) > 1 else [np.nan] * 3 for v in ours]
+        intervals = [
+            statistics.prediction_interval(v) if len(v) > 1 else [np.nan] * 3 for v in ours
+        ]
         forms = [".0f"] * len(printed) + [".2f"]
         cells = [
-            statistics.format_interval(*v, form) for v, form in zip(values, forms, strict=True)
+            statistics.format_interval(*v, form) for v, form in zip(intervals, forms, strict=True)
         ]
         rows.append(("", f"ours, {runs['seed'].nunique()} runs", *cells))
     heads = [*(f"round {t}" for t in rounds[:-1]), "last ten", "loss, round 99"]
@@ -312,44 +336,48 @@ def beside_theirs(frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
 STAND_INS = ("md", "fedprox", "centralised", "fedavg")
 
 
-def who_passes(
+def tabulate_explanations(
     frame: pd.DataFrame, rounds: tuple, theirs: dict, printed: dict, losses: dict
 ) -> pd.DataFrame:
-    """Whose runs explain the published values: `coded`, `written`, and methods that stand in for all three.
+    """Tabulate whose runs explain the published values: `coded`, `written`, and methods in place of all three.
 
-    Columns: whose, their curves, their ends (what is printed and the losses), points to either side.
+    Returns one row for each, with the columns whose runs, their curves, their ends (the printed accuracies and the
+    losses) and points to either side.
     """
     curves = [(m, SHARES, t, v) for m in theirs for t, v in zip(rounds, theirs[m], strict=True)]
     ends = [(m, SHARES, None, value) for m, value in printed.items()]
     ends += [(m, "train_loss", None, value) for m, value in losses.items()]
     whose = {"coded": ("FedSTaS's three, as coded", "{}-authors-dec")}
     whose["written"] = ("FedSTaS's three, as written", "{}")
-    whose |= {m: (f"{CALLED[m]} in place of each", m) for m in STAND_INS}
+    whose |= {m: (f"{METHOD_NAMES[m]} in place of each", m) for m in STAND_INS}
     rows = {}
     for name, (words, form) in whose.items():
         inside, halves = predict_published(frame, curves, form.format)
-        values = (
+        counts = (
             f"{inside} of {len(curves)}",
             f"{predict_published(frame, ends, form.format)[0]} of {len(ends)}",
         )
-        rows[name] = (words, *values, f"{min(halves):.0f} to {max(halves):.0f}")
+        rows[name] = (words, *counts, f"{min(halves):.0f} to {max(halves):.0f}")
     columns = ["whose runs", "their curves", "their ends", "points to either side"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def told_passes(passed: pd.DataFrame) -> dict[str, str]:
-    """Of whose runs how many curves' points and ends are explained, as `curve_written` and `ends_md`."""
-    curves, ends = passed["their curves"].drop("md"), passed["their ends"]
+def explained_counts(explanations: pd.DataFrame) -> dict[str, str]:
+    """Return how many points of the curves, and how many ends, each row of `tabulate_explanations` explains.
+
+    The keys are as `curve_written` and `ends_md`.
+    """
+    curves, ends = explanations["their curves"].drop("md"), explanations["their ends"]
     return {f"curve_{k}": v for k, v in curves.items()} | {f"ends_{k}": v for k, v in ends.items()}
 
 
-def points(gap: tuple[float, float, float]) -> str:
-    """A difference with its interval: `+6.6 points (+3.7 to +9.4)`."""
+def format_points(gap: tuple[float, float, float]) -> str:
+    """Format a difference with its interval, as `+6.6 points (+3.7 to +9.4)`."""
     return statistics.format_interval(*gap, "+.1f").replace(" (", " points (", 1)
 
 
-def spread(**groups: pd.Series) -> dict[str, float]:
-    """Standard deviation, least, most and number of each group, as `bits_sd`."""
+def summarise_spread(**groups: pd.Series) -> dict[str, float]:
+    """Return the standard deviation, least, most and number of each group, with keys as `bits_sd`."""
     summary = {}
     for key, values in groups.items():
         summary |= {f"{key}_sd": values.std(), f"{key}_n": len(values)}
@@ -357,8 +385,10 @@ def spread(**groups: pd.Series) -> dict[str, float]:
     return summary
 
 
-def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) -> dict[str, str]:
-    """How many printed accuracies lie where one more run may, in either partition and as coded."""
+def count_levels_inside(
+    disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict
+) -> dict[str, str]:
+    """Count the printed accuracies inside the prediction interval of one more run, in either partition and as coded."""
     as_coded = {f"{m}-authors-dec": value for m, value in printed.items()}
     return {
         "levels_dirichlet": count_predicted(disjoint, printed),
@@ -370,19 +400,19 @@ def levels_inside(disjoint: pd.DataFrame, equal: pd.DataFrame, printed: dict) ->
 # Figure 3 and CIFAR-100
 
 
-def fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
+def draw_fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
     """Draw the printed accuracies beside ours, with the interval of one more run.
 
     Args:
         printed: the printed accuracy of each method (%), by setting.
         frames: our runs in each setting, in the same order.
     """
-    named: set[str] = set()
+    labelled: set[str] = set()  # versions that a panel names already
 
     def draw(ax: Axes, part: tuple[dict, pd.DataFrame]) -> None:
-        mean, low, high = beside_printed(*part)
-        names = [version for version in mean if version not in named]
-        named.update(names)
+        mean, low, high = compare_with_printed(*part)
+        names = [version for version in mean if version not in labelled]
+        labelled.update(names)
         plots.bars(ax, mean, plots.VERSIONS, low=low, high=high, names=names)
         ax.set_xlim(left=0)
 
@@ -390,19 +420,19 @@ def fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
     return plots.panels(draw, parts, height=1.6, xlabel="final accuracy, clients' shares (%)")
 
 
-def beside_printed(
+def compare_with_printed(
     printed: dict[str, float], runs: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return the printed accuracy of each method and that of one more run of ours, with the interval's low and high
     ends: three frames with a row for each method and a column for each version."""
     rows = []
     for method, value in printed.items():
-        rows.append((PAPER[method], "printed", value, np.nan, np.nan))
+        rows.append((PAPER_NAMES[method], "printed", value, np.nan, np.nan))
         for version, name in (("as written", method), ("as coded", f"{method}-authors-dec")):
             values = tables.final_values(runs[runs["method"] == name], SHARES)["value"]
             if len(values) > 1:
                 mean, low, high = statistics.prediction_interval(values)
-                rows.append((PAPER[method], version, mean, max(low, 0), high))
+                rows.append((PAPER_NAMES[method], version, mean, max(low, 0), high))
     long = pd.DataFrame(rows, columns=["method", "version", "mean", "low", "high"])
     wide = long.pivot(index="method", columns="version").reindex(long["method"].unique())
     order = [version for version in plots.VERSIONS if version in set(long["version"])]
@@ -410,19 +440,19 @@ def beside_printed(
     return mean, low, high
 
 
-def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFrame:
-    """All methods in three other settings: both accuracies, and on the global test set against MD."""
+def tabulate_other_settings(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFrame:
+    """Tabulate all methods in three other settings: both accuracies, and on the global test set against MD."""
     places = ("MNIST 0.001", "MNIST, IID", "Fashion-MNIST 0.01")
     frames = dict(zip(places, frames, strict=True))
-    results = tables.compare_methods(frames, METRICS)
+    comparison = tables.compare_methods(frames, METRICS)
     rows = []
-    for (place, m), part in results.groupby(["place", "method"], sort=False):
+    for (place, m), part in comparison.groupby(["place", "method"], sort=False):
         one, other = (part[part["metric"] == k].iloc[0] for k in METRICS)
         sent, processed = tables.relative_cost(frames[place], m, "md")
         rows.append(
             {
                 "setting": place.replace(" ", "\u00a0").replace("-", "\u2011"),
-                "method": CALLED[m],
+                "method": METHOD_NAMES[m],
                 "printed": str(printed.get(place, {}).get(m, "")),
                 "global": statistics.format_plus_minus(
                     one["mean"], one["mean_low"], one["mean_high"]
@@ -440,10 +470,10 @@ def elsewhere(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
-def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
+def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
     """Draw the accuracy on CIFAR-100 over rounds, a panel for each kind of local work; dotted, the printed values."""
-    how = {"methods": experiments.DEEP, "names": False, "ylim": (0, 28)}
-    figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **how)
+    options = {"methods": experiments.DEEP, "names": False, "ylim": (0, 28)}
+    figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **options)
     first, last = figure.axes
     for ax in figure.axes:
         ax.set_ylabel("global test set (%)")
@@ -462,37 +492,43 @@ def hundred(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figur
 # All methods
 
 
-ORDER = [m for m in CALLED if m in experiments.TABLE]
+METHOD_ORDER = [m for m in METHOD_NAMES if m in experiments.TABLE]
 
 
-def method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
+def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
     """Draw each method's difference to the baseline, a panel for each setting: full dots on the global test set, hollow
     ones under the clients' class shares.
 
     Args:
         differences: as `tables.compare_methods` returns them.
     """
-    names = [m for m in ORDER if m != baseline]
+    names = [m for m in METHOD_ORDER if m != baseline]
     colours = [plots.VERSIONS[plots.version(m)].colour for m in names]
 
     def draw(ax: Axes, part: pd.DataFrame) -> None:
         series = {}
         for metric in METRICS:
             rows = part[part["metric"] == metric].set_index("method").reindex(names)
-            rows = rows[["difference", "low", "high"]].set_axis([CALLED[m] for m in names])
+            rows = rows[["difference", "low", "high"]].set_axis([METHOD_NAMES[m] for m in names])
             series[metric] = rows.rename(columns={"difference": "mean"})
         styles = {GLOBAL: plots.Style("black"), SHARES: plots.Style("black", hollow=True)}
         plots.intervals(ax, series, styles, colours=colours, reference=0)
 
     parts = dict(list(differences.groupby("place", sort=False)))
-    return plots.panels(draw, parts, height=3.4, xlabel=f"points above {CALLED[baseline]}")
+    return plots.panels(draw, parts, height=3.4, xlabel=f"points above {METHOD_NAMES[baseline]}")
 
 
-def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
-    """All methods in one partition: both accuracies, their differences to MD, p, and the price."""
-    part, rows = beside[beside["place"] == place], []
-    for m in ORDER:
-        cells = [CALLED[m]]
+def tabulate_methods(comparison: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
+    """Tabulate all methods in one partition: both accuracies, their differences to MD, p, and the cost.
+
+    Args:
+        comparison: as `tables.compare_methods` returns it.
+        frame: the runs in this partition.
+        place: the partition's name.
+    """
+    part, rows = comparison[comparison["place"] == place], []
+    for m in METHOD_ORDER:
+        cells = [METHOD_NAMES[m]]
         for metric in METRICS:
             row = part[(part["method"] == m) & (part["metric"] == metric)].iloc[0]
             cells += [statistics.format_plus_minus(row["mean"], row["mean_low"], row["mean_high"])]
@@ -505,33 +541,34 @@ def table_of(beside: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFr
     return pd.DataFrame(rows, columns=["method", *heads, "bytes, examples (MD: 1)"])
 
 
-def apart(beside: pd.DataFrame, place: str, sign: int) -> list[str]:
-    """The methods on one side of MD on the global test set, by half a point at least, p corrected."""
-    part = beside[(beside["place"] == place) & (beside["metric"] == GLOBAL)]
-    part = part[(part["holm"] < 0.05) & (sign * part["difference"] >= 0.5)]
-    return [m for m in ORDER if m in set(part["method"])]
-
-
-def distance(gap: tuple[float, float, float]) -> str:
-    """A difference without its sign, for the front pages: `15.0 points (11.5 to 18.5)`."""
+def format_distance(gap: tuple[float, float, float]) -> str:
+    """Format a difference and its interval without signs, as `15.0 points (11.5 to 18.5)`."""
     mean, *ends = np.abs(gap)
     return statistics.format_interval(mean, *sorted(ends)).replace(" ", " points ", 1)
 
 
-def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, Variant]) -> pd.DataFrame:
-    """FedProx and the adaptive servers: what was tried and chosen, and the difference to what they build on."""
+def tabulate_servers(
+    tuned: pd.DataFrame, baselines: pd.DataFrame, chosen: dict[str, Variant]
+) -> pd.DataFrame:
+    """Tabulate FedProx and the adaptive servers: the values tried and chosen, and the difference to their baseline.
+
+    Args:
+        tuned: the runs with the chosen values.
+        baselines: the same runs and those of MD and FedAvg.
+        chosen: the variant that was chosen of each method.
+    """
     rows = []
     for m, (key, values) in experiments.SERVERS.items():
         base = "md" if key == "prox" else "fedavg"
         level = tables.summarise(tuned[tuned["method"] == m], GLOBAL)
         rows.append(
             {
-                "method": CALLED[m],
+                "method": METHOD_NAMES[m],
                 "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
                 "tried": ", ".join(f"{v:g}" for v in values),
                 "chosen": str(chosen[m].get(key)) if m in chosen else tables.NOT_RECORDED,
                 "global (%)": statistics.format_plus_minus(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
-                "difference": f"{tables.describe_difference(beside, m, base)[0]} to {CALLED[base]}",
+                "difference": f"{tables.describe_difference(baselines, m, base)[0]} to {METHOD_NAMES[base]}",
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -540,28 +577,28 @@ def servers(tuned: pd.DataFrame, beside: pd.DataFrame, chosen: dict[str, Variant
 # Cost
 
 
-PAID = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
+COST_METHODS = ("md", "fedavg", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
 UNITS = ("megabytes", "thousands")
 
 
-def costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
-    """What six methods spend in 99 rounds, and until their mean curve reaches the goal."""
+def tabulate_costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
+    """Tabulate what six methods cost in 99 rounds, and until their mean curve reaches the goal."""
     rows = []
     for place, frame in frames.items():
         last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
         peak = frame.groupby(["method", "seed"])[GLOBAL].max()
         until = {u: tables.cost_to_reach(frame, GLOBAL, goal, u) for u in UNITS}
-        for m in PAID:
-            spent = ["never" if np.isnan(until[u][m]) else f"{until[u][m]:,.0f}" for u in UNITS]
+        for m in COST_METHODS:
+            cells = ["never" if np.isnan(until[u][m]) else f"{until[u][m]:,.0f}" for u in UNITS]
             rows.append(
                 {
                     "partition": place.replace(" ", "\u00a0"),
-                    "method": CALLED[m],
+                    "method": METHOD_NAMES[m],
                     "MB": f"{last.loc[m, 'megabytes']:,.0f}",
                     "thousand examples": f"{last.loc[m, 'thousands']:,.0f}",
                     "seconds on one core": f"{last.loc[m, 'seconds']:.0f}",
-                    f"MB to {goal:.0%}": spent[0],
-                    f"thousands to {goal:.0%}": spent[1],
+                    f"MB to {goal:.0%}": cells[0],
+                    f"thousands to {goal:.0%}": cells[1],
                     f"seeds that reach {goal:.0%}": f"{(peak[m] >= goal).sum()} of {len(peak[m])}",
                 }
             )
@@ -571,7 +608,7 @@ def costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
 # One setting at a time
 
 
-SETTINGS = {  # what a row is called, its default, whose runs it shows
+SETTINGS = {  # by key: the row's name, the default, the method whose runs it shows
     "steps": ("local steps", 3, "fedstas-unbiased"),
     "clients_per_round": ("clients a round", 10, "fedstas-unbiased"),
     "strata": ("strata H", 10, "fedstas-unbiased"),
@@ -583,34 +620,36 @@ SETTINGS = {  # what a row is called, its default, whose runs it shows
 }
 
 
-def along(by_variant: pd.DataFrame) -> pd.DataFrame:
+def accuracy_by_setting(by_variant: pd.DataFrame) -> pd.DataFrame:
     """The mean final accuracy at each value of each setting: columns key, value, method, mean, low, high."""
     rows = []
     for key, (_, default, method) in SETTINGS.items():
         for value in sorted({default, *experiments.AROUND[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
-            results = by_variant[
+            level = by_variant[
                 (by_variant["variant"] == variant) & (by_variant["method"] == method)
             ]
-            rows += [
-                (key, value, method, *each) for each in results[["mean", "low", "high"]].values
-            ]
+            rows += [(key, value, method, *ends) for ends in level[["mean", "low", "high"]].values]
     return pd.DataFrame(rows, columns=["key", "value", "method", "mean", "low", "high"])
 
 
-def ranges(moved: pd.DataFrame) -> Figure:
+def draw_setting_ranges(accuracies: pd.DataFrame) -> Figure:
     """Draw a dot for the accuracy at each value of a setting, a row for each setting; the values with the least and the
-    most accuracy are named, and the default is black."""
+    most accuracy are named, and the default is black.
+
+    Args:
+        accuracies: as `accuracy_by_setting` returns them.
+    """
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.4))
-    names = [key for key in SETTINGS if key in set(moved["key"])]
+    names = [key for key in SETTINGS if key in set(accuracies["key"])]
     colours = [plots.method_style(SETTINGS[key][2]).colour for key in names]
-    span = moved.groupby("key")["mean"].agg(mean="median", low="min", high="max").loc[names]
+    span = accuracies.groupby("key")["mean"].agg(mean="median", low="min", high="max").loc[names]
     span = span.set_axis([SETTINGS[key][0] for key in names])
     no_dots = {"": plots.Style(plots.GREY, marker=" ")}
     plots.intervals(ax, {"": span}, no_dots, colours=colours)
     ax.tick_params(axis="y", labelcolor="black")
     for y, key in enumerate(names[::-1]):
-        part, default = moved[moved["key"] == key], SETTINGS[key][1]
+        part, default = accuracies[accuracies["key"] == key], SETTINGS[key][1]
         colour = plots.method_style(SETTINGS[key][2]).colour
         tones = np.where(part["value"] == default, "black", colour)
         ax.scatter(part["mean"], [y] * len(part), c=tones, s=25, zorder=3)
@@ -622,8 +661,8 @@ def ranges(moved: pd.DataFrame) -> Figure:
     return figure
 
 
-def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
-    """The corrected method against MD along the settings that both have."""
+def tabulate_gains_by_setting(around: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the corrected method against MD along the settings that both have."""
     rows = []
     for key in ("clients_per_round", "steps", "concentration"):
         label, default, _ = SETTINGS[key]
@@ -634,17 +673,23 @@ def gaps_around(around: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "value", "corrected method against MD"])
 
 
-def least_and_most(moved: pd.DataFrame) -> dict[str, float]:
-    """Of `along`: the least and the most accuracy of each setting, as `least_steps`."""
-    each = moved.groupby("key")["mean"]
-    values = {f"least_{key}": value for key, value in each.min().items()}
-    return values | {f"most_{key}": value for key, value in each.max().items()}
+def setting_extremes(accuracies: pd.DataFrame) -> dict[str, float]:
+    """Return the least and the most accuracy of each setting in `accuracy_by_setting`, with keys as `least_steps`."""
+    means = accuracies.groupby("key")["mean"]
+    least = {f"least_{key}": value for key, value in means.min().items()}
+    return least | {f"most_{key}": value for key, value in means.max().items()}
 
 
-def by_batch(
-    batches: pd.DataFrame, around: pd.DataFrame, cuts: tables.RecordedSweep
+def tabulate_batch_sizes(
+    batches: pd.DataFrame, around: pd.DataFrame, least_variance: tables.RecordedSweep
 ) -> pd.DataFrame:
-    """Final accuracy by the size of a batch; `around` and `cuts` have the runs with batches of 128."""
+    """Tabulate the final accuracy by the batch size.
+
+    Args:
+        batches: the runs with other batches than 128.
+        around: runs with batches of 128, of which those of the same methods are taken.
+        least_variance: the sweep with the runs of least variance, with batches of 128.
+    """
     usual = around[(around["variant"] == Variant()) & around["method"].isin(experiments.BATCHED)]
     where = {
         "task": "mnist",
@@ -652,29 +697,33 @@ def by_batch(
         "variant": Variant(),
         "clients_per_round": 10,
     }
-    cut = cuts.where(**where)
-    usual = pd.concat([usual, cut[cut["seed"].isin(usual["seed"])]])
-    sized = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
+    runs = least_variance.where(**where)
+    usual = pd.concat([usual, runs[runs["seed"].isin(usual["seed"])]])
+    by_size = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
     rows, others = [], experiments.BATCHED[1:]
-    for b, part in sorted((sized | {128: usual}).items()):
+    for b, part in sorted((by_size | {128: usual}).items()):
         level = tables.summarise(part, GLOBAL).reindex(["md"])
         cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
         rows.append((str(b), *cells, *(tables.describe_gain(part, m, "md") for m in others)))
-    heads = ["batch", "MD (%)", *(f"{CALLED[m]} against MD" for m in others)]
+    heads = ["batch", "MD (%)", *(f"{METHOD_NAMES[m]} against MD" for m in others)]
     return pd.DataFrame(rows, columns=heads)
 
 
-def by_allocation(
-    shared: tables.RecordedSweep, preprint: tables.RecordedSweep
+def tabulate_allocations(
+    optimal_data: tables.RecordedSweep, preprint: tables.RecordedSweep
 ) -> tuple[pd.DataFrame, str]:
-    """FedSTaS with n* shared optimally against FedSTaS with one rate for all, by partition, at the same seeds; and
-    what is not recorded of it."""
-    optimal, usual = shared.frame, preprint.where(method="fedstas")
+    """Tabulate FedSTaS with n* allocated optimally against one rate for all clients, by partition, at the same seeds.
+
+    Returns the table, and a note on the runs that are not recorded.
+    """
+    optimal, usual = optimal_data.frame, preprint.where(method="fedstas")
     usual = usual[usual["round"] % 9 == 0]
     rows = []
-    for kind, name in DEALT.items():
-        runs, beside = (f[f["partition"] == kind] for f in (optimal, usual))
-        part = pd.concat([runs, beside[beside["seed"].isin(runs["seed"])]]) if len(runs) else beside
+    for kind, name in PARTITIONS.items():
+        runs, baseline = (f[f["partition"] == kind] for f in (optimal, usual))
+        part = baseline
+        if len(runs):
+            part = pd.concat([runs, baseline[baseline["seed"].isin(runs["seed"])]])
         gain = tables.describe_gain(part, experiments.OPTIMAL, "fedstas")
         rows.append(
             (
@@ -686,20 +735,25 @@ def by_allocation(
             )
         )
     heads = ["partition", "FedSTaS (%)", "with optimal allocation"]
-    return pd.DataFrame(rows, columns=heads), shared.note
+    return pd.DataFrame(rows, columns=heads), optimal_data.note
 
 
-def by_rate(grid: tables.RecordedSweep) -> pd.DataFrame:
-    """The runs of a grid, with the `rate` of their steps."""
+def add_rates(grid: tables.RecordedSweep) -> pd.DataFrame:
+    """Return the runs of a sweep with a column `rate`, the learning rate of their steps."""
     return grid.frame.assign(rate=[f"{variant.get('lr'):g}" for variant in grid.frame["variant"]])
 
 
-def equal_sizes(
+def tabulate_equal_sizes(
     rates: tables.RecordedSweep, five: tables.RecordedSweep
 ) -> tuple[pd.DataFrame, str]:
-    """CIFAR-100 0.1 with equal sizes, a row a method and a rate: how the trial on one seed ended, and where five other
-    seeds were run, their accuracy and its distance from MD's at MD's best rate; and what is not recorded."""
-    trials, runs, rows = by_rate(rates), by_rate(five), []
+    """Tabulate CIFAR-100 0.1 with equal sizes, a row for each method and rate.
+
+    A row has the end of the trial on one seed and, where five other seeds were run, their accuracy and its difference
+    to MD's at MD's best rate.
+
+    Returns the table, and a note on the runs that are not recorded.
+    """
+    trials, runs, rows = add_rates(rates), add_rates(five), []
     last = tables.select_final_rounds(trials).set_index(["method", "rate"])[["train_loss", GLOBAL]]
     md = runs[runs["method"] == "md"]
     for method, rate in product(experiments.HUNDRED, map("{:g}".format, experiments.HUNDRED_RATES)):
@@ -710,38 +764,41 @@ def equal_sizes(
             trial = f"{end['train_loss']:.3f}\u00a0nats, {100 * end[GLOBAL]:.1f}\u00a0%"
         part = runs[(runs["method"] == method) & (runs["rate"] == rate)]
         level = tables.summarise(part, GLOBAL).reindex([method])
-        beside = pd.concat([part, md]) if method != "md" and len(part) else md.iloc[:0]
-        gain = tables.describe_gain(beside, method, "md") if len(beside) else ""
+        gain = ""
+        if method != "md" and len(part):
+            gain = tables.describe_gain(pd.concat([part, md]), method, "md")
         mean = statistics.format_plus_minus(*level.loc[method, ["mean", "low", "high"]])
-        rows.append((CALLED[method], rate, trial, mean, gain))
+        rows.append((METHOD_NAMES[method], rate, trial, mean, gain))
     heads = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
     missing = " ".join(dict.fromkeys(g.note for g in (rates, five) if g.note))
     return pd.DataFrame(rows, columns=heads), missing
 
 
-def equal_trials(rates: tables.RecordedSweep) -> dict[str, float]:
-    """How least variance's trials ended at the rate that was chosen and at that of the others, which was `near`: nats;
-    and at the latter its accuracy and MD's, in %."""
-    cut, other = experiments.HUNDRED[-1], f"{experiments.HUNDRED_TUNED['md']['lr']:g}"
-    chosen_rate = f"{experiments.HUNDRED_TUNED[cut]['lr']:g}"
-    ends = tables.select_final_rounds(by_rate(rates)).set_index(["method", "rate"])
+def equal_size_trials(rates: tables.RecordedSweep) -> dict[str, float]:
+    """Return the training loss (nats) at the end of least variance's trials, and its accuracy and MD's in %.
+
+    `equal_chosen` is of the rate that was chosen for it; `equal_near` and the accuracies are of the others' rate.
+    """
+    least_variance, other = experiments.HUNDRED[-1], f"{experiments.HUNDRED_TUNED['md']['lr']:g}"
+    chosen_rate = f"{experiments.HUNDRED_TUNED[least_variance]['lr']:g}"
+    ends = tables.select_final_rounds(add_rates(rates)).set_index(["method", "rate"])
     return {
-        "equal_chosen": ends.loc[(cut, chosen_rate), "train_loss"],
-        "equal_near": ends.loc[(cut, other), "train_loss"],
-        "equal_accuracy": 100 * ends.loc[(cut, other), GLOBAL],
+        "equal_chosen": ends.loc[(least_variance, chosen_rate), "train_loss"],
+        "equal_near": ends.loc[(least_variance, other), "train_loss"],
+        "equal_accuracy": 100 * ends.loc[(least_variance, other), GLOBAL],
         "equal_accuracy_md": 100 * ends.loc[("md", other), GLOBAL],
     }
 
 
-def equal_gaps(behind: dict[str, tuple[float, float, float]]) -> dict[str, str]:
-    """By method, how far it is below MD, in words."""
-    return {f"equal_{m.replace('-', '_')}": distance(gap) for m, gap in behind.items()}
+def equal_size_gaps(differences: dict[str, tuple[float, float, float]]) -> dict[str, str]:
+    """Format how far each method is below MD."""
+    return {f"equal_{m.replace('-', '_')}": format_distance(gap) for m, gap in differences.items()}
 
 
 # Privacy
 
 
-def private(by_variant: pd.DataFrame) -> Figure:
+def draw_privacy(by_variant: pd.DataFrame) -> Figure:
     """Draw the final accuracy over epsilon, a panel for each method, a line for each size cap; black, without privacy."""
     parts = {
         "fresh reports, as written": ("fedstas-dp", "fedstas"),
@@ -776,18 +833,18 @@ def private(by_variant: pd.DataFrame) -> Figure:
 # Parts of the corrected method
 
 
-WHOLE = "the corrected method"
+CORRECTED_METHOD = "the corrected method"
 
 
-def parts_of(frame: pd.DataFrame) -> pd.DataFrame:
+def name_parts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of the sweep `ablation`, their method called by the part that is exchanged."""
     names = {(m, Variant.of(**settings)): name for name, (m, settings) in experiments.PARTS.items()}
     pairs = zip(frame["method"], frame["variant"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
 
 
-def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
-    """All parts: accuracy, difference, Holm's p, and the price in multiples of the whole method's."""
+def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate all parts: accuracy, difference, Holm's p, and the cost as a multiple of the corrected method's."""
     level, rows = tables.summarise(parts, GLOBAL), []
     corrected = pd.Series(statistics.holm(change["p"]), change.index)
     for name in (n for n in experiments.PARTS if n in change.index):
@@ -798,49 +855,57 @@ def exchanged_table(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
                 "accuracy (%)": statistics.format_plus_minus(*level.loc[name, ["mean", "low", "high"]]),
                 "difference": statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f"),
                 "p (Holm)": statistics.format_p(corrected[name]),
-                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.relative_cost(parts, name, WHOLE)),
+                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.relative_cost(parts, name, CORRECTED_METHOD)),
                 "seeds": str(int(row["seeds"])),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def told_parts(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
-    """What an exchanged part changes, as `part_one`, and its bytes in multiples, as `part_one_sent`."""
+def part_changes(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
+    """Return what exchanging a part changes, as `part_one`, and its bytes as a multiple, as `part_one_sent`."""
     keys = {"one": "one stratum", "uniform": "p uniform"}
     values, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
     for key, part in keys.items():
         values[f"part_{key}"] = statistics.format_interval(
             *change.loc[part, ["difference", "low", "high"]], "+.1f"
         )
-        values[f"part_{key}_sent"] = tables.relative_cost(parts, part, WHOLE)[0]
+        values[f"part_{key}_sent"] = tables.relative_cost(parts, part, CORRECTED_METHOD)[0]
     return values
 
 
 # This machine
 
 
-def live_runs(task, s) -> pd.DataFrame:
-    """All rounds of the first methods on the chapter's settings `s`, its seeds; `usual` where such a run is recorded."""
+def run_live(task, s) -> pd.DataFrame:
+    """Train the first methods with the chapter's settings and seeds.
+
+    Args:
+        task: the data.
+        s: the chapter's settings.
+
+    Returns a row for each evaluation; `usual` is true where a run with these settings is recorded.
+    """
     settings = {k: getattr(s, k) for k in ("strata", "levels", "n_star", "size_cap", "epsilon")}
     settings["lr"] = 0.1 if s.task == "digits" else 0.01  # the digits have 42 times fewer examples
     runs = []
     for i in range(s.seed, s.seed + s.seeds):
         federation = partition.dirichlet(task.train_y, s.clients, s.concentration, i)
         m = min(s.clients_per_round, len(federation.with_data))
-        how = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50), "clients_per_round": m}
-        part = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
+        options = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50)}
+        options |= {"clients_per_round": m, "seed": i, "device": s.device}
+        recorded_setting = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
         for name in experiments.FIRST:
-            known = {"lr", *methods.parameters(name)}
-            method = methods.get(name, **{k: v for k, v in settings.items() if k in known})
-            history = simulation.run(task, federation, method, seed=i, device=s.device, **how)
-            usual = part and method == methods.get(name)
+            parameters = {"lr", *methods.parameters(name)}
+            method = methods.get(name, **{k: v for k, v in settings.items() if k in parameters})
+            history = simulation.run(task, federation, method, **options)
+            usual = recorded_setting and method == methods.get(name)
             about = {"method": name, "seed": i, "rounds": s.rounds, "usual": usual}
             runs.append(history.frame.assign(**about))
     return pd.concat(runs)
 
 
-def live(ends: pd.DataFrame) -> Figure:
+def draw_live_runs(ends: pd.DataFrame) -> Figure:
     """Draw the final accuracy of each live run, a row for each method, the runs of a seed joined.
 
     Args:
@@ -851,7 +916,7 @@ def live(ends: pd.DataFrame) -> Figure:
     for seed, values in ends.iterrows():
         ax.plot(values, rows, "o-", lw=0.7, ms=5, color=plots.DARK_GREY)
         plots.annotate(ax, values.iloc[0], rows[0], f"{seed}", "black", 0, 9, ha="center")
-    ax.set_yticks(rows, [CALLED[m] for m in ends.columns])
+    ax.set_yticks(rows, [METHOD_NAMES[m] for m in ends.columns])
     for label, method in zip(ax.get_yticklabels(), ends.columns, strict=True):
         label.set_color(plots.text_colour(plots.VERSIONS[plots.version(method)].colour))
     ax.set(xlabel="final accuracy, global test set (%)", ylim=(-0.5, len(rows)))
@@ -859,16 +924,25 @@ def live(ends: pd.DataFrame) -> Figure:
     return figure
 
 
-def scatter(ends: pd.DataFrame) -> str:
-    """How far a method's live runs lie apart over seeds: columns method, index seed."""
+def describe_scatter(ends: pd.DataFrame) -> str:
+    """State the standard deviation of a method's live runs over seeds.
+
+    Args:
+        ends: final accuracy (%), a row for each seed and a column for each method.
+    """
     if len(ends) < 2:
         return "One seed shows no scatter."
     sd = ends.std().mean()
     return f"Over {len(ends)} seeds a method's runs have a standard deviation of {sd:.1f} points."
 
 
-def again(live: pd.DataFrame, recorded: pd.DataFrame) -> str:
-    """Whether runs that are recorded came out the same: `live` with a column `usual` where they may be."""
+def describe_repeated_runs(live: pd.DataFrame, recorded: pd.DataFrame) -> str:
+    """State whether live runs that are also recorded agree with the records.
+
+    Args:
+        live: as `run_live` returns them.
+        recorded: the recorded runs.
+    """
     same = live[live["usual"]]
     if not len(same):
         return "These settings are not among the recorded ones, so there is nothing to hold them against."
