@@ -1,4 +1,4 @@
-"""The instruments: their data are the package's, their scripts compute the same, in a real browser."""
+"""The instruments: their data are the package's, and in a browser their scripts compute the same."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def data() -> dict:
-    return json.loads(json.dumps(explorer.data(), allow_nan=False))
+    return json.loads(json.dumps(explorer.make_data(), allow_nan=False))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ function move(part, label, value) {
 }
 function tell(key, value) {
   const node = document.createElement("pre");
-  node.id = "told-" + key;
+  node.id = "reported-" + key;
   node.textContent = JSON.stringify(value);
   document.body.appendChild(node);
 }
@@ -92,17 +92,18 @@ def document_of(chromium, tmp_path, extension, data, drive, theme, width, script
     return document
 
 
-def told(document: str, key: str):
-    found = re.search(rf'<pre id="told-{key}">(.*?)</pre>', document, flags=re.DOTALL)[1]
-    return json.loads(found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+def reported(document: str, key: str):
+    """Return the value that a test's script reported by `tell(key, value)`."""
+    text = re.search(rf'<pre id="reported-{key}">(.*?)</pre>', document, flags=re.DOTALL)[1]
+    return json.loads(text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
 
 
 def test_the_data_are_small_and_plain(data):
-    assert len(json.dumps(data)) < explorer.LARGEST
+    assert len(json.dumps(data)) < explorer.MAX_BYTES
     assert tuple(data) == explorer.FIGURES
-    told = data["privacy"]
-    assert len(told["attack"]) == len(told["epsilons"])
-    assert all(len(row) == len(told["caps"]) for row in told["attack"])
+    part = data["privacy"]
+    assert len(part["attack"]) == len(part["epsilons"])
+    assert all(len(row) == len(part["caps"]) for row in part["attack"])
 
 
 def test_the_grid_is_the_exact_attack(data):
@@ -113,33 +114,35 @@ def test_the_grid_is_the_exact_attack(data):
     assert data["attack"][e][cap][:5] == pytest.approx(exact, abs=1e-4)
     for row in data["attack"]:
         for curve in row:
-            assert curve[1] <= curve[-1] + 1e-9  # reports tell, they do not hide
+            assert curve[1] <= curve[-1] + 1e-9  # more reports reveal more
 
 
-def test_the_default_setting_shows_what_its_caption_says():
-    found = explorer.seats(explorer.SIZES, explorer.SPREADS, explorer.SEATS)
-    assert found["rounded"]["seats"] == [2, 3, 4, 1]
-    assert found["optimal"]["seats"] == [2, 3, 3, 2]
-    assert found["optimal"]["variance"] < found["rounded"]["variance"]
-    printed = allocation.neyman_real(explorer.SIZES, explorer.SPREADS, explorer.SEATS)
+def test_the_default_setting_shows_what_its_caption_states():
+    rows = explorer.compare_allocations(explorer.SIZES, explorer.SPREADS, explorer.PARTICIPANTS)
+    assert rows["rounded"]["seats"] == [2, 3, 4, 1]
+    assert rows["optimal"]["seats"] == [2, 3, 3, 2]
+    assert rows["optimal"]["variance"] < rows["rounded"]["variance"]
+    printed = allocation.neyman_real(explorer.SIZES, explorer.SPREADS, explorer.PARTICIPANTS)
     assert [round(float(x), 2) for x in printed] == [1.86, 2.79, 3.72, 1.63]
 
 
 def test_the_default_setting_does_not_answer_the_vote_of_the_second_session():
     """A stratum of ten clients that hardly differ: a slider has to be moved before it is seen."""
     assert all(spread >= 1 for spread in explorer.SPREADS)
-    found = explorer.seats(explorer.SIZES, (*explorer.SPREADS[:3], 0.2), explorer.SEATS)
-    assert found["rounded"]["seats"] == [2, 3, 5, 0] and found["optimal"]["seats"] == [2, 3, 4, 1]
+    rows = explorer.compare_allocations(
+        explorer.SIZES, (*explorer.SPREADS[:3], 0.2), explorer.PARTICIPANTS
+    )
+    assert rows["rounded"]["seats"] == [2, 3, 5, 0] and rows["optimal"]["seats"] == [2, 3, 4, 1]
 
 
 def test_equal_spreads_of_zero_have_no_printed_allocation():
-    found = explorer.seats([8, 8], [0.0, 0.0], 4)
-    assert found["printed"]["seats"] is None and found["optimal"]["variance"] == 0
+    rows = explorer.compare_allocations([8, 8], [0.0, 0.0], 4)
+    assert rows["printed"]["seats"] is None and rows["optimal"]["variance"] == 0
 
 
 @pytest.mark.slow
-def test_making_it_writes_the_data_and_a_figure_for_each_part(tmp_path, data):
-    explorer.make(tmp_path)
+def test_the_page_files_are_the_data_and_a_figure_for_each_part(tmp_path, data):
+    explorer.write_page_files(tmp_path)
     assert json.loads((tmp_path / "explorer.json").read_text()) == data
     for name in explorer.FIGURES:
         assert (tmp_path / f"explorer-{name}.png").stat().st_size > 5000
@@ -154,7 +157,7 @@ def test_the_page_has_a_figure_before_each_instrument():
         assert f"](#instrument-{name}): " in page and f"\n(instrument-{name})=\n## " in page
 
 
-def test_nothing_in_it_asks_for_anything(extension):
+def test_scripts_and_styles_load_nothing(extension):
     names = {path.name for path in extension.SCRIPTS.iterdir()}
     assert names == {"core.js", "instruments.css", *(f"{part}.js" for part in extension.PARTS)}
     for name in names:
@@ -166,21 +169,21 @@ def test_data_cannot_end_the_script(extension):
     assert "</script><b>" not in extension.script({"coin": "</script><b>"}, ["coin"])
 
 
-def test_a_page_is_given_what_its_instruments_need_and_no_more(extension, data):
-    alone = extension.script(data, ["coin"])
-    given = re.search(r'id="explorer-data">(.*?)</script>', alone)[1]
-    assert json.loads(given) == {"coin": data["coin"]}
-    assert alone.count("fedstasExplorer.add(") == 1 and len(alone) < 40_000
+def test_a_page_has_the_data_and_scripts_of_its_instruments_only(extension, data):
+    script = extension.script(data, ["coin"])
+    text = re.search(r'id="explorer-data">(.*?)</script>', script)[1]
+    assert json.loads(text) == {"coin": data["coin"]}
+    assert script.count("fedstasExplorer.add(") == 1 and len(script) < 40_000
     assert extension.PARTS == explorer.FIGURES
 
 
-def test_levels_are_the_packages_and_lose_what_is_told(data):
-    told = data["squeeze"]
-    entries = np.array(told["entries"], dtype=np.float32)
+def test_levels_are_the_packages_and_lose_as_much_as_the_data_state(data):
+    part = data["squeeze"]
+    entries = np.array(part["entries"], dtype=np.float32)
     assert len(entries) == explorer.ENTRIES and np.unique(entries).size > 100
     restored = compression.squeeze(entries, 9).restore()[0]
-    assert set(np.unique(restored)) == set(np.array(told["levels"]["9"], dtype=np.float32))
-    (nine,) = [c["answer"] for c in told["cases"]["squeezed"] if c["given"] == [9]]
+    assert set(np.unique(restored)) == set(np.array(part["levels"]["9"], dtype=np.float32))
+    (nine,) = [c["answer"] for c in part["cases"]["squeezed"] if c["given"] == [9]]
     assert nine["kept"] == pytest.approx(
         1 - np.var(entries - restored) * 510 / (entries**2).sum(), abs=1e-4
     )
@@ -188,32 +191,33 @@ def test_levels_are_the_packages_and_lose_what_is_told(data):
 
 
 def test_the_map_is_of_clients_with_one_or_two_classes_and_its_chances_add_up_to_the_seats(data):
-    told = data["strata"]
-    N = len(told["points"])
-    assert 25 <= N <= 30 and [max(each) + 1 for each in told["labels"]] == list(range(1, 9))
+    part = data["strata"]
+    N = len(part["points"])
+    assert 25 <= N <= 30 and [max(labels) + 1 for labels in part["labels"]] == list(range(1, 9))
     counts = draw_probabilities.example().counts
     assert np.median((counts > 0.1 * counts.sum(1, keepdims=True)).sum(1)) <= 2
-    for case in told["cases"]["onMap"]:
+    for case in part["cases"]["onMap"]:
         strata, m = case["given"]
-        labels, chances = np.array(told["labels"][strata - 1]), np.array(case["answer"]["chances"])
-        found = np.bincount(labels, chances)
-        assert found == pytest.approx(
-            case["answer"]["seats"], abs=1e-9
-        ) and found.sum() == pytest.approx(m)
+        labels, chances = np.array(part["labels"][strata - 1]), np.array(case["answer"]["chances"])
+        draws = np.bincount(labels, chances)
+        assert draws == pytest.approx(case["answer"]["seats"], abs=1e-9)
+        assert draws.sum() == pytest.approx(m)
 
 
-def test_as_written_the_six_clients_lead_elsewhere_and_corrected_to_the_target():
+def test_the_mean_of_the_six_clients_is_off_as_written_and_on_target_corrected():
     """By hand for one draw: sum u |u| / sum |u|."""
-    found = explorer.bias(explorer.VALUES, explorer.NORMS, 1)
-    assert found["written"] == pytest.approx((-1 - 0.25 + 0.25 + 1 + 4 + 16) / 9)
-    assert found["target"] == found["corrected"] == 1
-    more = [explorer.bias(explorer.VALUES, explorer.NORMS, m)["written"] for m in range(1, 6)]
-    assert more == sorted(more, reverse=True) and more[-1] > 1
+    round_ = explorer.summarise_round(explorer.VALUES, explorer.NORMS, 1)
+    assert round_["written"] == pytest.approx((-1 - 0.25 + 0.25 + 1 + 4 + 16) / 9)
+    assert round_["target"] == round_["corrected"] == 1
+    means = [
+        explorer.summarise_round(explorer.VALUES, explorer.NORMS, m)["written"] for m in range(1, 6)
+    ]
+    assert means == sorted(means, reverse=True) and means[-1] > 1
 
 
 @needs_browser
 def test_the_script_computes_what_the_package_computes(browse, data):
-    other = {
+    inputs = {
         "seats": [[[7, 19, 4], [0.5, 2.5, 1.0], 9], [[60, 2], [0.1, 5.0], 30]],
         "estimate": [[123, 77, 2.5, 12], [1000, 1001, 0.1, 2]],
         "composed": [[4, 50, 33, 1e-4], [1, 10, 60, 1e-9]],
@@ -222,36 +226,36 @@ def test_the_script_computes_what_the_package_computes(browse, data):
         "bias": [[[2, -3, 5, 0.5], [1, 2, 3, 4], 3], [[1, 7], [5, 1], 1]],
         "coin": [[77, 50, 2.0, [[0.9, 3], [0.001, 12], [0.5, 49]]], [5, 3, 6.5, [[0.2, 1]]]],
     }
-    drive = f"""const asked = {json.dumps(other)};
-      for (const name in asked) tell(name, asked[name].map((g) => fedstasExplorer[name](...g)));
+    drive = f"""const inputs = {json.dumps(inputs)};
+      for (const name in inputs) tell(name, inputs[name].map((g) => fedstasExplorer[name](...g)));
       tell("wrong", fedstasExplorer.differences());"""
     document = browse(drive)
-    assert told(document, "wrong") == []
-    many = sum(len(cases) for part in data.values() for cases in part["cases"].values())
-    for name, of in (
-        ("squeezed", explorer.squeezed),
-        ("onMap", explorer.on_map),
-        ("bias", explorer.bias),
-        ("coin", explorer.coin),
+    assert reported(document, "wrong") == []
+    count = sum(len(cases) for part in data.values() for cases in part["cases"].values())
+    for name, function in (
+        ("squeezed", explorer.summarise_squeeze),
+        ("onMap", explorer.allocate_on_map),
+        ("bias", explorer.summarise_round),
+        ("coin", explorer.summarise_reports),
     ):
-        for given, found in zip(other[name], told(document, name), strict=True):
-            expected = of(*given)
-            assert found.keys() == expected.keys()
+        for args, answer in zip(inputs[name], reported(document, name), strict=True):
+            expected = function(*args)
+            assert answer.keys() == expected.keys()
             for key, value in expected.items():
-                assert found[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (name, given, key)
-    assert f"the package's numbers on all {many} test inputs" in document
-    for given, found in zip(other["seats"], told(document, "seats"), strict=True):
-        expected = explorer.seats(*given)
+                assert answer[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (name, args, key)
+    assert f"the package's numbers on all {count} test inputs" in document
+    for args, answer in zip(inputs["seats"], reported(document, "seats"), strict=True):
+        expected = explorer.compare_allocations(*args)
         for name, row in expected.items():
-            assert found[name]["seats"] == pytest.approx(row["seats"])
-            assert (found[name]["variance"] is None) == (row["variance"] is None)
-    for given, found in zip(other["estimate"], told(document, "estimate"), strict=True):
-        expected = explorer.estimate(*given)
-        assert found.keys() == expected.keys()
+            assert answer[name]["seats"] == pytest.approx(row["seats"])
+            assert (answer[name]["variance"] is None) == (row["variance"] is None)
+    for args, answer in zip(inputs["estimate"], reported(document, "estimate"), strict=True):
+        expected = explorer.summarise_size_estimate(*args)
+        assert answer.keys() == expected.keys()
         for name, value in expected.items():
-            assert found[name] == pytest.approx(value, rel=1e-8, abs=1e-9), name
-    for given, found in zip(other["composed"], told(document, "composed"), strict=True):
-        assert found == pytest.approx(explorer.composed(*given), rel=1e-8)
+            assert answer[name] == pytest.approx(value, rel=1e-8, abs=1e-9), name
+    for args, answer in zip(inputs["composed"], reported(document, "composed"), strict=True):
+        assert answer == pytest.approx(explorer.compose_epsilon(*args), rel=1e-8)
 
 
 @needs_browser
@@ -263,14 +267,14 @@ def test_the_check_in_the_page_notices_a_wrong_number(browse, data):
 
 
 @needs_browser
-def test_sliders_change_what_is_said_and_drawn(browse):
+def test_sliders_change_text_and_figures(browse):
     drive = """
       const say = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
       const row = (name) => [...document.querySelectorAll('[data-part="allocation"] tr[data-row="' + name + '"] td')].map((c) => c.textContent);
       tell("start", row("rounded"));
       const still = [...document.querySelectorAll(".explorer-stratum")][3].querySelectorAll("input")[1];
       still.value = 0.2; still.dispatchEvent(new Event("input", {bubbles: true}));
-      tell("first", {rounded: row("rounded"), said: say("allocation"),
+      tell("first", {rounded: row("rounded"), text: say("allocation"),
         figures: [...document.querySelectorAll("figure")].map((f) => getComputedStyle(f).display)});
       move("allocation", "strata", 2); move("allocation", "participants", 12);
       tell("two", row("optimal"));
@@ -288,28 +292,28 @@ def test_sliders_change_what_is_said_and_drawn(browse):
       tell("drawn", [...document.querySelectorAll(".explorer svg")].map((s) => s.getAttribute("aria-label").length));
     """
     document = browse(drive)
-    assert told(document, "start")[:4] == ["2", "3", "4", "1"]
-    first = told(document, "first")
+    assert reported(document, "start")[:4] == ["2", "3", "4", "1"]
+    first = reported(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
-    assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["said"]
+    assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
     assert first["figures"] == ["none"] * 7
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
-    assert told(document, "two")[:2] == expected
-    sd = round(explorer.estimate(600, 100, 3.0, 10)["sd"])
-    said = f"Mean 990 where 6,000 examples are, standard deviation {sd}"
-    assert said in told(document, "estimate")
-    assert "Every true answer is 99: M clips all sizes." in told(document, "estimate")
+    assert reported(document, "two")[:2] == expected
+    sd = round(explorer.summarise_size_estimate(600, 100, 3.0, 10)["sd"])
+    sentence = f"Mean 990 where 6,000 examples are, standard deviation {sd}"
+    assert sentence in reported(document, "estimate")
+    assert "Every true answer is 99: M clips all sizes." in reported(document, "estimate")
     alpha = privacy.truth_probability(8, 601)
-    assert f"{alpha:.4f}" in told(document, "epsilon") and told(document, "moved")
-    assert "Mean 6,000 where 6,000" in told(document, "wide")
-    assert "clips" not in told(document, "wide")
-    tight = explorer.composed(3, 100, 10, explorer.DELTA)
-    assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in told(document, "ten")
-    assert "99 fresh reports of ε = 3 cost ε = 297." in told(document, "all")
-    assert all(reach == [0, 1, True] for reach in told(document, "reach"))
-    assert len(told(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
-    assert min(told(document, "drawn")) > 40
+    assert f"{alpha:.4f}" in reported(document, "epsilon") and reported(document, "moved")
+    assert "Mean 6,000 where 6,000" in reported(document, "wide")
+    assert "clips" not in reported(document, "wide")
+    tight = explorer.compose_epsilon(3, 100, 10, explorer.DELTA)
+    assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in reported(document, "ten")
+    assert "99 fresh reports of ε = 3 cost ε = 297." in reported(document, "all")
+    assert all(reach == [0, 1, True] for reach in reported(document, "reach"))
+    assert len(reported(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
+    assert min(reported(document, "drawn")) > 40
 
 
 # Presses a button by its words, as Enter on it would.
@@ -324,7 +328,7 @@ const says = (part) => document.querySelector('[data-part="' + part + '"] .explo
 
 
 @needs_browser
-def test_buttons_draw_and_what_is_said_follows(browse, data):
+def test_buttons_draw_and_the_text_follows(browse, data):
     drive = """
       tell("untold", says("coin"));
       press("coin", "Flip once"); tell("once", says("coin"));
@@ -344,36 +348,39 @@ def test_buttons_draw_and_what_is_said_follows(browse, data):
     """
     document = browse(PRESS + drive)
     alpha = privacy.truth_probability(3.0, 100)
-    assert f"with probability {alpha:.2f}" in told(document, "untold")
-    assert re.search(r"Of 1 report, [01] told the truth", told(document, "once"))
-    one, many = (
+    assert f"with probability {alpha:.2f}" in reported(document, "untold")
+    assert re.search(r"Of 1 report, [01] told the truth", reported(document, "once"))
+    first, last = (
         re.search(
-            r"they say ([−\d.,]+), give or take ([\d.,]+); the true size is 40", told(document, key)
+            r"they say ([−\d.,]+), give or take ([\d.,]+); the true size is 40",
+            reported(document, key),
         )
         for key in ("once", "many")
     )
-    wide = 1.96 * explorer.coin(40, 100, 3.0, [[0.5, 1]])["sd"]
-    assert float(one[2]) == pytest.approx(wide, abs=0.05)
-    assert float(many[2]) == pytest.approx(wide / 1001**0.5, abs=0.05)
-    assert abs(float(many[1].replace("−", "-")) - 40) < 2 * float(many[2])
-    assert "Flip the coin." in told(document, "again")
-    exact = explorer.bias(explorer.VALUES, explorer.NORMS, explorer.ROUND)
+    half_width = 1.96 * explorer.summarise_reports(40, 100, 3.0, [[0.5, 1]])["sd"]
+    assert float(first[2]) == pytest.approx(half_width, abs=0.05)
+    assert float(last[2]) == pytest.approx(half_width / 1001**0.5, abs=0.05)
+    assert abs(float(last[1].replace("−", "-")) - 40) < 2 * float(last[2])
+    assert "Flip the coin." in reported(document, "again")
+    exact = explorer.summarise_round(explorer.VALUES, explorer.NORMS, explorer.COHORT_SIZE)
     written, corrected = map(
         float,
         re.search(
-            r"average is ([\d.]+) as written and ([\d.]+) corrected", told(document, "bias")
+            r"average is ([\d.]+) as written and ([\d.]+) corrected", reported(document, "bias")
         ).groups(),
     )
-    assert "After 2,000 rounds" in told(document, "bias")
-    for found, key in ((written, "written"), (corrected, "corrected")):
-        assert abs(found - exact[key]) < 4 * exact[f"{key}_sd"] / 2000**0.5 + 0.005, key
+    assert "After 2,000 rounds" in reported(document, "bias")
+    for average, key in ((written, "written"), (corrected, "corrected")):
+        assert abs(average - exact[key]) < 4 * exact[f"{key}_sd"] / 2000**0.5 + 0.005, key
     assert written - corrected > 0.3
-    assert "Six clients would move the model" in told(document, "restarted")
+    assert "Six clients would move the model" in reported(document, "restarted")
     assert (
-        told(document, "drawn") == sum(told(document, "seats")) == draw_probabilities.PARTICIPANTS
+        reported(document, "drawn")
+        == sum(reported(document, "seats"))
+        == draw_probabilities.PARTICIPANTS
     )
-    assert told(document, "cleared") == 0 and told(document, "least") == "8"
-    assert told(document, "tab") == [0] * 7 and told(document, "clients") == len(
+    assert reported(document, "cleared") == 0 and reported(document, "least") == "8"
+    assert reported(document, "tab") == [0] * 7 and reported(document, "clients") == len(
         data["strata"]["points"]
     )
 
@@ -391,7 +398,7 @@ def test_extreme_settings_break_nothing(browse):
       });
       tell("bad", said.map((t) => (t.match(/NaN|undefined|Infinity/) || []).length));
     """
-    assert set(told(browse(drive), "bad")) == {0}
+    assert set(reported(browse(drive), "bad")) == {0}
 
 
 @needs_browser
@@ -412,10 +419,12 @@ def test_it_fits_a_phone_and_is_legible(browse, theme):
         wide: main.scrollWidth, room: main.clientWidth,
         svg: Math.max(...[...document.querySelectorAll("svg")].map((s) => s.getBoundingClientRect().right))});
     """
-    seen = told(browse(drive, theme=theme, width=375), "seen")
-    assert seen["room"] <= 351 and seen["wide"] <= seen["room"] and seen["svg"] <= 375
-    assert seen["words"] >= 4.5 and seen["bars"] >= 3 and seen["high"] >= 10
-    assert not math.isnan(seen["words"])
+    measures = reported(browse(drive, theme=theme, width=375), "seen")
+    assert (
+        measures["room"] <= 351 and measures["wide"] <= measures["room"] and measures["svg"] <= 375
+    )
+    assert measures["words"] >= 4.5 and measures["bars"] >= 3 and measures["high"] >= 10
+    assert not math.isnan(measures["words"])
 
 
 @needs_browser
@@ -423,4 +432,6 @@ def test_without_scripts_the_figures_stay(browse):
     drive = """tell("figures", [...document.querySelectorAll("figure")].map((f) => getComputedStyle(f).display));
       tell("parts", [...document.querySelectorAll(".explorer")].map((f) => getComputedStyle(f).display));"""
     document = browse(drive, scripts=False)
-    assert "none" not in told(document, "figures") and set(told(document, "parts")) == {"none"}
+    assert "none" not in reported(document, "figures") and set(reported(document, "parts")) == {
+        "none"
+    }

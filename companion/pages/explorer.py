@@ -1,5 +1,9 @@
-"""What the instruments are made of: data computed beforehand, the figures that the page `Explorer` shows
-without scripts, and cases by which their scripts are held against this package."""
+"""The data of the interactive figures (instruments), their static figures, and test cases for their scripts.
+
+A page shows the static figures where no script runs. The scripts compute the same functions as this package; the
+test cases are inputs with this package's answers, which each page compares with its scripts' answers. The keys of
+the data are read by `book/_ext/instruments/*.js`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from companion.pages import draw_probabilities, plots
 from companion.runs.atomic import write
@@ -23,30 +28,24 @@ from fedstas.sim.rng import stream
 EPSILONS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 CAPS = (3, 5, 10, 20, 50, 100, 200, 700)
 REPORTS = 40  # of the attack; the composed epsilon is computed by the script
-SIZES, SPREADS, SEATS = (40, 30, 20, 10), (1.0, 2.0, 4.0, 3.5), 10
+SIZES, SPREADS, PARTICIPANTS = (40, 30, 20, 10), (1.0, 2.0, 4.0, 3.5), 10
 SETTING = {"size": 600, "cap": 100, "epsilon": 3.0, "m": 10}
 DELTA = 1e-5
 ROUNDS = 99
-MOST_LEVELS, MOST_STRATA = 16, 8
+MAX_LEVELS, MAX_STRATA = 16, 8
 LEVELS, STRATA = 9, 4  # where the sliders begin
-CLIENT, ENTRIES = 0, 510  # whose gradient is squeezed, and how many of it: those of the last layer
-COIN = {"size": 40, "cap": 100, "epsilon": 3.0}
-VALUES = (
-    -1.0,
-    -0.5,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # six clients' updates in one direction; norms are their lengths
+SQUEEZED_CLIENT = 0  # whose gradient is squeezed
+ENTRIES = 510  # of that gradient: those of the last layer
+REPORTS_SETTING = {"size": 40, "cap": 100, "epsilon": 3.0}
+VALUES = (-1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # six clients' updates in one direction
 NORMS = tuple(map(abs, VALUES))
-ROUND = 2  # of them drawn in a round
-PLATE = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
+COHORT_SIZE = 2  # of these clients
+TEXT_BOX = {"fc": "white", "ec": "none", "pad": 1.5}  # behind words on a map
 FIGURES = ("squeeze", "strata", "allocation", "bias", "coin", "estimate", "privacy")
-LARGEST = 500_000  # bytes of the page's data
+MAX_BYTES = 500_000  # bytes of the page's data
 
 
-def seats(sizes, spreads, m: int) -> dict:
+def compare_allocations(sizes, spreads, m: int) -> dict:
     """Return the four allocations, and the variance of the stratified mean under each (None: infinite)."""
     allocations = {"proportional": allocation.proportional(sizes, m)}
     try:
@@ -57,19 +56,19 @@ def seats(sizes, spreads, m: int) -> dict:
     allocations["optimal"] = allocation.neyman(sizes, spreads, m)
     rows = {}
     for name, draws in allocations.items():
-        value = None
+        variance = math.inf
         if draws is not None:
-            value = float(theory.allocation_variance(sizes, spreads, draws.tolist()))
-        finite = value is not None and math.isfinite(value)
+            variance = float(theory.allocation_variance(sizes, spreads, draws.tolist()))
         rows[name] = {
             "seats": None if draws is None else draws.tolist(),
-            "variance": value if finite else None,
+            "variance": variance if math.isfinite(variance) else None,
         }
     return rows
 
 
-def estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
-    """The size estimate of m clients of one size: alpha, mean, sd, P(not positive), rate, some of its law."""
+def summarise_size_estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
+    """Summarise the size estimate of m clients of one size: alpha, mean, sd, P(not positive), rate, and seven points of
+    its distribution."""
     alpha = privacy.truth_probability(epsilon, cap)
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
     mean = float(values @ chances)
@@ -85,10 +84,10 @@ def estimate(size: int, cap: int, epsilon: float, m: int) -> dict:
     }
 
 
-def squeezed(levels: int) -> dict:
-    """What so many levels keep of the gradient, their bits, and how many entries go to each."""
-    squeezed_gradient = compression.squeeze(gradient(), levels)
-    entries = gradient().astype(float)  # or the sums would be of single precision
+def summarise_squeeze(levels: int) -> dict:
+    """Summarise the gradient squeezed to some levels: the share of its square that is kept, bits, entries per level."""
+    squeezed_gradient = compression.squeeze(client_gradient(), levels)
+    entries = client_gradient().astype(float)  # or the sums would be of single precision
     lost = np.square(entries - squeezed_gradient.restore()[0].astype(float)).sum()
     return {
         "kept": 1 - float(lost / np.square(entries).sum()),
@@ -97,8 +96,8 @@ def squeezed(levels: int) -> dict:
     }
 
 
-class _Told:
-    """A generator that gives what it is told: the sizes made up, and what decides on the truth."""
+class _FixedFlips:
+    """A random generator with fixed draws: rows of a uniform that decides on the truth, and the random size."""
 
     def __init__(self, flips):
         self.flips = np.array(flips)
@@ -110,56 +109,63 @@ class _Told:
         return self.flips[:, 0]
 
 
-def coin(size: int, cap: int, epsilon: float, flips) -> dict:
-    """Reports of one client, whose `flips` are (what decides, size made up); the mean of their estimates and
-    its standard deviation."""
-    alpha, many = privacy.truth_probability(epsilon, cap), len(flips)
-    how = {"size_cap": cap, "alpha": alpha}
-    reports = privacy.report(np.full(many, size), rng=_Told(flips), **how)
+def summarise_reports(size: int, cap: int, epsilon: float, flips) -> dict:
+    """Summarise reports of one client: alpha, the reports, the mean of their estimates and its standard deviation.
+
+    Args:
+        size: the client's true size.
+        cap: the size cap M.
+        epsilon: of a report.
+        flips: for each report, the uniform number that decides on the truth, and the random size.
+    """
+    alpha, count = privacy.truth_probability(epsilon, cap), len(flips)
+    options = {"size_cap": cap, "alpha": alpha}
+    reports = privacy.report(np.full(count, size), rng=_FixedFlips(flips), **options)
     return {
         "alpha": alpha,
         "reports": reports.tolist(),
-        "mean": privacy.estimate_total(reports, **how) / many,
-        "sd": math.sqrt(privacy.estimate_variance(np.full(many, size), **how)) / many,
+        "mean": privacy.estimate_total(reports, **options) / count,
+        "sd": math.sqrt(privacy.estimate_variance(np.full(count, size), **options)) / count,
     }
 
 
-def bias(values, norms, m: int) -> dict:
-    """Exact mean and deviation of a round as written and corrected, in a stratum drawn by norms."""
-    written, spread = theory.design_moments("plain-successive", values, norms, m)
-    corrected, width = theory.design_moments("hansen-hurwitz", values, norms, m)
+def summarise_round(values, norms, m: int) -> dict:
+    """Return the exact mean and standard deviation of a round as written and corrected, in a stratum drawn by norms."""
+    written, written_variance = theory.design_moments("plain-successive", values, norms, m)
+    corrected, corrected_variance = theory.design_moments("hansen-hurwitz", values, norms, m)
     return {
         "target": sum(values) / len(values),
         "written": float(written),
-        "written_sd": math.sqrt(spread),
+        "written_sd": math.sqrt(written_variance),
         "corrected": float(corrected),
-        "corrected_sd": math.sqrt(width),
+        "corrected_sd": math.sqrt(corrected_variance),
     }
 
 
 @lru_cache
-def _server():
-    """The clients of the figure of seats, at their first model."""
+def _view_of_server():
+    """Return the server's view of the example's clients at the first model."""
     return one_round.view_at(
         draw_probabilities.example_state(0), draw_probabilities.corrected_design()
     )
 
 
 @lru_cache
-def gradient() -> np.ndarray:
-    """The last layer's entries of one client's gradient, float32, as they are given to the script."""
+def client_gradient() -> np.ndarray:
+    """Return the last layer's entries of one client's gradient, float32, as the script has them."""
     setup = draw_probabilities.example_state(0).setup
     module = setup.task.model(setup.seed)
-    whole = list(engine.client_gradients(module, models.flatten(module), setup.data))[CLIENT]
-    return whole.numpy()[-ENTRIES:].astype(float).round(6).astype(np.float32)
+    gradients = list(engine.client_gradients(module, models.flatten(module), setup.data))
+    return gradients[SQUEEZED_CLIENT].numpy()[-ENTRIES:].astype(float).round(6).astype(np.float32)
 
 
 @lru_cache
-def clients() -> dict:
-    """The clients on a plane, their norms, and their strata for every number of them, as the paper makes these."""
-    gradients = _server().gradients(LEVELS)
+def map_clients() -> dict:
+    """Return the clients on a plane (two principal components), their norms, and their strata as written, for each
+    number of strata."""
+    gradients = _view_of_server().gradients(LEVELS)
     features = stratification.restored_features(gradients)
-    labels = [stratification.stratify(features, H, 0) for H in range(1, MOST_STRATA + 1)]
+    labels = [stratification.stratify(features, H, 0) for H in range(1, MAX_STRATA + 1)]
     centred = features - features.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     points = (u * s)[:, :2]
@@ -167,30 +173,31 @@ def clients() -> dict:
     return {
         "points": (points / np.abs(points).max()).round(4).tolist(),
         "norms": gradients.norms().round(6).tolist(),
-        "labels": [each.tolist() for each in labels],
+        "labels": [strata.tolist() for strata in labels],
         "spreads": [
-            stratification.within_stratum_std(features, each).round(6).tolist() for each in labels
+            stratification.within_stratum_std(features, strata).round(6).tolist()
+            for strata in labels
         ],
         "H": STRATA,
         "m": draw_probabilities.PARTICIPANTS,
     }
 
 
-def on_map(strata: int, m: int) -> dict:
-    """Return the allocation of the strata, and each client's chance to be drawn, as written: distinct, by norms."""
-    data = clients()
-    labels, norms = np.array(data["labels"][strata - 1]), np.array(data["norms"])
-    draws = allocation.neyman(np.bincount(labels), data["spreads"][strata - 1], m)
+def allocate_on_map(strata: int, m: int) -> dict:
+    """Return the allocation of the strata, and each client's inclusion probability as written (distinct, by norms)."""
+    client_map = map_clients()
+    labels, norms = np.array(client_map["labels"][strata - 1]), np.array(client_map["norms"])
+    draws = allocation.neyman(np.bincount(labels), client_map["spreads"][strata - 1], m)
     chances = np.zeros(len(labels))
     for h, count in enumerate(draws.tolist()):
         chances[labels == h] = theory.successive_inclusion(norms[labels == h], count)
     return {"seats": draws.tolist(), "chances": chances.tolist()}
 
 
-def cases() -> dict:
-    """By instrument: inputs with this package's answers; the scripts must give the same."""
+def make_test_cases() -> dict:
+    """Return inputs with this package's answers, by instrument and function of its script."""
     strata = [
-        (list(SIZES), list(SPREADS), SEATS),
+        (list(SIZES), list(SPREADS), PARTICIPANTS),
         ([40, 30, 20, 10], [1.0, 2.0, 4.0, 0.2], 10),
         ([5, 5], [1.0, 1.0], 5),
         ([3, 50, 7], [9.0, 0.5, 2.0], 20),
@@ -203,62 +210,65 @@ def cases() -> dict:
     budgets = [(3, 100, 10), (3, 100, 99), (0.5, 3, 40), (8, 700, 30), (1, 20, 1), (2, 3, 99)]
     flips = [[0.01, 7], [0.99, 99], [0.3, 1], [0.05, 50], [0.7, 23]]
     coins = [(40, 100, 3.0, flips), (300, 100, 1.0, flips[:2]), (1, 100, 8.0, flips)]
-    given = {
-        "squeeze": {"squeezed": (squeezed, [(2,), (3,), (LEVELS,), (MOST_LEVELS,)])},
+    functions = {  # by instrument, and by the name of the script's function: ours, and the inputs
+        "squeeze": {"squeezed": (summarise_squeeze, [(2,), (3,), (LEVELS,), (MAX_LEVELS,)])},
         "strata": {
             "onMap": (
-                on_map,
-                [(1, 6), (STRATA, draw_probabilities.PARTICIPANTS), (MOST_STRATA, 20)],
+                allocate_on_map,
+                [(1, 6), (STRATA, draw_probabilities.PARTICIPANTS), (MAX_STRATA, 20)],
             )
         },
-        "allocation": {"seats": (seats, strata)},
+        "allocation": {"seats": (compare_allocations, strata)},
         "bias": {
             "bias": (
-                bias,
+                summarise_round,
                 [(VALUES, NORMS, m) for m in (1, 2, 5)] + [((3.0, 1.0, -2.0), (1.0, 4.0, 2.0), 2)],
             )
         },
-        "coin": {"coin": (coin, coins)},
-        "estimate": {"estimate": (estimate, settings)},
+        "coin": {"coin": (summarise_reports, coins)},
+        "estimate": {"estimate": (summarise_size_estimate, settings)},
         "privacy": {
-            "composed": (composed, [(*b, d) for b, d in product(budgets, (0.0, 1e-6, DELTA, 1e-3))])
+            "composed": (
+                compose_epsilon,
+                [(*b, d) for b, d in product(budgets, (0.0, 1e-6, DELTA, 1e-3))],
+            )
         },
     }
     return {
         part: {
-            name: [{"given": each, "answer": of(*each)} for each in inputs]
-            for name, (of, inputs) in formulas.items()
+            name: [{"given": args, "answer": function(*args)} for args in inputs]
+            for name, (function, inputs) in by_name.items()
         }
-        for part, formulas in given.items()
+        for part, by_name in functions.items()
     }
 
 
-def composed(epsilon: float, cap: int, reports: int, delta: float) -> float:
-    """The epsilon of that many fresh reports of one client."""
+def compose_epsilon(epsilon: float, cap: int, reports: int, delta: float) -> float:
+    """Return the composed epsilon of some fresh reports of one client."""
     alpha = privacy.truth_probability(epsilon, cap)
     return privacy.composed_epsilon(alpha, cap, reports, delta)
 
 
-def attack(epsilon: float, cap: int, reports: int = REPORTS) -> list[float]:
-    """P(the most frequent of j fresh reports is the true size), j = 0..reports."""
+def attack_success(epsilon: float, cap: int, reports: int = REPORTS) -> list[float]:
+    """Return P(the most frequent of j fresh reports is the true size) for j = 0..reports."""
     alpha = privacy.truth_probability(epsilon, cap)
     # A fraction with a small denominator keeps the whole numbers small; the error is below 1e-6.
     return [float(p) for p in theory.mode_attack(cap, f"{round(alpha * 10**7)}/{10**7}", reports)]
 
 
-def data() -> dict:
-    """What the scripts are given, by instrument."""
-    entries = gradient()
+def make_data() -> dict:
+    """Return the data of the scripts, by instrument."""
+    entries = client_gradient()
     levels = {
         n: compression.squeeze(entries, n).levels[0].astype(float).tolist()
-        for n in range(2, MOST_LEVELS + 1)
+        for n in range(2, MAX_LEVELS + 1)
     }
     parts = {
         "squeeze": {"entries": entries.astype(float).tolist(), "levels": levels, "start": LEVELS},
-        "strata": clients(),
-        "allocation": {"sizes": SIZES, "spreads": SPREADS, "m": SEATS},
-        "bias": {"values": VALUES, "norms": NORMS, "m": ROUND},
-        "coin": COIN,
+        "strata": map_clients(),
+        "allocation": {"sizes": SIZES, "spreads": SPREADS, "m": PARTICIPANTS},
+        "bias": {"values": VALUES, "norms": NORMS, "m": COHORT_SIZE},
+        "coin": REPORTS_SETTING,
         "estimate": SETTING,
         "privacy": {
             **SETTING,
@@ -266,21 +276,23 @@ def data() -> dict:
             "rounds": ROUNDS,
             "epsilons": EPSILONS,
             "caps": CAPS,
-            "attack": [[[round(p, 4) for p in attack(e, cap)] for cap in CAPS] for e in EPSILONS],
+            "attack": [
+                [[round(p, 4) for p in attack_success(e, cap)] for cap in CAPS] for e in EPSILONS
+            ],
         },
     }
-    known = cases()
-    return {name: {**part, "cases": known[name]} for name, part in parts.items()}
+    test_cases = make_test_cases()
+    return {name: {**part, "cases": test_cases[name]} for name, part in parts.items()}
 
 
-def draw(name: str):
-    """The figure that stands for a part of the explorer where no script runs."""
+def draw_figure(name: str):
+    """Draw the figure that a page shows in the place of an instrument where no script runs."""
     plots.set_style()
-    return globals()[f"_{name}"]()
+    return globals()[f"_draw_{name}"]()
 
 
-def _squeeze():
-    entries = np.sort(gradient().astype(float))
+def _draw_squeeze() -> Figure:
+    entries = np.sort(client_gradient().astype(float))
     restored = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
     figure, ax = plt.subplots(figsize=(7, 3))
     ax.fill_between(
@@ -291,16 +303,16 @@ def _squeeze():
     return figure
 
 
-def _strata():
-    data, allocated = clients(), on_map(STRATA, draw_probabilities.PARTICIPANTS)
-    points, labels = np.array(data["points"]), np.array(data["labels"][STRATA - 1])
+def _draw_strata() -> Figure:
+    client_map, allocated = map_clients(), allocate_on_map(STRATA, draw_probabilities.PARTICIPANTS)
+    points, labels = np.array(client_map["points"]), np.array(client_map["labels"][STRATA - 1])
     figure, ax = plt.subplots(figsize=(7, 3.4))
     for h in range(STRATA):
         middle = points[labels == h].mean(0)
         for point in points[labels == h]:
             ax.plot(*zip(point, middle, strict=True), color=plots.GREY, lw=0.8, zorder=1)
         label = f"{chr(65 + h)}: {allocated['seats'][h]} of {(labels == h).sum()}"
-        ax.text(*middle, label, ha="center", va="center", fontsize="small", zorder=3, bbox=PLATE)
+        ax.text(*middle, label, ha="center", va="center", fontsize="small", zorder=3, bbox=TEXT_BOX)
     ax.scatter(
         *points.T, s=260 * np.array(allocated["chances"]) + 4, fc="none", ec=plots.BLACK, zorder=2
     )
@@ -308,43 +320,47 @@ def _strata():
     return figure
 
 
-def _bias():
-    exact, rng = bias(VALUES, NORMS, ROUND), stream(7, "bias")
-    p, many = np.array(NORMS) / sum(NORMS), 300
+def _draw_bias() -> Figure:
+    exact, rng = summarise_round(VALUES, NORMS, COHORT_SIZE), stream(7, "bias")
+    p, count = np.array(NORMS) / sum(NORMS), 300
     figure, ax = plt.subplots(figsize=(7, 3))
-    distinct = [rng.choice(VALUES, ROUND, replace=False, p=p).mean() for _ in range(many)]
+    distinct = [rng.choice(VALUES, COHORT_SIZE, replace=False, p=p).mean() for _ in range(count)]
     scaled = np.array(VALUES) / (len(p) * p)
-    again = [rng.choice(scaled, ROUND, p=p).mean() for _ in range(many)]
-    rounds = np.arange(1, many + 1)
+    with_replacement = [rng.choice(scaled, COHORT_SIZE, p=p).mean() for _ in range(count)]
+    rounds = np.arange(1, count + 1)
     ax.axhline(exact["target"], color=plots.BLACK, ls="--", lw=1)
-    for each, colour, name in (
+    for averages, colour, name in (
         (distinct, plots.WRITTEN, "as written"),
-        (again, plots.CORRECTED, "corrected"),
+        (with_replacement, plots.CORRECTED, "corrected"),
     ):
-        ax.plot(rounds, np.cumsum(each) / rounds, color=colour)
-        ax.text(many * 1.01, np.mean(each), name, color=colour, va="center", fontsize="small")
-    ax.text(many, exact["target"], "target", ha="right", va="bottom", fontsize="small")
-    ax.set(xlabel="rounds", ylabel="average update so far", xlim=(0, many))
+        ax.plot(rounds, np.cumsum(averages) / rounds, color=colour)
+        ax.text(count * 1.01, np.mean(averages), name, color=colour, va="center", fontsize="small")
+    ax.text(count, exact["target"], "target", ha="right", va="bottom", fontsize="small")
+    ax.set(xlabel="rounds", ylabel="average update so far", xlim=(0, count))
     return figure
 
 
-def _coin():
-    size, cap, epsilon = COIN.values()
-    rng, many = stream(1, "coin"), 200
-    flips = np.stack([rng.random(many), rng.integers(1, cap, many)], axis=1)
-    running = [coin(size, cap, epsilon, flips[:j])["mean"] for j in range(1, many + 1)]
+def _draw_coin() -> Figure:
+    size, cap, epsilon = REPORTS_SETTING.values()
+    rng, count = stream(1, "coin"), 200
+    flips = np.stack([rng.random(count), rng.integers(1, cap, count)], axis=1)
+    running = [
+        summarise_reports(size, cap, epsilon, flips[:j])["mean"] for j in range(1, count + 1)
+    ]
     figure, ax = plt.subplots(figsize=(7, 3))
-    reports = np.arange(1, many + 1)
-    wide = 1.96 * coin(size, cap, epsilon, flips[:1])["sd"] / np.sqrt(reports)
-    ax.fill_between(reports, size - wide, size + wide, color=plots.GREY, alpha=0.3, lw=0)
+    reports = np.arange(1, count + 1)
+    half_width = 1.96 * summarise_reports(size, cap, epsilon, flips[:1])["sd"] / np.sqrt(reports)
+    ax.fill_between(
+        reports, size - half_width, size + half_width, color=plots.GREY, alpha=0.3, lw=0
+    )
     ax.plot(reports, running, color=plots.BLACK)
     ax.axhline(size, color=plots.BLACK, ls="--", lw=1)
     ax.set(xlabel="reports of the client", ylabel="estimated size", ylim=(size - 200, size + 200))
     return figure
 
 
-def _allocation():
-    allocations, width = seats(SIZES, SPREADS, SEATS), 0.26
+def _draw_allocation() -> Figure:
+    allocations, width = compare_allocations(SIZES, SPREADS, PARTICIPANTS), 0.26
     figure, ax = plt.subplots(figsize=(7, 3))
     for place, (name, colour) in enumerate(
         (("printed", plots.WRITTEN), ("rounded", plots.CODED), ("optimal", plots.CORRECTED))
@@ -354,19 +370,21 @@ def _allocation():
         ax.bar_label(bars, fmt="{:.3g}", fontsize="x-small")
     labels = [f"$N_h$ = {n}\n$S_h$ = {s:g}" for n, s in zip(SIZES, SPREADS, strict=True)]
     ax.set_xticks(range(len(SIZES)), labels)
-    ax.set(ylabel=f"seats of m = {SEATS}")
+    ax.set(ylabel=f"seats of m = {PARTICIPANTS}")
     ax.grid(visible=False, axis="x")
     ax.legend(title=None)
     return figure
 
 
-def _estimate():
+def _draw_estimate() -> Figure:
     size, cap, epsilon, m = SETTING.values()
     alpha = privacy.truth_probability(epsilon, cap)
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
     figure, ax = plt.subplots(figsize=(7, 3))
-    seen = chances > chances.max() / 1e4
-    ax.fill_between(values[seen], chances[seen] / np.diff(values[:2]), color=plots.GREY, alpha=0.4)
+    shown = chances > chances.max() / 1e4
+    ax.fill_between(
+        values[shown], chances[shown] / np.diff(values[:2]), color=plots.GREY, alpha=0.4
+    )
     marks = (
         (0, plots.BLACK, "0"),
         (min(size, cap - 1) * m, plots.DRAW_COLOURS[3], "clipped total"),
@@ -379,25 +397,25 @@ def _estimate():
     return figure
 
 
-def _privacy():
+def _draw_privacy() -> Figure:
     epsilon, cap = SETTING["epsilon"], SETTING["cap"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3))
     rounds = np.arange(1, ROUNDS + 1)
     left.plot(rounds, rounds * epsilon, color=plots.DRAW_COLOURS[3], label="δ = 0")
-    tight = [composed(epsilon, cap, int(j), DELTA) for j in rounds]
+    tight = [compose_epsilon(epsilon, cap, int(j), DELTA) for j in rounds]
     left.plot(rounds, tight, color=plots.DRAW_COLOURS[4], label=f"δ = {DELTA:g}")
     left.set(xlabel="fresh reports of one client", ylabel="composed ε")
     left.legend()
-    right.plot(100 * np.array(attack(epsilon, cap)), color=plots.BLACK)
+    right.plot(100 * np.array(attack_success(epsilon, cap)), color=plots.BLACK)
     right.set(xlabel="fresh reports of one client", ylabel="size read off (%)", ylim=(0, 100))
     return figure
 
 
-def make(folder: str | Path) -> None:
-    """Write the data and the figures of the page, `explorer.json` last."""
+def write_page_files(folder: str | Path) -> None:
+    """Write the figures of the page, then its data, `explorer.json`."""
     folder = Path(folder)
     for name in FIGURES:
-        figure = draw(name)
+        figure = draw_figure(name)
         write(
             folder / f"explorer-{name}.png",
             lambda path, figure=figure: figure.savefig(
@@ -405,10 +423,10 @@ def make(folder: str | Path) -> None:
             ),
         )
         plt.close(figure)
-    text = json.dumps(data(), separators=(",", ":"), allow_nan=False)
-    assert len(text) < LARGEST
+    text = json.dumps(make_data(), separators=(",", ":"), allow_nan=False)
+    assert len(text) < MAX_BYTES
     write(folder / "explorer.json", lambda path: path.write_text(text))
 
 
 if __name__ == "__main__":
-    make(sys.argv[1])
+    write_page_files(sys.argv[1])
