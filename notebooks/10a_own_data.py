@@ -67,7 +67,7 @@ plots.set_page_style()
 # their labels, counted from 0. Give a test set too, or every fifth example of each class is held back.
 
 # %% tags=["remove-input"]
-ch10a.shown(s.task)
+ch10a.show_file(s.task)
 
 # %%
 data = tasks.load(s.task, network=s.network)
@@ -79,10 +79,10 @@ print(f"{len(data.train_y)} examples to train on, {len(data.test_y)} to test")
 # A table needs only the name of the column that is to be predicted. Images need only their folder, `FOLDER/CLASS/IMAGE`:
 
 # %% tags=["remove-input"]
-ch10a.shown("examples/own/my_table.py")
+ch10a.show_file("examples/own/my_table.py")
 
 # %% tags=["remove-input"]
-ch10a.shown("examples/own/my_images.py")
+ch10a.show_file("examples/own/my_images.py")
 
 # %% [markdown]
 # ## Whose is which example?
@@ -94,7 +94,7 @@ ch10a.shown("examples/own/my_images.py")
 # - `iid`, `dirichlet` and the other partitions deal your data out for you.
 
 # %% tags=["remove-input"]
-ch10a.shown(s.partition)
+ch10a.show_file(s.partition)
 
 # %%
 labels, users = data.train_y, data.users
@@ -106,7 +106,7 @@ print(f"{len(sizes)} clients with {sizes.min()} to {sizes.max()} examples")
 glue_values(
     "ch10a", clients=len(sizes), least=int(sizes.min()), most=int(sizes.max()), rounds=s.rounds
 )
-glue_figure("ch10a_who", ch10a.who_holds_what(federation.label_counts))
+glue_figure("ch10a_who", ch10a.draw_class_counts(federation.label_counts))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_who
@@ -125,7 +125,7 @@ glue_figure("ch10a_who", ch10a.who_holds_what(federation.label_counts))
 # network where the images are 3 x 32 x 32.
 
 # %% tags=["remove-input"]
-ch10a.shown(s.network)
+ch10a.show_file(s.network)
 
 # %% [markdown]
 # ## How do you bring your design?
@@ -135,7 +135,7 @@ ch10a.shown(s.network)
 # and where it breaks.
 
 # %% tags=["remove-input"]
-ch10a.shown(s.method)
+ch10a.show_file(s.method)
 
 # %% [markdown]
 # ## How do you record runs?
@@ -172,11 +172,11 @@ assert not failed, failed
 # decides nothing yet: record more seeds. Only runs of one task, one network and one partition stand in one table.
 
 # %%
-frame, known = ch10a.of_these(todo, "runs/own-data")
-ch10a.board(known, "runs/own-data")
+frame, identities = ch10a.load_runs(todo, "runs/own-data")
+ch10a.show_leaderboard(identities, "runs/own-data")
 
 # %% tags=["remove-cell"]
-glue_figure("ch10a_curves", ch10a.curves(frame))
+glue_figure("ch10a_curves", ch10a.draw_curves(frame))
 
 # %% [markdown]
 # ```{glue:figure} ch10a_curves
@@ -198,10 +198,10 @@ glue_figure("ch10a_curves", ch10a.curves(frame))
 # %%
 specs = (s.task, s.network, s.partition, s.method)
 sys.path += [str(Path(spec).parent) for spec in specs]  # where the files are
-first = next(iter(known))
+first = next(iter(identities))
 again = records.rerun(first, "runs/own-data", device=s.device)
 again = again.frame["test_accuracy"]
-print({k: v[:8] for k, v in known[first].get("files", {}).items()})
+print({k: v[:8] for k, v in identities[first].get("files", {}).items()})
 
 # %% tags=["remove-cell"]
 before = frame[frame["run"] == first]["test_accuracy"]

@@ -15,8 +15,8 @@ from fedstas import methods
 from fedstas.sim.simulation import COLUMNS
 
 matplotlib.use("Agg")
-KNOWN = protocol.read()
-DIGITS = KNOWN["digits"]
+SETTINGS = protocol.read()
+DIGITS = SETTINGS["digits"]
 # By arm: its runs less MD's, in points, on three seeds, at the larger budget and at the smaller one.
 GAINS = {
     "fedstas-unbiased": ([5.0, 5.1, 4.9], [9.0, 9.1, 8.9]),  # better
@@ -81,7 +81,7 @@ def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_parti
 
 
 def test_verdicts_are_counted_cell_by_cell():
-    both = [place(), place(KNOWN["mnist"])]
+    both = [place(), place(SETTINGS["mnist"])]
     assert both[0].arms == sorted(GAINS)
     assert design_comparison.count_verdicts(both, "large").tolist() == [2, 2, 2, 2]
     assert design_comparison.count_verdicts(both, "small").tolist() == [4, 0, 2, 2]
@@ -105,24 +105,26 @@ def test_kinds_of_designs_are_counted_over_both_budgets():
     assert table.loc["gradients of all: FedSTaS corrected", "better"] == 2
     assert table.iloc[-2:].sum().tolist() == [1, 1, 0, 2]
     arms = [arm for arms in design_comparison.KINDS.values() for arm in arms]
-    assert sorted([*arms, "md"]) == sorted(a.name for a in KNOWN["mnist"].arms)  # each once
+    assert sorted([*arms, "md"]) == sorted(a.name for a in SETTINGS["mnist"].arms)  # each once
 
 
 def test_every_link_leads_to_a_row_of_the_table():
-    here = [place(KNOWN[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [place()]
-    rows = [row for each in here for row in design_comparison.tabulate_primary(each)["method"]]
+    results = [place(SETTINGS[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [place()]
+    rows = [row for one in results for row in design_comparison.tabulate_primary(one)["method"]]
     anchors = [re.search(r'id="([^"]+)"', row)[1] for row in rows]
     assert len(set(anchors)) == len(anchors) == 20
     every = [
         design_comparison.make_anchor(n, a.name)
-        for n, setting in KNOWN.items()
+        for n, setting in SETTINGS.items()
         for a in setting.arms
     ]
     assert len(set(every)) == len(every)
     text = (parameters.ROOT / "notebooks/10_which_design.py").read_text()
     links = re.findall(r'href="#([^"]+)"', text)
     assert len(links) >= 4 and set(links) <= set(every)
-    assert design_comparison.link_row(here[0], "divfl") == '<a href="#cell-mnist-divfl">DivFL</a>'
+    assert (
+        design_comparison.link_row(results[0], "divfl") == '<a href="#cell-mnist-divfl">DivFL</a>'
+    )
 
 
 def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
@@ -145,24 +147,26 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
     monkeypatch.setitem(GAINS, "least-variance, updates", ([3.0, 3.1, 2.9], [4.0, 4.1, 3.9]))
     both = ("fedstas-unbiased", "least-variance", "least-variance, updates")
-    there = {name: place(KNOWN[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")}
-    told = design_comparison.compute_front_numbers(there)
-    assert (told["at_old"], told["at_best"], told["best"]) == (50.0, 90.0, 0.3)
-    assert (told["settings"], told["seeds"]) == (2, 3)  # the digits decide nothing
-    assert told["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
-    assert told["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
-    assert told["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"
-    assert (told["better"], told["better_strict"], told["updates"]) == (10, 10, False)
+    results = {
+        name: place(SETTINGS[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")
+    }
+    numbers = design_comparison.compute_front_numbers(results)
+    assert (numbers["at_old"], numbers["at_best"], numbers["best"]) == (50.0, 90.0, 0.3)
+    assert (numbers["settings"], numbers["seeds"]) == (2, 3)  # the digits decide nothing
+    assert numbers["cut_mnist_small"] == "+4.0 (+3.8 to +4.2)"
+    assert numbers["cut_mnist_large"] == "+0.0 (-0.2 to +0.2)"
+    assert numbers["corrected_fashion_mnist_large"] == "+5.0 (+4.8 to +5.2)"
+    assert (numbers["better"], numbers["better_strict"], numbers["updates"]) == (10, 10, False)
 
 
-def test_what_is_said_of_many_clients_holds_in_one_world_and_not_in_another(monkeypatch):
+def test_sentences_on_many_clients_follow_the_gains(monkeypatch):
     lost, won = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
     arms = ("fedstas", "fedstas-unbiased", "least-variance")
     for arm in arms:
         monkeypatch.setitem(GAINS, arm, lost)
-    many = place(KNOWN["mnist-1000"], arms)
-    told = design_comparison.check_many_clients(many)
-    assert told == {"loss": True, "nothing": True, "half": False, "written": False}
+    many = place(SETTINGS["mnist-1000"], arms)
+    numbers = design_comparison.check_many_clients(many)
+    assert numbers == {"loss": True, "nothing": True, "half": False, "written": False}
     assert design_comparison.first_round_surcharge(many) == 0
     many.rows.loc[many.rows["arm"] == "least-variance", "megabytes"] += 121  # of 240
     assert (
@@ -170,24 +174,24 @@ def test_what_is_said_of_many_clients_holds_in_one_world_and_not_in_another(monk
         and design_comparison.check_many_clients(many)["half"]
     )
     monkeypatch.setitem(GAINS, "least-variance", won)
-    told = design_comparison.check_many_clients(place(KNOWN["mnist-1000"], arms))
-    assert not (told["loss"] or told["nothing"])
+    numbers = design_comparison.check_many_clients(place(SETTINGS["mnist-1000"], arms))
+    assert not (numbers["loss"] or numbers["nothing"])
 
 
-def test_least_variance_is_held_against_each_rival_seed_by_seed(monkeypatch):
+def test_least_variance_is_compared_with_each_rival_on_the_same_seeds(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.7]))
-    there = {"mnist": place(KNOWN["mnist"], arms=("fedstas-unbiased", "least-variance"))}
-    found = design_comparison.compare_rivals(list(there.values()))
+    results = {"mnist": place(SETTINGS["mnist"], arms=("fedstas-unbiased", "least-variance"))}
+    found = design_comparison.compare_rivals(list(results.values()))
     large = found[found["metric"] == "large"].iloc[0]
     # 0.1 - 5.0, -0.1 - 5.1 and 0.0 - 4.9 points
     expected = statistics.mean_interval(np.array([-4.9, -5.2, -4.9]))
     assert np.allclose(large[["gain", "low", "high"]].astype(float), expected)
-    (row,) = design_comparison.tabulate_rivals(found, there).to_dict("records")
+    (row,) = design_comparison.tabulate_rivals(found, results).to_dict("records")
     assert row["above"] == "corrected"
     assert row["smaller budget"] == "-5.1 (-5.4 to -4.8)"
 
 
-def test_what_is_said_of_rivals_hangs_on_their_cells():
+def test_sentences_on_rivals_follow_the_gains():
     cells = pd.MultiIndex.from_product(
         [
             design_comparison.RIVALS,
@@ -214,57 +218,62 @@ def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
     leaders = ("least-variance", "least-variance, updates", "clustered-similarity")
     arms = (*leaders, "fedstas-unbiased")
     names = ("mnist", "fashion-mnist", "mnist-equal", "cifar100-coarse")
-    there = {name: place(KNOWN[name], arms) for name in names}
-    told = design_comparison.check_answer(there, design_comparison.compute_front_numbers(there))
-    assert told["meet"] and told["later"]  # who leads late alone does not count
-    assert not told["seeds"]  # three are run
+    results = {name: place(SETTINGS[name], arms) for name in names}
+    numbers = design_comparison.check_answer(
+        results, design_comparison.compute_front_numbers(results)
+    )
+    assert numbers["meet"] and numbers["later"]  # who leads late alone does not count
+    assert not numbers["seeds"]  # three are run
     monkeypatch.setitem(GAINS, "least-variance", ([-2.0, -2.1, -1.9], [4.0, 4.1, 3.9]))
-    there["mnist"] = place(KNOWN["mnist"], arms)
-    told = design_comparison.check_answer(there, design_comparison.compute_front_numbers(there))
-    assert not (told["meet"] or told["later"])
+    results["mnist"] = place(SETTINGS["mnist"], arms)
+    numbers = design_comparison.check_answer(
+        results, design_comparison.compute_front_numbers(results)
+    )
+    assert not (numbers["meet"] or numbers["later"])
 
 
 def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
-    here = place()
-    assert here.edge("md") == ""
-    here.tried.loc["md", 1.0] = 0.95
-    here.tried.loc["divfl", 0.03] = np.nan
-    assert (here.edge("md"), here.edge("divfl")) == ("†", "‡")
-    table = design_comparison.tabulate_primary(here)
+    result = place()
+    assert result.edge("md") == ""
+    result.tried.loc["md", 1.0] = 0.95
+    result.tried.loc["divfl", 0.03] = np.nan
+    assert (result.edge("md"), result.edge("divfl")) == ("†", "‡")
+    table = design_comparison.tabulate_primary(result)
     assert sorted(table["rate"]) == ["0.3", "0.3", "0.3", "0.3†", "0.3‡"]
-    said = design_comparison.list_departures({"digits": DIGITS}, {"digits": here})
+    departures = design_comparison.list_departures({"digits": DIGITS}, {"digits": result})
     assert (
-        "**Seeds.** Evaluated on 3 seeds (0 to 2) only: digits, disjoint 0.1, 50 clients." in said
+        "**Seeds.** Evaluated on 3 seeds (0 to 2) only: digits, disjoint 0.1, 50 clients."
+        in departures
     )
-    assert any("at an end of those that were tried: MD (digits" in each for each in said)
-    assert any("not tried yet: DivFL (digits" in each for each in said)
-    assert any(each.startswith("**Runs.** Not recorded yet: of digits") for each in said)
+    assert any("at an end of those that were tried: MD (digits" in each for each in departures)
+    assert any("not tried yet: DivFL (digits" in each for each in departures)
+    assert any(each.startswith("**Runs.** Not recorded yet: of digits") for each in departures)
 
 
-def test_an_arm_on_fewer_seeds_than_its_setting_is_told():
-    here = place()
-    rows = here.outcomes
+def test_an_arm_on_fewer_seeds_than_its_setting_is_a_departure():
+    result = place()
+    rows = result.outcomes
     late = rows.drop(rows[(rows["arm"] == "divfl") & (rows["seed"] == 2)].index)
-    said = design_comparison.list_departures(
-        {"digits": DIGITS}, {"digits": replace(here, outcomes=late)}
+    departures = design_comparison.list_departures(
+        {"digits": DIGITS}, {"digits": replace(result, outcomes=late)}
     )
     one = "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
-    assert one in said
+    assert one in departures
 
 
 def test_a_run_of_the_table_has_a_command_that_makes_it_again():
-    assert design_comparison.rerun_command(place(KNOWN["mnist"]), "divfl", 2) == (
+    assert design_comparison.rerun_command(place(SETTINGS["mnist"]), "divfl", 2) == (
         "fedstas run --task mnist --partition dirichlet --concentration 0.01 --clients 100 "
         "--clients-per-round 10 --method divfl --lr 0.3 --rounds 300 --eval-every 10 --seed 2"
     )
     GAINS["least-variance, updates"] = GAINS["divfl"]
     try:
-        said = design_comparison.rerun_command(
-            place(KNOWN["mnist"], ("least-variance, updates",)), "least-variance, updates", 0
+        command = design_comparison.rerun_command(
+            place(SETTINGS["mnist"], ("least-variance, updates",)), "least-variance, updates", 0
         )
     finally:
         del GAINS["least-variance, updates"]
-    assert "--method 'fedstas-least-variance features=updates'" in said
+    assert "--method 'fedstas-least-variance features=updates'" in command
 
 
 def cells(gains, errors=(0.1, 0.2, 0.5, 1.2)):
@@ -292,16 +301,16 @@ def before():
     return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high"])
 
 
-def test_what_is_left_is_of_what_both_have(before):
+def test_joined_gains_are_those_recorded_at_both_rates(before):
     after = design_comparison.compute_tuned_gains([place()], 10)
     assert after.set_index("arm")["gain"].to_dict() == pytest.approx(
         {"fedstas-unbiased": 5, "clustered-size": 0, "divfl": -5, "fedavg": -0.1}, abs=1e-9
     )
     both = design_comparison.join_gains(before, after)
     assert len(both) == 3
-    told = design_comparison.count_kept_gains(both)
-    assert (told["were"], told["kept"], told["gone"]) == (2, 1, 1)
-    assert (told["median_before"], told["median_after"]) == (5.0, pytest.approx(2.5))
+    numbers = design_comparison.count_kept_gains(both)
+    assert (numbers["were"], numbers["kept"], numbers["gone"]) == (2, 1, 1)
+    assert (numbers["median_before"], numbers["median_after"]) == (5.0, pytest.approx(2.5))
     table = design_comparison.tabulate_joined_gains(both, {"digits": place()}).set_index(
         "rate 0.01, 99 rounds"
     )
@@ -316,7 +325,7 @@ def test_what_is_left_is_of_what_both_have(before):
 def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
     found = design_comparison.load_untuned_gains().set_index(["setting", "arm"])
     assert found.index.is_unique
-    assert set(found.index.get_level_values("setting")) <= set(KNOWN)
+    assert set(found.index.get_level_values("setting")) <= set(SETTINGS)
     row = found.loc["mnist", "fedstas-unbiased"]  # as the start page tells it
     assert row[["gain", "low", "high"]].round(1).tolist() == [7.1, 5.6, 8.5]
     assert row["seeds"] == 20
@@ -346,7 +355,7 @@ def recorded(setting, arm, rate, seed, accuracy):
     return SimpleNamespace(run=run, identity=who, metadata=metadata, frame=lambda: frame)
 
 
-def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
+def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
     runs = []
     for arm, gain in (("md", 0.0), ("divfl", 0.02), ("fedavg", 0.1)):
         seeds = (0, 1) if arm != "fedavg" else (0,)
@@ -357,49 +366,54 @@ def test_what_is_there_is_read_and_what_is_not_is_named(monkeypatch):
                 recorded(DIGITS, arm, rate, s, 0.6 + gain + 0.1 * s + (rate > 0.2)) for s in seeds
             ]
     monkeypatch.setattr(protocol, "load_runs", lambda folders: runs)
-    found = design_comparison.load_results(KNOWN)
+    found = design_comparison.load_results(SETTINGS)
     assert list(found) == ["digits"]
-    here = found["digits"]
-    assert here.arms == ["divfl"]  # one seed of FedAvg tells nothing
-    assert set(here.outcomes["rate"]) == {0.1}
-    assert here.gain("divfl", "large")["gain"] == pytest.approx(2)
-    assert here.outcomes[here.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx([60, 70])
+    result = found["digits"]
+    assert result.arms == ["divfl"]  # one seed of FedAvg tells nothing
+    assert set(result.outcomes["rate"]) == {0.1}
+    assert result.gain("divfl", "large")["gain"] == pytest.approx(2)
+    assert result.outcomes[result.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx(
+        [60, 70]
+    )
     assert (
-        here.outcomes["rounds_in_budget"].tolist() == [36] * 4
+        result.outcomes["rounds_in_budget"].tolist() == [36] * 4
     )  # of 18 MB, half a megabyte a round
-    assert len(here.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
-    told = design_comparison.tabulate_progress(KNOWN, found).set_index("setting")
-    assert told.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
+    assert len(result.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
+    progress = design_comparison.tabulate_progress(SETTINGS, found).set_index("setting")
+    assert progress.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
         "2 of 15",
         "2 seeds (0 to 1)",
     ]
-    assert told.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
-    said = design_comparison.describe_missing(KNOWN, found)
-    assert "MNIST, disjoint 0.01;" in said and "of digits, disjoint 0.1, 50 clients FedAvg" in said
-    figure = design_comparison.draw_rates([here])
+    assert progress.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
+    message = design_comparison.describe_missing(SETTINGS, found)
+    assert (
+        "MNIST, disjoint 0.01;" in message
+        and "of digits, disjoint 0.1, 50 clients FedAvg" in message
+    )
+    figure = design_comparison.draw_rates([result])
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in dots] == [0.1]  # MD alone is among those shown
 
 
 def test_without_any_record_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(protocol, "load_runs", lambda folders: [])
-    found = design_comparison.load_results(KNOWN)
+    found = design_comparison.load_results(SETTINGS)
     assert found == {} and design_comparison.count_corrected([]) == (0, 0)
-    assert set(design_comparison.tabulate_progress(KNOWN, found)["on"]) == {"not recorded yet"}
+    assert set(design_comparison.tabulate_progress(SETTINGS, found)["on"]) == {"not recorded yet"}
 
 
-def test_the_remembered_figure_has_a_panel_a_setting_and_tells_what_lies_outside():
+def test_the_figure_of_gains_has_a_panel_per_setting_and_writes_gains_outside_the_axis():
     GAINS["all clients"] = ([-4.0, -4.1, -3.9], [-40.0, -40.1, -39.9])
     try:
         shown = ("fedstas-unbiased", "all clients")
         figure = design_comparison.draw_gains(
-            [place(KNOWN[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
+            [place(SETTINGS[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
         )
     finally:
         del GAINS["all clients"]
     panels = [ax for ax in figure.axes if ax.axison]
     assert [ax.get_title("right") for ax in panels] == [
-        KNOWN[n].title for n in ("mnist", "mnist-equal", "mnist-0.1")
+        SETTINGS[n].title for n in ("mnist", "mnist-equal", "mnist-0.1")
     ]
     for ax in panels:
         low, high = ax.get_xlim()

@@ -19,14 +19,14 @@ def places():
 
 
 @pytest.fixture(scope="module")
-def said(places):
-    return landing_page.sentences(places, "results")
+def sentences(places):
+    return landing_page.check_sentences(places, "results")
 
 
-def test_what_the_front_pages_say_holds_and_stands_on_them(said):
-    assert all(holds for _, holds in said), said
+def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
+    assert all(holds for _, holds in sentences), sentences
     texts = [" ".join((parameters.ROOT / page).read_text().split()) for page in PAGES]
-    for words, _ in said:
+    for words, _ in sentences:
         assert any(words in text for text in texts), words
 
 
@@ -43,11 +43,11 @@ def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, 
 
 
 def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
-    start, found = (
+    start, findings = (
         measure.measure_page(page.removeprefix("book/").removesuffix(".md")) for page in PAGES[:2]
     )
     assert start["words"] <= 350 and start["longest"] <= 35 and start["median"] < 18
-    assert found["longest"] <= 35 and found["median"] < 18 and found["words"] < 600
+    assert findings["longest"] <= 35 and findings["median"] < 18 and findings["words"] < 600
     lines = (parameters.ROOT / PAGES[1]).read_text().splitlines()
     assert [line.split(". **")[0] for line in lines if line[:1].isdigit()] == list(
         map(str, range(1, 11))
@@ -56,11 +56,13 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
 
 def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
     arms = ("divfl", "clustered-size", "fedstas-unbiased")
-    drawn = landing_page.figure([place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")])
-    assert len(drawn.axes) == 2
-    assert [t.get_text() for t in drawn.axes[0].get_yticklabels()] == ["corrected"]
-    titles = [ax.get_title(loc="right") for ax in drawn.axes]
+    figure = landing_page.draw_figure(
+        [place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")]
+    )
+    assert len(figure.axes) == 2
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["corrected"]
+    titles = [ax.get_title(loc="right") for ax in figure.axes]
     assert titles == [landing_page.TITLES[name] for name in ("mnist", "fashion-mnist")]
-    dots = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert sorted(float(line.get_xdata()[0]) for line in dots) == pytest.approx([5.0, 9.0])
-    assert [t.get_text() for t in drawn.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["at 240 MB", "at 950 MB"]

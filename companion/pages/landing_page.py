@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 
 from companion.pages import design_comparison, plots
 from companion.runs import protocol, statistics, tables
+from companion.runs.least_variance_results import LEAST_VARIANCE
 from fedstas.errors import InputError
 
-SHOWN = (
-    "least-variance",
+SHOWN_ARMS = (
+    LEAST_VARIANCE,
     "clustered-similarity",
     "fedstas-unbiased",
     "fedstas",
@@ -38,42 +39,42 @@ NOT_SURE = (
 )
 
 
-def figure(
+def draw_figure(
     places: Sequence[design_comparison.SettingResults], limits: tuple[float, float] | None = None
 ) -> Figure:
-    """The figure of chapter 10 that is to be remembered, with fewer designs; the settings have the same budgets."""
+    """Draw chapter 10's figure of gains with fewer designs; the settings have the same budgets."""
     budgets = [f"at {budget:g} MB" for budget in places[0].setting.megabytes]
-    return design_comparison.draw_gains(places, SHOWN, budgets, limits, TITLES)
+    return design_comparison.draw_gains(places, SHOWN_ARMS, budgets, limits, TITLES)
 
 
-def sentences(
+def check_sentences(
     places: dict[str, design_comparison.SettingResults], folder: str | Path = "results"
 ) -> list[tuple[str, bool]]:
-    """What the front pages say in these words, and whether it holds."""
+    """Check each phrase of the front pages: its words, and whether they hold."""
     grid = tables.load_sweep("preprint", folder)
     one, same = (grid.where(partition=p) for p in ("dirichlet", "dirichlet_fixed_size"))
 
-    def ahead(frame, method: str, other: str = "md") -> tuple[float, float, float]:
+    def compute_difference(frame, method: str, other: str = "md") -> tuple[float, float, float]:
         wide = tables.pivot_seeds(frame, "test_accuracy")
         return statistics.mean_interval((wide[method] - wide[other]).dropna())
 
     written, equal, corrected = (
-        ahead(one, "fedstas"),
-        ahead(same, "fedstas"),
-        ahead(one, "fedstas-unbiased"),
+        compute_difference(one, "fedstas"),
+        compute_difference(same, "fedstas"),
+        compute_difference(one, "fedstas-unbiased"),
     )
     mnist = places["mnist"]
     rates = 100 * mnist.tried.loc["md"].dropna()
     worth = rates.max() - rates[0.01]
     many = design_comparison.check_many_clients(places[design_comparison.MANY])
     unsure = [
-        places[name].gain("least-variance", "small")["low"]
+        places[name].gain(LEAST_VARIANCE, "small")["low"]
         for name in (design_comparison.EQUAL, design_comparison.ALIKE, design_comparison.COLOUR)
     ]
     colour = design_comparison.check_colour_images(places[design_comparison.COLOUR])
-    in_colour = places[design_comparison.COLOUR].gain("least-variance", "large")
+    in_colour = places[design_comparison.COLOUR].gain(LEAST_VARIANCE, "large")
     small, large = (
-        [places[n].gain("least-variance", m) for n in design_comparison.UNLIKE]
+        [places[n].gain(LEAST_VARIANCE, m) for n in design_comparison.UNLIKE]
         for m in design_comparison.BUDGETS
     )
     best = max(mnist.gain(arm, "large")["gain"] for arm in mnist.arms)
@@ -109,19 +110,19 @@ def sentences(
 def main(folder: str | Path) -> None:
     """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
     places = design_comparison.load_results(protocol.read())
-    if wrong := [words for words, holds in sentences(places) if not holds]:
+    if wrong := [words for words, holds in check_sentences(places) if not holds]:
         raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
     plots.set_page_style()
-    shown = [places[name] for name in PLACES if name in places]
+    results = [places[name] for name in PLACES if name in places]
     half, limits = (
-        -(-len(shown) // 2),
-        design_comparison.axis_limits(design_comparison.select_budget_gains(shown, SHOWN)),
+        -(-len(results) // 2),
+        design_comparison.axis_limits(design_comparison.select_budget_gains(results, SHOWN_ARMS)),
     )
     Path(folder).mkdir(exist_ok=True)
-    for name, part in zip(HALVES, (shown[:half], shown[half:]), strict=True):
-        figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})
+    for name, part in zip(HALVES, (results[:half], results[half:]), strict=True):
+        draw_figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})
     white = {"facecolor": "white", "dpi": 200, "metadata": {"Software": None}}
-    figure(shown).savefig(Path(folder) / WHOLE, **white)
+    draw_figure(results).savefig(Path(folder) / WHOLE, **white)
 
 
 if __name__ == "__main__":
