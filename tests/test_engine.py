@@ -54,16 +54,16 @@ def batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
 
 
 def plain(module, data, idx, weight, lr, prox):
-    """Local SGD as everyone writes it: a deep copy, an optimiser, one client after another."""
+    """Run local SGD client by client with a deep copy of the model and an optimiser of PyTorch."""
     results, start = [], models.flatten(module)
     for rows, w in zip(idx, weight, strict=True):
         local = deepcopy(module)
         optimizer = torch.optim.SGD(local.parameters(), lr=lr)
         for step in range(len(rows)):
-            kept = rows[step][w[step] > 0]
-            if len(kept):
+            batch = rows[step][w[step] > 0]
+            if len(batch):
                 optimizer.zero_grad()
-                loss = F.cross_entropy(local(data.x[kept]), data.y[kept])
+                loss = F.cross_entropy(local(data.x[batch]), data.y[batch])
                 difference = torch.cat([p.flatten() for p in local.parameters()]) - start
                 (loss + prox / 2 * difference.square().sum()).backward()
                 optimizer.step()
@@ -137,8 +137,8 @@ def test_a_client_does_not_depend_on_its_place_or_company(name, backend):
     order = [4, 2, 0, 3, 1]
     mixed = engine.local_updates(module, params, data, idx[order], weight[order], **how)
     torch.testing.assert_close(mixed, together[order], rtol=0, atol=1e-13)
-    alone = engine.local_updates(module, params, data, idx[:1], weight[:1], **how)
-    torch.testing.assert_close(alone, together[:1], rtol=0, atol=1e-13)
+    single = engine.local_updates(module, params, data, idx[:1], weight[:1], **how)
+    torch.testing.assert_close(single, together[:1], rtol=0, atol=1e-13)
 
 
 def test_the_order_within_a_batch_changes_nothing():
@@ -188,10 +188,10 @@ def test_all_at_once_does_not_depend_on_who_stands_in_a_group(name, monkeypatch)
 
 def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
     module, params, data = problem("convolutional", torch.float64)
-    whole = torch.stack(list(engine.client_gradients(module, params, data)))
+    expected = torch.stack(list(engine.client_gradients(module, params, data)))
     monkeypatch.setattr(autograd, "ROWS", 5)  # 12 rows: chunks of 5, 5 and 2
     chunks = torch.stack(list(engine.client_gradients(module, params, data)))
-    torch.testing.assert_close(chunks, whole, rtol=0, atol=1e-13)
+    torch.testing.assert_close(chunks, expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("size", "hidden"), [(6, 50), (600, 50), (6, 51)])

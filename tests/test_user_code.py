@@ -238,10 +238,10 @@ def test_a_recorded_run_is_made_again_while_its_file_is_there_and_as_it_was(reco
         records.rerun(name, "runs", device="cpu")
 
 
-def test_a_run_goes_on_from_its_checkpoint_in_another_process(recorded, file, monkeypatch):
-    """Its memory holds a data class of the file, which the checkpoint may name once the file has run."""
-    run, _, whole = recorded
-    write, real, seen = records.write_checkpoint, simulation.run, []
+def test_a_run_resumes_from_its_checkpoint_in_another_process(recorded, file, monkeypatch):
+    """The design's memory has a data class of the file; the checkpoint may name it once the file has been read."""
+    run, _, expected = recorded
+    write, real, rounds = records.write_checkpoint, simulation.run, []
 
     def die(history, *rest):
         write(history, *rest)
@@ -251,15 +251,15 @@ def test_a_run_goes_on_from_its_checkpoint_in_another_process(recorded, file, mo
     assert "killed" in sweeps.perform(run, "cut", "runs", "cpu")
     monkeypatch.setattr(records, "write_checkpoint", write)
 
-    def spy(*given, resume, **how):
-        seen.append(resume.state.round)
-        return real(*given, resume=resume, **how)
+    def spy(*arguments, resume, **options):
+        rounds.append(resume.state.round)
+        return real(*arguments, resume=resume, **options)
 
     monkeypatch.setattr(simulation, "run", spy)
     forget()
     assert sweeps.perform(run, "cut", "runs", "cpu") == "done"
-    assert seen == [1]
-    pd.testing.assert_frame_equal(plain(records.load("runs/cut")), plain(whole))
+    assert rounds == [1]
+    pd.testing.assert_frame_equal(plain(records.load("runs/cut")), plain(expected))
 
 
 def test_a_history_is_not_gone_on_from_with_another_text(file, digits, federation):
