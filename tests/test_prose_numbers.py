@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from companion.claims.evidence.experiments import count_predicted
-from companion.pages import ch05, markdown
+from companion.pages import ch05, myst
 from companion.runs import tables
 
 ROOT = Path(__file__).parents[1]
@@ -91,11 +91,11 @@ def test_settings_in_alternative_texts_come_from_the_run():
     for path in sorted((ROOT / "notebooks").glob("*.py")):
         source = path.read_text()
         text = "\n".join(line.removeprefix("# ") for line in source.split("\n"))
-        for name, title, options, _ in markdown.pieces(text):
-            alt = options.get("alt", "") if name in ("glue:figure", "figure") else ""
-            assert not re.search(typed, alt), (title, alt)
+        for block in myst.descend(myst.parse(text)):
+            alt = block.options.get("alt", "") if block.name in ("glue:figure", "figure") else ""
+            assert not re.search(typed, alt), (block.argument, alt)
             for key in re.findall(r"\{glue:text\}`(\w+)", alt):
                 short = key.partition("_")[2]
-                assert re.search(rf"\b{short}=|\"{short}\"|\"{key}\"", source), f"{title}: {key}"
+                assert re.search(rf"\b{short}=|\"{short}\"|\"{key}\"", source), f"{block.argument}: {key}"
                 count += 1
     assert count >= 8
