@@ -96,6 +96,8 @@ def test_settings_in_alternative_texts_come_from_the_run():
             assert not re.search(typed, alt), (block.argument, alt)
             for key in re.findall(r"\{glue:text\}`(\w+)", alt):
                 short = key.partition("_")[2]
-                assert re.search(rf"\b{short}=|\"{short}\"|\"{key}\"", source), f"{block.argument}: {key}"
+                assert re.search(rf"\b{short}=|\"{short}\"|\"{key}\"", source), (
+                    f"{block.argument}: {key}"
+                )
                 count += 1
     assert count >= 8
