@@ -679,7 +679,7 @@ def test_rounds_that_are_no_number_are_refused_too(digits, federation, value):
 
 def test_a_federation_without_data_or_of_other_data_is_refused(digits):
     nobody = partition.federation(digits.train_y, [[], []])
-    with pytest.raises(InputError, match="no client has data"):
+    with pytest.raises(InputError, match="none of its clients has data"):
         run(digits, nobody, "md")
     other = partition.iid(np.arange(5000) % 10, 10, 0)
     with pytest.raises(InputError, match="other data than task digits"):
