@@ -17,39 +17,39 @@ LOSSES = np.array([0.3, 2.0, 0.1, 2.0, 0.7, 1.5])
 
 
 @pytest.fixture
-def known(view):
-    """Six clients; `told` holds who was asked for a loss."""
+def server(view):
+    """Six clients; `loss_clients` are those last asked for a loss."""
 
     class Losses(view):
-        told = ()
+        loss_clients = ()
 
         def losses(self, clients):
-            self.told = clients.tolist()
+            self.loss_clients = clients.tolist()
             return LOSSES[clients]
 
     return Losses(SIZES, GRADIENTS)
 
 
-def test_power_of_choice_takes_the_worst_of_its_candidates(known):
+def test_power_of_choice_takes_the_worst_of_its_candidates(server):
     for seed in range(50):
-        cohort = PowerOfChoice(4).draw(known, 2, np.random.default_rng(seed))
-        assert len(set(known.told)) == 4  # and asks nobody else
-        worst = sorted(known.told, key=lambda k: -LOSSES[k])[:2]
+        cohort = PowerOfChoice(4).draw(server, 2, np.random.default_rng(seed))
+        assert len(set(server.loss_clients)) == 4  # and asks nobody else
+        worst = sorted(server.loss_clients, key=lambda k: -LOSSES[k])[:2]
         assert LOSSES[cohort.clients].tolist() == LOSSES[worst].tolist()
-        assert set(cohort.clients.tolist()) <= set(known.told)
+        assert set(cohort.clients.tolist()) <= set(server.loss_clients)
         np.testing.assert_array_equal(cohort.weights, [1 / 2, 1 / 2])
     for m, d in ((1, 2), (3, 6), (5, 6)):  # twice m, at most N
-        PowerOfChoice().draw(known, m, np.random.default_rng(0))
-        assert len(known.told) == d
+        PowerOfChoice().draw(server, m, np.random.default_rng(0))
+        assert len(server.loss_clients) == d
 
 
-def test_power_of_choice_with_all_candidates_is_the_worst_clients_whatever_their_size(known):
+def test_power_of_choice_with_all_candidates_is_the_worst_clients_whatever_their_size(server):
     for seed in range(20):
-        cohort = PowerOfChoice(6).draw(known, 2, np.random.default_rng(seed))
+        cohort = PowerOfChoice(6).draw(server, 2, np.random.default_rng(seed))
         assert set(cohort.clients.tolist()) == {1, 3}  # of 4 of 39 examples, with all the weight
 
 
-def test_the_bias_of_power_of_choice_by_enumeration(known):
+def test_the_bias_of_power_of_choice_by_enumeration(server):
     """m = 1 of d = 2: the chance that a client is the worse of an ordered pair drawn by size."""
     p, exact = SIZES / SIZES.sum(), np.zeros(6)
     for i, j in itertools.permutations(range(6), 2):
@@ -57,19 +57,19 @@ def test_the_bias_of_power_of_choice_by_enumeration(known):
         exact[i if LOSSES[i] >= LOSSES[j] else j] += chance  # a tie: the first drawn
     np.testing.assert_allclose(exact.sum(), 1)
     draws, rng = 4000, np.random.default_rng(7)
-    seen = np.zeros(6)
+    frequency = np.zeros(6)
     for _ in range(draws):
-        seen[PowerOfChoice(2).draw(known, 1, rng).clients] += 1 / draws
-    assert (np.abs(seen - exact) <= 4.9 * np.sqrt(exact * (1 - exact) / draws)).all()
+        frequency[PowerOfChoice(2).draw(server, 1, rng).clients] += 1 / draws
+    assert (np.abs(frequency - exact) <= 4.9 * np.sqrt(exact * (1 - exact) / draws)).all()
     assert exact[2] < 0.2 * p[2] and exact[1] > 2 * p[1]  # the best is hardly ever seen
 
 
-def test_with_as_many_candidates_as_participants_large_clients_count_too_little(known):
+def test_with_as_many_candidates_as_participants_large_clients_count_too_little(server):
     pi = np.array([float(q) for q in theory.inclusion_probabilities(SIZES.tolist(), 3)])
     rng, draws = np.random.default_rng(1), 3000
     mean = np.zeros(6)
     for _ in range(draws):
-        cohort = PowerOfChoice(3).draw(known, 3, rng)
+        cohort = PowerOfChoice(3).draw(server, 3, rng)
         mean[cohort.clients] += cohort.weights / draws
     assert (np.abs(mean - pi / 3) < 4.9 * np.sqrt(pi * (1 - pi) / draws) / 3).all()
     assert pi[2] / 3 < 20 / 39 - 0.15
@@ -114,11 +114,11 @@ def test_divfl_chooses_representatives_and_weighs_them_by_those_they_stand_for(v
 def test_the_bias_of_divfl_is_what_clients_differ_from_their_representatives(view, seed, m):
     rng = np.random.default_rng(seed)
     z, sizes = rng.normal(size=(6, 4)), rng.integers(1, 9, 6)
-    known = view(sizes, z)
-    cohort = DivFL().draw(known, m, rng)
+    server = view(sizes, z)
+    cohort = DivFL().draw(server, m, rng)
     assert len(set(cohort.clients.tolist())) == m
     assert cohort.weights.sum() == pytest.approx(1, abs=1e-12) and (cohort.weights > 0).all()
-    z = known.gradients(9).restore().astype(float)
+    z = server.gradients(9).restore().astype(float)
     distances = np.linalg.norm(z[:, None] - z, axis=2)
     error = np.linalg.norm(cohort.weights @ z[cohort.clients] - sizes / sizes.sum() @ z)
     bound = sizes / sizes.sum() @ distances[:, cohort.clients].min(1)
@@ -137,17 +137,17 @@ def test_divfl_leaves_nothing_to_chance_and_takes_the_first_of_equals(view):
 
 @pytest.mark.parametrize("m", range(1, 7))
 def test_in_a_turn_each_client_takes_part_once(view, m):
-    known, rng = view(SIZES, GRADIENTS), np.random.default_rng(m)
+    server, rng = view(SIZES, GRADIENTS), np.random.default_rng(m)
     turns = []
     for _ in range(2):
         turn = []
         for t in range(-(-6 // m)):
-            cohort = Cyclic().draw(known, m, rng)
+            cohort = Cyclic().draw(server, m, rng)
             assert len(cohort.clients) == min(m, 6 - t * m)
             share = SIZES[cohort.clients] / SIZES[cohort.clients].sum()
             np.testing.assert_allclose(cohort.weights, share)
             turn += cohort.clients.tolist()
-            known.round += 1
+            server.round += 1
         assert sorted(turn) == list(range(6))
         turns.append(turn)
     assert turns[0] == turns[1]
@@ -160,9 +160,9 @@ def test_in_a_turn_each_client_takes_part_once(view, m):
 
 def test_over_a_turn_of_equal_clients_cycles_are_unbiased_and_otherwise_not(view):
     def mean(sizes):
-        known, total, rng = view(sizes, GRADIENTS), np.zeros(6), np.random.default_rng(0)
+        server, total, rng = view(sizes, GRADIENTS), np.zeros(6), np.random.default_rng(0)
         for _ in range(3):
-            cohort = Cyclic().draw(known, 2, rng)
+            cohort = Cyclic().draw(server, 2, rng)
             total[cohort.clients] += cohort.weights / 3
         return total
 
@@ -171,7 +171,7 @@ def test_over_a_turn_of_equal_clients_cycles_are_unbiased_and_otherwise_not(view
 
 
 @pytest.mark.parametrize("design", [PowerOfChoice(), DivFL(), Cyclic()], ids=repr)
-def test_one_client_and_too_many_participants(known, view, design):
+def test_one_client_and_too_many_participants(server, view, design):
     class One(view):
         def losses(self, clients):
             return np.ones(len(clients))
@@ -182,13 +182,13 @@ def test_one_client_and_too_many_participants(known, view, design):
         with pytest.raises(
             InputError, match=f"participants .* is {m}: .* at least 1 and at most 6"
         ):
-            design.draw(known, m, np.random.default_rng(0))
+            design.draw(server, m, np.random.default_rng(0))
 
 
-def test_bad_input_is_one_sentence(known):
+def test_bad_input_is_one_sentence(server):
     for d in (1, 7):
         with pytest.raises(InputError, match=f"candidates is {d}: .* at least 2 and at most 6"):
-            PowerOfChoice(d).draw(known, 2, np.random.default_rng(0))
+            PowerOfChoice(d).draw(server, 2, np.random.default_rng(0))
     with pytest.raises(InputError, match=r"must be \[N, N\]"):
         facility_location(np.zeros((2, 3)), 1)
     with pytest.raises(InputError, match="distances are"):
