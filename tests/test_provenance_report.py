@@ -45,8 +45,8 @@ SWEEPS_OF_READER |= {
         "fedsampling-topics-ablations",
         "fedsampling-mnist-ablations",
     },
-    ("ch06", "recorded"): {"clustered-fig-1", "one-digit"},
-    ("ch06", "verdicts"): {"clustered-fig-1", "one-digit"},
+    ("ch06", "load_runs"): {"clustered-fig-1", "one-digit"},
+    ("ch06", "verdicts_table"): {"clustered-fig-1", "one-digit"},
     ("ch07", "imbalance"): {"imbalance", "fedsampling-mnist-ablations"},
     ("ch07", "every_method"): {"preprint", "methods"},
 }

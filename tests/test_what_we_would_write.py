@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from companion.pages import ch09, design_comparison
 from companion.runs import one_rounds, protocol
-from companion.teach.exercises.corrected import by_size, variance
+from companion.teach.exercises.corrected import shares_by_size, variance
 from fedstas import allocation, methods, privacy, theory
 from fedstas.client_sampling import Cohort
 from fedstas.data_sampling import FixedRate, Requested
@@ -139,7 +139,7 @@ def enumerated_variance(omega, p, labels, seats, updates) -> Q:
 
 @given(SIZES, UPDATES, SEATS)
 def test_the_variance_is_that_of_all_cohorts(sizes, updates, seats):
-    omega, p = by_size(sizes, LABELS)
+    omega, p = shares_by_size(sizes, LABELS)
     shifted = [q * w for q, w in zip(p, (1, 2, 3, 3, 2, 1), strict=True)]  # any p > 0
     sums = [sum(shifted[:3]), sum(shifted[3:])]
     shifted = [x / sums[h] for x, h in zip(shifted, LABELS, strict=True)]
@@ -150,7 +150,7 @@ def test_the_variance_is_that_of_all_cohorts(sizes, updates, seats):
 
 @given(SIZES, UPDATES.filter(lambda u: 0 not in u))
 def test_norms_of_the_averaged_vectors_are_the_best_selection(sizes, updates):
-    omega, p = by_size(sizes, LABELS)
+    omega, p = shares_by_size(sizes, LABELS)
     u = [abs(o * d) for o, d in zip(omega, updates, strict=True)]
     T = [sum(u[:3]), sum(u[3:])]
     best = [x / T[h] for x, h in zip(u, LABELS, strict=True)]
@@ -171,7 +171,7 @@ def test_norms_of_the_averaged_vectors_are_the_best_selection(sizes, updates):
 
 @given(SIZES, UPDATES.filter(lambda u: 0 not in u))
 def test_the_four_parts_add_up_to_the_variance_of_md(sizes, updates):
-    omega, _ = by_size(sizes, LABELS)
+    omega, _ = shares_by_size(sizes, LABELS)
     md = float(variance(omega, omega, [0] * 6, [1], updates))
     halves = (slice(0, 3), slice(3, 6))
     o, d = np.array(omega, dtype=float), np.array(updates, dtype=float)
@@ -241,7 +241,7 @@ def test_the_first_inequality_is_true_with_replacement_and_not_of_distinct_clien
 ):
     """One stratum of six: uniform draws with replacement are never better; distinct ones have the share
     (N - m)/(N - 1) of their variance."""
-    omega, _ = by_size(sizes, [0] * 6)
+    omega, _ = shares_by_size(sizes, [0] * 6)
     norms = [o * abs(d) for o, d in zip(omega, updates, strict=True)]
     best = [x / sum(norms) for x in norms]
     again = variance(omega, [Q(1, 6)] * 6, [0] * 6, [m], updates)
@@ -261,7 +261,7 @@ def test_distinct_uniform_draws_can_beat_draws_by_norm():
 
 
 def test_one_draw_per_stratum_can_be_worse_than_md():
-    omega, p = by_size([9, 9, 1, 1], [0, 0, 1, 1])
+    omega, p = shares_by_size([9, 9, 1, 1], [0, 0, 1, 1])
     assert variance(omega, p, [0, 0, 1, 1], [1, 1], [1, -1, 0, 0]) == Q(81, 100)
     assert variance(omega, omega, [0] * 4, [2], [1, -1, 0, 0]) == Q(9, 20)
 
