@@ -126,7 +126,10 @@ BAD = {
         "--task topics --partition natural --network perceptron",
         ["'perceptron' does not fit task topics", "use text-cnn or transformer"],
     ),
-    "the users of a task without users": ("--partition natural", ["natural", "the user of each example", "topics"]),
+    "the users of a task without users": (
+        "--partition natural",
+        ["natural", "the user of each example", "topics"],
+    ),
     "more clients than users": (
         "--task topics --partition natural --clients 101",
         ["101", "at most 100"],

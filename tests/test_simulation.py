@@ -682,7 +682,9 @@ def test_a_federation_without_data_or_of_other_data_is_refused(digits):
     with pytest.raises(InputError, match="none of its clients has data"):
         run(digits, nobody, "md")
     other = partition.iid(np.arange(5000) % 10, 10, 0)
-    with pytest.raises(InputError, match="the federation names examples that task digits does not have"):
+    with pytest.raises(
+        InputError, match="the federation names examples that task digits does not have"
+    ):
         run(digits, other, "md")
 
 
