@@ -68,7 +68,11 @@ def closure(path: Path) -> set[str]:
 
 
 def named_files(path: Path) -> set[str]:
-    """Return the files of the repository that a text in a source file names, as `"examples/own/my_data.py"`."""
+    """Return the files of the repository that a text in a source file names, as `"examples/own/my_data.py"`.
+
+    Not those below `runs/`, which chapters write: a chapter does not depend on its own output.
+    """
     texts = {node.value for node in ast.walk(parse(path)) if isinstance(node, ast.Constant)}
     short = {text for text in texts if isinstance(text, str) and 0 < len(text) < 200}
-    return {text for text in short if "\0" not in text and (ROOT / text).is_file()}
+    paths = {text for text in short if "\0" not in text and not text.startswith("runs/")}
+    return {text for text in paths if (ROOT / text).is_file()}

@@ -110,6 +110,17 @@ def test_dependencies_are_modules_imported_through_others_and_files_that_exist(t
     assert dependencies.named_files(source) == {"examples/own/my_data.py"}
 
 
+def test_a_chapter_does_not_depend_on_files_that_it_writes(tmp_path, monkeypatch):
+    """Else the second `make book` would execute it again."""
+    monkeypatch.setattr(dependencies, "ROOT", tmp_path)
+    for name in ("runs/network.py", "examples/network.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("")
+    source = tmp_path / "chapter.py"
+    source.write_text("files = 'runs/network.py', 'examples/network.py'")
+    assert dependencies.named_files(source) == {"examples/network.py"}
+
+
 def test_no_module_of_the_package_but_the_command_mentions_the_companion():
     mentions = [name for name, path in PACKAGE.items() if "companion" in path.read_text()]
     assert mentions == ["fedstas.cli"]
