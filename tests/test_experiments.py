@@ -23,7 +23,7 @@ from companion.runs import fedsampling_grid
 from fedstas import cli, methods, partition, simulation
 from fedstas.errors import Diverged, InputError
 
-SWEEP_CODE = "from fedstas import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
+SWEEP_CODE = "from companion import experiments; experiments.sweep('preprint', folder={!r}, device='cpu', progress=False)"
 RUNS = experiments.runs("preprint", "quick")
 ROOT = Path(__file__).parents[1]
 RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has these runs
