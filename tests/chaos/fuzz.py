@@ -273,7 +273,7 @@ CALLS = [
     ),
     (
         theory.allocation_variance,
-        lambda s: {"sizes": s["strata"], "spreads": s["strata"], "seats": s["strata"]},
+        lambda s: {"sizes": s["strata"], "spreads": s["strata"], "draws": s["strata"]},
     ),
     (theory.neyman_printed, lambda s: {"sizes": s["strata"], "spreads": s["strata"], "m": s["m"]}),
     (
