@@ -30,7 +30,7 @@ def run(task, federation, method, **how):
     return simulation.run(task, federation, method, **how)
 
 
-def same(one, two):
+def assert_same_histories(one, two):
     """Equal bit for bit, seconds aside."""
     drop = {"columns": "seconds"}
     pd.testing.assert_frame_equal(one.frame.drop(**drop), two.frame.drop(**drop), check_exact=True)
@@ -58,7 +58,7 @@ def test_equal_arguments_give_equal_histories_bit_for_bit(digits, federation, hi
     torch.manual_seed(99)  # the global generators have no say
     np.random.seed(99)  # noqa: NPY002
     before = torch.get_rng_state()
-    same(run(digits, federation, method_of(name), rounds=5), histories[name])
+    assert_same_histories(run(digits, federation, method_of(name), rounds=5), histories[name])
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -75,7 +75,7 @@ def test_another_seed_gives_another_history(digits, federation, histories, name)
 def test_a_resumed_run_equals_an_uninterrupted_one(digits, federation, histories, name, r):
     first = run(digits, federation, method_of(name), rounds=r)
     resumed = run(digits, federation, method_of(name), rounds=5, resume=first)
-    same(resumed, histories[name])
+    assert_same_histories(resumed, histories[name])
     assert (np.diff(resumed.frame.seconds) > 0).all()
 
 
@@ -84,7 +84,7 @@ def test_a_history_can_be_resumed_twice(digits, federation, histories):
     first = run(digits, federation, method_of("fedstas"), rounds=1)
     for _ in range(2):
         resumed = run(digits, federation, method_of("fedstas"), rounds=5, resume=first)
-        same(resumed, histories["fedstas"])
+        assert_same_histories(resumed, histories["fedstas"])
 
 
 @pytest.mark.slow
@@ -382,7 +382,7 @@ def test_an_empty_cohort_is_a_round_without_an_update(digits, federation):
     assert np.diff(two.frame.examples).tolist() == [federation.sizes.sum()]
     three = run(digits, federation, method, rounds=3)
     assert not np.array_equal(three.params, two.params)
-    same(run(digits, federation, method, rounds=3, resume=two), three)
+    assert_same_histories(run(digits, federation, method, rounds=3, resume=two), three)
 
 
 @pytest.mark.parametrize("kind", ["fedvarp", "mifa"])
@@ -716,7 +716,7 @@ def test_mnist_trains_and_repeats_itself(real_data):
         run(task, federation, "fedstas-unbiased", rounds=2, clients_per_round=10, eval_every=2)
         for _ in range(2)
     ]
-    same(*histories)
+    assert_same_histories(*histories)
     assert histories[0].params.shape == (39_760,)
     assert tasks.data_folder().exists()
 
