@@ -432,10 +432,10 @@ for local in (1, 5, 20):
 alike, ones = np.full(N, 1 / N), [1] * N
 groups = clustered.similarity_groups(ridge.centres.reshape(N, -1), ones, m, "L2")
 designs = {
-    "MD": cv.rows([alike] * m),
+    "MD": cv.clustered_sampling([alike] * m),
     "distinct, uniform": cv.uniform(alike, m),
-    "clustered by size": cv.rows(clustered.by_size(ones, m)),
-    "clustered by similarity": cv.rows(clustered.by_groups(ones, groups, m)),
+    "clustered by size": cv.clustered_sampling(clustered.by_size(ones, m)),
+    "clustered by similarity": cv.clustered_sampling(clustered.by_groups(ones, groups, m)),
 }
 for design in designs.values():  # the lemma's condition
     assert np.linalg.eigvalsh(designs["MD"].square - design.square).min() > -1e-12

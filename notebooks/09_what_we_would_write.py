@@ -253,7 +253,7 @@ table(ch09.tabulate_cohorts(cohorts, updates))
 for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
     # the package's, for any measure
     rows = lv.rows_of_strata(omega, labels, measure)
-    assert lv.enumerated(*rows, [[u] for u in updates])[0] == [target]
+    assert lv.moments_by_enumeration(*rows, [[u] for u in updates])[0] == [target]
 
 # %% [markdown]
 # ## Which strata are best?
@@ -298,9 +298,9 @@ def inside(d, labels):
 five = np.array([Q(n, 12) for n in (1, 2, 2, 3, 4)])
 u5 = [[1, 0], [0, 2], [3, 1], [-1, -1], [2, 2]]
 for a, labels in product((five, np.array([1, 3, 2, 5, 4])), lv.partitions(5, 3)):
-    by_cohorts = lv.enumerated(*lv.rows_of_strata(five, labels, a), u5)[1]
+    by_cohorts = lv.moments_by_enumeration(*lv.rows_of_strata(five, labels, a), u5)[1]
     assert inside(pair_weights(five, np.array(u5), a), labels) == by_cohorts
-md5 = lv.enumerated([[o / 3 for o in five]] * 3, [five] * 3, u5)[1]
+md5 = lv.moments_by_enumeration([[o / 3 for o in five]] * 3, [five] * 3, u5)[1]
 assert inside(pair_weights(five, np.array(u5)), [0] * 5) / 3 == md5
 
 # %% [markdown]
@@ -406,7 +406,7 @@ d5 = pair_weights(five, np.array(u5))
 assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if rests(d5, x, 3))
 kmeans = of_md(simplex(5), (0, 0, 0, 0, 1))
 best5 = min(of_md(simplex(5), x) for x in lv.partitions(5, 2))
-merged = [of_md(simplex(n), lv.merged(simplex(n), 2)) for n in range(3, 13)]
+merged = [of_md(simplex(n), lv.merge_strata(simplex(n), 2)) for n in range(3, 13)]
 assert max(merged[:-1]) < 1 < merged[-1]
 # part 2 is attained
 assert of_md(simplex(6), (0, 1, 2) * 2, 3) == Q(6 - 3, 6 - 1)
@@ -564,9 +564,9 @@ for i in range(tried):
     x[:2] += (i % 2) * 0.3 * np.array([[-1], [1]]) * w
     length = np.abs(x) @ np.sqrt(gram.diagonal())
     value = (length**2).sum() - ((x @ gram) * x).sum()  # with the best p
-    np.testing.assert_allclose(value, lv.least(x, gram), atol=1e-12)
-    below += value < lv.best(angular(w, gram), draws)[1] - 1e-12
-    raised += inside(angular(w, gram), lv.rounded(x, gram, "norm")) > value + 1e-12
+    np.testing.assert_allclose(value, lv.variance_at_best_probabilities(x, gram), atol=1e-12)
+    below += value < lv.best_partition(angular(w, gram), draws)[1] - 1e-12
+    raised += inside(angular(w, gram), lv.round_to_strata(x, gram, "norm")) > value + 1e-12
 assert below == raised == 0
 
 # %%
@@ -576,7 +576,7 @@ u4 = np.array([[3, 4], [5, 0], [5, 12], [6, -8]])
 d4 = 2 * np.outer(sixths, sixths) * (np.outer(length4, length4) - u4 @ u4.T)
 for labels in lv.partitions(4, 2):
     by_norm = lv.rows_of_strata(sixths, labels, sixths * length4)
-    assert inside(d4, labels) == lv.enumerated(*by_norm, u4)[1]
+    assert inside(d4, labels) == lv.moments_by_enumeration(*by_norm, u4)[1]
 
 sizes, u = rng.integers(1, 9, 8), rng.normal(size=(8, 2))
 w = sizes / sizes.sum()
@@ -589,11 +589,11 @@ draws = {
 draws["clustered by similarity"] = clustered.by_groups(sizes, similar, 3)
 d, rounded = pair_weights(w, u), {}
 for name, rows in draws.items():
-    strata = lv.rounded(rows / 3, gram)
+    strata = lv.round_to_strata(rows / 3, gram)
     rounded[name] = (
         variance(rows / 3, rows, gram),
         inside(d, strata),
-        lv.best(d, 3)[1],
+        lv.best_partition(d, 3)[1],
     )
     assert rounded[name][1] <= rounded[name][0] + 1e-12
 
@@ -672,7 +672,7 @@ def md(omega, m):
 
 w, tau = [Q(1, 6), Q(2, 6), Q(3, 6)], [1, 2, 1]
 # equal updates, and noise
-d = lv.pairs(w, [[0]] * 3, None, [t * t for t in tau])
+d = lv.pair_weights(w, [[0]] * 3, None, [t * t for t in tau])
 nu = sum((o * t) ** 2 for o, t in zip(w, tau, strict=True))
 P = inside(d, (0, 0, 0))
 for labels in lv.partitions(3, 2):
@@ -686,7 +686,7 @@ two = [Q(2, 3), Q(1, 3)]
 glue_values("ch9", noise_cut=with_noise(two, [1, 1], *lv.rows_of_strata(two, (0, 1))))
 glue_values("ch9", noise_md=with_noise(two, [1, 1], *md(two, 2)))
 by_length = lv.rows_of_strata([Q(1, 2)] * 2, (0, 0), [1, 2])
-glue_values("ch9", wrong_norms=lv.enumerated(*by_length, [[1], [1]])[1])
+glue_values("ch9", wrong_norms=lv.moments_by_enumeration(*by_length, [[1], [1]])[1])
 
 # %% [markdown]
 # So "never worse than MD" is false where clients are noisy and MD trains repeated draws anew, as the simulator does. Two clients of weights
@@ -772,20 +772,20 @@ SILENT, labels, nobody = Q(1, 10), (0, 1, 0, 2, 1), [*u5, [0, 0]]
 full = [sum(five[k] * u5[k][i] for k in range(5)) for i in (0, 1)]
 # delta / (1 - delta) times the squared length
 more = [Q(1, 9) * sum(c * c for c in v) for v in u5]
-d, nu = lv.pairs(five, u5, None, more), sum(five**2 * more)
+d, nu = lv.pair_weights(five, u5, None, more), sum(five**2 * more)
 draws = lv.rows_of_strata(five, labels)
-short = lv.enumerated(*or_nobody(*draws, SILENT), nobody)[0]
+short = lv.moments_by_enumeration(*or_nobody(*draws, SILENT), nobody)[0]
 assert short == [Q(9, 10) * x for x in full]
-assert lv.enumerated(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (
+assert lv.moments_by_enumeration(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) == (
     full,
     inside(d, labels) + nu,
 )
-found = lv.enumerated(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
+found = lv.moments_by_enumeration(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
 assert found == (full, (inside(d, [0] * 5) + nu) / 3)
 
 # %% tags=["remove-cell"]
 half = [
-    lv.enumerated(*or_nobody(*draws, Q(1, 2), 2), [[1], [1], [0]])[1]
+    lv.moments_by_enumeration(*or_nobody(*draws, Q(1, 2), 2), [[1], [1], [0]])[1]
     for draws in (lv.rows_of_strata(two, (0, 1)), md(two, 2))
 ]
 glue_values("ch9", silent_cut=half[0], silent_md=half[1])
@@ -979,13 +979,13 @@ for setting in [x for x in one_rounds.SETTING_TITLES if x in set(rounds_of["sett
 # %%
 gaps, instances = {}, 40
 for n, h in ((8, 2), (8, 4), (10, 3), (10, 4)):
-    gaps[n, h] = lv.gap(n, h, instances, stream(s.seed, "chapter 9, search", n, h))
+    gaps[n, h] = lv.measure_search(n, h, instances, stream(s.seed, "chapter 9, search", n, h))
     assert gaps[n, h].of_md <= 1
 
 graph = ((0, 1), (1, 2), (0, 2), (2, 3))
 # as in the proof: eight clients of equal length
-u = np.array(lv.from_graph(graph, 4, 2))
-best = lv.best(pair_weights(np.ones(8), u), 2)[0]
+u = np.array(lv.updates_from_graph(graph, 4, 2))
+best = lv.best_partition(pair_weights(np.ones(8), u), 2)[0]
 edges = sum(int(best[k] != best[j]) for k, j in graph)
 halvings = list(product((0, 1), repeat=4))
 assert edges == max(sum(h[k] != h[j] for k, j in graph) for h in halvings)
@@ -1528,7 +1528,7 @@ world = convergence.Quadratics(curvatures[:, None, None], centres[:, None, None]
 # from w_0 = 0
 L, mu, start = curvatures.max(), w @ curvatures, world.minimiser.item() ** 2
 d = pair_weights(w, world.gradients(world.minimiser).reshape(5, 1))
-groups, V_star = lv.best(d, 3)
+groups, V_star = lv.best_partition(d, 3)
 Lambda = L * (1 + 2 * np.bincount(groups, w).max())
 gamma, t = 2 * Lambda / mu, np.arange(T + 1)
 steps = {
@@ -1555,7 +1555,7 @@ for name, lrs in steps.items():
         f"{name}: bound": bounds[name],
         f"{name}: MD": found["MD"],
     }
-theirs = lv.converging(world, groups, T, start).distance
+theirs = lv.convergence_bound(world, groups, T, start).distance
 np.testing.assert_allclose(theirs, bounds["decreasing"])
 
 # %% tags=["remove-input"]

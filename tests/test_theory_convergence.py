@@ -25,11 +25,11 @@ def build_designs(clients, m):
     """Return the designs with exact moments, by name; they draw m clients."""
     n = len(clients.omega)
     return {
-        "full": cv.full(clients.omega),
+        "full": cv.full_participation(clients.omega),
         "uniform": cv.uniform(clients.omega, m),
         "hh": cv.hansen_hurwitz(clients.omega, np.arange(1, n + 1) / (n * (n + 1) / 2), m),
-        "md": cv.rows([clients.omega] * m),
-        "clustered": cv.rows(clustered.by_size([1] * n, m)),
+        "md": cv.clustered_sampling([clients.omega] * m),
+        "clustered": cv.clustered_sampling(clustered.by_size([1] * n, m)),
     }
 
 
@@ -40,13 +40,15 @@ def test_unbiased_designs_have_the_weights_of_the_objective_and_a_covariance():
         covariance = design.square - np.outer(design.mean, design.mean)
         assert np.linalg.eigvalsh(covariance).min() > -1e-12
     all_clients = cv.uniform(clients.omega, 6)
-    assert np.allclose(all_clients.square, cv.full(clients.omega).square)
+    assert np.allclose(all_clients.square, cv.full_participation(clients.omega).square)
 
 
 def test_with_learning_rate_one_over_t_the_error_is_that_of_the_average_of_the_draws():
     clients = convergence.scalars((0, 0, 1))
     for m in (1, 2):
-        result = cv.errors(clients, cv.rows([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]])
+        result = cv.errors(
+            clients, cv.clustered_sampling([clients.omega] * m), 1 / np.arange(1.0, 51), [[7.0]]
+        )
         assert np.allclose(result[0][1:], 2 / 9 / m / np.arange(1, 51))
         assert np.allclose(result[1], result[0] / 2)
 
@@ -55,7 +57,9 @@ def test_with_learning_rate_one_over_t_the_error_is_that_of_the_average_of_the_d
 def test_the_recursion_gives_the_mean_over_all_enumerated_paths(steps):
     clients = draw_clients(1, n=3)
     m, rounds, lr, start = 1, 4, 0.3, np.array([[1.0], [-2.0]])
-    result = cv.errors(clients, cv.rows([clients.omega] * m), np.full(rounds, lr), start, steps)
+    result = cv.errors(
+        clients, cv.clustered_sampling([clients.omega] * m), np.full(rounds, lr), start, steps
+    )
     b, models = clients.local(lr, steps), [start]
     for t in range(rounds + 1):
         distances = np.array(models) - clients.minimiser
@@ -94,12 +98,12 @@ def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
     start = np.full((2, 1), 2.0)
     distance = float(((start - clients.minimiser) ** 2).sum())
     design = build_designs(clients, m)[name]
-    bound = cv.decreasing(clients, draws, distance, 2000)
+    bound = cv.decreasing_step_bound(clients, draws, distance, 2000)
     largest = bound.lrs[0]
     for guarantee in (
         bound,
-        cv.constant(clients, draws, distance, 500, largest),
-        cv.constant(clients, draws, distance, 500, largest / 4),
+        cv.constant_step_bound(clients, draws, distance, 500, largest),
+        cv.constant_step_bound(clients, draws, distance, 500, largest / 4),
     ):
         result = cv.errors(clients, design, guarantee.lrs, start)
         assert (guarantee.distance >= result[0] * (1 - 1e-12)).all()
@@ -115,7 +119,7 @@ def test_the_corrected_theorem_bounds_the_exact_error(seed, name):
 def test_a_learning_rate_beyond_the_theorem_and_other_bad_input_is_refused():
     clients = draw_clients(0)
     with pytest.raises(InputError, match="lr is 5"):
-        cv.constant(clients, 2 * clients.omega, 1.0, 10, 5.0)
+        cv.constant_step_bound(clients, 2 * clients.omega, 1.0, 10, 5.0)
     with pytest.raises(InputError, match="sum to 1"):
         cv.Quadratics(clients.curvatures, clients.centres, 2 * clients.omega)
     with pytest.raises(InputError, match="unknown rule"):

@@ -61,11 +61,11 @@ def test_every_partition_is_unbiased_and_its_variance_is_that_of_its_pairs(world
     omega = shares(sizes)
     target = [sum(o * v[i] for o, v in zip(omega, u, strict=True)) for i in (0, 1)]
     for a in (None, measure):
-        d = lv.pairs(omega, u, a)
+        d = lv.pair_weights(omega, u, a)
         for labels in lv.partitions(len(u), 3):
-            mean, variance = lv.enumerated(*lv.rows_of_strata(omega, labels, a), u)
+            mean, variance = lv.moments_by_enumeration(*lv.rows_of_strata(omega, labels, a), u)
             assert mean == target
-            assert variance == lv.inside(d, labels)
+            assert variance == lv.sum_within_strata(d, labels)
 
 
 @few
@@ -73,8 +73,8 @@ def test_every_partition_is_unbiased_and_its_variance_is_that_of_its_pairs(world
 def test_md_has_the_mth_part_of_all_pairs(world, m):
     sizes, u, _ = world
     omega = shares(sizes)
-    _, variance = lv.enumerated(*md(omega, m), u)
-    assert variance == lv.inside(lv.pairs(omega, u), [0] * len(u)) / m
+    _, variance = lv.moments_by_enumeration(*md(omega, m), u)
+    assert variance == lv.sum_within_strata(lv.pair_weights(omega, u), [0] * len(u)) / m
     gram = np.array(u) @ np.array(u).T
     assert lv.variance_of(*md(omega, m), gram) == pytest.approx(float(variance))
 
@@ -128,23 +128,27 @@ def test_the_packages_own_draw_is_unbiased_for_features_that_have_nothing_to_do_
 @given(WORLDS, st.integers(2, 3))
 def test_where_no_single_move_gains_the_mth_part_of_all_pairs_is_not_exceeded(world, m):
     sizes, u, a = world
-    d, n = lv.pairs(shares(sizes), u, a), len(u)
-    every, optimal = lv.inside(d, [0] * n), 0
+    d, n = lv.pair_weights(shares(sizes), u, a), len(u)
+    every, optimal = lv.sum_within_strata(d, [0] * n), 0
     for labels in lv.partitions(n, m):
         costs = with_moves(d, labels, m)
         if all(row[h] == min(row) for row, h in zip(costs, labels, strict=True)):
             optimal += 1
-            assert m * lv.inside(d, labels) <= every
+            assert m * lv.sum_within_strata(d, labels) <= every
     assert optimal
 
 
 def test_the_factor_one_is_attained_while_the_best_strata_leave_nothing():
     omega, u = [Q(1, 4)] * 4, [[0], [1], [0], [1]]
-    d = lv.pairs(omega, u)
+    d = lv.pair_weights(omega, u)
     costs = with_moves(d, (0, 0, 1, 1), 2)
     assert all(row[h] == min(row) for row, h in zip(costs, (0, 0, 1, 1), strict=True))
-    assert lv.inside(d, (0, 0, 1, 1)) == Q(1, 8) == lv.enumerated(*md(omega, 2), u)[1]
-    assert lv.inside(d, (0, 1, 0, 1)) == 0
+    assert (
+        lv.sum_within_strata(d, (0, 0, 1, 1))
+        == Q(1, 8)
+        == lv.moments_by_enumeration(*md(omega, 2), u)[1]
+    )
+    assert lv.sum_within_strata(d, (0, 1, 0, 1)) == 0
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -154,45 +158,51 @@ def test_where_no_swap_gains_equal_numbers_are_never_worse_than_distinct_clients
     for _ in range(6):
         sizes, u = rng.integers(1, 5, 6).tolist(), rng.integers(-3, 4, (6, 2)).tolist()
         for omega in (shares(sizes), [Q(1, 6)] * 6):
-            d = lv.pairs(omega, u)
-            bound = Q(6 - m, 5) * lv.inside(d, [0] * 6) / m
+            d = lv.pair_weights(omega, u)
+            bound = Q(6 - m, 5) * lv.sum_within_strata(d, [0] * 6) / m
             for labels in lv.partitions(6, m):
                 if sorted(labels) != sorted(list(range(m)) * (6 // m)):
                     continue
-                now = lv.inside(d, labels)
+                now = lv.sum_within_strata(d, labels)
                 swapped = []
                 for k, j in combinations(range(6), 2):
                     other = list(labels)
                     other[k], other[j] = labels[j], labels[k]
-                    swapped.append(lv.inside(d, other))
+                    swapped.append(lv.sum_within_strata(d, other))
                 if now <= min(swapped):
                     seen += 1
                     assert now <= bound
         distinct = sum(theory.simple_random([v[i] for v in u], m) for i in (0, 1))
         assert bound == distinct  # the last omega is the equal one
     assert seen >= 12
-    even = lv.pairs([Q(1, 6)] * 6, simplex(6))
+    even = lv.pair_weights([Q(1, 6)] * 6, simplex(6))
     labels = [k % m for k in range(6)]
-    assert lv.inside(even, labels) == Q(6 - m, 5) * lv.inside(even, [0] * 6) / m
+    assert (
+        lv.sum_within_strata(even, labels) == Q(6 - m, 5) * lv.sum_within_strata(even, [0] * 6) / m
+    )
 
 
 @few
 @given(WORLDS, st.integers(2, 3))
 def test_placing_each_client_where_it_costs_least_is_enough(world, m):
     sizes, u, _ = world
-    d = lv.pairs(shares(sizes), u)
+    d = lv.pair_weights(shares(sizes), u)
     for order in permutations(range(len(u))):
         labels: dict = {}
         for k in order:
             cost = [sum(d[k, j] for j in labels if labels[j] == h) for h in range(m)]
             labels[k] = cost.index(min(cost))
-        assert m * lv.inside(d, [labels[k] for k in range(len(u))]) <= lv.inside(d, [0] * len(u))
+        assert m * lv.sum_within_strata(
+            d, [labels[k] for k in range(len(u))]
+        ) <= lv.sum_within_strata(d, [0] * len(u))
 
 
 def test_greedy_merging_alone_can_be_worse_than_md_from_twelve_clients_on():
     def ratio(n):
-        d = lv.pairs([Q(1, n)] * n, simplex(n))
-        return lv.inside(d, lv.merged(d, 2)) / (lv.inside(d, [0] * n) / 2)
+        d = lv.pair_weights([Q(1, n)] * n, simplex(n))
+        return lv.sum_within_strata(d, lv.merge_strata(d, 2)) / (
+            lv.sum_within_strata(d, [0] * n) / 2
+        )
 
     ratios = {n: ratio(n) for n in range(3, 13)}
     assert ratios[12] == Q(34, 33)
@@ -203,7 +213,7 @@ def test_the_optimum_of_k_means_can_be_worse_than_md():
     """Equal weights: on a simplex of five all pairs of clusters are as good for k-means. Clients of size
     3, 3, 1, all as far apart, and a k-means that does not know sizes: three are enough."""
     omega, u = [Q(1, 5)] * 5, simplex(5)
-    d = lv.pairs(omega, u)
+    d = lv.pair_weights(omega, u)
 
     def within(labels):  # what k-means minimises: pairs of a cluster over its size
         groups = [[k for k in range(5) if labels[k] == h] for h in set(labels)]
@@ -211,11 +221,11 @@ def test_the_optimum_of_k_means_can_be_worse_than_md():
 
     two = [x for x in lv.partitions(5, 2) if max(x) == 1]
     assert {within(labels) for labels in two} == {3}
-    _, variance = lv.enumerated(*md(omega, 2), u)
-    assert lv.inside(d, (0, 0, 0, 0, 1)) / variance == Q(6, 5)
-    assert min(lv.inside(d, labels) for labels in two) / variance == Q(4, 5)
-    d = lv.pairs(shares([3, 3, 1]), simplex(3))
-    assert lv.inside(d, (0, 0, 1)) / (lv.inside(d, (0, 0, 0)) / 2) == Q(6, 5)
+    _, variance = lv.moments_by_enumeration(*md(omega, 2), u)
+    assert lv.sum_within_strata(d, (0, 0, 0, 0, 1)) / variance == Q(6, 5)
+    assert min(lv.sum_within_strata(d, labels) for labels in two) / variance == Q(4, 5)
+    d = lv.pair_weights(shares([3, 3, 1]), simplex(3))
+    assert lv.sum_within_strata(d, (0, 0, 1)) / (lv.sum_within_strata(d, (0, 0, 0)) / 2) == Q(6, 5)
 
 
 # The least of all independent draws
@@ -230,15 +240,15 @@ def test_no_independent_draws_have_less_variance_than_the_best_angular_cut():
         gram = u @ u.T
         r = np.sqrt(gram.diagonal())
         angular = 2 * np.outer(omega, omega) * (np.outer(r, r) - gram)
-        _, bottom = lv.best(angular, m)
+        _, bottom = lv.best_partition(angular, m)
         x = rng.dirichlet(np.ones(m), size=n).T * omega
         if i % 2:
             x[0] -= 0.3 * omega
             x[1] += 0.3 * omega
-        result = lv.least(x, gram)
+        result = lv.variance_at_best_probabilities(x, gram)
         assert result >= bottom - 1e-12
-        labels = lv.rounded(x, gram, "norm")
-        assert bottom - 1e-12 <= lv.inside(angular, labels) <= result + 1e-12
+        labels = lv.round_to_strata(x, gram, "norm")
+        assert bottom - 1e-12 <= lv.sum_within_strata(angular, labels) <= result + 1e-12
         p = np.abs(x) * r
         p /= p.sum(1, keepdims=True)
         assert lv.variance_of(x, p, gram) == pytest.approx(result)
@@ -253,11 +263,11 @@ def test_the_least_variance_is_that_of_all_cohorts():
     labels, lengths = (0, 0, 1, 1), [5, 5, 13, 10]
     measure = [o * r for o, r in zip(omega, lengths, strict=True)]
     x, p = lv.rows_of_strata(omega, labels, measure)
-    _, variance = lv.enumerated(x, p, u)
-    assert variance == lv.inside(lv.pairs(omega, u, measure), labels)
+    _, variance = lv.moments_by_enumeration(x, p, u)
+    assert variance == lv.sum_within_strata(lv.pair_weights(omega, u, measure), labels)
     gram = np.array(u) @ np.array(u).T
-    assert lv.least(x, gram) == pytest.approx(float(variance))
-    by_size = lv.enumerated(*lv.rows_of_strata(omega, labels), u)[1]
+    assert lv.variance_at_best_probabilities(x, gram) == pytest.approx(float(variance))
+    by_size = lv.moments_by_enumeration(*lv.rows_of_strata(omega, labels), u)[1]
     assert variance < by_size
 
 
@@ -267,9 +277,9 @@ def test_seats_in_a_stratum_are_never_better_than_strata_of_one_seat(world, seat
     sizes, u, a = world
     omega = shares(sizes)
     p = [Q(x, sum(a)) for x in a]
-    again = lv.enumerated([[o / seats for o in omega]] * seats, [p] * seats, u)[1]
-    d = lv.pairs(omega, u, a)
-    assert min(lv.inside(d, x) for x in lv.partitions(len(u), seats)) <= again
+    again = lv.moments_by_enumeration([[o / seats for o in omega]] * seats, [p] * seats, u)[1]
+    d = lv.pair_weights(omega, u, a)
+    assert min(lv.sum_within_strata(d, x) for x in lv.partitions(len(u), seats)) <= again
 
 
 def test_rounding_the_rows_of_clustered_sampling_or_md_never_raises_the_variance():
@@ -278,7 +288,7 @@ def test_rounding_the_rows_of_clustered_sampling_or_md_never_raises_the_variance
         n, m = 6, 2 + i % 3
         sizes, u = rng.integers(1, 9, n), rng.normal(size=(n, 2))
         omega, gram = sizes / sizes.sum(), u @ u.T
-        d = np.array(lv.pairs(omega.tolist(), u.tolist()), dtype=float)
+        d = np.array(lv.pair_weights(omega.tolist(), u.tolist()), dtype=float)
         groups = clustered.similarity_groups(u, sizes, m)
         for r in (
             clustered.by_size(sizes, m),
@@ -286,8 +296,8 @@ def test_rounding_the_rows_of_clustered_sampling_or_md_never_raises_the_variance
             np.tile(omega, (m, 1)),
         ):
             before = lv.variance_of(r / m, r, gram)
-            after = float(lv.inside(d, lv.rounded(r / m, gram)))
-            assert lv.best(d, m)[1] - 1e-12 <= after <= before + 1e-12
+            after = float(lv.sum_within_strata(d, lv.round_to_strata(r / m, gram)))
+            assert lv.best_partition(d, m)[1] - 1e-12 <= after <= before + 1e-12
             gained += after < 0.99 * before
     assert gained > 100
 
@@ -328,16 +338,16 @@ def test_noise_adds_to_the_pairs_and_a_constant(sizes, u, tau, a):
     constant = sum(o * o * v for o, v in zip(omega, own, strict=True))
     points = [[x] for x in u]
     for measure in (None, a):
-        d = lv.pairs(omega, points, measure, own)
+        d = lv.pair_weights(omega, points, measure, own)
         for labels in lv.partitions(3, 2):
             x, p = lv.rows_of_strata(omega, labels, measure)
-            assert noisy(omega, u, tau, x, p, True) == lv.inside(d, labels) + constant
-    d = lv.pairs(omega, points, None, own)
-    every = lv.inside(d, [0] * 3)
+            assert noisy(omega, u, tau, x, p, True) == lv.sum_within_strata(d, labels) + constant
+    d = lv.pair_weights(omega, points, None, own)
+    every = lv.sum_within_strata(d, [0] * 3)
     shared, anew = (noisy(omega, u, tau, *md(omega, m), again) for again in (False, True))
     assert shared == every / m + constant
     assert anew == (every + constant) / m
-    ours = min(lv.inside(d, labels) for labels in lv.partitions(3, 2)) + constant
+    ours = min(lv.sum_within_strata(d, labels) for labels in lv.partitions(3, 2)) + constant
     assert ours <= shared == anew + (1 - Q(1, m)) * constant
 
 
@@ -358,8 +368,8 @@ def test_the_plain_pairs_can_lose_to_md_even_where_repeated_draws_share_a_run():
     x, p = lv.rows_of_strata(omega, (0, 0, 0))
     assert noisy(omega, [0] * 3, tau, x, p, True) == 1
     assert noisy(omega, [0] * 3, tau, *md(omega, 3), False) == Q(5, 9)
-    d = lv.pairs(omega, [[0]] * 3, None, [1] * 3)
-    assert lv.inside(d, (0, 1, 2)) == 0 < lv.inside(d, (0, 0, 1))
+    d = lv.pair_weights(omega, [[0]] * 3, None, [1] * 3)
+    assert lv.sum_within_strata(d, (0, 1, 2)) == 0 < lv.sum_within_strata(d, (0, 0, 1))
 
 
 # Clients that do not answer
@@ -387,9 +397,9 @@ def test_silence_is_noise_of_the_length_of_the_updates(world, drop):
         *(lv.rows_of_strata(omega, each, measure) for each in lv.partitions(len(u), 2)),
     ]
     for x, p in ways:
-        lost, _ = lv.enumerated(*with_nobody(x, p, drop, 1), nobody)
+        lost, _ = lv.moments_by_enumeration(*with_nobody(x, p, drop, 1), nobody)
         assert lost == [(1 - drop) * v for v in full]
-        mean, variance = lv.enumerated(*with_nobody(x, p, drop, 1 / (1 - drop)), nobody)
+        mean, variance = lv.moments_by_enumeration(*with_nobody(x, p, drop, 1 / (1 - drop)), nobody)
         assert mean == full
         terms = (
             (a * a / b, r)
@@ -397,14 +407,14 @@ def test_silence_is_noise_of_the_length_of_the_updates(world, drop):
             for a, b, r in zip(i, j, noise, strict=True)
             if b
         )
-        assert variance == lv.enumerated(x, p, u)[1] + sum(w * r for w, r in terms)
+        assert variance == lv.moments_by_enumeration(x, p, u)[1] + sum(w * r for w, r in terms)
         assert lv.variance_of(x, p, gram, spread) == pytest.approx(float(variance))
 
 
 def test_silence_costs_a_heavy_stratum_more_than_md():
     omega, nobody = [Q(2, 3), Q(1, 3)], [[1], [1], [0]]
     for (x, p), exact in ((lv.rows_of_strata(omega, (0, 1)), Q(5, 9)), (md(omega, 2), Q(1, 2))):
-        assert lv.enumerated(*with_nobody(x, p, Q(1, 2), 2), nobody) == ([1], exact)
+        assert lv.moments_by_enumeration(*with_nobody(x, p, Q(1, 2), 2), nobody) == ([1], exact)
 
 
 def test_the_instrument_drops_clients_as_the_theory_says(digits):
@@ -466,8 +476,8 @@ def test_draws_by_wrong_norms_have_no_such_bound():
     """Updates all alike: MD errs by nothing, draws by lengths 1 and 2 by an eighth."""
     omega = [Q(1, 2)] * 2
     x, p = lv.rows_of_strata(omega, (0, 0), [1, 2])
-    assert lv.enumerated(x, p, [[1], [1]])[1] == Q(1, 8)
-    assert lv.enumerated(*md(omega, 1), [[1], [1]])[1] == 0
+    assert lv.moments_by_enumeration(x, p, [[1], [1]])[1] == Q(1, 8)
+    assert lv.moments_by_enumeration(*md(omega, 1), [[1], [1]])[1] == 0
 
 
 # How hard, and how near
@@ -478,11 +488,11 @@ def test_the_best_strata_of_a_graphs_clients_are_its_maximum_cut(vertices, m):
     every = list(combinations(range(vertices), 2))
     graphs = [e for i in range(1, len(every) + 1) for e in combinations(every, i)]
     for edges in graphs[:: 1 if vertices == 3 else 9]:
-        u = np.array(lv.from_graph(edges, vertices, m))
+        u = np.array(lv.updates_from_graph(edges, vertices, m))
         gram = u @ u.T
         assert len(set(gram.diagonal().tolist())) == 1  # so that both cuts are one
         own = gram.diagonal()
-        labels, _ = lv.best(own[:, None] + own - 2 * gram, m)
+        labels, _ = lv.best_partition(own[:, None] + own - 2 * gram, m)
         cut = sum(labels[k] != labels[j] for k, j in edges)
         assert cut == max(
             sum(h[k] != h[j] for k, j in edges) for h in product(range(m), repeat=vertices)
@@ -493,14 +503,15 @@ def test_the_best_strata_of_a_graphs_clients_are_its_maximum_cut(vertices, m):
 def test_the_partitions_are_all_there():
     bell = {(3, 3): 5, (5, 2): 16, (5, 5): 52, (10, 4): 43947}
     assert {key: sum(1 for _ in lv.partitions(*key)) for key in bell} == bell
-    d = lv.pairs([Q(1, 4)] * 4, [[0], [1], [0], [1]])
-    labels, value = lv.best(d, 2)
+    d = lv.pair_weights([Q(1, 4)] * 4, [[0], [1], [0], [1]])
+    labels, value = lv.best_partition(d, 2)
     assert labels.tolist() == [0, 1, 0, 1] and value == 0
 
 
 def test_the_search_is_near_the_best_of_all_partitions():
     result = {
-        (n, m): lv.gap(n, m, 30, np.random.default_rng(n)) for n, m in ((7, 3), (10, 2), (10, 4))
+        (n, m): lv.measure_search(n, m, 30, np.random.default_rng(n))
+        for n, m in ((7, 3), (10, 2), (10, 4))
     }
     assert all(g.optimal >= 0.9 and g.worst >= 1 - 1e-12 and g.of_md < 1 for g in result.values())
 
@@ -511,10 +522,10 @@ def test_the_search_is_near_the_best_of_all_partitions():
 @pytest.mark.parametrize("n", range(2, 8))
 def test_on_a_simplex_distinct_clients_win_unless_m_divides_n(n):
     omega, u = [Q(1, n)] * n, simplex(n)
-    d = lv.pairs(omega, u)
+    d = lv.pair_weights(omega, u)
     for m in range(1, n + 1):
         distinct = n * theory.simple_random([1] + [0] * (n - 1), m)
-        ours = min(lv.inside(d, labels) for labels in lv.partitions(n, m))
+        ours = min(lv.sum_within_strata(d, labels) for labels in lv.partitions(n, m))
         rest = n % m
         if m < n:
             assert ours / distinct == 1 + Q(rest * (m - rest), n * (n - m))
@@ -522,7 +533,10 @@ def test_on_a_simplex_distinct_clients_win_unless_m_divides_n(n):
             assert ours == distinct == 0
     if n == 3:
         distinct = 3 * theory.simple_random([1, 0, 0], 2)
-        assert (distinct, min(lv.inside(d, x) for x in lv.partitions(3, 2))) == (Q(1, 6), Q(2, 9))
+        assert (distinct, min(lv.sum_within_strata(d, x) for x in lv.partitions(3, 2))) == (
+            Q(1, 6),
+            Q(2, 9),
+        )
 
 
 # The rate that follows
@@ -541,7 +555,7 @@ def test_the_error_of_strata_is_below_the_theorems_bound_and_the_moments_are_tho
         second += float(prod(p[j][k] for j, k in enumerate(cohort))) * np.outer(c, c)
     np.testing.assert_allclose(design.square, second, atol=1e-12)
     distance = float(world.minimiser.item() ** 2)
-    bound = lv.converging(world, labels, 400, distance)
+    bound = lv.convergence_bound(world, labels, 400, distance)
     result = cv.errors(world, design, bound.lrs, [[0.0]])[0]
     assert (result <= bound.distance * (1 + 1e-9)).all()
     steps = np.full(400, 1 / bound.smoothness)

@@ -1,8 +1,9 @@
 """Exact errors of a design over rounds on quadratic clients (FedSTaS Theorem 2; Fraboni et al., Thm 1-2).
 
 F_k(W) = tr (W - C_k)' A_k (W - C_k) / 2, F = sum omega_k F_k. The server adds sum_k c_k (W_k - W), where W_k is
-the model after client k's local steps of gradient descent and the weights c are random, independent of W. The round is
-then linear in W, and E c and E cc' alone give the expected model and its second moment, round by round, exactly.
+the model after client k's local steps of gradient descent and the weights c are random, independent of W. A round is
+then linear in W. So the mean E c and the second moment E cc' of the weights determine the expected model and its second
+moment exactly, round by round.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Quadratics:
 
     @cached_property
     def minimiser(self) -> np.ndarray:
-        """W* [d, c], where F is least."""
+        """The minimiser W* of F, [d, c]."""
         return self.fixed_point(self.omega)
 
     def gradients(self, models: np.ndarray) -> np.ndarray:
@@ -56,14 +57,14 @@ class Quadratics:
         return self.curvatures @ (models[..., None, :, :] - self.centres)
 
     def excess(self, models: np.ndarray) -> np.ndarray:
-        """Compute F - F(W*) [...] at models [..., d, c]."""
+        """Compute the excess loss F(W) - F(W*) [...] at models W [..., d, c]."""
         off = models - self.minimiser
         return 0.5 * np.einsum("...dc,de,...ec->...", off, self.curvature, off)
 
     def local(self, lr: float, steps: int = 1) -> np.ndarray:
-        """Compute B [N, d, d], with which `steps` steps of gradient descent move a client by W_k - W = -B_k (W - C_k)."""
-        one = np.eye(self.curvatures.shape[1])
-        return one - np.linalg.matrix_power(one - lr * self.curvatures, steps)
+        """Compute the matrices B [N, d, d] of local training: after `steps` steps W_k - W = -B_k (W - C_k)."""
+        identity = np.eye(self.curvatures.shape[1])
+        return identity - np.linalg.matrix_power(identity - lr * self.curvatures, steps)
 
     def fixed_point(self, mean: np.ndarray, lr: float | None = None, steps: int = 1) -> np.ndarray:
         """Compute the model [d, c] that a round with E c = `mean` [N] leaves unchanged in expectation.
@@ -75,29 +76,32 @@ class Quadratics:
         return np.linalg.solve(np.tensordot(mean, b, 1), pull)
 
     def noise(self, draws: np.ndarray) -> float:
-        """Compute sigma*^2 = sum omega_k^2 / nu_k |grad F_k(W*)|^2.
+        """Compute the noise of a design at the minimiser, sigma*^2 = sum_k omega_k^2 / nu_k |grad F_k(W*)|^2.
 
-        nu = `draws` [N] is each client's expected number of draws in a round.
+        `draws` [N] is nu, each client's expected number of draws in a round.
         """
         square = (self.gradients(self.minimiser) ** 2).sum(axis=(1, 2))
         return float((self.omega**2 / draws * square).sum())
 
 
 class Moments(NamedTuple):
-    """E c [N] and E cc' [N, N] of the clients' random weights c in a round."""
+    """The first two moments of the clients' random aggregation weights c in a round: E c [N] and E cc' [N, N]."""
 
     mean: np.ndarray
     square: np.ndarray
 
 
-def full(omega) -> Moments:
-    """Return the moments where all clients take part."""
+def full_participation(omega) -> Moments:
+    """Return the moments of the weights omega [N], which are constants since all clients take part."""
     omega = np.asarray(omega, dtype=float)
     return Moments(omega, np.outer(omega, omega))
 
 
-def rows(r) -> Moments:
-    """Return the moments of one draw from each row of r [m, N], weights 1/m: clustered sampling, MD where rows are equal."""
+def clustered_sampling(r) -> Moments:
+    """Return the moments of clustered sampling: draw j selects client k with probability r_jk, each draw has weight 1/m.
+
+    The rows of r [m, N] sum to 1. With equal rows this is MD sampling (Fraboni et al. 2021, arXiv:2105.05883).
+    """
     r = np.asarray(r, dtype=float)
     mean = r.mean(axis=0)
     spread = np.diag(r.sum(axis=0)) - r.T @ r
@@ -122,7 +126,17 @@ def uniform(omega, m: int) -> Moments:
 
 
 def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> np.ndarray:
-    """Compute the exact E |W_t - W*|^2, E F(W_t) - F* and E |grad F(W_t)|^2 [3, T + 1] for lrs [T] from W_0 [d, c]."""
+    """Compute the exact expected errors of a design over T rounds.
+
+    Args:
+        design: the moments of its aggregation weights.
+        lrs: the learning rate of each round, [T].
+        start: the first model W_0, [d, c].
+        steps: the local steps of each participant.
+
+    Returns:
+        E |W_t - W*|^2, E F(W_t) - F* and E |grad F(W_t)|^2 for t = 0..T, [3, T + 1].
+    """
     n, d, c = clients.centres.shape
     start = np.asarray(start, dtype=float).reshape(d, c)
     z = np.vstack([start, np.eye(c)])  # (W, 1): the second moment is carried for both
@@ -145,10 +159,15 @@ def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> 
 
 
 def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray:
-    """Simulate the models [T + 1, R, d, c] of R runs with one local step, from uniform numbers [T, R, m].
+    """Simulate R runs of T rounds with one local step, and return their models [T + 1, R, d, c].
 
-    `as written`: m draws with p_k proportional to the norm of the gradient, plain mean; `corrected`: the
-    same draws, weights omega_k / (m p_k) on updates; `uniform`: equal p, the same weights.
+    Args:
+        rule: "as written" (m draws with p_k proportional to the norm of the client's gradient, and the plain mean of
+            their models), "corrected" (the same draws, weights omega_k / (m p_k) on updates) or "uniform" (equal p_k,
+            weights omega_k / (m p_k)).
+        lrs: the learning rate of each round, [T].
+        start: the first model W_0, [d, c].
+        uniforms: uniform random numbers in [0, 1), [T, R, m]; each selects one client.
     """
     check_choice("rule", rule, RULES)
     rounds, runs, m = uniforms.shape
@@ -167,14 +186,23 @@ def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray
 
 
 class Bound(NamedTuple):
-    """E |W_t - W*|^2 <= distance [T + 1] with the steps lrs [T]; times L/2 it bounds E F(W_t) - F*."""
+    """A bound of the error over T rounds with the learning rates lrs [T].
+
+    E |W_t - W*|^2 is at most `distance` [T + 1], and E F(W_t) - F* at most L/2 times that.
+    """
 
     lrs: np.ndarray
     distance: np.ndarray
 
 
-def decreasing(clients: Quadratics, draws, distance: float, rounds: int) -> Bound:
-    """Evaluate the corrected theorem with steps 2 / (mu (t + gamma)), for nu_k = `draws` [N] expected draws."""
+def decreasing_step_bound(clients: Quadratics, draws, distance: float, rounds: int) -> Bound:
+    """Bound the error with the decreasing learning rates 2 / (mu (t + gamma)), by the corrected Theorem 2.
+
+    Args:
+        draws: each client's expected number of draws in a round, nu [N].
+        distance: |W_0 - W*|^2 at the start.
+        rounds: T.
+    """
     mu, noise = clients.convexity, clients.noise(draws)
     gamma = 2 * _expected_smoothness(clients, draws) / mu
     t = np.arange(rounds + 1)
@@ -182,8 +210,16 @@ def decreasing(clients: Quadratics, draws, distance: float, rounds: int) -> Boun
     return Bound(2 / (mu * (t[:-1] + gamma)), v / (t + gamma))
 
 
-def constant(clients: Quadratics, draws, distance: float, rounds: int, lr: float) -> Bound:
-    """Evaluate the corrected theorem with a constant step of at most 1 / Lambda."""
+def constant_step_bound(
+    clients: Quadratics, draws, distance: float, rounds: int, lr: float
+) -> Bound:
+    """Bound the error with a constant learning rate of at most 1 / Lambda, by the corrected Theorem 2.
+
+    Args:
+        draws: each client's expected number of draws in a round, nu [N].
+        distance: |W_0 - W*|^2 at the start.
+        rounds: T.
+    """
     largest = 1 / _expected_smoothness(clients, draws)
     if not 0 < lr <= largest * (1 + 1e-12):
         raise InputError(f"lr is {lr:g}: it must be above 0 and at most {largest:g} here")
@@ -193,20 +229,23 @@ def constant(clients: Quadratics, draws, distance: float, rounds: int, lr: float
 
 
 def _expected_smoothness(clients: Quadratics, draws) -> float:
-    """Compute Lambda = L (1 + 2 max omega_k / nu_k)."""
+    """Compute the expected smoothness Lambda = L (1 + 2 max_k omega_k / nu_k)."""
     return clients.smoothness * (1 + 2 * float((clients.omega / draws).max()))
 
 
 def ridge(x, targets, shards, penalty: float) -> Quadratics:
-    """Make least squares problems with a ridge, a client per shard, equal weights: x [n, d], targets [n, c]."""
-    x, y, one = np.asarray(x, float), np.asarray(targets, float), np.eye(np.shape(x)[1])
-    a = np.array([x[i].T @ x[i] / len(i) + penalty * one for i in shards])
+    """Make ridge regression problems, one client for each shard, with equal weights: x [n, d], targets [n, c]."""
+    x, y, identity = np.asarray(x, float), np.asarray(targets, float), np.eye(np.shape(x)[1])
+    a = np.array([x[i].T @ x[i] / len(i) + penalty * identity for i in shards])
     b = np.array([x[i].T @ y[i] / len(i) for i in shards])
     return Quadratics(a, np.linalg.solve(a, b), np.full(len(a), 1 / len(a)))
 
 
 def norm_fixed_point(clients: Quadratics, start, lr: float, rounds: int = 20_000) -> np.ndarray:
-    """Find where the expected step of "as written" vanishes [d, c]: sum_k |g_k| g_k = 0, by iteration."""
+    """Find the model [d, c] where the expected step of the rule "as written" is zero, by iteration.
+
+    There sum_k |g_k| g_k = 0 for the clients' gradients g_k; it is not the minimiser of F.
+    """
     w = np.asarray(start, dtype=float)
     for _ in range(rounds):
         g = clients.gradients(w)

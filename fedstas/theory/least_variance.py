@@ -1,9 +1,10 @@
 """Least-variance stratification: variances of independent draws, all partitions, and bounds of the search.
 
-A sum of m draws is two matrices [m, N]. Draw j takes client k with probability p_jk and adds
-x_jk / p_jk u_k; it is unbiased for sum omega_k u_k if the columns of x sum to omega. MD sampling has
-x_jk = omega_k / m, clustered sampling x = r / m, a partition x_jk = omega_k in the stratum of k alone.
-Functions of `Fraction`s are exact, the others are in floating point. Chapter 9 has the proofs.
+A design of m independent draws is two matrices x and p [m, N]. Draw j selects client k with probability p_jk and adds
+x_jk / p_jk u_k, where u_k is the client's update. The sum of the draws is unbiased for sum omega_k u_k if the columns
+of x sum to omega. MD sampling has x_jk = omega_k / m, clustered sampling x = r / m; a partition into strata has
+x_jk = omega_k if client k is in stratum j, and 0 otherwise.
+Functions that return `Fraction`s are exact, the others are in floating point. Chapter 9 has the proofs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,15 @@ from fedstas.least_variance import max_cut_strata
 from fedstas.theory.convergence import Moments, Quadratics
 from fedstas.theory.designs import LARGEST, exact
 
-MOST = 10  # clients: of more, listing all partitions would take too long
+MOST = 10  # clients; the number of partitions grows faster than exponentially
 
 
 def rows_of_strata(omega, labels, measure=None) -> tuple[list[list], list[list]]:
-    """Return x and p [m, N] of one draw from each stratum, p_k = a_k / A_h; a is `measure`, omega by default."""
+    """Return x and p [m, N] of the design with one draw from each stratum, as `Fraction`s.
+
+    Within stratum h client k has the selection probability a_k / A_h, where a [N] is `measure` (by default omega) and
+    A_h is its sum over the stratum.
+    """
     omega = exact(omega)
     a = omega if measure is None else exact(measure)
     strata = range(max(labels) + 1)
@@ -34,8 +39,11 @@ def rows_of_strata(omega, labels, measure=None) -> tuple[list[list], list[list]]
     return x, p
 
 
-def enumerated(x, p, updates) -> tuple[list[Fraction], Fraction]:
-    """Compute the mean [d] and the variance of sum_j x_jk / p_jk u_k over every cohort, for updates [N, d]; exact."""
+def moments_by_enumeration(x, p, updates) -> tuple[list[Fraction], Fraction]:
+    """Compute the exact mean [d] and variance of the sum of the draws x, p [m, N], by enumerating all cohorts.
+
+    The variance of a vector is the sum of the variances of its entries; updates are [N, d].
+    """
     u = [exact(v) for v in updates]
     support = [[k for k, q in enumerate(row) if q] for row in p]
     if prod(map(len, support)) > LARGEST:
@@ -52,11 +60,17 @@ def enumerated(x, p, updates) -> tuple[list[Fraction], Fraction]:
     return mean, second - sum(a * a for a in mean)
 
 
-def pairs(omega, updates, measure=None, noise=None) -> np.ndarray:
-    """Compute pair weights [N, N] as Fractions: what each pair of clients adds to the variance in one stratum.
+def pair_weights(omega, updates, measure=None, noise=None) -> np.ndarray:
+    """Compute what each pair of clients adds to the variance if both are in one stratum, [N, N] as `Fraction`s.
 
-    That is a_k a_l |x_k - x_l|^2 with x_k = omega_k u_k / a_k and a = `measure`, omega by default. `noise` [N], the
-    variances of the clients' updates, adds its share.
+    The variance of a partition is `sum_within_strata` of these weights. The weight of clients k and l is
+    a_k a_l |z_k - z_l|^2 with z_k = omega_k u_k / a_k.
+
+    Args:
+        omega: the clients' weights in the objective, [N].
+        updates: u [N, d].
+        measure: a [N], to which the selection probabilities within a stratum are proportional; omega by default.
+        noise: the variance of each client's update in its local training, [N]; none by default.
     """
     omega, u = exact(omega), [exact(v) for v in updates]
     a = omega if measure is None else exact(measure)
@@ -72,8 +86,8 @@ def pairs(omega, updates, measure=None, noise=None) -> np.ndarray:
     return weights
 
 
-def inside(d, labels):
-    """Sum the pair weights d [N, N] over the pairs that share a stratum; in the type of d."""
+def sum_within_strata(d, labels):
+    """Sum the pair weights d [N, N] over the pairs of clients in the same stratum, in the number type of d."""
     together = np.equal.outer(labels, labels)
     return sum(d[k, j] for k, j in combinations(range(len(d)), 2) if together[k, j])
 
@@ -100,8 +114,15 @@ def _pairs_in_strata(clients: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return labels, (labels[:, k] == labels[:, j]).astype(float)
 
 
-def best(d, m: int) -> tuple[np.ndarray, float]:
-    """Return the labels of the partition into at most m strata with the least sum of d [N, N] inside, and that sum."""
+def best_partition(d, m: int) -> tuple[np.ndarray, float]:
+    """Find the partition into at most m strata of least variance, among all partitions.
+
+    Args:
+        d: the pair weights [N, N], as `pair_weights` computes them.
+
+    Returns:
+        the stratum of each client [N], and the sum of d within the strata, which is the variance.
+    """
     d = np.asarray(d, dtype=float)
     labels, together = _pairs_in_strata(len(d), m)
     sums = together @ d[np.triu_indices(len(d), 1)]
@@ -109,24 +130,39 @@ def best(d, m: int) -> tuple[np.ndarray, float]:
 
 
 def variance_of(x, p, gram, noise=0.0) -> float:
-    """Compute the variance of m independent draws x, p [m, N], for the inner products of the updates [N, N] and
-    their own variances `noise` [N]; every draw trains anew."""
+    """Compute the variance of the sum of m independent draws x, p [m, N].
+
+    Args:
+        gram: the inner products of the clients' updates, [N, N].
+        noise: the variance of each client's update in its local training, [N]. A client that is drawn twice trains
+            twice, with independent noise.
+    """
     x, p = np.asarray(x, dtype=float), np.asarray(p, dtype=float)
     weight = np.divide(x**2, p, out=np.zeros_like(x), where=p > 0)
     return float((weight @ (np.diagonal(gram) + noise)).sum() - ((x @ gram) * x).sum())
 
 
-def least(x, gram) -> float:
-    """Compute the least variance over all p for given contributions x [m, N]: p_jk proportional to |x_jk| |u_k|."""
+def variance_at_best_probabilities(x, gram) -> float:
+    """Compute the variance of m draws with contributions x [m, N] at the best probabilities, p_jk ~ |x_jk| |u_k|.
+
+    `gram` [N, N] are the inner products of the updates. No other p has a smaller variance with the same x.
+    """
     x, gram = np.asarray(x, dtype=float), np.asarray(gram, dtype=float)
     length = np.abs(x) @ np.sqrt(np.maximum(np.diagonal(gram), 0))
     return float((length**2).sum() - ((x @ gram) * x).sum())
 
 
-def rounded(x, gram, draws: str = "size") -> np.ndarray:
-    """Round contributions x [m, N] to strata, labels [N]: client by client, all of it goes to the draw where this costs
-    least while the others stay as they are.
-    For `draws` "norm" x [m, N] may be negative in places; for "size" it may not."""
+def round_to_strata(x, gram, draws: str = "size") -> np.ndarray:
+    """Turn any design of m independent draws into strata whose variance is not larger, and return their labels [N].
+
+    One client after another, its whole weight omega_k moves to the draw where the variance is least while all
+    other clients stay as they are; the draw becomes its stratum.
+
+    Args:
+        x: the contributions [m, N]; they may be negative if `draws` is "norm".
+        gram: the inner products of the updates, [N, N].
+        draws: the selection probabilities, "size" (p_jk ~ x_jk) or "norm" (p_jk ~ |x_jk| |u_k|).
+    """
     x, gram = np.array(x, dtype=float), np.asarray(gram, dtype=float)
     squares, omega = np.diagonal(gram), x.sum(0)
     r = np.sqrt(squares)
@@ -139,8 +175,11 @@ def rounded(x, gram, draws: str = "size") -> np.ndarray:
     return x.argmax(0)
 
 
-def merged(d, m: int) -> list[int]:
-    """Stratify by greedy merging, labels [N]: merge the two strata whose union adds least, until m are left."""
+def merge_strata(d, m: int) -> list[int]:
+    """Merge strata greedily, from one client each, until m are left, and return their labels [N].
+
+    Each step merges the two strata between which the pair weights d [N, N] have the smallest sum.
+    """
     groups = [[k] for k in range(len(d))]
     while len(groups) > m:
         ways = combinations(range(len(groups)), 2)
@@ -150,9 +189,12 @@ def merged(d, m: int) -> list[int]:
     return [next(h for h, group in enumerate(groups) if k in group) for k in range(len(d))]
 
 
-def from_graph(edges: Sequence[tuple[int, int]], vertices: int, m: int) -> list[list[int]]:
-    """Make updates of m `vertices` clients of equal weight, in whole numbers, all of one length: the best m
-    strata of them are a maximum m-cut of the graph (and m - 1 times as many vertices without an edge)."""
+def updates_from_graph(edges: Sequence[tuple[int, int]], vertices: int, m: int) -> list[list[int]]:
+    """Make updates whose m strata of least variance are a maximum m-cut of a graph: finding them is NP-hard.
+
+    The updates belong to m * `vertices` clients of equal weight, have whole entries and equal norms. The clients
+    beyond the first `vertices` stand for vertices without an edge.
+    """
     length, u = max(1, 2 * len(edges)), []  # |u_k|^2
     for k in range(m * vertices):
         touched = [(k == a) - (k == b) for a, b in edges]
@@ -162,31 +204,48 @@ def from_graph(edges: Sequence[tuple[int, int]], vertices: int, m: int) -> list[
     return u
 
 
-class Gap(NamedTuple):
-    """How far the search is from the best of all partitions: share of instances where it finds it, and
-    the largest ratio of the two variances, and of the search's to MD's."""
+class SearchQuality(NamedTuple):
+    """How close the search `max_cut_strata` comes to the best of all partitions, over random instances.
+
+    Args:
+        optimal: the share of the instances in which it finds a best partition.
+        worst: its variance as a multiple of the least one, the largest over the instances.
+        of_md: its variance as a multiple of MD sampling's, the largest over the instances.
+    """
 
     optimal: float
     worst: float
     of_md: float
 
 
-def gap(clients: int, m: int, instances: int, rng: np.random.Generator) -> Gap:
-    """Measure `fedstas.least_variance.max_cut_strata` on random weights and points of 1 to 3 dimensions."""
-    ratios, against = [], []
+def measure_search(clients: int, m: int, instances: int, rng: np.random.Generator) -> SearchQuality:
+    """Compare `fedstas.least_variance.max_cut_strata` with the best of all partitions, on random instances.
+
+    Weights are uniform on the simplex, updates normal in 1, 2 or 3 dimensions.
+    """
+    ratios, ratios_to_md = [], []
     for i in range(instances):
         omega, u = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 1 + i % 3))
         square = np.square(u).sum(1)
         d = np.outer(omega, omega) * (square[:, None] + square - 2 * u @ u.T)
-        cut = float(inside(d, max_cut_strata(omega, u, square, m)))
-        ratios.append(cut / best(d, m)[1])
-        against.append(2 * m * cut / d.sum())
-    return Gap(float(np.mean(np.array(ratios) < 1 + 1e-9)), max(ratios), max(against))
+        variance = float(sum_within_strata(d, max_cut_strata(omega, u, square, m)))
+        ratios.append(variance / best_partition(d, m)[1])
+        ratios_to_md.append(2 * m * variance / d.sum())
+    found_best = np.array(ratios) < 1 + 1e-9
+    return SearchQuality(float(found_best.mean()), max(ratios), max(ratios_to_md))
 
 
-class Features(NamedTuple):
-    """The variance of strata made of features z: rho = V(z) / V_MD(z); eps^2 = V_MD(u - c z) / V_MD(u) at the
-    best c; `bound` >= `ratio` = V(u) / V_MD(u), all for draws by omega."""
+class FeaturesBound(NamedTuple):
+    """How much of MD sampling's variance is left with strata made of features z in place of the updates u.
+
+    V is the variance with the strata, V_MD that of MD sampling; clients are drawn in proportion to omega in both.
+
+    Args:
+        rho: V(z) / V_MD(z).
+        eps: the square root of V_MD(u - c z) / V_MD(u) at the best factor c: how badly z predicts u.
+        bound: an upper bound of `ratio`, from rho and eps.
+        ratio: V(u) / V_MD(u).
+    """
 
     rho: float
     eps: float
@@ -194,14 +253,21 @@ class Features(NamedTuple):
     ratio: float
 
 
-def features_bound(omega, labels, zz, zu, uu, m: int) -> Features:
-    """Compute the bound for strata `labels` [N] of features z, from inner products [N, N]: zz of the features,
-    zu of features and updates, uu of the updates. Chapter 9 measures them at states of runs."""
+def features_bound(omega, labels, zz, zu, uu, m: int) -> FeaturesBound:
+    """Bound the variance of strata that were made of features z in place of the updates u.
+
+    Args:
+        omega: the clients' weights in the objective, [N].
+        labels: the stratum of each client, [N].
+        zz, zu, uu: the inner products [N, N] of the features, of features with updates, of the updates.
+        m: the number of strata, each with one draw.
+    """
     omega, labels = np.asarray(omega, dtype=float), np.asarray(labels)
     weights = omega * (labels == np.arange(m)[:, None])
     mass = weights.sum(1)
 
-    def variance(gram, rows):  # of one draw from each row of weights
+    def variance(gram, rows):
+        """Compute the variance of one draw from each row of weights [rows, N]."""
         return float(
             (rows.sum(1) * (rows @ np.diagonal(gram))).sum() - ((rows @ gram) * rows).sum()
         )
@@ -212,7 +278,7 @@ def features_bound(omega, labels, zz, zu, uu, m: int) -> Features:
     rho, ratio = variance(zz, weights) / md["zz"], variance(uu, weights) / md["uu"]
     eps = float(np.sqrt(max(0.0, 1 - md["zu"] ** 2 / (md["zz"] * md["uu"]))))
     bound = (np.sqrt(max(rho, 0.0) * (1 - eps**2)) + np.sqrt(m * mass.max()) * eps) ** 2
-    return Features(rho, eps, float(bound), ratio)
+    return FeaturesBound(rho, eps, float(bound), ratio)
 
 
 def moments(omega, labels) -> Moments:
@@ -227,8 +293,15 @@ def moments(omega, labels) -> Moments:
     return Moments(omega, np.outer(omega, omega) + covariance)
 
 
-class Converging(NamedTuple):
-    """Steps [T], E |W_t - W*|^2 <= distance [T + 1], the strata's variance V* at W*, and Lambda."""
+class ConvergenceBound(NamedTuple):
+    """A bound of the error of a design with strata over T rounds.
+
+    Args:
+        lrs: the learning rates, [T].
+        distance: the bound of E |W_t - W*|^2, [T + 1].
+        variance: V*, the variance of the strata's estimate of the gradient at W*.
+        smoothness: Lambda, the expected smoothness of that estimate.
+    """
 
     lrs: np.ndarray
     distance: np.ndarray
@@ -236,13 +309,24 @@ class Converging(NamedTuple):
     smoothness: float
 
 
-def converging(clients: Quadratics, labels, rounds: int, distance: float) -> Converging:
-    """Evaluate chapter 9's Theorem 2' for one draw by omega from each stratum and one exact local step, from |W_0 - W*|^2
-    = `distance`: steps 2 / (mu (t + gamma)), gamma = 2 Lambda / mu, Lambda = L (1 + 2 max W_h)."""
+def convergence_bound(
+    clients: Quadratics, labels, rounds: int, distance: float
+) -> ConvergenceBound:
+    """Bound the error of one draw from each stratum over `rounds` rounds (chapter 9, Theorem 2').
+
+    Within a stratum clients are drawn in proportion to omega, and each takes one step of exact gradient descent. The
+    learning rates are 2 / (mu (t + gamma)) with gamma = 2 Lambda / mu and Lambda = L (1 + 2 max_h W_h).
+
+    Args:
+        labels: the stratum of each client, [N].
+        distance: |W_0 - W*|^2 at the start.
+    """
     g = clients.gradients(clients.minimiser).reshape(len(clients.omega), -1)
     x, p = rows_of_strata(clients.omega.tolist(), np.asarray(labels).tolist())
     variance, mu = variance_of(x, p, g @ g.T), clients.convexity
     smooth = clients.smoothness * (1 + 2 * float(np.bincount(labels, clients.omega).max()))
     at = np.arange(rounds + 1) + 2 * smooth / mu  # t + gamma
     start = (at[0] - 1) * (at[0] - 2) / ((at - 1) * (at - 2)) * distance
-    return Converging(2 / (mu * at[:-1]), 8 * variance / (mu**2 * at) + start, variance, smooth)
+    return ConvergenceBound(
+        2 / (mu * at[:-1]), 8 * variance / (mu**2 * at) + start, variance, smooth
+    )

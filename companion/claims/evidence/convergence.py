@@ -109,7 +109,7 @@ def theorem_2(
     lost = (terms["omega"] ** 2 + terms["chi"] ** 2) / m
     if lost and not constant:
         raise InputError("with falling steps omega and chi must be 0")
-    design = cv.rows([clients.omega] * m)
+    design = cv.clustered_sampling([clients.omega] * m)
     spread = sum(Fraction(x) ** 2 for x in centres) / len(centres)
     spread -= Fraction(sum(centres), len(centres)) ** 2
     limit = STEP / (2 - STEP) * spread / (2 * m)  # in the long run
@@ -190,7 +190,7 @@ def slopes(clients: cv.Quadratics | None = None, m: int = 4, seeds: int = 20, ro
     clients = clients or digits()
     start = np.zeros(clients.centres.shape[1:])
     draws, distance = m * clients.omega, float(((start - clients.minimiser) ** 2).sum())
-    bound = cv.decreasing(clients, draws, distance, rounds)
+    bound = cv.decreasing_step_bound(clients, draws, distance, rounds)
     # common random numbers: run r of each rule uses the same uniform numbers
     uniforms = np.stack(
         [stream(seed, "convergence", r).random((rounds, m)) for r in range(seeds)], axis=1
@@ -257,8 +257,8 @@ def on_quadratics(scheme: Callable = clustered.by_size) -> pd.DataFrame:
         n, m = len(clients.omega), 2
         for steps in (1, 5):
             lrs, start = np.full(300, 0.1), np.ones(clients.centres.shape[1:])
-            md = cv.errors(clients, cv.rows([clients.omega] * m), lrs, start, steps)
-            ours = cv.errors(clients, cv.rows(scheme([1] * n, m)), lrs, start, steps)
+            md = cv.errors(clients, cv.clustered_sampling([clients.omega] * m), lrs, start, steps)
+            ours = cv.errors(clients, cv.clustered_sampling(scheme([1] * n, m)), lrs, start, steps)
             rows.append(
                 {
                     "clients": name,
