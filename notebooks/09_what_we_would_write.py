@@ -878,9 +878,7 @@ def each_or_nobody(x, p, silent, factor):
     """The same where client k is silent with probability silent[k], and its
     answer counts factor[k] times."""
     chances = [[(1 - s) * v for s, v in zip(silent, row, strict=True)] for row in p]
-    x = [
-        [*(f * (1 - s) * v for f, s, v in zip(factor, silent, row, strict=True)), 0] for row in x
-    ]
+    x = [[*(f * (1 - s) * v for f, s, v in zip(factor, silent, row, strict=True)), 0] for row in x]
     return x, [[*row, 1 - sum(row)] for row in chances]
 
 
@@ -901,12 +899,12 @@ assert found == (full, (inside(d, [0] * 5) + nu) / 3)
 
 rates = [Q(1, 2), Q(1, 3), Q(1, 4), Q(1, 5), Q(1, 10)]  # of silence, one a client
 more = [r / (1 - r) * sum(c * c for c in v) for r, v in zip(rates, u5, strict=True)]
-d, nu = lv.pairs(five, u5, None, more), sum(five**2 * more)
+d, nu = lv.pair_weights(five, u5, None, more), sum(five**2 * more)
 own_factors = [1 / (1 - r) for r in rates]
-found = lv.enumerated(*each_or_nobody(*draws, rates, own_factors), nobody)
+found = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, own_factors), nobody)
 assert found == (full, inside(d, labels) + nu)
 common = [Q(10, 7)] * 5
-found = lv.enumerated(*each_or_nobody(*draws, rates, common), nobody)[0]
+found = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, common), nobody)[0]
 pairs_of = list(zip(five, rates, u5, strict=True))
 assert found == [sum(o * (1 - r) * Q(10, 7) * v[i] for o, r, v in pairs_of) for i in (0, 1)]
 
