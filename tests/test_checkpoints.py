@@ -12,8 +12,8 @@ from fedstas import methods
 from fedstas.errors import InputError
 from fedstas.sim import run_file, simulation
 
-HOW = {"rounds": 5, "clients_per_round": 4, "seed": 2, "eval_every": 2}
-HOLD = """
+SETTINGS = {"rounds": 5, "clients_per_round": 4, "seed": 2, "eval_every": 2}
+HOLD_LOCK = """
 import sys, time
 from pathlib import Path
 from companion.runs import records
@@ -24,31 +24,36 @@ with records.run_lock(Path({!r})) as acquired:
 
 
 @pytest.fixture(scope="module", params=["clustered-similarity", "fedadam", "fedstas-authors-dec"])
-def interrupted(request, digits, federation):
-    """The identity of a run of each kind of state, and a function that makes it."""
+def identity_and_run(request, digits, federation):
+    """Return the identity of a run, and a function that trains it; one run for each kind of state."""
     method = methods.get(request.param, lr=0.1)
-    identity = records.identity(digits, federation, method, **HOW)
-    return identity, lambda **how: simulation.run(
-        digits, federation, method, device="cpu", **(HOW | how)
+    identity = records.identity(digits, federation, method, **SETTINGS)
+    return identity, lambda **changes: simulation.run(
+        digits, federation, method, device="cpu", **(SETTINGS | changes)
     )
 
 
-def assert_equal_histories(one, two):
-    drop = {"columns": "seconds"}
-    pd.testing.assert_frame_equal(one.frame.drop(**drop), two.frame.drop(**drop), check_exact=True)
-    np.testing.assert_array_equal(one.params, two.params)
-    assert [c.tolist() for c in one.cohorts] == [c.tolist() for c in two.cohorts]
+def assert_equal_histories(first, second):
+    """Check that two runs are equal bit for bit: values (but seconds), parameters and cohorts."""
+    without_seconds = {"columns": "seconds"}
+    pd.testing.assert_frame_equal(
+        first.frame.drop(**without_seconds), second.frame.drop(**without_seconds), check_exact=True
+    )
+    np.testing.assert_array_equal(first.params, second.params)
+    assert [c.tolist() for c in first.cohorts] == [c.tolist() for c in second.cohorts]
 
 
-def test_every_checkpoint_resumes_to_the_same_run(interrupted, tmp_path):
-    identity, run = interrupted
+def test_a_run_resumed_from_any_of_its_checkpoints_equals_the_uninterrupted_run(
+    identity_and_run, tmp_path
+):
+    identity, run = identity_and_run
     data, contents = tmp_path / "run.parquet", []
 
-    def keep(history):
+    def store_checkpoint(history):
         records.write_checkpoint(history, identity, data, "cpu")
         contents.append(records.checkpoint_file(data).read_bytes())
 
-    complete = run(checkpoint=keep)
+    complete = run(checkpoint=store_checkpoint)
     assert len(contents) == 2  # rounds 2 and 4; the last is the run's own file
     for content, t in zip(contents, (2, 4), strict=True):
         records.checkpoint_file(data).write_bytes(content)
@@ -59,23 +64,26 @@ def test_every_checkpoint_resumes_to_the_same_run(interrupted, tmp_path):
 
 @pytest.fixture
 def checkpoint(digits, federation, tmp_path):
-    """A checkpoint on disk: the identity of its run, and the run's parquet file."""
+    """Write the checkpoint of a run; return the run's identity and the path of its parquet file."""
     method = methods.get("fedstas-unbiased", strata=3)
-    identity, data = records.identity(digits, federation, method, **HOW), tmp_path / "run.parquet"
+    identity, data = (
+        records.identity(digits, federation, method, **SETTINGS),
+        tmp_path / "run.parquet",
+    )
 
     def write(history):
         records.write_checkpoint(history, identity, data, "cpu")
 
-    simulation.run(digits, federation, method, device="cpu", checkpoint=write, **HOW)
+    simulation.run(digits, federation, method, device="cpu", checkpoint=write, **SETTINGS)
     return identity, data
 
 
-def test_no_checkpoint_is_no_history(tmp_path):
+def test_reading_a_checkpoint_that_does_not_exist_returns_none(tmp_path):
     assert records.read_checkpoint({}, tmp_path / "run.parquet", "cpu") is None
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "pickle"])
-def test_a_damaged_checkpoint_is_named(checkpoint, damage):
+def test_the_error_of_a_damaged_checkpoint_names_its_file(checkpoint, damage):
     identity, data = checkpoint
     path = records.checkpoint_file(data)
     content = path.read_bytes()
@@ -91,7 +99,9 @@ def test_a_damaged_checkpoint_is_named(checkpoint, damage):
         records.read_checkpoint(identity, data, "cpu")
 
 
-def test_a_checkpoint_of_another_run_or_version_is_named(checkpoint, monkeypatch):
+def test_a_checkpoint_of_another_run_or_of_other_package_versions_is_refused(
+    checkpoint, monkeypatch
+):
     identity, data = checkpoint
     with pytest.raises(InputError, match=r"\.run\.checkpoint is of a run with other settings"):
         records.read_checkpoint(identity | {"seed": 9}, data, "cpu")
@@ -101,17 +111,14 @@ def test_a_checkpoint_of_another_run_or_version_is_named(checkpoint, monkeypatch
         records.read_checkpoint(identity, data, "cpu")
 
 
-def test_a_checkpoint_holds_no_objects_and_names_no_classes_but_those_of_designs(checkpoint):
+def test_a_checkpoint_with_an_undeclared_class_or_a_pickled_object_is_refused(checkpoint):
     identity, data = checkpoint
     path = records.checkpoint_file(data)
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
-    for plain in (
-        {"subprocess:Popen": {"dict": []}},
-        {"companion.runs.records:Record": {"dict": []}},
-    ):
+    for class_name in ("subprocess:Popen", "companion.runs.records:Record"):
         with pytest.raises(InputError, match="which its method does not declare"):
-            run_file.decode(plain, arrays)
+            run_file.decode({class_name: {"dict": []}}, arrays)
     arrays["params"] = np.array([{}], dtype=object)
     with path.open("wb") as file:
         np.savez(file, **arrays)
@@ -119,15 +126,15 @@ def test_a_checkpoint_holds_no_objects_and_names_no_classes_but_those_of_designs
         records.read_checkpoint(identity, data, "cpu")
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(checkpoint, monkeypatch):
+def test_a_write_that_fails_on_a_full_disk_keeps_the_previous_checkpoint(checkpoint, monkeypatch):
     identity, data = checkpoint
     before = records.checkpoint_file(data).read_bytes()
     history = records.read_checkpoint(identity, data, "cpu")
 
-    def full(self, *_, **__):
+    def raise_disk_full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_file.Path, "open", full)
+    monkeypatch.setattr(run_file.Path, "open", raise_disk_full)
     records.write_checkpoint(history, identity, data, "cpu")
     monkeypatch.undo()
     assert records.checkpoint_file(data).read_bytes() == before
@@ -135,10 +142,10 @@ def test_a_full_disk_leaves_the_checkpoint_before(checkpoint, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
+def test_the_lock_of_a_killed_process_is_free_again(tmp_path):
     data = tmp_path / "sub" / "run.parquet"
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(str(data))], stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD_LOCK.format(str(data))], stdout=subprocess.PIPE
     )
     try:
         assert holder.stdout.readline().strip() == b"True"
@@ -150,21 +157,22 @@ def test_a_lock_ends_with_its_holder_even_if_that_is_killed(tmp_path):
         holder.communicate()
     with records.run_lock(data) as acquired:
         assert acquired
-        with records.run_lock(data) as second:
-            assert not second  # a thread of the same process is another holder
+        with records.run_lock(data) as acquired_again:
+            assert not acquired_again  # not even by the process that holds it
     assert list(data.parent.iterdir()) == []
 
 
-def test_a_lock_file_that_is_removed_meanwhile_locks_nobody_out_and_lets_nobody_in_twice(tmp_path):
-    data = tmp_path / "run.parquet"
+def test_a_lock_can_be_acquired_again_after_its_release_deleted_the_lock_file(tmp_path):
+    data, lock_file = tmp_path / "run.parquet", tmp_path / ".run.lock"
     for _ in range(3):
         with records.run_lock(data) as acquired:
-            assert acquired
-            with records.run_lock(data) as second:
-                assert not second
+            assert acquired and lock_file.exists()
+            with records.run_lock(data) as acquired_again:
+                assert not acquired_again
+        assert not lock_file.exists()
 
 
-def test_an_error_inside_frees_the_lock(tmp_path):
+def test_an_error_while_the_lock_is_held_frees_it(tmp_path):
     data = tmp_path / "run.parquet"
     with pytest.raises(OSError, match="inside"), records.run_lock(data):
         raise OSError("inside")

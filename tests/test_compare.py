@@ -1,4 +1,4 @@
-"""Results held against recorded ones: identical, close, different, not recorded."""
+"""Comparison of results with recorded ones: identical, close, different, not recorded."""
 
 import json
 import shutil
@@ -11,31 +11,32 @@ from companion import compare, records
 from fedstas import cli, methods, simulation
 from fedstas.errors import InputError
 
-HOW = {"rounds": 4, "clients_per_round": 4, "eval_every": 1}
+SETTINGS = {"rounds": 4, "clients_per_round": 4, "eval_every": 1}
 
 
 @pytest.fixture(scope="module")
 def recorded(digits, federation, tmp_path_factory):
-    """Two methods, two seeds."""
+    """Return a folder of four recorded runs: two methods, two seeds."""
     folder = tmp_path_factory.mktemp("recorded")
     for name in ("md", "fedstas-unbiased"):
         for seed in (0, 1):
-            method, how = methods.get(name), HOW | {"seed": seed}
-            who = records.identity(digits, federation, method, **how)
-            history = simulation.run(digits, federation, method, device="cpu", **how)
-            records.save(history, who, "trial", folder, device="cpu")
+            method, settings = methods.get(name), SETTINGS | {"seed": seed}
+            identity = records.identity(digits, federation, method, **settings)
+            history = simulation.run(digits, federation, method, device="cpu", **settings)
+            records.save(history, identity, "trial", folder, device="cpu")
     return folder
 
 
 @pytest.fixture
 def mine(recorded, tmp_path):
+    """Return a copy of the recorded runs, to be altered."""
     return shutil.copytree(recorded, tmp_path / "mine")
 
 
 def alter(sidecar, cohorts_from=None, chain=True, **columns):
-    """Another machine's result: values from `columns`, other cohorts from a round on."""
+    """Change a run as another machine might: the values of `columns`, and the cohorts from a round on."""
     data, metadata = sidecar.with_suffix(".parquet"), json.loads(sidecar.read_text())
-    del metadata["note_sha256"], metadata["rows_sha256"]  # as the older ones are
+    del metadata["note_sha256"], metadata["rows_sha256"]  # older runs have no such checksums
     frame = pd.read_parquet(data)
     for key, value in columns.items():
         frame[key] = value(frame[key])
@@ -43,25 +44,26 @@ def alter(sidecar, cohorts_from=None, chain=True, **columns):
     metadata["values_sha256"] = records.hash_values(frame)
     if cohorts_from is not None:
         metadata["cohorts_sha256"] = "0" * 64
-        text, keep = metadata["cohorts_chain"], records.CHAIN_DIGITS * (cohorts_from - 1)
-        metadata["cohorts_chain"] = text[:keep] + "x" * (len(text) - keep)
+        chain_text, equal = metadata["cohorts_chain"], records.CHAIN_DIGITS * (cohorts_from - 1)
+        metadata["cohorts_chain"] = chain_text[:equal] + "x" * (len(chain_text) - equal)
     if not chain:
         metadata.pop("cohorts_chain")
     sidecar.write_text(json.dumps(metadata))
 
 
-def command(*arguments):
-    with pytest.raises(SystemExit) as caught:
+def run_compare(*arguments) -> int:
+    """Run `fedstas compare` and return its exit code."""
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(["compare", *map(str, arguments)])
-    return caught.value.code
+    return exit_info.value.code
 
 
-def test_the_same_results_are_identical(recorded, mine, capsys):
+def test_a_copy_of_the_recorded_runs_is_identical(recorded, mine, capsys):
     comparison = compare.compare(mine, recorded)
     assert comparison.agree
     assert comparison.runs["verdict"].tolist() == ["identical"] * 4
     assert not len(comparison.unmatched)
-    assert command(mine, recorded) == 0
+    assert run_compare(mine, recorded) == 0
     out = capsys.readouterr().out
     assert out == "4 runs: 4 identical, 0 close, 0 differs, 0 not recorded (tolerance 0.5 points)\n"
 
@@ -72,20 +74,22 @@ def test_packed_results_are_compared_with_single_files(recorded, mine):
         assert compare.compare(*pair).runs["verdict"].tolist() == ["identical"] * 4
 
 
-def test_other_peoples_json_does_not_stop_it(recorded, mine):
+def test_json_files_that_describe_no_run_are_ignored(recorded, mine):
     for place in (mine, mine / "trial"):
         (place / "package.json").write_text('{"name": "else"}')
         (place / "notes.json").write_text("no JSON at all")
     assert compare.compare(mine, recorded).agree and compare.compare(recorded, mine).agree
 
 
-def test_seconds_do_not_matter(recorded, mine):
+def test_the_seconds_of_a_run_are_not_compared(recorded, mine):
     for sidecar in mine.rglob("*.json"):
         alter(sidecar, seconds=lambda s: s + 1)
     assert compare.compare(mine, recorded).runs["verdict"].unique().tolist() == ["identical"]
 
 
-def test_close_is_within_the_tolerance_and_says_from_where_on(recorded, mine, capsys):
+def test_a_run_within_the_tolerance_is_close_and_the_first_different_round_is_reported(
+    recorded, mine, capsys
+):
     sidecar = sorted(mine.rglob("*.json"))[0]
     alter(sidecar, test_accuracy=lambda a: a + np.where(np.arange(len(a)) >= 2, 0.004, 0))
     comparison = compare.compare(mine, recorded)
@@ -93,26 +97,29 @@ def test_close_is_within_the_tolerance_and_says_from_where_on(recorded, mine, ca
     row = comparison.runs[comparison.runs["verdict"] == "close"].iloc[0]
     assert (row["first"], row.what) == (3, "other test_accuracy")
     assert row.points == pytest.approx(0.4)
-    assert command(mine, recorded) == 0
+    assert run_compare(mine, recorded) == 0
     assert (
         "other test_accuracy from round 3 on, accuracy at the end 0.40 points"
         in capsys.readouterr().out
     )
-    assert command(mine, recorded, "--tolerance", 0.3) == 1
+    assert run_compare(mine, recorded, "--tolerance", 0.3) == 1
     out, err = capsys.readouterr()
     assert "  differs: fedstas-unbiased on digits dirichlet 0.1, seed 0 (" in out
     assert err.startswith("fedstas: 4 runs: 3 identical, 0 close, 1 differs")
 
 
 @pytest.mark.parametrize("chain", [True, False])
-def test_the_first_other_cohort_is_named(recorded, mine, chain):
+def test_the_first_round_with_another_cohort_is_reported(recorded, mine, chain):
     """By the chain of hashes, and in older records by the first evaluated round that differs."""
     sidecar = sorted(mine.rglob("*.json"))[0]
     later = {"client_accuracy": lambda a: a + np.where(np.arange(len(a)) >= 3, 0.2, 0)}
     alter(sidecar, cohorts_from=2, chain=chain, **later)
     comparison = compare.compare(mine, recorded)
     row = comparison.runs[comparison.runs["verdict"] == "differs"].iloc[0]
-    assert (row["first"], row.what) == (2 if chain else 4, "other cohorts")
+    assert (row["first"], row.what) == (
+        2 if chain else 4,
+        "other cohorts",
+    )  # accuracy differs from 4 on
     assert not comparison.agree
 
 
@@ -122,62 +129,69 @@ def test_other_cohorts_with_the_same_accuracy_are_close(recorded, mine):
     assert (row["first"], row.what, row.points) == (4, "other cohorts", 0.0)
 
 
-def test_what_only_one_side_has_is_listed(recorded, mine, capsys):
+def test_runs_of_one_folder_only_are_listed(recorded, mine, capsys):
     for sidecar in sorted(mine.rglob("*.json"))[1:]:
         sidecar.unlink()
-    assert command(mine, recorded) == 0  # a part of the recorded runs agrees
+    assert run_compare(mine, recorded) == 0  # a part of the recorded runs agrees
     assert (
         "only in the second: digits dirichlet 0.1 md, 2 runs (seeds 0, 1)"
         in capsys.readouterr().out
     )
-    assert command(recorded, mine) == 1
+    assert run_compare(recorded, mine) == 1
     out = capsys.readouterr().out
     assert "1 identical, 0 close, 0 differs, 3 not recorded" in out
     assert "  not recorded: md on digits dirichlet 0.1, seed 1 (" in out
 
 
-def test_two_files_are_one_run(recorded, tmp_path, capsys):
-    one = sorted(recorded.rglob("*.parquet"))[0]
-    out = tmp_path / "out.parquet"  # as `fedstas run --out` writes it
-    shutil.copy(one, out)
-    assert command(out, one) == 0
-    assert command(one, out) == 0
-    assert command(one, one) == 0
-    assert command(out, sorted(recorded.rglob("*.parquet"))[1], "--tolerance", 0) in (0, 1)
+def test_two_files_of_one_run_are_compared(recorded, tmp_path, capsys):
+    recorded_file = sorted(recorded.rglob("*.parquet"))[0]
+    new_file = tmp_path / "out.parquet"  # as `fedstas run --out` writes it
+    shutil.copy(recorded_file, new_file)
+    assert run_compare(new_file, recorded_file) == 0
+    assert run_compare(recorded_file, new_file) == 0
+    assert run_compare(recorded_file, recorded_file) == 0
+    assert run_compare(new_file, sorted(recorded.rglob("*.parquet"))[1], "--tolerance", 0) in (0, 1)
     assert capsys.readouterr().out.count("1 identical") >= 3
-    assert command(out, recorded) == 2
+    assert run_compare(new_file, recorded) == 2
     assert "can only be compared with another one" in capsys.readouterr().err
 
 
-def test_the_chain_is_the_hash_of_all_cohorts_so_far(recorded):
+def test_the_chain_of_cohort_hashes_has_one_entry_a_round_and_ends_in_the_hash_of_all(recorded):
     for sidecar in recorded.rglob("*.json"):
         metadata = json.loads(sidecar.read_text())
-        assert len(metadata["cohorts_chain"]) == records.CHAIN_DIGITS * HOW["rounds"]
+        assert len(metadata["cohorts_chain"]) == records.CHAIN_DIGITS * SETTINGS["rounds"]
         assert metadata["cohorts_chain"].endswith(
             metadata["cohorts_sha256"][: records.CHAIN_DIGITS]
         )
 
 
 @pytest.mark.parametrize(
-    ("make", "named"),
+    ("make_path", "message"),
     [
-        (lambda p: p / "nothing", "does not exist: name a folder"),
-        (lambda p: p, "no recorded runs below"),
-        (lambda p: (p / "x.parquet").write_text("x") and p / "x.parquet", "not a parquet file"),
+        (lambda folder: folder / "nothing", "does not exist: name a folder"),
+        (lambda folder: folder, "no recorded runs below"),
         (
-            lambda p: pd.DataFrame({"a": [1]}).to_parquet(p / "y.parquet") or p / "y.parquet",
+            lambda folder: (folder / "x.parquet").write_text("x") and folder / "x.parquet",
+            "not a parquet file",
+        ),
+        (
+            lambda folder: (
+                pd.DataFrame({"a": [1]}).to_parquet(folder / "y.parquet") or folder / "y.parquet"
+            ),
             "its columns are others",
         ),
     ],
 )
-def test_what_cannot_be_compared_is_one_sentence(recorded, tmp_path, capsys, make, named):
-    assert command(make(tmp_path), recorded) == 2
+def test_a_path_that_cannot_be_compared_is_refused_in_one_sentence(
+    recorded, tmp_path, capsys, make_path, message
+):
+    assert run_compare(make_path(tmp_path), recorded) == 2
     err = capsys.readouterr().err
-    assert named in err
+    assert message in err
     assert err.count("\n") == 1
 
 
-def test_a_sidecar_that_contradicts_its_file_is_named(recorded, mine):
+def test_a_sidecar_that_contradicts_its_file_is_refused(recorded, mine):
     sidecar = sorted(mine.rglob("*.json"))[0]
     frame = pd.read_parquet(sidecar.with_suffix(".parquet"))
     frame.assign(test_accuracy=0.9).to_parquet(sidecar.with_suffix(".parquet"), index=False)
@@ -194,20 +208,38 @@ def test_bad_tolerances_are_refused(recorded, tolerance):
         compare.compare(recorded, recorded, tolerance=tolerance)
 
 
-def test_the_root_of_the_file_system_is_a_folder_like_any_other(monkeypatch):
+def test_the_root_of_the_file_system_may_be_compared(monkeypatch):
     monkeypatch.setattr(records, "read_runs", lambda place: [])
     with pytest.raises(InputError, match="there are no recorded runs below /"):
         compare._read("/")
 
 
-def test_ones_own_runs_come_first_and_much_besides_is_one_line():
-    head = {"task": "digits", "partition": "iid", "concentration": np.nan, "seed": 0, "run": "r"}
-    mine = head | {"method": "md", "verdict": "differs", "first": 3.0, "what": "x", "points": 2.0}
-    others = [head | {"method": f"m{k}", "seed": s} for k in range(5) for s in range(2)]
-    for count, last in ((4, "digits iid m3, 2 runs (seeds 0, 1)"), (5, "10 runs of 5 methods and")):
-        unmatched = pd.DataFrame(others[: 2 * count])
-        lines = compare.Comparison(pd.DataFrame([mine]), unmatched, 0.5).report().splitlines()
+def test_the_report_lists_compared_runs_first_and_sums_up_more_than_four_unmatched_settings():
+    settings = {
+        "task": "digits",
+        "partition": "iid",
+        "concentration": np.nan,
+        "seed": 0,
+        "run": "r",
+    }
+    compared_run = settings | {
+        "method": "md",
+        "verdict": "differs",
+        "first": 3.0,
+        "what": "x",
+        "points": 2.0,
+    }
+    unmatched_runs = [settings | {"method": f"m{k}", "seed": s} for k in range(5) for s in range(2)]
+    for count, last_line in (
+        (4, "digits iid m3, 2 runs (seeds 0, 1)"),
+        (5, "10 runs of 5 methods and"),
+    ):
+        # up to four settings have a line each, more are counted in one
+        unmatched = pd.DataFrame(unmatched_runs[: 2 * count])
+        lines = (
+            compare.Comparison(pd.DataFrame([compared_run]), unmatched, 0.5).report().splitlines()
+        )
         assert lines[0].startswith("1 runs: 0 identical, 0 close, 1 differs")
         assert lines[1].startswith("  differs: md on digits iid, seed 0")
-        assert lines[-1].startswith(f"  only in the second: {last}")
+        assert lines[-1].startswith(f"  only in the second: {last_line}")
         assert len(lines) == 2 + (count if count < 5 else 1)

@@ -18,11 +18,13 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def data() -> dict:
+    """Return the data of all instruments, as their scripts read them from JSON."""
     return json.loads(json.dumps(explorer.make_data(), allow_nan=False))
 
 
 @pytest.fixture(scope="module")
 def extension():
+    """Import the Sphinx extension of the book's instruments."""
     spec = importlib.util.spec_from_file_location(
         "fedstas_explorer", ROOT / "book" / "_ext" / "fedstas_explorer.py"
     )
@@ -31,8 +33,9 @@ def extension():
     return module
 
 
-# What a test does to the page before it is read: move sliders as a reader would.
-DRIVE = """
+# For the tests' scripts: move(part, label, value) moves a slider as a reader would and returns its new label;
+# report(key, value) leaves a value in the document, where `reported_value` finds it.
+MOVE_AND_REPORT = """
 function move(part, label, value) {
   const root = document.querySelector('[data-part="' + part + '"]');
   const row = [...root.querySelectorAll(".explorer-slider")].find((r) => !r.closest("[hidden]")
@@ -42,7 +45,7 @@ function move(part, label, value) {
   input.dispatchEvent(new Event("input", {bubbles: true}));
   return row.querySelector("output").textContent;
 }
-function tell(key, value) {
+function report(key, value) {
   const node = document.createElement("pre");
   node.id = "reported-" + key;
   node.textContent = JSON.stringify(value);
@@ -53,22 +56,23 @@ function tell(key, value) {
 
 @pytest.fixture(scope="module")
 def chromium():
+    """Start the browser once for all tests of this file."""
     with start() as browser:
         yield browser
 
 
 @pytest.fixture
 def browse(tmp_path, extension, data, chromium):
-    """`browse(drive)` is the document after its scripts and `drive` ran."""
+    """Return the function `browse(drive)`: the page's document after its scripts and the script `drive` ran."""
 
     def read(drive="", data=data, theme="light", width=1000, scripts=True) -> str:
-        return document_of(chromium, tmp_path, extension, data, drive, theme, width, scripts)
+        return render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts)
 
     return read
 
 
-def document_of(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
-    """The page's document after its scripts and `drive` ran."""
+def render_page(chromium, tmp_path, extension, data, drive, theme, width, scripts) -> str:
+    """Return the HTML of a page of all instruments, in a theme and width, after its scripts and `drive` ran."""
     style = (ROOT / "book" / "_static" / "book.css").read_text()
     colours = {"light": ("#fff", "#222832", "#c9c9c9"), "dark": ("#14181e", "#ced6dd", "#48566b")}
     ground, ink, border = colours[theme]
@@ -83,7 +87,7 @@ def document_of(chromium, tmp_path, extension, data, drive, theme, width, script
         f":root {{--pst-color-text-base: {ink}; --pst-color-border: {border}}}"
         f"body {{background: {ground}; color: {ink}; margin: 0 12px; font-family: sans-serif}}"
         f'</style><body><div id="main" style="max-width: {width - 24}px">{parts}{script}</div>'
-        f"<script>{DRIVE}{drive}</script></body></html>"
+        f"<script>{MOVE_AND_REPORT}{drive}</script></body></html>"
     )
     with chromium.page(width) as tab:
         tab.open(page.as_uri())
@@ -92,13 +96,13 @@ def document_of(chromium, tmp_path, extension, data, drive, theme, width, script
     return document
 
 
-def reported(document: str, key: str):
-    """Return the value that a test's script reported by `tell(key, value)`."""
+def reported_value(document: str, key: str):
+    """Return the value that a test's script reported by `report(key, value)`."""
     text = re.search(rf'<pre id="reported-{key}">(.*?)</pre>', document, flags=re.DOTALL)[1]
     return json.loads(text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
 
 
-def test_the_data_are_small_and_plain(data):
+def test_the_data_of_the_instruments_are_small_and_complete(data):
     assert len(json.dumps(data)) < explorer.MAX_BYTES
     assert tuple(data) == explorer.FIGURES
     part = data["privacy"]
@@ -106,7 +110,7 @@ def test_the_data_are_small_and_plain(data):
     assert all(len(row) == len(part["caps"]) for row in part["attack"])
 
 
-def test_the_grid_is_the_exact_attack(data):
+def test_the_grid_has_the_exact_success_of_the_attack_on_privacy(data):
     data = data["privacy"]
     e, cap = data["epsilons"].index(3), data["caps"].index(100)
     alpha = privacy.truth_probability(3, 100)
@@ -126,12 +130,12 @@ def test_the_default_setting_shows_what_its_caption_states():
     assert [round(float(x), 2) for x in printed] == [1.86, 2.79, 3.72, 1.63]
 
 
-def test_the_default_setting_does_not_answer_the_vote_of_the_second_session():
-    """A stratum of ten clients that hardly differ: a slider has to be moved before it is seen."""
+def test_the_answer_to_the_second_sessions_vote_appears_only_after_a_slider_is_moved():
+    """The second session asks how many seats ten clients get that hardly differ, as the fourth stratum after its
+    slider is moved to 0.2: in rounded numbers none, in the best allocation one."""
     assert all(spread >= 1 for spread in explorer.SPREADS)
-    rows = explorer.compare_allocations(
-        explorer.SIZES, (*explorer.SPREADS[:3], 0.2), explorer.PARTICIPANTS
-    )
+    spreads = (*explorer.SPREADS[:3], 0.2)
+    rows = explorer.compare_allocations(explorer.SIZES, spreads, explorer.PARTICIPANTS)
     assert rows["rounded"]["seats"] == [2, 3, 5, 0] and rows["optimal"]["seats"] == [2, 3, 4, 1]
 
 
@@ -177,20 +181,21 @@ def test_a_page_has_the_data_and_scripts_of_its_instruments_only(extension, data
     assert extension.PARTS == explorer.FIGURES
 
 
-def test_levels_are_the_packages_and_lose_as_much_as_the_data_state(data):
+def test_the_quantisation_levels_and_their_error_are_those_of_the_package(data):
     part = data["squeeze"]
     entries = np.array(part["entries"], dtype=np.float32)
     assert len(entries) == explorer.ENTRIES and np.unique(entries).size > 100
     restored = compression.squeeze(entries, 9).restore()[0]
     assert set(np.unique(restored)) == set(np.array(part["levels"]["9"], dtype=np.float32))
     (nine,) = [c["answer"] for c in part["cases"]["squeezed"] if c["given"] == [9]]
+    # the share of the gradient's square that nine levels keep, of 510 entries
     assert nine["kept"] == pytest.approx(
         1 - np.var(entries - restored) * 510 / (entries**2).sum(), abs=1e-4
     )
     assert nine["bits"] == 32 * 9 + 4 * 510 and sum(nine["counts"]) == 510
 
 
-def test_the_map_is_of_clients_with_one_or_two_classes_and_its_chances_add_up_to_the_seats(data):
+def test_the_map_shows_clients_of_one_or_two_classes_and_their_chances_sum_to_the_seats(data):
     part = data["strata"]
     N = len(part["points"])
     assert 25 <= N <= 30 and [max(labels) + 1 for labels in part["labels"]] == list(range(1, 9))
@@ -204,7 +209,7 @@ def test_the_map_is_of_clients_with_one_or_two_classes_and_its_chances_add_up_to
         assert draws.sum() == pytest.approx(m)
 
 
-def test_the_mean_of_the_six_clients_is_off_as_written_and_on_target_corrected():
+def test_the_mean_of_six_clients_is_biased_as_written_and_unbiased_corrected():
     """By hand for one draw: sum u |u| / sum |u|."""
     round_ = explorer.summarise_round(explorer.VALUES, explorer.NORMS, 1)
     assert round_["written"] == pytest.approx((-1 - 0.25 + 0.25 + 1 + 4 + 16) / 9)
@@ -227,10 +232,10 @@ def test_the_script_computes_what_the_package_computes(browse, data):
         "coin": [[77, 50, 2.0, [[0.9, 3], [0.001, 12], [0.5, 49]]], [5, 3, 6.5, [[0.2, 1]]]],
     }
     drive = f"""const inputs = {json.dumps(inputs)};
-      for (const name in inputs) tell(name, inputs[name].map((g) => fedstasExplorer[name](...g)));
-      tell("wrong", fedstasExplorer.differences());"""
+      for (const name in inputs) report(name, inputs[name].map((g) => fedstasExplorer[name](...g)));
+      report("wrong", fedstasExplorer.differences());"""
     document = browse(drive)
-    assert reported(document, "wrong") == []
+    assert reported_value(document, "wrong") == []
     count = sum(len(cases) for part in data.values() for cases in part["cases"].values())
     for name, function in (
         ("squeezed", explorer.summarise_squeeze),
@@ -238,28 +243,28 @@ def test_the_script_computes_what_the_package_computes(browse, data):
         ("bias", explorer.summarise_round),
         ("coin", explorer.summarise_reports),
     ):
-        for args, answer in zip(inputs[name], reported(document, name), strict=True):
+        for args, answer in zip(inputs[name], reported_value(document, name), strict=True):
             expected = function(*args)
             assert answer.keys() == expected.keys()
             for key, value in expected.items():
                 assert answer[key] == pytest.approx(value, rel=1e-7, abs=1e-9), (name, args, key)
     assert f"the package's numbers on all {count} test inputs" in document
-    for args, answer in zip(inputs["seats"], reported(document, "seats"), strict=True):
+    for args, answer in zip(inputs["seats"], reported_value(document, "seats"), strict=True):
         expected = explorer.compare_allocations(*args)
         for name, row in expected.items():
             assert answer[name]["seats"] == pytest.approx(row["seats"])
             assert (answer[name]["variance"] is None) == (row["variance"] is None)
-    for args, answer in zip(inputs["estimate"], reported(document, "estimate"), strict=True):
+    for args, answer in zip(inputs["estimate"], reported_value(document, "estimate"), strict=True):
         expected = explorer.summarise_size_estimate(*args)
         assert answer.keys() == expected.keys()
         for name, value in expected.items():
             assert answer[name] == pytest.approx(value, rel=1e-8, abs=1e-9), name
-    for args, answer in zip(inputs["composed"], reported(document, "composed"), strict=True):
+    for args, answer in zip(inputs["composed"], reported_value(document, "composed"), strict=True):
         assert answer == pytest.approx(explorer.compose_epsilon(*args), rel=1e-8)
 
 
 @needs_browser
-def test_the_check_in_the_page_notices_a_wrong_number(browse, data):
+def test_the_check_in_the_page_reports_a_wrong_number(browse, data):
     wrong = json.loads(json.dumps(data))
     wrong["privacy"]["cases"]["composed"][5]["answer"] *= 1.01
     document = browse(data=wrong)
@@ -269,91 +274,97 @@ def test_the_check_in_the_page_notices_a_wrong_number(browse, data):
 @needs_browser
 def test_sliders_change_text_and_figures(browse):
     drive = """
-      const say = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
+      const says = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
       const row = (name) => [...document.querySelectorAll('[data-part="allocation"] tr[data-row="' + name + '"] td')].map((c) => c.textContent);
-      tell("start", row("rounded"));
-      const still = [...document.querySelectorAll(".explorer-stratum")][3].querySelectorAll("input")[1];
-      still.value = 0.2; still.dispatchEvent(new Event("input", {bubbles: true}));
-      tell("first", {rounded: row("rounded"), text: say("allocation"),
+      report("start", row("rounded"));
+      const spread = [...document.querySelectorAll(".explorer-stratum")][3].querySelectorAll("input")[1];
+      spread.value = 0.2; spread.dispatchEvent(new Event("input", {bubbles: true}));
+      report("first", {rounded: row("rounded"), text: says("allocation"),
         figures: [...document.querySelectorAll("figure")].map((f) => getComputedStyle(f).display)});
       move("allocation", "strata", 2); move("allocation", "participants", 12);
-      tell("two", row("optimal"));
-      tell("estimate", say("estimate"));
+      report("two", row("optimal"));
+      report("estimate", says("estimate"));
       const before = document.querySelector('[data-part="estimate"] svg').outerHTML;
-      tell("epsilon", move("estimate", "size cap", 601) && move("estimate", "ε", 8));
-      tell("moved", before !== document.querySelector('[data-part="estimate"] svg').outerHTML);
-      tell("wide", say("estimate"));
-      tell("ten", say("privacy"));
+      report("epsilon", move("estimate", "size cap", 601) && move("estimate", "ε", 8));
+      report("moved", before !== document.querySelector('[data-part="estimate"] svg').outerHTML);
+      report("wide", says("estimate"));
+      report("ten", says("privacy"));
       move("privacy", "fresh", 99); move("privacy", "δ", 0);
-      tell("all", say("privacy"));
+      report("all", says("privacy"));
       // what a reader without a mouse or without eyes is given
       const inputs = [...document.querySelectorAll(".explorer input")];
-      tell("reach", inputs.map((i) => [i.tabIndex, i.labels.length, !!i.getAttribute("aria-valuetext")]));
-      tell("drawn", [...document.querySelectorAll(".explorer svg")].map((s) => s.getAttribute("aria-label").length));
+      report("reach", inputs.map((i) => [i.tabIndex, i.labels.length, !!i.getAttribute("aria-valuetext")]));
+      report("drawn", [...document.querySelectorAll(".explorer svg")].map((s) => s.getAttribute("aria-label").length));
     """
     document = browse(drive)
-    assert reported(document, "start")[:4] == ["2", "3", "4", "1"]
-    first = reported(document, "first")
+    assert reported_value(document, "start")[:4] == ["2", "3", "4", "1"]
+    first = reported_value(document, "first")
     assert first["rounded"] == ["2", "3", "5", "0", "infinite"]
     assert "gives stratum 4 no seat: none of those clients can ever be drawn" in first["text"]
     assert first["figures"] == ["none"] * 7
     sizes, spreads = explorer.SIZES[:2], explorer.SPREADS[:2]
     expected = [str(k) for k in allocation.neyman(sizes, spreads, 12)]
-    assert reported(document, "two")[:2] == expected
+    assert reported_value(document, "two")[:2] == expected
     sd = round(explorer.summarise_size_estimate(600, 100, 3.0, 10)["sd"])
     sentence = f"Mean 990 where 6,000 examples are, standard deviation {sd}"
-    assert sentence in reported(document, "estimate")
-    assert "Every true answer is 99: M clips all sizes." in reported(document, "estimate")
+    assert sentence in reported_value(document, "estimate")
+    assert "Every true answer is 99: M clips all sizes." in reported_value(document, "estimate")
     alpha = privacy.truth_probability(8, 601)
-    assert f"{alpha:.4f}" in reported(document, "epsilon") and reported(document, "moved")
-    assert "Mean 6,000 where 6,000" in reported(document, "wide")
-    assert "clips" not in reported(document, "wide")
+    assert f"{alpha:.4f}" in reported_value(document, "epsilon") and reported_value(
+        document, "moved"
+    )
+    assert "Mean 6,000 where 6,000" in reported_value(document, "wide")
+    assert "clips" not in reported_value(document, "wide")
     tight = explorer.compose_epsilon(3, 100, 10, explorer.DELTA)
-    assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in reported(document, "ten")
-    assert "99 fresh reports of ε = 3 cost ε = 297." in reported(document, "all")
-    assert all(reach == [0, 1, True] for reach in reported(document, "reach"))
-    assert len(reported(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
-    assert min(reported(document, "drawn")) > 40
+    assert f"cost ε = 30, or {tight:.1f} if δ = 0.00001 is allowed" in reported_value(
+        document, "ten"
+    )
+    assert "99 fresh reports of ε = 3 cost ε = 297." in reported_value(document, "all")
+    assert all(reach == [0, 1, True] for reach in reported_value(document, "reach"))
+    assert (
+        len(reported_value(document, "reach")) == 1 + 2 + 2 + 2 * 8 + 1 + 2 + 4 + 4
+    )  # sliders, by part
+    assert min(reported_value(document, "drawn")) > 40
 
 
-# Presses a button by its words, as Enter on it would.
-PRESS = """
+# press(part, words) clicks the button of these words; says(part) returns the text under the instrument.
+PRESS_BUTTON = """
 const press = (part, words) => {
-  const found = [...document.querySelectorAll('[data-part="' + part + '"] button')].filter((b) => b.textContent === words);
-  if (found.length !== 1) throw new Error(words);
-  found[0].click();
+  const buttons = [...document.querySelectorAll('[data-part="' + part + '"] button')].filter((b) => b.textContent === words);
+  if (buttons.length !== 1) throw new Error(words);
+  buttons[0].click();
 };
 const says = (part) => document.querySelector('[data-part="' + part + '"] .explorer-told').textContent;
 """
 
 
 @needs_browser
-def test_buttons_draw_and_the_text_follows(browse, data):
+def test_a_button_draws_and_changes_the_text(browse, data):
     drive = """
-      tell("untold", says("coin"));
-      press("coin", "Flip once"); tell("once", says("coin"));
+      report("before", says("coin"));
+      press("coin", "Flip once"); report("once", says("coin"));
       for (let k = 0; k < 10; k += 1) press("coin", "Flip 100 times");
-      tell("many", says("coin"));
-      move("coin", "ε", 8); tell("again", says("coin"));
+      report("many", says("coin"));
+      move("coin", "ε", 8); report("again", says("coin"));
       for (let k = 0; k < 20; k += 1) press("bias", "Draw 100 rounds");
-      tell("bias", says("bias"));
-      press("bias", "Start again"); tell("restarted", says("bias"));
+      report("bias", says("bias"));
+      press("bias", "Start again"); report("restarted", says("bias"));
       press("strata", "Draw a round");
-      tell("drawn", document.querySelectorAll(".client.drawn").length);
-      tell("seats", [...document.querySelectorAll('[data-part="strata"] tr[data-row="seats"] td')].map((c) => Number(c.textContent)));
-      move("strata", "seats", 9); tell("cleared", document.querySelectorAll(".client.drawn").length);
-      move("strata", "strata", 8); move("strata", "seats", 1); tell("least", move("strata", "seats", 1));
-      tell("tab", [...document.querySelectorAll(".explorer button")].map((b) => b.tabIndex));
-      tell("clients", document.querySelectorAll(".client").length);
+      report("drawn", document.querySelectorAll(".client.drawn").length);
+      report("seats", [...document.querySelectorAll('[data-part="strata"] tr[data-row="seats"] td')].map((c) => Number(c.textContent)));
+      move("strata", "seats", 9); report("cleared", document.querySelectorAll(".client.drawn").length);
+      move("strata", "strata", 8); move("strata", "seats", 1); report("least", move("strata", "seats", 1));
+      report("tab", [...document.querySelectorAll(".explorer button")].map((b) => b.tabIndex));
+      report("clients", document.querySelectorAll(".client").length);
     """
-    document = browse(PRESS + drive)
+    document = browse(PRESS_BUTTON + drive)
     alpha = privacy.truth_probability(3.0, 100)
-    assert f"with probability {alpha:.2f}" in reported(document, "untold")
-    assert re.search(r"Of 1 report, [01] told the truth", reported(document, "once"))
+    assert f"with probability {alpha:.2f}" in reported_value(document, "before")
+    assert re.search(r"Of 1 report, [01] told the truth", reported_value(document, "once"))
     first, last = (
         re.search(
             r"they say ([−\d.,]+), give or take ([\d.,]+); the true size is 40",
-            reported(document, key),
+            reported_value(document, key),
         )
         for key in ("once", "many")
     )
@@ -361,49 +372,50 @@ def test_buttons_draw_and_the_text_follows(browse, data):
     assert float(first[2]) == pytest.approx(half_width, abs=0.05)
     assert float(last[2]) == pytest.approx(half_width / 1001**0.5, abs=0.05)
     assert abs(float(last[1].replace("−", "-")) - 40) < 2 * float(last[2])
-    assert "Flip the coin." in reported(document, "again")
+    assert "Flip the coin." in reported_value(document, "again")
     exact = explorer.summarise_round(explorer.VALUES, explorer.NORMS, explorer.COHORT_SIZE)
     written, corrected = map(
         float,
         re.search(
-            r"average is ([\d.]+) as written and ([\d.]+) corrected", reported(document, "bias")
+            r"average is ([\d.]+) as written and ([\d.]+) corrected",
+            reported_value(document, "bias"),
         ).groups(),
     )
-    assert "After 2,000 rounds" in reported(document, "bias")
+    assert "After 2,000 rounds" in reported_value(document, "bias")
     for average, key in ((written, "written"), (corrected, "corrected")):
         assert abs(average - exact[key]) < 4 * exact[f"{key}_sd"] / 2000**0.5 + 0.005, key
     assert written - corrected > 0.3
-    assert "Six clients would move the model" in reported(document, "restarted")
+    assert "Six clients would move the model" in reported_value(document, "restarted")
     assert (
-        reported(document, "drawn")
-        == sum(reported(document, "seats"))
+        reported_value(document, "drawn")
+        == sum(reported_value(document, "seats"))
         == draw_probabilities.PARTICIPANTS
     )
-    assert reported(document, "cleared") == 0 and reported(document, "least") == "8"
-    assert reported(document, "tab") == [0] * 7 and reported(document, "clients") == len(
-        data["strata"]["points"]
-    )
+    assert reported_value(document, "cleared") == 0 and reported_value(document, "least") == "8"
+    assert reported_value(document, "tab") == [0] * 7 and reported_value(
+        document, "clients"
+    ) == len(data["strata"]["points"])
 
 
 @needs_browser
-def test_extreme_settings_break_nothing(browse):
+def test_extreme_settings_show_no_undefined_or_infinite_number(browse):
     drive = """
-      const said = [];
+      const texts = [];
       document.querySelectorAll(".explorer").forEach((root) => {
         for (const end of ["min", "max"]) {
           [...root.querySelectorAll("input")].forEach((i) => { i.value = i[end]; i.dispatchEvent(new Event("input")); });
           [...root.querySelectorAll("button")].slice(0, 2).forEach((b) => b.click());
-          said.push(root.textContent, root.innerHTML);
+          texts.push(root.textContent, root.innerHTML);
         }
       });
-      tell("bad", said.map((t) => (t.match(/NaN|undefined|Infinity/) || []).length));
+      report("bad", texts.map((t) => (t.match(/NaN|undefined|Infinity/) || []).length));
     """
-    assert set(reported(browse(drive), "bad")) == {0}
+    assert set(reported_value(browse(drive), "bad")) == {0}
 
 
 @needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_phone_and_is_legible(browse, theme):
+def test_the_page_fits_a_phone_and_is_legible(browse, theme):
     drive = """
       const shade = (c) => { const v = c.match(/[\\d.]+/g).slice(0, 3).map((x) => { x /= 255;
         return x <= 0.03928 ? x / 12.92 : Math.pow((x + 0.055) / 1.055, 2.4); });
@@ -415,11 +427,11 @@ def test_it_fits_a_phone_and_is_legible(browse, theme):
       const bars = [...document.querySelectorAll(".explorer rect")].map((n) => ratio(getComputedStyle(n).fill));
       const sizes = [...document.querySelectorAll(".explorer svg text")].map((n) => n.getBoundingClientRect().height);
       const main = document.getElementById("main");
-      tell("seen", {words: Math.min(...words), bars: Math.min(...bars), high: Math.min(...sizes),
+      report("seen", {words: Math.min(...words), bars: Math.min(...bars), high: Math.min(...sizes),
         wide: main.scrollWidth, room: main.clientWidth,
         svg: Math.max(...[...document.querySelectorAll("svg")].map((s) => s.getBoundingClientRect().right))});
     """
-    measures = reported(browse(drive, theme=theme, width=375), "seen")
+    measures = reported_value(browse(drive, theme=theme, width=375), "seen")
     assert (
         measures["room"] <= 351 and measures["wide"] <= measures["room"] and measures["svg"] <= 375
     )
@@ -428,10 +440,10 @@ def test_it_fits_a_phone_and_is_legible(browse, theme):
 
 
 @needs_browser
-def test_without_scripts_the_figures_stay(browse):
-    drive = """tell("figures", [...document.querySelectorAll("figure")].map((f) => getComputedStyle(f).display));
-      tell("parts", [...document.querySelectorAll(".explorer")].map((f) => getComputedStyle(f).display));"""
+def test_without_scripts_the_figures_are_shown(browse):
+    drive = """report("figures", [...document.querySelectorAll("figure")].map((f) => getComputedStyle(f).display));
+      report("parts", [...document.querySelectorAll(".explorer")].map((f) => getComputedStyle(f).display));"""
     document = browse(drive, scripts=False)
-    assert "none" not in reported(document, "figures") and set(reported(document, "parts")) == {
-        "none"
-    }
+    assert "none" not in reported_value(document, "figures") and set(
+        reported_value(document, "parts")
+    ) == {"none"}

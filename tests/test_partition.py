@@ -1,4 +1,4 @@
-"""Partitions: every example once where it is promised, sizes and counts right, recipes exact."""
+"""Partitions: which examples each client gets, sizes and class counts, and repetition from a recipe."""
 
 import json
 
@@ -14,16 +14,16 @@ from fedstas.errors import InputError
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
 USERS = np.random.default_rng(1).permutation(np.repeat(np.arange(40), 15))
 
-labels_ = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
-disjoint = {
+label_arrays = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
+DISJOINT = {
     "iid": lambda labels, clients, seed: partition.iid(labels, clients, seed),
     "dirichlet": lambda labels, clients, seed: partition.dirichlet(labels, clients, 0.3, seed),
     "lognormal": lambda labels, clients, seed: partition.lognormal(labels, clients, 1.5, seed),
 }
 
 
-def check(federation, labels):
-    """Sizes and counts are those of the shards; indices are ascending int64 within the data."""
+def check_federation(federation, labels):
+    """Check sizes and class counts against the shards, whose indices must be ascending int64."""
     classes = labels.max() + 1
     assert federation.sizes.tolist() == [len(s) for s in federation.shards]
     assert federation.label_counts.shape == (len(federation.shards), classes)
@@ -34,27 +34,27 @@ def check(federation, labels):
     assert federation.with_data.tolist() == [k for k, s in enumerate(federation.shards) if len(s)]
 
 
-@pytest.mark.parametrize("name", disjoint)
-@given(labels=labels_, data=st.data(), seed=st.integers(0, 2**20))
-def test_disjoint_partitions_hold_every_example_once(name, labels, data, seed):
+@pytest.mark.parametrize("name", DISJOINT)
+@given(labels=label_arrays, data=st.data(), seed=st.integers(0, 2**20))
+def test_a_disjoint_partition_gives_every_example_to_one_client(name, labels, data, seed):
     clients = data.draw(st.integers(1, len(labels)))
-    federation = disjoint[name](labels, clients, seed)
+    federation = DISJOINT[name](labels, clients, seed)
     assert len(federation.shards) == clients
     assert sorted(np.concatenate(federation.shards)) == list(range(len(labels)))
-    check(federation, labels)
+    check_federation(federation, labels)
     if name == "iid":
         assert federation.sizes.max() - federation.sizes.min() <= 1
 
 
 @given(
-    labels=labels_.filter(lambda y: len(np.unique(y)) == y.max() + 1),
+    labels=label_arrays.filter(lambda y: len(np.unique(y)) == y.max() + 1),
     sizes=st.lists(st.integers(0, 80), min_size=1, max_size=8),
     concentration=st.sampled_from([0.01, 1.0, 100.0]),
 )
-def test_fixed_sizes_are_kept_exactly(labels, sizes, concentration):
+def test_dirichlet_fixed_size_gives_each_client_its_size(labels, sizes, concentration):
     federation = partition.dirichlet_fixed_size(labels, sizes, concentration, 3)
     assert federation.sizes.tolist() == sizes
-    check(federation, labels)
+    check_federation(federation, labels)
 
 
 def test_fixed_size_counts_are_floors_with_the_remainder_in_the_last_class():
@@ -85,7 +85,7 @@ def test_small_concentrations_leave_clients_empty_and_large_ones_are_nearly_iid(
 
 
 @pytest.mark.parametrize("concentration", [1e-9, 1e-300, 1e12])
-def test_extreme_concentrations_still_deal_every_example_once(concentration):
+def test_extreme_concentrations_give_every_example_to_one_client(concentration):
     federation = partition.dirichlet(LABELS, 20, concentration, seed=0)
     assert sorted(np.concatenate(federation.shards)) == list(range(len(LABELS)))
 
@@ -96,6 +96,7 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution():
     labels = np.repeat(np.arange(200), 100)
     shares = partition.dirichlet(labels, clients, a, seed=1).label_counts[0] / 100
     variance = (1 / 4) * (3 / 4) / (clients * a + 1)
+    # 200 classes; 0.01 for the rounding of a share to one of 100 examples
     assert abs(shares.mean() - 1 / 4) < 6 * np.sqrt(variance / 200) + 0.01
     assert abs(shares.var() - variance) < 0.035
 
@@ -105,9 +106,9 @@ def test_by_class_gives_one_class_to_each_client():
     assert federation.sizes.tolist() == [20] * 30
     assert ((federation.label_counts > 0).sum(axis=1) == 1).all()
     np.testing.assert_array_equal((federation.label_counts > 0).sum(axis=0), np.full(10, 3))
-    everything = np.concatenate(federation.shards)
-    assert len(np.unique(everything)) == len(everything)
-    check(federation, LABELS)
+    indices = np.concatenate(federation.shards)
+    assert len(np.unique(indices)) == len(indices)
+    check_federation(federation, LABELS)
 
 
 def test_lognormal_without_spread_is_equal_and_with_spread_is_not():
@@ -117,51 +118,50 @@ def test_lognormal_without_spread_is_equal_and_with_spread_is_not():
 
 
 @pytest.mark.parametrize("name", partition.names())
-def test_a_partition_depends_on_its_seed_alone(name):
-    same = [
-        partition.make(name, LABELS, clients=20, seed=5, concentration=0.5, users=USERS)
-        for _ in range(2)
-    ]
-    other = partition.make(name, LABELS, clients=20, seed=6, concentration=0.5, users=USERS)
-    for a, b in zip(same[0].shards, same[1].shards, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert any(a.tolist() != b.tolist() for a, b in zip(same[0].shards, other.shards, strict=True))
+def test_a_partition_is_determined_by_its_seed(name):
+    options = {"clients": 20, "concentration": 0.5, "users": USERS}
+    first, repeated, another_seed = (
+        [shard.tolist() for shard in partition.make(name, LABELS, seed=seed, **options).shards]
+        for seed in (5, 5, 6)
+    )
+    assert first == repeated != another_seed
 
 
 @pytest.mark.parametrize("name", partition.names())
-def test_a_federation_is_made_again_from_its_recipe(name):
-    made = partition.make(name, LABELS, clients=20, seed=5, concentration=0.5, users=USERS)
-    assert made.recipe["name"] == name
-    again = partition.from_recipe(LABELS, json.loads(json.dumps(made.recipe)), USERS)
-    assert again.recipe == made.recipe
-    for a, b in zip(made.shards, again.shards, strict=True):
+def test_a_federation_is_repeated_from_its_recipe(name):
+    federation = partition.make(name, LABELS, clients=20, seed=5, concentration=0.5, users=USERS)
+    assert federation.recipe["name"] == name
+    repeated = partition.from_recipe(LABELS, json.loads(json.dumps(federation.recipe)), USERS)
+    assert repeated.recipe == federation.recipe
+    for a, b in zip(federation.shards, repeated.shards, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_natural_is_a_client_for_each_user_or_for_some_of_them():
+def test_natural_makes_a_client_of_each_user_or_of_some_at_random():
     users = np.array([7, 2, 7, 5, 2, 7])
     labels = np.array([0, 1, 1, 0, 1, 0])
-    whole = partition.natural(labels, users, 3, seed=0)
-    assert [s.tolist() for s in whole.shards] == [[1, 4], [3], [0, 2, 5]]
-    assert whole.label_counts.tolist() == [[0, 2], [1, 0], [2, 1]]
-    some = {tuple(map(len, partition.natural(labels, users, 2, s).shards)) for s in range(30)}
-    assert some == {(2, 1), (2, 3), (1, 3)}
+    federation = partition.natural(labels, users, 3, seed=0)
+    assert [shard.tolist() for shard in federation.shards] == [[1, 4], [3], [0, 2, 5]]
+    assert federation.label_counts.tolist() == [[0, 2], [1, 0], [2, 1]]
+    # two of the users 2, 5 and 7, with two, one and three examples, in any of the pairs
+    sizes = {tuple(map(len, partition.natural(labels, users, 2, k).shards)) for k in range(30)}
+    assert sizes == {(2, 1), (2, 3), (1, 3)}
 
 
-def test_make_gives_each_client_its_share_of_the_examples():
+def test_clients_are_of_equal_size_by_default():
     for name in ("iid", "dirichlet_fixed_size", "by_class"):
         assert partition.make(name, LABELS, clients=20).sizes.tolist() == [30] * 20
 
 
-def test_clients_have_the_sizes_that_are_listed_in_their_order():
-    made = partition.make("dirichlet_fixed_size", LABELS, clients=6, sizes="10x3,40x1,60x2")
-    assert made.sizes.tolist() == [10, 10, 10, 40, 60, 60]
-    again = partition.dirichlet_fixed_size(LABELS, [10, 10, 10, 40, 60, 60], 0.01, 0)
-    assert made.recipe == again.recipe
+def test_clients_have_the_listed_sizes_in_their_order():
+    federation = partition.make("dirichlet_fixed_size", LABELS, clients=6, sizes="10x3,40x1,60x2")
+    assert federation.sizes.tolist() == [10, 10, 10, 40, 60, 60]
+    by_list = partition.dirichlet_fixed_size(LABELS, [10, 10, 10, 40, 60, 60], 0.01, 0)
+    assert federation.recipe == by_list.recipe
     equal = partition.make("dirichlet_fixed_size", LABELS, clients=20, sizes="30x20")
     assert equal.recipe == partition.make("dirichlet_fixed_size", LABELS, clients=20).recipe
-    full = partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x2")  # all there are
-    assert full.sizes.sum() == len(LABELS)
+    all_examples = partition.make("dirichlet_fixed_size", LABELS, clients=2, sizes="300x2")
+    assert all_examples.sizes.sum() == len(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_labels_may_be_a_tensor():
     np.testing.assert_array_equal(np.concatenate(a.shards), np.concatenate(b.shards))
 
 
-def test_any_shards_make_a_federation():
+def test_federation_counts_the_examples_and_classes_of_given_shards():
     federation = partition.federation(np.array([0, 1, 1, 2]), [[0, 1], [], [3]])
     assert federation.sizes.tolist() == [2, 0, 1]
     assert federation.label_counts.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
@@ -185,7 +185,7 @@ def test_any_shards_make_a_federation():
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda: partition.iid(LABELS, 0, 0), "number of clients is 0"),
         (lambda: partition.iid(LABELS, 601, 0), "number of clients is 601.*at most 600"),
@@ -225,19 +225,20 @@ def test_any_shards_make_a_federation():
         (lambda: partition.iid([-1], 1, 0), "labels are"),
     ],
 )
-def test_bad_partitions_are_refused(call, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_partitions_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call()
 
 
 @pytest.mark.parametrize("name", partition.names())
-def test_equal_partitions_have_equal_recipes_whatever_numbers_they_were_given_as(name):
-    plain = {"clients": 20, "seed": 5, "concentration": 1.0, "sigma": 1.0, "size": 9}
-    numpy = {"clients": np.int32(20), "seed": np.int64(5), "size": 9.0}
-    numpy |= {"concentration": 1, "sigma": np.float32(1)}
-    one, two = (
-        partition.make(name, LABELS, users=USERS, **given).recipe for given in (plain, numpy)
+def test_recipes_do_not_depend_on_the_types_of_the_numbers(name):
+    python_numbers = {"clients": 20, "seed": 5, "concentration": 1.0, "sigma": 1.0, "size": 9}
+    numpy_numbers = {"clients": np.int32(20), "seed": np.int64(5), "size": 9.0}
+    numpy_numbers |= {"concentration": 1, "sigma": np.float32(1)}
+    first, second = (
+        json.dumps(partition.make(name, LABELS, users=USERS, **numbers).recipe)
+        for numbers in (python_numbers, numpy_numbers)
     )
-    assert json.dumps(one) == json.dumps(two)
+    assert first == second
     with pytest.raises(InputError, match="seed is '5'"):
         partition.make(name, LABELS, clients=20, seed="5", users=USERS)

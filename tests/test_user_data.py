@@ -1,4 +1,4 @@
-"""Files of one's own: tasks, networks, partitions; what is refused, with which words; and what of them is recorded."""
+"""Users' files of tasks, networks and partitions: what they may hold, what is refused, what is recorded of them."""
 
 import contextlib
 import csv
@@ -24,12 +24,14 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "own"
 X = np.arange(40, dtype=float).reshape(20, 2)
 Y = np.repeat([0, 1], 10)
-HEAD = "from fedstas import user_data\nimport numpy as np\nfrom torch import nn\nimport torch\n\n"
+IMPORTS = (
+    "from fedstas import user_data\nimport numpy as np\nfrom torch import nn\nimport torch\n\n"
+)
 
 
 @pytest.fixture
 def examples_folder(tmp_path, monkeypatch):
-    """The examples in the current folder."""
+    """Copy examples/own into an empty folder, which becomes the current one; return it."""
     monkeypatch.chdir(tmp_path)
     for path in EXAMPLES.glob("my_*"):
         shutil.copy(path, tmp_path)
@@ -39,45 +41,51 @@ def examples_folder(tmp_path, monkeypatch):
 
 
 def write_module(name: str, *lines: str) -> None:
-    Path(name).write_text(HEAD + "\n".join(lines) + "\n")
+    """Write a Python file of the usual imports (five lines) and these lines."""
+    Path(name).write_text(IMPORTS + "\n".join(lines) + "\n")
 
 
-def sha(name) -> str:
+def hash_file(name) -> str:
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(Path(name).read_bytes()).hexdigest()
 
 
 # Tasks
 
 
-def test_arrays_are_a_task_and_every_fifth_example_of_a_class_is_held_back():
-    order = np.argsort(np.arange(20) % 2, kind="stable")  # classes in turns
-    result = user_data.from_arrays(X[np.argsort(order)], np.arange(20) % 2, users=list("ab") * 10)
-    assert result.test_y.tolist() == [0, 1, 0, 1]
-    assert result.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
-    assert len(result.train_x) == 16 and result.users.tolist() == [0, 1] * 8
-    assert (result.classes, result.network, result.kind) == (2, "perceptron", "images")
-    assert result.train_x.dtype == torch.float32 and result.train_y.dtype == torch.int64
-    arguments = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
-    assert arguments.test_y.tolist() == [1] * 5 + [0] * 5 and arguments.digest != result.digest
-    again = user_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
-    assert again.digest == arguments.digest
-    other = user_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
-    assert other.digest != arguments.digest  # whose they are is data too
+def test_from_arrays_makes_a_task_that_tests_on_every_fifth_example_of_a_class():
+    alternating_order = np.argsort(np.arange(20) % 2, kind="stable")  # classes in turns
+    task = user_data.from_arrays(
+        X[np.argsort(alternating_order)], np.arange(20) % 2, users=list("ab") * 10
+    )
+    assert task.test_y.tolist() == [0, 1, 0, 1]
+    assert task.test_x[:, 0].tolist() == [8.0, 28.0, 18.0, 38.0]
+    assert len(task.train_x) == 16 and task.users.tolist() == [0, 1] * 8
+    assert (task.classes, task.network, task.kind) == (2, "perceptron", "images")
+    assert task.train_x.dtype == torch.float32 and task.train_y.dtype == torch.int64
+    with_test_set = user_data.from_arrays(X, Y, X[::-2], Y[::-2])
+    assert (
+        with_test_set.test_y.tolist() == [1] * 5 + [0] * 5 and with_test_set.digest != task.digest
+    )
+    equal_data = user_data.from_arrays(X.copy(), Y.astype(np.int8), X[::-2], Y[::-2])
+    assert equal_data.digest == with_test_set.digest
+    with_users = user_data.from_arrays(X, Y, X[::-2], Y[::-2], users=np.arange(20))
+    assert with_users.digest != with_test_set.digest  # the users belong to the data
 
 
-def test_bytes_are_scaled_and_documents_are_tokens():
-    image = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
-    result = user_data.from_arrays(image, Y)
-    assert result.train_x.unique().tolist() == [pytest.approx(0.2)]
-    assert result.network == "convolutional"
-    words = user_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
-    assert words.kind == "documents" and words.network == "text-cnn"
+def test_from_arrays_scales_images_of_bytes_and_takes_documents_of_tokens():
+    pixels = np.full((20, 3, 32, 32), 51, dtype=np.uint8)
+    images = user_data.from_arrays(pixels, Y)
+    assert images.train_x.unique().tolist() == [pytest.approx(0.2)]
+    assert images.network == "convolutional"
+    documents = user_data.from_arrays(np.ones((20, 4), dtype=int), Y, documents=True)
+    assert documents.kind == "documents" and documents.network == "text-cnn"
     with pytest.raises(InputError, match="empty document or an unknown token"):
         user_data.from_arrays(np.zeros((20, 4), dtype=int), Y, documents=True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ((X, Y[:-1]), r"y has shape \(19,\): it must be one for each of 20"),
         ((X, Y[:, None]), r"y has shape \(20, 1\)"),
@@ -100,41 +108,45 @@ def test_bytes_are_scaled_and_documents_are_tokens():
         ((X, Y, None, None, [-1] * 20), "users is -1 in row 0: name users by words"),
     ],
 )
-def test_arrays_that_are_no_task_are_one_sentence(arguments, words):
-    with pytest.raises(InputError, match=words) as caught:
-        user_data.from_arrays(*arguments[:4], users=(*arguments, *[None] * 5)[4])
-    assert "\n" not in str(caught.value)
+def test_arrays_that_make_no_task_are_refused_in_one_sentence(arguments, message):
+    with pytest.raises(InputError, match=message) as error:
+        user_data.from_arrays(*arguments[:4], users=arguments[4] if len(arguments) == 5 else None)
+    assert "\n" not in str(error.value)
 
 
-def table(path, rows, head=("size", "clinic", "kind")):
+def write_table(path, rows, header=("size", "clinic", "kind")):
+    """Write a CSV file with this header."""
     with Path(path).open("w", newline="") as file:
-        csv.writer(file).writerows([head, *rows])
+        csv.writer(file).writerows([header, *rows])
 
 
-ROWS = [(k, 9 + k % 2, "ab"[k % 2]) for k in range(20)]
+PATIENTS = [(k, 9 + k % 2, "ab"[k % 2]) for k in range(20)]
 
 
-def test_a_table_is_a_task_with_its_clients(examples_folder):
-    table("t.csv", ROWS)
+def test_from_csv_makes_a_task_with_the_users_of_a_column(examples_folder):
+    write_table("t.csv", PATIENTS)
     result = user_data.from_csv("t.csv", label="kind", client="clinic")
     assert result.classes == 2 and result.users.tolist() == [0, 1] * 8
     assert result.train_x.shape == (16, 1)  # neither the label nor the client
     low, high = result.train_x.min(), result.train_x.max()
     assert (low, high) == (-1, 1) and result.test_x[0, 0] == pytest.approx(2 * 8 / 17 - 1)
-    table("test.csv", ROWS[::-1])
-    both = user_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
-    assert len(both.train_y) == len(both.test_y) == 20 and both.test_y[0] == 1
+    write_table("test.csv", PATIENTS[::-1])
+    with_test_table = user_data.from_csv("t.csv", label="kind", test="test.csv", client="clinic")
+    assert (
+        len(with_test_table.train_y) == len(with_test_table.test_y) == 20
+        and with_test_table.test_y[0] == 1
+    )
     federation = partition.make("natural", result.train_y, users=result.users)  # all, being few
     assert federation.sizes.tolist() == [8, 8]
-    dealt = partition.make("t.csv:clinic", both.train_y)
-    assert [s[0] for s in dealt.shards] == [0, 1]  # 9 comes before 10
-    assert dealt.recipe == {"name": "t.csv:clinic", "sha256": sha("t.csv")}
+    by_clinic = partition.make("t.csv:clinic", with_test_table.train_y)
+    assert [s[0] for s in by_clinic.shards] == [0, 1]  # 9 comes before 10
+    assert by_clinic.recipe == {"name": "t.csv:clinic", "sha256": hash_file("t.csv")}
 
 
 @pytest.mark.parametrize(
-    ("rows", "label", "words"),
+    ("rows", "label", "message"),
     [
-        (ROWS, "sort", "t.csv has no column sort: it has size, clinic, kind"),
+        (PATIENTS, "sort", "t.csv has no column sort: it has size, clinic, kind"),
         ([], "kind", "t.csv has no rows under its header"),
         ([(1, 9, "a"), ("x", 9, "b")], "kind", "t.csv line 3: column size is 'x': it must be a n"),
         ([(1, 9, "a"), ("nan", 9, "b")], "kind", "t.csv line 3: column size is 'nan'"),
@@ -148,54 +160,57 @@ def test_a_table_is_a_task_with_its_clients(examples_folder):
         ),
     ],
 )
-def test_a_table_that_is_none_says_its_line(examples_folder, rows, label, words):
-    table("t.csv", rows)
-    with pytest.raises(InputError, match=words):
+def test_a_table_that_cannot_be_read_is_refused_with_its_line(
+    examples_folder, rows, label, message
+):
+    write_table("t.csv", rows)
+    with pytest.raises(InputError, match=message):
         user_data.from_csv("t.csv", label=label, client="clinic")
 
 
 def test_a_table_with_two_columns_of_a_name_is_refused(examples_folder):
-    table("t.csv", [(1, 2, "a")] * 10, ("size", "size", "kind"))
+    write_table("t.csv", [(1, 2, "a")] * 10, ("size", "size", "kind"))
     with pytest.raises(InputError, match=r"t\.csv has the column size twice"):
         user_data.from_csv("t.csv", label="kind")
 
 
-@pytest.mark.parametrize("nobody", [None, float("nan")])
-def test_an_example_of_nobody_is_refused(nobody):
-    with pytest.raises(InputError, match=f"users is {nobody} in row 3: name users by"):
-        user_data.from_arrays(X, Y, users=[1, 2, 1, nobody] + [1] * 16)
+@pytest.mark.parametrize("user", [None, float("nan")])
+def test_an_example_without_a_user_is_refused(user):
+    with pytest.raises(InputError, match=f"users is {user} in row 3: name users by"):
+        user_data.from_arrays(X, Y, users=[1, 2, 1, user] + [1] * 16)
 
 
-def test_a_test_table_must_be_like_the_other(examples_folder):
-    table("t.csv", ROWS)
-    table("u.csv", [*ROWS, (1, 9, "c")])
+def test_a_test_table_needs_the_columns_and_classes_of_the_training_table(examples_folder):
+    write_table("t.csv", PATIENTS)
+    write_table("u.csv", [*PATIENTS, (1, 9, "c")])
     with pytest.raises(InputError, match=r"u.csv line 22: no training row has the class c"):
         user_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
-    table("u.csv", ROWS, ("weight", "clinic", "kind"))
+    write_table("u.csv", PATIENTS, ("weight", "clinic", "kind"))
     with pytest.raises(InputError, match=r"u.csv has the columns weight, not size"):
         user_data.from_csv("t.csv", label="kind", test="u.csv", client="clinic")
     with pytest.raises(InputError, match=r"gone.csv cannot be read as a table"):
         user_data.from_csv("gone.csv", label="kind")
 
 
-def pictures(folder: Path, each: int, kinds=("cat", "dog")) -> None:
+def write_images(folder: Path, images_per_class: int, classes=("cat", "dog")) -> None:
+    """Write images for each class, in a folder of its name."""
     from PIL import Image
 
-    for k, kind in enumerate(kinds):
-        (folder / kind).mkdir(parents=True)
-        for i in range(each):
-            Image.new("L", (40, 50), 255 * k).save(folder / kind / f"{i:02}.png")
+    for shade, label in enumerate(classes):
+        (folder / label).mkdir(parents=True)
+        for i in range(images_per_class):
+            Image.new("L", (40, 50), 255 * shade).save(folder / label / f"{i:02}.png")
 
 
-def test_a_folder_of_images_is_a_task(examples_folder):
-    pictures(examples_folder / "one", 5)
+def test_from_folder_makes_a_task_of_images_by_class(examples_folder):
+    write_images(examples_folder / "one", 5)
     result = user_data.from_folder("one", size=8)
     assert result.train_x.shape == (8, 3, 8, 8) and result.test_y.tolist() == [0, 1]
     assert result.test_x.amin((1, 2, 3)).tolist() == [-1, 1]
-    pictures(examples_folder / "two" / "train", 3)
-    pictures(examples_folder / "two" / "test", 2)
-    both = user_data.from_folder(examples_folder / "two")
-    assert both.train_x.shape == (6, 3, 32, 32) and len(both.test_y) == 4
+    write_images(examples_folder / "two" / "train", 3)
+    write_images(examples_folder / "two" / "test", 2)
+    with_test_folder = user_data.from_folder(examples_folder / "two")
+    assert with_test_folder.train_x.shape == (6, 3, 32, 32) and len(with_test_folder.test_y) == 4
     shutil.rmtree(examples_folder / "two" / "test" / "dog")
     with pytest.raises(InputError, match="two/test has the classes cat, not cat, dog"):
         user_data.from_folder("two")
@@ -209,25 +224,27 @@ def test_a_folder_of_images_is_a_task(examples_folder):
 # Functions of files
 
 
-def test_a_function_of_a_file_is_a_task_whose_file_is_in_the_identity(examples_folder):
+def test_a_task_of_a_users_function_has_the_hash_of_its_file_in_its_identity(examples_folder):
     task = tasks.load("my_data.py", network="my_network.py")
     assert task.name == "my_data.py:task" and str(task.network) == "my_network.py:network"
-    files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
+    files = {"task": hash_file("my_data.py"), "network": hash_file("my_network.py")}
     assert task.other == {"network": "my_network.py:network", "files": files}
     assert task.classes == 2 and len(task.train_y) == 456 and len(task.test_y) == 113
     assert tasks.load("my_data.py:task").other == {"files": {"task": files["task"]}}
-    one, two = task.model(3), task.model(3)
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-    assert not torch.equal(next(one.parameters()), next(task.model(4).parameters()))
+    first, second = task.model(3), task.model(3)
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )
+    assert not torch.equal(next(first.parameters()), next(task.model(4).parameters()))
     assert task.to("cpu").network is task.network
-    assert tasks.load("digits").other == {}  # as recorded runs have it
+    assert tasks.load("digits").other == {}  # a task of the package adds nothing to the identity
 
 
 TASK = "my_task.py"
 
 
 @pytest.mark.parametrize(
-    ("lines", "spec", "words"),
+    ("lines", "spec", "message"),
     [
         (None, "away.py:task", "there is no file away.py: name a task as FILE.py or FILE.py:FUN"),
         (["def other(): ..."], TASK, "my_task.py has no function task: it has other"),
@@ -259,18 +276,18 @@ TASK = "my_task.py"
         ),
     ],
 )
-def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(
-    examples_folder, lines, spec, words
+def test_a_file_without_a_valid_task_is_refused_in_one_sentence_with_its_line(
+    examples_folder, lines, spec, message
 ):
     if lines is not None:
         write_module("my_task.py", *lines)
-    with pytest.raises(InputError, match=words) as caught:
+    with pytest.raises(InputError, match=message) as error:
         tasks.load(spec)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "message"),
     [
         ("return 5", r"line 6: network\(task\) returns int: it must return a torch module with"),
         ("return nn.ReLU()", "returns ReLU: it must return a torch module with parameters"),
@@ -291,14 +308,16 @@ def test_a_file_that_holds_no_task_is_one_sentence_with_its_line(
         ("return nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))", "mixes the examples"),
     ],
 )
-def test_a_network_that_does_not_fit_is_one_sentence_with_its_line(examples_folder, body, words):
+def test_a_network_that_does_not_fit_is_refused_in_one_sentence_with_its_line(
+    examples_folder, body, message
+):
     write_module("my_net.py", "def network(task):", f"    {body}")
-    with pytest.raises(InputError, match=words) as caught:
+    with pytest.raises(InputError, match=message) as error:
         tasks.load("my_data.py", network="my_net.py")
-    assert str(caught.value).startswith("my_net.py line ") and "\n" not in str(caught.value)
+    assert str(error.value).startswith("my_net.py line ") and "\n" not in str(error.value)
 
 
-def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(examples_folder):
+def test_a_subclass_of_the_perceptron_is_trained_by_autograd(examples_folder):
     write_module(
         "my_net.py",
         "from fedstas.sim.models import Perceptron",
@@ -315,7 +334,7 @@ def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(examp
 
 
 @pytest.mark.parametrize(
-    ("array", "words"),
+    ("content", "message"),
     [
         (np.zeros(9, dtype=int), "names the clients of 9 examples, and there are 456 training ex"),
         (np.zeros(456), r"holds float64 \(456,\): it must be whole numbers or words"),
@@ -325,34 +344,34 @@ def test_a_perceptron_that_computes_something_else_is_not_computed_by_hand(examp
         ("archive", "c.npy is not an array of numbers or words"),
     ],
 )
-def test_a_partition_that_does_not_fit_is_one_sentence(examples_folder, array, words):
-    if isinstance(array, np.ndarray):
-        np.save("c.npy", array)
-    elif array == "archive":
+def test_a_partition_that_does_not_fit_is_refused(examples_folder, content, message):
+    if isinstance(content, np.ndarray):
+        np.save("c.npy", content)
+    elif content == "archive":
         with Path("c.npy").open("wb") as file:
             np.savez(file, clients=np.zeros(456, dtype=int))
     else:
-        Path("c.npy").write_bytes(array)
+        Path("c.npy").write_bytes(content)
     labels = tasks.load("my_data.py").train_y
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         partition.make("c.npy", labels)
-    for spec, more, output in (
+    for spec, options, expected in (
         ("away.npy", {}, "there is no file away.npy: name a partition"),
         ("away.csv:clinic", {}, "there is no file away.csv"),
         ("my_clients.npy", {"clients": 21}, "clients is 21: my_clients.npy names 20 clients"),
         ("my_clients.npy", {"sizes": "1x2"}, "sizes are of use only with dirichlet_fixed_size"),
     ):
-        with pytest.raises(InputError, match=output):
-            partition.make(spec, labels, **more)
+        with pytest.raises(InputError, match=expected):
+            partition.make(spec, labels, **options)
     assert partition.make("my_clients.npy", labels, clients=20).sizes.sum() == 456
 
 
-def test_what_a_design_does_wrong_names_its_line(examples_folder):
+def test_the_error_of_a_wrong_design_names_its_line(examples_folder):
     task = tasks.load("my_data.py")
     federation = partition.make("my_clients.npy", task.train_y)
-    start = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass D:\n"
-    start += "    def draw(self, view, m, rng):\n        "
-    for body, words in (
+    head = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass D:\n"
+    head += "    def draw(self, view, m, rng):\n        "
+    for body, message in (
         ("return view.accuracies()", "d.py line 5: a design's view has no accuracies: it has cli"),
         ("return m.size()", "d.py line 5: AttributeError: 'int' object has no attribute 'size'"),
         (
@@ -366,14 +385,14 @@ def test_what_a_design_does_wrong_names_its_line(examples_folder):
         ("view.gradients(1)", "d.py line 5: levels is 1: it must be a whole number of at least 2"),
         ("return 1 / 0", "d.py line 5: ZeroDivisionError: division by zero"),
     ):
-        Path("d.py").write_text(start + body + "\n")
-        with pytest.raises(InputError, match=words) as caught:
+        Path("d.py").write_text(head + body + "\n")
+        with pytest.raises(InputError, match=message) as error:
             options = {"rounds": 1, "clients_per_round": 2, "seed": 0, "device": "cpu"}
             simulation.run(task, federation, methods.get("d.py"), **options)
-        assert "\n" not in str(caught.value)
+        assert "\n" not in str(error.value)
 
 
-def test_a_divergence_inside_a_design_stays_one():
+def test_user_code_errors_keeps_a_divergence_and_restates_an_input_error():
     with pytest.raises(Diverged), user_code.user_code_errors("somewhere"):
         raise Diverged("not finite")
     with (
@@ -386,7 +405,8 @@ def test_a_divergence_inside_a_design_stays_one():
 # Runs
 
 
-def run(method: str, seed: int = 0, **more) -> sweeps.Run:
+def run_of_files(method: str, seed: int) -> sweeps.Run:
+    """Return a run on the task, network and partition of examples/own."""
     return sweeps.Run(
         "my_data.py:task",
         "my_clients.npy",
@@ -398,49 +418,53 @@ def run(method: str, seed: int = 0, **more) -> sweeps.Run:
         clients_per_round=5,
         rounds=3,
         network="my_network.py:network",
-        **more,
     )
 
 
-def test_three_files_train_are_recorded_compared_and_made_again(examples_folder):
-    todo = [run(method, seed) for method in ("md", "my_design.py") for seed in (0, 1)]
+def test_runs_of_users_files_are_recorded_ranked_and_repeated(examples_folder):
+    todo = [run_of_files(method, seed) for method in ("md", "my_design.py") for seed in (0, 1)]
     options = {"folder": "runs", "device": "cpu", "progress": False}
     shutil.copytree(".", "earlier")
-    with contextlib.chdir("earlier"):  # the workers of this sweep live on, and stand there
+    with contextlib.chdir("earlier"):  # its worker processes are used again, and keep this folder
         assert sweeps.make(todo[:2], "mine", jobs=2, **options) == []
     shutil.rmtree("earlier")
-    assert sweeps.make(todo, "mine", jobs=2, **options) == []  # in worker processes
-    recorded = records.identities("runs")
-    assert len(recorded) == 4
-    for who in recorded.values():
-        assert who["task"] == "my_data.py:task" and who["clients"] == 20
-        files = {"task": sha("my_data.py"), "network": sha("my_network.py")}
-        assert who["files"] == files and who["network"] == "my_network.py:network"
-        assert who["partition"] == {"name": "my_clients.npy", "sha256": sha("my_clients.npy")}
+    assert sweeps.make(todo, "mine", jobs=2, **options) == []
+    identities = records.identities("runs")
+    assert len(identities) == 4
+    for identity in identities.values():
+        assert identity["task"] == "my_data.py:task" and identity["clients"] == 20
+        files = {"task": hash_file("my_data.py"), "network": hash_file("my_network.py")}
+        assert identity["files"] == files and identity["network"] == "my_network.py:network"
+        assert identity["partition"] == {
+            "name": "my_clients.npy",
+            "sha256": hash_file("my_clients.npy"),
+        }
     board = leaderboard.rank_methods(["runs"])
     assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
     (title,) = set(board["federation"])
     assert title.startswith("my_data.py:task, network my_network.py:network, my_clients.npy: 20 cl")
-    keys = {tables.record_key(who) for who in recorded.values()}
-    assert keys == {tables.run_key(each) for each in todo}
+    keys = {tables.record_key(identity) for identity in identities.values()}
+    assert keys == {tables.run_key(run) for run in todo}
 
     frame = records.load("runs")
     name = next(
-        r for r, w in recorded.items() if w["seed"] == 1 and "Rooted" in w["method"]["name"]
+        run_id
+        for run_id, identity in identities.items()
+        if identity["seed"] == 1 and "Rooted" in identity["method"]["name"]
     )
     forget()
-    again = records.rerun(name, "runs", device="cpu")
-    pd.testing.assert_frame_equal(plain(again.frame), plain(frame[frame["run"] == name]))
+    repeated = records.rerun(name, "runs", device="cpu")
+    pd.testing.assert_frame_equal(plain(repeated.frame), plain(frame[frame["run"] == name]))
 
     Path("my_network.py").write_text(Path("my_network.py").read_text() + "# other\n")
-    assert not keys & {tables.run_key(each) for each in todo}
+    assert not keys & {tables.run_key(run) for run in todo}
     with pytest.raises(InputError, match=r"the run is of the network in my_network.py .* changed"):
         records.rerun(name, "runs", device="cpu")
     assert sweeps.make(todo[:1], "mine", **options) == [] and len(records.identities("runs")) == 5
     assert leaderboard.rank_methods(["runs"])["federation"].nunique() == 2
 
 
-def test_a_changed_partition_or_task_is_another_run(examples_folder):
+def test_a_changed_partition_or_task_changes_the_identity_of_a_run(examples_folder):
     task = tasks.load("my_data.py")
     identities = []
     options = {"rounds": 1, "clients_per_round": 2, "seed": 0}
@@ -449,74 +473,74 @@ def test_a_changed_partition_or_task_is_another_run(examples_folder):
         identities.append(records.identity(task, federation, methods.get("md"), **options))
         np.save("my_clients.npy", np.load("my_clients.npy") // 2)
     assert records.run_id(identities[0]) != records.run_id(identities[1])
-    by_hand = simulation.run(task, federation, methods.get("strat"), device="cpu", **options)
-    assert np.isfinite(by_hand.frame["train_loss"]).all()  # rows of a table, by the perceptron
+    history = simulation.run(task, federation, methods.get("strat"), device="cpu", **options)
+    assert np.isfinite(
+        history.frame["train_loss"]
+    ).all()  # rows of a table suit the perceptron of the package, too
     with pytest.raises(InputError, match=r"the clients of my_clients.npy .* has changed since"):
         partition.from_recipe(task.train_y, identities[0]["partition"])
-    one = sweeps.load_task("my_data.py", "cpu")
-    assert sweeps.load_task("my_data.py", "cpu") is one
+    unchanged = sweeps.load_task("my_data.py", "cpu")
+    assert sweeps.load_task("my_data.py", "cpu") is unchanged
     Path("my_data.py").write_text(Path("my_data.py").read_text() + "# other\n")
-    assert sweeps.load_task("my_data.py", "cpu").source != one.source
+    assert sweeps.load_task("my_data.py", "cpu").source != unchanged.source
 
 
-def test_the_command_takes_all_four_and_goes_on_where_it_was_cut_off(examples_folder, capsys):
-    call = "run --task my_data.py:task --network my_network.py --partition my_clients.npy "
-    call += "--method my_design.py --clients-per-round 5 --rounds 2 --lr 0.1 --device cpu"
+def test_the_command_run_trains_from_a_users_four_files_and_refuses_settings_that_contradict_them(
+    examples_folder, capsys
+):
+    arguments = "run --task my_data.py:task --network my_network.py --partition my_clients.npy "
+    arguments += "--method my_design.py --clients-per-round 5 --rounds 2 --lr 0.1 --device cpu"
     with pytest.raises(SystemExit) as exit_info:
-        cli.main(call.split())
+        cli.main(arguments.split())
     assert not exit_info.value.code
     output = capsys.readouterr().out
     assert "my_design.py on my_data.py:task, 20 of 20 clients with data" in output
-    for more, words in (
+    for options, message in (
         ("--clients 7", "clients is 7: my_clients.npy names 20 clients"),
         ("--strata 21 --method strat", "strata is 21: it must not be above clients, here 20"),
         ("--concentration 1", "--concentration is of no use: partition my_clients.npy has no con"),
     ):
         with pytest.raises(SystemExit) as exit_info:
-            cli.main([*call.split(), *more.split()])
-        assert exit_info.value.code == 2 and words in capsys.readouterr().err
+            cli.main([*arguments.split(), *options.split()])
+        assert exit_info.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_a_run_that_was_cut_off_does_not_go_on_where_the_table_changed(
+def test_an_interrupted_run_is_not_resumed_after_its_table_changed(
     examples_folder, capsys, monkeypatch
 ):
-    table(
+    write_table(
         "patients.csv",
         [(k, k % 4, "ab"[k % 2]) for k in range(20)],
         ("size", "clinic", "diagnosis"),
     )
-    call = (
-        "run --task my_table.py --partition natural --clients-per-round 2 --method md --device cpu"
-    )
-    call = f"{call} --rounds 3 --out h.parquet".split()
-    keep = run_file.save_history
+    call = "run --task my_table.py --partition natural --clients-per-round 2 --method md "
+    call += "--device cpu --rounds 3 --out h.parquet"
+    save_history = run_file.save_history
 
-    def cut(*arguments):
-        keep(*arguments)
+    def save_and_interrupt(*arguments):
+        save_history(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_file, "save_history", cut)
+    monkeypatch.setattr(run_file, "save_history", save_and_interrupt)
     with pytest.raises(SystemExit):
-        cli.main(call)
+        cli.main(call.split())
     assert "the same call goes on from .h.parquet.checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(run_file, "save_history", keep)
-    before = Path("patients.csv").read_text()
-    Path("patients.csv").write_text(before.replace("19,", "18,"))
+    monkeypatch.setattr(run_file, "save_history", save_history)
+    original = Path("patients.csv").read_text()
+    Path("patients.csv").write_text(original.replace("19,", "18,"))
     with pytest.raises(SystemExit) as exit_info:
-        cli.main(call)
+        cli.main(call.split())
     output = capsys.readouterr().err
-    assert (
-        exit_info.value.code == 2
-        and ".h.parquet.checkpoint is of a run with other settings" in output
-    )
-    Path("patients.csv").write_text(before)
+    assert exit_info.value.code == 2
+    assert ".h.parquet.checkpoint is of a run with other settings" in output
+    Path("patients.csv").write_text(original)
     with pytest.raises(SystemExit) as exit_info:
-        cli.main(call)
+        cli.main(call.split())
     assert not exit_info.value.code and Path("h.parquet").exists()
 
 
 @pytest.mark.parametrize("task", ["my_data.py:task", "there/my_data.py"])
-def test_a_protocol_may_name_files_of_ones_own(examples_folder, task):
+def test_a_protocol_may_name_a_users_files(examples_folder, task):
     shutil.copytree(".", "there", ignore=shutil.ignore_patterns("there"))
     partition = str(Path(task).with_name("my_clients.npy"))
     document = {
@@ -540,36 +564,30 @@ def test_a_protocol_may_name_files_of_ones_own(examples_folder, task):
             }
         },
     }
-    for more, words in (
+    for changes, message in (
         ({"concentration": 0.1}, f"is of no use: partition {partition} has none"),
         ({"partition": "dirichlet"}, "setting mine lacks concentration"),
     ):
-        other = document | {"settings": {"mine": document["settings"]["mine"] | more}}
-        Path("mine.yml").write_text(json.dumps(other))
-        with pytest.raises(InputError, match=re.escape(words)):
+        changed = document | {"settings": {"mine": document["settings"]["mine"] | changes}}
+        Path("mine.yml").write_text(json.dumps(changed))
+        with pytest.raises(InputError, match=re.escape(message)):
             protocol.read("mine.yml")
     Path("mine.yml").write_text(json.dumps(document))
-    recorded = protocol.read("mine.yml")
-    assert recorded["mine"].classes == 2
-    recorded["mine"] = protocol.add_arm(recorded["mine"], "my_design.py")
-    rates = protocol.tabulate_rates(
-        recorded["mine"], protocol.load_curves(recorded["mine"], ["runs"])
-    )
+    settings = protocol.read("mine.yml")
+    assert settings["mine"].classes == 2
+    setting = protocol.add_arm(settings["mine"], "my_design.py")
+    rates = protocol.tabulate_rates(setting, protocol.load_curves(setting, ["runs"]))
     assert list(rates.index) == ["md", "my_design.py:Rooted"]
     options = {"folder": "runs", "device": "cpu", "progress": False}
-    assert (
-        sweeps.make(
-            [recorded["mine"].plan_run(a, 0.1, 10) for a in recorded["mine"].arms],
-            "which-design",
-            **options,
-        )
-        == []
-    )
-    rows = protocol.load_curves(recorded["mine"], ["runs"])
-    assert set(rows["arm"]) == {"md", "my_design.py:Rooted"} and len(rows) == 6
+    todo = [setting.plan_run(arm, 0.1, 10) for arm in setting.arms]
+    assert sweeps.make(todo, "which-design", **options) == []
+    curves = protocol.load_curves(setting, ["runs"])
+    assert set(curves["arm"]) == {"md", "my_design.py:Rooted"} and len(curves) == 6
 
 
-def test_a_chapter_takes_files_wherever_they_are_named_from(examples_folder):
+def test_a_parameter_of_a_chapter_may_be_a_users_file_and_is_stored_with_its_absolute_path(
+    examples_folder,
+):
     declared = parameters.declared("10a")
     task, partition = declared["task"], declared["partition"]
     assert task.parse("my_data.py:task") == str(examples_folder / "my_data.py:task")
@@ -585,7 +603,7 @@ def test_a_chapter_takes_files_wherever_they_are_named_from(examples_folder):
 # The examples
 
 
-def test_the_examples_are_short_and_each_does_what_it_says(examples_folder):
+def test_the_examples_have_at_most_40_lines_and_run(examples_folder):
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert len(scripts) == 6
     assert all(len(path.read_text().splitlines()) <= 40 for path in scripts)
@@ -601,7 +619,7 @@ def test_the_examples_are_short_and_each_does_what_it_says(examples_folder):
     finally:
         sys.path.remove(str(examples_folder))
         sys.modules.pop("my_data", None)
-    table("patients.csv", ROWS, ("size", "clinic", "diagnosis"))
+    write_table("patients.csv", PATIENTS, ("size", "clinic", "diagnosis"))
     assert tasks.load("my_table.py").users.max() == 1
-    pictures(examples_folder / "pictures", 5)
+    write_images(examples_folder / "pictures", 5)
     assert tasks.load("my_images.py").network == "convolutional"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def start(work: Callable, *arguments, output: Path | None = None) -> int:
-    """Begin `work(*arguments)` in a child, its output to a file; returns the child's process id."""
+    """Start `work(*arguments)` in a child that writes what it prints to a file; return its process id."""
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -47,6 +47,7 @@ def call(work: Callable, *arguments, seconds: int = 300):
     reading, writing = os.pipe()
 
     def send_result():
+        """Compute in the child, within the time limit, and send the pickled result through the pipe."""
         os.close(reading)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(seconds)
@@ -68,10 +69,12 @@ def session_processes(session: int) -> list[tuple[int, str]]:
     processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            state, _, _, own = (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
-            if int(own) == session and state != "Z":
-                words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                processes.append((int(folder.name), words))
+            state, _, _, session_of_process = (
+                (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
+            )
+            if int(session_of_process) == session and state != "Z":
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                processes.append((int(folder.name), command))
         except (OSError, ValueError):  # it ended just now
             continue
     return processes

@@ -1,6 +1,6 @@
-"""One flipped bit in recorded or downloaded files: readers refuse it clearly, or read what they read before.
+"""One flipped bit in recorded or downloaded files: readers refuse the file by name, or read what they read before.
 
-Flipped are tables of `results/`, tables and runs' own files of a sweep made here, and the npz of a data set.
+The files are tables of `results/`, the tables and the single files of a small sweep, and the npz of a data set.
 """
 
 import hashlib
@@ -52,16 +52,17 @@ def equal(result: list, expected: list) -> bool:
     ):
         if not frame.equals(expected_frame) or list(frame.dtypes) != list(expected_frame.dtypes):
             return False
-        known = expected_metadata or {}
-        if {key: metadata.get(key) for key in known} != known:
+        if expected_metadata and metadata != metadata | expected_metadata:
             return False
     return True
 
 
 def prepare(place: Path) -> dict:
     """Write the intact sources below `place`; returns the reader of each folder."""
-    arms = [("md", {}), ("fedstas-dp", {"strata": 2}), ("md", {"lr": 1e30})]
-    todo = [sweeps.Run("digits", "dirichlet", 0.1, m, 0, o, **SMALL) for m, o in arms]
+    methods_and_settings = [("md", {}), ("fedstas-dp", {"strata": 2}), ("md", {"lr": 1e30})]
+    todo = [
+        sweeps.Run("digits", "dirichlet", 0.1, m, 0, o, **SMALL) for m, o in methods_and_settings
+    ]
     todo += [sweeps.Run("digits", "by_class", 0.1, "md", 0, size=10, **SMALL)]
     for name in ("single", "packed"):
         sweeps.make(todo, "trial", folder=place / name, device="cpu", progress=False)
@@ -70,10 +71,10 @@ def prepare(place: Path) -> dict:
         shutil.copytree(ROOT / "results" / name, place / name / name)
     rng = np.random.default_rng(0)
     arrays = {
-        f"{part}_{key}": rng.integers(0, 256, (n, 1, 8, 8), dtype=np.uint8)
+        f"{part}_{key}": rng.integers(0, 256, (count, 1, 8, 8), dtype=np.uint8)
         if key == "x"
-        else np.arange(n, dtype=np.int64) % 10
-        for part, n in (("train", 120), ("test", 30))
+        else np.arange(count, dtype=np.int64) % 10
+        for part, count in (("train", 120), ("test", 30))
         for key in "xy"
     }
     (place / "data").mkdir()
@@ -84,27 +85,27 @@ def prepare(place: Path) -> dict:
 
 def flip(place: Path, readers: dict, seed: int, number: int) -> tuple[str, str]:
     """Flip the bit of that number; returns its file and place, and the outcome: `refused`, `same`, or a failure."""
-    chance = random.Random(f"{seed} {number}")
-    name = chance.choice([*readers])
+    choices = random.Random(f"{seed} {number}")
+    name = choices.choice([*readers])
     source = place / name
-    file = chance.choice(sorted(p for p in source.rglob("*") if p.is_file()))
+    file = choices.choice(sorted(p for p in source.rglob("*") if p.is_file()))
     content = bytearray(file.read_bytes())
-    byte, bit = chance.randrange(len(content)), chance.randrange(8)
+    byte, bit = choices.randrange(len(content)), choices.randrange(8)
     content[byte] ^= 1 << bit
-    where = f"{file.relative_to(place)}, byte {byte}, bit {bit}"
+    place_of_bit = f"{file.relative_to(place)}, byte {byte}, bit {bit}"
     folder = place / f"flipped-{number}"
     shutil.copytree(source, folder)
     (folder / file.relative_to(source)).write_bytes(content)
     try:
         result = readers[name](folder)
     except InputError as error:
-        clear = str(folder) in str(error) and "\n" not in str(error)
-        return where, "refused" if clear else f"not a clear sentence: {error}"
+        names_the_file = str(folder) in str(error) and "\n" not in str(error)
+        return place_of_bit, "refused" if names_the_file else f"not a clear sentence: {error}"
     except Exception as error:
-        return where, f"{type(error).__name__}: {error}"
+        return place_of_bit, f"{type(error).__name__}: {error}"
     finally:
         shutil.rmtree(folder)
-    return where, "same" if equal(result, readers[name](source)) else "another value is read"
+    return place_of_bit, "same" if equal(result, readers[name](source)) else "another value is read"
 
 
 def flip_batch(place: Path, readers: dict, seed: int, numbers: list[int]) -> list[tuple[str, str]]:
@@ -139,8 +140,8 @@ def main(count: int, seed: int, place: Path, end: float) -> dict:
         "flips": len(outcomes),
         "by_outcome": {kind: sum(o[1] == kind for o in outcomes.values()) for kind in kinds},
         "failures": [
-            {"number": number, "seed": seed, "where": where, "wrong": outcome}
-            for number, (where, outcome) in outcomes.items()
+            {"number": number, "seed": seed, "where": place_of_bit, "wrong": outcome}
+            for number, (place_of_bit, outcome) in outcomes.items()
             if outcome not in kinds
         ],
     }

@@ -1,8 +1,8 @@
 """Calls of the public functions and command lines, with valid, extreme and wrong arguments.
 
-A call gives a finite result or an `InputError` of one sentence; a command ends with exit code 0, 1
+A call returns a finite result or raises an `InputError` of one sentence; a command ends with exit code 0, 1
 (a run that diverged, or a difference) or 2 and one sentence, never with a traceback. Each has a number:
-`again(seed, number)` and `again(seed, number, commands=True)` repeat it.
+`repeat(seed, number)` and `repeat(seed, number, commands=True)` repeat it.
 """
 
 import contextlib
@@ -330,15 +330,17 @@ CALLS = [
 def choose_call(seed: int, number: int):
     """Return function and arguments of a call: a third are valid, the others have one or two wrong or extreme."""
     rng = np.random.default_rng([seed, number])
-    function, make = CALLS[number % len(CALLS)]
-    given = make(_valid_values(rng))
-    for key in rng.permutation([k for k in given if k not in ("rng", "purpose")])[
+    function, valid_arguments = CALLS[number % len(CALLS)]
+    arguments = valid_arguments(_valid_values(rng))
+    for key in rng.permutation([k for k in arguments if k not in ("rng", "purpose")])[
         : rng.integers(0, 3)
     ]:
-        pool = ARRAYS if np.ndim(given[key]) or isinstance(given[key], list) else SCALARS
-        pool = pool if rng.random() < 0.95 else ARRAYS + SCALARS
-        given[key] = pool[rng.integers(len(pool))]
-    return function, given
+        bad_values = (
+            ARRAYS if np.ndim(arguments[key]) or isinstance(arguments[key], list) else SCALARS
+        )
+        bad_values = bad_values if rng.random() < 0.95 else ARRAYS + SCALARS
+        arguments[key] = bad_values[rng.integers(len(bad_values))]
+    return function, arguments
 
 
 def format_call(function, arguments: dict) -> str:
@@ -359,6 +361,7 @@ def is_finite(value) -> bool:
 
 
 def _is_text(value) -> bool:
+    """Whether a value is a string, or a list that holds one."""
     return isinstance(value, str) or (isinstance(value, list) and any(map(_is_text, value)))
 
 
@@ -366,20 +369,24 @@ def _is_text(value) -> bool:
 def time_limit(seconds: int = SECONDS):
     """Raise `TimeoutError` after so many seconds."""
 
-    def late(*_):
+    def raise_timeout(*_):
         raise TimeoutError(f"still running after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
+    previous_handler = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(seconds)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def call(seed: int, number: int) -> tuple[str, str]:
-    """Make a call; returns its outcome: "answers", "refused", "type" (of a thing that is no array), or "failure"."""
+    """Make a call and return its outcome and, of a failure, the reason.
+
+    Outcomes: "answers", "refused" (one sentence), "type" (a TypeError or AttributeError of a call without text
+    among its arguments), "failure".
+    """
     function, arguments = choose_call(seed, number)
     try:
         with time_limit(), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -458,7 +465,7 @@ OPTIONS = {
     "--threads": ["1"],
     "--out": ["h.parquet", "no/h.parquet", "h.csv", "."],
 }
-RUN = ("--rounds", "--clients", "--clients-per-round")  # always given, so that a run stays small
+RUN = ("--rounds", "--clients", "--clients-per-round")  # in every run, so that it stays small
 OTHERS = [
     ["methods"],
     ["sweep", "preprint", "--dry-run"],
@@ -500,23 +507,25 @@ def choose_command(seed: int, number: int) -> list[str]:
     """Return a command line: two of three are runs on digits, with up to three strange values."""
     rng = np.random.default_rng([seed, number])
 
-    def pick(pool):
-        return str(pool[rng.integers(len(pool))])
+    def choose(options):
+        return str(options[rng.integers(len(options))])
 
     if number % 3 == 2:
-        line = OTHERS[number // 3 % len(OTHERS)]
-        return [pick(BAD) if w in ("?!", "3!") else pick(WORDS) if w == "?" else w for w in line]
-    method = pick(methods.names())
+        template = OTHERS[number // 3 % len(OTHERS)]
+        return [
+            choose(BAD) if w in ("?!", "3!") else choose(WORDS) if w == "?" else w for w in template
+        ]
+    method = choose(methods.names())
     unknown = set().union(*map(methods.parameters, methods.names())) - set(
         methods.parameters(method)
     )
     keys = [k for k in OPTIONS if k in RUN or rng.random() < 0.25]
     keys = [k for k in keys if k[2:].replace("-", "_") not in unknown or rng.random() < 0.05]
-    given = {k: pick(OPTIONS[k]) for k in keys} | {"--method": method}
+    values = {k: choose(OPTIONS[k]) for k in keys} | {"--method": method}
     for key in rng.permutation(keys)[: rng.choice([0, 1, 2], p=[0.5, 0.3, 0.2])]:
-        strange = pick(WORDS)
-        given[key] = strange if key != "--rounds" or strange not in ("9", "1e9") else "0"
-    return ["run", "--task", "digits", *(w for pair in given.items() for w in pair)]
+        strange = choose(WORDS)
+        values[key] = strange if key != "--rounds" or strange not in ("9", "1e9") else "0"
+    return ["run", "--task", "digits", *(w for pair in values.items() for w in pair)]
 
 
 def command(seed: int, number: int) -> tuple[str, str]:
@@ -524,7 +533,7 @@ def command(seed: int, number: int) -> tuple[str, str]:
     from fedstas import cli
 
     line, out, err, code = choose_command(seed, number), io.StringIO(), io.StringIO(), None
-    shown = f"fedstas {' '.join(w if w and ' ' not in w else repr(w) for w in line)}"
+    text = f"fedstas {' '.join(w if w and ' ' not in w else repr(w) for w in line)}"
     try:
         with (
             time_limit(4 * SECONDS),
@@ -535,18 +544,18 @@ def command(seed: int, number: int) -> tuple[str, str]:
     except SystemExit as end:
         code = 0 if end.code is None else end.code
     except BaseException as error:
-        return "failure", f"{shown}: {type(error).__name__}: {error}"
+        return "failure", f"{text}: {type(error).__name__}: {error}"
     messages = [
         x for x in err.getvalue().splitlines() if x.startswith("fedstas: ") and "%|" not in x
     ]
     if code not in (0, 1, 2):
-        return "failure", f"{shown}: exit code {code}"
+        return "failure", f"{text}: exit code {code}"
     if "Traceback" in err.getvalue() + out.getvalue() or (code and line and len(messages) != 1):
-        return "failure", f"{shown}: exit code {code}, said {err.getvalue()[-300:]!r}"
+        return "failure", f"{text}: exit code {code}, said {err.getvalue()[-300:]!r}"
     return str(code), ""
 
 
-def again(seed: int, number: int, commands: bool = False):
+def repeat(seed: int, number: int, commands: bool = False):
     """Repeat one call or command; returns its outcome."""
     return (command if commands else call)(seed, number)
 
@@ -559,9 +568,9 @@ def main(calls: int, commands: int, seed: int, end: float) -> dict:
     figures: dict = {"calls": 0, "answers": 0, "refused": 0, "type": 0, "commands": 0}
     figures |= {"0": 0, "1": 0, "2": 0, "failures": []}
     total = calls + commands
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
+    folder_before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
         try:
             for number in range(total):
                 if time.monotonic() > end:
@@ -569,13 +578,13 @@ def main(calls: int, commands: int, seed: int, end: float) -> dict:
                 k = number * commands // total
                 is_command = (number + 1) * commands // total > k
                 k = k if is_command else number - k
-                outcome, why = (command if is_command else call)(seed, k)
+                outcome, reason = (command if is_command else call)(seed, k)
                 figures["commands" if is_command else "calls"] += 1
                 if outcome == "failure":
-                    how = f"again({seed}, {k}{', commands=True' if is_command else ''})"
-                    figures["failures"].append(f"{how}: {why}")
+                    repetition = f"repeat({seed}, {k}{', commands=True' if is_command else ''})"
+                    figures["failures"].append(f"{repetition}: {reason}")
                 else:
                     figures[outcome] += 1
         finally:
-            os.chdir(before)
+            os.chdir(folder_before)
     return figures

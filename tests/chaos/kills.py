@@ -21,19 +21,21 @@ import nbformat
 from companion.pages import copies
 from companion.runs import atomic, experiments, records
 
-MOST = 4  # kills in one folder, before it is finished
-PATIENCE = 120.0  # s for processes to end, on a machine that is busy with other things
-QUIET = Path(os.devnull)
+KILLS_PER_FOLDER = (
+    4  # at most so many kills of a sweep in one folder, before a start that nothing disturbs
+)
+TIMEOUT = 120.0  # s for processes to end, on a machine that is busy with other things
+NO_OUTPUT = Path(os.devnull)
 
 
-def sweep(folder: Path) -> None:
-    """Record the sweep of all trials: twelve runs on digits."""
-    how = {"jobs": 1, "device": "cpu", "progress": False}
-    failed = experiments.sweep("preprint", "quick", folder=folder, **how)
+def record_sweep(folder: Path) -> None:
+    """Record the sweep that every trial kills: twelve runs on digits."""
+    options = {"jobs": 1, "device": "cpu", "progress": False}
+    failed = experiments.sweep("preprint", "quick", folder=folder, **options)
     assert not failed, failed
 
 
-def results(folder: Path) -> dict[str, tuple[str, str]]:
+def hash_runs(folder: Path) -> dict[str, tuple[str, str]]:
     """Return by run the hash of its values and that of its cohorts."""
     return {
         record.run: (records.hash_values(record.columns()), record.metadata["cohorts_sha256"])
@@ -49,7 +51,7 @@ def file_names(folder: Path) -> set[str]:
 def time_undisturbed(work: Callable, *arguments) -> float:
     """Return the seconds of a child that nothing disturbs."""
     start = time.monotonic()
-    code = child.wait(child.start(work, *arguments, output=QUIET))
+    code = child.wait(child.start(work, *arguments, output=NO_OUTPUT))
     assert code == 0, f"{work.__name__} ended with {code}"
     return time.monotonic() - start
 
@@ -61,58 +63,64 @@ def wait_for_file(folder: Path, ended: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def kill(work: Callable, folder: Path, *arguments, moment: float, after_file: bool = False) -> bool:
+def kill_child(
+    work: Callable, folder: Path, *arguments, moment: float, after_file: bool = False
+) -> bool:
     """Kill a child `moment` seconds after it began, or first wrote; returns whether it was still at work."""
-    number = child.start(work, folder, *arguments, output=QUIET)
+    process_id = child.start(work, folder, *arguments, output=NO_OUTPUT)
     if after_file:
-        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        wait_for_file(folder, lambda: os.waitid(os.P_PID, number, how))
+        wait_options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        wait_for_file(folder, lambda: os.waitid(os.P_PID, process_id, wait_options))
     time.sleep(moment)
-    os.kill(number, signal.SIGKILL)
-    return child.wait(number) == -signal.SIGKILL
+    os.kill(process_id, signal.SIGKILL)
+    return child.wait(process_id) == -signal.SIGKILL
 
 
-def kill_one_of_two(folder: Path, target: str, moment: float) -> tuple[bool, list[str]]:
+def kill_one_of_two(folder: Path, victim_kind: str, moment: float) -> tuple[bool, list[str]]:
     """Kill the parent or a worker of `--jobs 2`, `moment` seconds after the first file.
 
     Returns whether it was still at work, and what is wrong: workers that outlive their parent.
     """
     command = [sys.executable, "-m", "fedstas.cli", "sweep", "preprint", "--jobs", "2"]
     command += ["--folder", str(folder)]
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    parent = subprocess.Popen([*command, "--device", "cpu"], start_new_session=True, **silent)
+    no_output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    parent = subprocess.Popen([*command, "--device", "cpu"], start_new_session=True, **no_output)
     wait_for_file(folder, lambda: parent.poll() is not None)
     time.sleep(moment)
     processes = child.session_processes(parent.pid)
-    workers = [number for number, words in processes if "--process-name Loky" in words]
-    victim = parent.pid if target == "parent" else next(iter(workers), parent.pid)
+    workers = [
+        process_id
+        for process_id, command_line in processes
+        if "--process-name Loky" in command_line
+    ]
+    victim = parent.pid if victim_kind == "parent" else next(iter(workers), parent.pid)
     at_work = parent.poll() is None
     try:
         os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:
         at_work = False
-    deadline, wrong = time.monotonic() + PATIENCE, []
+    deadline, problems = time.monotonic() + TIMEOUT, []
     while (
         parent.poll() is None or child.session_processes(parent.pid)
     ) and time.monotonic() < deadline:
         time.sleep(0.05)
     if orphans := child.session_processes(parent.pid):
-        wrong.append(f"{len(orphans)} processes go on: {orphans}")
-        for number, _ in orphans:
-            os.kill(number, signal.SIGKILL)
+        problems.append(f"{len(orphans)} processes go on: {orphans}")
+        for process_id, _ in orphans:
+            os.kill(process_id, signal.SIGKILL)
     parent.wait()
-    return at_work, wrong
+    return at_work, problems
 
 
-def finish(folder: Path, expected: dict, files: set[str]) -> list[str]:
+def check_after_restart(folder: Path, expected: dict, files: set[str]) -> list[str]:
     """Start the sweep once more, undisturbed; returns what is wrong with its folder then."""
-    code = child.wait(child.start(sweep, folder, output=folder.with_suffix(".log")))
-    wrong = [f"the last start ended with {code}"] if code else []
-    ours = child.call(results, folder)
-    wrong += [f"the results are others: {ours}"] if ours != expected else []
+    code = child.wait(child.start(record_sweep, folder, output=folder.with_suffix(".log")))
+    problems = [f"the last start ended with {code}"] if code else []
+    hashes = child.call(hash_runs, folder)
+    problems += [f"the results differ: {hashes}"] if hashes != expected else []
     names = file_names(folder / "preprint")
-    wrong += [f"the files are others: {names ^ files}"] if names != files else []
-    return wrong
+    problems += [f"the files differ: {names ^ files}"] if names != files else []
+    return problems
 
 
 def kill_pack(
@@ -120,16 +128,16 @@ def kill_pack(
 ) -> tuple[bool, list[str]]:
     """Pack a sweep, killed once, then again; returns whether it was still at work, and what is wrong."""
     packed = folder / "preprint"
-    at_work = kill(records.pack, packed, moment=rng.uniform(0, longest))
-    wrong = []
-    if child.call(results, folder) != expected:
-        wrong.append("a killed pack changed the results")
+    at_work = kill_child(records.pack, packed, moment=rng.uniform(0, longest))
+    problems = []
+    if child.call(hash_runs, folder) != expected:
+        problems.append("a killed pack changed the results")
     code = child.wait(child.start(records.pack, packed, output=folder.with_suffix(".log")))
-    wrong += [f"the second pack ended with {code}"] if code else []
-    wrong += ["packed results are others"] if child.call(results, folder) != expected else []
+    problems += [f"the second pack ended with {code}"] if code else []
+    problems += ["packed results differ"] if child.call(hash_runs, folder) != expected else []
     names = file_names(packed)
-    wrong += [f"packed files are others: {names}"] if names != {records.ROWS, records.RUNS} else []
-    return at_work, wrong
+    problems += [f"packed files differ: {names}"] if names != {records.ROWS, records.RUNS} else []
+    return at_work, problems
 
 
 def write_page(path: Path, notebook: Path) -> None:
@@ -144,14 +152,14 @@ def kill_page(folder: Path, rng: random.Random, longest: float) -> tuple[bool, l
     notebook = folder.parent / f"{folder.name}-source.ipynb"
     notebook.write_text(copies.text("04b"), encoding="utf-8")
     path = folder / "page.ipynb"
-    at_work = kill(write_page, path, notebook, moment=rng.uniform(0, longest))
-    wrong = []
+    at_work = kill_child(write_page, path, notebook, moment=rng.uniform(0, longest))
+    problems = []
     if path.exists() and nbformat.read(path, as_version=4) != nbformat.read(notebook, 4):
-        wrong.append("the page is damaged")
+        problems.append("the page is damaged")
     time_undisturbed(write_page, path, notebook)
     if (names := file_names(folder)) != {path.name}:
-        wrong.append(f"beside the page lie {names}")
-    return at_work, wrong
+        problems.append(f"beside the page lie {names}")
+    return at_work, problems
 
 
 def main(count: int, seed: int, place: Path, end: float) -> dict:
@@ -163,51 +171,55 @@ def main(count: int, seed: int, place: Path, end: float) -> dict:
     base = place / "undisturbed"
     base.mkdir(parents=True)
     start = time.monotonic()
-    number = child.start(sweep, base, output=QUIET)
+    number = child.start(record_sweep, base, output=NO_OUTPUT)
     wait_for_file(base, lambda: False)
     first_file = time.monotonic()
     assert child.wait(number) == 0, "the undisturbed sweep failed"
     longest, writing = time.monotonic() - start, time.monotonic() - first_file
-    expected, files = child.call(results, base), file_names(base / "preprint")
+    expected, files = child.call(hash_runs, base), file_names(base / "preprint")
     copy = shutil.copytree(base, place / "pack")
     longest_pack = time_undisturbed(records.pack, copy / "preprint")
-    done = dict.fromkeys(("one", "parent", "worker", "pack", "page"), 0)
+    kills_by_kind = dict.fromkeys(("one", "parent", "worker", "pack", "page"), 0)
     too_late, midway, failures, number = 0, 0, [], 0
-    while sum(done.values()) < count and time.monotonic() < end:
+    while sum(kills_by_kind.values()) < count and time.monotonic() < end:
         rng = random.Random(f"{seed} {number}")
         folder = place / f"trial-{number}"
         folder.mkdir()
-        kinds = rng.choices(["one", "parent", "worker"], [6, 1, 1], k=rng.randint(1, MOST))
-        wrong = []
-        for kind in kinds[: count - sum(done.values())]:
+        kinds = rng.choices(
+            ["one", "parent", "worker"], [6, 1, 1], k=rng.randint(1, KILLS_PER_FOLDER)
+        )
+        problems = []
+        for kind in kinds[: count - sum(kills_by_kind.values())]:
             if kind == "one":
-                early = rng.random() < 0.3
-                moment = rng.uniform(0, longest if early else writing / 2)
-                at_work = kill(sweep, folder, moment=moment, after_file=not early)
+                before_first_file = rng.random() < 0.3
+                moment = rng.uniform(0, longest if before_first_file else writing / 2)
+                at_work = kill_child(
+                    record_sweep, folder, moment=moment, after_file=not before_first_file
+                )
             else:
-                at_work, failed = kill_one_of_two(folder, kind, rng.uniform(0, writing / 4))
-                wrong += failed
+                at_work, new_problems = kill_one_of_two(folder, kind, rng.uniform(0, writing / 4))
+                problems += new_problems
             midway += at_work and file_names(folder / "preprint") != files
-            done[kind] += at_work
+            kills_by_kind[kind] += at_work
             too_late += not at_work
-        wrong += finish(folder, expected, files)
+        problems += check_after_restart(folder, expected, files)
         if number % 3 == 0:
-            at_work, failed = kill_pack(folder, expected, rng, longest_pack)
-            done["pack"] += at_work
-            wrong += failed
+            at_work, new_problems = kill_pack(folder, expected, rng, longest_pack)
+            kills_by_kind["pack"] += at_work
+            problems += new_problems
         if number % 4 == 0:
             page = folder / "page"
             page.mkdir()
-            at_work, failed = kill_page(page, rng, 0.3)
-            done["page"] += at_work
-            wrong += failed
+            at_work, new_problems = kill_page(page, rng, 0.3)
+            kills_by_kind["page"] += at_work
+            problems += new_problems
             shutil.rmtree(page)
         if hidden := [path.relative_to(folder).as_posix() for path in folder.rglob(".*")]:
-            wrong.append(f"left: {hidden}")
-        if wrong:
-            failures.append({"trial": number, "seed": seed, "kinds": kinds, "wrong": wrong})
+            problems.append(f"left: {hidden}")
+        if problems:
+            failures.append({"trial": number, "seed": seed, "kinds": kinds, "wrong": problems})
         else:
             shutil.rmtree(folder)
         number += 1
-    figures = {"kills": sum(done.values()), "by_kind": done, "midway": midway}
+    figures = {"kills": sum(kills_by_kind.values()), "by_kind": kills_by_kind, "midway": midway}
     return figures | {"too_late": too_late, "folders": number, "failures": failures}
