@@ -3,6 +3,7 @@ undecided, or has too few seeds."""
 
 import itertools
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,7 @@ class World:
     by_value: dict = field(default_factory=dict)
 
     def frame(self, setting, methods) -> pd.DataFrame:
+        """Return the runs of methods in a setting, a row for each round, as `Setting.runs` does."""
         for (key, value), world in self.by_value.items():
             if getattr(setting, key) == value:
                 return world.frame(setting, methods)
@@ -59,38 +61,29 @@ class World:
             return world.frame(setting, methods)
         t, parts = np.arange(1, self.rounds + 1), []
         for method in methods:
-            end, end_round = (
-                self.final_accuracy.get(method, self.default_accuracy),
-                self.rounds_to_end.get(method, 40),
-            )
+            end = self.final_accuracy.get(method, self.default_accuracy)
+            end_round = self.rounds_to_end.get(method, 40)
+            amplitude = self.oscillation.get(method)
             noise = np.random.default_rng([*method.encode()]).normal(size=self.seeds)
             for seed, run_effects in enumerate(self.spread * (noise - noise.mean())):
                 rise = 0.1 + (end - 0.1) * np.minimum(1, t / end_round)
-                swings = (
-                    (self.oscillation[method] + run_effects) * (-1.0) ** t
-                    if method in self.oscillation
-                    else 0
-                )
-                value = rise + run_effects + self.seed_spread * (seed - self.seeds / 2) + swings
+                swings = (amplitude + run_effects) * (-1.0) ** t if amplitude else 0
+                accuracy = rise + run_effects + self.seed_spread * (seed - self.seeds / 2) + swings
                 if self.first_accuracy is not None:
-                    value[0] = self.first_accuracy + run_effects
-                losses = 2.3 - (2.3 - self.final_loss.get(method, 2 - end)) * np.minimum(
-                    1, t / end_round
-                )
+                    accuracy[0] = self.first_accuracy + run_effects
+                fall = 2.3 - self.final_loss.get(method, 2 - end)
+                loss = 2.3 - fall * np.minimum(1, t / end_round)
+                columns = {"run": f"{method}{seed}", "method": method, "seed": seed, "round": t}
+                columns |= {"rounds": self.rounds}
+                columns |= dict.fromkeys(("client_accuracy", "test_accuracy", "macro_f1"), accuracy)
+                columns |= {"train_loss": loss + run_effects * t / self.rounds + swings}
                 cumulative_bytes = self.megabytes.get(method, 1) * t * 1e6
-                parts.append(
-                    pd.DataFrame(
-                        {
-                            "run": f"{method}{seed}", "method": method, "seed": seed, "round": t,
-                            "rounds": self.rounds, "client_accuracy": value, "test_accuracy": value,
-                            "macro_f1": value, "train_loss": losses + run_effects * t / self.rounds + swings,
-                            "bytes_down": cumulative_bytes, "bytes_up": cumulative_bytes,
-                        }
-                    )
-                )  # fmt: skip
+                columns |= dict.fromkeys(("bytes_down", "bytes_up"), cumulative_bytes)
+                parts.append(pd.DataFrame(columns))
         return pd.concat(parts, ignore_index=True)
 
     def __call__(self, patch) -> None:
+        """Put these runs in the place of the recorded ones."""
         world = self
         patch.setattr(
             experiments.Setting, "runs", lambda self, *methods: world.frame(self, methods)
@@ -157,28 +150,22 @@ def decided_on_substitute(worlds: dict) -> dict:
 
 def without_one_setting(worlds: dict) -> dict:
     """Return the same worlds for a claim on several settings, one without data: it can only be refuted."""
-    return {NO_DATA["agrees"]: worlds["agrees"], "differs": worlds["differs"], "undecided": worlds["undecided"]}  # fmt: skip
+    return {NO_DATA["agrees"]: worlds["agrees"]} | {w: worlds[w] for w in ("differs", "undecided")}
 
 
 def recorded_cohorts(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
     """Return a world of cohorts: `digits[scheme]` lists by seed the digits up to round 20 and after it."""
-    table = pd.DataFrame(
-        (
-            m,
-            s,
-            t,
-            clients - (m == "md"),
-            digits.get(m, [(7, 7)])[s % len(digits.get(m, [0]))][t > 20],
-        )
-        for m in clustered.SCHEMES
-        for s in range(seeds)
-        for t in range(1, rounds + 1)
-    )
-    table.columns = ["method", "seed", "round", "clients", "digits"]
+    rows = []
+    for scheme, seed, t in itertools.product(clustered.SCHEMES, range(seeds), range(1, rounds + 1)):
+        by_seed = digits.get(scheme, [(7, 7)])
+        early, late = by_seed[seed % len(by_seed)]
+        rows.append((scheme, seed, t, clients - (scheme == "md"), late if t > 20 else early))
+    table = pd.DataFrame(rows, columns=["method", "seed", "round", "clients", "digits"])
     return patch_function(clustered, "recorded_cohorts", table)
 
 
 def worlds_of_more_digits(scheme: str) -> dict:
+    """Return worlds in which the scheme's cohorts hold more digits than MD sampling's, fewer, both, or too few seeds."""
     return {
         "agrees": recorded_cohorts({scheme: [(9, 9), (8, 9)]}),
         "differs": recorded_cohorts({scheme: [(6, 6), (6, 5)]}),
@@ -191,13 +178,14 @@ def imbalanced_ends(fall: dict, ahead: float, spread: float = 0.01, seeds: int =
     """Return a world of accuracies at sigma 0 and 3: FedSampling is `ahead`, an arm falls by `fall` points."""
     noise = np.random.default_rng(1).normal(size=(seeds, 2, 3)) * spread
     noise -= noise.mean(0)
-    rows = [
-        (sigma, s, arm, 80 + ahead * (k == 2) - fall.get(arm, 0) * (sigma > 0) + noise[s, sigma // 3, k])
-        for sigma in (0, 3)
-        for s in range(seeds)
-        for k, arm in enumerate(("fedavg", "md", "fedsampling"))
-    ]  # fmt: skip
-    return patch_function(fedsampling, "_imbalanced_ends", pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"]))  # fmt: skip
+    rows, arms = [], ("fedavg", "md", "fedsampling")
+    for (i, sigma), seed, (k, arm) in itertools.product(
+        enumerate((0, 3)), range(seeds), enumerate(arms)
+    ):
+        level = 80 + ahead * (arm == "fedsampling") - (fall.get(arm, 0) if sigma else 0)
+        rows.append((sigma, seed, arm, level + noise[seed, i, k]))
+    table = pd.DataFrame(rows, columns=["sigma", "seed", "arm", "value"])
+    return patch_function(fedsampling, "_imbalanced_ends", table)
 
 
 def worlds_of_private_fedsampling(
@@ -215,11 +203,13 @@ def worlds_of_private_fedsampling(
     def world(ahead: float, behind: float = 0.0, spread: float = 0.01, seeds: int = 6):
         values = arms | {"fedavg": 50.0 + behind, fedsampling.PRIVATE: 50.0 + ahead}
         noise = np.random.default_rng(2).normal(size=(len(values), seeds)) * spread
+        noise -= noise.mean(1, keepdims=True)
+        setting = {"task": task, "partition": partition, "network": network}
         rows = [
-            {"task": task, "partition": partition, "network": network, "arm": arm, "seed": s, metric: value + x}
-            for (arm, value), own_noise in zip(values.items(), noise - noise.mean(1, keepdims=True), strict=True)
-            for s, x in enumerate(own_noise)
-        ]  # fmt: skip
+            setting | {"arm": arm, "seed": seed, metric: value + noise[k, seed]}
+            for k, (arm, value) in enumerate(values.items())
+            for seed in range(seeds)
+        ]
         rows += [row | {"network": "another", metric: 0.0} for row in rows]
         return patch_function(fedsampling, "_recorded_ends", pd.DataFrame(rows))
 
@@ -263,23 +253,26 @@ def class_shares(dirichlet: float, iid: float, grows: bool = True, spread: float
 def cifar_partitions(pure: bool, scatter: bool = False):
     """Return a world of CIFAR-10 partitions: one class per client at 0.001 and even at 10 if `pure`, else the reverse."""
 
-    class Partition:
-        @staticmethod
-        def dirichlet_fixed_size(labels, sizes, concentration, seed):
-            skewed = (concentration < 0.1) is (pure or (scatter and seed % 2 == 0))
-            table = (
-                np.eye(10, dtype=int)[[0, *range(10)]] * 100 if skewed else np.full((10, 10), 10)
-            )
-            return type("Dealt", (), {"label_counts": table})
+    one_class_each = np.eye(10, dtype=int)[[0, *range(10)]] * 100
+    even = np.full((10, 10), 10)
 
-    return lambda patch: patch.setattr(clustered, "partition", Partition)
+    def dirichlet_fixed_size(labels, sizes, concentration, seed):
+        """Return one class per client, or even classes: with `scatter` every second seed is the reverse of `pure`."""
+        small_concentration_is_pure = pure or (scatter and seed % 2 == 0)
+        pure_here = small_concentration_is_pure == (concentration < 0.1)
+        return SimpleNamespace(label_counts=one_class_each if pure_here else even)
+
+    replacement = SimpleNamespace(dirichlet_fixed_size=dirichlet_fixed_size)
+    return lambda patch: patch.setattr(clustered, "partition", replacement)
 
 
 def ledger_verdict(word: str):
+    """Return a world in which every other claim has this verdict."""
     return patch_function(sentences.ledger, "decide", Evidence(word, note="why"))
 
 
 def iid_counts(table):
+    """Return a world in which the clients of the i.i.d. partition hold these numbers of examples by class."""
     return patch_function(figures, "_label_counts", np.asarray(table))
 
 
@@ -336,11 +329,11 @@ def worlds_by_prox(usual=None, /, **by_word) -> dict:
 
 
 class AlternatingWorld(World):
-    """A world whose even seeds are its own runs, and whose odd seeds are those of the world `other`."""
+    """A world whose runs of odd seeds are those of the world `odd_seeds`."""
 
     def frame(self, setting, methods) -> pd.DataFrame:
-        one, two = World.frame(self, setting, methods), self.other.frame(setting, methods)
-        return pd.concat([one[one["seed"] % 2 == 0], two[two["seed"] % 2 == 1]])
+        even, odd = super().frame(setting, methods), self.odd_seeds.frame(setting, methods)
+        return pd.concat([even[even["seed"] % 2 == 0], odd[odd["seed"] % 2 == 1]])
 
 
 def worlds_by_cohort_size(**by_word) -> dict:
@@ -360,19 +353,27 @@ def worlds_by_cohort_size(**by_word) -> dict:
         if not odd:
             return by_rounds(rounds)
         turns = by_rounds(rounds, AlternatingWorld)
-        object.__setattr__(turns, "other", by_rounds(odd))
+        object.__setattr__(turns, "odd_seeds", by_rounds(odd))
         return turns
 
-    return {word.replace("_", " "): world(*how) for word, how in by_word.items()}
+    return {word.replace("_", " "): world(*arguments) for word, arguments in by_word.items()}
 
 
 SCATTERED = World(spread=0.1)
+
+
+def oscillating(md: float, similarity: float, size: float, **more) -> World:
+    """Return a world in which the three schemes swing from round to round by these amplitudes."""
+    amplitudes = {"md": md, "clustered-similarity": similarity, "clustered-size": size}
+    return World(oscillation=amplitudes, seed_spread=0, **more)
+
+
 SMOOTHER_OVERALL = {
-    "agrees": World(oscillation={"md": 0.2} | dict.fromkeys(BOTH, 0.1), seed_spread=0),
-    "differs": World(oscillation={"md": 0.1} | dict.fromkeys(BOTH, 0.2), seed_spread=0),
-    "differs ": World(oscillation={"md": 0.2, "clustered-similarity": 0.1, "clustered-size": 0.2}, seed_spread=0),
-    "undecided": World(oscillation={"md": 0.2} | dict.fromkeys(BOTH, 0.2), spread=0.05, seed_spread=0),
-}  # fmt: skip
+    "agrees": oscillating(0.2, 0.1, 0.1),
+    "differs": oscillating(0.1, 0.2, 0.2),
+    "differs ": oscillating(0.2, 0.1, 0.2),
+    "undecided": oscillating(0.2, 0.2, 0.2, spread=0.05),
+}
 
 
 def opposite_trends(key: str, low: float, high: float, spread: float = 0.1) -> dict:
@@ -670,17 +671,17 @@ CASES = {
     },
 }
 # Counted or calculated, without chance, or from other verdicts: there is nothing undecided.
+EXACT_MODULES = {
+    "sentences": "promised_guarantees data_sets baseline_twice own_bars_mnist own_bars_skewed own_bars_hundred",
+    "figures": "equal_portions mnist_counts",
+    "clustered": "same_messages",
+}
 EXACT = {
-    "experiments_sentences.promised_guarantees", "experiments_sentences.data_sets",
-    "experiments_sentences.baseline_twice", "experiments_sentences.own_bars_mnist",
-    "experiments_sentences.own_bars_skewed", "experiments_sentences.own_bars_hundred",
-    "experiments_figures.equal_portions", "experiments_figures.mnist_counts",
-    "experiments_clustered.same_messages",
-}  # fmt: skip
-
-
-CIFAR_TOO = {f"experiments_sentences.{n}_everywhere" for n in ("higher", "best")}
-CIFAR_TOO |= {"experiments_sentences.higher_iid_too"}  # other settings can be had
+    f"experiments_{module}.{n}" for module, names in EXACT_MODULES.items() for n in names.split()
+}
+# Claims on several settings, of which only CIFAR-10's has no data.
+PARTLY_ON_CIFAR = {f"experiments_sentences.{n}_everywhere" for n in ("higher", "best")}
+PARTLY_ON_CIFAR |= {"experiments_sentences.higher_iid_too"}
 
 
 def decide_in_world(name: str, world, monkeypatch) -> Evidence:
@@ -698,7 +699,7 @@ def decide_in_world(name: str, world, monkeypatch) -> Evidence:
 @pytest.mark.parametrize(
     ("name", "word"), [(name, word) for name, worlds in CASES.items() for word in worlds]
 )
-def test_a_claim_has_its_verdict_in_its_world(name, word, monkeypatch):
+def test_a_claim_has_the_expected_verdict_on_synthetic_runs(name, word, monkeypatch):
     evidence = decide_in_world(name, CASES[name][word], monkeypatch)
     assert f"{evidence.verdict} {evidence.substitute}".strip() == word.strip()
     if word.strip().endswith("undecided"):
@@ -709,25 +710,23 @@ def test_a_claim_has_its_verdict_in_its_world(name, word, monkeypatch):
     "name", [n for n, w in CASES.items() if isinstance(next(iter(w.values())), World)]
 )
 def test_fewer_than_five_seeds_decide_nothing(name, monkeypatch):
-    word, true = next(iter(CASES[name].items()))
-    worlds = {
-        part: {k: replace(w, seeds=4) for k, w in getattr(true, part).items()}
+    word, world = next(iter(CASES[name].items()))
+    parts = {
+        part: {k: replace(w, seeds=4) for k, w in getattr(world, part).items()}
         for part in ("by_partition", "by_value")
     }
-    few = replace(true, seeds=4, **worlds)
-    evidence = decide_in_world(name, few, monkeypatch)
-    assert (evidence.verdict, evidence.substitute) == (
-        ("no-data", "undecided")
-        if word.startswith("no-data") and name not in CIFAR_TOO
-        else ("undecided", "")
-    )
+    evidence = decide_in_world(name, replace(world, seeds=4, **parts), monkeypatch)
+    without_data = word.startswith("no-data") and name not in PARTLY_ON_CIFAR
+    expected = ("no-data", "undecided") if without_data else ("undecided", "")
+    assert (evidence.verdict, evidence.substitute) == expected
 
 
-CIFAR = [n for n in CASES if n.partition(".")[2] in (
-    "on_all_settings", "on_heavy_skew", "on_light_skew", "grows_with_skew", "faster_on_any_skew",
-    "smoother_loss_overall", "smoother_accuracy_overall", "by_size_in_figure_6", "best_prox", "smoother_with_prox", "on_measures", "on_local_work", "on_cohorts", "better_with_more_work",
-    "faster_in_larger_cohorts", "on_prox",
-)]  # fmt: skip
+ON_CIFAR_ONLY = """
+    on_all_settings on_heavy_skew on_light_skew grows_with_skew faster_on_any_skew smoother_loss_overall
+    smoother_accuracy_overall by_size_in_figure_6 best_prox smoother_with_prox on_measures on_local_work on_cohorts
+    better_with_more_work faster_in_larger_cohorts on_prox
+"""
+CIFAR = [n for n in CASES if n.partition(".")[2] in ON_CIFAR_ONLY.split()]
 
 
 @pytest.mark.parametrize("name", CIFAR)
@@ -761,10 +760,10 @@ def test_without_cifar10_a_claim_has_no_data_and_the_verdict_on_a_substitute(
 
 
 @pytest.mark.parametrize("seeds, decides", [(5, "cifar100-coarse10"), (3, "mnist")])
-def test_two_concentrations_in_colour_decide_once_they_have_enough_seeds(
+def test_a_substitute_with_colour_images_decides_once_two_concentrations_have_enough_seeds(
     seeds, decides, monkeypatch
 ):
-    two = lower_loss(0.2, by_value={("concentration", 10.0): lower_loss(0)})
+    skewed_gain = lower_loss(0.2, by_value={("concentration", 10.0): lower_loss(0)})
 
     def runs(setting, *methods):
         if setting.task == "cifar10":
@@ -772,9 +771,11 @@ def test_two_concentrations_in_colour_decide_once_they_have_enough_seeds(
         if setting.task == "cifar100-coarse10":
             if setting.concentration not in (10.0, 0.01):
                 raise experiments.MissingRuns("pending", "not recorded")
-            by_value = {key: replace(world, seeds=seeds) for key, world in two.by_value.items()}
-            return replace(two, seeds=seeds, by_value=by_value).frame(setting, methods)
-        return replace(two, by_value={}).frame(setting, methods)
+            by_value = {
+                key: replace(world, seeds=seeds) for key, world in skewed_gain.by_value.items()
+            }
+            return replace(skewed_gain, seeds=seeds, by_value=by_value).frame(setting, methods)
+        return replace(skewed_gain, by_value={}).frame(setting, methods)
 
     monkeypatch.setattr(experiments.tasks, "data_folder", lambda: experiments.RESULTS / "none")
     monkeypatch.setattr(experiments.Setting, "runs", runs)
@@ -789,24 +790,22 @@ def test_two_concentrations_in_colour_decide_once_they_have_enough_seeds(
     assert set(trend.table["concentration"]) >= ({"0.01", "10"} if in_colour else {"0.001", "0.1"})
 
 
-def test_the_deciding_part_is_shown():
+def test_deciding_part_returns_the_part_on_which_the_verdict_depends():
     parts = [
         experiments.Judgement(word, mean, mean - 1, mean + 1, 5)
         for word, mean in (("agrees", -9), ("undecided", 3), ("undecided", 2), ("agrees", 5))
     ]
     assert experiments.deciding_part(parts) is parts[2]
     assert experiments.deciding_part(parts[::3]) is parts[0]
-    assert (
-        experiments.deciding_part([*parts, lost := experiments.Judgement("differs", 8, 7, 9, 5)])
-        is lost
-    )
-    # a trend the wrong way decides, and not the other algorithm's, which is less sure
+    contradicted = experiments.Judgement("differs", 8, 7, 9, 5)
+    assert experiments.deciding_part([*parts, contradicted]) is contradicted
+    # Of two algorithms the one whose trend surely contradicts the claim decides.
     claim = BY_FUNCTION["experiments_clustered.on_cohorts"]
     evidence = claim.decide(claim)
     assert (evidence.verdict, evidence.substitute) == ("no-data", "differs") and evidence.high < 0
 
 
-def test_every_function_that_decides_on_runs_has_its_cases():
+def test_every_function_that_decides_on_runs_has_cases_of_each_verdict():
     assert set(CASES) == set(BY_FUNCTION)
     for name, worlds in CASES.items():
         words = {word.split()[-1] for word in worlds}
@@ -814,9 +813,9 @@ def test_every_function_that_decides_on_runs_has_its_cases():
         assert "undecided" in words or name in EXACT, name
 
 
-def test_the_decision_rules_at_their_borders():
+def test_the_decision_rules_give_the_documented_verdicts_near_their_thresholds():
     def values(mean: float, half: float, k: int = 5) -> np.ndarray:
-        """k values with this mean and this half of a 95 % interval."""
+        """Return k values whose mean has a 95 % interval of this half width."""
         base = np.linspace(-1, 1, k)
         _, low, high = experiments.statistics.mean_interval(base)
         return mean + base * half / ((high - low) / 2)
@@ -824,24 +823,23 @@ def test_the_decision_rules_at_their_borders():
     def word(rule, *by_value, **more) -> str:
         return rule(values(*by_value[0]), *by_value[1:], **more).verdict
 
-    higher, same = experiments.judge_higher, experiments.judge_equal
-    assert word(higher, (0.2, 0.1), "points") == "agrees"  # an order is one, however small
-    assert word(higher, (0.2, 0.3), "points") == "differs"  # none, or one that does not matter
+    higher, equal = experiments.judge_higher, experiments.judge_equal
+    assert word(higher, (0.2, 0.1), "points") == "agrees"  # above zero, however little
+    assert word(higher, (0.2, 0.3), "points") == "differs"  # contains zero, and ends below 1 point
     assert word(higher, (-3, 2.5), "points") == "differs"
-    assert word(higher, (0.2, 0.9), "points") == "undecided"  # none, or one that matters
+    assert word(higher, (0.2, 0.9), "points") == "undecided"  # contains zero and 1 point
     assert word(higher, (0.2, 0.9), "rounds") == "differs"
     assert word(higher, (9, 0.9, 4), "points") == "undecided"
-    assert word(same, (50.2, 0.5), 50, "points") == "agrees"
-    assert word(same, (50.2, 0.9), 50, "points") == "undecided"
-    assert word(same, (52, 1.5), 50, "points") == "differs"
-    assert word(same, (52, 1.5), 50, "points", tolerance=1) == "undecided"
-    assert word(same, (50, 0.1, 4), 50, "points") == "undecided"
+    assert word(equal, (50.2, 0.5), 50, "points") == "agrees"
+    assert word(equal, (50.2, 0.9), 50, "points") == "undecided"
+    assert word(equal, (52, 1.5), 50, "points") == "differs"
+    assert word(equal, (52, 1.5), 50, "points", tolerance=1) == "undecided"
+    assert word(equal, (50, 0.1, 4), 50, "points") == "undecided"
     lower = experiments.judge_not_lower
-    assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # a loss that cannot matter
+    assert word(lower, (-0.02, 0.005), "nats") == "agrees"  # the difference is too small to matter
     assert word(lower, (-0.05, 0.045), "nats") == "differs"
-    assert (
-        word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
-    )  # one of so many, by chance
+    # Of 20 comparisons one may look different by chance.
+    assert word(lower, (-0.05, 0.045), "nats", comparisons=20) == "undecided"
     assert word(lower, (-0.05, 0.01), "nats", comparisons=20) == "differs"
     combine = experiments.combine_verdicts
     assert combine(["agrees", "agrees"]) == "agrees"
@@ -850,7 +848,7 @@ def test_the_decision_rules_at_their_borders():
     assert combine(["agrees", "pending", "no-data"]) == "no-data"
 
 
-def test_how_many_published_values_other_runs_reach_is_counted():
+def test_predict_published_counts_the_published_values_within_the_prediction_intervals():
     world = World(
         {"ours": 0.5, "md": 0.51, "other": 0.8},
         spread=0.02,
@@ -865,7 +863,7 @@ def test_how_many_published_values_other_runs_reach_is_counted():
         ("ours", "client_accuracy", 20, 90.0),
     ]
     assert figures.predict_published(frame, published, lambda m: m)[0] == 3
-    inside, halves = figures.predict_published(frame, published[:2], lambda m: "md")
+    inside, half_widths = figures.predict_published(frame, published[:2], lambda m: "md")
     assert inside == 2  # the count compares levels, whatever the method
-    assert len(halves) == 2 and all(2 < half < 20 for half in halves)
+    assert len(half_widths) == 2 and all(2 < half_width < 20 for half_width in half_widths)
     assert figures.predict_published(frame, published, lambda m: "other")[0] == 0
