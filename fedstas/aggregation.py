@@ -73,6 +73,22 @@ def aggregate(params, models, weights):
     return weights @ (models - params)
 
 
+def average_models(average, params, beta: float, t: int):
+    """Return the exponential average of the server's models w_1..w_t [P], which no client trains from.
+
+    It is a_t / (1 - beta^t) for a_t = beta a_{t-1} + (1 - beta) w_t and a_0 = 0: its weights sum to 1, by the bias
+    correction of Adam (Kingma and Ba 2015, arXiv:1412.6980, Section 3), so that it is w_1 after round 1.
+
+    Args:
+        average: the average after round t - 1 [P]; any value, also None, if t is 1.
+        params: w_t [P].
+        beta: in [0, 1); the average is w_t for 0.
+        t: the round, at least 1.
+    """
+    new = (1 - beta) / (1 - beta**t)
+    return params if t == 1 else (1 - new) * average + new * params
+
+
 @dataclass
 class Moments:
     """The moments m and v [P] of an adaptive server, None before its first step."""

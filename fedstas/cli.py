@@ -111,6 +111,9 @@ def run(
     batch: Annotated[int | None, _option("examples of a local step, at most")] = None,
     prox: Annotated[float | None, _option("FedProx's mu")] = None,
     eval_every: Annotated[int, _option("rounds between two evaluations")] = 1,
+    average: Annotated[
+        float | None, _option("beta, of an average of the server's models that is measured too")
+    ] = None,
     device: DEVICE = "auto",
     threads: Annotated[int, _option("threads of the arithmetic")] = 1,
     out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
@@ -136,6 +139,7 @@ def run(
         raise InputError(f"strata is {strata}: it must not be above clients, here {count}")
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"seed": seed, "eval_every": eval_every, "device": device, "threads": threads}
+    arguments["average"] = average
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if checkpoint:
         files = ("task", "network", "partition", "method")  # these, and what they read, may change

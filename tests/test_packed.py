@@ -132,7 +132,7 @@ def test_pandas_alone_reads_both_tables(packed, single_files):
     assert list(rows.columns) == ["run", *simulation.COLUMNS]
     frame = records.load(single_files)
     merged = rows.merge(runs, on="run", suffixes=("", "_of_run"), validate="m:1")
-    for name in frame.columns:
+    for name in frame.columns.drop([*simulation.AVERAGE_COLUMNS]):
         assert merged[name].tolist() == frame[name].tolist() or frame[name].isna().any(), name
     assert runs["run"].nunique() == len(runs) == 6
 

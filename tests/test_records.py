@@ -58,7 +58,8 @@ def copy(recorded_run, tmp_path):
 def test_load_returns_the_columns_of_the_run_and_of_its_history(recorded_run):
     folder, history, identity, _ = recorded_run
     frame = records.load(folder)
-    assert list(frame.columns) == RUN_COLUMNS + list(simulation.COLUMNS)
+    measured = [*simulation.COLUMNS, *simulation.AVERAGE_COLUMNS]
+    assert list(frame.columns) == RUN_COLUMNS + measured
     assert frame["round"].tolist() == [2, 3]
     pd.testing.assert_frame_equal(frame[list(simulation.COLUMNS)], history.frame, check_exact=True)
     row = frame.iloc[0]

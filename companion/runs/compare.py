@@ -10,7 +10,7 @@ import pandas as pd
 
 from companion.runs import records
 from fedstas.errors import InputError, check_float
-from fedstas.sim.simulation import COLUMNS
+from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS
 
 VALUES = [c for c in COLUMNS if c not in ("round", "seconds")]
 COUNTS = ["participants", "examples", "bytes_down", "bytes_up"]  # they differ as cohorts do
@@ -120,7 +120,8 @@ def _history(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a parquet file, or damaged") from error
-    if list(frame.columns) != list(COLUMNS) or not len(frame):
+    known = [*COLUMNS], [*COLUMNS, *AVERAGE_COLUMNS]
+    if list(frame.columns) not in known or not len(frame):
         raise InputError(f"{path} is not the history of a run: its columns are others")
     return frame
 
@@ -136,7 +137,8 @@ def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
 
 
 def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
-    a, b = (r.frame.set_index("round")[VALUES] for r in (one, two))
+    averages = [c for c in AVERAGE_COLUMNS if c in one.frame and c in two.frame]
+    a, b = (r.frame.set_index("round")[VALUES + averages] for r in (one, two))
     common = a.index.intersection(b.index)
     if not len(common):
         raise InputError("the two histories have no evaluated round in common")

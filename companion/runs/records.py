@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim import partition, run_file, simulation, tasks
 from fedstas.sim.partition import Federation
-from fedstas.sim.simulation import COLUMNS, History
+from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History
 from fedstas.sim.tasks import Task
 
 FORMAT = 1  # of sidecars and tables
@@ -86,14 +86,15 @@ RUNS_SCHEMA = pa.schema(
         *("cohorts_sha256", "cohorts_chain", "cohorts", "majority", *_LATER_COLUMNS),
     )
 )
-ROWS_SCHEMA = pa.schema(
-    [("run", pa.string()), *((name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items())]
+_ALL_COLUMNS = COLUMNS | AVERAGE_COLUMNS
+ROWS_SCHEMA = pa.schema(  # a table without a run with `average` lacks the columns of averages
+    [("run", pa.string()), *((name, pa.type_for_alias(k)) for name, k in _ALL_COLUMNS.items())]
 )
 # With these encodings `preprint` takes 1.7 MB, by default 2.4 MB.
 _ROWS_ENCODING = {
     name: "BYTE_STREAM_SPLIT" if kind == "float64" else "DELTA_BINARY_PACKED"
-    for name, kind in COLUMNS.items()
-    if name != "test_accuracy"
+    for name, kind in _ALL_COLUMNS.items()
+    if name not in ("test_accuracy", "test_accuracy_average")
 }
 
 
@@ -109,10 +110,20 @@ def identity(
     clients_per_round: int,
     seed: int,
     eval_every: int = 1,
+    eval_rounds: Sequence[int] = (),
+    average: float | None = None,
 ) -> dict:
-    """Return everything that determines a run, as plain data: equal runs have equal identities."""
+    """Return everything that determines a run, as plain data: equal runs have equal identities.
+
+    `eval_rounds` and `average`, which came after runs were recorded, are in it only where they are set.
+    """
     if not federation.recipe:
         raise InputError("a federation without a recipe cannot be recorded: use a named partition")
+    usual = simulation.evaluated_rounds(rounds, eval_every)
+    further = sorted({*simulation.evaluated_rounds(rounds, eval_every, eval_rounds)} - {*usual})
+    average = simulation.check_average(average)
+    optional = ({"eval_rounds": further} if further else {}) | task.other
+    optional |= {} if average is None else {"average": average}
     return {
         "algorithms": methods.version(method),
         "task": task.name,
@@ -124,7 +135,7 @@ def identity(
         "clients_per_round": check_int("clients_per_round", clients_per_round, 1),
         "eval_every": check_int("eval_every", eval_every, 1),
         "seed": check_int("seed", seed, 0),
-    } | task.other
+    } | optional
 
 
 def _hash_json(data, **how) -> str:
@@ -173,6 +184,7 @@ def run_files(identity: dict, sweep: str, folder: str | Path = "results") -> tup
 def hash_values(frame, *, seconds: bool = False) -> str:
     """Return the SHA-256 of a run's evaluated rounds (a frame, or columns by name), with `seconds` or without."""
     names = [name for name in COLUMNS if seconds or name != "seconds"]
+    names += [name for name in AVERAGE_COLUMNS if name in frame]
     return hashlib.sha256(
         b"".join(np.ascontiguousarray(frame[n]).tobytes() for n in names)
     ).hexdigest()
@@ -180,8 +192,13 @@ def hash_values(frame, *, seconds: bool = False) -> str:
 
 def evaluated_rounds(identity: dict) -> list[int]:
     """Return the rounds that a run of this identity has in its frame, unless it diverges."""
-    every, rounds = identity["eval_every"], identity["rounds"]
-    return sorted({*range(every, rounds + 1, every), rounds})
+    further = identity.get("eval_rounds", ())
+    return simulation.evaluated_rounds(identity["rounds"], identity["eval_every"], further)
+
+
+def frame_columns(identity: dict) -> dict[str, str]:
+    """Return the columns of the frame of a run of this identity, and their types."""
+    return COLUMNS | (AVERAGE_COLUMNS if "average" in identity else {})
 
 
 def _matches(frame, metadata: dict, rows_sha256: str | None) -> bool:
@@ -365,13 +382,14 @@ def _read_values(sidecar: Path, metadata: dict) -> dict[str, np.ndarray]:
     data = sidecar.with_suffix(".parquet")
     try:
         frame = pd.read_parquet(data)
-        typed = [*frame.dtypes.astype(str).items()] == [*COLUMNS.items()]
+        columns = frame_columns(metadata["identity"])
+        typed = [*frame.dtypes.astype(str).items()] == [*columns.items()]
         consistent = typed and _matches(frame, metadata, metadata.get("rows_sha256"))
     except Exception as error:  # whatever pyarrow raises for a damaged file
         raise InputError(f"{data} is missing or damaged: delete {sidecar} and run again") from error
     if not consistent:
         raise InputError(f"{sidecar} contradicts {data.name}: delete both and run again")
-    return {name: frame[name].to_numpy() for name in COLUMNS}
+    return {name: frame[name].to_numpy() for name in columns}
 
 
 # The two tables of a sweep
@@ -399,10 +417,11 @@ def _read_tables_cached(folder: Path, runs_stamp, rows_stamp) -> _Tables:
 
 def _join_tables(runs: Path | None, rows: Path) -> _Tables:
     frames = _read_rows(rows)
-    empty = {name: np.empty(0, kind) for name, kind in COLUMNS.items()}
+    empty = {name: np.empty(0, kind) for name, kind in _ALL_COLUMNS.items()}
     records = {}
     for row in _read_runs(runs) if runs else []:
-        frame, metadata = frames.pop(row["run"], empty), _metadata_of(row)
+        values, metadata = frames.pop(row["run"], empty), _metadata_of(row)
+        frame = {name: values[name] for name in frame_columns(metadata["identity"])}
         if not _matches(frame, metadata, row["rows_sha256"]):
             raise _contradiction(rows, row["run"])
         records[row["run"]] = Record(metadata, partial(dict, frame), rows.with_name(RUNS))
@@ -467,7 +486,7 @@ def _read_table(file: Path, schema: pa.Schema) -> tuple[pa.Table, dict]:
         raise InputError(f"{damage}: {_remedy(file.parent)}") from error
     if newer:
         raise InputError(f"{file} was written by a newer version of fedstas: update it")
-    for name in _LATER_COLUMNS:
+    for name in (*_LATER_COLUMNS, *AVERAGE_COLUMNS):
         if name in schema.names and name not in table.schema.names:
             table = table.append_column(schema.field(name), pa.nulls(len(table), pa.float64()))
     if not table.schema.equals(schema):
@@ -496,7 +515,7 @@ def _read_rows(file: Path) -> dict[str, dict[str, np.ndarray]]:
     table, _ = _read_table(file, ROWS_SCHEMA)
     try:
         names = np.array(table["run"].to_pylist(), dtype=object)
-        columns = {name: table[name].to_numpy() for name in COLUMNS}
+        columns = {name: table[name].to_numpy() for name in _ALL_COLUMNS}
     except Exception as error:
         raise InputError(f"{file} is damaged: {_remedy(file.parent)}") from error
     starts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1)] if len(names) else []
@@ -538,8 +557,10 @@ def _write_tables(folder: Path, records: list[Record]) -> None:
     """Write both tables to temporary names, read them back, rename `rows.parquet`, then `runs.parquet`."""
     values = [record.columns() for record in records]
     names = np.repeat([record.run for record in records], [len(own["round"]) for own in values])
-    columns = {name: np.concatenate([own[name] for own in values]) for name in COLUMNS}
+    columns = _concatenate(values)
     rows_table = pa.table({"run": names} | columns, ROWS_SCHEMA)
+    if not any("average" in record.identity for record in records):
+        rows_table = rows_table.drop_columns([*AVERAGE_COLUMNS])
     rows = [_row_of(record) for record in records]
     runs_table = pa.Table.from_pylist(rows, RUNS_SCHEMA)
 
@@ -553,6 +574,15 @@ def _write_tables(folder: Path, records: list[Record]) -> None:
         atomic.write(folder / ROWS, partial(write_rows, runs_file))
 
     atomic.write(folder / RUNS, write_runs)
+
+
+def _concatenate(values: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Join the columns of several runs; those of averages are NaN for a run without them."""
+    lacking = [np.full(len(own["round"]), np.nan) for own in values]
+    return {
+        name: np.concatenate([own.get(name, nan) for own, nan in zip(values, lacking, strict=True)])
+        for name in _ALL_COLUMNS
+    }
 
 
 def _write_table(file: Path, table: pa.Table, about: dict, **encoding) -> None:
@@ -684,7 +714,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     """Return all runs below a folder, one row per run and evaluated round.
 
     Columns: run, sweep, settings, task, partition, concentration, clients, clients_per_round,
-    method, seed, rounds, and those of `History.frame`.
+    method, seed, rounds, and those of `History.frame`; those of averages are NaN for runs without `average`.
     """
     records = read_runs(folder)
     if not records:
@@ -696,7 +726,7 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     values = [record.columns() for record in records]
     repeats = np.repeat(np.arange(len(values)), [len(own["round"]) for own in values])
     head = pd.DataFrame(heads).astype({"concentration": float}).take(repeats).reset_index(drop=True)
-    return head.assign(**{name: np.concatenate([own[name] for own in values]) for name in COLUMNS})
+    return head.assign(**_concatenate(values))
 
 
 def identities(folder: str | Path = "results") -> dict[str, dict]:
@@ -755,6 +785,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         partition.from_recipe(task.train_y, identity["partition"], task.users),
         method,
         **{key: identity[key] for key in ("rounds", "clients_per_round", "seed", "eval_every")},
+        **{key: identity[key] for key in ("eval_rounds", "average") if key in identity},
         device=device,
         threads=record.metadata["environment"]["threads"],
         progress=progress,

@@ -70,6 +70,8 @@ class Run:
     size: int | None = None
     network: str = ""  # the task's usual one
     sizes: str = ""  # of the clients, as in `partition.parse_sizes`
+    eval_rounds: tuple[int, ...] = ()  # evaluated too, besides each `eval_every`-th
+    average: float | None = None  # beta of an average of the server's models
 
     def __post_init__(self):  # numpy's numbers become Python's: equal runs have equal identities
         for key, low in _LEAST.items():
@@ -78,6 +80,8 @@ class Run:
             object.__setattr__(self, key, check_float(key, getattr(self, key), 0, open_low=False))
         if self.size is not None:
             object.__setattr__(self, "size", check_int("size", self.size, 1))
+        further = tuple(check_int("a round of eval_rounds", t, 1) for t in self.eval_rounds)
+        object.__setattr__(self, "eval_rounds", further)
 
     def __str__(self):
         settings = "".join(f", {k} {v}" for k, v in self.overrides.items())
@@ -100,7 +104,7 @@ def estimate(run: Run) -> float:
         each += 5 * round_
     return (
         run.rounds * each
-        + run.rounds / run.eval_every * evaluation
+        + (run.rounds / run.eval_every + len(run.eval_rounds)) * evaluation
         + stratifications * stratification
     )
 
@@ -199,6 +203,8 @@ def _prepare(run: Run, device: str):
         "clients_per_round": run.clients_per_round,
         "seed": run.seed,
         "eval_every": run.eval_every,
+        "eval_rounds": run.eval_rounds,
+        "average": run.average,
     }
     task = replace(load_task(run.task, device), network=run.network)
     return task, federation, method, how, records.identity(task, federation, method, **how)

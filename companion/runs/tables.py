@@ -112,6 +112,7 @@ def run_key(run: Run) -> str:
         user_code.without_folders(run.network, "network"),
     )
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
+    shape += (run.eval_rounds, run.average)
     return _encode_key(methods.to_dict(method), methods.version(method), *names, *shape, files)
 
 
@@ -124,6 +125,7 @@ def record_key(identity: dict) -> str:
     names = (identity["task"], recipe["name"], identity.get("network", ""))
     keys = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     shape = [identity[key] for key in keys]
+    shape += [identity.get("eval_rounds", ()), identity.get("average")]
     return _encode_key(identity["method"], identity["algorithms"], *names, *shape, files)
 
 

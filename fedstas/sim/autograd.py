@@ -23,6 +23,12 @@ def images(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if on_cpu else x
 
 
+def logits(module: nn.Module, models: Tensor, x: Tensor) -> list[Tensor]:
+    """Compute the logits [n, classes] of each of the models [c, P] on x [n, ...]."""
+    x = images(x)
+    return [torch.func.functional_call(module, unflatten(module, p), (x,)) for p in models]
+
+
 def loss(
     module: nn.Module, params: Tensor, x: Tensor, y: Tensor, weight: Tensor, *keys: Tensor
 ) -> Tensor:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from fedstas.errors import check_choice
 from fedstas.sim import autograd, perceptron
-from fedstas.sim.models import Perceptron, unflatten
+from fedstas.sim.models import Perceptron
 
 BACKENDS = ("auto", "loop", "batched")
 EXAMPLES_AT_ONCE = (
@@ -127,15 +127,25 @@ def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> 
 
 
 @torch.no_grad()
+def evaluate_models(
+    module: nn.Module, models: Tensor, x: Tensor, y: Tensor
+) -> list[tuple[float, Tensor]]:
+    """Compute the mean cross-entropy and the predicted labels [n] of each of the models [c, P], in one pass over the
+    examples."""
+    kernels = arithmetic(module)
+    losses = [torch.zeros((), dtype=torch.float64, device=x.device) for _ in models]
+    predictions: list[list[Tensor]] = [[] for _ in models]
+    for start in range(0, len(x), kernels.ROWS):
+        rows = slice(start, start + kernels.ROWS)
+        for i, logits in enumerate(kernels.logits(module, models, x[rows])):
+            losses[i] += F.cross_entropy(logits, y[rows], reduction="sum")
+            predictions[i].append(logits.argmax(dim=1))
+    return [
+        (float(loss) / len(x), torch.cat(predicted))
+        for loss, predicted in zip(losses, predictions, strict=True)
+    ]
+
+
 def evaluate(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
     """Compute the mean cross-entropy and the predicted labels [n] of the model params [P]."""
-    named = unflatten(module, params)
-    kernels = arithmetic(module)
-    loss, predictions = torch.zeros((), dtype=torch.float64, device=x.device), []
-    for start in range(0, len(x), kernels.ROWS):
-        batch = x[start : start + kernels.ROWS]
-        batch = autograd.images(batch) if kernels is autograd else batch
-        logits = torch.func.functional_call(module, named, (batch,))
-        loss += F.cross_entropy(logits, y[start : start + kernels.ROWS], reduction="sum")
-        predictions.append(logits.argmax(dim=1))
-    return float(loss) / len(x), torch.cat(predictions)
+    return evaluate_models(module, params[None], x, y)[0]

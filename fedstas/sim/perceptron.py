@@ -12,11 +12,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fedstas.sim.models import unflatten
 
 ROWS = 4096  # rows of one pass through the network when it is evaluated
 BATCHED_ON_CPU = True  # all clients at once are faster on every device
+
+
+def logits(module, models: Tensor, x: Tensor) -> list[Tensor]:
+    """Compute the logits [n, classes] of each of the perceptrons [c, P] on x [n, ...]; their hidden layers are one
+    product, which takes less time than one for each."""
+    p = unflatten(module, models)
+    weight, bias = p["hidden.weight"].flatten(0, 1), p["hidden.bias"].flatten()
+    hidden = F.relu(F.linear(x.flatten(1), weight, bias)).chunk(len(models), 1)
+    return [*map(F.linear, hidden, p["output.weight"], p["output.bias"])]
 
 
 def gradients(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

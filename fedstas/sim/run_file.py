@@ -19,7 +19,7 @@ import torch
 from fedstas.errors import InputError, format_value
 from fedstas.methods import Method
 from fedstas.sim.server import ServerMemory
-from fedstas.sim.simulation import COLUMNS, History, RunState
+from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History, RunState
 from fedstas.state import classes_of_parts, declared_classes
 
 VERSION = 3  # of this encoding; files of other versions are refused
@@ -134,7 +134,8 @@ def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
     memory = encode(state.server, arrays, memory_classes(state.server))
     plain = {"version": VERSION, "server": memory}
     plain |= {name: getattr(state, name) for name in ("key", "round", "seconds")}
-    arrays |= {f"column/{name}": history.frame[name].to_numpy() for name in COLUMNS}
+    arrays |= {f"column/{name}": values.to_numpy() for name, values in history.frame.items()}
+    arrays |= {} if state.average is None else {"average": state.average}
     arrays["params"] = history.params
     arrays["cohorts"] = np.concatenate([*cohorts, np.zeros(0, np.int64)])
     arrays["cohort ends"] = np.cumsum([len(cohort) for cohort in cohorts], dtype=np.int64)
@@ -145,10 +146,12 @@ def decode_history(plain: dict, arrays, method: Method) -> History:
     """The history of a run of this method that `encode_history` took apart; `OtherVersion` if the code that did was
     of another version."""
     check_version(plain)
-    frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in COLUMNS})
+    averages = [name for name in AVERAGE_COLUMNS if f"column/{name}" in arrays]
+    frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in (*COLUMNS, *averages)})
     memory = decode(plain["server"], arrays, method_classes(method))
     rows = frame.to_dict("records")
-    state = RunState(plain["key"], plain["round"], plain["seconds"], rows, memory)
+    average = arrays.get("average")
+    state = RunState(plain["key"], plain["round"], plain["seconds"], rows, memory, average)
     cohorts = np.split(arrays["cohorts"], arrays["cohort ends"])[:-1]
     return History(frame, arrays["params"], cohorts, state)
 

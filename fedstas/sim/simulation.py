@@ -4,7 +4,7 @@ import contextlib
 import copy
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from fedstas import user_code
-from fedstas.aggregation import aggregate
+from fedstas.aggregation import aggregate, average_models
 from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
-from fedstas.errors import Diverged, InputError, check_int
+from fedstas.errors import Diverged, InputError, check_float, check_int, format_value
 from fedstas.methods import Method
 from fedstas.sim import engine, models
 from fedstas.sim.partition import Federation
@@ -29,18 +29,20 @@ METRICS = ("train_loss", "test_accuracy", "client_accuracy", "macro_f1")
 COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
 COLUMNS = {"round": "int64"} | dict.fromkeys(METRICS, "float64") | dict.fromkeys(COUNTS, "int64")
 COLUMNS["seconds"] = "float64"
+AVERAGE_COLUMNS = {f"{name}_average": "float64" for name in METRICS}  # of runs with `average`
 
 
 @dataclass
 class RunState:
     """What a run is continued from, besides its model and cohorts: the `key` of its setup, the rounds and
-    seconds so far, the rows of its frame, and the server's memory."""
+    seconds so far, the rows of its frame, the server's memory, and the average of its models, float32 [P], or None."""
 
     key: str
     round: int
     seconds: float
     rows: list[dict]
     server: ServerMemory
+    average: np.ndarray | None = None
 
 
 @dataclass
@@ -49,13 +51,19 @@ class History:
     array of client numbers per round) and the `state` from which the run can continue.
 
     In the frame, `examples`, `bytes_down`, `bytes_up` and `seconds` are cumulative, `participants` counts the distinct
-    clients of the round, and accuracies are fractions.
+    clients of the round, and accuracies are fractions. A run with `average` has further columns, `test_accuracy_average`
+    and so on: the same metrics of the average of the server's models.
     """
 
     frame: pd.DataFrame
     params: np.ndarray
     cohorts: list[np.ndarray]
     state: RunState = field(repr=False)
+
+    @property
+    def average(self) -> np.ndarray | None:
+        """The average of the server's models, float32 [P]; None if the run has no `average`."""
+        return self.state.average
 
 
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int, places=None):
@@ -95,21 +103,30 @@ def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
     return np.stack([rng.integers(-(2**63), 2**63, shape) for rng in rngs])[..., : idx.shape[2]]
 
 
-def measure(task: Task, module, params, data: engine.Pool, class_shares: np.ndarray) -> dict:
+def measure(
+    task: Task, module, params, data: engine.Pool, class_shares: np.ndarray, average=None
+) -> dict:
     """Measure a model: the training loss on all data of the federation, accuracy on the global test set, the mean over
-    clients of the accuracy under each client's class shares, and macro F1."""
-    train_loss, _ = engine.evaluate(module, params, data.x, data.y)
-    _, predicted = engine.evaluate(module, params, task.test_x, task.test_y)
-    pairs = (task.test_y * task.classes + predicted).cpu().numpy()
-    confusion = np.bincount(pairs, minlength=task.classes**2).reshape(task.classes, -1)
-    correct, actual, assigned = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
-    recall = correct / np.maximum(actual, 1)
-    return {
-        "train_loss": train_loss,
-        "test_accuracy": correct.sum() / actual.sum(),
-        "client_accuracy": float((class_shares @ recall).mean()),
-        "macro_f1": float(np.mean(2 * correct / np.maximum(actual + assigned, 1))),
-    }
+    clients of the accuracy under each client's class shares, and macro F1; those of a second model `average` [P] in
+    the same passes, under the names `AVERAGE_COLUMNS`."""
+    models = params[None] if average is None else torch.stack([params, average])
+    trained = engine.evaluate_models(module, models, data.x, data.y)
+    tested = engine.evaluate_models(module, models, task.test_x, task.test_y)
+    row: dict[str, float] = {}
+    for suffix, (train_loss, _), (_, predicted) in zip(
+        ("", "_average"), trained, tested, strict=False
+    ):
+        pairs = (task.test_y * task.classes + predicted).cpu().numpy()
+        confusion = np.bincount(pairs, minlength=task.classes**2).reshape(task.classes, -1)
+        correct, actual, assigned = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
+        recall = correct / np.maximum(actual, 1)
+        row |= {
+            f"train_loss{suffix}": train_loss,
+            f"test_accuracy{suffix}": correct.sum() / actual.sum(),
+            f"client_accuracy{suffix}": float((class_shares @ recall).mean()),
+            f"macro_f1{suffix}": float(np.mean(2 * correct / np.maximum(actual + assigned, 1))),
+        }
+    return row
 
 
 @dataclass(frozen=True)
@@ -117,7 +134,7 @@ class Setup:
     """The fixed inputs of a run.
 
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
-    examples are in `data`. `class_shares`: float [N, classes].
+    examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models.
     """
 
     task: Task
@@ -127,13 +144,16 @@ class Setup:
     clients: np.ndarray
     data: engine.Pool
     class_shares: np.ndarray
+    average: float | None = None
 
     @cached_property
     def key(self) -> str:
         """The hash of everything that a history must share to be continued."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
-        return hashlib.sha256(repr((*what, *files, *self.task.other.values())).encode()).hexdigest()
+        later = () if self.average is None else ("average", self.average)
+        everything = repr((*what, *files, *self.task.other.values(), *later))
+        return hashlib.sha256(everything.encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:
         """Make a server before its first round, and w_0 [P]."""
@@ -141,10 +161,12 @@ class Setup:
         return Server(self.data, module, self.seed, majority), models.flatten(module)
 
 
-def prepare(task: Task, federation: Federation, method: Method, m: int, seed: int) -> Setup:
+def prepare(
+    task: Task, federation: Federation, method: Method, m: int, seed: int, average=None
+) -> Setup:
     """Check the inputs of a run and prepare its setup; `InputError` if the federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
-    seed = check_int("seed", seed, 0)
+    seed, average = check_int("seed", seed, 0), check_average(average)
     clients = federation.with_data
     if not len(clients):
         raise InputError("the federation is empty: none of its clients has data")
@@ -160,7 +182,27 @@ def prepare(task: Task, federation: Federation, method: Method, m: int, seed: in
     if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
-    return Setup(task, method, m, seed, clients, data, class_shares)
+    return Setup(task, method, m, seed, clients, data, class_shares, average)
+
+
+def check_average(average) -> float | None:
+    """Return beta of the average of the server's models, in [0, 1), or None; `InputError` for any other value."""
+    ends = {"open_low": False, "open_high": True}
+    return None if average is None else check_float("average", average, 0, 1, **ends)
+
+
+def evaluated_rounds(rounds: int, eval_every: int = 1, eval_rounds=()) -> list[int]:
+    """Return the rounds in which a run is evaluated: each `eval_every`-th, those of `eval_rounds`, and the last.
+
+    Raises:
+        InputError: `rounds` or `eval_every` is not at least 1, or a further round is not in 1..rounds.
+    """
+    rounds, every = check_int("rounds", rounds, 1), check_int("eval_every", eval_every, 1)
+    if not np.iterable(eval_rounds):
+        given = format_value(eval_rounds)
+        raise InputError(f"eval_rounds is {given}: it must be a list of rounds, as [59, 60]")
+    further = [check_int("a round of eval_rounds", t, 1, rounds) for t in eval_rounds]
+    return sorted({*range(every, rounds + 1, every), *further, rounds})
 
 
 class Progress:
@@ -169,6 +211,7 @@ class Progress:
     def __init__(self, setup: Setup):
         self.setup, self.round, self.participants = setup, 0, 0
         self.server, self.params = setup.start()
+        self.average: torch.Tensor | None = None  # of the models so far, if the setup asks for it
         self.rows: list[dict] = []
         self.cohorts: list[np.ndarray] = []
         self._began = time.perf_counter()
@@ -185,13 +228,17 @@ class Progress:
         if not (isinstance(state, RunState) and isinstance(state.server, ServerMemory)):
             raise InputError("resume: the history is of another version of fedstas")
         if state.key != self.setup.key:
-            raise InputError("resume: the history is of another task, federation, method or seed")
+            raise InputError(
+                "resume: the history is of another task, federation, method, seed or average"
+            )
         if state.round >= rounds:
             raise InputError(
                 f"resume: the history has {state.round} rounds already: rounds is {rounds} and must be more"
             )
         self.server.restore(state.server)
         self.params = torch.from_numpy(history.params).to(self.params)
+        if state.average is not None:
+            self.average = torch.from_numpy(state.average).to(self.params)
         self.round, self._began = state.round, self._began - state.seconds
         self.rows, self.cohorts = list(state.rows), list(history.cohorts)
 
@@ -200,6 +247,8 @@ class Progress:
         if not bool(torch.isfinite(params).all()):
             raise Diverged(f"the model is not finite after round {t}: {self._advice}")
         self.round, self.params = t, params
+        if (beta := self.setup.average) is not None:
+            self.average = average_models(self.average, params, beta, t)
         self.participants = len(np.unique(cohort.clients))
         pooled = has_flag(
             self.setup.method.clients, "pooled"
@@ -207,10 +256,12 @@ class Progress:
         self.cohorts.append(self.setup.clients[[] if pooled else cohort.clients])
 
     def measure(self) -> dict:
-        """Measure the model and add a row to the history; `Diverged` if its loss is not finite."""
+        """Measure the model, and the average if there is one, and add a row to the history; `Diverged` if a loss is
+        not finite."""
         s = self.setup
-        row = measure(s.task, self.server.module, self.params, s.data, s.class_shares)
-        if not np.isfinite(row["train_loss"]):
+        models = (self.params, s.data, s.class_shares, self.average)
+        row = measure(s.task, self.server.module, *models)
+        if not np.isfinite([row["train_loss"], row.get("train_loss_average", 0.0)]).all():
             raise Diverged(f"the training loss is not finite in round {self.round}: {self._advice}")
         row |= {"round": self.round, "participants": self.participants} | self.server.cost
         self.rows.append(row | {"seconds": self.seconds})
@@ -218,9 +269,12 @@ class Progress:
 
     def history(self, *, live: bool = False) -> History:
         """Return the history so far; a `live` one shares its state, which the next round changes."""
-        frame = pd.DataFrame(self.rows, columns=list(COLUMNS)).astype(COLUMNS)
+        averaged = self.setup.average is not None
+        columns = COLUMNS | (AVERAGE_COLUMNS if averaged else {})
+        frame = pd.DataFrame(self.rows, columns=list(columns)).astype(columns)
         memory = self.server.memory if live else copy.deepcopy(self.server.memory)
-        state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory)
+        average = None if self.average is None else self.average.cpu().numpy()
+        state = RunState(self.setup.key, self.round, self.seconds, self.rows, memory, average)
         return History(frame, self.params.cpu().numpy(), self.cohorts, state)
 
 
@@ -268,13 +322,19 @@ def run(
     clients_per_round: int,
     seed: int,
     eval_every: int = 1,
+    eval_rounds: Sequence[int] = (),
+    average: float | None = None,
     device: str = "auto",
     resume: History | None = None,
     checkpoint: Callable[[History], None] | None = None,
     threads: int = 1,
     progress: bool = False,
 ) -> History:
-    """Train a federation for `rounds` rounds, and measure the model every `eval_every` rounds and at the end.
+    """Train a federation for `rounds` rounds, and measure the model every `eval_every` rounds, in the further rounds
+    `eval_rounds`, and at the end.
+
+    With `average`, beta in [0, 1), the exponential average of the server's models (see `aggregation.average_models`)
+    is measured too; clients train from the model itself, so that nothing else changes and nothing more is sent.
 
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
     bit on one machine with one thread. `resume` continues the history of a shorter run with the
@@ -285,10 +345,11 @@ def run(
         InputError: an argument is not allowed.
         Diverged: the model or the loss is not finite; it has the history so far.
     """
-    rounds, eval_every = check_int("rounds", rounds, 1), check_int("eval_every", eval_every, 1)
+    rounds = check_int("rounds", rounds, 1)
+    evaluated = set(evaluated_rounds(rounds, eval_every, eval_rounds))
     task = task.to(find_device(device))
     with limited_threads(check_int("threads", threads, 1)):
-        setup = prepare(task, federation, method, clients_per_round, seed)
+        setup = prepare(task, federation, method, clients_per_round, seed, average)
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)
@@ -300,7 +361,7 @@ def run(
         try:
             for t in bar:
                 so_far.after(t, *train_round(setup, so_far.server, t, so_far.params))
-                if t % eval_every == 0 or t == rounds:
+                if t in evaluated:
                     row = so_far.measure()
                     bar.set_postfix({k: f"{row[k]:.3f}" for k in METRICS[:2]})
                     if checkpoint is not None and t < rounds:

@@ -1,0 +1,263 @@
+"""The average of the server's models, and evaluations in chosen rounds."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from companion import compare, records
+from companion.runs import sweeps, tables
+from fedstas import cli, engine, methods, models, partition, run_file, simulation
+from fedstas.aggregation import average_models
+from fedstas.errors import Diverged, InputError
+
+HOW = {"rounds": 6, "clients_per_round": 5, "seed": 1}
+RAW = [name for name in simulation.COLUMNS if name not in ("train_loss", "seconds")]
+AVERAGES = [*simulation.AVERAGE_COLUMNS]
+
+
+def run(task, federation, **how):
+    method = methods.get(how.pop("method", "md"), lr=0.3)
+    return simulation.run(task, federation, method, device="cpu", **HOW | how)
+
+
+@given(
+    arrays(np.float64, (7, 3), elements=st.floats(-100, 100)),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_the_average_is_the_weighted_mean_of_all_models(w, beta):
+    """Closed form: weights beta^(t - s) of w_s, divided by their sum; also where beta is almost 1."""
+    average = None
+    for t in range(1, 8):
+        average = average_models(average, w[t - 1], beta, t)
+        weights = beta ** np.arange(t - 1, -1, -1.0)
+        np.testing.assert_allclose(average, weights @ w[:t] / weights.sum(), atol=1e-10)
+        if t == 1 or beta == 0:
+            np.testing.assert_array_equal(average, w[t - 1])
+
+
+@pytest.fixture(scope="module")
+def averaged(digits, federation):
+    """A run that measures the average in each round, and the same run without it."""
+    return run(digits, federation, average=0.7), run(digits, federation)
+
+
+def test_clients_train_from_the_model_itself(averaged):
+    """Cohorts, costs, models and their metrics are those of a run without an average; losses to rounding, since two
+    models are one product."""
+    one, other = averaged
+    np.testing.assert_array_equal(one.params, other.params)
+    pd.testing.assert_frame_equal(one.frame[RAW], other.frame[RAW], check_exact=True)
+    np.testing.assert_allclose(one.frame.train_loss, other.frame.train_loss, rtol=1e-6)
+    assert list(other.frame.columns) == [*simulation.COLUMNS]
+    assert list(one.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
+    assert other.average is None
+
+
+def test_the_average_is_measured_as_a_model_of_its_own(digits, federation, averaged):
+    history, _ = averaged
+    rounds = [run(digits, federation, rounds=t).params for t in range(1, 7)]
+    weights = 0.7 ** np.arange(5, -1, -1.0)
+    average = np.average(np.stack(rounds).astype(float), axis=0, weights=weights)
+    np.testing.assert_allclose(history.average, average, atol=1e-6)
+    setup = simulation.prepare(digits, federation, methods.get("md"), 5, 1)
+    model = torch.from_numpy(history.average)
+    alone = simulation.measure(digits, digits.model(1), model, setup.data, setup.class_shares)
+    last = history.frame.iloc[-1]
+    for name, value in alone.items():
+        assert last[f"{name}_average"] == pytest.approx(value, rel=1e-6)
+        assert history.frame[f"{name}_average"].iloc[0] == history.frame[name].iloc[0]  # w_1
+    assert last.train_loss_average != last.train_loss
+
+
+def test_beta_of_zero_measures_the_model_twice(digits, federation):
+    frame = run(digits, federation, average=0, rounds=3).frame
+    for name in simulation.METRICS:
+        assert frame[name].tolist() == frame[f"{name}_average"].tolist()
+
+
+@pytest.mark.parametrize("network", ["perceptron", "convolutional", "transformer"])
+def test_models_that_are_evaluated_together_are_evaluated_as_alone(network):
+    torch.manual_seed(0)
+    x, y = torch.randn(300, 3, 32, 32), torch.randint(10, (300,))
+    module = models.Perceptron(3072, 10)
+    if network == "convolutional":
+        module = models.Convolutional(10)
+    if network == "transformer":
+        module, x = models.Transformer(50, 10), torch.randint(1, 50, (300, 9))
+    pair = models.flatten(module) * torch.tensor([[1.0], [-0.5], [2.0]])
+    together = engine.evaluate_models(module, pair, x, y)
+    for params, (loss, predicted) in zip(pair, together, strict=True):
+        expected, labels = engine.evaluate(module, params, x, y)
+        assert loss == pytest.approx(expected, rel=1e-5)
+        assert (predicted == labels).float().mean() > 0.99  # a tie may be broken by rounding
+    with torch.no_grad():
+        logits = module(x)
+    assert together[0][0] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, y)))
+
+
+@pytest.mark.parametrize("name", ["md", "fedavg-unbiased", "fedadam", "poisson", "centralised"])
+def test_a_resumed_average_equals_an_uninterrupted_one_also_from_a_file(
+    name, digits, federation, tmp_path
+):
+    method, how = methods.get(name), {"average": 0.9, "device": "cpu"} | HOW
+    whole = simulation.run(digits, federation, method, **how)
+    first = simulation.run(digits, federation, method, **how | {"rounds": 2})
+    run_file.save_history(tmp_path / "run", {}, first)
+    for history in (first, run_file.load_history(tmp_path / "run", {}, method)):
+        resumed = simulation.run(digits, federation, method, resume=history, **how)
+        np.testing.assert_array_equal(resumed.average, whole.average)
+        pd.testing.assert_frame_equal(
+            resumed.frame.drop(columns="seconds"),
+            whole.frame.drop(columns="seconds"),
+            check_exact=True,
+        )
+
+
+def test_a_history_with_another_average_is_not_resumed(digits, federation, averaged):
+    for history in averaged:
+        with pytest.raises(InputError, match=r"history is of another .* average"):
+            run(digits, federation, average=0.5, rounds=9, resume=history)
+
+
+@pytest.mark.parametrize("beta", [1, -0.1, float("nan"), "0.9", 2.0, True])
+def test_an_average_outside_zero_to_one_is_refused(beta, digits, federation):
+    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
+        run(digits, federation, average=beta)
+    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
+        records.identity(digits, federation, methods.get("md"), average=beta, **HOW)
+
+
+def test_a_diverged_run_keeps_the_columns_of_the_average(digits, federation):
+    method = methods.get("md", lr=1e12)
+    with pytest.raises(Diverged) as caught:
+        simulation.run(digits, federation, method, average=0.9, **HOW | {"rounds": 50})
+    assert list(caught.value.history.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
+
+
+def test_a_run_is_evaluated_in_the_further_rounds_and_nowhere_else(digits, federation, averaged):
+    history = run(digits, federation, eval_every=6, eval_rounds=[5, 2, 2], average=0.7)
+    assert history.frame["round"].tolist() == [2, 5, 6]
+    full = averaged[0].frame
+    pd.testing.assert_frame_equal(
+        history.frame.drop(columns="seconds"),
+        full[full["round"].isin([2, 5, 6])].reset_index(drop=True).drop(columns="seconds"),
+        check_exact=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("further", "words"),
+    [([0], "eval_rounds is 0"), ([7], "at most 6"), ([2.5], "is 2.5"), (3, "is 3: .* a list")],
+)
+def test_further_rounds_that_a_run_does_not_have_are_refused(further, words, digits, federation):
+    with pytest.raises(InputError, match=words):
+        run(digits, federation, eval_rounds=further)
+
+
+def test_identities_have_what_is_set_and_nothing_else(digits, federation):
+    def identity(**how):
+        return records.identity(digits, federation, methods.get("md"), **HOW | how)
+
+    usual = identity()
+    assert {"average", "eval_rounds"}.isdisjoint(usual)
+    assert identity(average=None, eval_rounds=[]) == usual
+    assert identity(eval_every=3, eval_rounds=[3, 6]) == identity(eval_every=3)
+    assert identity(average=np.float64(0.5)) == usual | {"average": 0.5}
+    rare = identity(eval_every=3, eval_rounds=(5, np.int64(2), 5))
+    assert rare == usual | {"eval_every": 3, "eval_rounds": [2, 5]}
+    assert json.loads(json.dumps(rare)) == rare
+    assert records.evaluated_rounds(rare) == [2, 3, 5, 6]
+
+
+SWEEP = [
+    sweeps.Run(
+        "digits", "dirichlet", 0.1, "md", 0, clients=20, clients_per_round=5, rounds=4, **how
+    )
+    for how in ({}, {"average": 0.9}, {"average": 0.9, "eval_every": 4, "eval_rounds": (2, 3)})
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    assert [sweeps.perform(one, "trial", folder, "cpu") for one in SWEEP] == ["done"] * 3
+    return folder
+
+
+def test_recorded_averages_are_read_packed_and_made_again(recorded, tmp_path):
+    single = records.load(recorded)
+    records.unpack(recorded / "trial", tmp_path / "copy")
+    records.pack(tmp_path / "copy" / "trial")
+    packed = records.load(tmp_path / "copy")
+    pd.testing.assert_frame_equal(packed, single, check_exact=True)
+    assert compare.compare(recorded, tmp_path / "copy").runs.verdict.tolist() == ["identical"] * 3
+    identities = records.identities(tmp_path / "copy")
+    for name, frame in packed.groupby("run"):
+        averages = frame[AVERAGES]
+        assert averages.notna().all(axis=None) == ("average" in identities[name])
+        assert averages.isna().all(axis=None) == ("average" not in identities[name])
+        rounds = [2, 3, 4] if "eval_rounds" in identities[name] else [1, 2, 3, 4]
+        assert frame["round"].tolist() == rounds
+        again = records.rerun(name, tmp_path / "copy", device="cpu")
+        drop = {"columns": "seconds"}
+        pd.testing.assert_frame_equal(
+            again.frame.drop(**drop),
+            frame[again.frame.columns].reset_index(drop=True).drop(**drop),
+            check_exact=True,
+        )
+
+
+def test_a_table_without_averages_has_no_columns_of_averages(recorded, tmp_path):
+    """Tables that were packed before keep their bytes when they are packed again, and are read as they were."""
+    sweeps.perform(SWEEP[0], "plain", tmp_path, "cpu")
+    records.pack(tmp_path / "plain")
+    rows = pd.read_parquet(tmp_path / "plain" / "rows.parquet")
+    assert list(rows.columns) == ["run", *simulation.COLUMNS]
+    frame = records.load(tmp_path)
+    assert frame[AVERAGES].isna().all(axis=None)
+    assert records.read_runs(tmp_path)[0].frame().columns.tolist() == [*simulation.COLUMNS]
+
+
+def test_an_edited_average_is_refused(recorded, tmp_path):
+    records.unpack(recorded / "trial", tmp_path)
+    sidecar = next(s for s in records.sidecars(tmp_path) if '"average"' in s.read_text())
+    data = sidecar.with_suffix(".parquet")
+    frame = pd.read_parquet(data)
+    frame["macro_f1_average"] += 0.01
+    frame.to_parquet(data, index=False)
+    with pytest.raises(InputError, match="contradicts"):
+        records.load(tmp_path)
+    frame[[*simulation.COLUMNS]].to_parquet(data, index=False)
+    with pytest.raises(InputError, match="contradicts"):
+        records.load(tmp_path)
+
+
+def test_the_runs_of_a_sweep_are_told_apart_by_average_and_rounds(recorded):
+    keys = {tables.run_key(one) for one in SWEEP}
+    assert len(keys) == len({hash(one) for one in SWEEP}) == 3
+    assert keys == {tables.record_key(who) for who in records.identities(recorded).values()}
+    assert sweeps.estimate(SWEEP[2]) > sweeps.estimate(
+        sweeps.Run("digits", "dirichlet", 0.1, "md", 0, rounds=4, eval_every=4)
+    )
+    with pytest.raises(InputError, match="eval_rounds is 0"):
+        sweeps.Run("digits", "dirichlet", 0.1, "md", 0, eval_rounds=(0,))
+
+
+def test_the_command_measures_the_average(tmp_path, digits):
+    out = tmp_path / "run.parquet"
+    line = "run --task digits --clients 20 --clients-per-round 4 --rounds 3 --method md --seed 2"
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*line.split(), "--average", "0.9", "--device", "cpu", "--out", str(out)])
+    assert caught.value.code == 0
+    federation = partition.make("dirichlet", digits.train_y, clients=20, seed=2)
+    settings = {"rounds": 3, "clients_per_round": 4, "seed": 2, "average": 0.9, "device": "cpu"}
+    expected = simulation.run(digits, federation, methods.get("md"), **settings).frame
+    drop = {"columns": "seconds"}
+    pd.testing.assert_frame_equal(pd.read_parquet(out).drop(**drop), expected.drop(**drop))
+    assert compare.compare(out, out).runs.verdict.tolist() == ["identical"]
