@@ -10,7 +10,6 @@ Max-cut is NP-hard: the search here finds a local optimum. Chapter 9 proves the 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -70,6 +69,7 @@ class MaxCutPartition:
     def __init__(self, q, a, b, m: int):
         self.q, self.a, self.b, self.m = q, a, b, m
         self.self_cost = 2 * q * q * (b - np.square(a).sum(1))  # of the pair of a client and itself
+        self.strata = np.arange(m)
         self.clear()
         self.terms = np.column_stack([q, q * b, q[:, None] * a])
         totals = self.terms.sum(0)
@@ -82,20 +82,20 @@ class MaxCutPartition:
         self.labels = np.full(len(self.q), -1)
         self.sums = np.zeros((self.m, self.a.shape[1] + 2))  # Q, sum q b, sum q a of each stratum
 
-    @cached_property
-    def pairs(self) -> np.ndarray:
-        """The cost of each pair of clients in one stratum [N, N], in units."""
-        distances = self.b[:, None] + self.b - 2 * self.a @ self.a.T  # squared
-        return np.round(2 * np.outer(self.q, self.q) * distances / self.unit)
+    def inner_products(self, k, strata) -> np.ndarray:
+        """The inner products [n, s] of the points of clients k with the sums of q a of strata."""
+        return self.a[k] @ self.sums[strata, 2:].T
 
-    def costs(self, k) -> np.ndarray:
-        """The cost of clients k [n] in each stratum [n, m] with its other members, in units."""
-        mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
-        q, b, labels = self.q[k, None], self.b[k, None], self.labels[k]
-        costs = q * (second + b * mass - 2 * self.a[k] @ first.T)
-        inside = np.flatnonzero(labels >= 0)
-        costs[inside, labels[inside]] -= self.self_cost[k][inside]
-        return np.round(costs / self.unit)
+    def costs(self, k, strata=slice(None)) -> np.ndarray:
+        """The cost of clients k [n] in each of the strata [n, s] with its other members, in units."""
+        mass, second = self.sums[strata, 0], self.sums[strata, 1]
+        costs = second + self.b[k, None] * mass
+        costs -= 2 * self.inner_products(k, strata)
+        costs *= self.q[k, None]
+        inside = self.labels[k, None] == self.strata[strata]
+        costs -= inside * self.self_cost[k, None]
+        costs /= self.unit
+        return np.rint(costs, out=costs)
 
     def assign(self, k: int, h: int) -> None:
         """Move client k to stratum h."""
@@ -109,36 +109,117 @@ class MaxCutPartition:
         mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
         return float((mass * second - np.square(first).sum(1)).sum())
 
+    def next_move(self, order, at: int) -> tuple[int, int] | None:
+        """Find the first client, from place `at` of the order and round, that costs less in another stratum.
+
+        Return its place and the stratum where it costs least, or None if no client gains enough.
+        """
+        count = len(order)
+        for start in range(at, at + count, BATCH):
+            places = np.arange(start, min(start + BATCH, at + count)) % count
+            k = order[places]
+            costs = self.costs(k)
+            gains = costs.min(1) <= costs[np.arange(len(k)), self.labels[k]] - MIN_GAIN
+            first = gains.argmax()
+            if gains[first]:
+                return int(places[first]), int(costs[first].argmin())
+        return None
+
     def place(self, order) -> None:
         """Assign each client to the stratum where it costs least, again and again until no client moves."""
-        any_moved = True
-        while any_moved:
-            any_moved, at = False, 0
-            while at < len(order):
-                ahead = 1 if self.labels[order[at]] < 0 else BATCH
-                k = order[at : at + ahead]
-                costs, rows = self.costs(k), np.arange(len(k))
-                best, now = costs.argmin(1), self.labels[k]
-                gains = (now < 0) | (costs[rows, best] <= costs[rows, now] - MIN_GAIN)
-                first = int(gains.argmax())
-                if gains[first]:
-                    self.assign(k[first], best[first])
-                    any_moved = True
-                at += first + 1 if gains[first] else len(k)
+        for k in order[self.labels[order] < 0]:
+            self.assign(k, int(self.costs(k[None]).argmin()))
+        at = 0
+        while move := self.next_move(order, at):
+            at, stratum = move
+            self.assign(order[at], stratum)
+            at += 1
+
+
+def replace_rows(table, minima, rows, values) -> None:
+    """Replace rows of a table [H, N] by values, and renew the minima [N] of its columns."""
+    before, after = table[rows].min(0), values.min(0)
+    table[rows] = values
+    risen = (before == minima) & (after > before)
+    np.minimum(minima, after, out=minima)
+    minima[risen] = table[:, risen].min(0)
+
+
+class MaxCutTables(MaxCutPartition):
+    """The same for at most some thousand clients: it keeps the costs of all moves and the gains of all exchanges.
+
+    A move changes two strata: only their rows of the costs [m, N] are computed anew, and only the rows and columns of
+    their members in the gains [N, N]. The exchanges are those that computing all gains anew would find.
+    """
+
+    def __init__(self, q, a, b, m: int):
+        twice = 2 * a @ a.T
+        self.products = q[:, None] / 2 * twice
+        self.everyone = np.arange(len(q))
+        super().__init__(q, a, b, m)
+        distances = b[:, None] + b - twice  # squared
+        # The cost of each pair of clients in one stratum, in units.
+        self.pairs = np.rint(2 * np.outer(q, q) * distances / self.unit)
+
+    def clear(self) -> None:
+        super().clear()
+        count = len(self.q)
+        self.inner = np.zeros((self.m, count))  # products of each point with each stratum's sum
+        self.table, self.least = np.full((self.m, count), np.inf), np.full(count, np.inf)
+        self.gains, self.best = np.full((count, count), np.inf), np.full(count, np.inf)
+        self.old_costs, self.old_gains = np.ones((2, self.m), dtype=bool)  # strata to compute anew
+
+    def inner_products(self, k, strata) -> np.ndarray:
+        return self.inner[strata].take(k, axis=1).T
+
+    def assign(self, k: int, h: int) -> None:
+        old = self.labels[k]
+        super().assign(k, h)
+        if old >= 0:
+            self.inner[old] -= self.products[k]
+            self.old_costs[old] = True
+        self.inner[h] += self.products[k]
+        self.old_costs[h] = True
+
+    def renew_costs(self) -> None:
+        """Compute the costs of all clients in the strata that have changed."""
+        strata = self.old_costs.nonzero()[0]
+        if len(strata):
+            costs = self.costs(self.everyone, strata).T
+            replace_rows(self.table, self.least, strata, costs)
+            self.old_gains[strata], self.old_costs[strata] = True, False
+
+    def next_move(self, order, at: int) -> tuple[int, int] | None:
+        self.renew_costs()
+        now = self.table[self.labels, self.everyone]
+        places = (self.least <= now - MIN_GAIN)[order].nonzero()[0]
+        if not len(places):
+            return None
+        place = int(places[places.searchsorted(at) % len(places)])
+        return place, int(self.table[:, order[place]].argmin())
+
+    def renew_gains(self) -> None:
+        """Compute what exchanges with members of the strata that have changed would gain."""
+        self.renew_costs()
+        at = self.labels
+        now = self.table[at, self.everyone]
+        members = self.old_gains[at].nonzero()[0]
+        self.old_gains[:] = False
+        gains = (self.table[:, members].T - now[members, None]).take(at, axis=1)
+        gains += self.table[at[members]] - now
+        gains -= self.pairs[members]
+        gains[at[members, None] == at] = 0
+        replace_rows(self.gains, self.best, members, gains)
+        self.gains[:, members], self.best[members] = gains.T, gains.min(1)
 
     def swap(self) -> bool:
         """Exchange the two clients whose exchange gains most; return False if none gains enough."""
-        clients = np.arange(len(self.q))
-        costs, at = self.costs(clients), self.labels
-        current = costs[clients, at]
-        gain = costs[:, at] - current[:, None]
-        gain = gain + gain.T - self.pairs
-        gain[at[:, None] == at] = 0
-        best = int(gain.argmin())
-        k, other = divmod(best, len(clients))
-        if gain[k, other] > -MIN_GAIN:
+        self.renew_gains()
+        k = int(self.best.argmin())
+        other = int(self.gains[k].argmin())
+        if self.gains[k, other] > -MIN_GAIN:
             return False
-        stratum, other_stratum = at[k], at[other]
+        stratum, other_stratum = self.labels[[k, other]]
         self.assign(k, other_stratum)
         self.assign(other, stratum)
         return True
@@ -150,15 +231,17 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     It is the best of a few starts, each a local optimum under moves of a client and, for at most 1,024 clients, under
     exchanges of two. Arguments: see `MaxCutPartition`.
     """
+    dense = len(q) <= DENSE
     orders = [np.argsort(-q, kind="stable")]
-    if len(q) <= DENSE:
+    if dense:
         rng = np.random.default_rng(0)
         orders += [rng.permutation(len(q)) for _ in range(STARTS - 1)]
-    cut, best, least = MaxCutPartition(q, a, b, m), np.zeros(len(q), int), np.inf
+    cut = MaxCutTables(q, a, b, m) if dense else MaxCutPartition(q, a, b, m)
+    best, least = np.zeros(len(q), int), np.inf
     for order in orders:
         cut.clear()
         cut.place(order)
-        while len(q) <= DENSE and cut.swap():
+        while isinstance(cut, MaxCutTables) and cut.swap():
             cut.place(order)
         if cut.cost() < least - cut.unit:
             best, least = cut.labels, cut.cost()

@@ -147,7 +147,7 @@ glue_figure("ch9_figure_seats", draw_probabilities.draw_figure())
 # :name: wwi-code-place
 # ```
 # ```{literalinclude} ../../fedstas/least_variance.py
-# :pyobject: MaxCutPartition.swap
+# :pyobject: MaxCutTables.swap
 # :language: python
 # :name: wwi-code-swap
 # ```

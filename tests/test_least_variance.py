@@ -127,6 +127,73 @@ def test_the_search_finds_the_best_of_all_partitions_nearly_always(m):
     assert missed <= 2
 
 
+def plain_place(cut, order) -> None:
+    """Moves of one client after another, each with all its costs computed."""
+    moved = True
+    while moved:
+        moved = False
+        for k in order:
+            costs = cut.costs(np.array([k]))[0]
+            if cut.labels[k] < 0 or costs.min() <= costs[cut.labels[k]] - lv.MIN_GAIN:
+                cut.assign(k, costs.argmin())
+                moved = True
+
+
+def plain_swap(cut) -> bool:
+    """The exchange that gains most, with the gains of all computed; False if none gains enough."""
+    everyone, at = np.arange(len(cut.q)), cut.labels
+    costs = cut.costs(everyone)
+    gain = costs[:, at] - costs[everyone, at][:, None]
+    distances = cut.b[:, None] + cut.b - 2 * cut.a @ cut.a.T
+    gain = gain + gain.T - np.round(2 * np.outer(cut.q, cut.q) * distances / cut.unit)
+    gain[at[:, None] == at] = 0
+    k, other = divmod(int(gain.argmin()), len(everyone))
+    if gain[k, other] > -lv.MIN_GAIN:
+        return False
+    stratum, other_stratum = at[k], at[other]
+    cut.assign(k, other_stratum)
+    cut.assign(other, stratum)
+    return True
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 60), st.integers(1, 12), st.integers(1, 70), st.booleans(), st.integers(0, 10**6)
+)
+def test_tables_find_the_moves_and_exchanges_of_the_plain_search(clients, m, r, ties, seed):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(clients, r))
+    q = rng.dirichlet(np.ones(clients))
+    if ties:  # a few points and masses, each of many clients
+        a, q = rng.integers(0, 2, (clients, r)) * 1.0, rng.integers(1, 3, clients) / clients
+    b = np.square(a).sum(1) + rng.integers(0, 2) * rng.uniform(size=clients)
+    plain, tables = MaxCutPartition(q, a, b, m), lv.MaxCutTables(q, a, b, m)
+    for order in (np.argsort(-q, kind="stable"), rng.permutation(clients)):
+        for cut in (plain, tables):
+            cut.clear()
+        exchanged = True
+        while exchanged:
+            plain_place(plain, order)
+            tables.place(order)
+            np.testing.assert_array_equal(plain.labels, tables.labels)
+            exchanged = plain_swap(plain)
+            assert tables.swap() == exchanged
+            np.testing.assert_array_equal(plain.labels, tables.labels)
+        np.testing.assert_array_equal(plain.sums, tables.sums)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 200), st.integers(1, 12), st.integers(0, 10**6))
+def test_clients_looked_at_in_batches_move_as_one_after_another(clients, m, seed):
+    rng = np.random.default_rng(seed)
+    q, a = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 3))
+    plain, ours = (MaxCutPartition(q, a, np.square(a).sum(1), m) for _ in range(2))
+    order = rng.permutation(clients)
+    plain_place(plain, order)
+    ours.place(order)
+    np.testing.assert_array_equal(plain.labels, ours.labels)
+
+
 def test_moves_and_swaps_cannot_help_any_more():
     rng = np.random.default_rng(3)
     omega, u = rng.dirichlet(np.ones(30)), rng.normal(size=(30, 4))
