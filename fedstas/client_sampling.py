@@ -213,10 +213,12 @@ class Uniform:
     """Draw m distinct clients with equal probabilities.
 
     `weights`: "cohort" (n_k over the cohort's total: McMahan et al. 2017, arXiv:1602.05629), "expansion" (N/m omega_k
-    on updates: FedSTaS eq. 2.3, unbiased) or "plain" (1/m: Reddi et al. 2021, arXiv:2003.00295).
+    on updates: FedSTaS eq. 2.3, unbiased), "plain" (1/m: Reddi et al. 2021, arXiv:2003.00295) or "share" (omega_k,
+    so that absent clients count as if they had returned w_t: Fraboni et al. 2021, arXiv:2105.05883, eq. 3; the
+    expected update is m/N of the full one).
     """
 
-    weights: str = choice_field("cohort", "expansion", "plain")
+    weights: str = choice_field("cohort", "expansion", "plain", "share")
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         chosen = rng.choice(view.clients, check_participants(m, view.clients), replace=False)
@@ -226,6 +228,8 @@ class Uniform:
         if self.weights == "cohort":
             return Cohort(chosen, aggregation.cohort_weights(sizes[chosen]))
         omega = sizes / sizes.sum()
+        if self.weights == "share":
+            return Cohort(chosen, omega[chosen])
         return Cohort(chosen, aggregation.expansion_weights(omega[chosen], view.clients))
 
 
@@ -288,6 +292,13 @@ class StrataState:
     strata: Renewed[Strata] = renewed()
 
 
+def cluster_clients(points, norms, strata: int, rng: np.random.Generator) -> Strata:
+    """Stratify clients by k-means of points [N, d] into at most `strata` strata; their norms are [N]."""
+    labels = stratify(points, strata, int(rng.integers(2**31)))
+    spreads = within_stratum_std(points, labels)
+    return Strata(labels, rescale_exponent(norms)[0], rescale_exponent(spreads)[0])
+
+
 def stratify_clients(design, view: View, m: int, rng) -> Strata:
     """Stratify the clients by k-means of their restored gradients Z_k (Alg. 2), every `restratify_every` rounds, with
     the design's settings `strata` and `levels`."""
@@ -295,12 +306,7 @@ def stratify_clients(design, view: View, m: int, rng) -> Strata:
     def compute() -> Strata:
         squeezed = view.gradients(design.levels)
         points = restored_features(squeezed)
-        labels = stratify(points, min(design.strata, m), int(rng.integers(2**31)))
-        return Strata(
-            labels,
-            rescale_exponent(squeezed.norms())[0],
-            rescale_exponent(within_stratum_std(points, labels))[0],
-        )
+        return cluster_clients(points, squeezed.norms(), min(design.strata, m), rng)
 
     strata = view.state_of(design).strata
     return strata.get(view.round, design.restratify_every, compute)
@@ -317,6 +323,25 @@ def draw_from_strata(labels, draws, pick) -> tuple[np.ndarray, np.ndarray]:
     members = [np.flatnonzero(labels == h) for h in range(len(draws))]
     chosen = [pick(group, int(count)) for group, count in zip(members, draws, strict=True)]
     return np.concatenate(chosen), np.repeat(np.arange(len(draws)), draws)
+
+
+def draw_stratified(strata: Strata, m: int, rng: np.random.Generator, *, replace=False) -> Cohort:
+    """Draw m clients by Neyman allocation with 1 <= m_h <= N_h, within a stratum proportionally to their norms.
+
+    Weights are N_h / (N m_h). By default distinct clients are drawn one after another.
+    """
+    sizes = np.bincount(strata.labels)
+    draws = allocation.neyman(sizes, strata.spreads, m)
+
+    def pick(members, count: int) -> np.ndarray:
+        p = strata.norms[members]
+        if not replace:
+            return members[successive_sample(p, count, rng)]
+        p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+        return rng.choice(members, count, p=p)
+
+    chosen, labels = draw_from_strata(strata.labels, draws, pick)
+    return Cohort(chosen, aggregation.stratum_weights(sizes, draws)[labels], labels)
 
 
 @config
@@ -344,18 +369,8 @@ class Stratified:
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_participants(m, view.clients)
         s = stratify_clients(self, view, m, rng)
-        sizes = np.bincount(s.labels)
-        spreads = np.ones(len(sizes)) if self.allocation == "proportional" else s.spreads
+        spreads = np.ones_like(s.spreads) if self.allocation == "proportional" else s.spreads
         if self.spread == "variance":
             spreads = spreads**2
-        draws = allocation.neyman(sizes, spreads, m)
-
-        def pick(members, count: int) -> np.ndarray:
-            p = s.norms[members] if self.selection == "norm" else np.ones(len(members))
-            if not self.replace:
-                return members[successive_sample(p, count, rng)]
-            p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
-            return rng.choice(members, count, p=p)
-
-        chosen, strata = draw_from_strata(s.labels, draws, pick)
-        return Cohort(chosen, aggregation.stratum_weights(sizes, draws)[strata], strata)
+        norms = s.norms if self.selection == "norm" else np.ones(view.clients)
+        return draw_stratified(Strata(s.labels, norms, spreads), m, rng, replace=self.replace)

@@ -32,6 +32,7 @@ from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, O
 from fedstas.errors import InputError, check_bool, check_choice
 from fedstas.independent import KVib, OptimalClientSampling, Poisson
 from fedstas.least_variance import LeastVariance
+from fedstas.level_strata import LevelStrata
 
 
 @config
@@ -124,6 +125,14 @@ _PACKAGE = (
         secure_aggregation="yes",
     ),
     Method(
+        "fedavg-eq3",
+        Uniform("share"),
+        description="Uniform without replacement, weights n_k/n: absent clients keep w_t (Fraboni et al., eq. 3).",
+        settings=(),
+        unbiased_for="none",
+        secure_aggregation="yes",
+    ),
+    Method(
         "md",
         MD(),
         description="m draws with replacement, p = n_k/n, weights 1/m.",
@@ -178,6 +187,13 @@ _PACKAGE = (
         Optimal(),
         description="FedSTaS, with n* shared by weight and gradient spread: its future work; sizes and spreads in the clear.",
         settings=(*_STRATA, "spread", "replace", "n_star"),
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "hcsfed",
+        LevelStrata(),
+        description="As fedsts, from the levels of squeezed gradients alone: 36 bytes a client (Song et al.); biased.",
         unbiased_for="none",
         secure_aggregation="no",
     ),

@@ -124,6 +124,15 @@ def test_the_plain_mean_requests_no_size(blind):
     np.testing.assert_array_equal(cohort.weights, np.full(3, 1 / 3))
 
 
+def test_weights_of_the_whole_are_biased_by_the_share_that_takes_part(view):
+    """Eq. 3 of clustered sampling: absent clients keep w_t, and the expected update is m/N of the full one."""
+    cohort = Uniform("share").draw(view(SIZES, gradients()), 3, np.random.default_rng(0))
+    np.testing.assert_allclose(cohort.weights, SIZES[cohort.clients] / SIZES.sum())
+    for m in range(1, 7):
+        expected = m / 6 * (SIZES @ VALUES) / SIZES.sum()
+        assert expectation(Uniform("share"), view(SIZES, gradients()), m) == pytest.approx(expected)
+
+
 def test_cohort_weights_are_biased_for_unequal_sizes_and_not_for_equal_ones(view):
     biased = expectation(Uniform("cohort"), view(SIZES, gradients()), 2)
     assert abs(biased - FULL) > 0.05

@@ -219,6 +219,7 @@ def test_the_identity_of_a_method_that_squeezes_has_the_version_of_the_squeeze()
         "fedstas-unbiased",
         "fedstas-unbiased-dp",
         "fedstas-least-variance",
+        "hcsfed",
         "cube",
         "local-pivotal",
     }

@@ -27,6 +27,7 @@ SEVEN = ("fedavg", "md", "clustered-similarity", *AS_WRITTEN, "fedstas-unbiased"
 # Compared by the error of one round (`one_rounds`), the recommended one by the sweep `least-variance`.
 BY_ROUND = ("fedstas-least-variance", "optimal-client-sampling", "poisson", "k-vib", "cube")
 BY_ROUND += ("local-pivotal", "power-of-choice", "divfl", "cyclic", "fedvarp", "mifa")
+BY_ROUND += ("fedavg-eq3", "hcsfed")
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
 
 

@@ -19,6 +19,7 @@ from fedstas.client_sampling import Cohort, has_flag
 from fedstas.compression import squeeze
 from fedstas.errors import InputError, check_int
 from fedstas.flower.messages import array_of, content, pack, settings_of, shown
+from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine
 from fedstas.sim.rng import LARGEST_SEED, stream
@@ -170,7 +171,8 @@ def _centres(local: Local, asked: RecordDict, context: Context) -> RecordDict:
     weight = batch_mean_weights([1] * k + [len(local.y)], given["batch"], local.seed)[k:]
     weight = torch.from_numpy(weight).to(params)
     (gradient,) = engine.client_gradients(local.module, params, local.pool, weight)
-    centres = authors.unsorted_centres(gradient.cpu().numpy(), given["levels"])
+    make = ascending_levels if given.get("ascending") else authors.unsorted_centres
+    centres = make(gradient.cpu().numpy(), given["levels"])
     return content({"centres": centres.astype(np.float32)})
 
 

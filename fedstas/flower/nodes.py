@@ -9,6 +9,7 @@ from fedstas.compression import Squeezed
 from fedstas.errors import InputError
 from fedstas.flower import messages
 from fedstas.flower.roster import Roster, exchange
+from fedstas.level_strata import ascending_levels
 from fedstas.sim.server import Server
 
 
@@ -113,14 +114,17 @@ class Nodes(Roster, Server):
         return self._of("query.loss", clients)
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
-        if getattr(make, "func", make) is not unsorted_centres:
+        kind = getattr(make, "func", make)
+        if kind not in (unsorted_centres, ascending_levels):
             raise InputError(
-                "nodes make the centres of a gradient in their own way, and in no other"
+                "nodes make the centres of a gradient in two ways: authors.unsorted_centres and "
+                "level_strata.ascending_levels"
             )
+        way = {"ascending": True} if kind is ascending_levels else {}
         return np.stack(
             self._all(
                 "query.centres",
-                lambda k: {"batch": batch, "levels": levels, "place": k},
+                lambda k: {"batch": batch, "levels": levels, "place": k} | way,
                 model=True,
                 levels=levels,
             )
