@@ -90,23 +90,22 @@ plots.set_page_style()
 
 # %%
 shards, K = [[0], [1, 2, 3]], 2
-# whose, and what
+# pairs of a client and one of its gradients
 pool = [(k, x) for k, shard in enumerate(shards) for x in shard]
 p = Fraction(K, len(pool))
 
 
 def samples():
-    """All that a round can draw from the pool: each client's sample, and the
-    chance of it."""
-    for kept in product((0, 1), repeat=len(pool)):
-        drawn = [each for each, coin in zip(pool, kept, strict=True) if coin]
-        xi = [[x for owner, x in drawn if owner == k] for k in range(len(shards))]
-        yield xi, p ** len(drawn) * (1 - p) ** (len(pool) - len(drawn))
+    """Yield every sample of a round, the gradients of each client in it, with
+    its chance."""
+    for flags in product((0, 1), repeat=len(pool)):
+        sample = [pair for pair, flag in zip(pool, flags, strict=True) if flag]
+        xi = [[x for owner, x in sample if owner == k] for k in range(len(shards))]
+        yield xi, p ** len(sample) * (1 - p) ** (len(pool) - len(sample))
 
 
 def mean(xi):
-    """A client's mean gradient over its sample; who draws nothing sends
-    nothing."""
+    """Return a client's mean gradient over its sample, 0 for an empty one."""
     return Fraction(sum(xi), max(1, len(xi)))
 
 
@@ -119,7 +118,7 @@ def over_k(xi):
     return sum(Fraction(len(x), K) * mean(x) for x in xi)
 
 
-def over_drawn(xi):
+def over_sample(xi):
     return sum(Fraction(len(x), max(1, sum(map(len, xi)))) * mean(x) for x in xi)
 
 
@@ -129,22 +128,26 @@ def plain_mean(xi):
 
 rules = {
     "over K (FedSampling)": over_k,
-    "over what was drawn": over_drawn,
+    "over what was drawn": over_sample,
     "plain mean": plain_mean,
 }
-laws, average = {}, {}
+distributions, rule_means = {}, {}
 for name, rule in rules.items():
-    laws[name] = [(rule(xi), chance) for xi, chance in samples()]
-    average[name] = sum(value * chance for value, chance in laws[name])
-wanted = Fraction(sum(x for _, x in pool), len(pool))  # the mean of the pool
-everyone = plain_mean(shards)  # if both clients use all their data
-assert average == {name: theory.moments(law)[0] for name, law in laws.items()}
+    distributions[name] = [(rule(xi), chance) for xi, chance in samples()]
+    rule_means[name] = sum(x * chance for x, chance in distributions[name])
+target = Fraction(sum(x for _, x in pool), len(pool))  # the mean of the pool
+all_clients = plain_mean(shards)  # with all data of both clients
+assert rule_means == {name: theory.moments(law)[0] for name, law in distributions.items()}
 
 # %% tags=["remove-input"]
-glue_figure("ch7_enumeration", ch07.enumeration(laws, float(wanted)))
-glue_values("ch7", tiny_mean=average["over K (FedSampling)"], pooled=wanted, full_clients=everyone)
-glue_values("ch7", tiny_ratio=average["over what was drawn"], tiny_clients=average["plain mean"])
-expect("Only the first triangle stands on the line", [v == wanted for v in average.values()] == [1, 0, 0])  # fmt: skip
+glue_figure("ch7_enumeration", ch07.draw_distributions(distributions, float(target)))
+glue_values(
+    "ch7", tiny_mean=rule_means["over K (FedSampling)"], pooled=target, full_clients=all_clients
+)
+glue_values(
+    "ch7", tiny_ratio=rule_means["over what was drawn"], tiny_clients=rule_means["plain mean"]
+)
+expect("Only the first triangle stands on the line", [v == target for v in rule_means.values()] == [1, 0, 0])  # fmt: skip
 
 # %% [markdown]
 # ```{glue:figure} ch7_enumeration
@@ -187,7 +190,7 @@ expect("Only the first triangle stands on the line", [v == wanted for v in avera
 # %%
 # the lemma
 variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))
-assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7, 8)
+assert variance == theory.moments(distributions["over K (FedSampling)"])[1] == Fraction(7, 8)
 
 # %% [markdown]
 # ```{admonition} As written: FedSTaS, journal, Section 5.2
@@ -220,12 +223,12 @@ assert variance == theory.moments(laws["over K (FedSampling)"])[1] == Fraction(7
 # %%
 task_ = tasks.load(s.task, network=s.network, device=s.device)
 lr = {"digits": 0.1, "topics": 0.5, "newsgroups": 0.5}.get(s.task, 0.01)
-# a tenth of all examples is asked for
+# a round samples a tenth of all examples
 module, share = task_.model(s.seed), 0.1
 
 
-def trained(w, xi, rng, steps=3, batch=128):
-    """The model of a client after a few steps of SGD on its sample."""
+def train_client(w, xi, rng, steps=3, batch=128):
+    """Return a client's model after a few steps of SGD on its sample."""
     vector_to_parameters(w.clone(), module.parameters())
     sgd = torch.optim.SGD(module.parameters(), lr=lr)
     for _ in range(steps):
@@ -236,9 +239,9 @@ def trained(w, xi, rng, steps=3, batch=128):
     return models.flatten(module)
 
 
-def one_round(w, shards, t, seed):
-    """The model after a round of FedSampling: everybody draws, and counts by
-    what it drew."""
+def train_round(w, shards, t, seed):
+    """Return the model after a round of FedSampling: all clients sample, and
+    their sample sizes are their weights."""
     N = sum(map(len, shards))
     after = w.clone()
     for k, shard in enumerate(shards):
@@ -246,7 +249,7 @@ def one_round(w, shards, t, seed):
         # each example once, with probability K/N
         xi = shard[rng.random(len(shard)) < share]
         if len(xi):
-            after += len(xi) / (share * N) * (trained(w, xi, rng) - w)
+            after += len(xi) / (share * N) * (train_client(w, xi, rng) - w)
     return after
 
 
@@ -257,7 +260,7 @@ def one_round(w, shards, t, seed):
 federation = partition.lognormal(task_.train_y, s.clients, sigma=2.0, seed=s.seed)
 w = models.flatten(task_.model(s.seed))
 for t in (1, 2, 3):
-    w = one_round(w, [federation.shards[k] for k in federation.with_data], t, s.seed)
+    w = train_round(w, [federation.shards[k] for k in federation.with_data], t, s.seed)
 
 method = methods.get("fedsampling", lr=lr, epsilon=None)
 how = {"rounds": 3, "clients_per_round": 1, "seed": s.seed, "device": s.device}
@@ -276,44 +279,48 @@ SIGMAS, EXAMPLES, CLIENTS, PER_ROUND = (0.0, 1.0, 2.0, 3.0), 60_000, 100, 10
 
 
 def sizes_at(sigma, seed):
-    """The sizes of the clients that have data."""
+    """Return the sizes of the clients that have data."""
     none = np.zeros(EXAMPLES, dtype=int)
     sizes = partition.lognormal(none, CLIENTS, sigma, seed).sizes
     return sizes[sizes > 0]
 
 
-def reached(part, rng):
-    """The share of all examples that a round reaches, by method; `part` is
-    each client's share."""
-    some = rng.choice(len(part), PER_ROUND, replace=False)
-    by_size = np.unique(rng.choice(len(part), PER_ROUND, p=part))
+def compute_reach(size_shares, rng):
+    """Return the share of all examples that one round of fedavg, md and
+    FedSampling uses; `size_shares` are the clients' shares."""
+    uniform = rng.choice(len(size_shares), PER_ROUND, replace=False)
+    by_size = np.unique(rng.choice(len(size_shares), PER_ROUND, p=size_shares))
     return (
-        part[some].sum(),
-        part[by_size].sum(),
+        size_shares[uniform].sum(),
+        size_shares[by_size].sum(),
         rng.binomial(EXAMPLES, share) / EXAMPLES,
     )
 
 
-dealt = {sigma: sizes_at(sigma, s.seed) for sigma in SIGMAS}
+sizes_by_sigma = {sigma: sizes_at(sigma, s.seed) for sigma in SIGMAS}
 rng = stream(s.seed, "chapter 7, reach")
-shares = {
-    sigma: np.array([reached(sizes / sizes.sum(), rng) for _ in range(2000)])
-    for sigma, sizes in dealt.items()
+reach = {
+    sigma: np.array([compute_reach(sizes / sizes.sum(), rng) for _ in range(2000)])
+    for sigma, sizes in sizes_by_sigma.items()
 }
 # a round's samples
-drawn = {sigma: rng.binomial(sizes, share) for sigma, sizes in dealt.items()}
+sample_sizes = {sigma: rng.binomial(sizes, share) for sigma, sizes in sizes_by_sigma.items()}
 
 # %% tags=["remove-input"]
-cohort = {sigma: rng.choice(len(dealt[sigma]), PER_ROUND, replace=False) for sigma in (0.0, 3.0)}
-pair = {sigma: (dealt[sigma], drawn[sigma], cohort[sigma]) for sigma in (0.0, 3.0)}
-glue_figure("ch7_round", ch07.one_round(pair))
-low, high = np.percentile(100 * shares[3.0], (2.5, 97.5), axis=0)
+cohort = {
+    sigma: rng.choice(len(sizes_by_sigma[sigma]), PER_ROUND, replace=False) for sigma in (0.0, 3.0)
+}
+panels = {
+    sigma: (sizes_by_sigma[sigma], sample_sizes[sigma], cohort[sigma]) for sigma in (0.0, 3.0)
+}
+glue_figure("ch7_round", ch07.draw_one_round(panels))
+low, high = np.percentile(100 * reach[3.0], (2.5, 97.5), axis=0)
 glue_values("ch7", round_low=0.0, round_high=3.0, reach_low=low[0], reach_high=high[0])
 glue_values("ch7", reach_sampling_low=low[2], reach_sampling_high=high[2])
-empty = (0.9 ** dealt[3.0]).sum()
-glue_values("ch7", empty_clients=empty, filled=len(dealt[3.0]))
+empty = (0.9 ** sizes_by_sigma[3.0]).sum()
+glue_values("ch7", empty_clients=empty, filled=len(sizes_by_sigma[3.0]))
 expect("reaches next to nothing or most of the data", low[0] < 2 and high[0] > 50, low=low[0], high=high[0])  # fmt: skip
-table(ch07.reach(shares, dealt, share))
+table(ch07.tabulate_reach(reach, sizes_by_sigma, share))
 
 # %% [markdown]
 # ```{glue:figure} ch7_round
@@ -354,41 +361,47 @@ table(ch07.reach(shares, dealt, share))
 
 
 # %%
-def final(frame, metric="test_accuracy", last=10):
-    """Each run's mean over its last rounds, in percent: a row per sigma and
-    seed, a column per arm."""
+def final_means(frame, metric="test_accuracy", last=10):
+    """Return each run's mean over its last rounds, in percent: a row per
+    sigma and seed, a column per arm."""
     recent = frame[frame["round"] > frame["rounds"] - last]
     by = recent.groupby(["sigma", "seed", "arm"], sort=False)
     return 100 * by[metric].mean().unstack("arm")
 
 
-recorded = ch07.imbalance()  # a row per measured round of each run
-SIGMA = sorted(recorded["sigma"].unique())
-wides = {metric: final(recorded, metric) for metric in ch07.METRICS}
-test = wides["test_accuracy"]
+METRICS = ("test_accuracy", "client_accuracy")
+recorded_runs = ch07.load_imbalance()  # a row per measured round of each run
+SPREADS = sorted(recorded_runs["sigma"].unique())
+accuracies = {metric: final_means(recorded_runs, metric) for metric in METRICS}
+test = accuracies["test_accuracy"]
 # paired by seed: what the spread of sizes costs
-change = test.xs(SIGMA[-1]) - test.xs(SIGMA[0])
-ends = {arm: statistics.mean_interval(change[arm]) for arm in change}
-for arm, (middle, low, high) in ends.items():
+change = test.xs(SPREADS[-1]) - test.xs(SPREADS[0])
+changes = {arm: statistics.mean_interval(change[arm]) for arm in change}
+for arm, (middle, low, high) in changes.items():
     print(f"{arm:22s} {middle:+.1f} points ({low:+.1f} to {high:+.1f})")
 
 # %% tags=["remove-input"]
 arms = [arm for arm in ch07.ARMS if arm in test]
-glue_figure("ch7_imbalance", ch07.accuracies(wides, {x: f"σ = {x:g}" for x in SIGMA}, arms))
-first, seeds = recorded.iloc[0], len(change)
-hidden = recorded[recorded["arm"] == ch07.PRIVATE].iloc[0]
+glue_figure(
+    "ch7_imbalance", ch07.draw_accuracies(accuracies, {x: f"σ = {x:g}" for x in SPREADS}, arms)
+)
+first, seeds = recorded_runs.iloc[0], len(change)
+private_run = recorded_runs[recorded_runs["arm"] == ch07.PRIVATE].iloc[0]
 glue_values(
-    "ch7", sigmas=ch07.listing(f"{x:g}" for x in SIGMA), seeds=seeds, cap=int(hidden["cap"])
+    "ch7",
+    sigmas=ch07.format_list(f"{x:g}" for x in SPREADS),
+    seeds=seeds,
+    cap=int(private_run["cap"]),
 )
 glue_values(
-    "ch7", recorded_rounds=first["rounds"], recorded_lr=first["lr"], epsilon=hidden["epsilon"]
+    "ch7", recorded_rounds=first["rounds"], recorded_lr=first["lr"], epsilon=private_run["epsilon"]
 )
 glue_values("ch7", recorded_clients=first["clients"], recorded_m=first["clients_per_round"])
-glue_values("ch7", low_sigma=SIGMA[0], high_sigma=SIGMA[-1])
-changed = {arm: ch07.signed(ends[arm][0]) for arm in ("fedavg", "md", "fedsampling")}
-glue_values("ch7", **{f"change_{arm}": points for arm, points in changed.items()})
-expect("Verdict on MNIST: differs", min(ends["fedavg"][1], ends["md"][1]) > -2)
-expect("there nobody loses much", min(low for _, low, _ in ends.values()) > -2)
+glue_values("ch7", low_sigma=SPREADS[0], high_sigma=SPREADS[-1])
+formatted = {arm: ch07.format_signed(changes[arm][0]) for arm in ("fedavg", "md", "fedsampling")}
+glue_values("ch7", **{f"change_{arm}": points for arm, points in formatted.items()})
+expect("Verdict on MNIST: differs", min(changes["fedavg"][1], changes["md"][1]) > -2)
+expect("there nobody loses much", min(low for _, low, _ in changes.values()) > -2)
 
 # %% [markdown]
 # ```{glue:figure} ch7_imbalance
@@ -413,10 +426,10 @@ expect("there nobody loses much", min(low for _, low, _ in ends.values()) > -2)
 
 # %% tags=["remove-input"]
 gain = {
-    x: statistics.mean_interval(test.xs(x)["fedsampling"] - test.xs(x)["fedavg"]) for x in SIGMA
+    x: statistics.mean_interval(test.xs(x)["fedsampling"] - test.xs(x)["fedavg"]) for x in SPREADS
 }
 expect("lies above zero", max(low for _, low, _ in gain.values()) <= 0)
-table(ch07.differences(test))
+table(ch07.tabulate_differences(test))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -427,24 +440,24 @@ table(ch07.differences(test))
 
 
 # %%
-def when_spent(curve, cost, budget):
-    """The accuracy at which a budget is spent, between measured rounds; none
-    before the first."""
+def accuracy_at_budget(curve, cost, budget):
+    """Return the accuracy where a budget is spent, interpolated between
+    measured rounds; NaN before the first."""
     if budget < curve[cost].iloc[0]:
         return np.nan
     return 100 * np.interp(budget, curve[cost], curve["test_accuracy"])
 
 
 columns = ["test_accuracy", "megabytes", "thousands"]
-means = recorded.groupby(["sigma", "arm", "round"])[columns].mean()
+means = recorded_runs.groupby(["sigma", "arm", "round"])[columns].mean()
 
 
-def at_equal(curves, arm):
-    """Accuracy after all rounds, and with what fedavg spends in all rounds on
-    bytes, on examples."""
+def compare_at_equal(curves, arm):
+    """Return an arm's accuracy after all rounds, and after the bytes and after
+    the examples that fedavg needs for all rounds."""
     curve, budget = curves.loc[arm], curves.loc["fedavg"].iloc[-1]
     bytes_, examples = (
-        when_spent(curve, cost, budget[cost]) for cost in ("megabytes", "thousands")
+        accuracy_at_budget(curve, cost, budget[cost]) for cost in ("megabytes", "thousands")
     )
     return {
         "rounds": 100 * curve["test_accuracy"].iloc[-1],
@@ -453,25 +466,27 @@ def at_equal(curves, arm):
     }
 
 
-equal = {(x, arm): at_equal(means.loc[x], arm) for x in (SIGMA[0], SIGMA[-1]) for arm in arms}
+equal = {
+    (x, arm): compare_at_equal(means.loc[x], arm) for x in (SPREADS[0], SPREADS[-1]) for arm in arms
+}
 
 # %% tags=["remove-input"]
-glue_figure("ch7_cost", ch07.over_costs(recorded, SIGMA[-1]))
-last = recorded[recorded["sigma"] == SIGMA[-1]].sort_values("round").set_index("arm")
-pairs = [[at_equal(c[columns], arm) for arm in ("fedavg", "fedsampling")] for _, c in last.groupby("seed")]  # fmt: skip
-behind = {
+glue_figure("ch7_cost", ch07.draw_over_costs(recorded_runs, SPREADS[-1]))
+last = recorded_runs[recorded_runs["sigma"] == SPREADS[-1]].sort_values("round").set_index("arm")
+pairs = [[compare_at_equal(c[columns], arm) for arm in ("fedavg", "fedsampling")] for _, c in last.groupby("seed")]  # fmt: skip
+differences = {
     k: statistics.mean_interval([one[k] - other[k] for one, other in pairs]) for k in pairs[0][0]
 }
 glue_values(
-    "ch7", **{f"equal_{k}": statistics.format_interval(*v, ".1f") for k, v in behind.items()}
+    "ch7", **{f"equal_{k}": statistics.format_interval(*v, ".1f") for k, v in differences.items()}
 )
-each = {arm: means.loc[SIGMA[-1], arm].iloc[-1] for arm in ("fedsampling", "fedavg")}
+each = {arm: means.loc[SPREADS[-1], arm].iloc[-1] for arm in ("fedsampling", "fedavg")}
 times = each["fedsampling"] / each["fedavg"]
 glue_values("ch7", times_bytes=times["megabytes"], times_examples=times["thousands"])
-expect("hardly any difference shows", max(map(abs, behind["rounds"])) < 2)
-expect("at equal examples it is behind", behind["examples"][1] > 5)
-expect("at equal bytes far behind", behind["bytes"][1] > 20)
-table(ch07.costs(equal, means))
+expect("hardly any difference shows", max(map(abs, differences["rounds"])) < 2)
+expect("at equal examples it is behind", differences["examples"][1] > 5)
+expect("at equal bytes far behind", differences["bytes"][1] > 20)
+table(ch07.tabulate_costs(equal, means))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -507,11 +522,11 @@ table(ch07.costs(equal, means))
 # (the slides have such a setting, too: Class Non-IID Distribution). Documents of text have writers, which adds a partition by user.
 
 # %%
-everyone_has_one = max(task_.classes, s.clients // task_.classes * task_.classes)
+clients_by_class = max(task_.classes, s.clients // task_.classes * task_.classes)
 PARTITIONS = {
     "sizes alike": ("lognormal", {"clients": s.clients, "sigma": 0.0}),
     "sizes unlike": ("lognormal", {"clients": s.clients, "sigma": 2.0}),
-    "one class each": ("by_class", {"clients": everyone_has_one}),
+    "one class each": ("by_class", {"clients": clients_by_class}),
 }
 if task_.users is not None:
     PARTITIONS["by user"] = (
@@ -521,9 +536,9 @@ if task_.users is not None:
 
 
 def train(federation, arm, seed):
-    """One run; the control is fedavg with all clients."""
-    everyone = len(federation.with_data)
-    m = everyone if arm == ch07.ALL else min(s.clients_per_round, everyone)
+    """Train once; the control is fedavg with all clients."""
+    clients = len(federation.with_data)
+    m = clients if arm == ch07.ALL else min(s.clients_per_round, clients)
     name = arm.split(",")[0]
     settings = {"epsilon": None} if arm == "fedsampling" else {}
     method = methods.get(name, lr=lr, **settings)
@@ -533,27 +548,32 @@ def train(federation, arm, seed):
 
 
 # %%
-live = []
+live_runs = []
 seeds_ = range(s.seed, s.seed + s.repeats)
 for seed, (name, (kind, how)) in product(seeds_, PARTITIONS.items()):
     federation = partition.make(kind, task_.train_y, seed=seed, **how)
     for arm in ("fedavg", "md", "fedsampling", ch07.ALL):
-        about = {"sigma": name, "arm": arm, "seed": seed, "rounds": s.rounds}
-        live.append(train(federation, arm, seed).assign(**about))
-live = pd.concat(live)
-trials = {metric: final(live, metric) for metric in ch07.METRICS}
+        labels = {"sigma": name, "arm": arm, "seed": seed, "rounds": s.rounds}
+        live_runs.append(train(federation, arm, seed).assign(**labels))
+live_runs = pd.concat(live_runs)
+live_accuracies = {metric: final_means(live_runs, metric) for metric in METRICS}
 
-# FedSampling's distances, with 95 % intervals
-won, over = trials["test_accuracy"], {}
+# points of FedSampling above the others, with 95 % intervals
+final_accuracies, above = live_accuracies["test_accuracy"], {}
 for name, arm in product(PARTITIONS, ("fedavg", ch07.ALL)):
-    over[name, arm] = statistics.mean_interval((won["fedsampling"] - won[arm]).xs(name))
-ended = live[live["round"] == s.rounds]
-cost = ended.groupby(["sigma", "arm"])[["examples", "bytes_down", "bytes_up"]].mean()
+    by_arm = final_accuracies.xs(name)
+    difference = by_arm["fedsampling"] - by_arm[arm]
+    above[name, arm] = statistics.mean_interval(difference)
+last_rounds = live_runs[live_runs["round"] == s.rounds]
+cost = last_rounds.groupby(["sigma", "arm"])[["examples", "bytes_down", "bytes_up"]].mean()
 
 # %% tags=["remove-input"]
 labels = {name: name.replace(" ", "\n", 1) for name in PARTITIONS}
-glue_figure("ch7_live", ch07.accuracies(trials, labels, ["fedavg", "md", "fedsampling", ch07.ALL]))
-glue_values("ch7", task=f"{s.task} ({task_.network})", live_names=ch07.listing(labels))
+glue_figure(
+    "ch7_live",
+    ch07.draw_accuracies(live_accuracies, labels, ["fedavg", "md", "fedsampling", ch07.ALL]),
+)
+glue_values("ch7", task=f"{s.task} ({task_.network})", live_names=ch07.format_list(labels))
 glue_values("ch7", live_clients=s.clients, live_m=s.clients_per_round, live_rounds=s.rounds)
 glue_values("ch7", live_lr=lr, live_repeats=s.repeats)
 times = cost.xs(ch07.ALL, level="arm") / cost.xs("fedsampling", level="arm")
@@ -561,14 +581,14 @@ sent, saved = times[["bytes_down", "bytes_up"]], times.loc["one class each", "ex
 glue_values("ch7", control_examples=saved)
 expect("as many bytes a round as FedSampling", (sent - 1).abs().max().max() < 0.01)
 expect("What sampling saves is", saved > 1.5, times=saved)
-expect("That everyone takes part", max(over[k, ch07.ALL][1] for k in labels) <= 0)
-expect("far ahead of fedavg", over["one class each", "fedavg"][1] > 10)
-level = over["sizes unlike", "fedavg"]
+expect("That everyone takes part", max(above[k, ch07.ALL][1] for k in labels) <= 0)
+expect("far ahead of fedavg", above["one class each", "fedavg"][1] > 10)
+level = above["sizes unlike", "fedavg"]
 expect("With sizes unlike no difference to fedavg shows", level[1] < 0 < level[2])
-expect("and it is behind the control", over["one class each", ch07.ALL][2] < 0)
+expect("and it is behind the control", above["one class each", ch07.ALL][2] < 0)
 
 # %% tags=["remove-input"]
-table(ch07.gaps(won))
+table(ch07.tabulate_live_runs(final_accuracies))
 
 # %% [markdown]
 # ```{glue:figure} ch7_live
@@ -605,24 +625,28 @@ table(ch07.gaps(won))
 # needs: users with little or much to say, each with favourite topics. What it lacks is grammar: the order of words says nothing.
 
 # %%
-named = task_.network if task_.kind == "documents" else "transformer"
-corpus = tasks.load("topics", network=named, device=s.device)
-# a client for each
-by_users = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)
-ceiling, commonest = fedsampling.best(corpus)
-print(f"knowing the distributions of the words: {ceiling:.1%} right")
-print(f"always saying the commonest topic:      {commonest:.1%}")
+network_name = task_.network if task_.kind == "documents" else "transformer"
+corpus = tasks.load("topics", network=network_name, device=s.device)
+# each user is a client
+user_federation = partition.natural(corpus.train_y, corpus.users, 100, seed=s.seed)
+best_accuracy, majority_accuracy = fedsampling.reference_accuracies(corpus)
+print(f"knowing the distributions of the words: {best_accuracy:.1%} right")
+print(f"always saying the commonest topic:      {majority_accuracy:.1%}")
 
 # %% tags=["remove-input"]
-counts = by_users.label_counts
-glue_figure("ch7_users", fedsampling.users(counts))
-wrote = counts.sum(1)
+counts = user_federation.label_counts
+glue_figure("ch7_users", fedsampling.draw_users(counts))
+documents = counts.sum(1)
 glue_values(
-    "ch7", most=wrote.max(), least=wrote.min(), middle=np.median(wrote), ceiling=100 * ceiling
+    "ch7",
+    most=documents.max(),
+    least=documents.min(),
+    middle=np.median(documents),
+    ceiling=100 * best_accuracy,
 )
-most = -np.sort(-counts, axis=1) / wrote[:, None]  # of each user, the favourite first
+most = -np.sort(-counts, axis=1) / documents[:, None]  # of each user, the favourite first
 glue_values("ch7", favourite=100 * most[:, 0].mean(), three=100 * most[:, :3].sum(1).mean())
-glue_values("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wrote.sum())
+glue_values("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / documents.sum())
 
 # %% [markdown]
 # We know how the words are drawn, hence the best that anyone can do: {glue:text}`ch7_ceiling:.0f` % of the test documents.
@@ -644,43 +668,43 @@ glue_values("ch7", commonest=100 * np.bincount(corpus.train_y.cpu()).max() / wro
 
 
 # %%
-def macro_f1(true, said, classes):
-    """The mean over classes of twice the hits, over how often the class is
-    true and how often said."""
+def macro_f1(labels, predictions, classes):
+    """Return the mean over classes of F1: twice the hits, over the number of
+    labels and of predictions of the class."""
     scores = []
     for c in range(classes):
-        hits = ((true == c) & (said == c)).sum()
-        scores.append(2 * hits / max(1, (true == c).sum() + (said == c).sum()))
+        hits = ((labels == c) & (predictions == c)).sum()
+        scores.append(2 * hits / max(1, (labels == c).sum() + (predictions == c).sum()))
     return np.mean(scores)
 
 
-learned = {}
+histories = {}
 truth = corpus.test_y.cpu().numpy()
-reader = corpus.model(s.seed).eval()
+classifier = corpus.model(s.seed).eval()
 for name in ("fedavg", "fedsampling"):
-    method, few = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
-    how = {"rounds": few, "clients_per_round": 10, "eval_every": 2}
+    method, few_rounds = methods.get(name, steps=5, lr=0.5), min(s.rounds, 10)
+    how = {"rounds": few_rounds, "clients_per_round": 10, "eval_every": 2}
     how |= {"device": s.device}
-    history = simulation.run(corpus, by_users, method, seed=s.seed, **how)
-    vector_to_parameters(torch.from_numpy(history.params), reader.parameters())
-    said = reader(corpus.test_x.cpu()).argmax(1).numpy()
-    learned[name] = history.frame
-    ours = macro_f1(truth, said, corpus.classes)
+    history = simulation.run(corpus, user_federation, method, seed=s.seed, **how)
+    vector_to_parameters(torch.from_numpy(history.params), classifier.parameters())
+    predictions = classifier(corpus.test_x.cpu()).argmax(1).numpy()
+    histories[name] = history.frame
+    ours = macro_f1(truth, predictions, corpus.classes)
     np.testing.assert_allclose(ours, history.frame["macro_f1"].iloc[-1], atol=1e-3)
 
 # %% tags=["remove-input"]
-glue_figure("ch7_learned", fedsampling.learning(learned, ceiling))
-ours, theirs = (learned[name].iloc[-1] for name in ("fedsampling", "fedavg"))
+glue_figure("ch7_learned", fedsampling.draw_learning(histories, best_accuracy))
+ours, theirs = (histories[name].iloc[-1] for name in ("fedsampling", "fedavg"))
 words = {"text-cnn": "Text-CNN", "transformer": "Transformer"}
-glue_values("ch7", text_network=words[named], text_rounds=int(ours["round"]))
+glue_values("ch7", text_network=words[network_name], text_rounds=int(ours["round"]))
 glue_values(
     "ch7", text_sampling=100 * ours["test_accuracy"], text_fedavg=100 * theirs["test_accuracy"]
 )
 glue_values("ch7", f1_sampling=100 * ours["macro_f1"], f1_fedavg=100 * theirs["macro_f1"])
 sent = [x["bytes_up"] + x["bytes_down"] for x in (ours, theirs)]
 glue_values("ch7", text_times=ours["examples"] / theirs["examples"], text_bytes=sent[0] / sent[1])
-expect("There FedSampling learns", ours["test_accuracy"] > 2 * commonest)
-expect("so on average it is too small", np.clip(wrote, 1, 99).sum() < 0.9 * wrote.sum())
+expect("There FedSampling learns", ours["test_accuracy"] > 2 * majority_accuracy)
+expect("so on average it is too small", np.clip(documents, 1, 99).sum() < 0.9 * documents.sum())
 
 # %% [markdown]
 # ```{glue:figure} ch7_learned
@@ -718,16 +742,16 @@ expect("so on average it is too small", np.clip(wrote, 1, 99).sum() < 0.9 * wrot
 # %% tags=["remove-input"]
 MORE = ("fedsampling-topics-ablations", "fedsampling-mnist-ablations")
 grids = {name: tables.load_sweep(name) for name in ("imbalance", "fedsampling-topics", *MORE)}
-ends = fedsampling.final_metrics(grids["fedsampling-topics"])
-table(fedsampling.slides_table(ends), grids["fedsampling-topics"].note)
+slides_runs = fedsampling.final_metrics(grids["fedsampling-topics"])
+table(fedsampling.slides_table(slides_runs), grids["fedsampling-topics"].note)
 
 # %% tags=["remove-cell"]
-first, told = fedsampling.duels(ends)
-glue_values("ch7", **told)
-expect("Here FedAdagrad is", first["best"])
-expect("it is even above centralised training", first["central"])
-expect("Only with the Transformer is private FedSampling above FedAvg", first["fedavg"])
-expect("nothing sure is left of that", first["true"])
+intervals, holds = fedsampling.table_findings(slides_runs)
+glue_values("ch7", **intervals)
+expect("Here FedAdagrad is", holds["best"])
+expect("it is even above centralised training", holds["central"])
+expect("Only with the Transformer is private FedSampling above FedAvg", holds["fedavg"])
+expect("nothing sure is left of that", holds["true"])
 
 # %% [markdown]
 # ```{provenance} Table
@@ -759,13 +783,15 @@ expect("nothing sure is left of that", first["true"])
 # Text-CNN: ten seeds of ways to draw clients and of each spread, five of all else.
 
 # %% tags=["remove-input"]
-both = fedsampling.final_metrics(grids["fedsampling-topics"], grids["fedsampling-topics-ablations"])
+ablation_runs = fedsampling.final_metrics(
+    grids["fedsampling-topics"], grids["fedsampling-topics-ablations"]
+)
 note = grids["fedsampling-topics-ablations"].note
-glue_figure("ch7_ablations_topics", fedsampling.ablations(both, "topics", note))
-lost = fedsampling.diverged(both)
-glue_values("ch7", **lost)
-expect("and no other method in any", lost["lost"] == lost["lost_private"] > 10)
-expect("always where", lost["whenever"] and 0 < lost["wide"] < lost["of_wide"])
+glue_figure("ch7_ablations_topics", fedsampling.draw_ablations(ablation_runs, "topics", note))
+diverged = fedsampling.count_diverged(ablation_runs)
+glue_values("ch7", **diverged)
+expect("and no other method in any", diverged["lost"] == diverged["lost_private"] > 10)
+expect("always where", diverged["whenever"] and 0 < diverged["wide"] < diverged["of_wide"])
 
 # %% [markdown]
 # ```{glue:figure} ch7_ablations_topics
@@ -786,9 +812,9 @@ expect("always where", lost["whenever"] and 0 < lost["wide"] < lost["of_wide"])
 # And on MNIST, in the setting of {numref}`fig-ch7-imbalance`, whose runs are among these: ten seeds of each spread, five of all else.
 
 # %% tags=["remove-input"]
-both = fedsampling.final_metrics(grids["imbalance"], grids["fedsampling-mnist-ablations"])
+ablation_runs = fedsampling.final_metrics(grids["imbalance"], grids["fedsampling-mnist-ablations"])
 note = grids["fedsampling-mnist-ablations"].note
-glue_figure("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
+glue_figure("ch7_ablations_mnist", fedsampling.draw_ablations(ablation_runs, "mnist", note))
 
 # %% [markdown]
 # ```{glue:figure} ch7_ablations_mnist
@@ -806,7 +832,7 @@ glue_figure("ch7_ablations_mnist", fedsampling.ablations(both, "mnist", note))
 # a private round takes longer steps, so that a lead need not be the sampling's:
 
 # %% tags=["remove-input"]
-table(fedsampling.verdicts())
+table(fedsampling.verdicts_table())
 
 # %% [markdown]
 # ```{provenance} Table
@@ -827,34 +853,35 @@ table(fedsampling.verdicts())
 
 
 # %%
-def answers(sizes, M, alpha, rng):
-    """Each client's report: its size, cut off at M-1, with probability alpha;
-    else any of 1, ..., M-1."""
+def draw_reports(sizes, M, alpha, rng):
+    """Draw each client's report: with probability alpha its size, clipped to
+    M-1; else any of 1, ..., M-1, uniformly."""
     fake = rng.integers(1, M, len(sizes))
     return np.where(rng.random(len(sizes)) < alpha, np.clip(sizes, 1, M - 1), fake)
 
 
 def estimate(reports, M, alpha):
-    """The total behind the reports: take away what fakes add on average, and
-    divide."""
+    """Estimate the total from the reports, without bias where no size is
+    clipped: subtract the mean of random reports, divide by alpha."""
     return (reports.sum() - (1 - alpha) * M / 2 * len(reports)) / alpha
 
 
 def rate(sizes, M, alpha, rng):
-    """What every client is told; K happens to be a tenth of all examples."""
+    """Return the sampling rate that the server sends to all clients; K is a
+    tenth of all examples."""
     K = 0.1 * sizes.sum()
-    guarded = max(estimate(answers(sizes, M, alpha, rng), M, alpha), len(sizes))
-    return min(1, K / guarded)
+    total = max(estimate(draw_reports(sizes, M, alpha, rng), M, alpha), len(sizes))
+    return min(1, K / total)
 
 
 # %% tags=["remove-input"]
-# the package's design tells the same rate
-sizes, honest = dealt[2.0], privacy.truth_probability(3, 100)
-reports = answers(sizes, 100, honest, stream(s.seed, "the same"))
+# the package's design computes the same rate
+sizes, alpha = sizes_by_sigma[2.0], privacy.truth_probability(3, 100)
+reports = draw_reports(sizes, 100, alpha, stream(s.seed, "the same"))
 view = SimpleNamespace(clients=len(sizes), total=sizes.sum(), reports=lambda *_, **__: reports)
 everybody = SimpleNamespace(clients=np.arange(len(sizes)))
-theirs = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)
-np.testing.assert_allclose(theirs, rate(sizes, 100, honest, stream(s.seed, "the same")))
+package_rate = FedSampling(epsilon=3.0, size_cap=100).rates(view, everybody)
+np.testing.assert_allclose(package_rate, rate(sizes, 100, alpha, stream(s.seed, "the same")))
 
 # %% [markdown]
 # Take clients of 600 examples each and $\epsilon = 3$ a report. What does the {term}`size cap` $M$ do to the estimate, and what the number of clients?
@@ -864,8 +891,8 @@ SIZE, EPSILON = 600, 3.0
 
 
 def error(M, clients):
-    """Bias, standard deviation and root mean square of the estimate, over the
-    true total."""
+    """Return bias, standard deviation and root mean square error of the
+    estimate, as shares of the true total."""
     alpha = privacy.truth_probability(EPSILON, M)
     one = privacy.estimate_variance([SIZE], size_cap=M, alpha=alpha)
     bias = (min(SIZE, M - 1) - SIZE) / SIZE
@@ -877,7 +904,7 @@ def error(M, clients):
 
 
 def best(clients):
-    """The least error over all caps, and its cap."""
+    """Return the least error over all caps, and its cap."""
     return min((error(M, clients)[2], M) for M in range(3, 2 * SIZE))
 
 
@@ -886,16 +913,20 @@ low, high = 1, 10**7
 while high - low > 1:
     middle = (low + high) // 2
     low, high = (low, middle) if best(middle)[0] <= 0.1 else (middle, high)
-enough = high
+least_clients = high
 optimum = {clients: best(clients) for clients in (100, 1_000, 10_000)}
 
 # %% tags=["remove-input"]
-at = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
-parts = 100 * np.array([error(int(M), 100) for M in at])
-curves = {n: [100 * error(int(M), n)[2] for M in at] for n in optimum}
-glue_figure("ch7_caps", ch07.caps(at, parts, curves, optimum))
+caps = np.union1d(np.geomspace(10, 2000, 160).astype(int), np.arange(595, 610))
+parts = 100 * np.abs([error(int(M), 100) for M in caps])
+parts = pd.DataFrame(parts, index=caps, columns=list(ch07.ERROR_PARTS))
+totals = {n: [100 * error(int(M), n)[2] for M in caps] for n in optimum}
+totals = pd.DataFrame(totals, index=caps)
+glue_figure("ch7_caps", ch07.draw_errors_by_cap(parts, totals, optimum))
 glue_values(
-    "ch7", **{f"rmse_{n}": 100 * least for n, (least, _) in optimum.items()}, needed=f"{enough:,}"
+    "ch7",
+    **{f"rmse_{n}": 100 * least for n, (least, _) in optimum.items()},
+    needed=f"{least_clients:,}",
 )
 glue_values("ch7", **{f"cap_{n}": M for n, (_, M) in optimum.items()})
 glue_values("ch7", sd_601=100 * error(601, 100)[1], bias_100=-100 * error(100, 100)[0])
@@ -926,14 +957,14 @@ CAPS = (100, 300, 601, 1000)
 
 
 def rates(clients, M, rounds=1000):
-    """The rates of that many rounds, sizes all alike."""
+    """Return the rates of that many rounds, with equal sizes."""
     alpha = privacy.truth_probability(EPSILON, M)
     rng = stream(s.seed, "chapter 7", clients, M)
     n = np.full(clients, SIZE)
     return np.array([rate(n, M, alpha, rng) for _ in range(rounds)])
 
 
-found = {clients: {M: rates(clients, M) for M in CAPS} for clients in optimum}
+rates_by_cap = {clients: {M: rates(clients, M) for M in CAPS} for clients in optimum}
 exact = {}
 for M in CAPS:
     alpha = privacy.truth_probability(EPSILON, M)
@@ -941,17 +972,24 @@ for M in CAPS:
     law = np.minimum(1, 0.1 * SIZE * 100 / np.maximum(values, 100))
     exact[M] = law @ chances
     spread = np.sqrt((law - exact[M]) ** 2 @ chances / 1000)
-    assert abs(found[100][M].mean() - exact[M]) < 5 * spread
-    # nearly exact
-    found[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))
+    assert abs(rates_by_cap[100][M].mean() - exact[M]) < 5 * spread
+    # nearly exact: in proportion to the probabilities
+    rates_by_cap[100][M] = np.repeat(law, np.round(100_000 * chances).astype(int))
 
 # %% tags=["remove-input"]
-glue_figure("ch7_rates", ch07.rates(found))
-wide, narrow = (np.quantile(found[n][601], (0.05, 0.95)) for n in (100, 10_000))
-glue_values("ch7", rate_low=wide[0], rate_one=100 * (found[100][601] >= 1).mean())
-glue_values("ch7", rate_low_big=narrow[0], rate_high_big=narrow[1], step_100=10 * exact[100])
-expect("With few clients the rate is a lottery", wide[1] > 10 * wide[0], low=wide[0], high=wide[1])
-at_100 = [found[n][100].mean() for n in found]
+glue_figure("ch7_rates", ch07.draw_rates(rates_by_cap))
+few_clients, many_clients = (np.quantile(rates_by_cap[n][601], (0.05, 0.95)) for n in (100, 10_000))
+glue_values("ch7", rate_low=few_clients[0], rate_one=100 * (rates_by_cap[100][601] >= 1).mean())
+glue_values(
+    "ch7", rate_low_big=many_clients[0], rate_high_big=many_clients[1], step_100=10 * exact[100]
+)
+expect(
+    "With few clients the rate is a lottery",
+    few_clients[1] > 10 * few_clients[0],
+    low=few_clients[0],
+    high=few_clients[1],
+)
+at_100 = [rates_by_cap[n][100].mean() for n in rates_by_cap]
 glue_values("ch7", rate_cut_low=min(at_100), rate_cut_high=max(at_100))
 expect("six times what is wanted", min(at_100) > 0.55 and max(at_100) < 0.65, low=min(at_100))
 
@@ -976,27 +1014,38 @@ expect("six times what is wanted", min(at_100) > 0.55 and max(at_100) < 0.65, lo
 # {glue:text}`ch7_step_100:.1f` times the intended. For federations dealt as those of the recorded runs, with their cap of {glue:text}`ch7_cap`:
 
 # %%
-CAP = int(hidden["cap"])
-alpha, told, cut = privacy.truth_probability(EPSILON, CAP), {}, {}
+CAP = int(private_run["cap"])
+alpha, rates_by_sigma, clipped_share = privacy.truth_probability(EPSILON, CAP), {}, {}
 for sigma in SIGMAS:
     rng = stream(s.seed, "chapter 7, steps")
-    five = [sizes_at(sigma, each) for each in range(5)]
-    of_all = [rate(n, CAP, alpha, rng) for n in five for _ in range(400)]
-    told[sigma] = np.array(of_all)
-    cut[sigma] = np.mean([1 - np.clip(n, 1, CAP - 1).sum() / n.sum() for n in five])
+    federations = [sizes_at(sigma, seed) for seed in range(5)]
+    values = [rate(n, CAP, alpha, rng) for n in federations for _ in range(400)]
+    rates_by_sigma[sigma] = np.array(values)
+    below_cap = [np.clip(n, 1, CAP - 1).sum() / n.sum() for n in federations]
+    clipped_share[sigma] = 1 - np.mean(below_cap)
 
 # %% tags=["remove-input"]
-longer = {
-    x: statistics.mean_interval(test.xs(x)[ch07.PRIVATE] - test.xs(x)["fedsampling"]) for x in SIGMA
+gains = {
+    x: statistics.mean_interval(test.xs(x)[ch07.PRIVATE] - test.xs(x)["fedsampling"])
+    for x in SPREADS
 }
-glue_values("ch7", step_low=10 * told[0.0].mean(), step_high=10 * told[3.0].mean())
-(gap_0, low_0, high_0), (gap_3, low_3, high_3) = longer[SIGMA[0]], longer[SIGMA[-1]]
+glue_values(
+    "ch7", step_low=10 * rates_by_sigma[0.0].mean(), step_high=10 * rates_by_sigma[3.0].mean()
+)
+(gap_0, low_0, high_0), (gap_3, low_3, high_3) = gains[SPREADS[0]], gains[SPREADS[-1]]
 glue_values("ch7", gap_0=gap_0, low_0=low_0, high_0=high_0, gap_3=gap_3, low_3=low_3, high_3=high_3)
 expect("private FedSampling is above FedSampling", min(low_0, low_3) > 0)
-asked = np.array([told[sigma].mean() for sigma in SIGMAS])
-expect("The more unequal the sizes, the more is cut off", (np.diff([*cut.values()]) > 0).all())
-expect("the higher the rate", (np.diff(asked) > 0).all() and asked[0] > 0.2, least=asked[0])
-table(ch07.steps(told, cut))
+mean_rates = np.array([rates_by_sigma[sigma].mean() for sigma in SIGMAS])
+expect(
+    "The more unequal the sizes, the more is cut off",
+    (np.diff([*clipped_share.values()]) > 0).all(),
+)
+expect(
+    "the higher the rate",
+    (np.diff(mean_rates) > 0).all() and mean_rates[0] > 0.2,
+    least=mean_rates[0],
+)
+table(ch07.tabulate_steps(rates_by_sigma, clipped_share))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1044,7 +1093,7 @@ printed, ours = (((M - j) * alpha + 1) / (1 - alpha) for j in (1, 2))
 assert printed != 20 == ours
 
 # the error of the rate
-away = {n: np.sqrt(((found[n][601] - 0.1) ** 2).mean()) for n in found}
+away = {n: np.sqrt(((rates_by_cap[n][601] - 0.1) ** 2).mean()) for n in rates_by_cap}
 rarer = privacy.truth_probability(3, 601)
 one = privacy.estimate_variance([SIZE], size_cap=601, alpha=rarer)
 delta = 0.1 * np.sqrt(one / 10_000) / SIZE  # the delta method
@@ -1054,7 +1103,7 @@ print(f"error {away[10_000]:.4f}, delta method {delta:.4f},", end=" ")
 print(f"slides' bound {bound:.0f}")
 
 # %% tags=["remove-cell"]
-clipped = np.sqrt(((found[10_000][100] - 0.1) ** 2).mean())
+clipped = np.sqrt(((rates_by_cap[10_000][100] - 0.1) ** 2).mean())
 glue_values("ch7", stays=clipped)
 expect("follows the delta method", abs(away[10_000] / delta - 1) < 0.2, ratio=away[10_000] / delta)
 expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipped=clipped)
@@ -1075,14 +1124,14 @@ expect("the bound says nothing", bound > 1 and clipped > 0.3, bound=bound, clipp
 
 # %%
 # the sizes of seed 0
-held = records.load_partitions("results")["dirichlet"].sum(axis=1)
+all_sizes = records.load_partitions("results")["dirichlet"].sum(axis=1)
 alpha = privacy.truth_probability(3, 100)
 rng = stream(s.seed, "chapter 7, table")
-some = held[held > 0]
-longer_step = 10 * np.mean([rate(some, 100, alpha, rng) for _ in range(1000)])
+positive_sizes = all_sizes[all_sizes > 0]
+longer_step = 10 * np.mean([rate(positive_sizes, 100, alpha, rng) for _ in range(1000)])
 
 # %% tags=["remove-input"]
-ranked, missing = ch07.every_method()
+ranked, missing = ch07.rank_methods()
 sent, apart = ranked["bytes_down"] + ranked["bytes_up"], (ranked["most"] - ranked["least"]).median()
 others = ranked.drop(index=["fedsampling", "centralised"])
 glue_values(
@@ -1097,7 +1146,7 @@ expect("More, the more clients a round asks", sent[everybody].min() > fewer, few
 expect("FedSampling leads", ranked.index[0] == "fedsampling")
 expect("FedSampling also sends the most", sent.idxmax() == "fedsampling")
 expect("nearly ten times the intended", 9 < longer_step <= 10, step=longer_step)
-table(ch07.ranking(ranked))
+table(ch07.tabulate_ranking(ranked))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -1154,13 +1203,14 @@ def repaired(drawn, K, clients):
 
 
 print(check.answer("fedsampling/repaired", repaired))
-alone = [(xi[k], chance / 2) for xi, chance in samples() for k in (0, 1)]
-plain = theory.moments((Fraction(sum(xi), K), chance) for xi, chance in alone)
-weighed = [(repaired([len(xi)], K, 2)[0], xi, chance) for xi, chance in alone]
-mended = theory.moments((x * mean(xi), chance) for x, xi, chance in weighed)
+# one of the two clients is sampled
+outcomes = [(xi[k], chance / 2) for xi, chance in samples() for k in (0, 1)]
+plain = theory.moments((Fraction(sum(xi), K), chance) for xi, chance in outcomes)
+weighted = [(repaired([len(xi)], K, 2)[0], xi, chance) for xi, chance in outcomes]
+moments = theory.moments((x * mean(xi), chance) for x, xi, chance in weighted)
 print("weights |xi|/K:     mean", plain[0])
-print("weights 2 |xi|/K:   mean", mended[0], " variance", mended[1])
-print("both asked:         mean", wanted, " variance", variance)
+print("weights 2 |xi|/K:   mean", moments[0], " variance", moments[1])
+print("both asked:         mean", target, " variance", variance)
 
 # %% [markdown]
 # ````{solution-end}
@@ -1224,11 +1274,11 @@ for eps in (1.0, 2.0, 3.0, 4.0, 6.0):
 
 # %%
 print(check.answer("fedsampling/one-client", ((1, -1), (2, -2))))
-for held in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
-    numbers = [x for shard_ in held for x in shard_]
+for clients in (((1, -1), (2, -2)), ((1, 1), (-1, -1)), ((1, 0), (-1, 0))):
+    numbers = [x for shard in clients for x in shard]
     by_example = Fraction(1, 4) * Fraction(sum(x * x for x in numbers), 4)
-    by_client = sum(Fraction(sum(shard_), 2) ** 2 for shard_ in held) / 2
-    print(held, "FedSampling", by_example, " one client", by_client)
+    by_client = sum(Fraction(sum(shard), 2) ** 2 for shard in clients) / 2
+    print(clients, "FedSampling", by_example, " one client", by_client)
 
 # %% [markdown]
 # ````{solution-end}

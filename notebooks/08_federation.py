@@ -150,7 +150,7 @@ nodes, idle = measured["nodes"], measured["idle"]
 threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4
 
 # %% tags=["remove-input"]
-glue_figure("ch8_figure_wire", ch08.wire(wire))
+glue_figure("ch8_figure_wire", ch08.draw_bytes(wire))
 low, high = wire.groupby("way")["beyond"].min() / 1e3, wire.groupby("way")["beyond"].max() / 1e3
 glue_values(
     "ch8", up_low=low["up"], up_high=high["up"], down_low=low["down"], down_high=high["down"]
@@ -181,7 +181,7 @@ expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low
 # ```
 
 # %% tags=["remove-input"]
-table(ch08.sizes(wire))
+table(ch08.tabulate_bytes(wire))
 
 # %% [markdown]
 # Recorded on {glue:text}`ch8_date` with Flower {glue:text}`ch8_flwr`, by `tests/flower/measure.py`. Between the account and the wire lies nothing that grows with the model.
@@ -268,7 +268,7 @@ glue_values("ch8", zero=zero, stand=stand, informative=told)
 expect("a quarter of the step would be missing", abs(zero - 0.75) < 0.05, mean=zero)
 expect("letting the others stand for them restores it", abs(stand - 1) < 0.05, mean=stand)
 expect("these weights do not repair it", abs(told - 1) > 0.05, mean=told)
-table(ch08.silence(estimates))
+table(ch08.tabulate_nonresponse(estimates))
 
 # %% [markdown]
 # If the silent simply counted as zero, a quarter of the step would be missing ({glue:text}`ch8_zero:.2f` of the target). Where silence is at random,

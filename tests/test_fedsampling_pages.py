@@ -19,7 +19,7 @@ def _closed():
 
 def test_the_best_classifier_is_right_in_nearly_nine_of_ten_and_the_commonest_topic_in_one():
     task = tasks.load("topics")
-    ceiling, commonest = pages.best(task)
+    ceiling, commonest = pages.reference_accuracies(task)
     assert abs(ceiling - 0.88) < 0.022  # three standard errors of 2,000 documents
     top = np.bincount(task.train_y).argmax()
     assert commonest == (task.test_y.numpy() == top).mean()
@@ -27,11 +27,11 @@ def test_the_best_classifier_is_right_in_nearly_nine_of_ten_and_the_commonest_to
 
 def test_users_stand_by_what_they_wrote_divided_by_topic():
     counts = np.array([[1, 0, 2], [5, 1, 0], [0, 4, 0]])
-    (ax,) = pages.users(counts).axes
+    (ax,) = pages.draw_users(counts).axes
     heights = np.array([[bar.get_height() for bar in part] for part in ax.containers]).T
     assert heights.tolist() == [[5, 1, 0], [0, 4, 0], [1, 0, 2]]
-    tops = [max(b.get_y() + b.get_height() for b in ax.patches if round(b.get_x() + 0.5) == k) for k in range(3)]  # fmt: skip
-    assert tops == [6, 4, 3]
+    tops = [(bar.get_x() + 0.5, bar.get_y() + bar.get_height()) for bar in ax.containers[-1]]
+    assert tops == [(1, 6), (2, 4), (3, 3)]
 
 
 def test_recorded_runs_are_told_apart_by_what_the_slides_change(tmp_path, monkeypatch):
@@ -98,16 +98,13 @@ def test_the_table_has_the_slides_rows_with_ours_and_what_they_print():
 
 def points(ax) -> list[tuple[float, float]]:
     """Where the means stand."""
-    return [
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
-        for line in ax.lines
-        if line.get_marker() == "o"
-    ]
+    lines = [line for line in ax.lines if line.get_marker() == "o"]
+    return [(float(x), float(y)) for line in lines for x, y in line.get_xydata()]
 
 
 @pytest.mark.parametrize("task", ["topics", "mnist"])
 def test_each_panel_shows_its_own_runs_and_says_how_to_record_the_others(task):
-    kind, sigma = pages.USUAL[task]
+    kind, sigma = pages.DEFAULT_PARTITIONS[task]
     usual = {"task": task, "partition": kind, "sigma": sigma}
     epsilon, cap = pages.HIDDEN[task].values()
     private = {"arm": pages.PRIVATE, "epsilon": epsilon, "size_cap": cap}
@@ -122,7 +119,9 @@ def test_each_panel_shows_its_own_runs_and_says_how_to_record_the_others(task):
 
     rows = pair(arm="fedavg") + pair(**private) + pair(**private | {"epsilon": 0.5})
     rows += pair(arm="md", partition="lognormal", sigma=3.0)
-    drawn, spreads, pure, hidden = pages.ablations(made(rows), task, "Not: `record me`").axes[:4]
+    drawn, spreads, pure, hidden = pages.draw_ablations(made(rows), task, "Not: `record me`").axes[
+        :4
+    ]
     assert points(drawn) == [(0, 11), (1, 13)]
     assert [t.get_text() for t in drawn.get_xticklabels()] == ["fedavg", "fedsampling,\nprivate"]
     expected = [(3.95, 17)] if task == "topics" else [(1.85, 11), (3.95, 17), (2.05, 13)]
@@ -135,5 +134,5 @@ def test_each_panel_shows_its_own_runs_and_says_how_to_record_the_others(task):
     ]  # epsilon 0.5; 3 is the third, its M the sixth
     labels = [t.get_text() for t in hidden.get_xticklabels()]
     assert labels[:4] == ["ε\n0.5", "ε\n1", "ε\n3", "ε\n10"] and f"M\n{cap}" in labels[4:]
-    (whole,) = pages.ablations(made([]), task, "Not: `record me`").axes
+    (whole,) = pages.draw_ablations(made([]), task, "Not: `record me`").axes
     assert [t.get_text() for t in whole.texts] == ["Not:\nrecord me"]

@@ -39,7 +39,7 @@ SWEEPS_OF_READER |= {
     ("clustered_figures", "figure_2_colour"): _SKEWED,
     ("clustered_figures", "local_tests"): _CIFAR,
     ("clustered_figures", "verdicts"): _CIFAR | _SKEWED,
-    ("fedsampling", "verdicts"): {
+    ("fedsampling", "verdicts_table"): {
         "imbalance",
         "fedsampling-topics",
         "fedsampling-topics-ablations",
@@ -47,8 +47,8 @@ SWEEPS_OF_READER |= {
     },
     ("ch06", "load_runs"): {"clustered-fig-1", "one-digit"},
     ("ch06", "verdicts_table"): {"clustered-fig-1", "one-digit"},
-    ("ch07", "imbalance"): {"imbalance", "fedsampling-mnist-ablations"},
-    ("ch07", "every_method"): {"preprint", "methods"},
+    ("ch07", "load_imbalance"): {"imbalance", "fedsampling-mnist-ablations"},
+    ("ch07", "rank_methods"): {"preprint", "methods"},
 }
 READERS = {"load", "identities", "details", "majority_labels", "cohorts", "recorded", "load_sweep"}
 

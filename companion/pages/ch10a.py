@@ -8,7 +8,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from IPython.display import Markdown
 from matplotlib.figure import Figure
 
@@ -28,18 +27,11 @@ def show_file(spec: str) -> Markdown:
 
 def draw_class_counts(counts: np.ndarray) -> Figure:
     """Draw label counts [N, C] as stacked bars, a bar per client, sorted by the largest class."""
-    figure, ax = plt.subplots(figsize=(4.2, 2.8))
-    counts = counts[np.lexsort((-counts.max(1), counts.argmax(1)))]
-    at, bottom = np.arange(1, len(counts) + 1), np.zeros(len(counts))
-    palette = sns.color_palette("colorblind", counts.shape[1])
-    for c, (count, colour) in enumerate(zip(counts.T, palette, strict=True)):
-        ax.bar(at, count, 1.0, bottom=bottom, color=colour, label=str(c), lw=0)
-        bottom += count
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.8))
+    plots.class_counts(ax, counts[np.lexsort((-counts.max(1), counts.argmax(1)))], "colorblind")
     ax.set(xlabel="client, sorted by its largest class", ylabel="examples")
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.margins(x=0)
-    ax.grid(axis="x", visible=False)
-    ax.legend(title="class", frameon=False, ncols=1 + counts.shape[1] // 6)
+    columns = 1 + counts.shape[1] // 6
+    ax.legend(ax.containers, range(counts.shape[1]), title="class", frameon=False, ncols=columns)
     return figure
 
 
@@ -64,20 +56,17 @@ def show_leaderboard(identities: dict, folder: str) -> Markdown:
     )
 
 
+def curve_style(method: str) -> plots.Style:
+    """Return the style of a method; a reader's own design is dashed."""
+    style = plots.method_style(method)
+    return style if method in plots.METHODS else style._replace(dash="--")
+
+
 def draw_curves(frame: pd.DataFrame) -> Figure:
-    """Draw accuracy on the test set over rounds: means, and thin lines for single seeds; a user's design is dashed."""
-    figure, ax = plt.subplots(figsize=(4.2, 3.2))
-    plots.learning_curves(ax, frame, "test_accuracy", seeds=True, names=False)
-    means = [line for line in ax.lines if line.get_gid() in set(frame["method"])]
-    for line in means:
-        if line.get_gid() not in plots.METHODS:
-            line.set_linestyle("--")
+    """Draw accuracy on the test set over rounds: means, and thin lines for single seeds."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.2))
+    options = {"styles": curve_style, "seeds": True, "names": False}
+    plots.learning_curves(ax, frame, "test_accuracy", **options)
     ax.set_ylabel("accuracy on the test set (%)")
-    figure.legend(
-        means,
-        [line.get_gid() for line in means],
-        loc="outside upper center",
-        ncols=1,
-        frameon=False,
-    )
+    plots.legend(figure, {name: curve_style(name) for name in frame["method"].unique()}, columns=1)
     return figure

@@ -19,7 +19,6 @@ from IPython.display import Markdown
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from scipy import stats
 
 from companion.pages import plots
@@ -753,6 +752,12 @@ def axis_limits(gains: pd.DataFrame) -> tuple[float, float]:
     return low - room, high + room
 
 
+BUDGET_STYLES = {
+    "small": plots.Style(plots.GREY, "", "o", hollow=True),
+    "large": plots.Style(plots.GREY, "", "o"),
+}
+
+
 def draw_gains(
     places: Sequence[SettingResults],
     arms: Sequence[str] = SHOWN_ARMS,
@@ -767,39 +772,40 @@ def draw_gains(
     """
     gains = select_budget_gains(places, arms)
     shown = [arm for arm in arms if arm in set(gains["arm"])]
+    parts = {(titles or {}).get(place.name, place.title): place for place in places}
+    height = 0.26 * len(shown) + 0.28 + 0.5 / len(places)
+    options = {"height": height, "align": "right", "xlabel": "points above MD"}
     limits = limits or axis_limits(gains)
-    height = 1.0 + (0.26 * len(shown) + 0.28) * len(places)
-    figure, axes = plt.subplots(len(places), sharex=True, figsize=(4.2, height), squeeze=False)
-    colours = [arm_colour(arm) for arm in shown]
-    for ax, place in zip(axes.flat, places, strict=False):
-        effect = place.setting.min_effect
-        ax.axvspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
-        series = {}
-        for metric, shift in (("large", 0.17), ("small", -0.17)):
-            part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
-            intervals = part.set_index("arm")[["gain", "low", "high"]].reindex(shown)
-            intervals = intervals.rename(columns={"gain": "mean"})
-            out = (intervals["mean"] < limits[0]) | (intervals["mean"] > limits[1])
-            for arm, value in intervals.loc[out, "mean"].items():
-                low, at = value < limits[0], len(shown) - 1 - shown.index(arm) + shift
-                words = f"◂ {value:+.0f}".replace("-", "−") if low else f"{value:+.0f} ▸"
-                text_style = {"ha": "left" if low else "right", "va": "center", "fontsize": "small"}
-                ax.text(limits[0 if low else 1], at, words, color=arm_colour(arm), **text_style)
-            intervals.loc[out, "mean"] = np.nan
-            intervals.index = [arm_label(arm) for arm in shown]
-            series[metric] = intervals
-        styles = {m: plots.Style(plots.GREY, hollow=m == "small") for m in series}
-        plots.intervals(ax, series, styles, colours=colours, reference=0, spread=0.34)
-        title = (titles or {}).get(place.name, place.title)
-        ax.set_title(title, loc="right")  # longer than the axis is wide
-        ax.set_xlim(limits)
-    axes.flat[-1].set_xlabel("points above MD")
-    dots = [
-        Line2D([], [], marker="o", ls="", color=plots.GREY, mfc=face, label=name)
-        for name, face in zip(budgets, ("white", plots.GREY), strict=True)
-    ]
-    figure.legend(handles=dots, loc="outside upper center", ncols=2, frameon=False)
+    figure = plots.panels(_draw_gain_panel, parts, gains, shown, limits, **options)
+    plots.legend(figure, dict(zip(budgets, BUDGET_STYLES.values(), strict=True)))
     return figure
+
+
+def _draw_gain_panel(
+    ax: Axes,
+    place: SettingResults,
+    gains: pd.DataFrame,
+    arms: Sequence[str],
+    limits: tuple[float, float],
+) -> None:
+    """Draw the gains of one setting at both budgets, a row per arm."""
+    effect = place.setting.min_effect
+    ax.axvspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
+    series = {}
+    for metric, shift in (("large", 0.17), ("small", -0.17)):
+        part = gains[(gains["setting"] == place.name) & (gains["metric"] == metric)]
+        rows = part.set_index("arm")[["gain", "low", "high"]].reindex(arms)
+        outside = (rows["gain"] < limits[0]) | (rows["gain"] > limits[1])
+        for arm, value in rows.loc[outside, "gain"].items():
+            low, y = value < limits[0], len(arms) - 1 - arms.index(arm) + shift
+            text = f"◂ {value:+.0f}".replace("-", "−") if low else f"{value:+.0f} ▸"
+            x, ha = (limits[0], "left") if low else (limits[1], "right")
+            plots.annotate(ax, x, y, text, arm_colour(arm), 0, ha=ha)
+        series[metric] = rows.mask(outside).set_axis(["mean", "low", "high"], axis=1)
+        series[metric].index = [arm_label(arm) for arm in arms]
+    colours = [arm_colour(arm) for arm in arms]
+    options = {"reference": 0, "spread": 0.34, "xlim": limits}
+    plots.intervals(ax, series, BUDGET_STYLES, colours=colours, **options)
 
 
 def draw_participants(
@@ -813,44 +819,45 @@ def draw_participants(
     groups = {name: group for name, group in by_federation.items() if len(group) > 1}
     if not groups:
         return plots.not_recorded("Not recorded yet: `fedstas arena --setting mnist-m5` begins.")
-    size = (4.2, 1.0 + 1.7 * len(groups))
-    figure, axes = plt.subplots(
-        len(groups), 2, sharex=True, sharey=True, figsize=size, squeeze=False
-    )
+    options = {"figsize": (plots.WIDTH, 1.0 + 1.7 * len(groups)), "squeeze": False}
+    figure, axes = plt.subplots(len(groups), 2, sharex=True, sharey=True, **options)
     for row, (name, group) in zip(axes, groups.items(), strict=True):
-        base = next((p.title for p in places if p.name == name), name)
+        title = next((p.title for p in places if p.name == name), name)
         for ax, metric, budget in zip(row, BUDGETS, ("smaller", "larger"), strict=True):
-            effect = group[0].setting.min_effect
-            ax.axhspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
-            for k, arm in enumerate(arms):
-                compared = [p for p in group if arm in p.arms]
-                cells = pd.DataFrame([p.gain(arm, metric) for p in compared])
-                at = [p.setting.clients_per_round * 1.06 ** (k - 1.5) for p in compared]
-                _draw_arm(ax, at, cells, arm_style(arm))
-            ax.set(xscale="log", xticks=(5, 10, 20), xticklabels=("5", "10", "20"))
-            ax.minorticks_off()
-            ax.set_ylim(-FLOOR, FLOOR)
-            ax.set_title(f"{base}\n{budget} budget", fontsize="small")
+            _draw_participants_panel(ax, group, arms, metric)
+            ax.set_title(f"{title}\n{budget} budget", fontsize="small")
         row[0].set_ylabel("points above MD")
     figure.supxlabel("participants a round", fontsize="medium")
     plots.legend(figure, {arm: arm_style(arm) for arm in arms})
     return figure
 
 
-def _draw_arm(ax: Axes, at: list[float], cells: pd.DataFrame, style: plots.Style) -> None:
-    """Draw one arm's gains as a line; one below the axis is written at its edge."""
-    inside = cells["gain"] > -FLOOR
-    x, gain = np.array(at), cells["gain"].where(inside)
-    ax.plot(x, gain, color=style.colour, ls=style.dash, lw=1, marker="o", ms=3.5)
-    ax.vlines(x[inside], cells["low"][inside], cells["high"][inside], color=style.colour, lw=1)
-    for x_value, value in zip(x[~inside], cells["gain"][~inside], strict=True):
-        text_style = {
-            "ha": "center",
-            "va": "bottom",
-            "fontsize": 8,
-            "color": plots.text_colour(style.colour),
-        }
-        ax.text(x_value, -FLOOR, f"{value:.0f}\n▾", **text_style)
+def _draw_participants_panel(
+    ax: Axes, group: Sequence[SettingResults], arms: Sequence[str], metric: str
+) -> None:
+    """Draw the arms' gains over the participants of a round, a little apart."""
+    effect, lines = group[0].setting.min_effect, {}
+    ax.axhspan(-effect, effect, color=plots.GREY, alpha=0.15, lw=0)
+    for k, arm in enumerate(arms):
+        compared = [place for place in group if arm in place.arms]
+        x = [place.setting.clients_per_round * 1.06 ** (k - 1.5) for place in compared]
+        gains = pd.DataFrame([place.gain(arm, metric) for place in compared])
+        rows = (
+            gains[["gain", "low", "high"]].astype(float).set_axis(["mean", "low", "high"], axis=1)
+        )
+        rows.index = pd.Index(x)
+        below = rows["mean"] <= -FLOOR
+        for x_value, value in rows.loc[below, "mean"].items():
+            text, colour = f"{value:.0f}\n▾", arm_colour(arm)
+            plots.annotate(
+                ax, x_value, -FLOOR, text, colour, 0, ha="center", va="bottom", fontsize=8
+            )
+        lines[arm] = rows.mask(below)
+    styles = {arm: arm_style(arm)._replace(marker="o") for arm in arms}
+    axis = {"xscale": "log", "xticks": (5, 10, 20), "xticklabels": ("5", "10", "20")}
+    plots.curves(ax, lines, styles, band="bars", names=False, width=1, **axis)
+    ax.minorticks_off()
+    ax.set_ylim(-FLOOR, FLOOR)
 
 
 def draw_learning_curves(
@@ -858,27 +865,24 @@ def draw_learning_curves(
 ) -> Figure:
     """Draw mean learning curves over megabytes up to the larger budget, with 95 % bands over seeds: a panel per
     setting; dotted lines are the budgets."""
-    figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
-    for ax, place in zip(axes.flat, places, strict=False):
-        budgets = place.setting.megabytes
-        for budget in budgets:
+
+    def draw(ax: Axes, place: SettingResults) -> None:
+        smaller, larger = place.setting.megabytes[0], place.setting.megabytes[-1]
+        runs = {arm: place.rows[place.rows["arm"] == arm] for arm in arms}
+        lines = {arm: _mean_curve(rows, larger) for arm, rows in runs.items() if len(rows)}
+        plots.curves(ax, lines, arm_style, names=False)
+        for budget in place.setting.megabytes:
             ax.axvline(budget, color=plots.GREY, lw=0.8, ls=":")
-        for arm in arms:
-            runs = place.rows[place.rows["arm"] == arm]
-            if len(runs):
-                curve = _mean_curve(runs, budgets[-1])
-                plots.curves(ax, {arm: curve}, {arm: arm_style(arm)}, names=False)
-        half = place.rows["megabytes"].between(budgets[0] / 4, budgets[0] / 2)
-        low = (
-            100
-            * place.rows[half & (place.rows["arm"] == place.setting.reference)][
-                "test_accuracy"
-            ].mean()
-        )
-        ax.set(title=place.title, xlabel="megabytes, sent and received", ylabel="accuracy, %")
-        ax.set(xlim=(budgets[0] / 4, budgets[-1]), ylim=(low, min(100, ax.get_ylim()[1])))
-    drawn_arms = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
-    plots.legend(figure, {arm: arm_style(arm) for arm in drawn_arms})
+        early = place.rows["megabytes"].between(smaller / 4, smaller / 2)
+        reference = place.rows[early & (place.rows["arm"] == place.setting.reference)]
+        low, high = 100 * reference["test_accuracy"].mean(), min(100, ax.get_ylim()[1])
+        ax.set(xlim=(smaller / 4, larger), ylim=(low, high))
+
+    labels = {"xlabel": "megabytes, sent and received", "ylabel": "accuracy, %"}
+    parts = {place.title: place for place in places}
+    figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
+    recorded = [arm for arm in arms if any(arm in set(p.rows["arm"]) for p in places)]
+    plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
     return figure
 
 
@@ -900,17 +904,21 @@ def _mean_curve(runs: pd.DataFrame, budget: float) -> pd.DataFrame:
 
 def draw_rates(places: Sequence[SettingResults], arms: Sequence[str] = CURVE_ARMS) -> Figure:
     """Draw the accuracy at the larger budget on the seeds of tuning over the learning rate; a dot at each best rate."""
-    figure, axes = plt.subplots(len(places), figsize=(4.2, 0.9 + 2.4 * len(places)), squeeze=False)
-    for ax, place in zip(axes.flat, places, strict=False):
-        for arm in arms:
-            accuracies = 100 * place.tried.loc[arm].dropna() if arm in place.tried.index else ()
-            if len(accuracies):
-                colour, dash, *_ = arm_style(arm)
-                ax.plot(accuracies.index, accuracies, color=colour, ls=dash, lw=1.5)
-                ax.plot(accuracies.idxmax(), accuracies.max(), "o", ms=5, color=colour)
-        ax.set(xscale="log", title=place.title, xlabel="learning rate", ylabel="accuracy, %")
-    drawn_arms = [arm for arm in arms if any(arm in p.tried.index for p in places)]
-    plots.legend(figure, {arm: arm_style(arm) for arm in drawn_arms})
+
+    def draw(ax: Axes, place: SettingResults) -> None:
+        tried = [arm for arm in arms if arm in place.tried.index]
+        lines = {arm: 100 * place.tried.loc[arm].dropna() for arm in tried}
+        lines = {arm: accuracies for arm, accuracies in lines.items() if len(accuracies)}
+        plots.curves(ax, lines, arm_style, names=False, width=1.5, xscale="log")
+        ax.margins(x=0.05)
+        for arm, accuracies in lines.items():
+            ax.plot(accuracies.idxmax(), accuracies.max(), "o", ms=5, color=arm_colour(arm))
+
+    labels = {"xlabel": "learning rate", "ylabel": "accuracy, %"}
+    parts = {place.title: place for place in places}
+    figure = plots.panels(draw, parts, height=2.2, sharex=False, **labels)
+    recorded = [arm for arm in arms if any(arm in p.tried.index for p in places)]
+    plots.legend(figure, {arm: arm_style(arm) for arm in recorded})
     return figure
 
 
@@ -932,30 +940,25 @@ def draw_gain_over_error(
 
     These arms have their colours, all others are grey; an empty panel says that nothing is recorded.
     """
-    figure, axes = plt.subplots(len(panels), figsize=(4.2, 3.0 * len(panels) + 0.8), sharex=True)
-    for ax, (title, cells) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        ax.set(title=title, xscale="log", ylabel="points above MD")
+    styles = {"other designs": plots.Style(plots.GREY, "", "o")}
+    for arm in arms:
+        hollow = arm == HOLLOW_ARM
+        styles[arm_label(arm)] = plots.Style(arm_colour(arm), "", "o", hollow=hollow)
+
+    def draw(ax: Axes, cells: pd.DataFrame) -> None:
+        ax.set(xscale="log", ylabel="points above MD")
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)
-        for row in sorted(cells.itertuples(), key=lambda row: row.arm in arms):
-            shade = arm_colour(row.arm) if row.arm in arms else plots.GREY
-            ax.plot([row.error] * 2, [row.low, row.high], color=shade, lw=0.8, alpha=0.5)
-            ax.plot(row.error, row.gain, "o", color=shade, ms=5, mfc=_marker_face(row.arm, shade))
-        if not len(cells):
-            ax.text(
-                0.5, 0.5, "not recorded yet", transform=ax.transAxes, ha="center", color=plots.GREY
-            )
-    np.atleast_1d(axes)[-1].set_xlabel("error of one round (MD = 1)")
-    names = {arm_label(arm): (arm_colour(arm), _marker_face(arm, arm_colour(arm))) for arm in arms}
-    names["other designs"] = (plots.GREY, plots.GREY)
-    dots = [
-        Line2D([], [], marker="o", ls="", color=shade, mfc=face, label=name)
-        for name, (shade, face) in names.items()
-    ]
-    figure.legend(handles=dots, loc="outside lower center", ncols=2, frameon=False)
+        names = cells["arm"].map(lambda arm: arm_label(arm) if arm in arms else "other designs")
+        rows = cells.set_index("error").rename(columns={"gain": "mean"})
+        lines = {name: rows[(names == name).to_numpy()] for name in styles}
+        lines = {name: line for name, line in lines.items() if len(line)}
+        plots.curves(ax, lines, styles, band="bars", names=False)
+        if not lines:
+            corner = {"xycoords": "axes fraction", "ha": "center"}
+            plots.annotate(ax, 0.5, 0.5, "not recorded yet", plots.GREY, 0, **corner)
+
+    xlabel = "error of one round (MD = 1)"
+    figure = plots.panels(draw, panels, height=3.0, xlabel=xlabel)
+    plots.legend(figure, {name: styles[name] for name in [*map(arm_label, arms), "other designs"]})
     return figure
-
-
-def _marker_face(arm: str, shade: str) -> str:
-    """Return the face colour of an arm's dots: white for the variant that shares a colour."""
-    return "white" if arm == HOLLOW_ARM else shade

@@ -1,13 +1,16 @@
-"""FedSampling's slides on `topics` and MNIST: who holds what, their table, and what else they change."""
+"""Figures and tables of chapter 7 on the slides of FedSampling: the users of `topics`, the slides' table, and what they vary.
+
+Recorded runs come as a frame of `final_metrics`: a row per run, with the columns of `grid_results.COLUMNS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,7 +31,7 @@ from companion.runs.grid_results import final_metrics as final_metrics
 from fedstas.sim import text
 from fedstas.sim.tasks import Task
 
-WORDS = {"fedavg": "fedavg", "fedsampling": "FedSampling"}
+LABELS = {"fedavg": "fedavg", "fedsampling": "FedSampling"}
 ARMS = ("centralised", "fedavg", "fedyogi", "fedadagrad", "fedadam")
 ARMS += (*(f"{m}{PLAIN}" for m in ARMS[2:]), PRIVATE, "fedsampling")
 # What the slides print of MIND: macro F1 and accuracy in percent, as they stand there.
@@ -50,13 +53,15 @@ PRINTED = {
         PRIVATE: ("53.43 ± 0.57", "71.98 ± 0.37"),
     },
 }
-USUAL = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # partition, sigma
-PLACES = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
+DEFAULT_PARTITIONS = {"topics": ("natural", np.nan), "mnist": ("lognormal", SIGMAS[1])}  # sigma
+PARTITION_LABELS = {"natural": "by user", "lognormal": f"σ = {SIGMAS[1]:g}"}
+CLAIMS = ("table-mind", "table-mind-accuracy", "table-mind-transformer")
+CLAIMS += ("table-mind-transformer-accuracy", "weighted-sampling", "femnist", "imbalance")
 
 
-def best(task: Task) -> tuple[float, float]:
-    """Accuracy on the test documents of `topics` of the best classifier, which knows how the words are drawn and
-    counts the training topics, and of always naming the commonest topic."""
+def reference_accuracies(task: Task) -> tuple[float, float]:
+    """Return the accuracy on the test documents of `topics` of the best classifier, which knows the topics' word
+    distributions and their shares of the training documents, and of always predicting the most frequent topic."""
     words = np.log(text.word_distributions())
     words = np.concatenate([np.zeros((len(words), 1)), words], axis=1)  # padding says nothing
     x, y = task.test_x.cpu().numpy(), task.test_y.cpu().numpy()
@@ -65,41 +70,33 @@ def best(task: Task) -> tuple[float, float]:
     return float((predicted == y).mean()), float((y == share.argmax()).mean())
 
 
-def users(counts: np.ndarray) -> Figure:
-    """Documents by user and topic, from counts [users, topics], the user with most on the left."""
-    figure, ax = plt.subplots(figsize=(4.2, 2.6))
-    counts = counts[np.argsort(-counts.sum(1), kind="stable")]
-    bottom, palette = np.zeros(len(counts)), sns.color_palette("viridis", counts.shape[1])
-    for held, colour in zip(counts.T, palette, strict=True):
-        ax.bar(range(len(counts)), held, 1.0, bottom=bottom, color=colour, lw=0)
-        bottom += held
-    ax.set(xlabel="user (sorted by what it wrote)", ylabel="documents")
-    ax.margins(x=0)
-    ax.grid(axis="x", visible=False)
+def draw_users(counts: np.ndarray) -> Figure:
+    """Draw documents by user and topic, from counts [users, topics], the user with most on the left."""
+    figure, ax = plt.subplots(figsize=(plots.WIDTH, 2.6))
+    plots.class_counts(ax, counts[np.argsort(-counts.sum(1), kind="stable")])
+    ax.set(xlabel="user (sorted by the number of documents)", ylabel="documents")
     return figure
 
 
-def learning(curves: dict[str, pd.DataFrame], ceiling: float) -> Figure:
-    """Test accuracy over rounds and over documents processed, by method; dashed: the best classifier's."""
-    figure, axes = plt.subplots(2, 1, figsize=(4.2, 4.8), sharey=True)
-    for ax, (x, label, scale) in zip(
-        axes, (("round", "round", 1), ("examples", "documents processed (thousands)", 1e3)), strict=True
-    ):  # fmt: skip
-        longest = max(frame[x].max() for frame in curves.values()) / scale
-        for method, frame in curves.items():
-            colour, dash, *_ = plots.method_style(method)
-            accuracy = 100 * frame["test_accuracy"]
-            ax.plot(frame[x] / scale, accuracy, color=colour, ls=dash, lw=2)
-            plots.annotate(ax, frame[x].iloc[-1] / scale, accuracy.iloc[-1], WORDS[method], colour)
-        ax.axhline(100 * ceiling, color=plots.BLACK, lw=1, ls="--")
-        ax.set(xlabel=label, ylim=(0, 100), xlim=(0, 1.45 * longest))  # room for the names
+def draw_learning(histories: dict[str, pd.DataFrame], best_accuracy: float) -> Figure:
+    """Draw test accuracy over rounds and over documents processed, by method; dashed: the best classifier's."""
+    figure, axes = plt.subplots(2, 1, figsize=(plots.WIDTH, 4.8), sharey=True)
+    labels = {"round": "round", "thousands": "documents processed (thousands)"}
+    for ax, (x, label) in zip(axes, labels.items(), strict=True):
+        lines = {}
+        for method, history in histories.items():
+            frame = history.assign(thousands=history["examples"] / 1e3).set_index(x)
+            lines[LABELS[method]] = 100 * frame["test_accuracy"]
+        styles = {label: plots.method_style(method) for method, label in LABELS.items()}
+        plots.curves(ax, lines, styles, xlabel=label, ylim=(0, 100), xlim=(0, None))
+        ax.axhline(100 * best_accuracy, color=plots.BLACK, lw=1, ls="--")
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
     return figure
 
 
 def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """The slides' table on `topics`, from `final_metrics`, with what they print of MIND beside it; a dash where nothing
-    is recorded, or printed."""
+    """Tabulate the slides' table on `topics`, beside what they print of MIND; a dash where nothing is recorded, or
+    printed."""
     rows = []
     for network, printed in PRINTED.items():
         method_runs = runs[runs["network"] == ("" if network == "text-cnn" else network)]
@@ -111,167 +108,154 @@ def slides_table(runs: pd.DataFrame) -> pd.DataFrame:
             ]
             rows.append((network, arm, *cells, len(finished), *printed.get(arm, ("–", "–"))))
     columns = ["network", "method", "macro F1 (%)", "accuracy (%)", "seeds"]
-    return pd.DataFrame(
-        rows, columns=[*columns, "MIND, printed: macro F1", "MIND, printed: accuracy"]
-    )
+    columns += ["MIND, printed: macro F1", "MIND, printed: accuracy"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
-    """How many runs on `topics` with the Text-CNN diverged, of all and of private FedSampling, and `of` how many of
-    these; whether all with an epsilon of 1 or less did, and how many `wide` ones, `of_wide` at the largest spread.
-    `runs` as from `final_metrics`."""
+def count_diverged(runs: pd.DataFrame) -> dict[str, int | bool]:
+    """Count the runs on `topics` with the Text-CNN that diverged.
+
+    Returns:
+        lost, lost_private: how many, of all runs and of private FedSampling's;
+        of: the number of private FedSampling's runs;
+        whenever: whether all of them with an epsilon of 1 or less diverged;
+        wide, of_wide: how many at the largest spread of sizes diverged, and how many there are.
+    """
     runs = runs[runs["network"] == ""]
-    lost, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
-    noisy, wide = (
-        private & which for which in (runs["epsilon"] <= 1, runs["sigma"] == SPREADS[-1])
-    )
+    diverged, private = runs[METRICS[0]].isna(), runs["arm"] == PRIVATE
+    noisy, wide = private & (runs["epsilon"] <= 1), private & (runs["sigma"] == SPREADS[-1])
     return {
-        "lost": int(lost.sum()),
-        "lost_private": int((lost & private).sum()),
+        "lost": int(diverged.sum()),
+        "lost_private": int((diverged & private).sum()),
         "of": int(private.sum()),
-        "whenever": bool(lost[noisy].all()),
-        "wide": int((lost & wide).sum()),
+        "whenever": bool(diverged[noisy].all()),
+        "wide": int((diverged & wide).sum()),
         "of_wide": int(wide.sum()),
     }
 
 
-def duels(runs: pd.DataFrame) -> tuple[dict[str, bool], dict[str, str]]:
-    """Whether what chapter 7 says of `slides_table` holds, and its differences in macro F1 with 95 % intervals over
-    seeds: `runs` as from `final_metrics`."""
+def table_findings(runs: pd.DataFrame) -> tuple[dict[str, str], dict[str, bool]]:
+    """Return what chapter 7 states of `slides_table`: differences in macro F1 with 95 % intervals over seeds, and by
+    sentence whether it holds."""
 
-    def above(network: str, arm: str, other: str) -> tuple[float, float, float]:
-        method_runs = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
-        return statistics.mean_interval((method_runs[arm] - method_runs[other]).dropna())
+    def difference(network: str, arm: str, other: str) -> statistics.Interval:
+        by_arm = runs[runs["network"] == network].pivot_table("macro_f1", "seed", "arm")
+        return statistics.mean_interval((by_arm[arm] - by_arm[other]).dropna())
 
-    kinds = {"text_cnn": "", "transformer": "transformer"}
-    lead = {name: above(n, "fedadagrad", PRIVATE) for name, n in kinds.items()}
-    over = {name: above(n, PRIVATE, "fedavg") for name, n in kinds.items()}
-    true = above("transformer", "fedsampling", "fedavg")
-    best = [
-        min(above(n, "fedadagrad", arm)[1] for arm in ARMS if not arm.startswith("fedadagrad"))
-        for n in kinds.values()
-    ]
+    networks = {"text_cnn": "", "transformer": "transformer"}
+    lead = {name: difference(n, "fedadagrad", PRIVATE) for name, n in networks.items()}
+    private = {name: difference(n, PRIVATE, "fedavg") for name, n in networks.items()}
+    true_total = difference("transformer", "fedsampling", "fedavg")
+    others = [arm for arm in ARMS if not arm.startswith("fedadagrad")]
+    lows = [difference(n, "fedadagrad", arm).low for n in networks.values() for arm in others]
+    central = [difference(n, "fedadagrad", "centralised").low for n in networks.values()]
     holds = {
-        "best": min(best) > 0,
-        "central": all(above(n, "fedadagrad", "centralised")[1] > 0 for n in kinds.values()),
-        "fedavg": over["transformer"][1] > 0 > over["text_cnn"][1],
-        "true": true[1] < 0 < true[2],
+        "best": min(lows) > 0,
+        "central": min(central) > 0,
+        "fedavg": private["transformer"].low > 0 > private["text_cnn"].low,
+        "true": true_total.low < 0 < true_total.high,
     }
-    said = {
-        f"adagrad_{name}": statistics.format_interval(*gain, ".1f") for name, gain in lead.items()
-    }
-    said["over_fedavg"] = statistics.format_interval(*over["transformer"], ".1f")
-    return holds, said | {"true_over_fedavg": statistics.format_interval(*true, ".1f")}
+    intervals = {f"adagrad_{name}": interval for name, interval in lead.items()}
+    intervals |= {"over_fedavg": private["transformer"], "true_over_fedavg": true_total}
+    return {k: statistics.format_interval(*v, ".1f") for k, v in intervals.items()}, holds
 
 
-JUDGED = ("table-mind", "table-mind-accuracy", "table-mind-transformer")
-JUDGED += ("table-mind-transformer-accuracy", "weighted-sampling", "femnist", "imbalance")
+def verdicts_table() -> pd.DataFrame:
+    """Tabulate the verdicts on the slides' claims by `topics` and MNIST; those on Toys and Beauty rest on MIND's runs."""
+    return ledger.substitutes_table(f"slides-{name}" for name in CLAIMS)
 
 
-def verdicts() -> pd.DataFrame:
-    """What `topics` and MNIST say of the slides' claims; those on Toys and Beauty are MIND's, with the same runs."""
-    return ledger.substitutes_table(f"slides-{name}" for name in JUDGED)
+class Panel(NamedTuple):
+    """A panel of `draw_ablations`: accuracies of runs by arm and place on the x-axis, and the labels of the places."""
+
+    accuracies: dict[str, dict[float, pd.Series]]
+    labels: Sequence[str]
+    xlabel: str = ""
+    split: float | None = None  # where a vertical line separates two groups of places
 
 
-def _dots(ax: Axes, at: float, values, colour: str) -> float:
-    """Runs, their mean and its 95 % interval (of few seeds, none) at one place, and how many diverged; returns
-    the mean of the others."""
-    lost, of = int(values.isna().sum()), len(values)
-    if lost:
-        where = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        ax.text(
-            at,
-            0.02,
-            f"{lost} of {of}\ndiverged",
-            color=plots.text_colour(colour),
-            fontsize=8,
-            **where,
-        )
-    values = values.dropna()
-    if not len(values):
-        return np.nan
-    mean, low, high = statistics.mean_interval(values)
-    ax.plot([at] * len(values), values, "_", color=colour, ms=6, alpha=0.5)
-    if len(values) >= plots.MIN_SEEDS_FOR_BAND:
-        ax.vlines(at, low, high, color=colour, lw=1.6)
-    ax.plot(at, mean, "o", color=colour, ms=5)
-    return mean
+def _arm_style(arm: str) -> plots.Style:
+    style = plots.Style(plots.PURPLE, "--") if arm == PRIVATE else plots.method_style(arm)
+    return style._replace(marker="o")
 
 
-def _look(arm: str) -> tuple[str, str]:
-    return (plots.PURPLE, "--") if arm == PRIVATE else plots.method_style(arm)
+def _dot_style(arm: str) -> plots.Style:
+    return _arm_style(arm)._replace(dash="")
 
 
-def _side_by_side(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
-    there = [arm for arm in arms if arm in set(runs["arm"])]
-    for place, arm in enumerate(there):
-        _dots(ax, place, runs.loc[runs["arm"] == arm, METRICS[0]], _look(arm)[0])
-    names = [arm.replace(", ", ",\n").replace("-", "-\n") for arm in there]
-    ax.set_xticks(range(len(there)), names, fontsize="small")
-    ax.margins(x=0.2)
+def _compare_arms(runs: pd.DataFrame, arms: Sequence[str]) -> Panel:
+    """Put the recorded arms beside each other."""
+    groups = dict(list(runs.groupby("arm")[METRICS[0]]))
+    recorded = [arm for arm in arms if arm in groups]
+    labels = [arm.replace(", ", ",\n").replace("-", "-\n") for arm in recorded]
+    return Panel({arm: {x: groups[arm]} for x, arm in enumerate(recorded)}, labels)
 
 
-def _over_spreads(ax: Axes, runs: pd.DataFrame, arms: Sequence[str]) -> None:
-    for shift, arm in enumerate(arms):
-        part = runs[runs["arm"] == arm].groupby("sigma")[METRICS[0]]
-        at = [(SPREADS.index(sigma) + 0.1 * (shift - 1.5), v) for sigma, v in part]
-        means = [_dots(ax, x, v, _look(arm)[0]) for x, v in at]
-        ax.plot([x for x, _ in at], means, color=_look(arm)[0], ls=_look(arm)[1], lw=1)
-    ax.set_xticks(range(len(SPREADS)), [f"{s:g}" for s in SPREADS])
-    ax.set(xlabel="σ of the sizes", xlim=(-0.5, len(SPREADS) - 0.3))
+def _compare_spreads(runs: pd.DataFrame, arms: Sequence[str]) -> Panel:
+    """Put the arms over the spreads of the clients' sizes, a little apart."""
+    groups = dict(list(runs.groupby(["arm", "sigma"])[METRICS[0]]))
+    accuracies: dict[str, dict[float, pd.Series]] = {}
+    for k, arm in enumerate(arms):
+        places = {x + 0.1 * (k - 1.5): (arm, sigma) for x, sigma in enumerate(SPREADS)}
+        accuracies[arm] = {x: groups[key] for x, key in places.items() if key in groups}
+    recorded = {arm: by_place for arm, by_place in accuracies.items() if by_place}
+    return Panel(recorded, [f"{sigma:g}" for sigma in SPREADS], xlabel="σ of the sizes")
 
 
-def _private(ax: Axes, runs: pd.DataFrame, task: str) -> None:
-    usual = HIDDEN[task]
-    epsilons = sorted([*EPSILONS, usual["epsilon"]])
-    caps = sorted([*CAPS[task], usual["size_cap"]])
-    settings = [(f"ε\n{e:g}", e, usual["size_cap"]) for e in epsilons]
-    settings += [(f"M\n{c}", usual["epsilon"], c) for c in caps]
-    for place, (_, epsilon, cap) in enumerate(settings):
-        part = runs[(runs["epsilon"] == epsilon) & (runs["size_cap"] == cap)]
-        if len(part):
-            _dots(ax, place, part[METRICS[0]], _look(PRIVATE)[0])
-    ax.axvline(len(epsilons) - 0.5, color=plots.GREY, lw=0.8)
-    ax.set_xlim(-0.6, len(settings) - 0.4)
-    ax.set_xticks(range(len(settings)), [s[0] for s in settings], fontsize="small")
+def _compare_privacy(runs: pd.DataFrame, task: str) -> Panel:
+    """Put private FedSampling at each epsilon beside each size cap M."""
+    default = HIDDEN[task]
+    epsilons = sorted([*EPSILONS, default["epsilon"]])
+    caps = sorted([*CAPS[task], default["size_cap"]])
+    settings = [(f"ε\n{epsilon:g}", epsilon, default["size_cap"]) for epsilon in epsilons]
+    settings += [(f"M\n{cap}", default["epsilon"], cap) for cap in caps]
+    groups = dict(list(runs.groupby(["epsilon", "size_cap"])[METRICS[0]]))
+    places = {x: tuple(setting[1:]) for x, setting in enumerate(settings)}
+    accuracies = {x: groups[key] for x, key in places.items() if key in groups}
+    labels = [label for label, *_ in settings]
+    return Panel({PRIVATE: accuracies} if accuracies else {}, labels, split=len(epsilons) - 0.5)
 
 
-def ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
-    """What the slides change, on one task: how clients are drawn, the spread of the sizes, one class each, and
-    FedSampling's epsilon and M; `runs` as from `final_metrics`, `note` where none of a panel is there, or none at all."""
+def _draw_panel(ax: Axes, panel: Panel, note: str) -> None:
+    """Draw a panel, or the note where none of its runs is recorded."""
+    if not panel.accuracies:
+        plots.write_in_panel(ax, note)
+        return
+    joined = panel.xlabel != ""  # means over a quantity are joined, those of categories are not
+    styles = _arm_style if joined else _dot_style
+    places = range(len(panel.labels))
+    limits = (-0.6, len(places) - 0.4)
+    plots.run_means(ax, panel.accuracies, styles, xlim=limits, xlabel=panel.xlabel)
+    ax.set_xticks(places, panel.labels, fontsize="medium" if joined else "small")
+    if panel.split is not None:
+        ax.axvline(panel.split, color=plots.GREY, lw=0.8)
+
+
+def draw_ablations(runs: pd.DataFrame, task: str, note: str) -> Figure:
+    """Draw what the slides vary on one task: how clients are sampled, the spread of their sizes, one class per client,
+    and FedSampling's epsilon and M. `note` stands where runs of a panel are not recorded, or none at all."""
     runs = runs[(runs["task"] == task) & (runs["network"] == "")]
     if not len(runs):
-        figure = plots.not_recorded(note.replace(" --", "\n--"))
-        figure.set_size_inches(4.2, 1.4)
-        return figure
-    usual = HIDDEN[task]
-    hidden = (runs["epsilon"] == usual["epsilon"]) & (runs["size_cap"] == usual["size_cap"])
-    settled = runs[runs["epsilon"].isna() | hidden]
-    kind, sigma = USUAL[task]
+        return plots.not_recorded(note)
+    default = HIDDEN[task]
+    is_default = (runs["epsilon"] == default["epsilon"]) & (runs["size_cap"] == default["size_cap"])
+    at_default = runs["epsilon"].isna() | is_default
+    kind, sigma = DEFAULT_PARTITIONS[task]
     sigmas = runs["sigma"] == sigma if kind == "lognormal" else runs["sigma"].isna()
-    rows_here = runs[(runs["partition"] == kind) & sigmas]
-    drawn = ("fedavg", "fedavg-unbiased", "md", PRIVATE)
+    federation, label = (runs["partition"] == kind) & sigmas, PARTITION_LABELS[kind]
+    designs = ("fedavg", "fedavg-unbiased", "md", PRIVATE)
     arms = ("fedavg", "md", PRIVATE, "fedsampling")
-    panels = {
-        f"Clients drawn otherwise ({PLACES[kind]})": (
-            _side_by_side, rows_here.loc[rows_here.index.intersection(settled.index)], drawn),
-        "Spread of the sizes": (_over_spreads, settled[settled["partition"] == "lognormal"], arms),
-        "One class each": (_side_by_side, settled[settled["partition"] == "by_class"], arms),
-        f"ε and M ({PLACES[kind]})": (_private, rows_here[rows_here["arm"] == PRIVATE], task),
-    }  # fmt: skip
-    figure, axes = plt.subplots(4, 1, figsize=(4.2, 9.6))
-    for ax, (title, (draw, part, how)) in zip(axes, panels.items(), strict=True):
-        ax.set_title(title, loc="left")
-        if len(part):
-            draw(ax, part, how)
-            ax.grid(axis="x", visible=False)
-            if part[METRICS[0]].isna().any():  # room for how many
-                low, high = ax.get_ylim()
-                ax.set_ylim(low - 0.3 * (high - low), high)
-        else:
-            plots.write_in_panel(ax, note.replace(" --", "\n--"))
+    lognormal, by_class = (runs["partition"] == name for name in ("lognormal", "by_class"))
+    parts = {
+        f"Clients drawn otherwise ({label})": _compare_arms(runs[federation & at_default], designs),
+        "Spread of the sizes": _compare_spreads(runs[lognormal & at_default], arms),
+        "One class each": _compare_arms(runs[by_class & at_default], arms),
+        f"ε and M ({label})": _compare_privacy(runs[federation & (runs["arm"] == PRIVATE)], task),
+    }
+    figure = plots.panels(_draw_panel, parts, note, height=2.3, sharex=False)
+    for ax in figure.axes:
         ax.set_ylabel("accuracy on the\nglobal test set (%)")
-    shown = [arm for arm in arms if arm in set(settled["arm"])]
-    lines = [plt.Line2D([], [], color=_look(a)[0], ls=_look(a)[1], lw=2) for a in shown]
-    figure.legend(lines, shown, loc="outside upper center", ncols=2, frameon=False)
+    recorded = set(runs.loc[at_default, "arm"])
+    styles = {arm: _arm_style(arm)._replace(marker="") for arm in arms if arm in recorded}
+    plots.legend(figure, styles)
     return figure

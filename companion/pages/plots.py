@@ -210,6 +210,7 @@ def panels(
     sharey: bool = False,
     xlabel: str = "",
     ylabel: str = "",
+    align: str = "left",
     **options,
 ) -> Figure:
     """Draw one panel for each part, one above the other, with `draw(ax, part, *args, **options)`.
@@ -220,6 +221,7 @@ def panels(
         height: of a panel, in inches.
         xlabel: of the lowest panel.
         ylabel: of the middle panel.
+        align: of the titles; "right" where they are longer than the axes are wide.
     """
     size = (WIDTH, 0.5 + height * len(parts))
     figure, grid = plt.subplots(
@@ -227,7 +229,7 @@ def panels(
     )
     axes = grid[:, 0]
     for ax, (title, part) in zip(axes, parts.items(), strict=True):
-        ax.set_title(title, loc="left")
+        ax.set_title(title, loc=align)
         draw(ax, part, *args, **options)
     if xlabel:
         axes[-1].set_xlabel(xlabel)
@@ -356,7 +358,8 @@ def bars(
     """
     looks = {name: _style(styles, name) for name in table.columns}
     how = {"color": [look.colour for look in looks.values()], "stacked": stacked, "width": width}
-    table.plot.barh(ax=ax, legend=False, lw=0, alpha=0.75, **how)
+    how |= {"lw": 0.6, "edgecolor": "white"} if stacked else {"lw": 0, "alpha": 0.75}
+    table.plot.barh(ax=ax, legend=False, **how)
     groups = dict(zip(table.columns, ax.containers, strict=True))
     for name, group in groups.items():
         y = [bar.get_y() + bar.get_height() / 2 for bar in group]
@@ -516,6 +519,45 @@ def learning_curves(
             single = scale * wide.dropna().to_numpy()
             ax.plot(line.index, single, color=_style(styles, method).colour, lw=0.6, alpha=0.3)
     return curves(ax, lines, styles, **({"xlabel": x, "ylabel": label} | how))
+
+
+def run_means(
+    ax: Axes,
+    values: Mapping[str, Mapping[float, pd.Series]],
+    styles: Styles = method_style,
+    *,
+    names: bool = False,
+    **how,
+) -> Axes:
+    """Draw, for each series and place, single runs as ticks and their mean, with its 95 % interval where there are
+    MIN_SEEDS_FOR_BAND runs or more. How many runs diverged is written at the foot of the panel.
+
+    Args:
+        values: by series and place on the x-axis, the values of the runs; NaN for one that diverged.
+        styles: of the series; one with a dash has its means joined.
+        how: as for `curves`.
+    """
+    lines, diverged = {}, {}
+    for name, by_place in values.items():
+        colour, rows = _style(styles, name).colour, []
+        for x, all_runs in by_place.items():
+            runs = all_runs.dropna()
+            if len(runs) < len(all_runs):
+                diverged[x] = f"{len(all_runs) - len(runs)} of {len(all_runs)}\ndiverged", colour
+            ax.plot([x] * len(runs), runs, "_", color=colour, ms=6, alpha=0.5)
+            mean, low, high = statistics.mean_interval(runs) if len(runs) else (np.nan,) * 3
+            enough = len(runs) >= MIN_SEEDS_FOR_BAND
+            rows.append((mean, low, high) if enough else (mean, np.nan, np.nan))
+        lines[name] = pd.DataFrame(rows, list(by_place), ["mean", "low", "high"], dtype=float)
+    curves(ax, lines, styles, band="bars", names=names, **({"width": 1.0} | how))
+    ax.grid(axis="x", visible=False)
+    if diverged:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low - 0.3 * (high - low), high)  # room for the texts
+    foot = {"xycoords": ax.get_xaxis_transform(), "ha": "center", "va": "bottom", "fontsize": 8}
+    for x, (text, colour) in diverged.items():
+        annotate(ax, x, 0.02, text, colour, 0, **foot)
+    return ax
 
 
 def class_counts(ax: Axes, counts: np.ndarray, colours: str | Sequence[str] = "viridis") -> None:
