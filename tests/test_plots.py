@@ -69,6 +69,32 @@ def test_names_at_the_ends_of_curves_do_not_touch():
     plt.close(ax.figure)
 
 
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_names_at_the_ends_of_curves_stay_within_the_height_of_the_panel(end):
+    ax = plt.figure().gca()
+    plots.name_ends(ax, {name: (1.0, end, "black") for name in "abc"}, gap=11)
+    points = 72 / ax.figure.dpi
+    heights = [ax.transData.transform(t.xy)[1] * points + t.xyann[1] for t in ax.texts]
+    assert min(heights) >= ax.bbox.y0 * points + 5.5 - 1e-9
+    assert max(heights) <= ax.bbox.y1 * points - 5.5 + 1e-9
+    assert np.diff(heights) == pytest.approx([11, 11])
+    plt.close(ax.figure)
+
+
+def test_means_of_runs_have_an_interval_from_five_runs_on_and_say_how_many_diverged():
+    runs = {"one": {0: pd.Series([1.0, 2, 3, 4, 5]), 1: pd.Series([1.0, 3, np.nan])}}
+    ax = plots.run_means(plt.figure().gca(), runs, {"one": plots.Style("red", "", "o")})
+    *ticks, means = ax.lines
+    assert [list(t.get_ydata()) for t in ticks] == [[1, 2, 3, 4, 5], [1, 3]]
+    assert means.get_xydata().tolist() == [[0, 3], [1, 2]] and means.get_linestyle() == "None"
+    (bars,) = ax.collections
+    low, high = statistics.mean_interval([1.0, 2, 3, 4, 5])[1:]
+    segments = [s.tolist() for s in bars.get_segments() if len(s) and not np.isnan(s).any()]
+    assert segments == [[[0, low], [0, high]]]
+    assert [t.get_text() for t in ax.texts] == ["1 of 3\ndiverged"]
+    plt.close(ax.figure)
+
+
 def test_every_method_has_its_own_style(monkeypatch):
     """A method that is not listed too: a registered one, or one that was added to the package."""
     known = methods.names()

@@ -397,15 +397,16 @@ def annotate(
 
 
 def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 10.5) -> None:
-    """Write each name to the right of its curve's end (x, y, colour), at least `gap` points apart."""
+    """Write each name to the right of its curve's end (x, y, colour), at least `gap` points apart and no higher or
+    lower than the panel, where they would touch its title or the labels of its x-axis."""
     points = 72 / ax.figure.dpi
     heights = {n: points * ax.transData.transform((x, y))[1] for n, (x, y, _) in ends.items()}
-    groups: list[
-        list[str]
-    ] = []  # of names that would touch, each group around the mean of its ends
+    bottom, top = points * ax.bbox.y0, points * ax.bbox.y1
+    groups: list[list[str]] = []  # of names that would touch, each around the mean of its ends
 
     def lowest(group: list[str]) -> float:
-        return float(np.mean([heights[n] for n in group])) - gap * (len(group) - 1) / 2
+        centred = float(np.mean([heights[n] for n in group])) - gap * (len(group) - 1) / 2
+        return min(max(centred, bottom + gap / 2), top - gap * (len(group) - 0.5))
 
     for name in sorted(ends, key=heights.__getitem__):
         groups.append([name])
