@@ -280,7 +280,7 @@ def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
     def draw(ax: Axes, table: pd.DataFrame) -> None:
         styles = {"rates": plots.Style(plots.PURPLE)}
         plots.intervals(ax, {"rates": table}, styles, xscale="log", xlim=(0.03, 1.15))
-        thick = {"color": plots.PURPLE, "lw": 6, "alpha": 0.6}
+        thick = {"color": plots.PURPLE, "lw": 6, "alpha": 0.6, "zorder": 1}
         ax.hlines(range(len(table))[::-1], table["q25"], table["q75"], **thick)
         ax.axvline(0.1, color=plots.BLACK, lw=1.2, ls="--")
 
