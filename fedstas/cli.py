@@ -114,6 +114,12 @@ def run(
     average: Annotated[
         float | None, _option("beta, of an average of the server's models that is measured too")
     ] = None,
+    initial_model: Annotated[
+        str,
+        _option(
+            "w_0: seed (clients make it, from 8 bytes), sent (made from the seed, downloaded), or FILE.npy, float32 [P]"
+        ),
+    ] = "seed",
     device: DEVICE = "auto",
     threads: Annotated[int, _option("threads of the arithmetic")] = 1,
     out: Annotated[Path | None, _option("write the history here, as parquet")] = None,
@@ -140,6 +146,7 @@ def run(
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"seed": seed, "eval_every": eval_every, "device": device, "threads": threads}
     arguments["average"] = average
+    arguments["initial_model"] = initial_model
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if checkpoint:
         files = ("task", "network", "partition", "method")  # these, and what they read, may change

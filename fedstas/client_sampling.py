@@ -37,6 +37,23 @@ class View(Protocol):
     def gradients(self, levels: int) -> Squeezed:
         """Every client's gradient of its local loss at w_t, squeezed."""
 
+    def sketches(self, size: int) -> np.ndarray:
+        """Sketches of every client's gradient of its local loss at w_t, float32 [N, size]: see `fedstas.sketch`."""
+
+    def output_gradients(self) -> np.ndarray:
+        """The `output_layer` of every client's gradient of its local loss at w_t, float32 [N, P_out]."""
+
+    @property
+    def output_layer(self) -> slice:
+        """The place of the last layer's weights and bias among the parameters [P]."""
+
+    def label_counts(self, epsilon: float | None = None) -> np.ndarray:
+        """How many examples of each class every client holds, float [N, classes].
+
+        With `epsilon` each client adds Laplace noise once (`privacy.noisy_counts`); the unit is one example, added or
+        removed.
+        """
+
     def norms(self) -> np.ndarray:
         """The norm of every client's gradient of its local loss at w_t, float [N]."""
 

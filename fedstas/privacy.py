@@ -1,8 +1,11 @@
-"""Randomised response on client sizes, the total that it estimates, and what it costs in epsilon.
+"""Randomised response on client sizes, the total that it estimates, and what it costs in epsilon; noisy label counts.
 
 FedSTaS Sec. 5.2 and 6.4. A client of size n answers min(n, M-1) with probability alpha, and a
 uniform number of 1..M-1 otherwise; the support 1..M-1 is the only one that agrees with both
 eq. 5.7 and Lemma 5.
+
+Each mechanism is local: a client draws its own noise. What an epsilon protects is its unit: the whole size for a
+report; one example, added to or removed from the client's data, for label counts (`noisy_counts`).
 """
 
 import math
@@ -73,3 +76,15 @@ def estimate_variance(sizes, *, size_cap: int, alpha: float, times=1) -> float:
 def composed_epsilon(alpha: float, size_cap: int, reports: int, delta: float = 0.0) -> float:
     """Compute the epsilon of `reports` fresh reports of one client, exactly (`theory.reports`)."""
     return theory.composed_epsilon(alpha, size_cap, reports, delta)
+
+
+def noisy_counts(counts, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+    """Add Laplace noise of scale 1/epsilon to each of a client's label counts: float of the shape of `counts`.
+
+    The unit is one example, added or removed: it changes one count by one, so that the counts are epsilon-locally
+    differentially private (Dwork et al. 2006, doi:10.1007/11681878_14). To replace an example changes two counts, at
+    2 epsilon. A client must answer a repeated question with the same numbers, or their mean reveals the counts.
+    """
+    counts = as_int_array("label counts", counts, ndim=None)
+    epsilon = check_float("epsilon", epsilon, 0)
+    return counts + rng.laplace(scale=1 / epsilon, size=counts.shape)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest, laplace
 
 from fedstas import privacy, theory
 from fedstas.errors import InputError
@@ -208,3 +208,26 @@ def test_a_delta_of_one_no_report_or_no_true_report_costs_no_epsilon():
 def test_privacy_parameters_out_of_range_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_the_noise_of_label_counts_has_the_density_that_its_epsilon_promises():
+    """Laplace noise of scale b has log densities that differ by at most 1/b between counts that differ by one; that the
+    noise is Laplace's is a Kolmogorov-Smirnov test, which fails a right sampler once in a million."""
+    epsilon, counts = 0.5, np.array([[3, 0, 7]])
+    rng = np.random.default_rng(0)
+    noise = privacy.noisy_counts(np.repeat(counts, 20_000, 0), epsilon, rng) - counts
+    assert kstest(noise.ravel(), laplace(scale=1 / epsilon).cdf).pvalue > 1e-6
+    answers = np.linspace(-20, 20, 401)
+    one, other = (laplace(loc=c, scale=1 / epsilon).logpdf(answers) for c in (3, 4))
+    assert np.abs(one - other).max() == pytest.approx(epsilon)  # one example more or fewer
+    # An example that changes its class moves two counts.
+    pairs = laplace(loc=[3, 4], scale=1 / epsilon).logpdf(answers[:, None])
+    swapped = laplace(loc=[4, 3], scale=1 / epsilon).logpdf(answers[:, None])
+    both = np.add.outer(*(pairs - swapped).T)
+    assert np.abs(both).max() == pytest.approx(2 * epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan, None])
+def test_noise_of_label_counts_needs_an_epsilon_above_zero(epsilon):
+    with pytest.raises(InputError, match=r"epsilon is .*: it must be a number above 0"):
+        privacy.noisy_counts([1, 2], epsilon, np.random.default_rng(0))

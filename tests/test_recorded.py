@@ -23,6 +23,7 @@ def repeat_first_rounds(task, identity):
         rounds=ROUNDS,
         clients_per_round=identity["clients_per_round"],
         seed=identity["seed"],
+        initial_model=identity.get("initial_model", "sent"),
     )
     return history.frame
 

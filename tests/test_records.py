@@ -1,6 +1,7 @@
 """Runs on disk: written completely or not at all, read back exactly, reproduced from the sidecar alone."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -124,6 +125,44 @@ def test_identity_changes_with_everything_that_determines_a_run(digits, federati
     ids = {records.run_id(identity) for identity in [base, *others]}
     assert len(ids) == 1 + len(others)
     assert records.run_id(json.loads(json.dumps(base))) == records.run_id(base)
+
+
+def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
+    digits, federation, tmp_path, monkeypatch
+):
+    """Identities of runs that were recorded before there was a choice have no such key."""
+
+    def make(**how):
+        return records.identity(digits, federation, methods.get("md"), **SETTINGS | how)
+
+    sent = make(initial_model="sent")
+    assert "initial_model" not in sent and "files" not in sent
+    assert make() == make(initial_model="seed") == sent | {"initial_model": "seed"}
+    file = tmp_path / "start.npy"
+    np.save(file, np.zeros(3760, np.float32))
+    sha = hashlib.sha256(file.read_bytes()).hexdigest()
+    named = {"initial_model": "start.npy", "files": {"initial_model": sha}}
+    assert make(initial_model=str(file)) == sent | named
+    folder = tmp_path / "results"
+    how = {"initial_model": str(file), "rounds": 1}
+    history, identity, _ = record(digits, federation, methods.get("md"), folder, **how)
+    records.pack(folder / "trial")
+    with pytest.raises(InputError, match=r"the initial model in start.npy .* is not here"):
+        records.rerun(records.run_id(identity), folder, device="cpu")
+    monkeypatch.chdir(tmp_path)
+    again = records.rerun(records.run_id(identity), folder, device="cpu")
+    np.testing.assert_array_equal(again.params, history.params)
+    np.save(file, np.ones(3760, np.float32))
+    with pytest.raises(InputError, match=r"the initial model in start.npy .* has changed since"):
+        records.rerun(records.run_id(identity), folder, device="cpu")
+
+
+@pytest.mark.parametrize("rule", ["seed", "sent"])
+def test_a_run_is_made_again_by_its_own_rule(digits, federation, tmp_path, rule):
+    method, how = methods.get("md"), {"initial_model": rule, "rounds": 1}
+    history, identity, _ = record(digits, federation, method, tmp_path, **how)
+    again = records.rerun(records.run_id(identity), tmp_path, device="cpu")
+    assert again.frame.bytes_down.tolist() == history.frame.bytes_down.tolist()
 
 
 def test_equal_runs_have_equal_identities_for_any_type_of_number(digits, federation):

@@ -13,11 +13,22 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 from torch.nn import functional as F
 
-from fedstas import engine, methods, models, partition, server, simulation, tasks
+from fedstas import (
+    autograd,
+    engine,
+    methods,
+    models,
+    partition,
+    server,
+    simulation,
+    sketch,
+    tasks,
+)
 from fedstas.aggregation import Average, UpdateMemoryServer
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.data_sampling import FixedSize
 from fedstas.errors import Diverged, InputError
+from fedstas.sim.server import sketch_signs
 
 COINS = ("poisson", "optimal-client-sampling", "k-vib")  # their cohorts have no fixed size
 P = 3_760  # parameters of the digits perceptron, 64-50-10
@@ -27,7 +38,7 @@ NAMES = methods.names()
 def run(task, federation, method, **how):
     method = methods.get(method) if isinstance(method, str) else method
     how = {"rounds": 4, "clients_per_round": 5, "seed": 1, "device": "cpu"} | how
-    return simulation.run(task, federation, method, **how)
+    return simulation.run(task, federation, method, **{"initial_model": "sent"} | how)
 
 
 def assert_same_histories(one, two):
@@ -271,6 +282,67 @@ def test_md_sends_the_model_once_to_a_client_drawn_twice(federation, histories):
     assert up == [8 * n + t * 5 * P * 4 for t in range(1, 6)]
 
 
+@pytest.mark.parametrize("name", ["md", "fedstas"])
+def test_a_first_model_that_clients_make_costs_a_seed_and_changes_nothing_else(
+    digits, federation, name
+):
+    sent = run(digits, federation, name, rounds=2)
+    made = run(digits, federation, name, rounds=2, initial_model="seed")
+    needed = len(np.unique(sent.cohorts[0])) if name == "md" else len(federation.with_data)
+    saved = sent.frame.bytes_down - made.frame.bytes_down
+    assert saved.tolist() == [needed * (4 * P - 8)] * 2  # later models are downloaded either way
+    columns = [c for c in sent.frame if c not in ("bytes_down", "seconds")]
+    pd.testing.assert_frame_equal(sent.frame[columns], made.frame[columns], check_exact=True)
+    np.testing.assert_array_equal(sent.params, made.params)
+
+
+def test_a_first_model_from_a_file_is_downloaded(digits, federation, tmp_path):
+    file, sent = str(tmp_path / "start.npy"), run(digits, federation, "md", rounds=2)
+    np.save(file, models.flatten(digits.model(1)).numpy())
+    assert_same_histories(run(digits, federation, "md", rounds=2, initial_model=file), sent)
+    np.save(file, models.flatten(digits.model(2)).numpy())
+    other = run(digits, federation, "md", rounds=2, initial_model=file)
+    assert other.frame.bytes_down.tolist() == sent.frame.bytes_down.tolist()
+    assert not np.array_equal(other.params, sent.params)
+    np.save(file, models.flatten(digits.model(3)).numpy())
+    with pytest.raises(
+        InputError, match="another task, federation, method, seed, average or initial model"
+    ):
+        run(digits, federation, "md", rounds=3, initial_model=file, resume=other)
+    with pytest.raises(
+        InputError, match="another task, federation, method, seed, average or initial model"
+    ):
+        run(digits, federation, "md", rounds=3, initial_model="seed", resume=sent)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"start.npy cannot be read \(No such file or directory\)"),
+        (np.zeros(P - 1, np.float32), rf"float32 \[{P - 1}\]: it must be float32 \[{P}\]"),
+        (np.zeros(P), rf"float64 \[{P}\]: it must be float32 \[{P}\]"),
+        (np.full(P, np.inf, np.float32), "a number that is not finite"),
+        (b"no array", "holds no array: write it by numpy.save"),
+    ],
+)
+def test_a_first_model_that_does_not_fit_is_one_sentence(
+    digits, federation, tmp_path, content, message
+):
+    file = tmp_path / "start.npy"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        np.save(file, content)
+    with pytest.raises(InputError, match=message):
+        run(digits, federation, "md", initial_model=str(file))
+
+
+@pytest.mark.parametrize("wrong", ["random", "", 3, None])
+def test_an_initial_model_is_one_of_two_words_or_a_file(digits, federation, wrong):
+    with pytest.raises(InputError, match=r"use seed, sent, or a file FILE.npy"):
+        run(digits, federation, "md", initial_model=wrong)
+
+
 @pytest.mark.parametrize(("every", "times"), [(1, [1, 2, 3, 4, 5]), (3, [1, 1, 1, 2, 2])])
 def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
     digits, federation, every, times
@@ -325,6 +397,65 @@ def test_losses_cost_a_pass_of_every_candidate_and_a_number_each(digits, federat
     down, up = bytes_of(histories["power-of-choice"])
     assert down == (rounds * 10 * P * 4).tolist()
     assert up == (8 * n + rounds * (10 * 8 + 5 * P * 4)).tolist()
+
+
+def test_sketches_and_output_gradients_are_those_of_the_gradients(digits, federation):
+    server, params = server_of(federation, digits)
+    server.begin(1, params)
+    gradients = torch.stack([*engine.client_gradients(server.module, params, server._data)]).numpy()
+    n, total = len(federation.with_data), int(federation.sizes.sum())
+    sketches = server.sketches(16)
+    assert sketches.dtype == np.float32 and sketches.shape == (n, 16)
+    # A client makes its own from its gradient and the seed, up to the rounding that the server does.
+    own = sketch.signed_sums(gradients[3], 16, sketch_signs(0))
+    np.testing.assert_allclose(sketches[3], own, atol=2.0**-16 * np.abs(sketches).max())
+    assert server.cost == {"examples": total, "bytes_down": n * P * 4, "bytes_up": n * 4 * 16}
+    layer = server.output_layer
+    assert (layer.start, layer.stop) == (64 * 50 + 50, P)  # 50 x 10 weights and 10 biases
+    np.testing.assert_array_equal(server.output_gradients(), gradients[:, layer])
+    sketches += 1  # what a design does with its answer does not change the next one
+    assert not np.array_equal(server.sketches(16), sketches)
+    up = n * 4 * (16 + 510)  # one pass over the examples answers both questions, once
+    assert server.cost == {"examples": total, "bytes_down": n * P * 4, "bytes_up": up}
+    for size in (0, P + 1, 1.5):
+        with pytest.raises(InputError, match=f"at least 1 and at most {P}"):
+            server.sketches(size)
+
+
+@pytest.mark.parametrize("backend", ["batched", "loop"])
+def test_sketches_agree_between_backends(digits, federation, backend, monkeypatch):
+    """Two ways to the same gradients, which differ in their last bits: rounded sketches differ by a step at most."""
+    server, params = server_of(federation, digits)
+    server.begin(1, params)
+    expected = server.sketches(64)
+    server.begin(1, params)
+    if backend == "loop":
+        monkeypatch.setattr(engine, "arithmetic", lambda module: autograd)
+    again = server.sketches(64)
+    step = 2.0**-15 * np.abs(expected).max()
+    assert np.abs(again - expected).max() <= step and (again == expected).mean() > 0.9
+
+
+def test_label_counts_cost_a_number_for_each_class_once(digits, federation):
+    server, params = server_of(federation, digits)
+    n = len(federation.with_data)
+    for t in (1, 2):
+        server.begin(t, params)
+        counts = server.label_counts()
+        np.testing.assert_array_equal(counts, federation.label_counts[federation.with_data])
+        assert server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 4 * 10 * n}
+    noisy = server.label_counts(0.5)
+    assert server.cost["bytes_up"] == 2 * 4 * 10 * n
+    np.testing.assert_array_equal(noisy, server.label_counts(0.5))  # drawn once
+    assert server.cost["bytes_up"] == 2 * 4 * 10 * n
+    # Another epsilon has noise of its own: of the same at two scales the counts could be solved for.
+    other = server.label_counts(1.0)
+    assert np.abs((other - counts) - (noisy - counts) / 2).min() > 0
+    for epsilon in (0, -1, np.inf, "1"):
+        with pytest.raises(InputError, match=r"epsilon is .*: it must be a number above 0"):
+            server.label_counts(epsilon)
+    with pytest.raises(InputError, match="the task has no classes"):
+        simulation.Server(pool_of(federation, digits), server.module, 0).label_counts()
 
 
 def test_norms_are_those_of_the_gradients(digits, federation):
@@ -569,7 +700,7 @@ def test_the_methods_that_know_sizes_do_ask_for_them(digits, federation, no_size
 
 def server_of(federation, digits, seed=0):
     module = digits.model(0)
-    server = simulation.Server(pool_of(federation, digits), module, seed)
+    server = simulation.Server(pool_of(federation, digits), module, seed, classes=10)
     return server, models.flatten(module)
 
 

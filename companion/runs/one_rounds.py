@@ -123,7 +123,13 @@ def _measure_partition(
     answers: dict = {}  # all states are of one run: they share what clients answer at w_0
     for rounds in ROUNDS:
         after = one_round.state_after(
-            data, federation, rounds=rounds, method="md", local=work, seed=seed
+            data,
+            federation,
+            rounds=rounds,
+            method="md",
+            local=work,
+            seed=seed,
+            initial_model="sent",  # as it was charged when the table was recorded
         )
         after = replace(after, answers=answers)
         for m in PARTICIPANTS:

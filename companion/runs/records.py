@@ -28,6 +28,7 @@ from companion.runs import atomic, provenance
 from fedstas import methods, user_code
 from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
+from fedstas.sim import initial_model as model_files
 from fedstas.sim import partition, run_file, simulation, tasks
 from fedstas.sim.partition import Federation
 from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History
@@ -112,17 +113,20 @@ def identity(
     eval_every: int = 1,
     eval_rounds: Sequence[int] = (),
     average: float | None = None,
+    initial_model: str = "seed",
 ) -> dict:
     """Return everything that determines a run, as plain data: equal runs have equal identities.
 
     `eval_rounds` and `average`, which came after runs were recorded, are in it only where they are set.
+    `initial_model` is as in `simulation.run`; identities without the key, as all older ones, mean "sent".
     """
     if not federation.recipe:
         raise InputError("a federation without a recipe cannot be recorded: use a named partition")
     usual = simulation.evaluated_rounds(rounds, eval_every)
     further = sorted({*simulation.evaluated_rounds(rounds, eval_every, eval_rounds)} - {*usual})
     average = simulation.check_average(average)
-    optional = ({"eval_rounds": further} if further else {}) | task.other
+    optional = {"eval_rounds": further} if further else {}
+    optional |= _merge_files(task.other, model_files.identity(initial_model))
     optional |= {} if average is None else {"average": average}
     return {
         "algorithms": methods.version(method),
@@ -136,6 +140,13 @@ def identity(
         "eval_every": check_int("eval_every", eval_every, 1),
         "seed": check_int("seed", seed, 0),
     } | optional
+
+
+def _merge_files(*parts: dict) -> dict:
+    """Join parts of an identity, and the SHA-256 of the files that they name."""
+    files = {key: sha for part in parts for key, sha in part.get("files", {}).items()}
+    joined = {key: value for part in parts for key, value in part.items()}
+    return joined | ({"files": files} if files else {})
 
 
 def _hash_json(data, **how) -> str:
@@ -775,7 +786,8 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
             f"this is {methods.version(method)}"
         )
     names = {key: identity.get(key, "") for key in ("task", "network")}
-    for key, sha in identity.get("files", {}).items():
+    files = {k: sha for k, sha in identity.get("files", {}).items() if k in names}
+    for key, sha in files.items():
         names[key] = user_code.locate(names[key], sha, f"the {key} in")
     task = tasks.load(names["task"], network=names["network"])
     if task.digest != identity["digest"]:
@@ -786,6 +798,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         method,
         **{key: identity[key] for key in ("rounds", "clients_per_round", "seed", "eval_every")},
         **{key: identity[key] for key in ("eval_rounds", "average") if key in identity},
+        initial_model=model_files.locate(identity),
         device=device,
         threads=record.metadata["environment"]["threads"],
         progress=progress,

@@ -54,7 +54,11 @@ _LEAST = {"seed": 0, "clients": 1, "clients_per_round": 1, "rounds": 1, "eval_ev
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a sweep; `overrides` are settings of the method."""
+    """One run of a sweep; `overrides` are settings of the method.
+
+    `initial_model` is as in `simulation.run`. All runs recorded before there was a choice are "sent", which is the
+    default here, so that they keep their identities; a new sweep says "seed".
+    """
 
     task: str
     partition: str
@@ -72,6 +76,7 @@ class Run:
     sizes: str = ""  # of the clients, as in `partition.parse_sizes`
     eval_rounds: tuple[int, ...] = ()  # evaluated too, besides each `eval_every`-th
     average: float | None = None  # beta of an average of the server's models
+    initial_model: str = "sent"
 
     def __post_init__(self):  # numpy's numbers become Python's: equal runs have equal identities
         for key, low in _LEAST.items():
@@ -205,6 +210,7 @@ def _prepare(run: Run, device: str):
         "eval_every": run.eval_every,
         "eval_rounds": run.eval_rounds,
         "average": run.average,
+        "initial_model": run.initial_model,
     }
     task = replace(load_task(run.task, device), network=run.network)
     return task, federation, method, how, records.identity(task, federation, method, **how)

@@ -14,7 +14,7 @@ import pandas as pd
 from companion.runs import experiments, records, statistics, sweeps
 from companion.runs.sweeps import Run
 from fedstas import methods, user_code
-from fedstas.sim import partition, simulation
+from fedstas.sim import initial_model, partition, simulation
 
 SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
 NOT_RECORDED = "not recorded yet"
@@ -106,10 +106,13 @@ def run_key(run: Run) -> str:
     method = methods.get(run.method, **run.overrides)
     files = {key: user_code.sha256(getattr(run, key)) for key in ("task", "partition", "network")}
     files["digest"] = sweeps.load_task(run.task, "cpu").digest if files["task"] else ""
+    start = initial_model.identity(run.initial_model)
+    files["initial_model"] = start.get("files", {}).get("initial_model", "")
     names = (
         user_code.without_folders(run.task, "task"),
         Path(run.partition).name,
         user_code.without_folders(run.network, "network"),
+        start.get("initial_model", ""),
     )
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     shape += (run.eval_rounds, run.average)
@@ -120,9 +123,10 @@ def record_key(identity: dict) -> str:
     """Return a key of a record's identity, which equals `run_key` of the run that it is a record of."""
     recipe, hashes = identity["partition"], identity.get("files", {})
     files = {"task": hashes.get("task", ""), "partition": recipe.get("sha256", "")}
-    files["network"] = hashes.get("network", "")
+    files |= {key: hashes.get(key, "") for key in ("network", "initial_model")}
     files["digest"] = identity["digest"] if files["task"] else ""
-    names = (identity["task"], recipe["name"], identity.get("network", ""))
+    names = (identity["task"], recipe["name"])
+    names += (identity.get("network", ""), identity.get("initial_model", ""))
     keys = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     shape = [identity[key] for key in keys]
     shape += [identity.get("eval_rounds", ()), identity.get("average")]

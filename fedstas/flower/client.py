@@ -23,8 +23,9 @@ from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine
 from fedstas.sim.rng import LARGEST_SEED, stream
-from fedstas.sim.server import batch_mean_weights
+from fedstas.sim.server import batch_mean_weights, sketch_signs
 from fedstas.sim.simulation import draw_batches, draw_keys
+from fedstas.sketch import signed_sums
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
     app.query("hello")(handler(_hello))
     app.query("size")(handler(_size))
     app.query("gradient")(handler(_gradient))
+    app.query("sketch")(handler(_sketch))
     app.query("centres")(handler(_centres))
     app.query("spread")(handler(_spread))
     app.query("norm")(handler(_norm))
@@ -163,6 +165,12 @@ def _loss(local: Local, asked: RecordDict, context: Context) -> RecordDict:
 def _gradient(local: Local, asked: RecordDict, context: Context) -> RecordDict:
     (gradient,) = engine.client_gradients(local.module, _model(local, asked, context), local.pool)
     return content(pack(squeeze(gradient.cpu().numpy()[None], settings_of(asked)["levels"])))
+
+
+def _sketch(local: Local, asked: RecordDict, context: Context) -> RecordDict:
+    (gradient,) = engine.client_gradients(local.module, _model(local, asked, context), local.pool)
+    size, signs = settings_of(asked)["size"], sketch_signs(local.seed)
+    return content({"sketch": signed_sums(gradient.cpu().numpy(), size, signs)})
 
 
 def _centres(local: Local, asked: RecordDict, context: Context) -> RecordDict:

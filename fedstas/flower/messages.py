@@ -132,6 +132,7 @@ _READERS: dict[str, Callable] = {
     "query.hello": _hello,
     "query.size": lambda record: whole_of(record, "size", 1),
     "query.gradient": unpack,
+    "query.sketch": lambda record, size: array_of(record, "sketch", (size,)),
     "query.centres": lambda record, levels: array_of(record, "centres", (levels,)),
     "query.spread": lambda record: number_of(record, "spread"),
     "query.norm": lambda record: number_of(record, "norm"),

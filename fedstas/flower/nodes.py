@@ -11,6 +11,8 @@ from fedstas.flower import messages
 from fedstas.flower.roster import Roster, exchange
 from fedstas.level_strata import ascending_levels
 from fedstas.sim.server import Server
+from fedstas.sketch import check_size
+from fedstas.stratification import rounded
 
 
 class Nodes(Roster, Server):
@@ -106,6 +108,21 @@ class Nodes(Roster, Server):
             "query.gradient", lambda k: {"levels": levels}, model=True, d=d, levels=levels
         )
         return Squeezed(np.stack([v for v, _ in parts]), np.stack([c for _, c in parts]))
+
+    def sketches(self, size: int) -> np.ndarray:
+        check_size(size, self._params.numel())
+        parts = self._all("query.sketch", lambda k: {"size": size}, model=True, size=size)
+        return rounded(np.stack(parts)).astype(np.float32)
+
+    def label_counts(self, epsilon: float | None = None) -> np.ndarray:
+        raise InputError("nodes do not send their label counts: use features='sketch'")
+
+    @property
+    def output_layer(self) -> slice:
+        raise InputError("the server of real nodes has no network, and knows no last layer")
+
+    def output_gradients(self) -> np.ndarray:
+        raise InputError("nodes do not send gradients of the last layer: use features='sketch'")
 
     def norms(self) -> np.ndarray:
         return np.array(self._all("query.norm", model=True))

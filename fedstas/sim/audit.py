@@ -34,7 +34,7 @@ BENCHES: dict = {  # rounds before the one that is tested, and arguments of its 
 FALSE_ALARM = 1e-6  # probability that an unbiased design is called biased
 MIN_DRAWS = 250  # cohorts, of which fewer hardly distinguish a bias from chance
 ROUNDS = 5  # in which a method's questions are recorded
-VECTORS = {"gradients", "centres", "last_updates"}
+VECTORS = {"gradients", "sketches", "output_gradients", "centres", "last_updates"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RecordingView:
 
     def __getattr__(self, name: str):
         answer = getattr(self.server, name)
-        if name not in ("clients", "total", "round", "state_of"):
+        if name not in ("clients", "total", "round", "state_of", "output_layer"):
             self.questions[name] = None
         return answer
 
@@ -88,7 +88,8 @@ class Bench:
 
     def server(self) -> RecordingView:
         """Make a server before its first round, which stores last updates from now on."""
-        server = Server(self.data, self.module, self.seed, np.arange(self.clients) % 3)
+        majority = np.arange(self.clients) % 3
+        server = Server(self.data, self.module, self.seed, majority, classes=3)
         server.begin(1, self.params)
         server.last_updates()
         return RecordingView(server)
@@ -288,7 +289,8 @@ def secure(method: Method) -> str:
 
     Returns:
         "no": it asks for vectors of single clients (gradients, centres, last updates), or its server stores updates.
-        "with scalars": it asks for numbers of single clients (sizes, norms, losses, spreads, labels, reports), and
+        "with scalars": it asks for numbers of single clients (sizes, norms, losses, spreads, labels,
+        label counts, reports), and
         updates can be summed. "yes": it asks for nothing of a single client but sizes that do not change the cohorts,
         so that each client can weight its own update. "-": one client holds all data.
 

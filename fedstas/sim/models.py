@@ -159,6 +159,15 @@ def unflatten(module: nn.Module, params: Tensor) -> dict[str, Tensor]:
     return {name: v.unflatten(-1, p.shape) for (name, p), v in named}
 
 
+def output_layer(module: nn.Module) -> slice:
+    """Return the place in a parameter vector [P] of the last layer's parameters: of the layer that the module
+    registers last."""
+    sizes = {name: p.numel() for name, p in module.named_parameters()}
+    layer = [*sizes][-1].rpartition(".")[0]
+    count = sum(size for name, size in sizes.items() if name.rpartition(".")[0] == layer)
+    return slice(sum(sizes.values()) - count, sum(sizes.values()))
+
+
 def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
     """Say why a network cannot be trained here on examples x [n, ...], after "the network"; "" if it can.
 

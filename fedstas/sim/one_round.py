@@ -73,7 +73,14 @@ class _CachingServer(Server):
     def __init__(self, state: State):
         setup = state.setup
         majority = setup.class_shares.argmax(1)
-        super().__init__(setup.data, setup.task.model(setup.seed), setup.seed, majority)
+        super().__init__(
+            setup.data,
+            setup.task.model(setup.seed),
+            setup.seed,
+            majority,
+            classes=setup.task.classes,
+            from_seed=setup.initial_model == "seed",
+        )
         self._answers = state.answers
 
     def _cached(self, key, make):
@@ -100,17 +107,20 @@ def state_after(
     clients_per_round: int = 10,
     seed: int = 0,
     repeats: int = 2,
+    initial_model: str = "seed",
     device: str = "auto",
 ) -> State:
     """Train `rounds` rounds with a method (0: none), then let all clients train `repeats` times: the state there.
 
-    With two repetitions or more, the noise of an update (of SGD's batches) is estimated apart from its mean.
+    `initial_model` is as in `simulation.run`. With two repetitions or more, the noise of an update (of SGD's batches) is estimated apart from its mean.
     """
     rounds, repeats = check_int("rounds", rounds, 0), check_int("repeats", repeats, 2)
     method = method if isinstance(method, Method) else get(method)
     method = replace(method, local=local or method.local)
     task = task.to(find_device(device))
-    setup = simulation.prepare(task, federation, method, clients_per_round, seed)
+    setup = simulation.prepare(
+        task, federation, method, clients_per_round, seed, initial_model=initial_model
+    )
     server, params = setup.start()
     start = params.clone()
     server.begin(0, params)
@@ -257,7 +267,8 @@ def _training(server: Server, state: State, method: Method, cohort: Cohort, rate
     data, seed = state.setup.data, state.setup.seed
     _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)
     new = np.count_nonzero(~server._has_model[np.unique(cohort.clients)])
-    return state.params.nbytes * (new + len(cohort.clients)), int(np.count_nonzero(weight))
+    sent = server.model_bytes * new + state.params.nbytes * len(cohort.clients)
+    return sent, int(np.count_nonzero(weight))
 
 
 def table(state: State, designs: Mapping[str, Method], **settings) -> pd.DataFrame:

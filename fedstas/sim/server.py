@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedstas import privacy
+from fedstas import privacy, sketch
 from fedstas import state as states
 from fedstas.compression import ROWS_AT_ONCE, Squeezed, squeeze
-from fedstas.errors import Diverged, InputError, check_int
-from fedstas.sim import engine
+from fedstas.errors import Diverged, InputError, check_float, check_int
+from fedstas.sim import engine, models
 from fedstas.sim.rng import stream
+from fedstas.stratification import rounded
+
+SEED_BYTES = 8  # of a seed that a client downloads to make w_0
 
 
 @dataclass
@@ -23,6 +26,7 @@ class ServerMemory:
     `cost`: bytes and examples so far. `designs`: the states of designs, by state class. `optimizer`: the state
     of the server optimiser, None before its first step. `last_updates`: each client's last update, float32
     [N, P], kept from the first time that a design asks for them. `has_sizes`: clients have sent their sizes.
+    `label_epsilons`: with which noise they have sent their label counts.
     """
 
     cost: dict[str, int] = field(
@@ -32,6 +36,7 @@ class ServerMemory:
     optimizer: Any = None
     last_updates: np.ndarray | None = states.per_client()
     has_sizes: bool = False
+    label_epsilons: list[float | None] = field(default_factory=list)
 
 
 class Server:
@@ -40,18 +45,31 @@ class Server:
     Args:
         data: the examples of the clients with data.
         module: the network.
-        seed: of the clients' reports and shuffles.
+        seed: of the clients' reports and shuffles, and of the signs of sketches.
         majority: each client's most frequent class, int [N], for oracles.
+        classes: how many the task has; None for a task without classes.
+        from_seed: clients make w_0, the model of the first round, from a seed, and download only that.
     """
 
-    def __init__(self, data: engine.Pool, module, seed: int, majority=None):
+    def __init__(
+        self,
+        data: engine.Pool,
+        module,
+        seed: int,
+        majority=None,
+        *,
+        classes: int | None = None,
+        from_seed: bool = False,
+    ):
         self.clients, self.total = len(data.sizes), int(data.sizes.sum())
         self.memory = ServerMemory()
         self.module, self._data, self._seed, self._majority = module, data, seed, majority
+        self._classes, self._from_seed = classes, from_seed
 
     def begin(self, t: int, params: torch.Tensor) -> None:
         """Start round t with w_t = params [P]."""
         self.round, self._params = t, params
+        self.model_bytes = SEED_BYTES if self._from_seed and t <= 1 else params.nbytes
         self._has_model = np.zeros(self.clients, dtype=bool)  # clients that have w_t already
         self._client_pass_cache: dict = {}  # the answers of all clients about their gradients at w_t
 
@@ -84,7 +102,7 @@ class Server:
         new = np.unique(clients)
         new = new[~self._has_model[new]]
         self._has_model[new] = True
-        self.cost["bytes_down"] += len(new) * self._params.nbytes
+        self.cost["bytes_down"] += len(new) * self.model_bytes
 
     def charge(self, *, examples: int, bytes_up: int) -> None:
         """Add to the cost: examples that clients went through, and bytes that they sent."""
@@ -113,6 +131,59 @@ class Server:
             return result, -(-result.bits // 8)
 
         return self._pass(levels, make)
+
+    def sketches(self, size: int) -> np.ndarray:
+        """See `View`: rounded to 2^-16 of the largest entry, as coordinates for strata are, so that backends agree."""
+        sketch.check_size(
+            size, self._params.numel()
+        )  # so that an InputError below is about gradients
+
+        def make(gradients) -> tuple[np.ndarray, int]:
+            parts = []
+            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS_AT_ONCE)]:
+                try:
+                    parts.append(
+                        sketch.signed_sums(np.stack(chunk), size, sketch_signs(self._seed))
+                    )
+                except InputError as error:  # not finite
+                    raise Diverged(f"round {self.round}: {error}") from None
+            return rounded(np.concatenate(parts)).astype(np.float32), 4 * size
+
+        return self._pass(("sketches", size), make).copy()
+
+    @property
+    def output_layer(self) -> slice:
+        return models.output_layer(self.module)
+
+    def output_gradients(self) -> np.ndarray:
+        layer = self.output_layer
+
+        def make(gradients) -> tuple[np.ndarray, int]:
+            answer = np.stack([g[layer].cpu().numpy() for g in gradients])
+            return self._finite("gradient", answer), answer[0].nbytes
+
+        return self._pass("output gradients", make).copy()
+
+    def label_counts(self, epsilon: float | None = None) -> np.ndarray:
+        if self._classes is None:
+            raise InputError(
+                "the task has no classes, so that its clients have no label counts: ask for sketches instead"
+            )
+        if epsilon is not None:
+            epsilon = check_float("epsilon", epsilon, 0)
+        if epsilon not in self.memory.label_epsilons:
+            self.charge(examples=0, bytes_up=4 * self._classes * self.clients)
+            self.memory.label_epsilons.append(epsilon)
+        answers = []
+        for k in range(self.clients):
+            labels = self._data.of(k)[1].cpu().numpy()
+            counts = np.bincount(labels, minlength=self._classes)
+            if epsilon is not None:
+                # A stream for each epsilon: the same noise at two scales would reveal the counts.
+                rng = stream(self._seed, f"label counts, epsilon {epsilon!r}", k)
+                counts = privacy.noisy_counts(counts, epsilon, rng)
+            answers.append(counts)
+        return np.array(answers, dtype=np.float64)
 
     def norms(self) -> np.ndarray:
         def make(gradients):
@@ -193,6 +264,11 @@ class Server:
             size = self._data.sizes[k]
             answers.append(privacy.report(size, size_cap=size_cap, alpha=alpha, rng=rng))
         return np.array(answers)
+
+
+def sketch_signs(seed: int) -> np.random.Generator:
+    """Return a fresh generator of the signs of a run's sketches, from the seed that all its clients know."""
+    return stream(seed, "signs of sketches")
 
 
 def batch_mean_weights(sizes, batch: int, seed: int) -> np.ndarray:

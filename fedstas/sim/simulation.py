@@ -19,7 +19,7 @@ from fedstas.aggregation import aggregate, average_models
 from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
 from fedstas.errors import Diverged, InputError, check_float, check_int, format_value
 from fedstas.methods import Method
-from fedstas.sim import engine, models
+from fedstas.sim import engine, initial_model, models
 from fedstas.sim.partition import Federation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server, ServerMemory
@@ -135,6 +135,7 @@ class Setup:
 
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
     examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models.
+    `initial_model`: see `fedstas.sim.initial_model`.
     """
 
     task: Task
@@ -145,6 +146,7 @@ class Setup:
     data: engine.Pool
     class_shares: np.ndarray
     average: float | None = None
+    initial_model: str = "seed"
 
     @cached_property
     def key(self) -> str:
@@ -152,17 +154,32 @@ class Setup:
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         later = () if self.average is None else ("average", self.average)
-        everything = repr((*what, *files, *self.task.other.values(), *later))
-        return hashlib.sha256(everything.encode()).hexdigest()
+        others = [*self.task.other.values(), *initial_model.identity(self.initial_model).values()]
+        return hashlib.sha256(repr((*what, *files, *others, *later)).encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:
         """Make a server before its first round, and w_0 [P]."""
         module, majority = self.task.model(self.seed), self.class_shares.argmax(1)
-        return Server(self.data, module, self.seed, majority), models.flatten(module)
+        from_seed = self.initial_model == initial_model.SEED
+        server = Server(
+            self.data,
+            module,
+            self.seed,
+            majority,
+            classes=self.task.classes,
+            from_seed=from_seed,
+        )
+        return server, initial_model.load(self.initial_model, module)
 
 
 def prepare(
-    task: Task, federation: Federation, method: Method, m: int, seed: int, average=None
+    task: Task,
+    federation: Federation,
+    method: Method,
+    m: int,
+    seed: int,
+    average: float | None = None,
+    initial_model: str = "seed",
 ) -> Setup:
     """Check the inputs of a run and prepare its setup; `InputError` if the federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
@@ -182,7 +199,7 @@ def prepare(
     if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
-    return Setup(task, method, m, seed, clients, data, class_shares, average)
+    return Setup(task, method, m, seed, clients, data, class_shares, average, initial_model)
 
 
 def check_average(average) -> float | None:
@@ -229,7 +246,7 @@ class Progress:
             raise InputError("resume: the history is of another version of fedstas")
         if state.key != self.setup.key:
             raise InputError(
-                "resume: the history is of another task, federation, method, seed or average"
+                "resume: the history is of another task, federation, method, seed, average or initial model"
             )
         if state.round >= rounds:
             raise InputError(
@@ -324,6 +341,7 @@ def run(
     eval_every: int = 1,
     eval_rounds: Sequence[int] = (),
     average: float | None = None,
+    initial_model: str = "seed",
     device: str = "auto",
     resume: History | None = None,
     checkpoint: Callable[[History], None] | None = None,
@@ -337,7 +355,9 @@ def run(
     is measured too; clients train from the model itself, so that nothing else changes and nothing more is sent.
 
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
-    bit on one machine with one thread. `resume` continues the history of a shorter run with the
+    bit on one machine with one thread. `initial_model` says whence w_0 comes, and what a client downloads that needs
+    it: "seed" (made from the seed, 8 bytes), "sent" (made from the seed and downloaded, the rule of all runs recorded
+    before), or a file *.npy of float32 [P], which is downloaded. `resume` continues the history of a shorter run with the
     same arguments. `checkpoint` is called with the history after each evaluation but the last;
     it must not hold on to it, since the next rounds change it.
 
@@ -349,7 +369,7 @@ def run(
     evaluated = set(evaluated_rounds(rounds, eval_every, eval_rounds))
     task = task.to(find_device(device))
     with limited_threads(check_int("threads", threads, 1)):
-        setup = prepare(task, federation, method, clients_per_round, seed, average)
+        setup = prepare(task, federation, method, clients_per_round, seed, average, initial_model)
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)

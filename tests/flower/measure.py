@@ -59,6 +59,7 @@ def main(names) -> None:
                     clients_per_round=M,
                     seed=0,
                     eval_every=ROUNDS,
+                    initial_model="sent",
                 ).frame.iloc[-1]
                 gate.reset()
                 began = time.monotonic()

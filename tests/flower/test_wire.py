@@ -342,9 +342,9 @@ def test_the_arrays_that_are_sent_are_the_bytes_that_the_simulation_accounts(
     method = methods.get(name)
     grid = nodes(method)
     train(grid, method)
-    frame = simulation.run(
-        digits, federation, method, rounds=10, clients_per_round=4, seed=0, eval_every=10
-    ).frame.iloc[-1]
+    how = {"rounds": 10, "clients_per_round": 4, "seed": 0, "eval_every": 10}
+    history = simulation.run(digits, federation, method, initial_model="sent", **how)
+    frame = history.frame.iloc[-1]
     for way, accounted in (("down", frame.bytes_down), ("up", frame.bytes_up)):
         arrays = [
             a.numpy().nbytes
