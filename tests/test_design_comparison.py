@@ -435,13 +435,14 @@ def test_learning_curves_end_at_the_larger_budget():
 
 def test_an_empty_panel_says_that_nothing_is_recorded():
     full = pd.DataFrame(
-        [("digits", "divfl", 0.5, 1.0, 0.0, 2.0)],
-        columns=["setting", "arm", "error", "gain", "low", "high"],
+        [("digits", "divfl", 0.5, 1.0, 0.0, 2.0, 90.0)],  # the mean is no gain
+        columns=["setting", "arm", "error", "gain", "low", "high", "mean"],
     )
     figure = design_comparison.draw_gain_over_error({"a": full, "b": full[:0]})
     left, right = figure.axes
     assert [text.get_text() for text in right.texts] == ["not recorded yet"] and not left.texts
-    dots = [line for line in left.lines if list(line.get_ydata()) == [1.0]]
+    dots = [line for line in left.lines if line.get_marker() == "o"]
+    assert [line.get_xydata().tolist() for line in dots] == [[[0.5, 1.0]]]
     assert [dot.get_color() for dot in dots] == [
         design_comparison.plots.GREY
     ]  # none of those named

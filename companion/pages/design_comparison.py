@@ -950,7 +950,8 @@ def draw_gain_over_error(
         ax.axhline(0, color=plots.BLACK, lw=0.8)
         ax.axvline(1, color=plots.BLACK, lw=0.8)
         names = cells["arm"].map(lambda arm: arm_label(arm) if arm in arms else "other designs")
-        rows = cells.set_index("error").rename(columns={"gain": "mean"})
+        rows = cells.set_index("error")[["gain", "low", "high"]]
+        rows = rows.set_axis(["mean", "low", "high"], axis=1)
         lines = {name: rows[(names == name).to_numpy()] for name in styles}
         lines = {name: line for name, line in lines.items() if len(line)}
         plots.curves(ax, lines, styles, band="bars", names=False)
