@@ -281,7 +281,7 @@ def average(N, m, T, B):
 # rows that hold both kinds of clients
 B = float(variance(MIXED, (1, -1, 1, -1)))
 # the package's, for N from 1 to 1024
-drawn = clusters_bounds.rates(clusters_bounds.MIXED)
+drawn = clusters_bounds.rates(clusters_bounds.MIXED_ROWS)
 for row in drawn.iloc[:3].itertuples():
     ours = average(row.N, 2, int(row.T), B)
     np.testing.assert_allclose(ours, row.average, rtol=1e-6)

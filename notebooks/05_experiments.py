@@ -950,7 +950,7 @@ display(ch05.fold_table("All parts", ch05.tabulate_parts(parts, change)))
 # %%
 task = tasks.load(s.task, device=s.device)
 live = ch05.run_live(task, s)  # six methods, each seed
-live_ends = final(live)[[*experiments.FIRST]]
+live_ends = final(live)[[*experiments.MAIN_METHODS]]
 best_of = live_ends.idxmax(axis=1)  # of each seed
 
 # %% tags=["remove-input"]

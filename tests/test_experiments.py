@@ -58,11 +58,11 @@ def list_files(folder):
 @pytest.mark.slow
 def test_a_sweep_records_every_run_once(quick_sweep):
     frame = records.load(quick_sweep)
-    assert set(frame.method) == set(experiments.FIRST)
+    assert set(frame.method) == set(experiments.MAIN_METHODS)
     assert frame.groupby("run").size().tolist() == [3] * len(RUNS)
     assert len(list_files(quick_sweep)) == 2 * frame.run.nunique()
     assert not [p for p in list_files(quick_sweep) if p.name.startswith(".")]
-    assert frame.settings.nunique() == len(experiments.FIRST)
+    assert frame.settings.nunique() == len(experiments.MAIN_METHODS)
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(len(experiments.FIRST)))
+@pytest.mark.parametrize("index", range(len(experiments.MAIN_METHODS)))
 def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
     quick_sweep, tmp_path, monkeypatch, index
 ):
@@ -180,7 +180,7 @@ def test_the_preprint_sweep_has_the_papers_setting():
     }
     assert {(r.task, r.concentration) for r in runs} == {("mnist", 0.01)}
     assert {r.partition for r in runs} == {"dirichlet", "dirichlet_fixed_size"}
-    assert {r.method for r in runs} == set(experiments.TABLE)
+    assert {r.method for r in runs} == set(experiments.TABLE_METHODS)
     assert {r.seed for r in runs} == set(range(20))
     assert not any(r.overrides for r in runs)
     local = methods.get("fedstas").local

@@ -150,7 +150,7 @@ def seventeen() -> pd.DataFrame:
 
 
 def test_the_order_of_chapter_5_has_every_method_of_the_table_once():
-    assert sorted(ch05.METHOD_ORDER) == sorted(experiments.TABLE)
+    assert sorted(ch05.METHOD_ORDER) == sorted(experiments.TABLE_METHODS)
     versions = list(dict.fromkeys(map(plots.version, ch05.METHOD_ORDER)))
     assert versions == ["as written", "as coded", "corrected", "baselines"]
 
@@ -292,7 +292,7 @@ def test_every_pair_of_method_and_variant_of_the_small_sweeps_is_one_run():
         runs = [r for r in experiments.runs(sweep, "paper") if r.seed == 0]
         named = {(r.method, tables.variant_of(r)) for r in runs}
         assert len(named) == len(runs)
-    parts = {(m, tables.Variant.of(**own)) for m, own in experiments.PARTS.values()}
+    parts = {(m, tables.Variant.of(**own)) for m, own in experiments.ABLATIONS.values()}
     assert parts == named
 
 

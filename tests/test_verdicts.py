@@ -444,25 +444,25 @@ CASES = {
     "experiments_figures.mnist_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
     "experiments_figures.mnist_dp_cost": worlds_of_higher_accuracy("fedstas"),
     "experiments_figures.skewed_dp_order": worlds_of_higher_accuracy("fedstas-dp"),
-    "experiments_figures.hundred_dp_order": decided_on_substitute(
+    "experiments_figures.cifar100_dp_order": decided_on_substitute(
         worlds_of_higher_accuracy("fedstas-dp")
     ),
     "experiments_figures.mnist_gain": worlds_of_gain(1.8),
     "experiments_figures.skewed_gain": worlds_of_gain(17.6),
-    "experiments_figures.hundred_gain": decided_on_substitute(worlds_of_gain(28.9)),
+    "experiments_figures.cifar100_gain": decided_on_substitute(worlds_of_gain(28.9)),
     "experiments_figures.mnist_fedsts": worlds_of_printed_level("fedsts", 50),
     "experiments_figures.mnist_fedstas": worlds_of_printed_level("fedstas", 56),
     "experiments_figures.mnist_dp": worlds_of_printed_level("fedstas-dp", 54.67),
     "experiments_figures.skewed_fedsts": worlds_of_printed_level("fedsts", 52.62),
     "experiments_figures.skewed_fedstas": worlds_of_printed_level("fedstas", 61.9),
     "experiments_figures.skewed_dp": worlds_of_printed_level("fedstas-dp", 52.14),
-    "experiments_figures.hundred_fedsts": decided_on_substitute(
+    "experiments_figures.cifar100_fedsts": decided_on_substitute(
         worlds_of_printed_level("fedsts", 18)
     ),
-    "experiments_figures.hundred_fedstas": decided_on_substitute(
+    "experiments_figures.cifar100_fedstas": decided_on_substitute(
         worlds_of_printed_level("fedstas", 23.21)
     ),
-    "experiments_figures.hundred_dp": decided_on_substitute(
+    "experiments_figures.cifar100_dp": decided_on_substitute(
         worlds_of_printed_level("fedstas-dp", 20.48)
     ),
     "experiments_figures.loss_fedsts": worlds_of_printed_level("fedsts", 1.512, is_loss=True),

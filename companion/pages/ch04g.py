@@ -30,8 +30,8 @@ THEOREMS = {  # by the page's names: the functions that decide them, in the orde
     "eq21": clusters.eq_21_22,
     "eq23": clusters.eq_23,
     "eq23eq": clusters.eq_23_equality,
-    "b1": clusters.eq_44_50,
-    "b2": clusters.eq_51_55,
+    "b1": clusters.variance_difference_per_client,
+    "b2": clusters.absence_probability_per_client,
     "eq56": clusters.eq_56,
     "lemma5": clusters_bounds.lemma_5,
     "eq26": clusters_bounds.eq_26_41,
@@ -42,11 +42,11 @@ THEOREMS = {  # by the page's names: the functions that decide them, in the orde
     "better": clusters_bounds.better_guarantees,
     "alg1": clusters_algorithms.algorithm_1_printed,
     "thm3": clusters_algorithms.theorem_3,
-    "cost1": clusters_algorithms.complexity_1,
+    "cost1": clusters_algorithms.algorithm_1_cost,
     "proof3": clusters_algorithms.theorem_3_proof,
     "alg2": clusters_algorithms.algorithm_2_printed,
     "thm4": clusters_algorithms.theorem_4,
-    "cost2": clusters_sentences.complexity_2,
+    "cost2": clusters_sentences.algorithm_2_cost,
 }
 WEIGHTS = {
     "fedavg": clusters.eq_3_biased,
@@ -54,7 +54,7 @@ WEIGHTS = {
     "abstract": clusters.representativity,
 }
 SENTENCES = {
-    "times": clusters_algorithms.times_1,
+    "times": clusters_algorithms.most_draws_per_client,
     "heavy_clients": clusters_sentences.heavy_clients,
     "cut": clusters_algorithms.enough_groups,
     "zero": clusters_sentences.zero_updates,
@@ -90,10 +90,10 @@ def count_small_cases(federations: list) -> dict[str, int]:
     Args:
         federations: pairs of the clients' sizes and m.
     """
-    good, tried = clusters_algorithms.frequency_2()
+    good, tried = clusters_algorithms.count_valid_algorithm_2()
     lost = 0
     for sizes, m in federations:
-        certain = clusters_algorithms.certain(clustered.counts_by_size(sizes, m))
+        certain = clusters_algorithms.count_certain_rows(clustered.counts_by_size(sizes, m))
         entitled = [m * size // sum(sizes) for size in sizes]
         lost += any(count < due for count, due in zip(certain, entitled, strict=True))
     return {"good": good, "tried": tried, "lost": lost}

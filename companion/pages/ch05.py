@@ -103,7 +103,7 @@ def tabulate_machines(grids: dict[str, tables.RecordedSweep]) -> str:
 def count_seeds(frame: pd.DataFrame) -> int:
     """Return the smallest number of seeds of the first methods in either partition."""
     counts = frame.groupby(["partition", "method"])["seed"].nunique()
-    pairs = [(p, m) for p in PARTITIONS for m in experiments.FIRST]
+    pairs = [(p, m) for p in PARTITIONS for m in experiments.MAIN_METHODS]
     return int(counts.reindex(pairs).fillna(0).min())
 
 
@@ -472,7 +472,7 @@ def tabulate_other_settings(frames: list[pd.DataFrame], printed: dict[str, dict]
 
 def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
     """Draw the accuracy on CIFAR-100 over rounds, a panel for each kind of local work; dotted, the printed values."""
-    options = {"methods": experiments.DEEP, "names": False, "ylim": (0, 28)}
+    options = {"methods": experiments.CIFAR100_METHODS, "names": False, "ylim": (0, 28)}
     figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **options)
     first, last = figure.axes
     for ax in figure.axes:
@@ -492,7 +492,7 @@ def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) ->
 # All methods
 
 
-METHOD_ORDER = [m for m in METHOD_NAMES if m in experiments.TABLE]
+METHOD_ORDER = [m for m in METHOD_NAMES if m in experiments.TABLE_METHODS]
 
 
 def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Figure:
@@ -558,7 +558,7 @@ def tabulate_servers(
         chosen: the variant that was chosen of each method.
     """
     rows = []
-    for m, (key, values) in experiments.SERVERS.items():
+    for m, (key, values) in experiments.SERVER_VALUES.items():
         base = "md" if key == "prox" else "fedavg"
         level = tables.summarise(tuned[tuned["method"] == m], GLOBAL)
         rows.append(
@@ -624,7 +624,7 @@ def accuracy_by_setting(by_variant: pd.DataFrame) -> pd.DataFrame:
     """The mean final accuracy at each value of each setting: columns key, value, method, mean, low, high."""
     rows = []
     for key, (_, default, method) in SETTINGS.items():
-        for value in sorted({default, *experiments.AROUND[key][0]}):
+        for value in sorted({default, *experiments.SENSITIVITY_VALUES[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
             level = by_variant[
                 (by_variant["variant"] == variant) & (by_variant["method"] == method)
@@ -666,7 +666,7 @@ def tabulate_gains_by_setting(around: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key in ("clients_per_round", "steps", "concentration"):
         label, default, _ = SETTINGS[key]
-        for value in sorted({default, *experiments.AROUND[key][0]}):
+        for value in sorted({default, *experiments.SENSITIVITY_VALUES[key][0]}):
             variant = Variant() if value == default else Variant.of(**{key: value})
             part = around[around["variant"] == variant]
             rows.append((label, f"{value:g}", tables.describe_gain(part, "fedstas-unbiased", "md")))
@@ -690,7 +690,9 @@ def tabulate_batch_sizes(
         around: runs with batches of 128, of which those of the same methods are taken.
         least_variance: the sweep with the runs of least variance, with batches of 128.
     """
-    usual = around[(around["variant"] == Variant()) & around["method"].isin(experiments.BATCHED)]
+    usual = around[
+        (around["variant"] == Variant()) & around["method"].isin(experiments.BATCH_SIZE_METHODS)
+    ]
     where = {
         "task": "mnist",
         "partition": "dirichlet",
@@ -699,8 +701,10 @@ def tabulate_batch_sizes(
     }
     runs = least_variance.where(**where)
     usual = pd.concat([usual, runs[runs["seed"].isin(usual["seed"])]])
-    by_size = {b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCHES}
-    rows, others = [], experiments.BATCHED[1:]
+    by_size = {
+        b: batches[batches["variant"] == Variant.of(batch=b)] for b in experiments.BATCH_SIZES
+    }
+    rows, others = [], experiments.BATCH_SIZE_METHODS[1:]
     for b, part in sorted((by_size | {128: usual}).items()):
         level = tables.summarise(part, GLOBAL).reindex(["md"])
         cells = [statistics.format_plus_minus(*level.loc["md", ["mean", "low", "high"]])]
@@ -724,7 +728,7 @@ def tabulate_allocations(
         part = baseline
         if len(runs):
             part = pd.concat([runs, baseline[baseline["seed"].isin(runs["seed"])]])
-        gain = tables.describe_gain(part, experiments.OPTIMAL, "fedstas")
+        gain = tables.describe_gain(part, experiments.OPTIMAL_DATA_METHOD, "fedstas")
         rows.append(
             (
                 name,
@@ -756,7 +760,9 @@ def tabulate_equal_sizes(
     trials, runs, rows = add_rates(rates), add_rates(five), []
     last = tables.select_final_rounds(trials).set_index(["method", "rate"])[["train_loss", GLOBAL]]
     md = runs[runs["method"] == "md"]
-    for method, rate in product(experiments.HUNDRED, map("{:g}".format, experiments.HUNDRED_RATES)):
+    for method, rate in product(
+        experiments.EQUAL_SIZES_METHODS, map("{:g}".format, experiments.EQUAL_SIZES_RATES)
+    ):
         tried = ((trials["method"] == method) & (trials["rate"] == rate)).any()
         end = last.loc[method, rate] if (method, rate) in last.index else None
         trial = "diverged" if tried else "–"
@@ -779,8 +785,11 @@ def equal_size_trials(rates: tables.RecordedSweep) -> dict[str, float]:
 
     `equal_chosen` is of the rate that was chosen for it; `equal_near` and the accuracies are of the others' rate.
     """
-    least_variance, other = experiments.HUNDRED[-1], f"{experiments.HUNDRED_TUNED['md']['lr']:g}"
-    chosen_rate = f"{experiments.HUNDRED_TUNED[least_variance]['lr']:g}"
+    least_variance, other = (
+        experiments.EQUAL_SIZES_METHODS[-1],
+        f"{experiments.EQUAL_SIZES_TUNED['md']['lr']:g}",
+    )
+    chosen_rate = f"{experiments.EQUAL_SIZES_TUNED[least_variance]['lr']:g}"
     ends = tables.select_final_rounds(add_rates(rates)).set_index(["method", "rate"])
     return {
         "equal_chosen": ends.loc[(least_variance, chosen_rate), "train_loss"],
@@ -838,7 +847,9 @@ CORRECTED_METHOD = "the corrected method"
 
 def name_parts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of the sweep `ablation`, their method called by the part that is exchanged."""
-    names = {(m, Variant.of(**settings)): name for name, (m, settings) in experiments.PARTS.items()}
+    names = {
+        (m, Variant.of(**settings)): name for name, (m, settings) in experiments.ABLATIONS.items()
+    }
     pairs = zip(frame["method"], frame["variant"], strict=True)
     return frame.assign(method=[names.get(pair) for pair in pairs])
 
@@ -847,7 +858,7 @@ def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
     """Tabulate all parts: accuracy, difference, Holm's p, and the cost as a multiple of the corrected method's."""
     level, rows = tables.summarise(parts, GLOBAL), []
     corrected = pd.Series(statistics.holm(change["p"]), change.index)
-    for name in (n for n in experiments.PARTS if n in change.index):
+    for name in (n for n in experiments.ABLATIONS if n in change.index):
         row = change.loc[name]
         rows.append(
             {
@@ -895,7 +906,7 @@ def run_live(task, s) -> pd.DataFrame:
         options = {"rounds": s.rounds, "eval_every": max(1, s.rounds // 50)}
         options |= {"clients_per_round": m, "seed": i, "device": s.device}
         recorded_setting = (s.task, s.clients, m, s.concentration) == ("mnist", 100, 10, 0.01)
-        for name in experiments.FIRST:
+        for name in experiments.MAIN_METHODS:
             parameters = {"lr", *methods.parameters(name)}
             method = methods.get(name, **{k: v for k, v in settings.items() if k in parameters})
             history = simulation.run(task, federation, method, **options)

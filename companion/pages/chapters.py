@@ -93,7 +93,7 @@ def _kernel_cpu_seconds() -> float | None:
     except ImportError:  # Windows
         return None
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime + warm.used
+    return used.ru_utime + used.ru_stime + warm.kernel_seconds
 
 
 def notebook(chapter: str):

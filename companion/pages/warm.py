@@ -48,7 +48,7 @@ PRELOADED = (
     "companion.claims.ledger",
 )
 TIMEOUT = 600  # seconds for a command: the machine may be busy
-used = 0.0  # CPU seconds of the kernels of this process that have ended
+kernel_seconds = 0.0  # CPU seconds of the kernels of this process that have ended
 
 
 class Child:
@@ -66,30 +66,35 @@ class Child:
         self.pid = int(self.answers.readline())
 
     def wait(self, timeout=None) -> int | None:
+        """Wait for the end and return the exit code; `subprocess.TimeoutExpired` after `timeout` seconds."""
         if self.returncode is None:
             if not select.select([self.connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
             code, _, seconds = self.answers.readline().partition(" ")
             self.returncode = int(code or -signal.SIGKILL)
-            global used
-            used += float(seconds or 0)
+            global kernel_seconds
+            kernel_seconds += float(seconds or 0)
             self.answers.close()
             self.connection.close()
         return self.returncode
 
     def poll(self) -> int | None:
+        """Return the exit code, or None while the fork is running."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
+        """Send a signal to the fork, if it is running."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
 
@@ -126,6 +131,7 @@ class Warm:
         return subprocess.CompletedProcess(words, code, out, err)
 
     def close(self) -> None:
+        """End the server and remove its socket."""
         self.process.kill()
         self.process.communicate()
         self.socket_folder.cleanup()
@@ -154,10 +160,14 @@ def run_kernel(arguments: list[str]) -> None:
 
 
 def run_command(words: list[str]) -> None:
-    """Run the script or module `words[0]` with the arguments that follow."""
+    """Run the script or module `words[0]` with the arguments that follow, its Jupyter kernels as forks.
+
+    In this process `launch` replaces jupyter_client's function that starts a kernel in a new interpreter, since the
+    library has no setting for it.
+    """
     from jupyter_client.provisioning import local_provisioner
 
-    from companion.pages import warm  # not this module, which is `__main__`
+    from companion.pages import warm  # imported again by its name: here this module is `__main__`
 
     local_provisioner.launch_kernel = warm.launch
     sys.argv = words

@@ -1,9 +1,9 @@
-"""The sweeps of Fraboni et al., Section 6 and Appendix D: one thing at a time around their setting.
+"""The sweeps of Fraboni et al., Section 6 and Appendix D (arXiv:2105.05883): one setting changed at a time.
 
-Around concentration 0.01, 100 clients, 10 a round, 100 local steps of 50 and no regularisation. They print
-neither the rounds nor the number of clients but 100. The rounds are those of their code: 1000, twice as many
-with 10 steps and half as many with 500. With 10, 100 and 500 clients all hold the same data together; of 10
-clients five take part, for one draw a round is MD sampling whatever the scheme.
+Their default is concentration 0.01, 100 clients, 10 per round, 100 local steps with batches of 50, and no
+regularisation. Where the paper prints no value we take that of their code: 1000 rounds, twice as many with 10 local
+steps and half as many with 500. With 10, 100 and 500 clients the total number of examples is the same. Of 10 clients
+five take part in a round, since with a single draw every scheme is MD sampling.
 """
 
 from __future__ import annotations
@@ -21,45 +21,57 @@ CENTRE = {
     "steps": 100,
     "prox": 0.0,
 }
-AROUND = {  # the other values of each, one at a time
+AROUND = {  # values other than those of CENTRE, tried one at a time
     "concentration": (0.001, 0.1, 10.0),
     "clients": (10, 500),
     "clients_per_round": (5, 20),
     "steps": (10, 50, 500),
     "prox": (0.001, 0.01, 0.1, 1.0),
 }
-PARTICIPANTS = {10: 5, 500: 50}  # of so many clients
-MEASURES = ("L2", "L1")  # besides the angle
-RATES = (0.001, 0.005, 0.01, 0.05, 0.1)  # the best is taken: see `rates`
-ROUNDS = {10: 2, 500: 0.5}  # by local steps, as multiples
+PARTICIPANTS = {10: 5, 500: 50}  # clients per round, by the number of clients
+MEASURES = ("L2", "L1")  # of similarity, other than the default, the angle
+RATES = (0.001, 0.005, 0.01, 0.05, 0.1)  # learning rates, of which `rates` tries all
+ROUNDS = {10: 2, 500: 0.5}  # factors of the number of rounds, by the number of local steps
 
 
 @dataclass(frozen=True)
-class Place:
+class DataSetting:
     """A data set, with the settings that the paper chooses for it.
 
-    `total` examples of all clients; `lr` the rate, and `other` that where a setting is changed, by its name
-    and value; `centre` what of the setting is another; `network` theirs, where it is not the task's usual one.
+    Args:
+        task: the data set.
+        total: the number of examples of all clients together.
+        rounds, eval_every: of a run, before the factor of `ROUNDS`.
+        lr: the learning rate.
+        changed_lr: the learning rate where one setting is changed, by that setting's name and value.
+        centre: settings that replace those of `CENTRE`.
+        network: the network, "" for the task's usual one.
     """
 
     task: str
     total: int
     rounds: int
-    every: int
+    eval_every: int
     lr: float
-    other: dict = field(default_factory=dict)
+    changed_lr: dict = field(default_factory=dict)
     centre: dict = field(default_factory=dict)
     network: str = ""
 
     def run(self, changed: dict, method: str, seed: int, **local) -> Run:
-        """Declare the run of the setting with these changes; `local` are settings of the method."""
-        at = CENTRE | self.centre | changed
+        """Return a run with these settings changed.
+
+        Args:
+            changed: settings that replace those of `CENTRE`.
+            method, seed: of the run.
+            local: further settings of the method.
+        """
+        settings = CENTRE | self.centre | changed
         if changed.get("clients") in PARTICIPANTS:
-            at["clients_per_round"] = PARTICIPANTS[changed["clients"]]
-        lr = next((self.other[k] for k in changed.items() if k in self.other), self.lr)
-        steps, clients = at.pop("steps"), at["clients"]
-        regular = {"prox": prox} if (prox := at.pop("prox")) else {}
-        longer = ROUNDS.get(changed.get("steps", 0), 1)
+            settings["clients_per_round"] = PARTICIPANTS[changed["clients"]]
+        lr = next((self.changed_lr[k] for k in changed.items() if k in self.changed_lr), self.lr)
+        steps, clients = settings.pop("steps"), settings["clients"]
+        regularisation = {"prox": prox} if (prox := settings.pop("prox")) else {}
+        factor = ROUNDS.get(changed.get("steps", 0), 1)
         return Run(
             self.task,
             "dirichlet_fixed_size",
@@ -67,23 +79,27 @@ class Place:
             seed=seed,
             sizes=sizes(clients, self.total),
             network=self.network,
-            overrides={"steps": steps, "batch": 50, "lr": lr} | regular | local,
-            rounds=round(longer * self.rounds),
-            eval_every=max(1, int(longer * self.every)),
-            **at,
+            overrides={"steps": steps, "batch": 50, "lr": lr} | regularisation | local,
+            rounds=round(factor * self.rounds),
+            eval_every=max(1, int(factor * self.eval_every)),
+            **settings,
         )
 
 
 def sizes(clients: int, total: int) -> str:
-    """Return the paper's sizes of clients: a tenth, three, three, two tenths and a tenth of the clients have 1, 2.5, 5, 7.5 and 10 parts."""
+    """Return the paper's client sizes, as `partition.parse_sizes` reads them.
+
+    1, 3, 3, 2 and 1 tenths of the clients have sizes in proportion to 1, 2.5, 5, 7.5 and 10; the mean of these is 4.85.
+    """
     unit = total / (4.85 * clients)
-    shares = ((1, 1), (2.5, 3), (5, 3), (7.5, 2), (10, 1))
-    return ",".join(f"{unit * part:.0f}x{clients * tenths // 10}" for part, tenths in shares)
+    tenths_by_size = {1: 1, 2.5: 3, 5: 3, 7.5: 2, 10: 1}
+    counts = {unit * size: clients * tenths // 10 for size, tenths in tenths_by_size.items()}
+    return ",".join(f"{size:.0f}x{count}" for size, count in counts.items())
 
 
-# With the rates that the paper prints (captions of Fig. 7, 9 and 10).
 DROPOUT = "convolutional-dropout"
-CIFAR10 = Place(
+# With the rates that the paper prints (captions of Fig. 7, 9 and 10).
+CIFAR10 = DataSetting(
     "cifar10",
     48_500,
     1000,
@@ -93,77 +109,104 @@ CIFAR10 = Place(
     network=DROPOUT,
 )
 # The largest of their rates leaves the least loss in each setting of `clustered-mnist-rates` (see `grid_results`).
-MNIST = Place("mnist", 48_500, 100, 2, 0.1)
-# Half the examples, as there are: the same share of the data as of CIFAR-10. Of the two largest rates the larger
-# leaves less at concentrations 0.01 and 10 (`clustered-coarse10-rates`, in part).
-COARSE = Place("cifar100-coarse10", 24_250, 100, 5, 0.1, centre={"steps": 20}, network=DROPOUT)
-DIGITS = Place(
+MNIST = DataSetting("mnist", 48_500, 100, 2, 0.1)
+# The data set has half the examples of CIFAR-10, so `total` is half. Of the two largest rates the larger leaves the
+# smaller loss at concentrations 0.01 and 10 (`clustered-coarse10-rates`, which is recorded in part).
+COARSE = DataSetting(
+    "cifar100-coarse10", 24_250, 100, 5, 0.1, centre={"steps": 20}, network=DROPOUT
+)
+DIGITS = DataSetting(
     "digits", 970, 3, 1, 0.05, centre={"clients": 20, "clients_per_round": 5, "steps": 5}
 )
 
 
 def changes(values: dict[str, tuple]) -> list[dict]:
-    """Return no change, and each change of one setting."""
-    return [{}, *({key: value} for key, known in values.items() for value in known)]
+    """Return all changes of at most one setting, from the values of each: first the empty change."""
+    return [{}, *({key: value} for key, tried in values.items() for value in tried)]
 
 
-QUICK = {"concentration": (10.0,), "clients_per_round": (3,), "steps": (10,), "prox": (0.1,)}
-ENDS = {"concentration": (10.0,), "clients_per_round": (5, 20), "steps": (10,), "prox": (0.1,)}
+QUICK_AROUND = {
+    "concentration": (10.0,),
+    "clients_per_round": (3,),
+    "steps": (10,),
+    "prox": (0.1,),
+}
+LAPTOP_AROUND = QUICK_AROUND | {"clients_per_round": (5, 20)}
 
 
-def around(place: Place, laptop: Place | None = None) -> Callable[[str], list[Run]]:
-    """All settings, with three schemes, and three measures of similarity; five seeds, or one of the ends.
+def around(data: DataSetting, laptop: DataSetting | None = None) -> Callable[[str], list[Run]]:
+    """Return the sweep that changes one setting at a time, under three schemes, and the measure of similarity.
 
-    `laptop`: fewer rounds, and nothing changed, where those of one seed take more than minutes.
+    Five seeds; the profiles `laptop` and `quick` have one, and fewer values.
+
+    Args:
+        data: the data set and its settings.
+        laptop: if given, the profile `laptop` has this in its place, with no setting changed.
     """
 
-    def grid(profile: str) -> list[Run]:
-        values = {"paper": AROUND, "laptop": ENDS, "quick": QUICK}[profile]
-        here = DIGITS if profile == "quick" else place
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        values = {"paper": AROUND, "laptop": LAPTOP_AROUND, "quick": QUICK_AROUND}[profile]
+        setting = DIGITS if profile == "quick" else data
         if profile == "laptop" and laptop is not None:
             return [laptop.run({}, m, 0) for m in SCHEMES]
         return [
             run
             for seed in range(5 if profile == "paper" else 1)
             for run in (
-                *(here.run(changed, m, seed) for changed in changes(values) for m in SCHEMES),
-                *(here.run({}, SCHEMES[-1], seed, measure=each) for each in MEASURES),
+                *(setting.run(changed, m, seed) for changed in changes(values) for m in SCHEMES),
+                *(setting.run({}, SCHEMES[-1], seed, measure=each) for each in MEASURES),
             )
         ]
 
-    return grid
+    return sweep_runs
 
 
-def figure_2(place: Place) -> Callable[[str], list[Run]]:
-    """The four concentrations, five seeds; `laptop` has 0.01 and 10, which take hours of two cores."""
+def figure_2(data: DataSetting) -> Callable[[str], list[Run]]:
+    """Return the sweep of Fig. 2: four concentrations, five seeds; `laptop` has 0.01 and 10, hours on two cores."""
 
-    def grid(profile: str) -> list[Run]:
-        here, skews = place, (10.0, 0.1, 0.01, 0.001)
-        if profile == "quick":
-            here, skews = DIGITS, (10.0, 0.1)
-        settings = [{"concentration": c} for c in (skews[::2] if profile == "laptop" else skews)]
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        setting = DIGITS if profile == "quick" else data
+        concentrations = {
+            "paper": (10.0, 0.1, 0.01, 0.001),
+            "laptop": (10.0, 0.01),
+            "quick": (10.0, 0.1),
+        }[profile]
         seeds = range(1 if profile == "quick" else 5)
-        return [here.run(each, m, s) for s in seeds for each in settings for m in SCHEMES]
+        return [
+            setting.run({"concentration": c}, m, s)
+            for s in seeds
+            for c in concentrations
+            for m in SCHEMES
+        ]
 
-    return grid
+    return sweep_runs
 
 
-def rates(place: Place, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
-    """As the paper chooses: MD sampling, one seed, in each setting the rate with the least training loss."""
+def rates(data: DataSetting, values: dict[str, tuple]) -> Callable[[str], list[Run]]:
+    """Return the sweep by which learning rates are chosen, as in the paper: MD sampling with each rate, one seed.
 
-    def grid(profile: str) -> list[Run]:
-        here, tried, known = place, RATES, values
-        if profile != "paper":
-            here, tried, known = (DIGITS if profile == "quick" else place), RATES[-2:], {}
-        return [here.run(each, "md", 0, lr=lr) for each in changes(known) for lr in tried]
+    In each setting `grid_results.choose_clustered_rates` takes the rate with the least training loss.
 
-    return grid
+    Args:
+        data: the data set and its settings.
+        values: of each setting that is changed; only the profile `paper` changes any.
+    """
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        setting = DIGITS if profile == "quick" else data
+        all_changes, tried = (changes(values), RATES) if profile == "paper" else ([{}], RATES[-2:])
+        return [setting.run(changed, "md", 0, lr=lr) for changed in all_changes for lr in tried]
+
+    return sweep_runs
 
 
 SWEEPS = {
     "clustered-mnist": around(MNIST),
     "clustered-mnist-rates": rates(MNIST, AROUND),
-    "clustered-cifar10": around(CIFAR10, laptop=replace(CIFAR10, rounds=3, every=3)),
+    "clustered-cifar10": around(CIFAR10, laptop=replace(CIFAR10, rounds=3, eval_every=3)),
     "clustered-coarse10": figure_2(COARSE),
     "clustered-coarse10-rates": rates(COARSE, {"concentration": AROUND["concentration"]}),
 }

@@ -13,20 +13,24 @@ from fedstas.errors import InputError, check_float
 from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS
 
 VALUES = [c for c in COLUMNS if c not in ("round", "seconds")]
-COUNTS = ["participants", "examples", "bytes_down", "bytes_up"]  # they differ as cohorts do
+COUNTS = ["participants", "examples", "bytes_down", "bytes_up"]  # they differ where cohorts do
 ACCURACIES = ["test_accuracy", "client_accuracy"]
 IDENTICAL, CLOSE, DIFFERS, MISSING = "identical", "close", "differs", "not recorded"
-
-
-FEW = 4  # groups of runs that only the second results have, listed one by one
+MAX_LISTED = 4  # groups of runs that only the second results have; of more, their number is reported
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row per run of the first results: run, sweep, task, partition, concentration, method,
-    seed, verdict (identical, close, differs, not recorded), first (the first round in which they
-    differ, or NaN), what (differs there: cohorts, or a column), points (the largest difference of
-    an accuracy at the end). `unmatched` are the runs of the second results that the first lack."""
+    """What a comparison of two results says.
+
+    Attributes:
+        runs: one row per run of the first results, with columns run, sweep, task, partition, concentration, method,
+            seed, verdict (identical, close, differs, not recorded), first (the first round in which the two differ,
+            or NaN), what (differs there: cohorts, or a column), and points (the largest difference of an accuracy
+            after the last round).
+        unmatched: the runs of the second results that the first lack, with the columns up to `seed`.
+        tolerance: the points up to which two accuracies are close.
+    """
 
     runs: pd.DataFrame
     unmatched: pd.DataFrame
@@ -34,17 +38,18 @@ class Comparison:
 
     @property
     def agree(self) -> bool:
-        """Every run was found, and is identical or close."""
+        """Whether every run is recorded in both, and identical or close."""
         return bool(self.runs["verdict"].isin([IDENTICAL, CLOSE]).all())
 
     def summary(self) -> str:
-        """One line."""
-        counts = self.runs["verdict"].value_counts()
-        listed = ", ".join(f"{counts.get(v, 0)} {v}" for v in (IDENTICAL, CLOSE, DIFFERS, MISSING))
-        return f"{len(self.runs)} runs: {listed} (tolerance {self.tolerance:g} points)"
+        """Count the runs of each verdict, in one line."""
+        number = self.runs["verdict"].value_counts()
+        verdicts = (IDENTICAL, CLOSE, DIFFERS, MISSING)
+        counts = ", ".join(f"{number.get(v, 0)} {v}" for v in verdicts)
+        return f"{len(self.runs)} runs: {counts} (tolerance {self.tolerance:g} points)"
 
     def report(self) -> str:
-        """The summary, a line for every run that is not identical, and what was not compared."""
+        """Return the summary, a line for every run that is not identical, and what was not compared."""
         lines = [self.summary()]
         for row in self.runs[self.runs["verdict"] != IDENTICAL].itertuples():
             text = f"  {row.verdict}: {_name(row)}"
@@ -53,45 +58,52 @@ class Comparison:
             lines.append(text)
         by = ["task", "partition", "concentration", "method"]
         groups = [*self.unmatched.groupby(by, dropna=False, sort=False)]
-        if len(groups) > FEW:  # a part of a sweep compared with all of ours
+        if len(groups) > MAX_LISTED:  # as where a part of a sweep is compared with the whole sweep
             others = f"{len(self.unmatched):,} runs of {len(groups)} methods and settings"
             return "\n".join([*lines, f"  only in the second: {others}"])
         for key, group in groups:
-            where = " ".join(str(k) for k in key if not pd.isna(k))
+            setting = " ".join(str(k) for k in key if not pd.isna(k))
             seeds = ", ".join(map(str, sorted(group["seed"].unique())))
-            lines.append(f"  only in the second: {where}, {len(group)} runs (seeds {seeds})")
+            lines.append(f"  only in the second: {setting}, {len(group)} runs (seeds {seeds})")
         return "\n".join(lines)
 
 
 def _name(row) -> str:
-    where = "" if pd.isna(row.concentration) else f" {row.concentration:g}"
-    return f"{row.method} on {row.task} {row.partition}{where}, seed {row.seed} ({row.run})"
+    """Return the method, setting, seed and identity of a run, for the report."""
+    concentration = "" if pd.isna(row.concentration) else f" {row.concentration:g}"
+    return f"{row.method} on {row.task} {row.partition}{concentration}, seed {row.seed} ({row.run})"
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    head: dict
+    """A recorded run: its description (see `_describe`), its history, and hashes of its cohorts.
+
+    `cohorts` is the hash of all cohorts, None if it was not recorded; `chain` has a few digits for each round, which
+    depend on all cohorts up to it.
+    """
+
+    description: dict
     frame: pd.DataFrame
-    cohorts: str | None = None  # hash of all cohorts
-    chain: str = ""  # a few digits of it, round by round
+    cohorts: str | None = None
+    chain: str = ""
 
 
-def _read(place: str | Path) -> dict[str, _Recorded]:
+def _read(path: str | Path) -> dict[str, _Recorded]:
     """Read recorded runs by name; a parquet file without a sidecar is one run named ''."""
-    place = Path(place)
-    if not place.exists():
-        raise InputError(f"{place} does not exist: name a folder of results or a parquet file")
-    if place.is_dir():
-        runs = records.read_runs(place)
-    elif place.with_suffix(".json").exists():
-        runs = [records.read_sidecar(place.with_suffix(".json"))]
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} does not exist: name a folder of results or a parquet file")
+    if path.is_dir():
+        runs = records.read_runs(path)
+    elif path.with_suffix(".json").exists():
+        runs = [records.read_sidecar(path.with_suffix(".json"))]
     else:
-        return {"": _Recorded(_head({}, place), _history(place))}
+        return {"": _Recorded(_describe({}, path), _read_history(path))}
     if not runs:
-        raise InputError(f"there are no recorded runs below {place}")
+        raise InputError(f"there are no recorded runs below {path}")
     return {
         run.run: _Recorded(
-            _head(run.metadata, run.file),
+            _describe(run.metadata, run.file),
             run.frame(),
             run.metadata.get("cohorts_sha256"),
             run.metadata.get("cohorts_chain") or "",
@@ -100,21 +112,22 @@ def _read(place: str | Path) -> dict[str, _Recorded]:
     }
 
 
-def _head(note: dict, path: Path) -> dict:
-    who = note.get("identity", {})
-    recipe = who.get("partition", {})
+def _describe(metadata: dict, path: Path) -> dict:
+    """Return the columns of `Comparison.runs` that say which run it is; `?` for what a file without metadata leaves open."""
+    identity = metadata.get("identity", {})
+    partition = identity.get("partition", {})
     return {
-        "run": note.get("run", path.name),
-        "sweep": note.get("sweep", ""),
-        "task": who.get("task", "?"),
-        "partition": recipe.get("name", "?"),
-        "concentration": recipe.get("concentration", np.nan),
-        "method": who.get("method", {}).get("name", "?"),
-        "seed": who.get("seed", 0),
+        "run": metadata.get("run", path.name),
+        "sweep": metadata.get("sweep", ""),
+        "task": identity.get("task", "?"),
+        "partition": partition.get("name", "?"),
+        "concentration": partition.get("concentration", np.nan),
+        "method": identity.get("method", {}).get("name", "?"),
+        "seed": identity.get("seed", 0),
     }
 
 
-def _history(path: Path) -> pd.DataFrame:
+def _read_history(path: Path) -> pd.DataFrame:
     """Read the frame that `fedstas run --out` wrote."""
     try:
         frame = pd.read_parquet(path)
@@ -127,7 +140,7 @@ def _history(path: Path) -> pd.DataFrame:
 
 
 def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
-    """Return the first round with another cohort, by the chains of hashes."""
+    """Return the first round in which two runs have other cohorts, by their chains; None if no round of both has."""
     width = records.CHAIN_DIGITS
     pairs = zip(
         *([r.chain[i : i + width] for i in range(0, len(r.chain), width)] for r in (one, two)),
@@ -137,6 +150,7 @@ def _first_other_cohort(one: _Recorded, two: _Recorded) -> int | None:
 
 
 def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
+    """Compare two records of a run; return verdict, first, what and points, as in `Comparison.runs`."""
     averages = [c for c in AVERAGE_COLUMNS if c in one.frame and c in two.frame]
     a, b = (r.frame.set_index("round")[VALUES + averages] for r in (one, two))
     common = a.index.intersection(b.index)
@@ -153,8 +167,8 @@ def _judge(one: _Recorded, two: _Recorded, tolerance: float) -> dict:
     first, what = (rounds[0], "") if len(rounds) else (common[-1], "the evaluated rounds differ")
     if len(rounds):
         columns = unequal.columns[unequal.loc[first]]
-        counted = [c for c in columns if c in COUNTS]
-        what = f"other {(counted or list(columns))[0]}"
+        unequal_counts = [c for c in columns if c in COUNTS]
+        what = f"other {(unequal_counts or list(columns))[0]}"
     if not same_cohorts:
         first, what = _first_other_cohort(one, two) or first, "other cohorts"
     close = points <= tolerance
@@ -176,11 +190,11 @@ def compare(mine: str | Path, recorded: str | Path, *, tolerance: float = 0.5) -
                 "a single parquet file can only be compared with another one: name two files, or two folders"
             )
         first, second = ({"": run} for d in (first, second) for run in d.values())
-    nothing = {"verdict": MISSING, "first": np.nan, "what": "", "points": np.nan}
+    not_recorded = {"verdict": MISSING, "first": np.nan, "what": "", "points": np.nan}
     rows = [
-        run.head | (_judge(run, second[name], tolerance) if name in second else nothing)
+        run.description | (_judge(run, second[name], tolerance) if name in second else not_recorded)
         for name, run in first.items()
     ]
-    head = list(next(iter(second.values())).head)
-    unmatched = [run.head for name, run in second.items() if name not in first]
-    return Comparison(pd.DataFrame(rows), pd.DataFrame(unmatched, columns=head), tolerance)
+    columns = list(next(iter(second.values())).description)
+    unmatched = [run.description for name, run in second.items() if name not in first]
+    return Comparison(pd.DataFrame(rows), pd.DataFrame(unmatched, columns=columns), tolerance)

@@ -1,11 +1,12 @@
 """The papers' settings, and grids around them (FedSTaS Sec. 3 of the preprint, Sec. 7 of the journal).
 
-A sweep is a function from a profile to runs: `paper` what `results/` holds, `laptop` a part of the
-same runs that takes minutes, `quick` the same shape on digits, or on topics where it is of text.
+A sweep is a function from a profile to its runs: `paper` gives those that `results/` holds, `laptop` a part of them
+that takes minutes, `quick` a few runs of the same kind on digits (on topics where the data are texts).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -16,185 +17,243 @@ from fedstas import methods
 from fedstas.errors import check_choice
 from fedstas.sim import partition
 
+# The methods that are compared with each other, by name.
 AS_WRITTEN = ("fedsts", "fedstas", "fedstas-dp")
 AS_CODED = ("fedsts-authors-dec", "fedstas-authors-dec", "fedstas-dp-authors-dec")
 CORRECTED = ("fedstas-unbiased", "fedstas-unbiased-dp")
-FIRST = ("fedavg", "md", *AS_WRITTEN, "fedstas-unbiased")
+MAIN_METHODS = ("fedavg", "md", *AS_WRITTEN, "fedstas-unbiased")
 BASELINES = ("fedavg-unbiased", "clustered-size", "clustered-similarity", "fedprox", "strat")
-TABLE = (*FIRST, *BASELINES, "strat-neyman", "centralised", "fedstas-unbiased-dp", *AS_CODED)
-OPTIMAL = "fedstas-optimal-data"  # compared in the sweep `optimal-data`
-SEVEN = ("fedavg", "md", "clustered-similarity", *AS_WRITTEN, "fedstas-unbiased")
-# Compared by the error of one round (`one_rounds`), the recommended one by the sweep `least-variance`.
-BY_ROUND = ("fedstas-least-variance", "optimal-client-sampling", "poisson", "k-vib", "cube")
-BY_ROUND += ("local-pivotal", "power-of-choice", "divfl", "cyclic", "fedvarp", "mifa")
-BY_ROUND += ("fedavg-eq3", "hcsfed")
-SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
+TABLE_METHODS = (
+    *MAIN_METHODS,
+    *BASELINES,
+    "strat-neyman",
+    "centralised",
+    "fedstas-unbiased-dp",
+    *AS_CODED,
+)
+OPTIMAL_DATA_METHOD = "fedstas-optimal-data"
+OTHER_DATA_METHODS = ("fedavg", "md", "clustered-similarity", *AS_WRITTEN, "fedstas-unbiased")
+# Compared by the error of one round (`one_rounds`); the first, which we recommend, in the sweep `least-variance` too.
+ONE_ROUND_METHODS = (
+    "fedstas-least-variance",
+    "optimal-client-sampling",
+    "poisson",
+    "k-vib",
+    "cube",
+    "local-pivotal",
+    "power-of-choice",
+    "divfl",
+    "cyclic",
+    "fedvarp",
+    "mifa",
+    "fedavg-eq3",
+    "hcsfed",
+)
+SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the federation of `quick`
 
 
-def _every(rounds: int, method: str) -> dict:
-    """Return the setting that stratifies every `rounds` rounds, where the method stratifies again at all."""
-    return (
-        {"restratify_every": rounds} if methods.parameters(method).get("restratify_every") else {}
-    )
+def _restratify_every(rounds: int, method: str) -> dict:
+    """Return the setting that stratifies every `rounds` rounds; nothing for a method without that setting."""
+    has_setting = methods.parameters(method).get("restratify_every")
+    return {"restratify_every": rounds} if has_setting else {}
 
 
 def preprint(profile: str) -> list[Run]:
-    """MNIST 0.01 in both partitions: 100 clients, 10 a round, 99 rounds of 3 steps of 128, lr 0.01.
+    """Return the preprint's runs: MNIST at concentration 0.01 in both partitions.
 
-    Twenty seeds of every method of the table; `laptop` has two seeds of the first six, and `quick`
-    the same shape on digits.
+    100 clients, 10 per round, 99 rounds of three local steps with batches of 128 and rate 0.01; twenty seeds of
+    `TABLE_METHODS`. `laptop` has two seeds of `MAIN_METHODS`.
     """
     if profile == "quick":
-        return [Run("digits", "dirichlet", 0.1, m, s, **SMALL) for s, m in product(range(2), FIRST)]
-    seeds, table = (20, TABLE) if profile == "paper" else (2, FIRST)
-    grid = product(range(seeds), ("dirichlet", "dirichlet_fixed_size"), table)
+        return [
+            Run("digits", "dirichlet", 0.1, m, s, **SMALL)
+            for s, m in product(range(2), MAIN_METHODS)
+        ]
+    seeds, compared = (20, TABLE_METHODS) if profile == "paper" else (2, MAIN_METHODS)
+    grid = product(range(seeds), ("dirichlet", "dirichlet_fixed_size"), compared)
     return [Run("mnist", p, 0.01, m, s) for s, p, m in grid]
 
 
 def every_method(profile: str) -> list[Run]:
-    """Return the papers' other methods in the setting of `preprint`, disjoint partition, three seeds."""
-    others = [m for m in methods.names() if m not in (*TABLE, *BY_ROUND, OPTIMAL)]
+    """Return runs of all other methods in the setting of `preprint`, disjoint partition, three seeds."""
+    others = [
+        m
+        for m in methods.names()
+        if m not in (*TABLE_METHODS, *ONE_ROUND_METHODS, OPTIMAL_DATA_METHOD)
+    ]
     if profile == "quick":
         return [Run("digits", "dirichlet", 0.1, m, 0, **SMALL) for m in others]
     seeds = range(3 if profile == "paper" else 1)
     return [Run("mnist", "dirichlet", 0.01, m, s) for s, m in product(seeds, others)]
 
 
-CLUSTERED = ("md", "clustered-size", "clustered-similarity", "target")
+ONE_DIGIT_METHODS = ("md", "clustered-size", "clustered-similarity", "target")
 
 
-def one_digit(rounds: int):
-    """Fraboni et al., Fig. 1: one digit per client, 500 examples, 50 steps of 50, lr 0.01; they draw 200 rounds."""
+def one_digit(rounds: int) -> Callable[[str], list[Run]]:
+    """Return the sweep of Fraboni et al., Fig. 1 (https://proceedings.mlr.press/v139/fraboni21a.html).
 
-    def grid(profile: str) -> list[Run]:
+    Each client has 500 examples of one digit; 50 local steps with batches of 50 and rate 0.01. The figure has 200 rounds.
+    """
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
         local, shape = {"steps": 50, "batch": 50}, {"size": 500, "rounds": rounds, "eval_every": 2}
         task, seeds = "mnist", range(10 if profile == "paper" else 2)
         if profile == "quick":
             task, shape = "digits", {"size": 10, "rounds": 3}
-        pairs = product(seeds, CLUSTERED)
+        pairs = product(seeds, ONE_DIGIT_METHODS)
         return [Run(task, "by_class", 0.01, m, s, local, **shape) for s, m in pairs]
 
-    return grid
+    return sweep_runs
 
 
-def _seven(task: str, kind: str, concentration: float):
-    """Seven methods on another data set or partition, ten seeds, strata kept for ten rounds."""
+def _on_other_data(task: str, kind: str, concentration: float) -> Callable[[str], list[Run]]:
+    """Return the sweep of seven methods on another data set or partition: ten seeds, strata kept for ten rounds."""
 
-    def grid(profile: str) -> list[Run]:
-        pairs = product(range({"paper": 10, "laptop": 2, "quick": 1}[profile]), SEVEN)
-        where, shape = (task, kind, concentration), {}
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        pairs = product(range({"paper": 10, "laptop": 2, "quick": 1}[profile]), OTHER_DATA_METHODS)
+        data, shape = (task, kind, concentration), {}
         if profile == "quick":
-            where, shape = ("digits", kind, max(concentration, 0.1)), SMALL
-        return [Run(*where, m, s, _every(10, m), **shape) for s, m in pairs]
+            data, shape = ("digits", kind, max(concentration, 0.1)), SMALL
+        return [Run(*data, m, s, _restratify_every(10, m), **shape) for s, m in pairs]
 
-    return grid
+    return sweep_runs
 
 
-DEEP = ("md", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
-# More local work, and a larger step. On trial (`md`, seed 0, 60 rounds) the training loss rose to 4.9
-# with three steps of rate 0.1 or 0.3, fell to 4.70 with ten of 0.1, and with twenty to 4.55, below that of
-# a guess (4.61).
-LEARNS = {"steps": 20, "batch": 32, "lr": 0.1}
+CIFAR100_METHODS = ("md", "clustered-similarity", "fedsts", "fedstas", "fedstas-unbiased")
+# More local steps with a larger rate than the paper states, with which the model learns. In trials of 60 rounds (`md`,
+# seed 0) the training loss rose to 4.9 with three steps of rate 0.1 or 0.3, fell to 4.70 with ten steps of rate 0.1, and
+# with twenty to 4.55, which is below that of a random guess among 100 classes (4.61).
+MORE_LOCAL_WORK = {"steps": 20, "batch": 32, "lr": 0.1}
 
 
 def cifar100(profile: str) -> list[Run]:
-    """CIFAR-100 0.001, 199 rounds: the local work that the paper states, and one that learns.
+    """Return runs on CIFAR-100 at concentration 0.001: the paper's local work, and `MORE_LOCAL_WORK`.
 
-    Disjoint, since the drawn partition leaves a third of the classes to nobody. Two seeds; strata
-    and evaluations every 20 rounds. `fedstas-dp` as stated alone: the paper prints a number for it.
+    199 rounds, two seeds; strata and evaluations every 20 rounds. The partition is disjoint, since in that of equal
+    sizes no client has a third of the classes. `fedstas-dp` has the paper's local work only, for which a number is printed.
     """
-    seeds, table, shape = range(2), DEEP, {"rounds": 199, "eval_every": 20}
-    where, every = ("cifar100", "dirichlet", 0.001), 20
+    seeds, compared, shape = range(2), CIFAR100_METHODS, {"rounds": 199, "eval_every": 20}
+    data, interval = ("cifar100", "dirichlet", 0.001), 20
     if profile == "laptop":
-        seeds, table, shape = range(1), ("md", "fedstas-unbiased"), {"rounds": 20, "eval_every": 10}
+        seeds, compared = range(1), ("md", "fedstas-unbiased")
+        shape = {"rounds": 20, "eval_every": 10}
     if profile == "quick":
-        seeds, where, shape, every = range(1), ("digits", "dirichlet", 0.1), SMALL, 2
-    grid = list(product(seeds, ({}, LEARNS), table))
+        seeds, data, shape, interval = range(1), ("digits", "dirichlet", 0.1), SMALL, 2
+    grid = list(product(seeds, ({}, MORE_LOCAL_WORK), compared))
     if profile == "paper":
         grid += [(s, {}, "fedstas-dp") for s in seeds]
-    return [Run(*where, m, s, _every(every, m) | local, **shape) for s, local, m in grid]
+    return [
+        Run(*data, m, s, _restratify_every(interval, m) | local, **shape) for s, local, m in grid
+    ]
 
 
-HUNDRED = ("md", "fedstas", "fedstas-unbiased", "fedstas-least-variance")
-HUNDRED_RATES = (0.03, 0.1, 0.3)
-# Of each method, as `cifar100-equal-rates` chose them, on a seed that `cifar100-equal` has not; a test holds
-# the two together.
-HUNDRED_TUNED = {m: {"lr": 0.1} for m in HUNDRED[:-1]} | {HUNDRED[-1]: {"lr": 0.3}}
+# On CIFAR-100 with clients of equal sizes.
+EQUAL_SIZES_METHODS = ("md", "fedstas", "fedstas-unbiased", "fedstas-least-variance")
+EQUAL_SIZES_RATES = (0.03, 0.1, 0.3)
+# The rate of each method that is best in `cifar100-equal-rates`, which has a seed that `cifar100-equal` has not; a test
+# compares this table with those runs.
+EQUAL_SIZES_TUNED = {m: {"lr": 0.1} for m in EQUAL_SIZES_METHODS[:-1]} | {
+    EQUAL_SIZES_METHODS[-1]: {"lr": 0.3}
+}
 
 
-def _hundred_equal(arms: list[tuple[str, dict]], seeds: range):
-    """CIFAR-100 with equal sizes at a concentration that leaves every class to somebody: 100 rounds of
-    `LEARNS`, strata of k-means made anew every 20."""
+def _cifar100_equal(arms: list[tuple[str, dict]], seeds: range) -> Callable[[str], list[Run]]:
+    """Return the sweep on CIFAR-100 with equal sizes, at concentration 0.1, where every class is held by some client.
 
-    def grid(profile: str) -> list[Run]:
-        where, shape, every = ("cifar100", 0.1), {"rounds": 100, "eval_every": 10}, 20
+    100 rounds of `MORE_LOCAL_WORK`; k-means strata are computed again every 20 rounds.
+
+    Args:
+        arms: pairs of a method and its settings.
+        seeds: those of profile `paper`; the others have the first one, and of `arms` the first and the last.
+    """
+
+    def sweep_runs(profile: str) -> list[Run]:
+        """Return the runs of a profile."""
+        task, shape, interval = "cifar100", {"rounds": 100, "eval_every": 10}, 20
         if profile == "quick":
-            where, shape, every = ("digits", 0.1), SMALL, 2
+            task, shape, interval = "digits", SMALL, 2
         if profile == "laptop":
             shape = {"rounds": 10, "eval_every": 5}
         return [
             Run(
-                where[0],
+                task,
                 "dirichlet_fixed_size",
-                where[1],
+                0.1,
                 m,
                 s,
-                LEARNS | o | _every(every, m),
+                MORE_LOCAL_WORK | o | _restratify_every(interval, m),
                 **shape,
             )
             for s in (seeds if profile == "paper" else seeds[:1])
             for m, o in (arms if profile == "paper" else arms[:: len(arms) - 1])
         ]
 
-    return grid
+    return sweep_runs
 
 
-THREE = ("md", "fedstas", "fedstas-unbiased")
-# One setting at a time around the default; for each, its values and the methods that have it.
-AROUND = {
-    "strata": ((1, 2, 5), THREE[1:]),
-    "levels": ((2, 4, 32, 256), THREE[1:]),
+STRATIFIED_METHODS = ("fedstas", "fedstas-unbiased")
+SENSITIVITY_METHODS = ("md", *STRATIFIED_METHODS)
+# By setting, its values other than the default, tried one at a time, and the methods that have the setting.
+SENSITIVITY_VALUES = {
+    "strata": ((1, 2, 5), STRATIFIED_METHODS),
+    "levels": ((2, 4, 32, 256), STRATIFIED_METHODS),
     "rate": ((0.01, 0.05, 0.1, 0.25, 0.5), ("fedstas-unbiased",)),
     "n_star": ((512, 1024, 4096, 8192), ("fedstas",)),
-    "steps": ((1, 10, 30), THREE),
-    "restratify_every": ((1, 3, 33, 99), THREE[1:]),
-    "clients_per_round": ((5, 20, 40), THREE),
-    "concentration": ((0.001, 0.1, 1.0, 10.0), THREE),
+    "steps": ((1, 10, 30), SENSITIVITY_METHODS),
+    "restratify_every": ((1, 3, 33, 99), STRATIFIED_METHODS),
+    "clients_per_round": ((5, 20, 40), SENSITIVITY_METHODS),
+    "concentration": ((0.001, 0.1, 1.0, 10.0), SENSITIVITY_METHODS),
 }
 
 
-def _around(profile: str, arms: list[tuple[str, dict, dict]], seeds: int = 5) -> list[Run]:
-    """MNIST 0.01, disjoint, strata kept for ten rounds, evaluated every nine; five seeds."""
+def _around_default(profile: str, arms: list[tuple[str, dict, dict]], seeds: int = 5) -> list[Run]:
+    """Return runs on MNIST, disjoint at concentration 0.01, with strata kept for ten rounds, evaluated every nine.
+
+    Args:
+        profile: of the sweep.
+        arms: method, its settings, and fields of `Run` that are not the default.
+        seeds: their number in profile `paper`.
+    """
     base = {"task": "mnist", "eval_every": 9, "concentration": 0.01}
     if profile == "quick":
         base = {"task": "digits", "concentration": 0.1} | SMALL
         arms = [arm for arm in arms if arm[2].get("clients_per_round", 0) <= 5][::4]
     return [
-        Run(partition="dirichlet", method=m, seed=s, overrides=_every(10, m) | o, **base | run)
+        Run(
+            partition="dirichlet",
+            method=m,
+            seed=s,
+            overrides=_restratify_every(10, m) | o,
+            **base | run,
+        )
         for s in range(seeds if profile == "paper" else 1)
         for m, o, run in arms
     ]
 
 
 def sensitivity(profile: str) -> list[Run]:
-    """H, d', q (a rate, or n*), local steps, interval, m and concentration, one at a time."""
-    arms = [(m, {}, {}) for m in THREE]
-    for key, (values, table) in AROUND.items():
+    """Return runs that change one setting at a time, as in `SENSITIVITY_VALUES`."""
+    arms: list[tuple[str, dict, dict]] = [(m, {}, {}) for m in SENSITIVITY_METHODS]
+    for key, (values, compared) in SENSITIVITY_VALUES.items():
         if profile == "laptop":
             values = (values[0], values[-1])
-        own = key not in ("clients_per_round", "concentration")
-        arms += [
-            (m, {key: v} if own else {}, {} if own else {key: v}) for v in values for m in table
-        ]
-    return _around(profile, arms)
+        is_field_of_run = key in ("clients_per_round", "concentration")
+        for change, method in product(({key: v} for v in values), compared):
+            arms.append((method, {}, change) if is_field_of_run else (method, change, {}))
+    return _around_default(profile, arms)
 
 
 EPSILONS, CAPS = (0.5, 1.0, 3.0, 10.0), (100, 700, 3000)
 
 
 def privacy(profile: str) -> list[Run]:
-    """epsilon and M for fresh reports (as written) and memoised ones, n* = 2048, with the same
-    methods without privacy."""
+    """Return runs by epsilon and the cap M of sizes, at n* = 2048, and of the same methods without privacy.
+
+    `fedstas-dp` reports a size afresh in each round, as written; `fedstas-unbiased-dp` repeats one report.
+    """
     grid = product(EPSILONS, CAPS)
     if profile == "laptop":
         grid = product((0.5, 10.0), (100, 3000))
@@ -202,11 +261,11 @@ def privacy(profile: str) -> list[Run]:
     for epsilon, cap in grid:
         o = {"epsilon": epsilon, "size_cap": cap, "n_star": 2048}
         arms += [("fedstas-dp", o, {}), ("fedstas-unbiased-dp", o, {})]
-    return _around(profile, arms)
+    return _around_default(profile, arms)
 
 
-# What the corrected method consists of, taken away or exchanged; by name, method and settings.
-PARTS = {
+# The corrected method with a part left out or replaced: by name, the method and its settings.
+ABLATIONS = {
     "the corrected method": ("fedstas-unbiased", {}),
     "p uniform": ("fedstas-unbiased", {"selection": "uniform"}),
     "p by size": ("fedstas-unbiased", {"selection": "size"}),
@@ -233,15 +292,17 @@ PARTS = {
 
 
 def ablation(profile: str) -> list[Run]:
-    """Return the corrected method, with one part of it exchanged at a time."""
-    parts = list(PARTS.values())
-    return _around(profile, [(m, o, {}) for m, o in (parts[:10] if profile == "laptop" else parts)])
+    """Return runs of the corrected method with one part replaced at a time; `laptop` has the first ten replacements."""
+    arms = [(m, o, {}) for m, o in ABLATIONS.values()]
+    return _around_default(profile, arms[:10] if profile == "laptop" else arms)
 
 
 def last_bit(profile: str) -> list[Run]:
-    """Return the authors' code on twenty processors: seed 0 of `preprint`, equal sizes, and in each run other last
-    bits of the first gradients; to be compared with twenty seeds."""
-    shape, ways = {"task": "mnist", "concentration": 0.01}, {"paper": 20, "laptop": 4}
+    """Return runs of the authors' code on twenty simulated processors, to be compared with twenty seeds.
+
+    All have seed 0 of `preprint` with equal sizes; they differ in the last bits of the first gradients.
+    """
+    shape, processors = {"task": "mnist", "concentration": 0.01}, {"paper": 20, "laptop": 4}
     if profile == "quick":
         shape = {"task": "digits", "concentration": 0.1} | SMALL
     return [
@@ -252,71 +313,80 @@ def last_bit(profile: str) -> list[Run]:
             overrides={"processor": k},
             **shape,
         )
-        for k in range(1, 1 + ways.get(profile, 2))
+        for k in range(1, 1 + processors.get(profile, 2))
     ]
 
 
 def optimal_data(profile: str) -> list[Run]:
-    """FedSTaS with n* shared by weight and gradient spread, both partitions, evaluated every nine rounds:
-    to be compared with the same seeds of `preprint`."""
+    """Return runs of FedSTaS that allocates n* by weight and gradient spread, to be compared with the same seeds of `preprint`.
+
+    Both partitions, evaluated every nine rounds.
+    """
     if profile == "quick":
-        return [Run("digits", "dirichlet", 0.1, OPTIMAL, s, **SMALL) for s in range(2)]
+        return [Run("digits", "dirichlet", 0.1, OPTIMAL_DATA_METHOD, s, **SMALL) for s in range(2)]
     grid = product(range(5 if profile == "paper" else 1), ("dirichlet", "dirichlet_fixed_size"))
-    return [Run("mnist", p, 0.01, OPTIMAL, s, eval_every=9) for s, p in grid]
+    return [Run("mnist", p, 0.01, OPTIMAL_DATA_METHOD, s, eval_every=9) for s, p in grid]
 
 
-BATCHES, BATCHED = (32, 512), ("md", "fedstas", "fedstas-least-variance")
+BATCH_SIZES, BATCH_SIZE_METHODS = (32, 512), ("md", "fedstas", "fedstas-least-variance")
 
 
 def batch_size(profile: str) -> list[Run]:
-    """Batches a quarter and four times as large; those of 128 are in `sensitivity` and `least-variance`."""
-    return _around(profile, [(m, {"batch": b}, {}) for b in BATCHES for m in BATCHED])
+    """Return runs with batches of 32 and 512; those of 128 are in `sensitivity` and `least-variance`."""
+    return _around_default(
+        profile, [(m, {"batch": b}, {}) for b in BATCH_SIZES for m in BATCH_SIZE_METHODS]
+    )
 
 
-# The servers' rates, and FedProx's mu as Li et al. try it.
+# By method, the setting that is tuned and its values: the servers' rates, and FedProx's mu, with the values of Li et al.
+# (https://arxiv.org/abs/1812.06127).
 _RATE = ("server_rate", (0.001, 0.003, 0.01, 0.03, 0.1, 0.3))
-SERVERS = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedyogi": _RATE}
-SERVERS["fedadagrad"] = _RATE
-# What `server-rates` chose (`tables.choose_by_loss`; a test holds the two together).
-SERVERS_TUNED = {"fedprox": {"prox": 0.001}, "fedadagrad": {"server_rate": 0.1}}
-SERVERS_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
+SERVER_VALUES = {"fedprox": ("prox", (0.001, 0.01, 0.1, 1.0)), "fedadam": _RATE, "fedyogi": _RATE}
+SERVER_VALUES["fedadagrad"] = _RATE
+# The value that is best in `server-rates` (by `tables.choose_by_loss`; a test compares this table with those runs).
+SERVER_TUNED = {"fedprox": {"prox": 0.001}, "fedadagrad": {"server_rate": 0.1}}
+SERVER_TUNED |= {key: {"server_rate": 0.03} for key in ("fedadam", "fedyogi")}
 
 
 def server_rates(profile: str) -> list[Run]:
-    """One seed of each, by which the rates are chosen."""
-    own = {"paper": slice(None), "laptop": slice(1, 4), "quick": slice(0, None, 3)}[profile]
-    runs = _around(
-        profile, [(m, {k: v}, {}) for m, (k, values) in SERVERS.items() for v in values[own]]
-    )
-    return [run for run in runs if run.seed == 0]
+    """Return one run for each value of `SERVER_VALUES`, by which the values are chosen."""
+    part = {"paper": slice(None), "laptop": slice(1, 4), "quick": slice(0, None, 3)}[profile]
+    arms = [(m, {key: v}, {}) for m, (key, values) in SERVER_VALUES.items() for v in values[part]]
+    return _around_default(profile, arms, seeds=1)
 
 
 def servers(profile: str) -> list[Run]:
-    """FedProx and the three adaptive servers as tuned, ten seeds; FedAvg and MD are in `preprint`."""
-    return _around(profile, [(m, o, {}) for m, o in SERVERS_TUNED.items()], seeds=10)
+    """Return runs of FedProx and the three adaptive servers as tuned, ten seeds; FedAvg and MD are in `preprint`."""
+    return _around_default(profile, [(m, o, {}) for m, o in SERVER_TUNED.items()], seeds=10)
 
 
-CUTS = ({}, {"restratify_every": 10}, {"features": "updates"})
+LEAST_VARIANCE_SETTINGS = ({}, {"restratify_every": 10}, {"features": "updates"})
 
 
 def least_variance(profile: str) -> list[Run]:
-    """Strata of least variance, of features once, every ten rounds, and from updates, in the settings of
-    `preprint` and `fashion-mnist`, evaluated every nine rounds; and with five participants, beside the
-    methods that they are compared with there."""
-    arms = [("fedstas-least-variance", o) for o in CUTS]
+    """Return runs with strata of least variance in the settings of `preprint` and `fashion-mnist`.
+
+    The strata are computed once, every ten rounds, or from updates (`LEAST_VARIANCE_SETTINGS`); evaluated every nine
+    rounds. With five participants the methods that they are compared with are run too; with ten these are recorded
+    in the other sweeps.
+    """
+    arms = [("fedstas-least-variance", o) for o in LEAST_VARIANCE_SETTINGS]
     rivals = [(m, {}) for m in ("md", "clustered-similarity", "fedstas-unbiased")]
     if profile == "quick":
-        where = ("digits", "dirichlet", 0.1)
-        return [Run(*where, m, 0, o, **SMALL) for m, o in arms + rivals]
-    places = (("mnist", "dirichlet", 20), ("mnist", "dirichlet_fixed_size", 20))
-    places += (("fashion-mnist", "dirichlet", 10),)
-    ten, five = {"eval_every": 9}, {"eval_every": 9, "clients_per_round": 5}
+        return [Run("digits", "dirichlet", 0.1, m, 0, o, **SMALL) for m, o in arms + rivals]
+    settings = (  # data set, partition, number of seeds
+        ("mnist", "dirichlet", 20),
+        ("mnist", "dirichlet_fixed_size", 20),
+        ("fashion-mnist", "dirichlet", 10),
+    )
+    ten_participants = {"eval_every": 9}
+    five_participants = {"eval_every": 9, "clients_per_round": 5}
     return [
         Run(task, kind, 0.01, m, seed, o, **shape)
         for seed in range(20 if profile == "paper" else 1)
-        for task, kind, seeds in places
-        for table, shape in ((rivals + arms, five), (arms, ten))
-        for m, o in table
+        for task, kind, seeds in settings
+        for compared, shape in ((rivals + arms, five_participants), (arms, ten_participants))
+        for m, o in compared
         if seed < seeds
     ]
 
@@ -329,10 +399,10 @@ SWEEPS = {
     "one-digit": one_digit(60),
     "clustered-fig-1": one_digit(200),
     **fedsampling_grid.SWEEPS,
-    # As the authors draw it: partitioned disjointly, 17 to 24 of 100 clients would hold all data.
-    "mnist-0.001": _seven("mnist", "dirichlet_fixed_size", 0.001),
-    "mnist-iid": _seven("mnist", "iid", 0.01),
-    "fashion-mnist": _seven("fashion-mnist", "dirichlet", 0.01),
+    # Equal sizes, as the authors have them: in the disjoint partition 17 to 24 of 100 clients would hold all data.
+    "mnist-0.001": _on_other_data("mnist", "dirichlet_fixed_size", 0.001),
+    "mnist-iid": _on_other_data("mnist", "iid", 0.01),
+    "fashion-mnist": _on_other_data("fashion-mnist", "dirichlet", 0.01),
     "cifar100": cifar100,
     "sensitivity": sensitivity,
     "privacy": privacy,
@@ -341,10 +411,10 @@ SWEEPS = {
     "batch-size": batch_size,
     "server-rates": server_rates,
     "servers": servers,
-    "cifar100-equal-rates": _hundred_equal(
-        [(m, {"lr": lr}) for m in HUNDRED for lr in HUNDRED_RATES], range(1)
+    "cifar100-equal-rates": _cifar100_equal(
+        [(m, {"lr": lr}) for m in EQUAL_SIZES_METHODS for lr in EQUAL_SIZES_RATES], range(1)
     ),
-    "cifar100-equal": _hundred_equal(list(HUNDRED_TUNED.items()), range(1, 6)),
+    "cifar100-equal": _cifar100_equal(list(EQUAL_SIZES_TUNED.items()), range(1, 6)),
     **clustered_grid.SWEEPS,
 }
 
@@ -355,15 +425,17 @@ def names() -> list[str]:
 
 
 def runs(name: str, profile: str) -> list[Run]:
-    """Return the runs of a sweep, in the order in which they are made (seed by seed)."""
+    """Return the runs of a sweep, in the order in which they are executed (seed by seed)."""
     check_choice("sweep", name, SWEEPS)
     check_choice("profile", profile, ("quick", "laptop", "paper"))
     return SWEEPS[name](profile)
 
 
-def figure_1(folder: str | Path = "results") -> None:
-    """Record the label counts of Fig. 1's clients: MNIST over 100 clients, seed 0, both readings of
-    Dirichlet(0.01) and the uniform split."""
+def record_figure_1_labels(folder: str | Path = "results") -> None:
+    """Record the label counts of Fig. 1's clients: MNIST over 100 clients, seed 0.
+
+    Both readings of Dirichlet(0.01), and the uniform split.
+    """
     from companion.runs import records
 
     task = sweeps.load_task("mnist", "cpu")
@@ -379,11 +451,21 @@ def sweep(
     methods: list[str] | None = None,
     seeds: list[int] | None = None,
     folder: str | Path = "results",
-    **how,
+    **options,
 ) -> list[str]:
-    """Make the missing runs of a sweep, or of its part with these methods and seeds; returns what
-    failed and why. `how` is that of `sweeps.make`: jobs, device, backend, address, ..."""
-    todo = sweeps.choose(runs(name, profile), name, method=methods, seed=seeds)
-    if name == "preprint" and profile == "paper" and not how.get("dry_run"):
-        figure_1(folder)
-    return sweeps.make(todo, name, folder=folder, **how)
+    """Execute and record the runs of a sweep that are missing in a folder.
+
+    Args:
+        name: of the sweep.
+        profile: quick, laptop or paper.
+        methods, seeds: if given, only runs with one of these.
+        folder: of the recorded runs.
+        options: those of `sweeps.make`: jobs, device, backend, address, ...
+
+    Returns:
+        A sentence for each run that failed: which, and why.
+    """
+    chosen = sweeps.choose(runs(name, profile), name, method=methods, seed=seeds)
+    if name == "preprint" and profile == "paper" and not options.get("dry_run"):
+        record_figure_1_labels(folder)
+    return sweeps.make(chosen, name, folder=folder, **options)

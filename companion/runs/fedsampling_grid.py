@@ -1,7 +1,8 @@
-"""The sweeps of FedSampling's slides: their table on `topics`, and what they change, there and on MNIST.
+"""The sweeps of FedSampling's slides: their table, on the data set `topics`, and their ablations, there and on MNIST.
 
-The slides give no rates, rounds or numbers of clients. On `topics`: its 100 users, ten a round where clients are
-sampled, 100 rounds of five steps of at most 128; on MNIST the setting of `imbalance`.
+The slides state no learning rates, rounds or numbers of clients. On `topics` ours are: 100 clients, its users; ten
+per round where clients are sampled; 100 rounds of five local steps with batches of at most 128. On MNIST they are
+those of the sweep `imbalance`.
 """
 
 from __future__ import annotations
@@ -11,114 +12,142 @@ from itertools import product
 from companion.runs.sweeps import Run
 from fedstas.aggregation import Adaptive
 
-SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the shape of `quick`
-NETWORKS = ("", "transformer")  # of documents; the usual one is the Text-CNN
+SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the federation of `quick`
+NETWORKS = ("", "transformer")  # "" is the usual one, the Text-CNN
 FEDOPT = {"fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
-TRUE = {"epsilon": None}  # FedSampling that knows the total
-# Learning rates of FedAvg, and of the server; those in use were chosen by `fedsampling-topics-rates`
-# (`grid_results.choose_fedsampling_rates`; a test holds the two together).
-TRIED, SERVER_TRIED = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+TRUE = {"epsilon": None}  # FedSampling with the true total number of examples
+# The learning rates that `fedsampling-topics-rates` tries, of FedAvg and of the server; and those that are best there
+# (by `grid_results.choose_fedsampling_rates`; a test compares them with those runs).
+TRIED_RATES, TRIED_SERVER_RATES = (0.1, 0.5, 2.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LR = dict.fromkeys(NETWORKS, 0.5)
 SERVER = {(network, m): 0.3 if m == "fedadagrad" else 0.03 for network in NETWORKS for m in FEDOPT}
-SIGMAS = (0.0, 1.5, 3.0)  # of the recorded sweep `imbalance`, two seeds
-SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)
+SIGMAS = (0.0, 1.5, 3.0)  # spreads of the log-normal sizes, of the sweep `imbalance`
+SPREADS = (0.0, 0.75, 1.5, 2.25, 3.0)  # the same, of the ablations
 EPSILONS, CAPS = (0.5, 1.0, 10.0), {"topics": (20, 500), "mnist": (100, 3000)}
+# FedSampling with private sizes.
 HIDDEN = {"topics": {"epsilon": 3.0, "size_cap": 100}, "mnist": {"epsilon": 3.0, "size_cap": 700}}
 # Labels of methods in results: FedSampling with private sizes, FedOpt with Algorithm 1's plain mean.
 PRIVATE, PLAIN = "fedsampling, private", ", plain mean"
 
 
 def _on_topics(profile: str, method: str, seed: int, network: str = "", **changed) -> Run:
-    """A run on `topics`, by user unless `changed` (fields of `Run`, `overrides` among them) says otherwise."""
+    """Return a run on `topics`, with a client for each user.
+
+    Args:
+        profile: of the sweep.
+        method, seed, network: of the run.
+        changed: fields of `Run` that replace these, `overrides` among them.
+    """
     shape = SMALL if profile == "quick" else {"rounds": 100, "eval_every": 10}
     settings = {"steps": 5, "lr": LR[network]} | changed.pop("overrides", {})
-    where = {"partition": "natural", "concentration": 0.01} | shape | changed
-    return Run("topics", method=method, seed=seed, network=network, overrides=settings, **where)
+    fields = {"partition": "natural", "concentration": 0.01} | shape | changed
+    return Run("topics", method=method, seed=seed, network=network, overrides=settings, **fields)
 
 
 def _on_mnist(profile: str, method: str, seed: int, **changed) -> Run:
-    """A run on MNIST, three steps of rate 0.01, of the log-normal partition unless `changed` says otherwise."""
+    """Return a run on MNIST with log-normal sizes, three local steps of rate 0.01; `changed` are fields of `Run`."""
     task, shape = ("digits", SMALL) if profile == "quick" else ("mnist", {"eval_every": 9})
-    where = {"partition": "lognormal", "concentration": 0.01} | shape | changed
-    return Run(task, method=method, seed=seed, **where)
+    fields = {"partition": "lognormal", "concentration": 0.01} | shape | changed
+    return Run(task, method=method, seed=seed, **fields)
 
 
 def _arms(task: str) -> list[tuple[str, dict]]:
-    """FedAvg, MD sampling, and FedSampling that knows the total and that asks for it in private."""
+    """Return FedAvg, MD sampling, and FedSampling with the true total and with private sizes: methods and settings."""
     return [("fedavg", {}), ("md", {}), ("fedsampling", TRUE), ("fedsampling", HIDDEN[task])]
 
 
 def _private(task: str) -> list[dict]:
-    """The other epsilons and caps M, one at a time."""
-    other = [{"epsilon": e} for e in EPSILONS] + [{"size_cap": cap} for cap in CAPS[task]]
-    return [HIDDEN[task] | each for each in other]
+    """Return the private settings with epsilon or the cap M changed, one at a time."""
+    changes = [{"epsilon": e} for e in EPSILONS] + [{"size_cap": cap} for cap in CAPS[task]]
+    return [HIDDEN[task] | change for change in changes]
 
 
 def imbalance(profile: str) -> list[Run]:
-    """Growing size imbalance: FedAvg and MD against FedSampling, without and with privacy."""
+    """Return runs with growing imbalance of sizes: FedAvg and MD against FedSampling, without and with privacy; two seeds."""
     sigmas = SIGMAS[:2] if profile == "quick" else SIGMAS
     grid = product(range(2), sigmas, _arms("mnist"))
     return [_on_mnist(profile, m, s, sigma=g, overrides=o) for s, g, (m, o) in grid]
 
 
 def topics(profile: str) -> list[Run]:
-    """The table of the slides, both networks, five seeds: FedOpt with weights n_k over the cohort and with
-    their Algorithm 1's plain mean, FedSampling with private sizes and with true ones."""
-    plain = [("centralised", {}), ("fedavg", {}), ("fedsampling", {}), ("fedsampling", TRUE)]
+    """Return the runs of the slides' table: two networks, five seeds.
+
+    FedOpt has weights n_k over the cohort, and the plain mean of the slides' Algorithm 1; FedSampling has private
+    sizes, and true ones.
+    """
+    without_server = [
+        ("centralised", {}),
+        ("fedavg", {}),
+        ("fedsampling", {}),
+        ("fedsampling", TRUE),
+    ]
     runs = []
     for seed, network in product(range(5 if profile == "paper" else 1), NETWORKS):
         adaptive = [
             (m, {"weights": w, "server": Adaptive(kind, SERVER[network, m])})
             for (m, kind), w in product(FEDOPT.items(), ("cohort", "plain"))
         ]
-        runs += [_on_topics(profile, m, seed, network, overrides=o) for m, o in plain + adaptive]
+        runs += [
+            _on_topics(profile, m, seed, network, overrides=o) for m, o in without_server + adaptive
+        ]
     return runs
 
 
 def rates(profile: str) -> list[Run]:
-    """One seed: the rate of FedAvg's steps, which all methods share, and at it the server's rate of each
-    kind of FedOpt. The one with the least training loss is taken."""
+    """Return the runs by which learning rates are chosen, one seed.
+
+    They try the local rate, of FedAvg, which all methods then have; and with it each kind of FedOpt's server rate.
+    """
     networks = NETWORKS if profile == "paper" else NETWORKS[1:]
     runs = []
     for network in networks:
-        runs += [_on_topics(profile, "fedavg", 0, network, overrides={"lr": lr}) for lr in TRIED]
-        for (m, kind), rate in product(FEDOPT.items(), SERVER_TRIED):
+        runs += [
+            _on_topics(profile, "fedavg", 0, network, overrides={"lr": lr}) for lr in TRIED_RATES
+        ]
+        for (m, kind), rate in product(FEDOPT.items(), TRIED_SERVER_RATES):
             server = {"server": Adaptive(kind, rate)}
             runs.append(_on_topics(profile, m, 0, network, overrides=server))
     return runs
 
 
 def topics_ablations(profile: str) -> list[Run]:
-    """On `topics` with the Text-CNN: ten seeds of clients drawn by size and of five spreads of the sizes, five of
-    one class each, of epsilon and of M. What the table has is not run again."""
-    often: list[tuple[str, dict]] = [("md", {}), ("fedavg-unbiased", {})]
+    """Return the slides' ablations on `topics` with the Text-CNN, without the runs of their table.
+
+    Ten seeds of draws by size and of five spreads of the sizes; five of one class per client, of epsilon and of M.
+    """
+    ten_seeds: list[tuple[str, dict]] = [("md", {}), ("fedavg-unbiased", {})]
     for m, g in product(("fedavg", "fedsampling"), SPREADS):
-        often.append((m, {"partition": "lognormal", "sigma": g}))
-    few: list[tuple[str, dict]] = [("fedsampling", {"overrides": o}) for o in _private("topics")]
-    few += [(m, {"partition": "by_class", "overrides": o}) for m, o in _arms("topics")[:3]]
-    rest: list[tuple[str, dict]] = [("fedavg", {}), ("fedsampling", {})]  # the table has five seeds
-    seeds, every = range(10 if profile == "paper" else 1), 4 if profile == "quick" else 1
+        ten_seeds.append((m, {"partition": "lognormal", "sigma": g}))
+    first_five: list[tuple[str, dict]] = [
+        ("fedsampling", {"overrides": o}) for o in _private("topics")
+    ]
+    first_five += [(m, {"partition": "by_class", "overrides": o}) for m, o in _arms("topics")[:3]]
+    # The table, with which these are compared, has seeds 0 to 4 of its methods: this adds 5 to 9 of two.
+    last_five: list[tuple[str, dict]] = [("fedavg", {}), ("fedsampling", {})]
+    seeds, step = range(10 if profile == "paper" else 1), 4 if profile == "quick" else 1
     return [
-        _on_topics(profile, m, s, **how)
+        _on_topics(profile, m, s, **changed)
         for s in seeds
-        for m, how in (often + (few if s < 5 else rest))[::every]
+        for m, changed in (ten_seeds + (first_five if s < 5 else last_five))[::step]
     ]
 
 
 def mnist_ablations(profile: str) -> list[Run]:
-    """On MNIST: `imbalance` to five spreads and ten seeds, without its own runs; five seeds of one class each,
-    and of epsilon and M at sigma 1.5."""
+    """Return the slides' ablations on MNIST, without the runs of `imbalance`.
+
+    Ten seeds of five spreads of the sizes; five of one class per client, and of epsilon and M at sigma 1.5.
+    """
     seeds = range(10 if profile == "paper" else 1)
-    arms, middle = _arms("mnist"), {"sigma": SIGMAS[1]}
-    changes = [(m, {"sigma": g, "overrides": o}) for g in SPREADS for m, o in arms]
-    few = [(m, {"partition": "by_class", "overrides": o}) for m, o in arms]
-    few += [("fedsampling", middle | {"overrides": o}) for o in _private("mnist")]
+    arms = _arms("mnist")
+    ten_seeds = [(m, {"sigma": g, "overrides": o}) for g in SPREADS for m, o in arms]
+    five_seeds = [(m, {"partition": "by_class", "overrides": o}) for m, o in arms]
+    five_seeds += [("fedsampling", {"sigma": SIGMAS[1], "overrides": o}) for o in _private("mnist")]
     if profile == "quick":
-        changes, few = changes[4:8], few[:1]
-    there = imbalance(profile)
-    runs = [_on_mnist(profile, m, s, **how) for s in seeds for m, how in changes]
-    runs += [_on_mnist(profile, m, s, **how) for s in seeds[:5] for m, how in few]
-    return [run for run in runs if run not in there]
+        ten_seeds, five_seeds = ten_seeds[4:8], five_seeds[:1]
+    runs = [_on_mnist(profile, m, s, **changed) for s in seeds for m, changed in ten_seeds]
+    runs += [_on_mnist(profile, m, s, **changed) for s in seeds[:5] for m, changed in five_seeds]
+    in_imbalance = imbalance(profile)
+    return [run for run in runs if run not in in_imbalance]
 
 
 SWEEPS = {

@@ -1,4 +1,4 @@
-"""What the recorded sweeps of the grids show: the rates that their trials choose, and FedSampling's final metrics."""
+"""Read recorded runs of `clustered_grid` and `fedsampling_grid`: the best learning rates, and FedSampling's final metrics."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def choose_clustered_rates(sweep: str, folder: str | Path = "results") -> pd.Dat
     Returns one row per setting: columns as `CENTRE`, lr and train_loss. A run that diverged is not chosen.
     """
     frame = records.load(Path(folder) / sweep)
-    known = records.identities(Path(folder) / sweep)
+    identities = records.identities(Path(folder) / sweep)
     for key in ("steps", "prox", "lr"):
-        values = {run: identity["method"]["local"][key] for run, identity in known.items()}
+        values = {run: identity["method"]["local"][key] for run, identity in identities.items()}
         frame[key] = frame["run"].map(values)
     complete = frame.groupby("run")["round"].transform("max") == frame["rounds"]
     last = tables.select_final_rounds(frame[complete])
@@ -75,16 +75,19 @@ def final_metrics(*sweeps: RecordedSweep, folder: str | Path = "results") -> pd.
             else:
                 continue
             identity, method = record.identity, record.identity["method"]
-            recipe, data = identity["partition"], method["data"]
+            partition, data = identity["partition"], method["data"]
             arm = method["name"] + (PLAIN if method["clients"].get("weights") == "plain" else "")
-            arm = PRIVATE if arm == "fedsampling" and data["epsilon"] else arm
-            private = {key: data.get(key) or np.nan for key in ("epsilon", "size_cap")}
-            setting = {
-                "partition": recipe["name"],
-                "sigma": recipe.get("sigma", np.nan),
-                "arm": arm,
-            }
-            setting |= {"network": identity.get("network", "")}
-            shared = {key: identity[key] for key in ("task", "seed")}
-            rows.append(shared | setting | private | metrics)
+            rows.append(
+                {
+                    "task": identity["task"],
+                    "partition": partition["name"],
+                    "sigma": partition.get("sigma", np.nan),
+                    "network": identity.get("network", ""),
+                    "arm": PRIVATE if arm == "fedsampling" and data["epsilon"] else arm,
+                    "epsilon": data.get("epsilon") or np.nan,
+                    "size_cap": data.get("size_cap") or np.nan,
+                    "seed": identity["seed"],
+                    **metrics,
+                }
+            )
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -16,7 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from companion.runs.atomic import write
-from companion.runs.experiments import LEARNS
+from companion.runs.experiments import MORE_LOCAL_WORK
 from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
 from companion.runs.provenance import environment
 from companion.runs.records import ONE_ROUND
@@ -35,7 +35,7 @@ SETTINGS = {
     "mnist-0.1": ("mnist", "dirichlet", 0.1, {}),
     "fashion-mnist": ("fashion-mnist", "dirichlet", 0.01, {}),
     # A quarter of the local steps of the recorded runs, which learn at this rate.
-    "cifar100": ("cifar100", "dirichlet", 0.001, LEARNS | {"steps": 5}),
+    "cifar100": ("cifar100", "dirichlet", 0.001, MORE_LOCAL_WORK | {"steps": 5}),
 }
 # By the label in the table: method and settings. The last three are biased.
 DESIGNS = {

@@ -45,7 +45,7 @@ def _example() -> pd.DataFrame:
     )
 
 
-def _every(checks, note: str, table: pd.DataFrame | None = None) -> Evidence:
+def _evidence_of_checks(checks, note: str, table: pd.DataFrame | None = None) -> Evidence:
     """Return the evidence that a claim holds if all exact checks are true; its table is by default that of `_example`."""
     checks = list(checks)
     ours = f"{sum(checks)} of {len(checks)} exact checks"
@@ -105,7 +105,7 @@ def eq_3_biased(
 def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check that each client's mean weight under MD sampling is p_i, by enumerating cohorts."""
     checks = (md.mean == shares(sizes) for sizes, _, _, md in world or schemes())
-    return _every(checks, "Draws with replacement, p_i = n_i/M, each weighing 1/m.")
+    return _evidence_of_checks(checks, "Draws with replacement, p_i = n_i/M, each weighing 1/m.")
 
 
 @claim(
@@ -127,7 +127,7 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
         for m in [len(rows)]
         for p, t in zip(shares(sizes), md.times, strict=True)
     ]
-    return _every(
+    return _evidence_of_checks(
         checks, "A client with 0 < p_i < 1 is drawn 0 to m times: its weight ranges from 0 to 1."
     )
 
@@ -145,17 +145,26 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
 )
 def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check that the condition of Proposition 1 makes every scheme unbiased, and that rows which break it are biased."""
-    enough = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
+    sufficient = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
     not_satisfying = [[Fraction(3, 4), Fraction(1, 4)], [HALF, HALF]]
     mean = theory.weight_moments(not_satisfying).mean
-    needed = mean != [HALF, HALF]
+    necessary = mean != [HALF, HALF]
     table = pd.DataFrame(
-        {"rows": ["(1, 0), (0, 1)", "(3/4, 1/4), (1/2, 1/2)"], "columns": ["1, 1", "5/4, 3/4"],
-         "mean weights": ["1/2, 1/2", text(mean)], "p": ["1/2, 1/2"] * 2}
-    )  # fmt: skip
-    result = _every(enough, "S counts a client as often as it is drawn. The condition is necessary, too: "
-                   "the mean weight of client i is (1/m) sum_k r_ki.", table)  # fmt: skip
-    return result if needed else Evidence("fails", result.ours, note="the condition is not needed")
+        {
+            "rows": ["(1, 0), (0, 1)", "(3/4, 1/4), (1/2, 1/2)"],
+            "columns": ["1, 1", "5/4, 3/4"],
+            "mean weights": ["1/2, 1/2", text(mean)],
+            "p": ["1/2, 1/2"] * 2,
+        }
+    )
+    note = (
+        "S counts a client as often as it is drawn. The condition is necessary, too: "
+        "the mean weight of client i is (1/m) sum_k r_ki."
+    )
+    result = _evidence_of_checks(sufficient, note, table)
+    if not necessary:
+        return Evidence("fails", result.ours, note="the condition is not needed")
+    return result
 
 
 @claim(
@@ -172,7 +181,7 @@ def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
 def eq_12(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check that each client's mean weight is p_i under MD and under clustered sampling."""
     checks = (w.mean == md.mean == shares(n) for n, _, w, md in world or schemes())
-    return _every(checks, "By eq. 8.")
+    return _evidence_of_checks(checks, "By eq. 8.")
 
 
 @claim(
@@ -192,7 +201,7 @@ def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) 
         variances(md) == [formula(p, len(rows)) for p in shares(sizes)]
         for sizes, rows, _, md in schemes()
     )
-    return _every(checks, "By enumeration of all cohorts.")
+    return _evidence_of_checks(checks, "By enumeration of all cohorts.")
 
 
 @claim(
@@ -209,7 +218,7 @@ def eq_13_14(claim: Claim, *, formula: Callable = lambda p, m: p * (1 - p) / m) 
 def eq_15_16(claim: Claim, *, formula: Callable = theory.weight_variances) -> Evidence:
     """Check the weight variances of clustered sampling (`formula`) by enumerating cohorts."""
     checks = (variances(w) == formula(rows) for _, rows, w, _ in schemes())
-    return _every(checks, "By enumeration of all cohorts; the draws are independent.")
+    return _evidence_of_checks(checks, "By enumeration of all cohorts; the draws are independent.")
 
 
 @claim(
@@ -227,23 +236,27 @@ def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check that no weight varies more than under MD, and the stronger identity for the difference of the covariances."""
     checks = []
     for _, rows, w, md in world or schemes():
-        removed, n = theory.removed_covariance(rows), range(len(rows[0]))
-        same = all(md.covariance[i][j] - w.covariance[i][j] == removed[i][j] for i in n for j in n)
+        difference, clients = theory.removed_covariance(rows), range(len(rows[0]))
+        same = all(
+            md.covariance[i][j] - w.covariance[i][j] == difference[i][j]
+            for i in clients
+            for j in clients
+        )
         checks.append(
             same and all(a >= b for a, b in zip(variances(md), variances(w), strict=True))
         )
-    return _every(
+    return _evidence_of_checks(
         checks,
         "Stronger: Cov_MD - Cov_C = (1/m^2) sum_k (r_k - p)(r_k - p)', so no direction gains variance.",
     )
 
 
-def _equality(same: Callable, what: str, world: list | None) -> Evidence:
-    """Check whether equality with MD, as `same` finds it, implies MD sampling: for single clients, and for all clients at once.
+def _check_equality(same: Callable, moment: str, world: list | None) -> Evidence:
+    """Check whether a moment equal to MD's implies MD sampling: for single clients, and for all clients at once.
 
     Args:
-        same: takes the weights, those under MD, and a client; returns whether a moment is equal.
-        what: the name of that moment, for the note.
+        same: takes the weights, those under MD, and a client; returns whether the moment is equal.
+        moment: its name, for the note.
         world: (sizes, rows, weights, weights under MD) of the schemes to try; by default all of `schemes`.
     """
     world = world or schemes()
@@ -254,11 +267,19 @@ def _equality(same: Callable, what: str, world: list | None) -> Evidence:
         all(same(w, md, i) for i in range(len(rows[0]))) == _is_md(rows) for _, rows, w, md in world
     ]
     one, md = theory.weight_moments(ONE_CLIENT), theory.weight_moments(theory.md_rows([2, 1, 1], 2))
-    table = pd.DataFrame({"client": [1, 2, 3], "p": ["1/2", "1/4", "1/4"], "row 1": ["1/2", "1/2", "0"],
-                          "row 2": ["1/2", "0", "1/2"], "variance, MD": map(str, variances(md)),
-                          "variance": map(str, variances(one)), "P(in), MD": map(str, md.sampled),
-                          "P(in)": map(str, one.sampled)})  # fmt: skip
-    note = f"For all clients together. One client has equality of {what} if and only if r_ki = p_i for all k."
+    table = pd.DataFrame(
+        {
+            "client": [1, 2, 3],
+            "p": ["1/2", "1/4", "1/4"],
+            "row 1": ["1/2", "1/2", "0"],
+            "row 2": ["1/2", "0", "1/2"],
+            "variance, MD": map(str, variances(md)),
+            "variance": map(str, variances(one)),
+            "P(in), MD": map(str, md.sampled),
+            "P(in)": map(str, one.sampled),
+        }
+    )
+    note = f"For all clients together. One client has equality of {moment} if and only if r_ki = p_i for all k."
     ours = f"{len(per_client) - sum(per_client)} of {len(per_client)} clients contradict it, {len(jointly) - sum(jointly)} schemes"
     return Evidence(judge_theory(all(per_client), all(jointly)), ours, note=note, table=table)
 
@@ -280,7 +301,7 @@ def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     def same(w, md, i):
         return w.covariance[i][i] == md.covariance[i][i]
 
-    return _equality(same, "the variance", world)
+    return _check_equality(same, "the variance", world)
 
 
 @claim(
@@ -299,7 +320,7 @@ def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m)
     checks = (
         md.sampled == [formula(p, len(rows)) for p in shares(n)] for n, rows, _, md in schemes()
     )
-    return _every(checks, "By enumeration of all cohorts.")
+    return _evidence_of_checks(checks, "By enumeration of all cohorts.")
 
 
 @claim(
@@ -316,7 +337,7 @@ def eq_18_20(claim: Claim, *, formula: Callable = lambda p, m: 1 - (1 - p) ** m)
 def eq_21_22(claim: Claim, *, formula: Callable = theory.row_inclusion) -> Evidence:
     """Check the inclusion probabilities of clustered sampling (`formula`) by enumerating cohorts."""
     checks = (w.sampled == formula(rows) for _, rows, w, _ in schemes())
-    return _every(checks, "By enumeration of all cohorts.")
+    return _evidence_of_checks(checks, "By enumeration of all cohorts.")
 
 
 @claim(
@@ -336,7 +357,9 @@ def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
         all(a <= b for a, b in zip(md.sampled, w.sampled, strict=True))
         for _, _, w, md in world or schemes()
     )
-    return _every(checks, "By the inequality of the arithmetic and the geometric mean.")
+    return _evidence_of_checks(
+        checks, "By the inequality of the arithmetic and the geometric mean."
+    )
 
 
 @claim(
@@ -356,7 +379,7 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     def same(w, md, i):
         return w.sampled[i] == md.sampled[i]
 
-    return _equality(same, "the inclusion probability", world)
+    return _check_equality(same, "the inclusion probability", world)
 
 
 @claim(
@@ -372,18 +395,18 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="client by client, in small federations",
     order=730,
 )
-def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
+def variance_difference_per_client(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check the formula of the difference of the variances, and where it is zero, client by client."""
     checks = []
     for sizes, rows, w, md in world or schemes():
         m = len(rows)
         for i, p in enumerate(shares(sizes)):
             gap = (sum(row[i] ** 2 for row in rows) - m * p * p) / Fraction(m * m)
-            level = all(row[i] == p for row in rows)
+            rows_are_md = all(row[i] == p for row in rows)
             checks.append(
-                md.covariance[i][i] - w.covariance[i][i] == gap >= 0 and (gap == 0) == level
+                md.covariance[i][i] - w.covariance[i][i] == gap >= 0 and (gap == 0) == rows_are_md
             )
-    return _every(
+    return _evidence_of_checks(
         checks,
         "For each client alone: the condition of the main text, all rows equal, is more than it needs.",
     )
@@ -401,15 +424,15 @@ def eq_44_50(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="of the inequality and of equality, client by client, in small federations",
     order=770,
 )
-def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
-    """Check both probabilities of not being drawn and where they are equal, client by client."""
+def absence_probability_per_client(claim: Claim, *, world: list | None = None) -> Evidence:
+    """Check that no client is left out more often than under MD, and as often only if r_ki = p_i in every row k."""
     checks = []
     for sizes, rows, w, md in world or schemes():
         for i, p in enumerate(shares(sizes)):
-            level = all(row[i] == p for row in rows)
+            rows_are_md = all(row[i] == p for row in rows)
             checks.append(1 - w.sampled[i] <= 1 - md.sampled[i])
-            checks.append((w.sampled[i] == md.sampled[i]) == level)
-    return _every(checks, "For each client alone.")
+            checks.append((w.sampled[i] == md.sampled[i]) == rows_are_md)
+    return _evidence_of_checks(checks, "For each client alone.")
 
 
 @claim(
@@ -425,24 +448,24 @@ def eq_51_55(claim: Claim, *, world: list | None = None) -> Evidence:
 )
 def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check the last line of the appendix, whose inequality has the wrong sign."""
-    md, w = (
-        theory.weight_moments(theory.md_rows([1, 1], 2)),
-        theory.weight_moments([[1, 0], [0, 1]]),
-    )
-    right = all(
+    md = theory.weight_moments(theory.md_rows([1, 1], 2))
+    w = theory.weight_moments([[1, 0], [0, 1]])
+    holds = all(
         a >= b
         for _, _, w_, md_ in world or schemes()
         for a, b in zip(md_.sampled, w_.sampled, strict=True)
     )
-    table = pd.DataFrame({"client": [1, 2], "row 1": [1, 0], "row 2": [0, 1],
-                          "P(in), MD": map(str, md.sampled), "P(in)": map(str, w.sampled)})  # fmt: skip
-    ours = f"{md.sampled[0]} against {w.sampled[0]}"
-    return Evidence(
-        judge_theory(right),
-        ours,
-        note="Read <= as in eq. 23 and 55.",
-        table=table,
+    table = pd.DataFrame(
+        {
+            "client": [1, 2],
+            "row 1": [1, 0],
+            "row 2": [0, 1],
+            "P(in), MD": map(str, md.sampled),
+            "P(in)": map(str, w.sampled),
+        }
     )
+    ours = f"{md.sampled[0]} against {w.sampled[0]}"
+    return Evidence(judge_theory(holds), ours, note="Read <= as in eq. 23 and 55.", table=table)
 
 
 @claim(
@@ -463,9 +486,9 @@ def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
     strict, weak = [], []
     for _, rows, w, md in world or schemes():
         for i in range(len(rows[0])):
-            less = md.covariance[i][i] - w.covariance[i][i], w.sampled[i] - md.sampled[i]
-            weak.append(min(less) >= 0)
-            strict.append(min(less) > 0 or _is_md(rows))
+            gains = md.covariance[i][i] - w.covariance[i][i], w.sampled[i] - md.sampled[i]
+            weak.append(min(gains) >= 0)
+            strict.append(min(gains) > 0 or _is_md(rows))
     note = "Never worse for any client; strictly better for a client if and only if some r_ki differs from p_i."
     ours = f"never worse in {sum(weak)} of {len(weak)} cases, strictly better or MD itself in {sum(strict)}"
     return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_example())
@@ -473,23 +496,24 @@ def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
 
 HALF = Fraction(1, 2)
 ONE_CLIENT = [[HALF, HALF, 0], [HALF, 0, HALF]]  # sizes 2, 1, 1: client 1 has p in both rows
-MIXED = [[HALF, HALF, 0, 0], [0, 0, HALF, HALF]]  # four equal clients, rows {1, 2} and {3, 4}
-ALIKE = [[HALF, 0, HALF, 0], [0, HALF, 0, HALF]]  # rows {1, 3} and {2, 4}
-UNLIKE = (1, 0, 1, 0)  # gradients of these four clients
+EXAMPLE_GRADIENTS = (1, 0, 1, 0)  # scalar gradients of four equal clients
+MIXED_ROWS = [[HALF, HALF, 0, 0], [0, 0, HALF, HALF]]  # rows {1, 2}, {3, 4}: both gradients in each
+EQUAL_GRADIENT_ROWS = [[HALF, 0, HALF, 0], [0, HALF, 0, HALF]]  # rows {1, 3}, {2, 4}: one in each
 
 
 def federations(examples: int, clients: int, low: int = 1):
     """Yield all descending lists of at most `clients` sizes whose total is from `low` to `examples`."""
 
-    def parts(total, largest, places):
+    def descending(total, largest, length):
+        """Yield the descending lists of at most `length` numbers, none above `largest`, whose sum is `total`."""
         if not total:
             yield []
-        elif places:
+        elif length:
             for k in range(min(total, largest), 0, -1):
-                yield from ([k, *rest] for rest in parts(total - k, k, places - 1))
+                yield from ([k, *others] for others in descending(total - k, k, length - 1))
 
     for total in range(low, examples + 1):
-        yield from parts(total, total, clients)
+        yield from descending(total, total, clients)
 
 
 def groupings(items: list[int]):
@@ -504,7 +528,7 @@ def groupings(items: list[int]):
             yield [*groups[:k], [first, *group], *groups[k + 1 :]]
 
 
-def pairs_of(sizes: list[int]) -> list[list[int]]:
+def alternate_groups(sizes: list[int]) -> list[list[int]]:
     """Return two groups for Algorithm 2: clients 1, 3, 5, ... and clients 2, 4, 6, ..."""
     return [g for g in (list(range(0, len(sizes), 2)), list(range(1, len(sizes), 2))) if g]
 
@@ -516,21 +540,22 @@ def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
     for sizes in federations(7, 4):
         for m in (1, 2, 3):
             md = theory.md_rows(sizes, m)
-            r = theory.rows_of(clustered.counts_by_size(sizes, m))
+            by_size = theory.rows_of(clustered.counts_by_size(sizes, m))
+            mean_of_both = [
+                [(x + y) / 2 for x, y in zip(a, b, strict=True)]
+                for a, b in zip(by_size, md, strict=True)
+            ]
             candidates = [
                 md,
-                r,
-                theory.rows_of(clustered.counts_by_groups(sizes, pairs_of(sizes), m)),
+                by_size,
+                theory.rows_of(clustered.counts_by_groups(sizes, alternate_groups(sizes), m)),
                 theory.rows_of(theory.proof_of_theorem_3(sizes, m)),
-                [
-                    [(x + y) / 2 for x, y in zip(a, b, strict=True)]
-                    for a, b in zip(r, md, strict=True)
-                ],
+                mean_of_both,
             ]
             under_md = theory.weight_moments(md)
             result += [(sizes, rows, theory.weight_moments(rows), under_md) for rows in candidates]
-    result.append(([2, 1, 1], ONE_CLIENT, theory.weight_moments(ONE_CLIENT),
-                  theory.weight_moments(theory.md_rows([2, 1, 1], 2))))  # fmt: skip
+    under_md = theory.weight_moments(theory.md_rows([2, 1, 1], 2))
+    result.append(([2, 1, 1], ONE_CLIENT, theory.weight_moments(ONE_CLIENT), under_md))
     return result
 
 

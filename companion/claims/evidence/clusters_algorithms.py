@@ -21,13 +21,13 @@ from fedstas.theory.clusters import REPAIRS_1, REPAIRS_2
 
 
 @cache
-def inputs_1() -> list[tuple[list[int], int]]:
+def algorithm_1_inputs() -> list[tuple[list[int], int]]:
     """List every (sizes, m) with at most 12 examples and 6 draws: the inputs of Algorithm 1."""
     return [(n, m) for n in federations(12, 12) for m in range(1, 7)]
 
 
 @cache
-def inputs_2() -> list[tuple[list[int], list[list[int]], int]]:
+def algorithm_2_inputs() -> list[tuple[list[int], list[list[int]], int]]:
     """List every (sizes, groups, m) in which no group is heavier than a row: the inputs of Algorithm 2."""
     return [
         (n, groups, m)
@@ -44,36 +44,41 @@ def format_lists(rows) -> str:
     return "; ".join("\u00a0".join(map(str, row)) for row in rows)
 
 
-def sums(counts) -> str:
-    """Format the row sums."""
+def format_groups(groups) -> str:
+    """Format groups of clients, which count from 1, as `format_lists` does."""
+    return format_lists([i + 1 for i in group] for group in groups)
+
+
+def format_row_sums(counts) -> str:
+    """Format the sum of each row, separated by commas."""
     return ", ".join(str(sum(row)) for row in counts)
 
 
-def frequency_1(repaired=(), inputs=None) -> tuple[int, int]:
+def count_valid_algorithm_1(repaired=(), inputs=None) -> tuple[int, int]:
     """Count the inputs for which the printed Algorithm 1, with the lines `repaired` corrected, satisfies Proposition 1.
 
     Returns:
         That count, and the number of inputs tried.
     """
-    inputs = inputs_1() if inputs is None else inputs
-    good = [
+    inputs = algorithm_1_inputs() if inputs is None else inputs
+    valid = [
         theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m) for n, m in inputs
     ]
-    return sum(good), len(good)
+    return sum(valid), len(valid)
 
 
-def frequency_2(repaired=()) -> tuple[int, int]:
-    """Count the inputs for which the printed Algorithm 2 satisfies Proposition 1, as `frequency_1` does for Algorithm 1."""
-    good = [
+def count_valid_algorithm_2(repaired=()) -> tuple[int, int]:
+    """Count the inputs for which the printed Algorithm 2 satisfies Proposition 1; see `count_valid_algorithm_1`."""
+    valid = [
         theory.proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
-        for n, g, m in inputs_2()
+        for n, g, m in algorithm_2_inputs()
     ]
-    return sum(good), len(good)
+    return sum(valid), len(valid)
 
 
-def _least(inputs, broken):
-    """Return the input for which `broken` holds with the fewest examples, then clients, then draws."""
-    return min((x for x in inputs if broken(*x)), key=lambda x: (sum(x[0]), len(x[0]), x[-1]))
+def _smallest_input(inputs, violates: Callable[..., bool]):
+    """Return the input for which `violates` holds with the fewest examples, then clients, then draws."""
+    return min((x for x in inputs if violates(*x)), key=lambda x: (sum(x[0]), len(x[0]), x[-1]))
 
 
 @claim(
@@ -89,22 +94,38 @@ def _least(inputs, broken):
 )
 def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     """Run the printed Algorithm 1, with the lines `repaired` corrected, on all small inputs; show the smallest failures."""
-    good, tried = frequency_1(repaired)
+    valid, inputs = count_valid_algorithm_1(repaired)
 
-    def broken(n, m):
+    def violates(n, m):
         return not theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m)
 
     table = []
-    if good < tried:
-        several_clients = [(n, m) for n, m in inputs_1() if len(n) > 1]
-        for n, m in (_least(inputs_1(), broken), _least(several_clients, broken), ([1, 1, 1], 1)):
+    if valid < inputs:
+        several_clients = [(n, m) for n, m in algorithm_1_inputs() if len(n) > 1]
+        examples = (
+            _smallest_input(algorithm_1_inputs(), violates),
+            _smallest_input(several_clients, violates),
+            ([1, 1, 1], 1),
+        )
+        for n, m in examples:
             printed_counts = theory.printed_algorithm_1(n, m, repaired)
-            table.append({"n": format_lists([n]), "m": m, "M": sum(n), "rows r', printed": format_lists(printed_counts),
-                          "row sums": sums(printed_counts), "rows r', Fig. 3": format_lists(clustered.counts_by_size(n, m))})  # fmt: skip
-    note = ("Rows count from 0 (line 3), line 11 fills r'_(l,i), and in line 13 a row begun before gets "
-            f"b_i - b_(i-1): then {frequency_1(REPAIRS_1)[0]} of {tried}.")  # fmt: skip
-    ours = f"Proposition 1 in {good} of {tried} inputs"
-    return Evidence(judge_theory(good == tried), ours, note=note, table=pd.DataFrame(table))
+            figure_counts = clustered.counts_by_size(n, m)
+            table.append(
+                {
+                    "n": format_lists([n]),
+                    "m": m,
+                    "M": sum(n),
+                    "rows r', printed": format_lists(printed_counts),
+                    "row sums": format_row_sums(printed_counts),
+                    "rows r', Fig. 3": format_lists(figure_counts),
+                }
+            )
+    note = (
+        "Rows count from 0 (line 3), line 11 fills r'_(l,i), and in line 13 a row begun before gets "
+        f"b_i - b_(i-1): then {count_valid_algorithm_1(REPAIRS_1)[0]} of {inputs}."
+    )
+    ours = f"Proposition 1 in {valid} of {inputs} inputs"
+    return Evidence(judge_theory(valid == inputs), ours, note=note, table=pd.DataFrame(table))
 
 
 @claim(
@@ -123,18 +144,26 @@ def theorem_3(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
     """Check Proposition 1 for the scheme of Fig. 3 (`scheme`), and that the repaired lines compute that scheme."""
-    schemes = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in inputs_1()]
-    right = all(theory.proposition_1(c, n, m) for n, m, c in schemes)
-    same = all(theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in schemes)
-    good, tried = frequency_1(repaired)
-    rows = [(" and ".join(r) or "nothing", *frequency_1(r)) for r in
-            ((), REPAIRS_1[:1], REPAIRS_1[:2], (REPAIRS_1[0], REPAIRS_1[2]), REPAIRS_1)]  # fmt: skip
+    schemes = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in algorithm_1_inputs()]
+    figure_is_valid = all(theory.proposition_1(c, n, m) for n, m, c in schemes)
+    repaired_is_figure = all(
+        theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in schemes
+    )
+    valid, inputs = count_valid_algorithm_1(repaired)
+    first, second, third = REPAIRS_1
+    choices = ((), (first,), (first, second), (first, third), REPAIRS_1)
+    rows = [(" and ".join(c) or "nothing", *count_valid_algorithm_1(c)) for c in choices]
     table = pd.DataFrame(rows, columns=["repaired", "Proposition 1 holds", "of"])
     note = (
         "For the scheme of Fig. 3 (clients laid end to end); the printed lines need three repairs."
     )
-    return Evidence(judge_theory(right and good == tried, right and same), f"{len(schemes)} of {len(schemes)} as drawn, {good} as printed"
-                    if right else "fails as drawn", note=note, table=table)  # fmt: skip
+    ours = "fails as drawn"
+    if figure_is_valid:
+        ours = f"{len(schemes)} of {len(schemes)} as drawn, {valid} as printed"
+    verdict = judge_theory(
+        figure_is_valid and valid == inputs, figure_is_valid and repaired_is_figure
+    )
+    return Evidence(verdict, ours, note=note, table=table)
 
 
 @claim(
@@ -148,33 +177,49 @@ def theorem_3(
     meaning="entries of r that are not 0",
     order=420,
 )
-def complexity_1(
+def algorithm_1_cost(
     claim: Claim, *, inputs: list | None = None, scheme: Callable = clustered.counts_by_size
 ) -> Evidence:
     """Count the comparisons of the sort and the non-zero entries of r, each of which the loop writes once."""
-    pairs = inputs or inputs_1()
+    pairs = inputs or algorithm_1_inputs()
     entries = [(len(n), m, int((np.array(scheme(n, m)) > 0).sum())) for n, m in pairs]
     bound = all(e <= n + m - 1 for n, m, e in entries)
     attained = any(e == n + m - 1 for n, m, e in entries)
     linear = [e <= 2 * n for n, m, e in entries]
     linear_if = [e <= 2 * n for n, m, e in entries if m <= n]
-    table, sorted_ = [], []
+    table, sorts_within_bound = [], []
     for n in (16, 256, 4096):
-        compared = []
-        key = cmp_to_key(lambda a, b: compared.append(1) or b - a)  # noqa: B023
+        comparisons = []
+        key = cmp_to_key(lambda a, b: comparisons.append(1) or b - a)  # noqa: B023
         sorted(stream(n, "evidence, sorting").integers(1, 10**6, n).tolist(), key=key)
-        sorted_.append(len(compared) <= n * np.log2(n))
-        table.append({"n": n, "comparisons of the sort": len(compared), "n log2 n": int(n * np.log2(n)),
-                      "entries at most, m = 10": n + 9, "dense r, m = 10": 10 * n})  # fmt: skip
+        sorts_within_bound.append(len(comparisons) <= n * np.log2(n))
+        table.append(
+            {
+                "n": n,
+                "comparisons of the sort": len(comparisons),
+                "n log2 n": int(n * np.log2(n)),
+                "entries at most, m = 10": n + 9,
+                "dense r, m = 10": 10 * n,
+            }
+        )
     note = "If m <= n and only the entries that are not 0 are stored, at most n + m - 1; writing out r costs m n."
     ours = f"entries <= n + m - 1 in {len(entries)} inputs, {'attained' if attained else 'not attained'}"
-    good = bound and all(linear_if) and all(sorted_)
-    return Evidence(
-        judge_theory(good and all(linear), good), ours, note=note, table=pd.DataFrame(table)
-    )
+    conditional = bound and all(linear_if) and all(sorts_within_bound)
+    verdict = judge_theory(conditional and all(linear), conditional)
+    return Evidence(verdict, ours, note=note, table=pd.DataFrame(table))
 
 
-def certain(counts) -> list[int]:
+def format_expected_draws(n, m) -> list[str]:
+    """Format m p_i, the expected number of draws, of each client."""
+    return [str(Fraction(m * size, sum(n))) for size in n]
+
+
+def sum_of_variances(counts) -> Fraction:
+    """Return the sum of the clients' weight variances under the rows r' `counts`."""
+    return sum(theory.weight_variances(theory.rows_of(counts)))
+
+
+def count_certain_rows(counts) -> list[int]:
     """Return for each client the number of rows that hold no other client."""
     return [sum(row[i] == sum(row) for row in counts) for i in range(len(counts[0]))]
 
@@ -193,28 +238,40 @@ def certain(counts) -> list[int]:
 def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """Check whether each client has at least floor(m p_i) rows of its own, in Fig. 3 (`scheme`) and in the proof's allocation."""
 
-    def missing(n, m, counts):
-        return any(c < m * k // sum(n) for c, k in zip(certain(counts), n, strict=True))
+    def lacks_rows(n, m, counts) -> bool:
+        """Return whether a client has fewer rows of its own than floor(m p_i)."""
+        certain = count_certain_rows(counts)
+        return any(rows < m * size // sum(n) for rows, size in zip(certain, n, strict=True))
 
-    schemes = [(n, m) for n, m in inputs_1() if missing(n, m, np.array(scheme(n, m)).tolist())]
-    valid = all(
-        theory.proposition_1(theory.proof_of_theorem_3(n, m), n, m)
-        and not missing(n, m, theory.proof_of_theorem_3(n, m))
-        for n, m in inputs_1()
+    inputs = algorithm_1_inputs()
+    failures = [(n, m) for n, m in inputs if lacks_rows(n, m, np.array(scheme(n, m)).tolist())]
+    proof_is_valid = all(
+        theory.proposition_1(counts, n, m) and not lacks_rows(n, m, counts)
+        for n, m in inputs
+        for counts in [theory.proof_of_theorem_3(n, m)]
     )
     table = []
-    if schemes:
-        n, m = _least(schemes, lambda n, m: True)
-        for name, c in (
-            ("Fig. 3", np.array(scheme(n, m)).tolist()),
-            ("proof", theory.proof_of_theorem_3(n, m)),
-        ):
-            total = sum(theory.weight_variances(theory.rows_of(c)))
-            table.append({"n": format_lists([n]), "m": m, "m p": ", ".join(str(Fraction(m * k, sum(n))) for k in n), "allocation": name,
-                          "rows r'": format_lists(c), "sum of variances": str(total)})  # fmt: skip
+    if failures:
+        n, m = _smallest_input(failures, lambda n, m: True)
+        allocations = {
+            "Fig. 3": np.array(scheme(n, m)).tolist(),
+            "proof": theory.proof_of_theorem_3(n, m),
+        }
+        for name, counts in allocations.items():
+            table.append(
+                {
+                    "n": format_lists([n]),
+                    "m": m,
+                    "m p": ", ".join(format_expected_draws(n, m)),
+                    "allocation": name,
+                    "rows r'": format_lists(counts),
+                    "sum of variances": str(sum_of_variances(counts)),
+                }
+            )
     note = "The proof describes another allocation, which satisfies Proposition 1 as well and has this promise."
-    ours = f"missed in {len(schemes)} of {len(inputs_1())} inputs by Fig. 3"
-    return Evidence(judge_theory(not schemes and valid), ours, note=note, table=pd.DataFrame(table))
+    ours = f"missed in {len(failures)} of {len(inputs)} inputs by Fig. 3"
+    verdict = judge_theory(not failures and proof_is_valid)
+    return Evidence(verdict, ours, note=note, table=pd.DataFrame(table))
 
 
 @claim(
@@ -231,7 +288,7 @@ def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size
 def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """Check that after each client is placed at most one row is neither empty nor full."""
     checks = []
-    for n, m in inputs_1():
+    for n, m in algorithm_1_inputs():
         # sizes are descending: columns in the order of filling
         filled = np.array(scheme(n, m)).cumsum(1)
         checks.append(((filled > 0) & (filled < sum(n))).sum(0).max() <= 1)
@@ -253,31 +310,34 @@ def figure_3(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Ev
     meaning="the bound, over all clients of small inputs",
     order=180,
 )
-def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
+def most_draws_per_client(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evidence:
     """Count the clients that stand in more rows than floor(m p_i) + 2, and those in exactly as many.
 
     The bound holds as an interval of length m p_i meets at most floor(m p_i) + 2 unit intervals. The table shows the
     smallest input that attains it.
     """
-    exceeded, attained, smallest = 0, 0, None
-    for n, m in inputs_1():
-        times = (np.array(scheme(n, m)) > 0).sum(0)
-        for t, k in zip(times, n, strict=True):
-            bound = m * k // sum(n) + 2
-            exceeded += t > bound
-            attained += t == bound
-            if t == bound and (
-                smallest is None
-                or (sum(n), len(n), m) < (sum(smallest[0]), len(smallest[0]), smallest[1])
-            ):
-                smallest = (n, m)
+    exceeded, attained, sharp_inputs = 0, 0, []
+    for n, m in algorithm_1_inputs():
+        draws = (np.array(scheme(n, m)) > 0).sum(0)
+        bounds = np.array([m * size // sum(n) + 2 for size in n])
+        exceeded += (draws > bounds).sum()
+        attained += (draws == bounds).sum()
+        if (draws == bounds).any():
+            sharp_inputs.append((n, m))
     table = pd.DataFrame()
-    if smallest:
-        n, m = smallest
-        c = np.array(scheme(n, m))
-        table = pd.DataFrame({"client": range(1, len(n) + 1), "n": n, "m p": [str(Fraction(m * k, sum(n))) for k in n],
-                              "floor + 2": [m * k // sum(n) + 2 for k in n], "rows r'": [format_lists([x]) for x in c.T],
-                              "times at most": (c > 0).sum(0)})  # fmt: skip
+    if sharp_inputs:
+        n, m = _smallest_input(sharp_inputs, lambda n, m: True)
+        counts = np.array(scheme(n, m))
+        table = pd.DataFrame(
+            {
+                "client": range(1, len(n) + 1),
+                "n": n,
+                "m p": format_expected_draws(n, m),
+                "floor + 2": [m * size // sum(n) + 2 for size in n],
+                "rows r'": [format_lists([column]) for column in counts.T],
+                "times at most": (counts > 0).sum(0),
+            }
+        )
     groups = [[i] for i in range(12)]
     rows_2 = clustered.counts_by_groups([18] * 10 + [10, 10], groups, 10)
     note = f"Sharp. It is Algorithm 1's alone: under Algorithm 2 a client with m p_i = 1/2 can stand in {(rows_2 > 0).sum(0).max()} rows."
@@ -302,23 +362,38 @@ def times_1(claim: Claim, *, scheme: Callable = clustered.counts_by_size) -> Evi
 )
 def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     """Run the printed Algorithm 2, with the lines `repaired` corrected, on all small groupings; show the smallest failure."""
-    good, tried = frequency_2(repaired)
+    valid, inputs = count_valid_algorithm_2(repaired)
+
+    def violates(n, groups, m):
+        counts = theory.printed_algorithm_2(n, groups, m, repaired)
+        return not theory.proposition_1(counts, n, m)
+
     table = []
-    if good < tried:
-
-        def broken(n, g, m):
-            return not theory.proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
-
-        for n, g, m in (_least(inputs_2(), broken), ([4, 3, 2, 1], [[0], [1], [2], [3]], 2)):
-            printed_counts = theory.printed_algorithm_2(n, g, m, repaired)
-            table.append({"n": format_lists([n]), "groups": format_lists([i + 1 for i in x] for x in g), "m": m, "M": sum(n), "rows r', printed": format_lists(printed_counts),
-                          "row sums": sums(printed_counts), "rows r', Fig. 4": format_lists(clustered.counts_by_groups(n, g, m))})  # fmt: skip
-    more = [x for x in inputs_2() if len(x[1]) > x[2]]
-    note = ("Line 12 places u_i, not b_i, and q_k grows with what row k is given (after lines 12 and 14): "
-            f"then {frequency_2(REPAIRS_2)[0]} of {tried}. {len(more)} of the inputs have more groups than rows.")  # fmt: skip
+    if valid < inputs:
+        single_clients = ([4, 3, 2, 1], [[0], [1], [2], [3]], 2)
+        for n, groups, m in (_smallest_input(algorithm_2_inputs(), violates), single_clients):
+            printed_counts = theory.printed_algorithm_2(n, groups, m, repaired)
+            figure_counts = clustered.counts_by_groups(n, groups, m)
+            table.append(
+                {
+                    "n": format_lists([n]),
+                    "groups": format_groups(groups),
+                    "m": m,
+                    "M": sum(n),
+                    "rows r', printed": format_lists(printed_counts),
+                    "row sums": format_row_sums(printed_counts),
+                    "rows r', Fig. 4": format_lists(figure_counts),
+                }
+            )
+    more_groups_than_rows = sum(len(groups) > m for _, groups, m in algorithm_2_inputs())
+    note = (
+        "Line 12 places u_i, not b_i, and q_k grows with what row k is given (after lines 12 and 14): "
+        f"then {count_valid_algorithm_2(REPAIRS_2)[0]} of {inputs}. "
+        f"{more_groups_than_rows} of the inputs have more groups than rows."
+    )
     return Evidence(
-        judge_theory(good == tried),
-        f"Proposition 1 in {good} of {tried} inputs",
+        judge_theory(valid == inputs),
+        f"Proposition 1 in {valid} of {inputs} inputs",
         note=note,
         table=pd.DataFrame(table),
     )
@@ -341,22 +416,21 @@ def theorem_4(
     claim: Claim, *, repaired: tuple = (), scheme: Callable = clustered.counts_by_groups
 ) -> Evidence:
     """Check Proposition 1 for the scheme of Fig. 4 (`scheme`), and that the repaired lines compute that scheme."""
-    schemes = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in inputs_2()]
+    schemes = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in algorithm_2_inputs()]
     same = [
         c == theory.printed_algorithm_2(n, g, m, REPAIRS_2) and theory.proposition_1(c, n, m)
         for n, g, m, c in schemes
     ]
     rows = [
-        (" and ".join(r) or "nothing", *frequency_2(r))
+        (" and ".join(r) or "nothing", *count_valid_algorithm_2(r))
         for r in ((), *((x,) for x in REPAIRS_2), REPAIRS_2)
     ]
     table = pd.DataFrame(rows, columns=["repaired", "Proposition 1 holds", "of"])
     note = "For the repaired lines (Fig. 4), if p_i <= 1/m and no group is heavier than a row."
-    good, tried = frequency_2(repaired)
-    ours = f"{sum(same)} of {len(same)} as drawn, {good} as printed"
-    return Evidence(
-        judge_theory(all(same) and good == tried, all(same)), ours, note=note, table=table
-    )
+    valid, inputs = count_valid_algorithm_2(repaired)
+    ours = f"{sum(same)} of {len(same)} as drawn, {valid} as printed"
+    verdict = judge_theory(all(same) and valid == inputs, all(same))
+    return Evidence(verdict, ours, note=note, table=table)
 
 
 @claim(
@@ -374,7 +448,7 @@ def theorem_4(
 def figure_4(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """Check that each of the m heaviest groups lies undivided in a row, and that every row is full."""
     checks = []
-    for n, groups, m in inputs_2():
+    for n, groups, m in algorithm_2_inputs():
         counts = np.array(scheme(n, groups, m))
         ranked = sorted(groups, key=lambda g: -sum(n[i] for i in g))[:m]
         undivided = all(counts[k, i] == m * n[i] for k, g in enumerate(ranked) for i in g)
@@ -402,18 +476,31 @@ def enough_groups(claim: Claim, *, inputs: list | None = None) -> Evidence:
 
     Masses q_k <= M that add up to m M are at least m in number; single clients are such groups if p_i <= 1/m.
     """
-    fitting_groupings = inputs or inputs_2()
-    enough = all(len(g) >= m for _, g, m in fitting_groupings)
-    possible = all(any(n == a and m == b for a, _, b in inputs_2()) for n in federations(9, 5) for m in (2, 3, 4)
-                   if m * n[0] <= sum(n))  # fmt: skip
+    fitting_groupings = inputs or algorithm_2_inputs()
+    at_least_m = all(len(groups) >= m for _, groups, m in fitting_groupings)
+    with_grouping = {(tuple(n), m) for n, _, m in algorithm_2_inputs()}
+    exists = all(
+        (tuple(n), m) in with_grouping
+        for n in federations(9, 5)
+        for m in (2, 3, 4)
+        if m * n[0] <= sum(n)
+    )
     sizes, groups = [1] * 6, [[0, 1, 2], [3, 4], [5]]
     mean = theory.weight_moments(theory.groups_as_rows(sizes, groups)).mean
-    table = pd.DataFrame({"client": range(1, 7), "group": [1, 1, 1, 2, 2, 3], "p": ["1/6"] * 6,
-                          "weight if groups are rows": map(str, mean)})  # fmt: skip
-    note = ("K >= m follows from q_k <= M and need not be asked for. Given groups heavier than a row, as classes may be, "
-            "first fill rows of their own.")  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "client": range(1, 7),
+            "group": [1, 1, 1, 2, 2, 3],
+            "p": ["1/6"] * 6,
+            "weight if groups are rows": map(str, mean),
+        }
+    )
+    note = (
+        "K >= m follows from q_k <= M and need not be asked for. Given groups heavier than a row, as classes may be, "
+        "first fill rows of their own."
+    )
     return Evidence(
-        judge_theory(enough and possible),
+        judge_theory(at_least_m and exists),
         f"{len(fitting_groupings)} groupings",
         note=note,
         table=table,

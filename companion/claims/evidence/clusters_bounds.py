@@ -11,13 +11,19 @@ from math import expm1, log1p, sqrt
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence.clusters import ALIKE, MIXED, UNLIKE, cohort_means, schemes, shares
+from companion.claims.evidence.clusters import (
+    EQUAL_GRADIENT_ROWS,
+    EXAMPLE_GRADIENTS,
+    MIXED_ROWS,
+    cohort_means,
+    schemes,
+    shares,
+)
 from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
-QUARTERS = [
-    [Fraction(1, 4)] * 4
-] * 2  # MD sampling of the four clients that hold the gradients UNLIKE
+# MD sampling of the four clients of EXAMPLE_GRADIENTS, two draws.
+MD_ROWS = [[Fraction(1, 4)] * 4] * 2
 
 
 def _gradients(n: int) -> list[tuple[int, ...]]:
@@ -72,16 +78,26 @@ def lemma_5(claim: Claim, *, three: Fraction = Fraction(3)) -> Evidence:
 
 def _example_table() -> pd.DataFrame:
     """Tabulate B, the variance of the cohort's mean gradient, of MD and of two clustered schemes of four clients."""
-    schemes_ = {"MD": QUARTERS, "rows {1, 2}, {3, 4}": MIXED, "rows {1, 3}, {2, 4}": ALIKE}
-    rows = []
-    for name, r in schemes_.items():
-        centres = [
-            sum((Fraction(q) * g for q, g in zip(row, UNLIKE, strict=True)), Fraction(0))
-            for row in r
+    rows_by_scheme = {
+        "MD": MD_ROWS,
+        "rows {1, 2}, {3, 4}": MIXED_ROWS,
+        "rows {1, 3}, {2, 4}": EQUAL_GRADIENT_ROWS,
+    }
+    table = []
+    for name, rows in rows_by_scheme.items():
+        means = [
+            sum((Fraction(q) * g for q, g in zip(row, EXAMPLE_GRADIENTS, strict=True)), Fraction(0))
+            for row in rows
         ]
-        rows.append({"gradients": "1, 0, 1, 0", "scheme": name, "mean gradients of the rows":
-                     ", ".join(map(str, centres)), "B": str(theory.mean_variance(r, UNLIKE))})  # fmt: skip
-    return pd.DataFrame(rows)
+        table.append(
+            {
+                "gradients": ", ".join(map(str, EXAMPLE_GRADIENTS)),
+                "scheme": name,
+                "mean gradients of the rows": ", ".join(map(str, means)),
+                "B": str(theory.mean_variance(rows, EXAMPLE_GRADIENTS)),
+            }
+        )
+    return pd.DataFrame(table)
 
 
 @claim(
@@ -182,16 +198,16 @@ def eq_42_43(claim: Claim, *, pairs: list | None = None) -> Evidence:
     meaning="for clients whose gradients differ, and a scheme that is not MD's",
     order=740,
 )
-def a2_equality(claim: Claim, *, rows: list = MIXED, pairs: list | None = None) -> Evidence:
+def a2_equality(claim: Claim, *, rows: list = MIXED_ROWS, pairs: list | None = None) -> Evidence:
     """Look for cases with B_Cl = B_MD although the clients' gradients differ and the scheme is not MD sampling.
 
     Args:
         rows: a scheme of four clients, shown as the example.
         pairs: the cases to search, as from `_variance_cases`.
     """
-    b, b_md = theory.mean_variance(rows, UNLIKE), theory.mean_variance(QUARTERS, UNLIKE)
-    excused = len(set(UNLIKE)) == 1 or rows == QUARTERS
-    checks = [(b == b_md) == excused]
+    b, b_md = (theory.mean_variance(r, EXAMPLE_GRADIENTS) for r in (rows, MD_ROWS))
+    equality_is_claimed = len(set(EXAMPLE_GRADIENTS)) == 1 or rows == MD_ROWS
+    checks = [(b == b_md) == equality_is_claimed]
     checks += [
         (x == y) == (len(set(g)) == 1 or r == md) for r, md, g, x, y in pairs or _variance_cases()
     ]
@@ -255,36 +271,48 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
 
     Two of the four clients have the gradient +1 at the optimum, two have -1; `rows` is their sampling scheme.
     """
-    b = float(theory.mean_variance(rows, [2 * g - 1 for g in UNLIKE]))
+    b = float(theory.mean_variance(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
     lines = []
     for steps in STEPS:
         rounds = float((m * steps) ** 3)
         result = average_gradient(b, steps, m, rounds)
-        lines.append({"N": steps, "T": rounds, "average": result,
-                      "over the printed rate": result / printed_rate(steps, m, rounds),
-                      "over the corrected rate": result / corrected_rate(steps, m, rounds)})  # fmt: skip
+        lines.append(
+            {
+                "N": steps,
+                "T": rounds,
+                "average": result,
+                "over the printed rate": result / printed_rate(steps, m, rounds),
+                "over the corrected rate": result / corrected_rate(steps, m, rounds),
+            }
+        )
     return pd.DataFrame(lines)
 
 
-def _rate(rows, alike: str, drift: float) -> Evidence:
+def _check_rate(rows, case: str, drift: float) -> Evidence:
     """Check whether the average squared gradient over the printed rate stays bounded as N grows, and as T grows for fixed N.
 
     Args:
         rows: the sampling scheme of the four clients.
-        alike: the case in which the printed rate does hold, for the note.
+        case: the case in which the printed rate does hold, for the note.
         drift: a factor of the average for fixed N (1 is the true value).
     """
     table = rates(rows)
-    printed = table["over the printed rate"].to_numpy()
-    slope = np.polyfit(np.log(table["N"]), np.log(printed), 1)[0] if printed.all() else 0.0
-    b = drift * float(theory.mean_variance(rows, [2 * g - 1 for g in UNLIKE]))
-    bounded = all(
-        average_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t) for n in (1, 16, 256)
+    ratios = table["over the printed rate"].to_numpy()
+    slope = np.polyfit(np.log(table["N"]), np.log(ratios), 1)[0] if ratios.all() else 0.0
+    b = drift * float(theory.mean_variance(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
+    bounded_for_fixed_steps = all(
+        average_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t)
+        for n in (1, 16, 256)
         for t in (float((2 * n) ** k) for k in range(3, 7))
-    ) and table["over the corrected rate"].max() <= 1 and rates(ALIKE)["average"].max() == 0  # fmt: skip
+    )
+    bounded_by_corrected = table["over the corrected rate"].max() <= 1
+    zero_for_equal_gradients = rates(EQUAL_GRADIENT_ROWS)["average"].max() == 0
+    bounded = bounded_for_fixed_steps and bounded_by_corrected and zero_for_equal_gradients
     formatted = table.map(lambda x: f"{x:.3g}")
-    note = (f"With constants that may depend on the number N of local steps, or where {alike}. "
-            "Uniformly in N, the clients' differences add O(sqrt(N/(mT))), as Lemma 5 itself gives.")  # fmt: skip
+    note = (
+        f"With constants that may depend on the number N of local steps, or where {case}. "
+        "Uniformly in N, the clients' differences add O(sqrt(N/(mT))), as Lemma 5 itself gives."
+    )
     ours = f"average / printed rate grows as N^{slope:.2f}"
     return Evidence(judge_theory(slope < 0.1, bounded), ours, note=note, table=formatted)
 
@@ -301,9 +329,9 @@ def _rate(rows, alike: str, drift: float) -> Evidence:
     meaning="on four quadratic clients; bounded would be N^0",
     order=380,
 )
-def theorem_1(claim: Claim, *, rows: list = QUARTERS, drift: float = 1) -> Evidence:
+def theorem_1(claim: Claim, *, rows: list = MD_ROWS, drift: float = 1) -> Evidence:
     """Check the rate of MD sampling on four quadratic clients."""
-    return _rate(rows, "all clients have one gradient", drift)
+    return _check_rate(rows, "all clients have one gradient", drift)
 
 
 @claim(
@@ -318,6 +346,6 @@ def theorem_1(claim: Claim, *, rows: list = QUARTERS, drift: float = 1) -> Evide
     meaning="on four quadratic clients; bounded would be N^0",
     order=390,
 )
-def theorem_2(claim: Claim, *, rows: list = MIXED, drift: float = 1) -> Evidence:
+def theorem_2(claim: Claim, *, rows: list = MIXED_ROWS, drift: float = 1) -> Evidence:
     """Check the rate of clustered sampling on four quadratic clients, with rows that mix both kinds of client."""
-    return _rate(rows, "the clients of each row have one gradient", drift)
+    return _check_rate(rows, "the clients of each row have one gradient", drift)

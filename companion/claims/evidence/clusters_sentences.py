@@ -10,7 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from companion.claims.evidence.clusters_algorithms import certain, format_lists, inputs_1, inputs_2
+from companion.claims.evidence.clusters_algorithms import (
+    algorithm_1_inputs,
+    algorithm_2_inputs,
+    count_certain_rows,
+    format_groups,
+    format_lists,
+    sum_of_variances,
+)
 from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import clustered, theory
 from fedstas.sim.rng import stream
@@ -32,17 +39,24 @@ from fedstas.state import new_state
 def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """Check that Algorithm 2 (`scheme`) gives a client with p_i >= 1/m floor(m p_i) rows of its own and stays unbiased."""
     checks = []
-    for n, m in inputs_1():
+    for n, m in algorithm_1_inputs():
         if m * n[0] >= sum(n):
             c = np.array(scheme(n, [[i] for i in range(len(n))], m)).tolist()
-            has_own_rows = all(x >= m * k // sum(n) for x, k in zip(certain(c), n, strict=True))
+            has_own_rows = all(
+                x >= m * k // sum(n) for x, k in zip(count_certain_rows(c), n, strict=True)
+            )
             checks.append(theory.proposition_1(c, n, m) and has_own_rows)
     sizes, groups = [7, 1, 1, 1], [[0], [1, 2, 3]]
     without = theory.weight_moments(theory.groups_as_rows(sizes, groups)).mean
     row_counts = clustered.counts_by_groups(sizes, groups, 2)
-    table = pd.DataFrame({"n": sizes, "p": [str(Fraction(k, 10)) for k in sizes],
-                          "weight without the step": map(str, without),
-                          "weight with it": [str(Fraction(int(x), 20)) for x in row_counts.sum(0)]})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "n": sizes,
+            "p": [str(Fraction(k, 10)) for k in sizes],
+            "weight without the step": map(str, without),
+            "weight with it": [str(Fraction(int(x), 20)) for x in row_counts.sum(0)],
+        }
+    )
     note = "The step is needed: a client above a row that simply becomes a row loses weight."
     ours = f"{sum(checks)} of {len(checks)} federations with p_i ≥ 1/m"
     return Evidence(judge_theory(all(checks)), ours, note=note, table=table)
@@ -60,19 +74,29 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
     meaning="of pairs and entries that keep the bound",
     order=440,
 )
-def complexity_2(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
+def algorithm_2_cost(claim: Claim, *, scheme: Callable = clustered.counts_by_groups) -> Evidence:
     """Count the pairs of clients that Algorithm 2 compares, at first and after m new updates, and the rows' entries (`scheme`)."""
     checks, rows = [], []
     for n in range(2, 31):
         pairs = list(combinations(range(n), 2))
         checks.append(len(pairs) == n * (n - 1) // 2 <= n * n)
         for m in (1, 2, n):
-            again = sum(i < m for i, _ in pairs)
-            checks.append(again == m * (n - 1) - m * (m - 1) // 2 <= n * m)
+            with_new_update = sum(i < m for i, _ in pairs)  # pairs of a client among the first m
+            checks.append(with_new_update == m * (n - 1) - m * (m - 1) // 2 <= n * m)
             if n in (10, 30) and m == 2:
-                rows.append({"n": n, "m": m, "pairs": len(pairs), "n(n-1)/2": n * (n - 1) // 2,
-                             "pairs with a new update": again, "n m": n * m})  # fmt: skip
-    checks += [(np.array(scheme(n, g, m)) > 0).sum() <= len(n) + m - 1 for n, g, m in inputs_2()]
+                rows.append(
+                    {
+                        "n": n,
+                        "m": m,
+                        "pairs": len(pairs),
+                        "n(n-1)/2": n * (n - 1) // 2,
+                        "pairs with a new update": with_new_update,
+                        "n m": n * m,
+                    }
+                )
+    checks += [
+        (np.array(scheme(n, g, m)) > 0).sum() <= len(n) + m - 1 for n, g, m in algorithm_2_inputs()
+    ]
     note = "Counted: d operations per pair, one step per entry; X is the clustering's own cost (Ward: O(n^2 log n), cited)."
     return Evidence(
         judge_theory(all(checks)),
@@ -105,19 +129,14 @@ def zero_updates(
     for measure in measures:
         groups = clustered.similarity_groups(updates, [1] * 4, 2, measure)
         together[measure] = [1, 3] in groups
-        rows.append(
-            {"similarity": measure, "groups": format_lists([i + 1 for i in g] for g in groups)}
-        )
-    note = ("With L1 and L2, as far as a row has room. The angle with a zero update is not defined; set to 0, the client is as "
-            "near to everybody as to the other zeros.")  # fmt: skip
+        rows.append({"similarity": measure, "groups": format_groups(groups)})
+    note = (
+        "With L1 and L2, as far as a row has room. The angle with a zero update is not defined; set to 0, the client is as "
+        "near to everybody as to the other zeros."
+    )
     ours = "together with " + (", ".join(x for x in together if together[x]) or "none")
     word = judge_theory(all(together.values()), all(together.get(x, False) for x in ("L1", "L2")))
     return Evidence(word, ours, note=note, table=pd.DataFrame(rows))
-
-
-def _total(counts) -> Fraction:
-    """Return the sum of the clients' weight variances."""
-    return sum(theory.weight_variances(theory.rows_of(counts)))
 
 
 @claim(
@@ -138,23 +157,31 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
     The table compares with Algorithm 1 too, of which the paper's sentence says nothing.
     """
     weak, strict, above_1 = [], [], []
-    for n, groups, m in inputs_2():
+    for n, groups, m in algorithm_2_inputs():
         md = theory.weight_variances(theory.md_rows(n, m))
         two = theory.weight_variances(theory.rows_of(scheme(n, groups, m)))
         weak.append(all(a <= b for a, b in zip(two, md, strict=True)))
         strict.append(weak[-1] and sum(two) < sum(md))
-        one = _total(clustered.counts_by_size(n, m))
+        one = sum_of_variances(clustered.counts_by_size(n, m))
         if sum(two) > one:
             above_1.append((sum(n), len(n), m, n, groups, one, sum(two), sum(md)))
     table = pd.DataFrame()
     if above_1:
         _, _, m, n, groups, one, two, md = min(above_1, key=lambda x: x[:3])
-        table = pd.DataFrame({"scheme": ["MD", "Algorithm 1", "Algorithm 2"], "n": [format_lists([n])] * 3, "m": [m] * 3,
-                              "groups": ["", "", format_lists([i + 1 for i in g] for g in groups)],
-                              "sum of variances": [str(md), str(one), str(two)]})  # fmt: skip
-    note = (f"Compared with MD sampling, as the sentence says; with more than one draw. Compared with Algorithm 1 the sum is larger in "
-            f"{len(above_1)} of {len(strict)} groupings: that depends on who must be split, and what similarity lowers is the variance of the "
-            "aggregate.")  # fmt: skip
+        table = pd.DataFrame(
+            {
+                "scheme": ["MD", "Algorithm 1", "Algorithm 2"],
+                "n": [format_lists([n])] * 3,
+                "m": [m] * 3,
+                "groups": ["", "", format_groups(groups)],
+                "sum of variances": [str(md), str(one), str(two)],
+            }
+        )
+    note = (
+        "Compared with MD sampling, as the sentence says; with more than one draw. Compared with Algorithm 1 the sum is larger in "
+        f"{len(above_1)} of {len(strict)} groupings: that depends on who must be split, and what similarity lowers is the variance of the "
+        "aggregate."
+    )
     ours = f"below MD in {sum(strict)} of {len(strict)} groupings"
     return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=table)
 
@@ -184,13 +211,14 @@ def both_smaller(
 ) -> Evidence:
     """Compare each client's variance and inclusion probability under both algorithms (`schemes`) with MD's."""
     weak, strict = [], []
-    for n, groups, m in inputs or inputs_2():
+    for n, groups, m in inputs or algorithm_2_inputs():
         md = theory.md_rows(n, m)
-        for r in schemes(n, groups, m):
-            for a, b, c, d in zip(theory.weight_variances(md), theory.weight_variances(r),
-                                  theory.row_inclusion(md), theory.row_inclusion(r), strict=True):  # fmt: skip
-                weak.append(a >= b and c <= d)
-                strict.append(a > b and c < d)
+        for rows in schemes(n, groups, m):
+            variances = zip(theory.weight_variances(md), theory.weight_variances(rows), strict=True)
+            inclusions = zip(theory.row_inclusion(md), theory.row_inclusion(rows), strict=True)
+            for (v_md, v), (p_md, p) in zip(variances, inclusions, strict=True):
+                weak.append(v <= v_md and p >= p_md)
+                strict.append(v < v_md and p > p_md)
     note = "Never larger; smaller unless a client has the same share p_i of every row (with m = 1 all have)."
     ours = f"not larger {sum(weak)}, smaller {sum(strict)}, of {len(weak)} clients"
     return Evidence(judge_theory(all(strict), all(weak)), ours, note=note)
@@ -214,28 +242,23 @@ def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -
         requests = []
 
         class Server(SimpleNamespace):
+            """A server that has its fields only, and records whatever else is requested."""
+
             def __getattr__(self, name):
                 requests.append(name)  # noqa: B023
                 raise AttributeError(name)
 
         view = Server(clients=4, sizes=np.array([3, 2, 2, 1]), last_updates=lambda: np.eye(4))
-        view.round, view.state_of = 1, new_state  # asks nobody
+        view.round, view.state_of = 1, new_state  # neither is requested from a client
         try:
-            drawn_cohort = design(groups).draw(view, 2, stream(0, "evidence, clustered"))
-            rows.append({"algorithm": 1 if groups == "size" else 2, "asks besides sizes and old updates for":
-                         ", ".join(requests) or "nothing", "participants": len(drawn_cohort.clients)})  # fmt: skip
+            cohort = design(groups).draw(view, 2, stream(0, "evidence, clustered"))
+            algorithm = 1 if groups == "size" else 2
+            rows.append((algorithm, ", ".join(requests) or "nothing", len(cohort.clients)))
         except AttributeError as error:
-            rows.append(
-                {
-                    "algorithm": groups,
-                    "asks besides sizes and old updates for": str(error),
-                    "participants": 0,
-                }
-            )
-    table = pd.DataFrame(rows)
-    good = (table["asks besides sizes and old updates for"] == "nothing").all() and (
-        table["participants"] == 2
-    ).all()
+            rows.append((groups, str(error), 0))
+    columns = ["algorithm", "asks besides sizes and old updates for", "participants"]
+    table = pd.DataFrame(rows, columns=columns)
+    good = (table[columns[1]] == "nothing").all() and (table["participants"] == 2).all()
     note = "The server keeps one update per client, n d numbers; nothing is asked of clients that do not take part."
     return Evidence(
         judge_theory(bool(good)), "sizes and the updates it already has", note=note, table=table
@@ -333,18 +356,23 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
     """
     rng, rows, checks = stream(0, "evidence, clustered"), [], []
     for _ in range(20):
-        order, cuts = (
-            rng.permutation(100),
-            np.sort(rng.choice(np.arange(1, 100), 40, replace=False)),
-        )
-        room = 100 // m
-        groups = [g.tolist() for g in np.split(order, cuts) if len(g) <= room]
-        groups += [[int(i)] for g in np.split(order, cuts) if len(g) > room for i in g]
+        order = rng.permutation(100)
+        cuts = np.sort(rng.choice(np.arange(1, 100), 40, replace=False))
+        clients_per_row = 100 // m
+        parts = np.split(order, cuts)
+        groups = [part.tolist() for part in parts if len(part) <= clients_per_row]
+        groups += [[int(i)] for part in parts if len(part) > clients_per_row for i in part]
         checks.append(((clustered.counts_by_groups([5] * 100, groups, m) > 0).sum(0) == 1).all())
     for draws in (m, 8):
-        counts = clustered.counts_by_size([5] * 100, draws)
-        rows.append({"n": 100, "m": draws, "clients in one row": int(((counts > 0).sum(0) == 1).sum()),
-                     "in two": int(((counts > 0).sum(0) == 2).sum())})  # fmt: skip
+        rows_of_client = (clustered.counts_by_size([5] * 100, draws) > 0).sum(0)
+        rows.append(
+            {
+                "n": 100,
+                "m": draws,
+                "clients in one row": int((rows_of_client == 1).sum()),
+                "in two": int((rows_of_client == 2).sum()),
+            }
+        )
     good = rows[0]["clients in one row"] == 100 and all(checks)
     note = "For equal clients and m that divides n; with m = 8 a few clients stand in two rows and can be drawn twice."
     return Evidence(

@@ -204,19 +204,19 @@ def deciding_part(parts: Iterable[Judgement]) -> Judgement:
 
 
 def evidence_of_parts(
-    parts: dict[object, Judgement], heads: tuple[str, str], note: str, decimals: int = 4
+    parts: dict[object, Judgement], columns: tuple[str, str], note: str, decimals: int = 4
 ) -> Evidence:
     """Return the evidence of a claim of several parts: the one that decides, and a table of all.
 
     Args:
         parts: the judgement of each part by its name.
-        heads: the heads of the table's columns for the name and the mean.
+        columns: the names of the table's columns for the part and the mean.
         note: what the mean is; the number of seeds is added.
         decimals: of the numbers in the table.
     """
     part = deciding_part(parts.values())
     rows = [(name, *each.cells) for name, each in parts.items()]
-    table = pd.DataFrame(rows, columns=[*heads, "low", "high", "verdict"]).round(decimals)
+    table = pd.DataFrame(rows, columns=[*columns, "low", "high", "verdict"]).round(decimals)
     return part.evidence(f"{note}, {part.seeds} paired runs.{part.why_undecided}", table)
 
 
@@ -316,8 +316,8 @@ def first_number(text: str | float) -> float:
     """Return the first number of what is printed."""
     if isinstance(text, (int, float)):
         return float(text)
-    cleaned = "".join(c if c.isdigit() or c in ".-" else " " for c in text.replace("−", "-"))
-    return float(next(w for w in cleaned.split() if any(c.isdigit() for c in w)))
+    numerals = "".join(c if c.isdigit() or c in ".-" else " " for c in text.replace("−", "-"))
+    return float(next(w for w in numerals.split() if any(c.isdigit() for c in w)))
 
 
 def differences_by_seed(
@@ -359,12 +359,12 @@ def judge_both(judge: Callable[..., Judgement], *methods: str) -> tuple[Judgemen
         The judgement as written; a sentence on the one as coded, and its verdict, both empty where its runs are
         not recorded.
     """
-    written = judge(*methods)
+    as_written = judge(*methods)
     try:
-        coded = judge(*(method + IMPLEMENTATIONS["as coded"] for method in methods))
+        as_coded = judge(*(method + IMPLEMENTATIONS["as coded"] for method in methods))
     except MissingRuns:
-        return written, "", ""
-    return written, f" As coded: {coded}, {coded.verdict}.", coded.verdict
+        return as_written, "", ""
+    return as_written, f" As coded: {as_coded}, {as_coded.verdict}.", as_coded.verdict
 
 
 def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Decision:
@@ -382,17 +382,15 @@ def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Dec
             judgements[method] = judge_equal(values, printed, unit, tolerance, predict)
             return judgements[method]
 
-        written, sentence, coded = judge_both(judge, method)
+        as_written, sentence, coded = judge_both(judge, method)
         rows = [
             (name, each.mean, each.low, each.high, each.seeds, each.verdict)
             for name, each in zip(IMPLEMENTATIONS, judgements.values(), strict=False)
         ]
-        columns = ["voice", "mean", "low", "high", "runs", "the printed value"]
-        note = (
-            f"Last ten rounds, {written.seeds} runs, {setting}; the interval is for one more run."
-        )
+        columns = ["implementation", "mean", "low", "high", "runs", "the printed value"]
+        note = f"Last ten rounds, {as_written.seeds} runs, {setting}; the interval is for one more run."
         table = pd.DataFrame(rows, columns=columns).round(2)
-        return written.evidence(f"{note}{written.why}{sentence}", table, coded)
+        return as_written.evidence(f"{note}{as_written.why}{sentence}", table, coded)
 
     return decide
 
@@ -417,13 +415,13 @@ def decide_order(
             values = sign * differences_by_seed(setting.runs(a, b), a, b, metric)
             return judge_higher(values, UNIT_OF_METRIC[metric])
 
-        written, sentence, coded = judge_both(judge, better, worse)
+        as_written, sentence, coded = judge_both(judge, better, worse)
         unit = "Nats less" if sign < 0 else "Points more"
         ours = int(setting.runs(better, worse)["rounds"].max())
         shorter = f", after {ours} of the figure's {rounds_of_figure} rounds"
-        return written.evidence(
-            f"{unit} of {better} than of {worse}, {written.seeds} paired runs, {setting}, "
-            f"{metric.replace('_', ' ')}{shorter if rounds_of_figure > ours else ''}.{written.why}{sentence}",
+        return as_written.evidence(
+            f"{unit} of {better} than of {worse}, {as_written.seeds} paired runs, {setting}, "
+            f"{metric.replace('_', ' ')}{shorter if rounds_of_figure > ours else ''}.{as_written.why}{sentence}",
             readings_table((setting, *also), better, worse),
             coded,
         )
@@ -450,11 +448,11 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
         def judge(a: str, b: str) -> Judgement:
             return judge_gains(a, b)[1]
 
-        written, sentence, coded = judge_both(judge, better, worse)
+        as_written, sentence, coded = judge_both(judge, better, worse)
         gain = judge_gains(better, worse)[0]
-        return written.evidence(
-            f"Relative gain of {better} over {worse} in %, {written.seeds} paired runs, {setting}; the interval is "
-            f"for one more pair, that of the mean is {gain}.{written.why}{sentence}",
+        return as_written.evidence(
+            f"Relative gain of {better} over {worse} in %, {as_written.seeds} paired runs, {setting}; the interval is "
+            f"for one more pair, that of the mean is {gain}.{as_written.why}{sentence}",
             readings_table((setting,), better, worse),
             coded,
         )
@@ -504,5 +502,5 @@ def decide_everywhere(
 
 
 def count_each(verdicts: list[str]) -> str:
-    """Format how often each verdict is in a list, in the order of their first occurrences."""
+    """Format how often each verdict is in a list, as in `2 agrees, 1 differs`, in the order of first occurrence."""
     return ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))

@@ -104,7 +104,7 @@ FIXED = Setting("preprint")
 DISJOINT = Setting("preprint", partition="dirichlet")
 SKEWED = Setting("mnist-0.001", concentration=0.001)
 IID = Setting("mnist-iid", partition="iid", concentration=None)
-HUNDRED = Setting("cifar100", "cifar100", "dirichlet", 0.001)
+CIFAR100 = Setting("cifar100", "cifar100", "dirichlet", 0.001)
 METHODS = ("fedsts", "fedstas", "fedstas-dp")
 
 # Levels and orders of Fig. 2 and 3.
@@ -189,8 +189,8 @@ claim(
     meaning=ACCURACY,
     order=570,
 )(skewed_dp)
-hundred_fedsts, hundred_fedstas, hundred_dp = (
-    on_substitute(decide_level(HUNDRED, m), NETWORK) for m in METHODS
+cifar100_fedsts, cifar100_fedstas, cifar100_dp = (
+    on_substitute(decide_level(CIFAR100, m), NETWORK) for m in METHODS
 )
 claim(
     "preprint-fig-3-bottom-fedsts",
@@ -202,7 +202,7 @@ claim(
     chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
     meaning=ACCURACY,
     order=560,
-)(hundred_fedsts)
+)(cifar100_fedsts)
 claim(
     "preprint-fig-3-bottom-fedstas",
     paper="preprint",
@@ -213,7 +213,7 @@ claim(
     chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
     meaning=ACCURACY,
     order=550,
-)(hundred_fedstas)
+)(cifar100_fedstas)
 claim(
     "preprint-fig-3-bottom-dp",
     paper="preprint",
@@ -224,7 +224,7 @@ claim(
     chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
     meaning=ACCURACY,
     order=540,
-)(hundred_dp)
+)(cifar100_dp)
 loss_fedsts, loss_fedstas, loss_dp = (decide_level(FIXED, m, "train_loss") for m in METHODS)
 claim(
     "preprint-fig-2a-fedsts",
@@ -286,7 +286,7 @@ claim(
     meaning=RELATIVE_GAIN,
     order=350,
 )(skewed_gain)
-hundred_gain = on_substitute(decide_relative_gain(HUNDRED, "fedstas", "fedsts"), NETWORK)
+cifar100_gain = on_substitute(decide_relative_gain(CIFAR100, "fedstas", "fedsts"), NETWORK)
 claim(
     "preprint-fig-3-bottom-gain",
     paper="preprint",
@@ -297,7 +297,7 @@ claim(
     chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
     meaning=RELATIVE_GAIN,
     order=320,
-)(hundred_gain)
+)(cifar100_gain)
 mnist_order = decide_order(FIXED, "fedstas", "fedsts", also=(DISJOINT,))
 claim(
     "preprint-fig-3-top-order",
@@ -360,7 +360,7 @@ claim(
     meaning="points that DP + FedSTaS is above FedSTS",
     order=330,
 )(skewed_dp_order)
-hundred_dp_order = on_substitute(decide_order(HUNDRED, "fedstas-dp", "fedsts"), NETWORK)
+cifar100_dp_order = on_substitute(decide_order(CIFAR100, "fedstas-dp", "fedsts"), NETWORK)
 claim(
     "preprint-fig-3-bottom-dp-above",
     paper="preprint",
@@ -371,7 +371,7 @@ claim(
     chapter="05_experiments#and-in-other-settings-figure-3-of-the-paper",
     meaning="points that DP + FedSTaS is above FedSTS, with a network of ours",
     order=300,
-)(hundred_dp_order)
+)(cifar100_dp_order)
 rounds_to_half = decide_faster(FIXED, "fedstas", "fedsts")
 claim(
     "preprint-fig-2b-faster",

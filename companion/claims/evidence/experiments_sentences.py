@@ -23,9 +23,9 @@ from companion.claims.evidence.experiments import (
     verdict_if_missing,
 )
 from companion.claims.evidence.experiments_figures import (
+    CIFAR100,
     DISJOINT,
     FIXED,
-    HUNDRED,
     IID,
     METHODS,
     SKEWED,
@@ -37,7 +37,7 @@ from companion.runs import records, statistics, tables
 SETTINGS_ABOVE = "settings in which our runs show FedSTaS above FedSTS"
 FROM_PRINTED_NUMBERS = "points that DP + FedSTaS is above FedSTS, all from printed numbers"
 
-NON_IID = (FIXED, SKEWED, HUNDRED)
+NON_IID = (FIXED, SKEWED, CIFAR100)
 BASELINES = ("fedavg", "md", "fedprox", "clustered-size", "clustered-similarity", "strat")
 
 higher_everywhere = decide_everywhere(NON_IID, "fedstas", ("fedsts",))

@@ -21,7 +21,7 @@ def eq_6_13(target, cap: int) -> Fraction:
     return Fraction(target - 1) / (target + cap - 2)
 
 
-def word(ratio) -> str:
+def format_ratio(ratio) -> str:
     """Format a ratio, which may be infinite."""
     return "∞" if ratio == math.inf else str(ratio)
 
@@ -33,9 +33,15 @@ def supports_table(cap: int = 4, target: int = 3) -> pd.DataFrame:
         rows.append(
             {
                 "fake sizes": name,
-                "sizes 1..M−1": word(theory.report_ratio(alpha, support(cap), range(1, cap))),
-                "with empty clients": word(theory.report_ratio(alpha, support(cap), range(cap))),
-                "clip at M": word(theory.report_ratio(alpha, support(cap), range(1, cap + 1))),
+                "sizes 1..M−1": format_ratio(
+                    theory.report_ratio(alpha, support(cap), range(1, cap))
+                ),
+                "with empty clients": format_ratio(
+                    theory.report_ratio(alpha, support(cap), range(cap))
+                ),
+                "clip at M": format_ratio(
+                    theory.report_ratio(alpha, support(cap), range(1, cap + 1))
+                ),
                 "mean fake − M/2": str(
                     Fraction(sum(support(cap)), len(support(cap))) - Fraction(cap, 2)
                 ),
@@ -74,17 +80,22 @@ def supports_table(cap: int = 4, target: int = 3) -> pd.DataFrame:
 def lemma5(
     claim: Claim, *, supports: dict = SUPPORTS, smallest: int = 0, formula: Callable = eq_6_13
 ) -> Evidence:
-    """Lemma 5 (preprint: Lemma 2.4): alpha of eq. 6.13 (`formula`) gives epsilon-LDP, for clients of `smallest` to M-1
-    examples and each support of the fakes."""
+    """Check Lemma 5 (preprint: Lemma 2.4), that alpha of eq. 6.13 gives epsilon-LDP.
+
+    Args:
+        supports: by name, the function that gives the range of the fake sizes for a cap M.
+        smallest: the least size of a client; the largest is M - 1.
+        formula: alpha, from exp(epsilon) and M.
+    """
     table = supports_table()
-    printed = [
+    private = [
         theory.report_ratio(formula(e, cap), support(cap), range(smallest, cap)) <= e
         for cap, e in GRID
         for support in supports.values()
     ]
     tight = [theory.ldp_ratio(cap, formula(e, cap)) == e for cap, e in GRID]
     return Evidence(
-        judge_theory(all(printed), all(tight)),
+        judge_theory(all(private), all(tight)),
         f"worst ratio = exp(ε) in {sum(tight)} of {len(tight)} pairs (M, exp ε)",
         note="If the fake size is uniform on 1..M−1, no client is empty (or sizes are clipped from below too), and one report is made; then with "
         "equality.",
@@ -176,8 +187,8 @@ def total_is_private(claim: Claim, *, smallest: int = 0, formula: Callable = eq_
                     "M": cap,
                     "other sizes": str(others),
                     "exp(ε)": e,
-                    "worst ratio of ñ": word(inside),
-                    "with an empty client": word(outside),
+                    "worst ratio of ñ": format_ratio(inside),
+                    "with an empty client": format_ratio(outside),
                 }
             )
     return Evidence(
@@ -264,7 +275,7 @@ def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidenc
                 "exp(ε) wanted": e,
                 "second formula": str(printed),
                 "exact, clip at M−1": str(exact),
-                "exact, clip at M": word(clip),
+                "exact, clip at M": format_ratio(clip),
             }
         )
     return Evidence(
@@ -284,7 +295,7 @@ def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidenc
     "response that the slides describe is private.)",
     printed="privacy-preserving",
     chapter="04e_privacy#is-a-report-private",
-    meaning="for a fake is at most M−1",
+    meaning="is why the likelihood ratio of the response is infinite: a fake size is at most M−1",
     fact="clipped-response",
     order=120,
 )
@@ -297,7 +308,7 @@ def slides_ratio(claim: Claim, *, formula: Callable = second_formula) -> Evidenc
     "private.",
     printed="Differentially private local response",
     chapter="04e_privacy#is-a-report-private",
-    meaning="for a fake is at most M−1",
+    meaning="is why the likelihood ratio of the response is infinite: a fake size is at most M−1",
     fact="clipped-response",
     order=270,
 )
@@ -314,7 +325,7 @@ def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
                 "α": str(a),
                 "P(report M), size ≥ M": str(at_m.get(cap, 0)),
                 "P(report M), smaller size": str(below.get(cap, 0)),
-                "worst ratio": word(ratios[-1]),
+                "worst ratio": format_ratio(ratios[-1]),
                 "clip at M−1": str(theory.ldp_ratio(cap, a)),
             }
         )
@@ -326,7 +337,7 @@ def slides_clip(claim: Claim, *, below_cap: int = 0) -> Evidence:
     )
 
 
-def repeated(cap: int, alpha: Fraction, reports: int) -> Fraction:
+def ratio_of_fresh_reports(cap: int, alpha: Fraction, reports: int) -> Fraction:
     """Return the worst likelihood ratio of several fresh reports of one client, over all sequences of them (small cases)."""
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in range(1, cap)]
     sequences = product(range(1, cap), repeat=reports)
@@ -339,16 +350,16 @@ def repeated(cap: int, alpha: Fraction, reports: int) -> Fraction:
 
 def budget_table(counts=(1, 5, 10, 20, ROUNDS)) -> pd.DataFrame:
     """Tabulate total epsilon and the probability of learning the exact size over the number of fresh reports (M = 100, alpha = 0.1616)."""
-    attack, rows = theory.mode_attack(CAP, ALPHA, max(counts)), []
+    success, rows = theory.mode_attack(CAP, ALPHA, max(counts)), []
     for j in counts:
         pure = theory.composed_ratio(CAP, ALPHA, j)
-        soft = theory.composed_ratio(CAP, ALPHA, j, Fraction(1, 100_000))
+        approximate = theory.composed_ratio(CAP, ALPHA, j, Fraction(1, 100_000))
         rows.append(
             {
                 "fresh reports": j,
                 "ε, pure": f"{math.log(pure):.3f}",
-                "ε at δ = 10⁻⁵": f"{math.log(soft):.3f}",
-                "P(size is read off)": f"{float(attack[j]):.5f}",
+                "ε at δ = 10⁻⁵": f"{math.log(approximate):.3f}",
+                "P(size is read off)": f"{float(success[j]):.5f}",
             }
         )
     return pd.DataFrame(rows)
@@ -384,7 +395,7 @@ def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     """Compute the epsilon of a whole training of 99 rounds with a fresh report of epsilon = 3 in each."""
     one = theory.ldp_ratio(CAP, ALPHA)
     all_rounds = theory.composed_ratio(CAP, ALPHA, rounds)
-    exact = [repeated(4, Fraction(2, 5), j) == 3**j for j in (1, 2, 3)]
+    exact = [ratio_of_fresh_reports(4, Fraction(2, 5), j) == 3**j for j in (1, 2, 3)]
     low, high = theory.busiest_bounds(rounds, 10, 100)
     epsilon = math.log(one)
     holds = math.log(all_rounds) <= 3
@@ -411,7 +422,8 @@ def guarantee(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
 def sizes_remain_private(claim: Claim, *, rounds: int = ROUNDS) -> Evidence:
     """Check the sentence after Lemma 5, that nobody can infer a client's size, for a fresh report in each round."""
     attack = theory.mode_attack(CAP, ALPHA, ROUNDS)
-    bound = float(1 / (1 + (CAP - 2) / theory.ldp_ratio(CAP, ALPHA)))  # what e^3 allows
+    # The largest probability of reading one report correctly that epsilon-LDP with this ratio, about e^3, allows.
+    bound = float(1 / (1 + (CAP - 2) / theory.ldp_ratio(CAP, ALPHA)))
     return Evidence(
         judge_theory(float(max(attack[: rounds + 1])) <= bound + 1e-12),
         float(attack[20]),
@@ -426,11 +438,14 @@ def channels_table() -> pd.DataFrame:
     p = Fraction(1, 10)
     empty = {n: {"w_t": (1 - p) ** n, "other": 1 - (1 - p) ** n} for n in (1, CAP - 1)}
     gradient = {x: {f"gradient {x}": Fraction(1)} for x in (0, 1)}
+    report_ratio = theory.ldp_ratio(CAP, ALPHA)
+    model_ratio = theory.worst_ratio(empty.values())
+    gradient_ratio = theory.worst_ratio(gradient.values())
     rows = [
-        ("size report, M = 100, α = 0.1616", "sizes 1 to 99", theory.ldp_ratio(CAP, ALPHA)),
-        ("model came back unchanged, rate 1/10", "1 or 99 examples", theory.worst_ratio(empty.values())),
-        ("gradient of (w − x)²/2 at w = 0", "one example, x = 0 or −1", theory.worst_ratio(gradient.values())),
-    ]  # fmt: skip
+        ("size report, M = 100, α = 0.1616", "sizes 1 to 99", report_ratio),
+        ("model came back unchanged, rate 1/10", "1 or 99 examples", model_ratio),
+        ("gradient of (w − x)²/2 at w = 0", "one example, x = 0 or −1", gradient_ratio),
+    ]
     return pd.DataFrame(
         [
             {
@@ -488,14 +503,14 @@ def subsampling_table() -> pd.DataFrame:
     alpha, other = Fraction(2, 5), theory.report_distribution(2, Fraction(2, 5), range(1, 4))
     rows = []
     for y in range(1, 4):
-        mine = {n: theory.report_distribution(n, alpha, range(1, 4))[y] for n in (1, 3)}
-        mixed = {n: (mine[n] + other[y]) / 2 for n in (1, 3)}
+        drawn = {n: theory.report_distribution(n, alpha, range(1, 4))[y] for n in (1, 3)}
+        mixed = {n: (drawn[n] + other[y]) / 2 for n in (1, 3)}
         rows.append(
             {
                 "report": y,
-                "P, size 1, drawn": str(mine[1]),
-                "P, size 3, drawn": str(mine[3]),
-                "ratio": str(mine[1] / mine[3]),
+                "P, size 1, drawn": str(drawn[1]),
+                "P, size 3, drawn": str(drawn[3]),
+                "ratio": str(drawn[1] / drawn[3]),
                 "P, size 1, drawn or not": str(mixed[1]),
                 "P, size 3, drawn or not": str(mixed[3]),
                 "ratio, drawn or not": str(mixed[1] / mixed[3]),

@@ -87,8 +87,8 @@ EXERCISES["bernoulli-wins"] = Example(
 )
 
 
-def check_a_covariance(setting) -> str:
-    """Return what is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should be no covariance."""
+def check_negative_variance(setting) -> str:
+    """Return what is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should give a negative variance, or ""."""
     n_k, n, n_star, size = setting
     if not (2 <= n_k <= n and 2 <= size <= n_k and 1 <= n_star <= n):
         return "it must have 2 ≤ n_k ≤ n, 2 ≤ n̄ ≤ n_k and 1 ≤ n* ≤ n."
@@ -103,6 +103,6 @@ def check_a_covariance(setting) -> str:
 EXERCISES["a-covariance"] = Example(
     level=3,
     solution=(2, 12, 4, 2),
-    fault=check_a_covariance,
+    fault=check_negative_variance,
     mistakes=((600, 6000, 600, 60), (2, 4, 2, 2), (4, 8, 1, 3)),
 )

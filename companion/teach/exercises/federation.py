@@ -12,13 +12,17 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def bytes_up(clients, participants, parameters, levels):
-    """Return the bytes that FedSTaS's clients send in a round with stratification: squeezed gradients and models."""
+    """Return the bytes that FedSTaS's clients send in a round with stratification: compressed gradients, and models.
+
+    A compressed gradient has `levels` centres of 32 bits, and for each entry a code, the number of its centre. A model
+    has 32 bits for each parameter.
+    """
     bits = 32 * levels + parameters * math.ceil(math.log2(levels))
     return clients * math.ceil(bits / 8) + participants * 4 * parameters
 
 
-def bytes_without_codes(clients, participants, parameters, levels):
-    """Return the bytes without the codes of the entries."""
+def bytes_of_centres_only(clients, participants, parameters, levels):
+    """Return the bytes if a compressed gradient were its centres alone, without the code of each entry (a mistake)."""
     return clients * 4 * levels + participants * 4 * parameters
 
 
@@ -29,7 +33,7 @@ def bits_up(clients, participants, parameters, levels):
 
 
 def bytes_of_participants(clients, participants, parameters, levels):
-    """Return the bytes if participants alone sent gradients."""
+    """Return the bytes if participants alone sent gradients (a mistake)."""
     return bytes_up(participants, participants, parameters, levels)
 
 
@@ -38,7 +42,7 @@ EXERCISES["bytes"] = Function(
     solution=bytes_up,
     inputs=((1, 1, 8, 2), (5, 3, 3760, 9), (100, 10, 39_760, 9), (100, 10, 39_760, 16)),
     mistakes={
-        "You count the levels and leave out the codes, one for each parameter.": bytes_without_codes,
+        "You count the levels and leave out the codes, one for each parameter.": bytes_of_centres_only,
         "That is in bits: a byte has eight.": bits_up,
         "Strata need a gradient of every client, not of the participants alone.": (
             bytes_of_participants
