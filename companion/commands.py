@@ -136,19 +136,19 @@ def arena(
     """Tune, evaluate and show one setting of chapter 10's comparison, with a design of your own in it."""
     from companion.runs import protocol, sweeps
 
-    known = protocol.read(file or protocol.FILE)
-    check_choice("setting", setting, known)
+    settings = protocol.read(file or protocol.FILE)
+    check_choice("setting", setting, settings)
     arm = None
     if design is not None:
-        known[setting] = protocol.add_arm(known[setting], design)
-        arm = known[setting].arms[-1].name
+        settings[setting] = protocol.add_arm(settings[setting], design)
+        arm = settings[setting].arms[-1].name
     chosen = None if seeds is None else sweeps.parse_seeds(seeds)
-    how = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
+    options = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
     with recording(folder):
-        failed = protocol.carry_out(known, setting, arm=arm, seeds=chosen, **how)
+        failed = protocol.carry_out(settings, setting, arm=arm, seeds=chosen, **options)
     for text in failed:
         typer.echo(text, err=True)
-    typer.echo(protocol.format_report(known, setting, (protocol.RECORDED, folder)))
+    typer.echo(protocol.format_report(settings, setting, (protocol.RECORDED, folder)))
 
 
 @app.command(name="one-round")

@@ -477,7 +477,7 @@ table(decided["weights"].table)
 # gives both seats to the second. Whatever is done about the first, only a seat for it hits the target:
 
 # %% tags=["remove-input"]
-decided = unbiasedness.empty_seats()
+decided = unbiasedness.empty_stratum()
 expect("gives both seats to the second", decided.ours == "0, 2", seats=decided.ours)
 expect("a seat for each stratum", decided.verdict == "fails")
 table(decided.table)

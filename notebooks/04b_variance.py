@@ -540,7 +540,7 @@ table(ch04b.select_combined_cases(ends.table))
 # ([](04a_unbiasedness.ipynb)), and for distinct clients at most $N_h$. Rounding by largest remainder is no rule for that:
 
 # %% tags=["remove-input"]
-whole = evidence_allocations.whole_seats()
+whole = evidence_allocations.whole_allocation()
 table(ch04b.select_whole_allocations(whole.table))
 
 # %% [markdown]
@@ -548,7 +548,7 @@ table(ch04b.select_whole_allocations(whole.table))
 
 # %%
 count = Counter()
-for N_h, S_h, draws in evidence_allocations.seat_cases():
+for N_h, S_h, draws in evidence_allocations.small_allocation_cases():
     quotas = seats(N_h, S_h, draws)
     rounded = largest_remainder(quotas, draws)
     ours = allocation.neyman(N_h, S_h, draws).tolist()
@@ -567,7 +567,7 @@ given = allocation.neyman(n_h, seen.spreads, m)
 with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
 lost = with_whole / found["strata, proportional seats"]
 
-theirs = evidence_allocations.seat_counts()  # the ledger's
+theirs = evidence_allocations.count_allocation_cases()  # the ledger's
 counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
 assert counted == list(count.values())[:4]
 
@@ -635,7 +635,7 @@ check.answer("variance/least-variance", least)
 # :label: ex-theory-seats
 # ```
 # Level 2. Write `seats(sizes, spreads, m)`: the best whole seats with $1 \le m_h \le N_h$, ties to the lowest index.
-# `check.answer("variance/best-seats", seats)`.
+# `check.answer("variance/best-allocation", seats)`.
 # ```{exercise-end}
 # ```
 
@@ -657,7 +657,7 @@ print(
     best([2, 48, 50], [100, 1, 1], 10),
     allocation.neyman([2, 48, 50], [100, 1, 1], 10),
 )
-check.answer("variance/best-seats", best)
+check.answer("variance/best-allocation", best)
 
 # %% [markdown]
 # ````{solution-end}

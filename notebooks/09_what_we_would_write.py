@@ -56,7 +56,7 @@ s = chapters.settings("09_what_we_would_write", globals())
 plots.set_page_style()
 
 # %% tags=["remove-cell"]
-glue_figure("ch9_figure_seats", draw_probabilities.draw_figure())
+glue_figure("ch9_figure_draws", draw_probabilities.draw_figure())
 
 # %% [markdown]
 # ## Who may sit where?
@@ -64,7 +64,7 @@ glue_figure("ch9_figure_seats", draw_probabilities.draw_figure())
 # Few clients on each seat, and each client on one: that is what this chapter recommends. A round has seats, and a design says who may be
 # drawn on which. With {term}`md` everyone may sit everywhere, so that two seats often go to clients who say the same. Strata stop that.
 #
-# ```{glue:figure} ch9_figure_seats
+# ```{glue:figure} ch9_figure_draws
 # :name: fig-wwi-seats
 # :alt: Four panels, one under the other, with a column for each of 29 clients and a row for each of six seats; the area of a disc is the chance that this seat draws this client. MD: small discs on every seat for every client. k-means strata: four seats alike for most clients, and two seats for a few clients each. Clustered sampling: a few clients on each seat, five clients on two. Strata of least variance: four to seven clients on each seat, every client on one.
 #

@@ -31,16 +31,21 @@ def test_each_file_is_what_the_script_makes(name):
 
 
 def test_the_running_example_agrees_with_the_packages_allocation_and_weights():
-    m, N = sum(drawing.SEATS), sum(drawing.COUNTS)
-    assert allocation.neyman(drawing.COUNTS, drawing.SPREADS, m).tolist() == list(drawing.SEATS)
+    m, N = sum(drawing.ALLOCATION), sum(drawing.COUNTS)
+    assert allocation.neyman(drawing.COUNTS, drawing.SPREADS, m).tolist() == list(
+        drawing.ALLOCATION
+    )
     weights = [
         Q(n, N * participants)
-        for n, participants in zip(drawing.COUNTS, drawing.SEATS, strict=True)
+        for n, participants in zip(drawing.COUNTS, drawing.ALLOCATION, strict=True)
         for _ in range(participants)
     ]
     assert [PARTS[w] for w in drawing.WEIGHTS] == weights and sum(weights) == 1
-    assert [len(row) for row in drawing.AT] == list(drawing.COUNTS)
-    assert len(drawing.DRAWN) == drawing.SEATS[0] and len(drawing.NORMS) == drawing.COUNTS[0]
+    assert [len(row) for row in drawing.POSITIONS] == list(drawing.COUNTS)
+    assert (
+        len(drawing.DRAWN_CLIENTS) == drawing.ALLOCATION[0]
+        and len(drawing.NORMS) == drawing.COUNTS[0]
+    )
 
 
 def test_the_drawn_gradient_lies_on_the_packages_nine_quantisation_levels():
@@ -68,7 +73,7 @@ def test_a_drawing_has_a_title_a_description_and_its_words_as_text(name):
         assert f"{k + 1}. {station.title}" in texts and set(station.lines) <= set(texts)
     linked = name in ("round.svg", "round-upright.svg")
     links = [node.get("href") for node in root.iter(f"{SVG}a")]
-    assert links == [f"map:{s.place}" for s in drawing.STATIONS if linked]
+    assert links == [f"map:{s.target}" for s in drawing.STATIONS if linked]
 
 
 def test_only_texts_on_the_paper_or_the_correction_are_coloured():
@@ -83,7 +88,7 @@ def test_only_texts_on_the_paper_or_the_correction_are_coloured():
 
 
 def test_each_station_links_to_an_existing_page_and_section(station_targets):
-    assert set(station_targets) == {station.place for station in drawing.STATIONS}
+    assert set(station_targets) == {station.target for station in drawing.STATIONS}
     for page, label in station_targets.values():
         source = ROOT / "notebooks" / f"{Path(page).name}.py"
         assert source.is_file(), page

@@ -284,7 +284,7 @@ EXPECTED = {
     (unbiasedness, "weights"): "holds-if",
     (unbiasedness, "expansion"): "holds-if",
     (unbiasedness, "weights_sum_to_one"): "holds-if",
-    (unbiasedness, "empty_seats"): "fails",
+    (unbiasedness, "empty_stratum"): "fails",
     (unbiasedness, "cohort_weights"): "holds-if",
     (variance, "theorem_1_first"): "fails",
     (variance, "theorem_1_third"): "holds-if",
@@ -293,7 +293,7 @@ EXPECTED = {
     (variance, "wrong_norm"): "holds-if",
     (evidence_allocations, "theorem_1_second"): "holds-if",
     (evidence_allocations, "neyman"): "holds-if",
-    (evidence_allocations, "whole_seats"): "fails",
+    (evidence_allocations, "whole_allocation"): "fails",
     (evidence_allocations, "spread_of_draws"): "holds-if",
 }
 

@@ -105,7 +105,7 @@ WORLDS = {
     "unbiasedness.weights": ({"sizes": (3, 3, 3)}, {"aggregate": sum}),
     "unbiasedness.expansion": ({"designs": {"uniform": (1, 1, 1)}}, {"factor": Q(1)}),
     "unbiasedness.weights_sum_to_one": ({"sizes": (3, 3, 3)}, {"factor": Q(1)}),
-    "unbiasedness.empty_seats": ({"strata": ((4, 6), (9, 11))}, PRINTED),
+    "unbiasedness.empty_stratum": ({"strata": ((4, 6), (9, 11))}, PRINTED),
     "unbiasedness.cohort_weights": ({"cases": (((1, 1, 8), 2),)}, {"cases": (((2, 2, 2), 2),)}),
     "variance.theorem_1_first": ({"selection": np.ones_like}, PRINTED),
     "variance.wrong_norm": (
@@ -126,7 +126,10 @@ WORLDS = {
         {"spreads": (2, 2, 2)},
         {"rule": lambda n, s, m: [Q(m, 3)] * 3},
     ),
-    "allocations.whole_seats": ({"cases": (((2, 2), (1, 1), 2), ((3, 3), (2, 2), 4))}, PRINTED),
+    "allocations.whole_allocation": (
+        {"cases": (((2, 2), (1, 1), 2), ((3, 3), (2, 2), 4))},
+        PRINTED,
+    ),
     "allocations.spread_of_draws": (
         {"strata": ((-1, 5, 6), (-1, 5, 6))},
         {"rule": lambda v, n, m: [m * x / sum(v) for x in map(float, v[::-1])]},
@@ -217,7 +220,10 @@ WORLDS = {
         {"formula": lambda rows, g: 2 * theory.mean_variance(rows, g)},
     ),
     "clusters_bounds.eq_42_43": (PRINTED, {"pairs": [(*UNEQUAL[:3], HALF, Q(0))]}),
-    "clusters_bounds.a2_equality": ({"rows": bounds.EQUAL_GRADIENT_ROWS, "pairs": [UNEQUAL]}, PRINTED),
+    "clusters_bounds.a2_equality": (
+        {"rows": bounds.EQUAL_GRADIENT_ROWS, "pairs": [UNEQUAL]},
+        PRINTED,
+    ),
     "clusters_bounds.better_guarantees": (
         {"pairs": [UNEQUAL]},
         {"pairs": [(*UNEQUAL[:3], HALF, Q(0))]},
@@ -278,7 +284,7 @@ def function(name):
 SLOW = {  # more than a second
     "variance.theorem_1",
     "allocations.neyman",
-    "allocations.whole_seats",
+    "allocations.whole_allocation",
     "privacy.sizes_remain_private",
     "covariances.lemma_4",
     "covariances.theorem_3",

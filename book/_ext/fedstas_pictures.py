@@ -17,7 +17,7 @@ PLACES = {
     "clients": ("chapters/01_aggregation", None),
     "squeeze": ("chapters/02_stratification", "map-squeeze"),
     "strata": ("chapters/02_stratification", "map-strata"),
-    "seats": ("chapters/02_stratification", "map-seats"),
+    "allocation": ("chapters/02_stratification", "map-seats"),
     "draws": ("chapters/02_stratification", "map-draws"),
     "data": ("chapters/03_data_sampling", "map-data"),
     "weights": ("chapters/04a_unbiasedness", None),

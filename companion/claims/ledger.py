@@ -38,6 +38,10 @@ COLUMNS = [
 ]
 
 
+# Former ids of claims, under which they were published.
+RENAMED = {"journal-algorithm-3-seats": "journal-algorithm-3-empty-stratum"}
+
+
 class Undecided(RuntimeError):
     """The evidence of a claim is missing or contradicts itself; the message names the claims."""
 
@@ -50,6 +54,7 @@ def decide(claim: Claim) -> Evidence:
     """
 
     def error(reason: str) -> Undecided:
+        """Return the error that names the claim and where it is declared."""
         return Undecided(f"claim {claim.id} ({claim.source or 'not registered'}): {reason}")
 
     if claim.decide is None:
@@ -73,8 +78,9 @@ def decide(claim: Claim) -> Evidence:
 
 
 def find_claim(id: str) -> Claim:
-    """Return the claim of that id; `InputError` suggests similar ids."""
+    """Return the claim of that id, or former id; `InputError` suggests similar ids."""
     claims = {claim.id: claim for claim in all_claims()}
+    id = RENAMED.get(id, id)
     if id not in claims:
         near = [k for k in claims if id and id in k][:3]
         near = near or difflib.get_close_matches(id, claims, 3, 0.4)
@@ -207,6 +213,7 @@ def format_claim(claim: Claim, evidence: Evidence) -> str:
 
 
 def _wrap(text: str) -> str:
+    """Wrap a text to lines of 88 characters, indented below the first word of its value."""
     return textwrap.fill(" ".join(text.split()), 88, subsequent_indent=" " * 11)
 
 

@@ -162,6 +162,7 @@ def claim(id: str, **arguments: Any) -> Callable[[Decision], Decision]:
     _without_function[id] = source
 
     def register(function: Decision) -> Decision:
+        """Register the claim with the function that decides it."""
         if not callable(function):
             raise _error(id, source, f"what decides it is {function!r}, not a function")
         try:
@@ -175,6 +176,7 @@ def claim(id: str, **arguments: Any) -> Callable[[Decision], Decision]:
 
 
 def _error(id: str, source: str, reason: str) -> InputError:
+    """Return the error that names the claim and where it is declared."""
     return InputError(f"claim {id} ({source}): {reason}")
 
 

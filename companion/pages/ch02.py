@@ -210,7 +210,7 @@ def draw_exponents(powers: np.ndarray, variances: dict[str, np.ndarray]) -> Figu
     set of strata; proportional allocation has 100."""
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
     colours = dict(zip(variances, (Style(BLACK), Style(WRITTEN)), strict=True))
-    axis = {"xlabel": "exponent of $S_h$ in the seats", "ylabel": "V (% of proportional)"}
+    axis = {"xlabel": "exponent of $S_h$ in the allocation", "ylabel": "V (% of proportional)"}
     plots.curves(ax, pd.DataFrame(variances, powers), colours, names=False, **axis)
     for name, values in variances.items():
         least, where = values.argmin(), {"ha": "center"}

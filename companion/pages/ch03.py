@@ -87,6 +87,7 @@ def draw_estimator(
     }
 
     def draw(ax: Axes, name: str) -> None:
+        """Draw the distribution of one version of the estimate into a panel."""
         (values, chances), count, (title, colour) = (
             distributions[name],
             counts[name],
@@ -139,9 +140,9 @@ def draw_caps(
     axes[0].plot(both.idxmin(), both.min(), "o", color="black")
     places = {"clip bias": (14, 0, 8), "standard\ndeviation": (60, 8, -12), "both": (500, -8, 4)}
     for name, (x, right, up) in places.items():
-        how = {"ha": "right" if right == -8 else "left"}
+        alignment = {"ha": "right" if right == -8 else "left"}
         y = np.interp(x, caps, parts[name])
-        plots.annotate(axes[0], x, y, name, styles[name].colour, right, up, **how)
+        plots.annotate(axes[0], x, y, name, styles[name].colour, right, up, **alignment)
     axes[0].set_xlabel("size cap M (10 reports, ε = 3)")
     tones = (BLACK, PURPLE, BROWN, DARK_GREY)
     for ax, curves, form in ((axes[1], by_cap, "M = {:,}"), (axes[2], by_m, "{:,} reports")):
@@ -162,8 +163,8 @@ def draw_accuracy(runs: pd.DataFrame) -> Figure:
     """Draw the difference of each rate's accuracy to that of all data, in points, with 95 % intervals."""
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
     for metric, (name, colour, offset) in METRICS.items():
-        found = tables.paired_differences(runs, metric, 1.0)
-        line = found[["difference", "low", "high"]].rename(columns={"difference": "mean"})
+        table = tables.paired_differences(runs, metric, 1.0)
+        line = table[["difference", "low", "high"]].rename(columns={"difference": "mean"})
         line.index = line.index * offset
         style = {name: Style(colour, marker="o")}
         plots.curves(ax, {name: line}, style, band="bars", names=False)
@@ -172,7 +173,7 @@ def draw_accuracy(runs: pd.DataFrame) -> Figure:
         plots.annotate(ax, *place, name, colour, 8 if up < 0 else -8, up, ha=ha)
     ax.axhline(0, color="black", lw=1)
     ax.set(xscale="log", xlabel="rate q", ylabel="points against q = 1", xlim=(0.025, 0.7))
-    ax.set_xticks(found.index, [f"{q:g}" for q in found.index])
+    ax.set_xticks(table.index, [f"{q:g}" for q in table.index])
     ax.set_xticks([], minor=True)
     return figure
 
@@ -202,8 +203,8 @@ def tabulate_rates(
         "a local step": [f"{local[q]:.1f}" for q in rates],
         "empty": [f"{100 * empty[q]:.1f} %" for q in rates],
     }
-    for metric, found in differences.items():
-        columns[METRICS[metric][0]] = [_format_points(found.loc[q]) for q in found.index]
+    for metric, by_rate in differences.items():
+        columns[METRICS[metric][0]] = [_format_points(by_rate.loc[q]) for q in by_rate.index]
     return pd.DataFrame(columns)
 
 

@@ -43,7 +43,7 @@ def draw_allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Fi
     """
     figure, ax = plt.subplots()
     axis = {
-        "xlabel": "seats of the first stratum (% of all)",
+        "xlabel": "draws of the first stratum (% of all)",
         "ylabel": "variance (proportional: 1)",
     }
     line = {"": pd.Series(variance, 100 * shares)}
@@ -87,7 +87,7 @@ def draw_order(variances: dict[str, float], squared_bias: float) -> Figure:
 
 def select_whole_allocations(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the ledger's cases of whole allocations, in the columns that a page has room for."""
-    columns = frame[["N_h", "S_h", "m", "eq. 3.5", "rounded", "best whole seats"]]
+    columns = frame[["N_h", "S_h", "m", "eq. 3.5", "rounded", "best whole draws"]]
     return columns.rename(columns={"N_h": "clients", "S_h": "spreads", "m": "draws"})
 
 

@@ -103,9 +103,9 @@ def decide_claims() -> tuple[dict[str, str], dict[str, Evidence]]:
     """Decide all claims of the page; return the verdicts with what was measured (`NAME_ours`), and the evidence."""
     functions = THEOREMS | WEIGHTS | SENTENCES | SLIDES
     evidence = {name: function(None) for name, function in functions.items()}
-    verdicts = {name: found.verdict for name, found in evidence.items()}
+    verdicts = {name: result.verdict for name, result in evidence.items()}
     return verdicts | {
-        f"{name}_ours": str(found.ours) for name, found in evidence.items()
+        f"{name}_ours": str(result.ours) for name, result in evidence.items()
     }, evidence
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from companion.claims import ledger
 from companion.claims.evidence.experiments import count_predicted, format_amount
-from companion.claims.evidence.experiments_figures import predict_published
+from companion.claims.evidence.experiments_figures import count_in_prediction_intervals
 from companion.pages import plots
 from companion.runs import experiments, provenance_report, statistics, tables
 from companion.runs.tables import Variant
@@ -181,9 +181,13 @@ class Verdicts:
 
 
 TABLE_CLAIMS = (  # claims that the table of all methods decides
-    "journal-abstract-standard", "journal-3.3", "preprint-3.2.1-baseline", "preprint-fig-3-bottom-dp-own",
-    "preprint-fig-3-middle-dp-own", "preprint-fig-3-top-dp-own",
-)  # fmt: skip
+    "journal-abstract-standard",
+    "journal-3.3",
+    "preprint-3.2.1-baseline",
+    "preprint-fig-3-bottom-dp-own",
+    "preprint-fig-3-middle-dp-own",
+    "preprint-fig-3-top-dp-own",
+)
 LEVEL_CLAIMS = ("2a-dp", "2a-fedst", "2b-begins", "2b-fedsts", "3-top-dp", "3-top-fedst")
 LEVEL_CLAIMS = tuple(f"preprint-fig-{k}" for k in LEVEL_CLAIMS)
 
@@ -352,10 +356,10 @@ def tabulate_explanations(
     whose |= {m: (f"{METHOD_NAMES[m]} in place of each", m) for m in STAND_INS}
     rows = {}
     for name, (words, form) in whose.items():
-        inside, halves = predict_published(frame, curves, form.format)
+        inside, halves = count_in_prediction_intervals(frame, curves, form.format)
         counts = (
             f"{inside} of {len(curves)}",
-            f"{predict_published(frame, ends, form.format)[0]} of {len(ends)}",
+            f"{count_in_prediction_intervals(frame, ends, form.format)[0]} of {len(ends)}",
         )
         rows[name] = (words, *counts, f"{min(halves):.0f} to {max(halves):.0f}")
     columns = ["whose runs", "their curves", "their ends", "points to either side"]
@@ -410,6 +414,7 @@ def draw_fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
     labelled: set[str] = set()  # versions that a panel names already
 
     def draw(ax: Axes, part: tuple[dict, pd.DataFrame]) -> None:
+        """Draw the measured beside the printed accuracies into a panel."""
         mean, low, high = compare_with_printed(*part)
         names = [version for version in mean if version not in labelled]
         labelled.update(names)
@@ -506,6 +511,7 @@ def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Fi
     colours = [plots.VERSIONS[plots.version(m)].colour for m in names]
 
     def draw(ax: Axes, part: pd.DataFrame) -> None:
+        """Draw the differences to a baseline by both accuracies into a panel."""
         series = {}
         for metric in METRICS:
             rows = part[part["metric"] == metric].set_index("method").reindex(names)
@@ -560,17 +566,21 @@ def tabulate_servers(
     rows = []
     for m, (key, values) in experiments.SERVER_VALUES.items():
         base = "md" if key == "prox" else "fedavg"
-        level = tables.summarise(tuned[tuned["method"] == m], GLOBAL)
+        accuracy = tables.summarise(tuned[tuned["method"] == m], GLOBAL)
+        formatted = "–"
+        if m in accuracy.index:
+            formatted = statistics.format_plus_minus(*accuracy.loc[m, ["mean", "low", "high"]])
+        difference = tables.describe_difference(baselines, m, base)[0]
         rows.append(
             {
                 "method": METHOD_NAMES[m],
                 "tuned": {"prox": "$\\mu$"}.get(key, "server rate"),
                 "tried": ", ".join(f"{v:g}" for v in values),
                 "chosen": str(chosen[m].get(key)) if m in chosen else tables.NOT_RECORDED,
-                "global (%)": statistics.format_plus_minus(*level.loc[m, ["mean", "low", "high"]]) if m in level.index else "–",
-                "difference": f"{tables.describe_difference(baselines, m, base)[0]} to {METHOD_NAMES[base]}",
+                "global (%)": formatted,
+                "difference": f"{difference} to {METHOD_NAMES[base]}",
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -822,6 +832,7 @@ def draw_privacy(by_variant: pd.DataFrame) -> Figure:
     offsets = dict(zip(experiments.CAPS, (1, 1.05, 0.95), strict=True))  # bars beside each other
 
     def draw(ax: Axes, pair: tuple[str, str]) -> None:
+        """Draw the accuracy over epsilon for each cap into a panel."""
         method, without_privacy = pair
         lines, colour = {}, plots.method_style(method).colour
         for cap, offset in offsets.items():
@@ -856,20 +867,23 @@ def name_parts(frame: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
     """Tabulate all parts: accuracy, difference, Holm's p, and the cost as a multiple of the corrected method's."""
-    level, rows = tables.summarise(parts, GLOBAL), []
-    corrected = pd.Series(statistics.holm(change["p"]), change.index)
+    accuracy, rows = tables.summarise(parts, GLOBAL), []
+    holm_p = pd.Series(statistics.holm(change["p"]), change.index)
     for name in (n for n in experiments.ABLATIONS if n in change.index):
-        row = change.loc[name]
+        difference = change.loc[name, ["difference", "low", "high"]]
+        cost = tables.relative_cost(parts, name, CORRECTED_METHOD)
         rows.append(
             {
                 "exchanged": name,
-                "accuracy (%)": statistics.format_plus_minus(*level.loc[name, ["mean", "low", "high"]]),
-                "difference": statistics.format_plus_minus(row["difference"], row["low"], row["high"], "+.1f"),
-                "p (Holm)": statistics.format_p(corrected[name]),
-                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*tables.relative_cost(parts, name, CORRECTED_METHOD)),
-                "seeds": str(int(row["seeds"])),
+                "accuracy (%)": statistics.format_plus_minus(
+                    *accuracy.loc[name, ["mean", "low", "high"]]
+                ),
+                "difference": statistics.format_plus_minus(*difference, "+.1f"),
+                "p (Holm)": statistics.format_p(holm_p[name]),
+                "bytes, examples (whole: 1)": "{:.2f}, {:.2f}".format(*cost),
+                "seeds": str(int(change.loc[name, "seeds"])),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 

@@ -42,7 +42,7 @@ __all__ = [
 VERSIONS = ("fedstas", "numpy", "scipy", "scikit-learn", "torch")
 
 
-def settings(chapter: str, given: dict[str, Any]):
+def settings(chapter: str, chosen: dict[str, Any]):
     """Return a chapter's effective parameters (see `parameters.settings`) and limit this kernel to one thread.
 
     Every chapter calls it in its first cell: so equal parameters give equal numbers in Jupyter, in papermill and by
@@ -54,7 +54,7 @@ def settings(chapter: str, given: dict[str, Any]):
 
     torch.set_num_threads(1)
     threadpool_limits(1)
-    return chapter_parameters.settings(chapter, given)
+    return chapter_parameters.settings(chapter, chosen)
 
 
 class ChapterError(Exception):
@@ -120,11 +120,15 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
     from papermill.engines import NBClientEngine, papermill_engines
 
     class Engine(NBClientEngine):
+        """Papermill engine that reports every executed cell."""
+
         @classmethod
         def execute_managed_notebook(cls, nb_man, kernel_name, *, report, **options):
+            """Execute the notebook and call `report` after every cell."""
             complete, total = nb_man.cell_complete, len(nb_man.nb.cells)
 
             def cell_complete(cell, cell_index=None, **more):
+                """Mark a cell as executed and report it."""
                 complete(cell, cell_index, **more)
                 report((cell_index or 0) + 1, total)
 
@@ -233,13 +237,13 @@ def run(
     from tqdm import tqdm
 
     chapter = find(name)
-    given = dict(parameters or {})
+    chosen = dict(parameters or {})
     if profile is not None:
-        given["profile"] = profile
-    refuse_unknown(chapter, set(given))
+        chosen["profile"] = profile
+    refuse_unknown(chapter, set(chosen))
     known = declared(chapter)
-    given = {key: known[key].check(value) for key, value in given.items()}
-    effective = vars(chapter_parameters.settings(chapter, given))
+    chosen = {key: known[key].check(value) for key, value in chosen.items()}
+    effective = vars(chapter_parameters.settings(chapter, chosen))
     root = chapter_parameters.ROOT
     tasks.find_device(
         effective.get("device", "cpu")
@@ -252,6 +256,7 @@ def run(
     bar = tqdm(desc=chapter, unit="cell", disable=None if progress is True else True)
 
     def show(done: int, total: int) -> None:
+        """Report the number of executed cells, to `progress` and to the bar."""
         if callable(progress):
             progress(done, total)
         bar.total = total
@@ -259,10 +264,10 @@ def run(
 
     start, cpu_start = time.monotonic(), _kernel_cpu_seconds()
     try:
-        nb = _execute(notebook(chapter), given, show)
+        nb = _execute(notebook(chapter), chosen, show)
     except PapermillExecutionError as error:
         # Papermill inserts one cell with the given parameters.
-        raise _failure(chapter, error, added=int(bool(given))) from None
+        raise _failure(chapter, error, added=int(bool(chosen))) from None
     except DeadKernelError:
         raise ChapterError(f"Chapter {chapter}: its kernel died (out of memory?).") from None
     finally:
@@ -280,7 +285,7 @@ def run(
         "chapter": chapter,
         "profile": effective["profile"],
         "parameters": effective,
-        "given": given,
+        "given": chosen,
         "seed": effective.get("seed"),
         "device": _device_name(effective.get("device", "cpu")),
         "seconds": round(time.monotonic() - start, 1),
@@ -289,8 +294,8 @@ def run(
         "commit": commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in VERSIONS},
-        "command": command(chapter, given),
-        "papermill": papermill_command(chapter, given),
+        "command": command(chapter, chosen),
+        "papermill": papermill_command(chapter, chosen),
     }
     write(output, lambda partial: nbformat.write(nb, partial))
     return output
@@ -309,6 +314,7 @@ def main(arguments: list[str]) -> int:
     chapter, profile, progress_file = arguments
 
     def write_progress(done: int, total: int) -> None:
+        """Write the number of executed cells to the progress file."""
         Path(progress_file).write_text(f"{done}/{total}")
 
     try:

@@ -63,12 +63,14 @@ def begin(shell) -> None:
     numbers = {}
 
     def glue(name, value, display=True):
+        """Show a figure or table at once, and keep a number until the cell ends."""
         if hasattr(value, "savefig") or hasattr(value, "to_html"):
             show(value)
         else:
             numbers[short_name(name)] = value
 
     def print_numbers(_):
+        """Print the numbers of the cell that has ended."""
         formats = {
             name: ".4g" if isinstance(value, float) else "" for name, value in numbers.items()
         }

@@ -20,10 +20,10 @@ from fedstas.sim.rng import stream
 
 CLIENTS, CONCENTRATION, PARTICIPANTS, ROUNDS, LR = 30, 0.05, 6, 5, 0.1
 MD, KMEANS, CLUSTERED, LEAST_VARIANCE = (  # the panels' titles
-    "MD: everyone on every seat",
-    "k-means strata: each group on its own seats",
-    "clustered sampling: some clients on two seats",
-    "strata of least variance: one group a seat",
+    "MD: every draw may choose everyone",
+    "k-means strata: some draws for each group",
+    "clustered sampling: some clients in two draws",
+    "strata of least variance: one draw for each group",
 )
 
 
@@ -119,7 +119,7 @@ def draw_figure(clients: Example | None = None) -> Figure:
         ax.set_title(title, loc="left", fontsize="medium")
         ax.set(xlim=(-0.7, count - 0.3), ylim=(len(p) - 0.4, -0.6))
         ax.set_yticks(range(len(p)), [str(j + 1) for j in range(len(p))], fontsize="small")
-        ax.set_ylabel("seat", fontsize="small")
+        ax.set_ylabel("draw", fontsize="small")
         ax.grid(visible=False, axis="x")
     ticks = [(np.flatnonzero(largest_class == c).mean(), str(c)) for c in np.unique(largest_class)]
     axes[-1].set_xticks(*zip(*ticks, strict=True))

@@ -1,8 +1,8 @@
 """One round of FedSTaS as a drawing: `python -m companion.pages.drawing` writes it to book/_static.
 
-Eight stations of a loop, on a running example of twelve clients in three strata and five seats. The
+Eight stations of a loop, on a running example of twelve clients in three strata and five draws. The
 page's two drawings (wide, and upright for phones) take their colours from the page, and each station
-links to `map:PLACE`, which the directive `round` resolves; the README's two have colours of their own.
+links to `map:TARGET`, which the directive `round` resolves; the README's two have fixed colours.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from companion.runs.atomic import write
 from fedstas.compression import squeeze
 
 FOLDER = Path(__file__).parents[2] / "book" / "_static"
-COUNTS, SPREADS, SEATS = (6, 4, 2), (1.0, 1.0, 0.5), (2, 2, 1)  # of the strata ●, ■, ▲
+COUNTS, SPREADS, ALLOCATION = (6, 4, 2), (1.0, 1.0, 0.5), (2, 2, 1)  # of the strata ●, ■, ▲
 WEIGHTS = ("¼", "¼", "⅙", "⅙", "⅙")  # N_h / (N m_h) of the five drawn
 LEVELS = 9
 GRADIENT = (0.2, 1.3, -0.6, 1.7, 2.9, -1.5, -0.2, 0.6, -2.7, 0.9, -1.0, 0.0, 2.4, -1.9, 0.4, 3.6)
 
 
 class Station(NamedTuple):
-    """A step of the round: its title, two lines, and the place in the book that treats it."""
+    """A step of the round: its title, two lines, and the link target of the section that treats it."""
 
     title: str
     lines: tuple[str, str]
-    place: str
+    target: str
 
 
 STATIONS = (
     Station("Clients", ("Each holds data of few", "classes, much or little."), "clients"),
     Station("Nine levels", ("All send a gradient, its", "entries at nine levels."), "squeeze"),
     Station("Strata", ("k-means groups those", "with similar gradients."), "strata"),
-    Station("Seats", ("Large and mixed strata", "get more (Neyman)."), "seats"),
+    Station("Allocation", ("Large and mixed strata", "get more draws (Neyman)."), "allocation"),
     Station("Draws", ("The longer a gradient,", "the likelier its client."), "draws"),
     Station("Data", ("Private sizes give one", "rate for all examples."), "data"),
     Station("Weights", ("as written: Nₕ / (N mₕ)", "corrected: ωₖ / (mₕ pₖ)"), "weights"),
@@ -47,7 +47,7 @@ TITLE = "One round of FedSTaS"
 WORDS = (
     "A loop of eight stations. Twelve clients hold data of their own. All send a gradient whose entries are "
     "squeezed to nine levels. k-means of these groups the clients into strata of six, four and two. Neyman "
-    "allocation gives them two, two and one of five seats. Within a stratum, a client is drawn with a chance "
+    "allocation gives them two, two and one of five draws. Within a stratum, a client is drawn with a chance "
     "in proportion to the length of its gradient. The drawn ones report their sizes privately; from these "
     "the server makes one rate, at which each of their examples is kept. They train, and the server adds "
     "their models with the weights one quarter, one quarter, and three times one sixth. The sum is the new "
@@ -79,13 +79,13 @@ def _mark(stratum: int, x: float, y: float, r: float, style: str = "") -> str:
 
 
 FULL = 'fill="INK"'
-AT = (  # where the twelve clients lie, stratum by stratum
+POSITIONS = (  # where the twelve clients lie, stratum by stratum
     ((18, 14), (34, 10), (26, 28), (43, 25), (14, 38), (35, 43)),
     ((86, 12), (104, 16), (93, 30), (112, 33)),
     ((74, 54), (94, 55)),
 )
 NORMS = (26, 15, 36, 11, 22, 30)  # of the six of the first stratum
-DRAWN = (2, 5)
+DRAWN_CLIENTS = (2, 5)
 
 
 def _clients() -> str:
@@ -130,17 +130,17 @@ def _strata() -> str:
         f'<ellipse cx="{x}" cy="{y}" rx="{a}" ry="{b}" fill="none" stroke="INK" stroke-dasharray="3 3"/>'
         for x, y, a, b in ((29, 26, 28, 26), (99, 23, 27, 21), (84, 54, 22, 10))
     )
-    return rings + "".join(_mark(h, x, y, 4.2) for h, row in enumerate(AT) for x, y in row)
+    return rings + "".join(_mark(h, x, y, 4.2) for h, row in enumerate(POSITIONS) for x, y in row)
 
 
-def _seats() -> str:
+def _allocation() -> str:
     """Draw a row for each stratum: its clients, and a chair for each of its draws."""
     parts = []
-    for h, (count, seats) in enumerate(zip(COUNTS, SEATS, strict=True)):
+    for h, (count, draws) in enumerate(zip(COUNTS, ALLOCATION, strict=True)):
         y = 11 + 21 * h
         parts += [_mark(h, 7 + 12 * k, y, 4.2) for k in range(count)]
         parts.append(f'<path d="M80 {y}h10m-4 -3l4 3l-4 3" fill="none" stroke="INK"/>')
-        for k in range(seats):
+        for k in range(draws):
             x = 98 + 16 * k
             parts.append(
                 f'<path d="M{x} {y - 8}v16m0 -7h9v7" fill="none" stroke="INK" stroke-width="1.8"/>'
@@ -152,7 +152,7 @@ def _draws() -> str:
     """Draw the norms of the first stratum's clients as bars, those of the two drawn clients filled."""
     parts = ['<line x1="4" x2="126" y1="46" y2="46" stroke="INK"/>']
     for k, norm in enumerate(NORMS):
-        x, full = 8 + 20 * k, k in DRAWN
+        x, full = 8 + 20 * k, k in DRAWN_CLIENTS
         style = FULL if full else 'fill="INK" fill-opacity="0.2"'
         parts.append(f'<rect x="{x}" y="{46 - norm}" width="14" height="{norm}" {style}/>')
         parts.append(_mark(0, x + 7, 56, 4.2, FULL if full else ""))
@@ -165,9 +165,9 @@ def _data() -> str:
     for left, columns in ((6, 9), (82, 5)):
         for i in range(5 * columns):
             x, y = left + 7 * (i % columns), 8 + 12 * (i // columns)
-            kept = (7 * i + left) % 4 == 0
+            is_kept = (7 * i + left) % 4 == 0
             parts.append(
-                f'<circle cx="{x}" cy="{y}" r="2.7" fill="INK" fill-opacity="{1 if kept else 0.2}"/>'
+                f'<circle cx="{x}" cy="{y}" r="2.7" fill="INK" fill-opacity="{1 if is_kept else 0.2}"/>'
             )
     return "".join(parts)
 
@@ -175,8 +175,8 @@ def _data() -> str:
 def _weights() -> str:
     """Draw the five drawn clients, each with its weight as the paper prints it."""
     parts, k = [], 0
-    for h, seats in enumerate(SEATS):
-        for _ in range(seats):
+    for h, draws in enumerate(ALLOCATION):
+        for _ in range(draws):
             x = 14 + 26 * k
             parts.append(_mark(h, x, 18, 6, FULL))
             parts.append(
@@ -203,15 +203,15 @@ def _model() -> str:
     return "".join(lines + dots)
 
 
-PICTURES = (_clients, _squeeze, _strata, _seats, _draws, _data, _weights, _model)
+PICTURES = (_clients, _squeeze, _strata, _allocation, _draws, _data, _weights, _model)
 
 
 def _station(k: int, x: float, y: float, upright: bool, linked: bool) -> str:
-    """Station k with its upper left corner at x, y."""
+    """Return station k with its upper left corner at x, y."""
     station, wide, tall = STATIONS[k], *((332, 84) if upright else (171, 150))
     left, top = (150, 27) if upright else (11, 98)  # of the words
     picture = (8, 10) if upright else (20, 12)
-    weights = station.place == "weights"
+    weights = station.target == "weights"
     words = [
         f'<text x="{left}" y="{top}" font-size="15" font-weight="700" fill="TITLE">'
         f"{k + 1}. {escape(station.title)}</text>"
@@ -230,7 +230,7 @@ def _station(k: int, x: float, y: float, upright: bool, linked: bool) -> str:
     )
     if linked:
         label = escape(f"{k + 1}. {station.title}: {' '.join(station.lines)}", quote=True)
-        body = f'<a href="map:{station.place}" aria-label="{label}">{body}</a>'
+        body = f'<a href="map:{station.target}" aria-label="{label}">{body}</a>'
     return f'<g transform="translate({x:g} {y:g})">{body}</g>'
 
 
@@ -246,23 +246,23 @@ def _arrow(x: float, y: float, dx: float, dy: float) -> str:
 
 def svg(upright: bool = False, colours: dict[str, str] = PAGE, linked: bool = True) -> str:
     """Return the drawing as a document of its own: two rows that make a loop, or one upright column."""
-    places, arrows = [], []
+    corners, arrows = [], []
     if upright:
         wide, tall, step = 346, 8 * 98 + 6, 98
-        places = [(7, 4 + step * k) for k in range(8)]
+        corners = [(7, 4 + step * k) for k in range(8)]
         arrows = [_arrow(173, 4 + 84 + step * k, 0, 13) for k in range(7)]
         caption = f'<text x="173" y="{tall - 1}" text-anchor="middle" font-size="12" fill="INK">and again from 1</text>'
         tall += 6
     else:
         wide, tall, step = 744, 338, 188
         row = [4 + step * k for k in range(4)]
-        places = [(x, 4) for x in row] + [(x, 184) for x in reversed(row)]
+        corners = [(x, 4) for x in row] + [(x, 184) for x in reversed(row)]
         arrows = [_arrow(x + 172, 79, 15, 0) for x in row[:3]] + [_arrow(row[3] + 85, 155, 0, 28)]
         arrows += [_arrow(x - 1, 259, -15, 0) for x in row[:0:-1]]
         arrows.append(_arrow(row[0] + 85, 183, 0, -28))
         caption = f'<text x="{row[0] + 97}" y="174" font-size="12" fill="INK">next round</text>'
     name = "round-upright" if upright else "round-wide"
-    body = "".join(_station(k, *place, upright, linked) for k, place in enumerate(places))
+    body = "".join(_station(k, *corner, upright, linked) for k, corner in enumerate(corners))
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="round {name}" viewBox="0 0 {wide} {tall}" '
         f'font-family="FONT" role="ROLE" aria-labelledby="{name}-title {name}-words">'

@@ -32,6 +32,7 @@ def expect(words: str, holds: Any, **values: Any) -> None:
 
 
 def _short(value: Any) -> str:
+    """Format a value with three digits if it is a number."""
     try:
         return format(value, ".3g")
     except (TypeError, ValueError):
@@ -39,6 +40,7 @@ def _short(value: Any) -> str:
 
 
 def _line(words: str, values: str) -> str:
+    """Format an expectation with its values."""
     return f"“{words}”" + (f" ({values})" if values else "")
 
 

@@ -103,9 +103,11 @@ class _FixedFlips:
         self.flips = np.array(flips)
 
     def integers(self, low, high, size):
+        """Return the sizes that are reported where the coin says so."""
         return self.flips[:, 1].astype(int)
 
     def random(self, size):
+        """Return the numbers that decide whether the truth is reported."""
         return self.flips[:, 0]
 
 
@@ -292,6 +294,7 @@ def draw_figure(name: str):
 
 
 def _draw_squeeze() -> Figure:
+    """Draw a gradient by size, and its entries as compressed."""
     entries = np.sort(client_gradient().astype(float))
     restored = compression.squeeze(entries.astype(np.float32), LEVELS).restore()[0]
     figure, ax = plt.subplots(figsize=(7, 3))
@@ -304,6 +307,7 @@ def _draw_squeeze() -> Figure:
 
 
 def _draw_strata() -> Figure:
+    """Draw the clients on a map, tied to the middle of their stratum, with the size of the chance to be drawn."""
     client_map, allocated = map_clients(), allocate_on_map(STRATA, draw_probabilities.PARTICIPANTS)
     points, labels = np.array(client_map["points"]), np.array(client_map["labels"][STRATA - 1])
     figure, ax = plt.subplots(figsize=(7, 3.4))
@@ -321,6 +325,7 @@ def _draw_strata() -> Figure:
 
 
 def _draw_bias() -> Figure:
+    """Draw the running mean of the estimates as written and as corrected."""
     exact, rng = summarise_round(VALUES, NORMS, COHORT_SIZE), stream(7, "bias")
     p, count = np.array(NORMS) / sum(NORMS), 300
     figure, ax = plt.subplots(figsize=(7, 3))
@@ -341,6 +346,7 @@ def _draw_bias() -> Figure:
 
 
 def _draw_coin() -> Figure:
+    """Draw the running mean of one client's reports, with its 95 % interval."""
     size, cap, epsilon = REPORTS_SETTING.values()
     rng, count = stream(1, "coin"), 200
     flips = np.stack([rng.random(count), rng.integers(1, cap, count)], axis=1)
@@ -360,6 +366,7 @@ def _draw_coin() -> Figure:
 
 
 def _draw_allocation() -> Figure:
+    """Draw the allocations by three rules as bars."""
     allocations, width = compare_allocations(SIZES, SPREADS, PARTICIPANTS), 0.26
     figure, ax = plt.subplots(figsize=(7, 3))
     for place, (name, colour) in enumerate(
@@ -370,13 +377,14 @@ def _draw_allocation() -> Figure:
         ax.bar_label(bars, fmt="{:.3g}", fontsize="x-small")
     labels = [f"$N_h$ = {n}\n$S_h$ = {s:g}" for n, s in zip(SIZES, SPREADS, strict=True)]
     ax.set_xticks(range(len(SIZES)), labels)
-    ax.set(ylabel=f"seats of m = {PARTICIPANTS}")
+    ax.set(ylabel=f"draws, of m = {PARTICIPANTS}")
     ax.grid(visible=False, axis="x")
     ax.legend(title=None)
     return figure
 
 
 def _draw_estimate() -> Figure:
+    """Draw the distribution of the estimated total."""
     size, cap, epsilon, m = SETTING.values()
     alpha = privacy.truth_probability(epsilon, cap)
     values, chances = theory.size_estimator_distribution([size] * m, cap, alpha)
@@ -398,6 +406,7 @@ def _draw_estimate() -> Figure:
 
 
 def _draw_privacy() -> Figure:
+    """Draw the composed epsilon, and the chance to read a size off, over the number of reports."""
     epsilon, cap = SETTING["epsilon"], SETTING["cap"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3))
     rounds = np.arange(1, ROUNDS + 1)

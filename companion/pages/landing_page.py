@@ -32,7 +32,7 @@ TITLES = {  # in plain words
 }
 PLACES = tuple(TITLES)
 HALVES = ("start-1.svg", "start-2.svg")  # side by side where there is room
-WHOLE = "start.png"  # README's
+FIGURE_FILE = "start.png"  # README's
 NOT_SURE = (
     "With equal sizes, colour images, or clients more alike, the lead is not sure; with 1,000 more alike it is a loss",
     "With equal sizes the lead is not sure",
@@ -55,6 +55,7 @@ def check_sentences(
     one, same = (grid.where(partition=p) for p in ("dirichlet", "dirichlet_fixed_size"))
 
     def compute_difference(frame, method: str, other: str = "md") -> tuple[float, float, float]:
+        """Return the mean difference of a method to another in points, with its 95 % interval."""
         wide = tables.pivot_seeds(frame, "test_accuracy")
         return statistics.mean_interval((wide[method] - wide[other]).dropna())
 
@@ -110,8 +111,8 @@ def check_sentences(
 def main(folder: str | Path) -> None:
     """Draw the figure, whole and in halves; `InputError` names a sentence that does not hold."""
     places = design_comparison.load_results(protocol.read())
-    if wrong := [words for words, holds in check_sentences(places) if not holds]:
-        raise InputError(f"the front pages say what is not so: {'; '.join(wrong)}")
+    if false_sentences := [words for words, holds in check_sentences(places) if not holds]:
+        raise InputError(f"the front pages say what is not so: {'; '.join(false_sentences)}")
     plots.set_page_style()
     results = [places[name] for name in PLACES if name in places]
     half, limits = (
@@ -122,7 +123,7 @@ def main(folder: str | Path) -> None:
     for name, part in zip(HALVES, (results[:half], results[half:]), strict=True):
         draw_figure(part, limits).savefig(Path(folder) / name, metadata={"Date": None})
     white = {"facecolor": "white", "dpi": 200, "metadata": {"Software": None}}
-    draw_figure(results).savefig(Path(folder) / WHOLE, **white)
+    draw_figure(results).savefig(Path(folder) / FIGURE_FILE, **white)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ def _one_of(*allowed: str, user_file: re.Pattern | None = None) -> Check:
     """Make a check for one of these words or, with `user_file`, for an existing file of the reader's."""
 
     def check(name: str, value: Any) -> str:
+        """Return the value if it is allowed; raise InputError otherwise."""
         if user_file is not None and user_file.fullmatch(str(value)):
             path = ROOT / user_code.file_of(value)  # chapters run in the root, wherever called from
             if not path.is_file():
@@ -131,6 +132,7 @@ def declared(chapter: str) -> dict[str, Parameter]:
 
 @lru_cache(maxsize=64)
 def _declared(stem: str, source: str) -> dict[str, Parameter]:
+    """Read the parameters of a source; the last sources are cached."""
     import jupytext
     from papermill.translators import papermill_translators
 
@@ -173,10 +175,10 @@ def _read_profile(text: str) -> dict:
     return yaml.safe_load(text) or {}
 
 
-def listing(chapter: str, given: dict[str, Any]) -> str:
+def listing(chapter: str, chosen: dict[str, Any]) -> str:
     """Return a line for each parameter of a chapter: name, type, the value that a run would take, help."""
-    refuse_unknown(chapter, set(given))
-    values, parameters = vars(settings(chapter, given)), declared(chapter)
+    refuse_unknown(chapter, set(chosen))
+    values, parameters = vars(settings(chapter, chosen)), declared(chapter)
     name_width = max(map(len, values))
     value_width = max(len(str(value)) for value in values.values())
     return "\n".join(
@@ -186,10 +188,10 @@ def listing(chapter: str, given: dict[str, Any]) -> str:
     )
 
 
-def refuse_unknown(chapter: str, given: set[str]) -> None:
+def refuse_unknown(chapter: str, chosen: set[str]) -> None:
     """Raise an `InputError` for a name that the chapter does not declare."""
     stem, parameters = find(chapter), declared(chapter)
-    for name in sorted(given - set(parameters)):
+    for name in sorted(chosen - set(parameters)):
         raise InputError(
             f"unknown parameter {name!r} of chapter {stem}{errors.suggestion(name, parameters)}: "
             f"use one of {', '.join(parameters)}"
@@ -207,21 +209,21 @@ def _injected(namespace: dict[str, Any]) -> set[str]:
     }
 
 
-def settings(chapter: str, given: dict[str, Any]) -> types.SimpleNamespace:
+def settings(chapter: str, chosen: dict[str, Any]) -> types.SimpleNamespace:
     """Return a chapter's effective parameters, checked.
 
     Args:
         chapter: any name that `find` understands.
-        given: values by name; other names are ignored, so that a notebook passes `globals()`. What is None or missing
+        chosen: values by name; other names are ignored, so that a notebook passes `globals()`. What is None or missing
             is the source's default, or else the profile's.
 
     Raises:
         InputError: papermill injected an unknown name, a value is missing or out of bounds, or two contradict.
     """
     chapter = find(chapter)
-    refuse_unknown(chapter, _injected(given))
+    refuse_unknown(chapter, _injected(chosen))
     parameters = declared(chapter)
-    values = {name: given.get(name, parameter.default) for name, parameter in parameters.items()}
+    values = {name: chosen.get(name, parameter.default) for name, parameter in parameters.items()}
     profile = values["profile"] = values.get("profile") or PROFILES[0]
     profile_values = defaults(profile, chapter)
     for name, parameter in parameters.items():

@@ -155,6 +155,7 @@ Styles = Mapping[str, Style] | Callable[[str], Style]
 
 
 def _style(styles: Styles, name: str) -> Style:
+    """Return the style of a name, from a table or a function."""
     return styles(name) if callable(styles) else styles[name]
 
 
@@ -318,8 +319,8 @@ def curves(
             else:
                 ax.vlines(x, low, high, color=colour, lw=1.4)
         face = {"mfc": "white"} if hollow else {}
-        how = {"ls": dash or "none", "marker": marker, "ms": 5, "lw": width, "gid": name}
-        ax.plot(x, mean, color=colour, **how, **face)
+        options = {"ls": dash or "none", "marker": marker, "ms": 5, "lw": width, "gid": name}
+        ax.plot(x, mean, color=colour, **options, **face)
         ends[label or name] = (x[-1], mean[-1], colour)
     if band == "area":
         ax.margins(x=0)
@@ -357,9 +358,13 @@ def bars(
         axis: properties of the axes, as for `Axes.set`.
     """
     looks = {name: _style(styles, name) for name in table.columns}
-    how = {"color": [look.colour for look in looks.values()], "stacked": stacked, "width": width}
-    how |= {"lw": 0.6, "edgecolor": "white"} if stacked else {"lw": 0, "alpha": 0.75}
-    table.plot.barh(ax=ax, legend=False, **how)
+    options = {
+        "color": [look.colour for look in looks.values()],
+        "stacked": stacked,
+        "width": width,
+    }
+    options |= {"lw": 0.6, "edgecolor": "white"} if stacked else {"lw": 0, "alpha": 0.75}
+    table.plot.barh(ax=ax, legend=False, **options)
     groups = dict(zip(table.columns, ax.containers, strict=True))
     for name, group in groups.items():
         y = [bar.get_y() + bar.get_height() / 2 for bar in group]
@@ -383,17 +388,24 @@ def bars(
 
 
 def annotate(
-    ax: Axes, x: float, y: float, text: str, colour: str, right: float = 6.0, up: float = 0.0, **how
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str,
+    colour: str,
+    right: float = 6.0,
+    up: float = 0.0,
+    **options,
 ) -> None:
-    """Write a text `right` and `up` of the point (x, y), in points; `how` as for `Axes.annotate`, such as
+    """Write a text `right` and `up` of the point (x, y), in points; `options` as for `Axes.annotate`, such as
     `xycoords="axes fraction"` for a corner of the panel."""
-    how = {
+    options = {
         "va": "center",
         "color": text_colour(colour),
         "fontsize": 9,
         "annotation_clip": False,
-    } | how
-    ax.annotate(text, (x, y), (right, up), textcoords="offset points", **how)
+    } | options
+    ax.annotate(text, (x, y), (right, up), textcoords="offset points", **options)
 
 
 def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 10.5) -> None:
@@ -405,6 +417,7 @@ def name_ends(ax: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float
     groups: list[list[str]] = []  # of names that would touch, each around the mean of its ends
 
     def lowest(group: list[str]) -> float:
+        """Return the position of the lowest label of a group that is centred on its lines, inside the panel."""
         centred = float(np.mean([heights[n] for n in group])) - gap * (len(group) - 1) / 2
         return min(max(centred, bottom + gap / 2), top - gap * (len(group) - 0.5))
 
@@ -499,7 +512,7 @@ def learning_curves(
     seeds: bool = False,
     x: str = "round",
     rolling: int = 0,
-    **how,
+    **options,
 ) -> Axes:
     """Draw the mean curve of each method with its 95 % band over seeds, or over thin curves of single seeds where
     there are fewer than MIN_SEEDS_FOR_BAND.
@@ -508,7 +521,7 @@ def learning_curves(
         seeds: whether to draw the single seeds in any case.
         x: "round", or a column of costs.
         rolling: the number of rounds of a rolling mean; 0 for none.
-        how: as for `curves`.
+        options: as for `curves`.
     """
     frame = tables.smooth_curves(frame, metric, rolling) if rolling else frame
     methods = list(frame["method"].unique()) if methods is None else methods
@@ -519,7 +532,7 @@ def learning_curves(
         if seeds or wide.shape[1] < MIN_SEEDS_FOR_BAND:
             single = scale * wide.dropna().to_numpy()
             ax.plot(line.index, single, color=_style(styles, method).colour, lw=0.6, alpha=0.3)
-    return curves(ax, lines, styles, **({"xlabel": x, "ylabel": label} | how))
+    return curves(ax, lines, styles, **({"xlabel": x, "ylabel": label} | options))
 
 
 def run_means(

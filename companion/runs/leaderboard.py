@@ -128,7 +128,7 @@ def rank_methods(
     folders = list(folders)
     identities = {k: v for folder in folders for k, v in records.identities(folder).items()}
     runs = pd.concat([records.load(folder) for folder in folders], ignore_index=True)
-    # Sweep last-bit is one run twenty times: no design.
+    # The sweep last-bit repeats one run with other roundings, which is no comparison of designs.
     runs = runs[runs["sweep"] != "last-bit"].drop_duplicates(["run", "round"])
     final = tables.select_final_rounds(runs).groupby("run")[metric].mean()
     last = runs[runs["round"] == runs["rounds"]].drop(columns=metric).join(final, on="run")
@@ -136,18 +136,25 @@ def rank_methods(
         last = last[last["task"] == task]
         if not len(last):
             raise InputError(f"no run of task {task!r} is recorded there")
-    each = [identities[run] for run in last["run"]]
+    identity_of_row = [identities[run] for run in last["run"]]
     last = last.assign(
-        setting=[json.dumps(shared_setting(identity), sort_keys=True) for identity in each],
-        settings=[json.dumps(_method_settings(identity), sort_keys=True) for identity in each],
-        seeds=[f"{identity['seed']} {identity['partition'].get('seed')}" for identity in each],
+        setting=[
+            json.dumps(shared_setting(identity), sort_keys=True) for identity in identity_of_row
+        ],
+        settings=[
+            json.dumps(_method_settings(identity), sort_keys=True) for identity in identity_of_row
+        ],
+        seeds=[
+            f"{identity['seed']} {identity['partition'].get('seed')}"
+            for identity in identity_of_row
+        ],
     ).set_index("seeds")
     rows, titles = [], set[str]()
     for setting, group in last.groupby("setting"):
         parts = [part for _, part in group.groupby("settings", sort=False)]
         names = _name_methods([identities[part["run"].iloc[0]] for part in parts])
         title = describe_setting(identities[group["run"].iloc[0]])
-        while title in titles:  # data or sizes that the words do not distinguish
+        while title in titles:  # the title is the same, but other data or sizes
             title += f" [{_short_hash(setting)}]"
         titles.add(title)
         by_name = dict(zip(names, parts, strict=True))
@@ -188,10 +195,11 @@ def shared_setting(identity: dict) -> dict:
 
 
 def _method_settings(identity: dict) -> dict:
-    """Return the rest of an identity without seeds: the method's name, version, and the settings of its parts."""
+    """Return what of an identity is neither a seed nor shared: the method's name, version, and settings of its parts."""
     settings: dict = {"name": identity["method"]["name"], "version": identity["algorithms"]}
 
     def add(part: str, values: dict) -> None:
+        """Add the settings of a part, and of what is nested in it."""
         for key, value in values.items():
             if isinstance(value, dict):
                 add(part, value)
@@ -230,7 +238,7 @@ def _name_methods(identities: list[dict]) -> list[str]:
 
 
 def _short_hash(value: Any) -> str:
-    """Return six letters that distinguish what words do not."""
+    """Return the first six digits of a hash, to distinguish settings that are described alike."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:6]
 
 
@@ -255,8 +263,8 @@ def describe_setting(identity: dict) -> str:
         low, high = min(sizes), max(sizes)
         recipe["sizes"] = low if low == high else f"{low} to {high}"
     local, rounds = identity["method"]["local"], identity["rounds"]
-    every = identity["eval_every"]
-    evaluated = {1: "every round", rounds: "at the end"}.get(every, f"every {every} rounds")
+    interval = identity["eval_every"]
+    evaluated = {1: "every round", rounds: "at the end"}.get(interval, f"every {interval} rounds")
     federation = [identity["task"], *network, identity["partition"]["name"]]
     steps = f"{local['steps']} step" + "s" * (local["steps"] != 1)
     return (
@@ -269,7 +277,8 @@ def describe_setting(identity: dict) -> str:
 def format_markdown(ranked: pd.DataFrame) -> str:
     """Format what `rank_methods` returns as Markdown, a table for each setting."""
 
-    def number(value: float, half: float, sign: str = "") -> str:
+    def format_number(value: float, half: float, sign: str = "") -> str:
+        """Format a value with half the width of its interval."""
         if not np.isfinite(value):
             return "–"
         places = 2 if half < 0.1 else 1
@@ -284,8 +293,8 @@ def format_markdown(ranked: pd.DataFrame) -> str:
         ]
         for row in group.to_dict("records"):
             cells = [row["rank"], row["method"], row["seeds"]]
-            cells += [number(row["accuracy"], row["interval"])]
-            cells += [number(row["gain"], row["gain_interval"], "+")]
+            cells += [format_number(row["accuracy"], row["interval"])]
+            cells += [format_number(row["gain"], row["gain_interval"], "+")]
             cells += [f"{row['MB']:,.1f}", f"{row['examples']:,.0f}"]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
         parts.append(f"**{title}**\n\n" + "\n".join(lines))

@@ -136,8 +136,8 @@ def read(path: str | Path = FILE) -> dict[str, Setting]:
         raise InputError(f"{path} is no protocol: {error}") from error
     for setting in settings.values():
         if setting.rates_of is not None:
-            place = f"rates_of in {path}, setting {setting.name}:"
-            check_choice(place, setting.rates_of, settings)
+            key = f"rates_of in {path}, setting {setting.name}:"
+            check_choice(key, setting.rates_of, settings)
     return settings
 
 
@@ -150,23 +150,23 @@ def _read_arm(name: str, method: str, settings: dict | None = None, **lengths) -
     return Arm(name, method, tuple((settings or {}).items()), **lengths)
 
 
-def _read_setting(name: str, known: dict[str, Arm], entry: dict) -> Setting:
-    """Check a setting's entry, completed by what all settings have in common; `known` are the file's arms."""
+def _read_setting(name: str, arms_of_file: dict[str, Arm], entry: dict) -> Setting:
+    """Check a setting's entry, completed by what all settings of the file have in common, and return the setting."""
     entry = {_FORMER_KEYS.get(key, key): value for key, value in entry.items()}
     for key in entry:
         check_choice(f"key of setting {name}", key, (*_REQUIRED, *_OPTIONAL))
     for key in _REQUIRED:
         if key not in entry:
             raise InputError(f"setting {name} lacks {key}")
-    arms, longer = entry.pop("arms", None) or known, entry.pop("longer", None) or {}
+    arms, longer = entry.pop("arms", None) or arms_of_file, entry.pop("longer", None) or {}
     for arm in arms:
-        check_choice(f"arm of setting {name}", arm, known)
+        check_choice(f"arm of setting {name}", arm, arms_of_file)
     if not user_code.TABLE.fullmatch(str(entry["partition"])):
         check_choice("partition", entry["partition"], partition.names())
     if not user_code.FILE.fullmatch(str(entry["task"])):
         check_choice("task", entry["task"], tasks.names())
     _check_concentration(name, entry)
-    chosen = tuple(known[arm] for arm in arms)
+    chosen = tuple(arms_of_file[arm] for arm in arms)
     check_choice(f"reference of setting {name}", entry["reference"], [arm.name for arm in chosen])
     for key in ("tuning_seeds", "evaluation_seeds"):
         seeds = [check_int(f"{key} of setting {name}", v, 0) for v in _read_list(entry, key)]
@@ -182,7 +182,7 @@ def _read_setting(name: str, known: dict[str, Arm], entry: dict) -> Setting:
     for key in ("rounds", "evaluate_every", "clients", "clients_per_round"):
         check_int(f"{key} of setting {name}", entry[key], 1)
     for arm, rounds in longer.items():
-        check_choice(f"arm of setting {name} that runs longer", arm, known)
+        check_choice(f"arm of setting {name} that runs longer", arm, arms_of_file)
         check_int(f"longer of setting {name}, {arm}:", rounds, entry["rounds"])
     return Setting(name, arms=chosen, longer=longer, **entry)
 
@@ -200,6 +200,7 @@ def _check_concentration(name: str, entry: dict) -> None:
 
 
 def _read_list(entry: dict, key: str) -> list:
+    """Return an entry's value that must be a list with members; raise InputError for another."""
     if not isinstance(entry[key], list) or not entry[key]:
         raise InputError(f"{key} is {entry[key]!r}: it must be a list that is not empty")
     return entry[key]
@@ -335,14 +336,20 @@ def choose_rates(table: pd.DataFrame) -> pd.Series:
 def propose_rates(row: pd.Series, rates: Sequence[float]) -> list[float]:
     """Return the rates at which an arm must be run next.
 
-    Those of the grid that are not known; then, if the optimum is at an end, one beyond it; none if it is inside.
+    These are the rates of the grid without a result; if all have one and the best is the smallest or the largest, a
+    rate beyond it; otherwise none.
+
+    Args:
+        row: the accuracies by rate, NaN where there is none: a row of `tabulate_rates`.
+        rates: the grid.
     """
-    known = row.dropna()
-    if missing := [rate for rate in rates if rate not in known]:
+    accuracies = row.dropna()
+    if missing := [rate for rate in rates if rate not in accuracies]:
         return missing
-    tried, optimum = sorted(known.index), known.idxmax()
-    beyond = {tried[0]: tried[0] ** 2 / tried[1], tried[-1]: tried[-1] ** 2 / tried[-2]}
-    return [float(f"{beyond[optimum]:.0e}")] if optimum in beyond else []
+    ascending, best = sorted(accuracies.index), accuracies.idxmax()
+    low, high = ascending[0], ascending[-1]
+    beyond = {low: low**2 / ascending[1], high: high**2 / ascending[-2]}
+    return [float(f"{beyond[best]:.0e}")] if best in beyond else []
 
 
 def carry_out(
@@ -354,7 +361,7 @@ def carry_out(
     seeds: Sequence[int] | None = None,
     **options,
 ) -> list[str]:
-    """Make the missing runs of one setting: tuning, until no optimum lies at an end of the grid, then evaluation.
+    """Execute the missing runs of one setting: tuning, until no optimum lies at an end of the grid, then evaluation.
 
     Args:
         protocol: the settings, as `read` returns them.
@@ -378,11 +385,12 @@ def carry_out(
         setting = replace(setting, arms=both)
     tuned = replace(protocol[setting.rates_of or name], arms=setting.arms)
 
-    def make(place: Setting, wanted: list[tuple[int, Arm, float]]) -> list[str]:
-        rows = load_curves(place, folders)
+    def record_missing(setting: Setting, runs: list[tuple[int, Arm, float]]) -> list[str]:
+        """Execute those of the runs (seed, arm, rate) of a setting that are not recorded; return what failed."""
+        rows = load_curves(setting, folders)
         present = set(zip(rows["arm"], rows["rate"], rows["seed"], strict=True))
         missing = [
-            place.plan_run(a, rate, s) for s, a, rate in wanted if (a.name, rate, s) not in present
+            setting.plan_run(a, rate, s) for s, a, rate in runs if (a.name, rate, s) not in present
         ]
         return sweeps.make(missing, SWEEP, folder=folder, **options) if missing else []
 
@@ -392,16 +400,17 @@ def carry_out(
         proposed = {a: propose_rates(table.loc[a.name], tuned.rates) for a in tuned.arms}
         if not any(proposed.values()):
             break
-        wanted = [
+        tuning = [
             (s, a, r) for s in tuned.tuning_seeds for a, rates in proposed.items() for r in rates
         ]
-        failed += make(tuned, wanted)
+        failed += record_missing(tuned, tuning)
         if options.get("dry_run"):  # what is evaluated depends on what is tuned
             return failed
     best = choose_rates(tabulate_rates(tuned, load_curves(tuned, folders))).dropna()
     arms = [a for a in setting.arms if a.name in best]
     evaluation = setting.evaluation_seeds if seeds is None else seeds
-    return failed + make(setting, [(s, a, best[a.name]) for s in evaluation for a in arms])
+    runs = [(s, a, best[a.name]) for s in evaluation for a in arms]
+    return failed + record_missing(setting, runs)
 
 
 # Outcomes
@@ -459,6 +468,7 @@ def compute_outcomes(
         examples = _value_after(reference, setting.rounds, "examples")
 
         def accuracy(cost: str, budget: float, run: pd.DataFrame = run) -> float:
+            """Return the run's accuracy at a budget, in per cent."""
             return 100 * accuracy_at_budget(run, cost, budget, classes)
 
         outcomes.append(

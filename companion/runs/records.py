@@ -149,8 +149,9 @@ def _merge_files(*parts: dict) -> dict:
     return joined | ({"files": files} if files else {})
 
 
-def _hash_json(data, **how) -> str:
-    return hashlib.sha256(json.dumps(data, **how).encode()).hexdigest()
+def _hash_json(data, **options) -> str:
+    """Return the SHA-256 of data as JSON; `options` are those of `json.dumps`."""
+    return hashlib.sha256(json.dumps(data, **options).encode()).hexdigest()
 
 
 def run_id(identity: dict) -> str:
@@ -330,15 +331,15 @@ def _write_run(frame: pd.DataFrame, metadata: dict, data: Path, sidecar: Path) -
     hashes = {"values_sha256": hash_values(frame), "rows_sha256": hash_values(frame, seconds=True)}
     metadata = metadata | hashes
     metadata["note_sha256"] = _hash_json(metadata, sort_keys=True)
-    with contextlib.suppress(
-        OSError
-    ):  # of the same run recorded before: killed now, the run is absent
+    # An older sidecar of this run is deleted first: if the process is killed before the end, the run counts as missing.
+    with contextlib.suppress(OSError):
         sidecar.unlink(missing_ok=True)
     atomic.write(data, lambda path: frame.to_parquet(path, index=False))
     _write_json(sidecar, metadata)
 
 
 def _write_json(file: Path, data: dict) -> None:
+    """Write data as JSON, so that the file is complete or absent."""
     atomic.write(file, lambda path: path.write_text(json.dumps(data, indent=1) + "\n"))
 
 
@@ -421,12 +422,14 @@ def _read_tables(folder: Path) -> _Tables:
 
 @lru_cache(maxsize=32)
 def _read_tables_cached(folder: Path, runs_stamp, rows_stamp) -> _Tables:
+    """Read the tables; a changed file has another stamp, and is another entry of the cache."""
     if not (runs_stamp or rows_stamp):
         return _Tables({}, set())
     return _join_tables(folder / RUNS if runs_stamp else None, folder / ROWS)
 
 
 def _join_tables(runs: Path | None, rows: Path) -> _Tables:
+    """Read both tables and check them against each other; without `runs`, every run of `rows` is unlisted."""
     frames = _read_rows(rows)
     empty = {name: np.empty(0, kind) for name, kind in _ALL_COLUMNS.items()}
     records = {}
@@ -440,11 +443,13 @@ def _join_tables(runs: Path | None, rows: Path) -> _Tables:
 
 
 def _contradiction(rows: Path, run: str) -> InputError:
+    """Return the error of a run in which the two tables disagree."""
     tables = f"{rows} and {RUNS} beside it contradict each other in run {run}"
     return InputError(f"{tables}: {_remedy(rows.parent)}")
 
 
 def _remedy(folder: Path) -> str:
+    """Return what to do about damaged tables, for an error message."""
     return f"restore {ROWS} and {RUNS} in {folder}, or delete both and make the sweep again"
 
 
@@ -461,7 +466,7 @@ def _row_of(record: Record) -> dict:
     values |= {name: json.dumps(values[name]) for name in ("identity", "environment")}
     values["rows_sha256"] = hash_values(record.columns(), seconds=True)
     row = {name: values[name] for name in RUNS_SCHEMA.names}
-    if _known(_metadata_of(row)) != _known(record.metadata):
+    if _packed_metadata(_metadata_of(row)) != _packed_metadata(record.metadata):
         raise InputError(f"{record.file} says more than {RUNS} can hold: it was left as it is")
     return row
 
@@ -472,8 +477,8 @@ def _metadata_of(row: dict) -> dict:
     return {name: row[name] for name in _METADATA} | parsed
 
 
-def _known(metadata: dict) -> dict:
-    """Metadata without what is None (older sidecars lack it), and without what has a column of its own."""
+def _packed_metadata(metadata: dict) -> dict:
+    """Return the metadata that packing must keep: without None, which older sidecars lack, and without `rows_sha256`."""
     return {k: v for k, v in metadata.items() if v is not None and k != "rows_sha256"}
 
 
@@ -506,6 +511,7 @@ def _read_table(file: Path, schema: pa.Schema) -> tuple[pa.Table, dict]:
 
 
 def _read_runs(file: Path) -> list[dict]:
+    """Return the rows of `runs.parquet`, checked against its checksum and their identities."""
     table, about = _read_table(file, RUNS_SCHEMA)
     try:
         rows = table.to_pylist()
@@ -567,7 +573,7 @@ def pack(folder: str | Path) -> str:
 def _write_tables(folder: Path, records: list[Record]) -> None:
     """Write both tables to temporary names, read them back, rename `rows.parquet`, then `runs.parquet`."""
     values = [record.columns() for record in records]
-    names = np.repeat([record.run for record in records], [len(own["round"]) for own in values])
+    names = np.repeat([record.run for record in records], [len(run["round"]) for run in values])
     columns = _concatenate(values)
     rows_table = pa.table({"run": names} | columns, ROWS_SCHEMA)
     if not any("average" in record.identity for record in records):
@@ -576,11 +582,13 @@ def _write_tables(folder: Path, records: list[Record]) -> None:
     runs_table = pa.Table.from_pylist(rows, RUNS_SCHEMA)
 
     def write_rows(runs_file: Path, rows_file: Path) -> None:
+        """Write `rows.parquet` under a temporary name, and check both temporary files."""
         encoding = {"use_dictionary": ["run", "test_accuracy"], "column_encoding": _ROWS_ENCODING}
         _write_table(rows_file, rows_table, {}, **encoding)
         _check_tables(_join_tables(runs_file, rows_file), records, folder)
 
     def write_runs(runs_file: Path) -> None:
+        """Write `runs.parquet` under a temporary name, then `rows.parquet`."""
         _write_table(runs_file, runs_table, {"runs": len(rows), "sha256": _hash_rows(rows)})
         atomic.write(folder / ROWS, partial(write_rows, runs_file))
 
@@ -597,6 +605,7 @@ def _concatenate(values: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _write_table(file: Path, table: pa.Table, about: dict, **encoding) -> None:
+    """Write a table with what its file says of it, and wait until it is on the disk."""
     about = {"fedstas": json.dumps({"format": FORMAT} | about)}
     compression = {"compression": "zstd", "compression_level": 19}
     parquet.write_table(table.replace_schema_metadata(about), file, **compression, **encoding)
@@ -608,7 +617,7 @@ def _check_tables(tables: _Tables, records: list[Record], folder: Path) -> None:
     """Raise `InputError` unless the tables, read back, hold exactly these runs."""
     equal = [*tables.records] == [record.run for record in records] and not tables.unlisted
     for record, copy in zip(records, tables.records.values(), strict=True) if equal else ():
-        equal &= _known(copy.metadata) == _known(record.metadata)
+        equal &= _packed_metadata(copy.metadata) == _packed_metadata(record.metadata)
         values = copy.columns()
         equal &= all(values[name].tobytes() == v.tobytes() for name, v in record.columns().items())
     if not equal:
@@ -657,21 +666,23 @@ def _read_folder(folder: Path) -> list[Record]:
 
 
 def _merge(folder: Path, single: list[Path]) -> list[Record]:
+    """Return the runs of a folder's tables and of the sidecars `single`; see `_read_folder`."""
     tables = _read_tables(folder)
     records = dict(tables.records)
     for sidecar in single:
         record = read_sidecar(sidecar)
-        known = records.setdefault(record.run, record)
-        if known is not record:
-            record.check_equal(known)
+        packed = records.setdefault(record.run, record)
+        if packed is not record:
+            record.check_equal(packed)
     for run in tables.unlisted - records.keys():
         raise _contradiction(folder / ROWS, run)
 
-    def name(record: Record) -> str:
-        own = record.file.suffix == ".json"
-        return record.file.name if own else f"{file_stem(record.identity)}.json"
+    def sidecar_name(record: Record) -> str:
+        """Return the name of the run's sidecar, or the name that it had before it was packed."""
+        has_sidecar = record.file.suffix == ".json"
+        return record.file.name if has_sidecar else f"{file_stem(record.identity)}.json"
 
-    return sorted(records.values(), key=name)
+    return sorted(records.values(), key=sidecar_name)
 
 
 def find(identity: dict, sweep: str, folder: str | Path = "results") -> Record | None:
@@ -730,14 +741,14 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     records = read_runs(folder)
     if not records:
         raise InputError(f"there are no recorded runs below {folder}")
-    heads = [
+    descriptions = [
         {name: r.metadata[name] for name in ("run", "sweep", "settings")} | r.identity_columns()
         for r in records
     ]
     values = [record.columns() for record in records]
-    repeats = np.repeat(np.arange(len(values)), [len(own["round"]) for own in values])
-    head = pd.DataFrame(heads).astype({"concentration": float}).take(repeats).reset_index(drop=True)
-    return head.assign(**_concatenate(values))
+    repeats = np.repeat(np.arange(len(values)), [len(run["round"]) for run in values])
+    frame = pd.DataFrame(descriptions).astype({"concentration": float}).take(repeats)
+    return frame.reset_index(drop=True).assign(**_concatenate(values))
 
 
 def identities(folder: str | Path = "results") -> dict[str, dict]:
@@ -748,11 +759,10 @@ def identities(folder: str | Path = "results") -> dict[str, dict]:
 def details(folder: str | Path = "results") -> pd.DataFrame:
     """Return one row per run: its name and all settings of its method, as `clients.strata`, `data.rate`,
     `local.steps`; to be merged with `load`."""
-    known = identities(folder)
-    frame = pd.json_normalize([identity["method"] for identity in known.values()]).drop(
-        columns="name"
-    )
-    frame.insert(0, "run", [*known])
+    by_run = identities(folder)
+    frame = pd.json_normalize([identity["method"] for identity in by_run.values()])
+    frame = frame.drop(columns="name")
+    frame.insert(0, "run", [*by_run])
     return frame
 
 
@@ -770,7 +780,7 @@ def majority_labels(sweep: str, folder: str | Path = "results") -> dict[str, np.
 
 
 def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=False) -> History:
-    """Make a recorded run again from its identity alone.
+    """Repeat a recorded run from its identity alone and return its history.
 
     Raises:
         InputError: it is not recorded, or its algorithms, data or user code are not the same here.
@@ -815,6 +825,7 @@ def checkpoint_file(data: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def _environment(device: str) -> dict:
+    """Return the environment of this process without its commit, read once per device."""
     return provenance.environment(device, 1, with_commit=False)
 
 
@@ -848,7 +859,7 @@ def delete_checkpoint(data: Path) -> None:
 
 @contextlib.contextmanager
 def run_lock(data: Path) -> Iterator[bool]:
-    """Hold the lock of a run; yields False where another process makes this run."""
+    """Hold the lock of a run; yield False where another process has it, which executes this run."""
     with atomic.lock(data.with_suffix("")) as acquired:
         yield acquired
 
@@ -859,10 +870,10 @@ def clean_stale(folder: Path, stems: Iterable[str]) -> None:
     kinds = (".checkpoint", ".lock", ".partial")
     stale = [path for path in folder.glob(".*") if path.suffix in kinds]
     for stem in stems if stale else ():
-        own = [path for path in stale if path.name.startswith(f".{stem}.")]
-        if own:
+        files_of_run = [path for path in stale if path.name.startswith(f".{stem}.")]
+        if files_of_run:
             with run_lock(folder / f"{stem}.parquet") as acquired, contextlib.suppress(OSError):
-                for path in own if acquired else ():
+                for path in files_of_run if acquired else ():
                     path.unlink(missing_ok=True)
 
 
@@ -870,6 +881,7 @@ def clean_stale(folder: Path, stems: Iterable[str]) -> None:
 
 
 def _hash_counts(counts: np.ndarray) -> str:
+    """Return the SHA-256 of label counts [N, C]."""
     return hashlib.sha256(np.ascontiguousarray(counts, dtype=np.int64).tobytes()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Sweeps: declared runs, made in parallel, each once, and resumed after an interruption.
+"""Sweeps: declared runs, executed in parallel, each once, and resumed after an interruption.
 
-A recorded run is skipped, a run that another process makes is waited for, and a run that was killed
-resumes from its last evaluated round. `backend="dask"` or `"ray"` makes the same sweep on a cluster,
+A recorded run is skipped, a run that another process executes is waited for, and a run that was killed
+resumes from its last evaluated round. `backend="dask"` or `"ray"` executes the same sweep on a cluster,
 through joblib; its workers must see the folder and the data under the same paths:
 
     dask scheduler                                             # on one computer
@@ -49,7 +49,7 @@ COSTS = {
 }
 
 
-_LEAST = {"seed": 0, "clients": 1, "clients_per_round": 1, "rounds": 1, "eval_every": 1}
+_MINIMA = {"seed": 0, "clients": 1, "clients_per_round": 1, "rounds": 1, "eval_every": 1}
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,9 @@ class Run:
     average: float | None = None  # beta of an average of the server's models
     initial_model: str = "sent"
 
-    def __post_init__(self):  # numpy's numbers become Python's: equal runs have equal identities
-        for key, low in _LEAST.items():
+    def __post_init__(self):
+        # Numbers of NumPy become Python's, so that equal runs have equal identities.
+        for key, low in _MINIMA.items():
             object.__setattr__(self, key, check_int(key, getattr(self, key), low))
         for key in ("concentration", "sigma"):
             object.__setattr__(self, key, check_float(key, getattr(self, key), 0, open_low=False))
@@ -96,34 +97,39 @@ class Run:
 def estimate(run: Run) -> float:
     """Estimate the seconds that a run takes on one core."""
     example, evaluation, stratification, round_, examples = COSTS.get(run.task, COSTS["digits"])
-    known = methods.parameters(run.method) | run.overrides
+    settings = methods.parameters(run.method) | run.overrides
     stratifications = 0
-    if "strata" in known:
-        stratifications = -(-run.rounds // known.get("restratify_every", 10**9))
+    if "strata" in settings:
+        interval = settings.get("restratify_every", run.rounds)
+        stratifications = -(-run.rounds // interval)
     m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
-    available = known.get("share", 1.0) * examples * (m if m > 1 else run.clients) / run.clients
-    each = example * known["steps"] * min(m * known["batch"], available) + round_
+    available = settings.get("share", 1.0) * examples * (m if m > 1 else run.clients) / run.clients
+    per_round = example * settings["steps"] * min(m * settings["batch"], available) + round_
     if "authors" in run.method:  # k-means of 100 clients, each with ten starts
         stratifications = 60
     if run.method == "clustered-similarity":
-        each += 5 * round_
+        per_round += 5 * round_
     return (
-        run.rounds * each
+        run.rounds * per_round
         + (run.rounds / run.eval_every + len(run.eval_rounds)) * evaluation
         + stratifications * stratification
     )
 
 
-def choose(todo: list[Run], name: str, **wanted) -> list[Run]:
-    """Select the runs with these `method`s, `seed`s, `task`s; None selects all."""
-    for key, values in wanted.items():
+def choose(todo: list[Run], name: str, **choices: list | None) -> list[Run]:
+    """Select the runs of a sweep by fields of `Run`, as in `method=["md"], seed=[0, 1]`; None allows all values.
+
+    Raises:
+        InputError: the sweep `name` has no run with a value.
+    """
+    for key, values in choices.items():
         if values is None:
             continue
         values_of_sweep = list(dict.fromkeys(getattr(run, key) for run in todo))
         for value in values:
             if value not in values_of_sweep:
-                listed = ", ".join(map(str, values_of_sweep))
-                raise InputError(f"sweep {name} has no {key} {value!r}: it has {listed}")
+                allowed = ", ".join(map(str, values_of_sweep))
+                raise InputError(f"sweep {name} has no {key} {value!r}: it has {allowed}")
         todo = [run for run in todo if getattr(run, key) in values]
     return todo
 
@@ -147,14 +153,14 @@ def duration(seconds: float) -> str:
 
 
 class Clock:
-    """The remaining seconds of one core: estimates, corrected by the seconds of the runs made so far."""
+    """Estimates the remaining time of a sweep, corrected by how long its finished runs took."""
 
     def __init__(self, todo: list[Run]):
         self.left = dict(enumerate(todo))
         self.measured: dict[str | None, list[float]] = {}
 
     def done(self, number: int, outcome: str, seconds: float) -> None:
-        """Take a run off the list; if it was made, its seconds correct the estimates of the others."""
+        """Remove a run from those left; if it was executed, its seconds correct the estimates of the others."""
         run = self.left.pop(number)
         if outcome == "done":
             for key in (run.method, None):
@@ -163,7 +169,7 @@ class Clock:
                 sums[1] += estimate(run)
 
     def seconds(self) -> float:
-        """Estimate the seconds of all runs left."""
+        """Estimate the seconds that all runs left take on one core."""
         total = 0.0
         for run in self.left.values():
             sums = self.measured.get(run.method) or self.measured.get(None) or (1.0, 1.0)
@@ -172,10 +178,10 @@ class Clock:
 
 
 BACKENDS = ("loky", "dask", "ray")
-ELSEWHERE = "elsewhere"  # another process makes this run
-POLL = 2.0  # s between two checks of runs that other processes make
-WATCH = 0.5  # s between two checks of a worker that its parent lives
-CONNECT = 10.0  # s to reach a scheduler
+ELSEWHERE = "elsewhere"  # the outcome of a run that another process executes
+POLL = 2.0  # seconds between two checks of runs that other processes execute
+WATCH = 0.5  # seconds between two checks by a worker whether its parent is running
+CONNECT = 10.0  # seconds to reach a scheduler
 
 
 def load_task(name: str, device: str):
@@ -185,11 +191,13 @@ def load_task(name: str, device: str):
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, device: str, sha: str):
+    """Load a task; `sha`, of a user's file, makes a changed file another entry of the cache."""
     return tasks.load(name, device=device)
 
 
 @lru_cache(maxsize=4)
 def _federation(task: str, device: str, kind: str, settings: tuple, shas: tuple):
+    """Partition a task's data; `shas`, of users' files, make a changed file another entry of the cache."""
     data = load_task(task, device)
     return partition.make(kind, data.train_y, users=data.users, **dict(settings))
 
@@ -203,7 +211,7 @@ def _prepare(run: Run, device: str):
     shas = user_code.sha256(run.task), user_code.sha256(run.partition)
     federation = _federation(run.task, device, run.partition, tuple(settings.items()), shas)
     method = methods.get(run.method, **run.overrides)
-    how = {
+    options = {
         "rounds": run.rounds,
         "clients_per_round": run.clients_per_round,
         "seed": run.seed,
@@ -213,14 +221,15 @@ def _prepare(run: Run, device: str):
         "initial_model": run.initial_model,
     }
     task = replace(load_task(run.task, device), network=run.network)
-    return task, federation, method, how, records.identity(task, federation, method, **how)
+    identity = records.identity(task, federation, method, **options)
+    return task, federation, method, options, identity
 
 
 def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> str:
-    """Make and record one run, from its checkpoint if there is one, unless it is recorded.
+    """Execute and record one run, from its checkpoint if there is one, unless it is recorded.
 
     Returns:
-        `done`, `there` (recorded already), `elsewhere` (another process makes it), or what failed.
+        `done`, `there` (recorded already), `elsewhere` (another process executes it), or what failed.
 
     Raises:
         Unwritable: nothing can be recorded.
@@ -229,7 +238,7 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
     from fedstas.sim import simulation
 
     try:
-        task, federation, method, how, identity = _prepare(run, device)
+        task, federation, method, options, identity = _prepare(run, device)
         data, _ = records.run_files(identity, sweep, folder)
         if records.is_recorded(identity, sweep, folder):
             return "there"
@@ -252,18 +261,16 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
                     device=device,
                     resume=resume,
                     checkpoint=lambda h: records.write_checkpoint(h, identity, data, task.device),
-                    **how,
+                    **options,
                 )
-            except Diverged as error:  # a result, too: it would diverge again
+            except Diverged as error:  # recorded as a result: repeated, it would diverge again
                 history, diverged = error.history, str(error)
-            one_class = run.partition == "by_class"  # there cohorts tell which classes took part
+            one_class = run.partition == "by_class"  # then a cohort determines the classes in it
             majority = federation.label_counts.argmax(1) if one_class else None
             results = {"device": task.device, "majority": majority, "diverged": diverged}
             if diverged is None:
                 results["worst_decile"] = worst_decile(task, federation, history.params)
-                if (
-                    run.sizes
-                ):  # the accuracy of the paper with these sizes, beside that on the global test set
+                if run.sizes:  # the paper with these sizes measures accuracy on clients' test sets
                     results["local_accuracy"] = local_tests.accuracy(
                         task, federation, history.params, run.seed
                     )
@@ -283,27 +290,32 @@ def perform(run: Run, sweep: str, folder: str | Path, device: str = "auto") -> s
 
 
 def worst_decile(task, federation, params) -> float:
-    """Return the mean accuracy of a model [P], under their own class shares, on the tenth of the clients
-    with the lowest (at least one client)."""
+    """Return the mean accuracy of a model [P] over the tenth of the clients for which it is lowest.
+
+    The accuracy for a client is that on the test set, weighted by the client's class shares. At least one client counts.
+    """
     import torch
 
     from fedstas.sim import engine
 
     module, flat = task.model(0), torch.from_numpy(params).to(task.device)
     _, predicted = engine.evaluate(module, flat, task.test_x, task.test_y)
-    right = (predicted == task.test_y).double().cpu()
-    true = torch.nn.functional.one_hot(task.test_y.cpu(), task.classes).double()
-    recall = (right @ true / true.sum(0)).numpy()
+    is_correct = (predicted == task.test_y).double().cpu()
+    labels = torch.nn.functional.one_hot(task.test_y.cpu(), task.classes).double()
+    recall = (is_correct @ labels / labels.sum(0)).numpy()
     counts = federation.label_counts[federation.with_data]
-    each = np.sort(counts / counts.sum(1, keepdims=True) @ recall[: counts.shape[1]])
-    return float(each[: max(1, len(each) // 10)].mean())
+    accuracies = np.sort(counts / counts.sum(1, keepdims=True) @ recall[: counts.shape[1]])
+    return float(accuracies[: max(1, len(accuracies) // 10)].mean())
 
 
 def _end_with(parent: int) -> None:
-    """End this worker when its parent ends, however that ends: an orphaned worker would overwrite the
-    files of the next sweep. Its run can be resumed, as after any kill."""
+    """End this worker process when its parent process ends, even if that is killed.
+
+    A worker without its parent would overwrite files of the next sweep. Its run can be resumed, as after any kill.
+    """
 
     def watch():
+        """Wait until the parent has ended, then end this process."""
         while os.getppid() == parent:
             time.sleep(WATCH)
         os._exit(1)
@@ -311,23 +323,26 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _timed(number: int, run: Run, here: Path, *where) -> tuple[int, str, float]:
-    """Make a run; returns its number, its outcome and its seconds.
+def _timed(number: int, run: Run, working_folder: Path, *arguments) -> tuple[int, str, float]:
+    """Execute a run; return its number, its outcome and its seconds.
 
-    A worker that loky reuses may be in the folder of an earlier sweep: a user's files are found from
-    `here`, if this computer has it.
+    Args:
+        number: of the run.
+        run: the run.
+        working_folder: the folder to which a user's files are relative. A worker that loky reuses may be in that of
+            an earlier sweep; on another computer the folder may not exist.
+        arguments: the others of `perform`.
     """
     start = time.perf_counter()
     with contextlib.suppress(OSError):
-        os.chdir(here)
-    outcome = perform(run, *where)
+        os.chdir(working_folder)
+    outcome = perform(run, *arguments)
     return number, outcome, time.perf_counter() - start
 
 
 @contextlib.contextmanager
 def _workers(backend: str, address: str | None, jobs: int | None):
-    """Set up a backend of joblib; yields the number of runs at a time, and the error that a lost worker
-    raises."""
+    """Set up a backend of joblib; yield the number of runs at a time, and the error that a killed worker raises."""
     if backend == "loky":
         with parallel_config(backend="loky", initializer=_end_with, initargs=(os.getpid(),)):
             yield jobs or 1, BrokenExecutor
@@ -384,7 +399,7 @@ def check(
         raise InputError(f"address {address} is of use only with the backends dask and ray")
 
 
-def _missing(todo: list[Run], name: str, folder: Path, device: str):
+def _find_missing(todo: list[Run], name: str, folder: Path, device: str):
     """Return the runs that are not recorded, what failed of the others, and the file names of the recorded.
 
     Raises:
@@ -394,7 +409,7 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
 
     missing, failed, recorded = [], [], []
     for task in dict.fromkeys(run.task for run in todo):
-        load_task(task, device)  # missing data are one error here, not one per run
+        load_task(task, device)  # raises once for missing data, not once for each run
     for run in todo:
         try:
             identity = _prepare(run, device)[-1]
@@ -406,8 +421,8 @@ def _missing(todo: list[Run], name: str, folder: Path, device: str):
             missing.append(run)
             continue
         recorded.append(records.file_stem(identity))
-        if ending := record.metadata.get("diverged"):
-            failed.append(f"{run}: {ending}")
+        if divergence := record.metadata.get("diverged"):
+            failed.append(f"{run}: {divergence}")
     return missing, failed, recorded
 
 
@@ -423,20 +438,31 @@ def make(
     progress: bool = True,
     dry_run: bool = False,
 ) -> list[str]:
-    """Make the missing runs of a sweep, `jobs` at a time; returns what failed and why.
+    """Execute and record the missing runs of a sweep.
 
-    `jobs` is 1 by default, and on a cluster all of its workers. With `dry_run` only the number of missing
-    runs and their cost are printed.
+    Args:
+        todo: the runs of the sweep.
+        name: of the sweep.
+        jobs: runs at a time; by default 1, and on a cluster the number of its workers.
+        folder: of the recorded runs.
+        device: auto, cpu or cuda.
+        backend: one of `BACKENDS`.
+        address: of the cluster's scheduler.
+        progress: whether to show a bar.
+        dry_run: whether only to print the number of missing runs and their cost.
+
+    Returns:
+        A sentence for each run that failed: which, and why.
     """
     from companion.runs import records
 
     check(jobs=jobs, device=device, backend=backend, address=address)
     folder = Path(folder).absolute()  # workers may be in another folder
     start = time.perf_counter()
-    missing, failed, recorded = _missing(todo, name, folder, device)
-    clock, made, there = Clock(missing), 0, len(todo) - len(missing) - len(failed)
+    missing, failed, recorded = _find_missing(todo, name, folder, device)
+    clock, executed, present = Clock(missing), 0, len(todo) - len(missing) - len(failed)
     tqdm.write(
-        f"sweep {name}: {len(todo)} runs, {there} there already, {len(missing)} to make, "
+        f"sweep {name}: {len(todo)} runs, {present} there already, {len(missing)} to make, "
         f"about {duration(clock.seconds())} of one core, in {folder}"
     )
     if dry_run:
@@ -453,31 +479,31 @@ def make(
         disable=not progress,
         bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} runs, {elapsed}{postfix}",
     )
-    with _workers(backend, address, jobs) as (workers, lost), bar:
-        at_once = effective_n_jobs(workers)
-        while left := len(clock.left):
+    with _workers(backend, address, jobs) as (workers, worker_error), bar:
+        parallel_runs = effective_n_jobs(workers)
+        while number_left := len(clock.left):
             waiting = 0
-            left_over = [*clock.left.items()]
-            work = (delayed(_timed)(i, r, Path.cwd(), name, folder, device) for i, r in left_over)
+            runs_left = [*clock.left.items()]
+            work = (delayed(_timed)(i, r, Path.cwd(), name, folder, device) for i, r in runs_left)
             try:
                 for number, outcome, seconds in _parallel(workers)(work):
                     if outcome == ELSEWHERE:
                         waiting += 1
                         continue
                     clock.done(number, outcome, seconds)
-                    made += outcome == "done"
-                    there += outcome == "there"
+                    executed += outcome == "done"
+                    present += outcome == "there"
                     failed += [outcome] if outcome not in ("done", "there") else []
                     bar.update()
-                    bar.set_postfix_str(f"about {duration(clock.seconds() / at_once)} left")
-            except lost:
+                    bar.set_postfix_str(f"about {duration(clock.seconds() / parallel_runs)} left")
+            except worker_error:
                 failed.append("a worker was killed, perhaps for want of memory: run this again")
                 break
             if waiting:
                 bar.set_postfix_str(f"{waiting} are made by another process")
-                time.sleep(POLL if waiting == left else 0)
+                time.sleep(POLL if waiting == number_left else 0)
     tqdm.write(
-        f"sweep {name}: {made} made, {there} there already, {len(failed)} failed, "
+        f"sweep {name}: {executed} made, {present} there already, {len(failed)} failed, "
         f"{time.perf_counter() - start:.0f} s" + "".join(f"\n  {text}" for text in failed)
     )
     return failed

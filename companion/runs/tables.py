@@ -1,4 +1,4 @@
-"""Recorded runs as tables: what of a sweep is there, and the statistics of the last rounds."""
+"""Recorded runs as tables: which runs of a sweep are recorded, and the statistics of their last rounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from companion.runs.sweeps import Run
 from fedstas import methods, user_code
 from fedstas.sim import initial_model, partition, simulation
 
-SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # others as they are
+SCALES = {"test_accuracy": 100, "client_accuracy": 100, "macro_f1": 100}  # to per cent; of others 1
 NOT_RECORDED = "not recorded yet"
 # Final accuracy is the mean of what was evaluated in this many last rounds, everywhere.
 FINAL_ROUNDS = 10
 COLUMNS = ["run", "sweep", "task", "partition", "concentration", "method", "seed", "rounds"]
-COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # at least
+COLUMNS += [*simulation.COLUMNS, "variant", "megabytes", "thousands"]  # of a sweep without runs
 
 
 @dataclass(frozen=True, order=True)
@@ -93,9 +93,9 @@ class RecordedSweep:
 def variant_of(run: Run) -> Variant:
     """Return the settings in which a declared run departs from the usual ones."""
     defaults = methods.parameters(run.method)
-    # Ten rounds are the usual age of strata that are made more than once.
-    usual_age = ("restratify_every", 10) if defaults.get("restratify_every") else None
-    overrides = {k: v for k, v in run.overrides.items() if (k, v) != usual_age}
+    # Ten rounds are the usual interval of methods that stratify more than once.
+    usual_interval = ("restratify_every", 10) if defaults.get("restratify_every") else None
+    overrides = {k: v for k, v in run.overrides.items() if (k, v) != usual_interval}
     usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     shape = {k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v}
     return Variant.of(**overrides, **shape)
@@ -134,6 +134,7 @@ def record_key(identity: dict) -> str:
 
 
 def _encode_key(*values) -> str:
+    """Return values of a key as text."""
     return json.dumps(values, sort_keys=True)
 
 
@@ -150,7 +151,7 @@ def load_sweep(sweep: str, folder: str | Path = "results") -> RecordedSweep:
         for run in by_key.get(record_key(metadata["identity"]), []):
             if _has_partition(run, recipe):
                 variants[metadata["run"]] = variant_of(run)
-                facts.append(_describe_making(run, metadata))
+                facts.append(_describe_execution(run, metadata))
     if not variants:
         return RecordedSweep(sweep, pd.DataFrame(columns=COLUMNS), len(planned))
     frame = records.load(Path(folder) / sweep)
@@ -172,8 +173,8 @@ def _has_partition(run: Run, recipe: dict) -> bool:
     return sizes == recipe.get("sizes") and settings.items() <= vars(run).items()
 
 
-def _describe_making(run: Run, metadata: dict) -> dict:
-    """Return where, when and how long a run was made, and how it ended if it diverged."""
+def _describe_execution(run: Run, metadata: dict) -> dict:
+    """Return where, by which code and how long a run was executed, and how it ended if it diverged."""
     environment = metadata["environment"]
     end = (metadata.get("diverged") or "").partition(":")[0]
     name = f"`{run.method}`, {str(variant_of(run)) or 'by default'}, seed {run.seed}"
@@ -194,13 +195,13 @@ def select_final_rounds(frame: pd.DataFrame, last: int = FINAL_ROUNDS) -> pd.Dat
 def smooth_curves(frame: pd.DataFrame, metric: str, rounds: int) -> pd.DataFrame:
     """Replace a metric by its mean over the evaluations of so many rounds up to each one, as the papers smooth curves.
 
-    The first rounds, which have fewer, are dropped; of a shorter run one mean is left.
+    The first evaluations, which have fewer before them, are dropped; of a run with fewer than that one mean is left.
     """
     parts = []
     for _, part in frame.groupby("run", sort=False):
         part = part.sort_values("round")
-        every = part["round"].diff().median() if len(part) > 1 else 1
-        means = part[metric].rolling(min(len(part), max(1, round(rounds / every)))).mean()
+        interval = part["round"].diff().median() if len(part) > 1 else 1
+        means = part[metric].rolling(min(len(part), max(1, round(rounds / interval)))).mean()
         parts.append(part.assign(**{metric: means}).dropna(subset=metric))
     return pd.concat(parts, ignore_index=True) if parts else frame
 
@@ -257,20 +258,25 @@ def paired_differences(
 def compare_methods(
     frames: dict[str, pd.DataFrame], metrics: Sequence[str], baseline: str = "md"
 ) -> pd.DataFrame:
-    """Compare all methods with the baseline, in every place (a frame) and by every metric.
+    """Compare all methods with the baseline, in every setting and by every metric.
 
-    Columns of the result: place, metric, method, mean, mean_low, mean_high, runs, difference, low, high, p, seeds,
+    Args:
+        frames: the runs of each setting, by its name.
+        metrics: columns of the frames.
+        baseline: a method.
+
+    Columns of the result: place (the setting), metric, method, mean, mean_low, mean_high, runs, difference, low, high, p, seeds,
     and holm, which is p corrected for all comparisons of the table.
     """
     parts = []
-    for place, frame in frames.items():
+    for setting, frame in frames.items():
         for metric in metrics if len(frame) else ():
             table = summarise(frame, metric)
             table.columns = ["mean", "mean_low", "mean_high", "runs"]
             if baseline in table.index:
                 table = table.join(paired_differences(frame, metric, baseline))
             table = table.rename_axis("method").reset_index()
-            parts.append(table.assign(place=place, metric=metric))
+            parts.append(table.assign(place=setting, metric=metric))
     columns = ["place", "metric", "method", "mean", "mean_low", "mean_high", "runs"]
     columns += ["difference", "low", "high", "p", "seeds"]
     table = pd.concat([pd.DataFrame(columns=columns, dtype=float), *parts], ignore_index=True)

@@ -75,6 +75,11 @@ class Result:
         return self.message
 
 
+RENAMED = {
+    "variance/best-seats": "variance/best-allocation"
+}  # names in notebooks that students have
+
+
 def names() -> list[str]:
     """List all exercises, as `part/name`."""
     parts = sorted(m.name for m in pkgutil.iter_modules(exercises.__path__))
@@ -87,7 +92,8 @@ def _exercises_of(part: str) -> dict[str, Exercise]:
 
 
 def exercise(name: str) -> Exercise:
-    """Return an exercise by its name, `part/name`; raise InputError for an unknown one."""
+    """Return an exercise by its name, `part/name`, or a former one; raise InputError for an unknown one."""
+    name = RENAMED.get(name, name)
     if name not in names():
         similar = difflib.get_close_matches(str(name), names(), 3)
         similar = similar or ["check.names() for all of them"]
@@ -191,14 +197,14 @@ def _describe_kind(value: Any) -> str:
 def _first_difference(mine: Callable, task: Function) -> str:
     """Return the first input on which an answer differs from the solution, in a sentence; "" if there is none."""
     for arguments in task.inputs:
-        given = ", ".join(_format(argument) for argument in arguments)
+        formatted = ", ".join(_format(argument) for argument in arguments)
         expected = task.solution(*arguments)
         try:
             result = mine(*arguments)
         except Exception as error:
-            return f"for ({given}) it raises {type(error).__name__}: {error}."
+            return f"for ({formatted}) it raises {type(error).__name__}: {error}."
         if not _equal(result, expected, task.tolerance):
-            return f"for ({given}) it gives {_format(result)}, not {_format(expected)}."
+            return f"for ({formatted}) it gives {_format(result)}, not {_format(expected)}."
     return ""
 
 

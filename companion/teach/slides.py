@@ -30,7 +30,7 @@ HIDDEN_TAGS = {"skip-slides", "remove-cell", "remove-output", "hide-output"}
 FIGURE_TITLES = {  # titles of figures that several sessions show; otherwise the caption's first sentence
     "figure_squeeze": "Nine levels: many entries near zero, and few far out that have levels of their own",
     "figure_report": "The coin: one report may be any size, and one size is much likelier",
-    "ch9_figure_seats": "The same clients under four designs: who may sit on which seat?",
+    "ch9_figure_draws": "The same clients under four designs: which draw may choose whom?",
     "ch9_map": "The cut: each client is tied to the middle of its draw; short lines, little variance",
     "ch10_remembered": "Points above MD at equal megabytes: who lies to the right of the grey band?",
 }
@@ -47,10 +47,10 @@ class Session:
 SESSIONS = {
     "01_aggregation": Session(
         "step 7: with which weights do the drawn clients enter the new model?",
-        (("09_what_we_would_write", "ch9_figure_seats"),),
+        (("09_what_we_would_write", "ch9_figure_draws"),),
     ),
     "02_stratification": Session(
-        "steps 2 to 5: what strata know, how many seats each gets, and who is drawn.",
+        "steps 2 to 5: what strata know, how many draws each gets, and who is drawn.",
         (("09_what_we_would_write", "ch9_map"),),
     ),
     "03_data_sampling": Session(
@@ -65,7 +65,7 @@ SESSIONS = {
         (("10_which_design", "ch10_remembered"),),
     ),
     "09_what_we_would_write": Session(
-        "steps 3, 4 and 7: which strata, seats and weights would you choose?",
+        "steps 3, 4 and 7: which strata, allocation and weights would you choose?",
         (("10_which_design", "ch10_remembered"),),
     ),
 }
@@ -90,6 +90,7 @@ def html_renderer():
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
     def formula(text: str, options: dict) -> str:
+        """Return a formula in the delimiters of MathJax."""
         text = html.escape(text)
         return f"\\[{text}\\]" if options["display_mode"] else f"\\({text}\\)"
 
@@ -156,7 +157,7 @@ def round_slide(session: Session) -> Slide:
     """Return the drawing of a round, with the session's question."""
     svg = drawing.svg(colours=drawing.LIGHT, linked=False).encode()
     alt = (
-        "One round of FedSTaS as a loop of eight stations: clients, nine levels, strata, seats, draws, data, "
+        "One round of FedSTaS as a loop of eight stations: clients, nine levels, strata, allocation, draws, data, "
         "weights, new model"
     )
     body = image("svg+xml", svg, alt) + f"<p>Today: {html.escape(session.question)}</p>"

@@ -38,7 +38,8 @@ def rounding() -> tuple:
                 continue
             neyman = largest_remainder(in_proportion((a * x, b * y), m), m)
             plain = largest_remainder(in_proportion((a, b), m), m)
-            if neyman == plain or not all(1 <= k <= n for k, n in zip(neyman + plain, (a, b) * 2, strict=True)):  # fmt: skip
+            bounds = zip(neyman + plain, (a, b) * 2, strict=True)
+            if neyman == plain or not all(1 <= draws <= clients for draws, clients in bounds):
                 continue
             worse, better = (theory.allocation_variance((a, b), (x, y), k) for k in (neyman, plain))
             if worse > better:
@@ -51,7 +52,7 @@ READINGS = {  # of S_h in eq. 3.5: the spreads of the averaged vectors, and what
     "S a variance": (*SPREAD_CASE[:2], tuple(x * x for x in SPREAD_CASE[1])),
     "S of other vectors, (2, 1)": ((50, 50), (1, 2), (2, 1)),
 }
-LEFT_OUT = "whole seats: left out by the theorem"
+LEFT_OUT = "whole draws: left out by the theorem"
 
 
 @claim(
@@ -59,11 +60,11 @@ LEFT_OUT = "whole seats: left out by the theorem"
     paper="journal",
     place="Theorem 1, second inequality",
     kind="theory",
-    statement="Re-allocated (Neyman) seats have at most the variance of plain ones, if m/N, m_h/N_h, "
+    statement="The re-allocated (Neyman) draws have at most the variance of plain ones, if m/N, m_h/N_h, "
     "1/m_h and 1/N are negligible.",
     printed="V(stradiv) ≤ V(strat)",
     chapter="04b_variance#does-neyman-allocation-lower-it",
-    meaning="is the variance with re-allocated and with plain seats, where S_h is of other vectors",
+    meaning="is the variance with re-allocated and with plain draws, where S_h is of other vectors",
     order=380,
 )
 def theorem_1_second(
@@ -95,7 +96,7 @@ def theorem_1_second(
                 "case": name,
                 "N_h": str(n_h),
                 "S_h": str(s_h),
-                "seats, re-allocated": ", ".join(map(str, re)),
+                "draws, re-allocated": ", ".join(map(str, re)),
                 "proportional": ", ".join(map(str, pro)),
                 "V(stradiv)": str(v),
                 "V(strat)": str(w),
@@ -107,7 +108,7 @@ def theorem_1_second(
         judge_theory(all(right.values()), bool(condition) and all(condition)),
         ours=worst or "V(stradiv) ≤ V(strat)",
         note="If S_h is the spread of the vectors that are averaged: Cauchy-Schwarz, with equality (no gain at all) if S_h is read as a "
-        "variance. With few seats, which the theorem leaves out, rounding can turn the order around.",
+        "variance. With few draws, which the theorem leaves out, rounding can turn the order around.",
         table=pd.DataFrame(rows),
     )
 
@@ -130,7 +131,7 @@ def theorem_1_second(
     paper="journal",
     place="eq. 3.5",
     kind="theory",
-    statement="Seats proportional to N_h S_h minimise the variance of the client sampling, where S_h is "
+    statement="Draws proportional to N_h S_h minimise the variance of the client sampling, where S_h is "
     "the sample variance of the stratum.",
     printed="m_h = m N_h S_h / Σ N_h S_h",
     chapter="04b_variance#does-neyman-allocation-lower-it",
@@ -158,12 +159,12 @@ def neyman(
         for a in product(range(1, 5), repeat=2)
         for b in product(range(1, 5), repeat=2)
     )
-    # No point of a fine grid of real seats is below the optimum.
+    # The least variance of a fine grid of real-valued allocations.
     grid = min(
-        theory.allocation_variance(n, s, [Fraction(x, 10), Fraction(y, 10), Fraction(100 - x - y, 10)])
+        theory.allocation_variance(n, s, [Fraction(k, 10) for k in (x, y, 100 - x - y)])
         for x in range(1, 99)
         for y in range(1, 100 - x)
-    )  # fmt: skip
+    )
     share = [Fraction(a, sum(n)) for a in n]
     closed = sum(a * b for a, b in zip(share, s, strict=True)) ** 2 / m
     optimal = v["standard deviation"] == closed <= grid
@@ -177,7 +178,7 @@ def neyman(
             [
                 {
                     "S_h": k,
-                    "seats": ", ".join(map(str, draws_per_stratum[k])),
+                    "draws": ", ".join(map(str, draws_per_stratum[k])),
                     "variance": str(v[k]),
                 }
                 for k in draws_per_stratum
@@ -186,7 +187,7 @@ def neyman(
     )
 
 
-def seat_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, int]]:
+def small_allocation_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, int]]:
     """Yield (N_h, S_h, m): two strata, N_h in 1..high, S_h in 1..spread; three, up to 3 and 2; every m from H to N."""
     for strata in (2, 3):
         top = high if strata == 2 else 3
@@ -197,10 +198,10 @@ def seat_cases(high: int = 5, spread: int = 3) -> Iterator[tuple[tuple, tuple, i
 
 
 @cache
-def seat_counts(cases: tuple | None = None) -> dict[str, int]:
-    """Count in how many cases (N_h, S_h, m), by default `seat_cases`, eq. 3.5 is whole, within bounds, optimal if rounded."""
+def count_allocation_cases(cases: tuple | None = None) -> dict[str, int]:
+    """Count in how many cases (N_h, S_h, m), by default `small_allocation_cases`, eq. 3.5 is whole, within bounds, optimal if rounded."""
     count = dict.fromkeys(("cases", "whole", "zero", "above", "worse", "optimal", "ours"), 0)
-    for n, s, m in seat_cases() if cases is None else cases:
+    for n, s, m in small_allocation_cases() if cases is None else cases:
         quotas = theory.neyman_printed(n, s, m)
         rounded = largest_remainder(quotas, m)
         least = theory.integer_optimum(n, s, m)[0]
@@ -226,13 +227,19 @@ def seat_counts(cases: tuple | None = None) -> dict[str, int]:
     "that it has.",
     printed="m_h clients",
     chapter="04b_variance#what-do-whole-numbers-of-clients-do-to-it",
-    meaning="are the seats of eq. 3.5",
+    meaning="are the draws that eq. 3.5 gives the strata",
     order=300,
 )
-def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
+def whole_allocation(claim: Claim | None = None, *, cases: tuple | None = None) -> Evidence:
     """Check whether eq. 3.5 gives numbers of clients: whole, at least one, at most N_h."""
     rows = []
-    for n, s, m in (SPREAD_CASE, ((40, 35, 25), (3, 0, 5), 10), ((2, 48, 50), (100, 1, 1), 10), ((10, 10), (3, 1), 2)):  # fmt: skip
+    shown_cases = (
+        SPREAD_CASE,
+        ((40, 35, 25), (3, 0, 5), 10),
+        ((2, 48, 50), (100, 1, 1), 10),
+        ((10, 10), (3, 1), 2),
+    )
+    for n, s, m in shown_cases:
         quotas, (least, best) = theory.neyman_printed(n, s, m), theory.integer_optimum(n, s, m)
         rounded = largest_remainder(quotas, m)
         rows.append(
@@ -243,16 +250,16 @@ def whole_seats(claim: Claim | None = None, *, cases: tuple | None = None) -> Ev
                 "eq. 3.5": ", ".join(map(str, quotas)),
                 "rounded": ", ".join(map(str, rounded)),
                 "bounded": ", ".join(map(str, theory.neyman_bounded(n, s, m))),
-                "best whole seats": " or ".join(str(b) for b in best),
+                "best whole draws": " or ".join(str(b) for b in best),
                 "least variance": str(least),
             }
         )
-    count = seat_counts(cases)
+    count = count_allocation_cases(cases)
     assert count["ours"] == count["cases"]
     return Evidence(
         judge_theory(count["whole"] == count["cases"] and not count["zero"] + count["above"]),
         ours=f"whole in {count['whole']} of {count['cases']} small cases",
-        note="Whole seats with 1 <= m_h <= N_h need m >= H and a discrete optimum, by Wright's priorities N_h S_h / sqrt(k (k + 1)); "
+        note="Whole numbers of draws with 1 <= m_h <= N_h need m >= H and a discrete optimum, by Wright's priorities N_h S_h / sqrt(k (k + 1)); "
         f"rounding gives a stratum nobody in {count['zero']} of {count['cases']} small cases, and more clients than it has in {count['above']}.",
         table=pd.DataFrame(rows),
     )
@@ -269,10 +276,10 @@ def _neyman(variances, sizes, m: int) -> list[float]:
     paper="journal",
     place="eq. 3.5 with Sec. 3.2",
     kind="theory",
-    statement="The seats of eq. 3.5 minimise the variance when clients are drawn by gradient norm.",
+    statement="The allocation of eq. 3.5 minimises the variance when clients are drawn by gradient norm.",
     printed="minimizes the variance due to client sampling",
     chapter="04b_variance#what-is-true-instead",
-    meaning="is the variance with these seats; other seats give less",
+    meaning="is the variance with this allocation; another gives less",
     order=310,
 )
 def spread_of_draws(
@@ -290,6 +297,7 @@ def spread_of_draws(
     share = [Fraction(a, sum(n)) for a in n]
 
     def variance(draws_per_stratum, spreads):
+        """Return the variance of the stratified mean from the variances of one draw, `spreads`."""
         return sum(
             a**2 * v / k for a, v, k in zip(share, spreads, draws_per_stratum, strict=True) if v
         )
@@ -307,9 +315,9 @@ def spread_of_draws(
                 "estimator, p by norm": name,
                 "variance per draw": ", ".join(map(str, spreads)),
                 "S² (uniform)": ", ".join(str(x.uniform) for x in one),
-                "seats by S": ", ".join(f"{k:.3f}" for k in by_uniform),
+                "draws by S": ", ".join(f"{k:.3f}" for k in by_uniform),
                 "V": f"{float(v[0]):.4f}",
-                "seats by the draws' spread": ", ".join(f"{k:.3f}" for k in by_draws),
+                "draws by the spread of a draw": ", ".join(f"{k:.3f}" for k in by_draws),
                 "V, least": f"{float(v[1]):.4f}",
             }
         )

@@ -299,6 +299,7 @@ def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check whether equal weight variances imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
+        """Return whether the weight of client i has the same variance as under MD."""
         return w.covariance[i][i] == md.covariance[i][i]
 
     return _check_equality(same, "the variance", world)
@@ -377,6 +378,7 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     """Check whether equal inclusion probabilities imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
+        """Return whether client i takes part with the same probability as under MD."""
         return w.sampled[i] == md.sampled[i]
 
     return _check_equality(same, "the inclusion probability", world)

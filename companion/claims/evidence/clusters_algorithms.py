@@ -97,6 +97,7 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     valid, inputs = count_valid_algorithm_1(repaired)
 
     def violates(n, m):
+        """Return whether the printed lines break Proposition 1 for this input."""
         return not theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m)
 
     table = []
@@ -365,6 +366,7 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     valid, inputs = count_valid_algorithm_2(repaired)
 
     def violates(n, groups, m):
+        """Return whether the printed lines break Proposition 1 for this input."""
         counts = theory.printed_algorithm_2(n, groups, m, repaired)
         return not theory.proposition_1(counts, n, m)
 

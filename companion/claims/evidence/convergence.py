@@ -125,15 +125,16 @@ def theorem_2(
             side = top / at - lost
             left_side = float(limit) if constant else errors[at]
             right.append(left_side <= float(side))
+            first_column = "negative from T =" if lost else "below the error from T ="
             rows.append(
                 {
                     "C/c": f"{ratio:,}",
-                    "below the error from T =" if not lost else "negative from T =": f"{first:,}" if first else "–",
+                    first_column: f"{first:,}" if first else "–",
                     "T": f"{at:,}",
                     "right side / c": f"{float(side):.6f}",
                     "left side": f"{limit} = {left_side:.4f}" if constant else f"{left_side:.6f}",
                 }
-            )  # fmt: skip
+            )
     note = (
         "−O(ω²/m) − O(χ²/m) do not shrink with T, so the right side becomes negative. Without them, and for an "
         "unbiased design with decreasing steps, E F(w_T) − F* = O(1/T)."
@@ -184,9 +185,26 @@ def theorem_2_selection(claim: Claim, *, centres: tuple = (0, 0, 1)) -> Evidence
 
 
 @cache
-def slopes(clients: cv.Quadratics | None = None, m: int = 4, seeds: int = 20, rounds: int = 2000,
-           seed: int = 0) -> tuple[pd.DataFrame, dict[str, np.ndarray], cv.Bound]:  # fmt: skip
-    """Slope of log excess over log T in the last decade, per seed; paths of excess [T + 1, R]; the bound."""
+def slopes(
+    clients: cv.Quadratics | None = None,
+    m: int = 4,
+    seeds: int = 20,
+    rounds: int = 2000,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, dict[str, np.ndarray], cv.Bound]:
+    """Simulate each rule of drawing and fit how fast its excess loss falls.
+
+    Args:
+        clients: the quadratic losses, by default `digits()`.
+        m: the draws of a round.
+        seeds: the number R of repetitions.
+        rounds: their length T.
+        seed: of the random draws, which all rules share.
+
+    Returns:
+        A row per rule: the slope of log excess over log T in the last decade, its 95 % interval over the
+        repetitions, and the mean excess at T; the excess by rule [T + 1, R]; and the theoretical bound.
+    """
     clients = clients or digits()
     start = np.zeros(clients.centres.shape[1:])
     draws, distance = m * clients.omega, float(((start - clients.minimiser) ** 2).sum())
@@ -237,11 +255,14 @@ def improved_rates(claim: Claim, *, table: pd.DataFrame | None = None) -> Eviden
     )
     row = result.loc["as written"]
     return Evidence(
-        judge_theory(bool(better), bool(corrected)), float(row["slope"]), float(row["low"]), float(row["high"]),
+        judge_theory(bool(better), bool(corrected)),
+        float(row["slope"]),
+        float(row["low"]),
+        float(row["high"]),
         "Exponent of T on a ridge regression of digits: the biased draws level off; the corrected and the "
         "uniform ones both fall like 1/T. No exponent is improved.",
         formatted,
-    )  # fmt: skip
+    )
 
 
 def on_quadratics(scheme: Callable = clustered.by_size) -> pd.DataFrame:

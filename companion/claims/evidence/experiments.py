@@ -136,6 +136,7 @@ def verdict_if_missing(decide: Decision) -> Decision:
 
     @wraps(decide)
     def wrapped(claim: Claim) -> Evidence:
+        """Decide the claim, or return that its runs are missing."""
         try:
             return decide(claim)
         except MissingRuns as missing:
@@ -149,6 +150,7 @@ def on_substitute(decide: Decision, reason: str) -> Decision:
 
     @wraps(decide)
     def wrapped(claim: Claim) -> Evidence:
+        """Decide the claim on the substitute, and return the verdict as that on the substitute."""
         evidence = decide(claim)
         judged = evidence.verdict in statistics.CLAIM_VERDICTS
         return replace(
@@ -373,9 +375,11 @@ def decide_level(setting: Setting, method: str, metric: str = METRICS[0]) -> Dec
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge the level as written, and as coded where that is recorded."""
         judgements = {}
 
         def judge(method: str) -> Judgement:
+            """Judge whether the prediction interval of a method holds the printed value."""
             values = tables.pivot_seeds(setting.runs(method), metric)[method]
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
             predict = statistics.prediction_interval
@@ -411,7 +415,10 @@ def decide_order(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge the order as written, and as coded where that is recorded."""
+
         def judge(a: str, b: str) -> Judgement:
+            """Judge whether method a is above method b."""
             values = sign * differences_by_seed(setting.runs(a, b), a, b, metric)
             return judge_higher(values, UNIT_OF_METRIC[metric])
 
@@ -434,7 +441,10 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge the gain as written, and as coded where that is recorded."""
+
         def judge_gains(a: str, b: str) -> tuple[Judgement, Judgement]:
+            """Judge the mean relative gain of a over b, and that of a single pair of runs."""
             wide = tables.pivot_seeds(setting.runs(a, b), METRICS[0]).dropna()
             gains, unit = 100 * (wide[a] / wide[b] - 1), "% relatively"
             printed, tolerance = first_number(claim.printed), claim.tolerance or 0
@@ -446,6 +456,7 @@ def decide_relative_gain(setting: Setting, better: str, worse: str) -> Decision:
             return gain, replace(pair, verdict=verdict, why=why)
 
         def judge(a: str, b: str) -> Judgement:
+            """Judge whether a single pair of runs shows the printed gain of a over b."""
             return judge_gains(a, b)[1]
 
         as_written, sentence, coded = judge_both(judge, better, worse)
@@ -474,6 +485,7 @@ def decide_everywhere(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge every comparison and combine the verdicts."""
         rows, verdicts, missing_note = [], [], ""
         for setting, rival in itertools.product(settings, rivals):
             row = (str(setting), rival)

@@ -145,6 +145,7 @@ def decide_more_digits(method: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge whether a cohort has more distinct digits than under MD sampling."""
         cohorts = recorded_cohorts()
         wide = cohorts.pivot_table(index="seed", columns="method", values="digits")
         judgement = judge_higher(wide[method] - wide["md"], "digits")
@@ -317,6 +318,7 @@ def decide_smoother(metric: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge for each algorithm whether its curve jumps less than that of MD sampling."""
         frame = ONE_DIGIT.runs("md", *ALGORITHM)
         wide = mean_jumps(frame, metric)
         parts = {
@@ -459,8 +461,11 @@ def on_cifar10(*substitutes: Setting) -> Callable[[Callable[[Setting], Evidence]
     """
 
     def decorate(decide_in: Callable[[Setting], Evidence]) -> Decision:
+        """Wrap a function that decides in one setting."""
+
         @verdict_if_missing
         def decide(claim: Claim) -> Evidence:
+            """Decide on CIFAR-10, or on the first substitute that is recorded."""
             try:
                 return decide_in(CIFAR)
             except MissingRuns as missing:
@@ -569,18 +574,20 @@ def rounds_saved(setting: Setting, method: str, **options) -> pd.Series:
 
 
 def recorded_concentrations(
-    where: Setting, printed: tuple[float, ...], fewest: int
+    setting: Setting, printed: tuple[float, ...], fewest: int
 ) -> tuple[float, ...]:
-    """Return the concentrations of a figure; of the substitute in colour those that are recorded, if at least `fewest` are.
+    """Return the concentrations of a figure at which it is decided.
 
-    To record all four takes a day.
+    On `cifar100-coarse10`, where all four would take a day to record, these are the recorded ones, if at least `fewest`
+    are; otherwise those that are printed.
     """
-    if where.task != COARSE.task:
+    if setting.task != COARSE.task:
         return printed
 
     def has_enough_seeds(concentration: float) -> bool:
+        """Return whether enough seeds of all schemes are recorded at a concentration."""
         try:
-            frame = replace(where, concentration=concentration).runs("md", *ALGORITHM)
+            frame = replace(setting, concentration=concentration).runs("md", *ALGORITHM)
         except MissingRuns:
             return False
         return min(count_seeds(frame, m) for m in ("md", *ALGORITHM)) >= statistics.MIN_SEEDS
@@ -602,10 +609,10 @@ def recorded_concentrations(
     order=560,
 )
 @on_cifar10(COARSE, MNIST)
-def on_heavy_skew(where: Setting) -> Evidence:
+def on_heavy_skew(setting: Setting) -> Evidence:
     """Judge whether both algorithms end with a smaller loss than MD sampling at 0.01 and 0.001 (Fig. 2)."""
     return decide_in_settings(
-        where, ({"concentration": c} for c in recorded_concentrations(where, (0.01, 0.001), 1))
+        setting, ({"concentration": c} for c in recorded_concentrations(setting, (0.01, 0.001), 1))
     )
 
 
@@ -622,9 +629,9 @@ def on_heavy_skew(where: Setting) -> Evidence:
     order=570,
 )
 @on_cifar10(MNIST)
-def on_light_skew(where: Setting) -> Evidence:
+def on_light_skew(setting: Setting) -> Evidence:
     """Judge whether both algorithms end within 0.03 nats of MD sampling at 10 and 0.1 (Fig. 2)."""
-    return decide_in_settings(where, ({"concentration": c} for c in (10.0, 0.1)), judge_near_zero)
+    return decide_in_settings(setting, ({"concentration": c} for c in (10.0, 0.1)), judge_near_zero)
 
 
 @claim(
@@ -640,11 +647,11 @@ def on_light_skew(where: Setting) -> Evidence:
     order=580,
 )
 @on_cifar10(MNIST)
-def faster_on_any_skew(where: Setting) -> Evidence:
+def faster_on_any_skew(setting: Setting) -> Evidence:
     """Judge whether both algorithms need fewer rounds than MD sampling at every concentration (Fig. 2)."""
     quantity = ("share of all rounds less", "to the worse of the two last losses (rolling means)")
     return decide_in_settings(
-        where, SKEWED, gain=rounds_saved, unit="of a share", quantity=quantity
+        setting, SKEWED, gain=rounds_saved, unit="of a share", quantity=quantity
     )
 
 
@@ -652,13 +659,14 @@ def decide_smoother_overall(metric: str) -> Decision:
     """Return a function that decides whether over all concentrations both algorithms jump less than MD (Fig. 2, 7)."""
 
     @on_cifar10(MNIST)
-    def decide_in(where: Setting) -> Evidence:
+    def decide_in(setting: Setting) -> Evidence:
+        """Compare jumps with those of MD sampling at every concentration of a setting."""
         rows, parts = [], []
         for method, name in ALGORITHM.items():
             shares = {}
             for c in SKEWS:
                 wide = mean_jumps(
-                    replace(where, concentration=c).runs("md", method), metric
+                    replace(setting, concentration=c).runs("md", method), metric
                 ).dropna()
                 shares[f"{c:g}"] = 1 - wide[method] / wide["md"]
             wide = pd.DataFrame(shares).dropna()
@@ -722,10 +730,10 @@ claim(
     order=260,
 )
 @on_cifar10(MNIST)
-def on_all_settings(where: Setting) -> Evidence:
+def on_all_settings(setting: Setting) -> Evidence:
     """Judge whether both algorithms nowhere end with a larger loss than MD sampling, but for what may be chance."""
     comparisons = sum(1 if "measure" in changed else len(ALGORITHM) for changed in PRINTED)
-    return decide_in_settings(where, PRINTED, partial(judge_not_lower, comparisons=comparisons))
+    return decide_in_settings(setting, PRINTED, partial(judge_not_lower, comparisons=comparisons))
 
 
 @claim(
@@ -741,9 +749,9 @@ def on_all_settings(where: Setting) -> Evidence:
     order=700,
 )
 @on_cifar10(MNIST)
-def on_prox(where: Setting) -> Evidence:
+def on_prox(setting: Setting) -> Evidence:
     """Judge whether both algorithms end with a smaller loss than MD sampling, all with mu = 0.1 (Fig. 10)."""
-    return decide_in_settings(where, ({"prox": 0.1},))
+    return decide_in_settings(setting, ({"prox": 0.1},))
 
 
 @claim(
@@ -759,12 +767,14 @@ def on_prox(where: Setting) -> Evidence:
     order=650,
 )
 @on_cifar10(MNIST)
-def on_measures(where: Setting) -> Evidence:
+def on_measures(setting: Setting) -> Evidence:
     """Judge whether Algorithm 2 is better than MD sampling with each measure, by about the same (Fig. 6)."""
     measures = ("arccos", "L2", "L1")
-    better = decide_in_settings(where, ({"measure": measure} for measure in measures))
+    better = decide_in_settings(setting, ({"measure": measure} for measure in measures))
     better.table["compared with"] = "MD"
-    gains = {m: loss_below_md(replace(where, measure=m), "clustered-similarity") for m in measures}
+    gains = {
+        m: loss_below_md(replace(setting, measure=m), "clustered-similarity") for m in measures
+    }
     rows, parts = [], []
     for a, b in itertools.combinations(measures, 2):
         part = judge_near_zero((gains[a] - gains[b]).dropna(), "nats")
@@ -834,12 +844,12 @@ def decide_trend(
     order=590,
 )
 @on_cifar10(COARSE, MNIST)
-def grows_with_skew(where: Setting) -> Evidence:
+def grows_with_skew(setting: Setting) -> Evidence:
     """Judge whether the improvement is larger, the smaller the concentration (Fig. 2)."""
     return decide_trend(
-        where,
+        setting,
         "concentration",
-        recorded_concentrations(where, SKEWS, 2),
+        recorded_concentrations(setting, SKEWS, 2),
         loss_below_md,
         "nats",
         -1,
@@ -860,10 +870,10 @@ def grows_with_skew(where: Setting) -> Evidence:
     order=690,
 )
 @on_cifar10(MNIST)
-def on_local_work(where: Setting) -> Evidence:
+def on_local_work(setting: Setting) -> Evidence:
     """Judge whether more local steps save more rounds, compared with MD sampling (Fig. 8)."""
     return decide_trend(
-        where,
+        setting,
         "steps",
         WORK,
         rounds_saved,
@@ -886,11 +896,11 @@ def on_local_work(where: Setting) -> Evidence:
     order=250,
 )
 @on_cifar10(MNIST)
-def better_with_more_work(where: Setting) -> Evidence:
+def better_with_more_work(setting: Setting) -> Evidence:
     """Judge whether what Algorithm 2 gains on MD sampling grows with the local steps; the clusters are not judged (Sec. 6)."""
     scheme = {"clustered-similarity": ALGORITHM["clustered-similarity"]}
     what = "Algorithm 2's gain on MD sampling"
-    return decide_trend(where, "steps", WORK, loss_below_md, "nats", 1, what, scheme)
+    return decide_trend(setting, "steps", WORK, loss_below_md, "nats", 1, what, scheme)
 
 
 @claim(
@@ -907,11 +917,11 @@ def better_with_more_work(where: Setting) -> Evidence:
     order=670,
 )
 @on_cifar10(MNIST)
-def on_cohorts(where: Setting) -> Evidence:
+def on_cohorts(setting: Setting) -> Evidence:
     """Judge whether clustered sampling is better with every number of participants, and the more so, the fewer (Fig. 8)."""
-    better = decide_in_settings(where, ({"clients_per_round": m} for m in COHORTS))
+    better = decide_in_settings(setting, ({"clients_per_round": m} for m in COHORTS))
     trend = decide_trend(
-        where,
+        setting,
         "clients_per_round",
         COHORTS,
         loss_below_md,
@@ -949,12 +959,12 @@ def rounds_left(setting: Setting, method: str) -> pd.Series:
     order=680,
 )
 @on_cifar10(MNIST)
-def faster_in_larger_cohorts(where: Setting) -> Evidence:
+def faster_in_larger_cohorts(setting: Setting) -> Evidence:
     """Judge whether all three schemes reach a loss earlier with more participants (Fig. 8)."""
     what = "the share of rounds left at the loss at which the fewest end"
     schemes = {"md": "MD"} | ALGORITHM
     return decide_trend(
-        where, "clients_per_round", COHORTS, rounds_left, "of a share", 1, what, schemes
+        setting, "clients_per_round", COHORTS, rounds_left, "of a share", 1, what, schemes
     )
 
 
@@ -970,9 +980,9 @@ def faster_in_larger_cohorts(where: Setting) -> Evidence:
     order=660,
 )
 @on_cifar10(MNIST)
-def by_size_in_figure_6(where: Setting) -> Evidence:
+def by_size_in_figure_6(setting: Setting) -> Evidence:
     """Judge whether Algorithm 1 ends with a smaller loss than MD sampling at concentration 0.01 (App. D.2)."""
-    judgement = judge_higher(loss_below_md(where, "clustered-size"), "nats")
+    judgement = judge_higher(loss_below_md(setting, "clustered-size"), "nats")
     return judgement.evidence(
         f"Nats less than MD sampling, {NATS_LESS[1]}, concentration 0.01, {judgement.seeds} paired runs.{judgement.why}",
     )
@@ -991,11 +1001,12 @@ def by_size_in_figure_6(where: Setting) -> Evidence:
     order=710,
 )
 @on_cifar10(MNIST)
-def best_prox(where: Setting) -> Evidence:
+def best_prox(setting: Setting) -> Evidence:
     """Judge whether MD sampling with mu = 0.1 ends with a smaller loss than with the other three (App. D.5)."""
 
     def last_losses(mu: float) -> pd.Series:
-        frame = replace(where, prox=mu).runs("md")
+        """Return the final training losses of MD sampling at this mu, by seed."""
+        frame = replace(setting, prox=mu).runs("md")
         return tables.pivot_seeds(frame, "train_loss", rolling_window(frame))["md"]
 
     parts = {
@@ -1019,12 +1030,12 @@ def best_prox(where: Setting) -> Evidence:
     order=720,
 )
 @on_cifar10(MNIST)
-def smoother_with_prox(where: Setting) -> Evidence:
+def smoother_with_prox(setting: Setting) -> Evidence:
     """Judge whether the loss of all three schemes jumps less with mu = 0.1 than with 0 (App. D.5)."""
     parts = {}
     for method, name in ({"md": "MD"} | ALGORITHM).items():
         usual, prox = (
-            mean_jumps(replace(where, prox=mu).runs(method), "train_loss")[method]
+            mean_jumps(replace(setting, prox=mu).runs(method), "train_loss")[method]
             for mu in (0.0, 0.1)
         )
         parts[name] = judge_higher((1 - prox / usual).dropna(), "of a share")

@@ -71,6 +71,7 @@ def decide_against_rivals(
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge FedSampling with private sizes against each rival, on the substitute."""
         runs = _recorded_ends(*sweeps)
         runs = runs[(runs[[*setting]] == setting).all(axis=1)]
         wide = runs.pivot_table(index="seed", columns="arm", values=metric)

@@ -53,7 +53,7 @@ def rounds_earlier(frame: pd.DataFrame, better: str, worse: str) -> np.ndarray:
     return (table[worse] - table[better]).to_numpy()
 
 
-def predict_published(
+def count_in_prediction_intervals(
     frame: pd.DataFrame, published: list[tuple], method_of: Callable[[str], str]
 ) -> tuple[int, list[float]]:
     """Count the published values that lie in the 95 % prediction interval of one more run of ours.
@@ -84,15 +84,18 @@ def decide_faster(setting: Setting, better: str, worse: str) -> Decision:
 
     @verdict_if_missing
     def decide(claim: Claim) -> Evidence:
+        """Judge the order as written, and as coded where that is recorded."""
+
         def judge(a: str, b: str) -> Judgement:
+            """Judge how many rounds earlier method a reaches the accuracy than method b."""
             return judge_higher(rounds_earlier(setting.runs(a, b), a, b), "rounds")
 
-        written, sentence, coded = judge_both(judge, better, worse)
+        as_written, sentence, coded = judge_both(judge, better, worse)
         table = first_rounds(setting.runs(better, worse), better, worse)
-        return written.evidence(
+        return as_written.evidence(
             f"Rounds that {better} reaches 50 % earlier than {worse} (accuracy under the clients' "
-            f"shares; not reached counts as the last round and one), {written.seeds} paired runs."
-            f"{written.why}{sentence}",
+            f"shares; not reached counts as the last round and one), {as_written.seeds} paired runs."
+            f"{as_written.why}{sentence}",
             table.reset_index(),
             coded,
         )
@@ -603,10 +606,12 @@ def begins_at(claim: Claim) -> Evidence:
     """Judge whether FedSTS begins at about the printed accuracy."""
 
     def first_accuracies(method: str) -> np.ndarray:
+        """Return the accuracies after the first round, in per cent, by seed."""
         frame = FIXED.runs(method)
         return 100 * frame.loc[frame["round"] == 1, "client_accuracy"].to_numpy()
 
     def judge(method: str) -> Judgement:
+        """Judge whether one more run would have the printed accuracy after the first round."""
         printed, tolerance = first_number(claim.printed), claim.tolerance or 0
         predict = statistics.prediction_interval
         return judge_equal(first_accuracies(method), printed, "points", tolerance, predict)
@@ -643,6 +648,7 @@ def by_round_40(claim: Claim) -> Evidence:
         return (100 * (wide[better] - wide[worse])).unstack("round").dropna()
 
     def judge(better: str, worse: str) -> Judgement:
+        """Judge whether the gap between the methods is above zero after 40 rounds."""
         return judge_higher(gaps(better, worse)[40], "points")
 
     written, sentence, coded = judge_both(judge, "fedstas", "fedsts")

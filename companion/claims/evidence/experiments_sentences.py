@@ -159,6 +159,7 @@ def decide_by_printed_numbers(fedstas: float, gain: float) -> Decision:
     """
 
     def decide(claim: Claim) -> Evidence:
+        """Compare the printed accuracy with DP with that of FedSTS, which follows from the printed gain."""
         private, baseline = first_number(claim.printed), fedstas / (1 + gain / 100)
         table = pd.DataFrame(
             {
@@ -300,6 +301,7 @@ def keeps_most(claim: Claim) -> Evidence:
         return [differences_by_seed(frame, m, baseline, METRICS[0]) for m in others]
 
     def judge(*methods: str) -> Judgement:
+        """Judge whether the gain is above zero, and more than half of it is kept with privacy."""
         gain, private = gains(*methods)
         parts = judge_higher(gain, "points"), judge_higher(private - gain / 2, "points")
         verdict = statistics.combine_verdicts(part.verdict for part in parts)
@@ -407,6 +409,7 @@ def decide_by_claims(*ids: str) -> Decision:
     """Return a function that decides whether all of these claims hold: the promise of the abstract rests on them."""
 
     def decide(claim: Claim) -> Evidence:
+        """Decide the claims that this one rests on, and combine their verdicts."""
         claims = {each.id: each for each in ledger.all_claims()}
         verdicts = [ledger.decide(claims[id]).verdict for id in ids]
         parts = ", ".join(f"{id} {verdict}" for id, verdict in zip(ids, verdicts, strict=True))

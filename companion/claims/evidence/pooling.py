@@ -145,12 +145,11 @@ def unbiased_data_sampling(
             }
         )
     table = pd.DataFrame(rows)
-    good = (table[[f"client of {k}" for k in sizes]] == "1").all(axis=1)
+    unbiased = (table[[f"client of {k}" for k in sizes]] == "1").all(axis=1)
     note = "If a participant averages over what it drew; dividing by ⌊n*/m⌋ gives m n_k/n times its gradient."
-    return Evidence(
-        judge_theory(bool(good.all()), bool(good.any())), f"{good.sum()} of {len(good)} designs",
-        note=note, table=table,
-    )  # fmt: skip
+    verdict = judge_theory(bool(unbiased.all()), bool(unbiased.any()))
+    ours = f"{unbiased.sum()} of {len(unbiased)} designs"
+    return Evidence(verdict, ours, note=note, table=table)
 
 
 def aggregate_moments(clients, star: int, data: str, weights: str) -> tuple[Fraction, Fraction]:
@@ -265,7 +264,6 @@ def mimics_centralised(claim: Claim, *, fedstas: tuple[str, str] = ("fixed", "eq
         "of what was drawn, as in FedSampling."
     )
     everything = all(all(v) for v in right.values())
-    return Evidence(
-        judge_theory(everything, all(right["equal"])), f"{rows[0]['weights 1/m (FedSTaS)']} for {rows[0]['centralised']}",
-        note=note, table=pd.DataFrame(rows),
-    )  # fmt: skip
+    ours = f"{rows[0]['weights 1/m (FedSTaS)']} for {rows[0]['centralised']}"
+    verdict = judge_theory(everything, all(right["equal"]))
+    return Evidence(verdict, ours, note=note, table=pd.DataFrame(rows))

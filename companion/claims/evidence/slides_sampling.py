@@ -17,11 +17,9 @@ from companion.claims.registry import Claim, Evidence, claim, judge_theory
 from fedstas import theory
 
 SIZES, PARTICIPANTS = (1, 3, 2), 2
-SHARDS, WANTED = (
-    ((0,), (1, 2, 3)),
-    2,
-)  # two clients' scalar gradients, and K, the examples wanted on average
-RATE = Fraction(WANTED, sum(map(len, SHARDS)))
+SHARDS = ((0,), (1, 2, 3))  # the scalar gradients of two clients' examples
+EXPECTED_EXAMPLES = 2  # K, the number of examples drawn on average
+RATE = Fraction(EXPECTED_EXAMPLES, sum(map(len, SHARDS)))
 
 
 def designs(
@@ -37,7 +35,7 @@ def designs(
     }
 
 
-def expected(cohorts, weight, clients: int) -> list[Fraction]:
+def expected_weights(cohorts, weight, clients: int) -> list[Fraction]:
     """Return each client's expected aggregation weight, if client i has `weight(i)` in every cohort that it is in."""
     outcomes = ((members, [weight(i) for i in members], chance) for members, chance in cohorts)
     return theory.expected_weights(clients, outcomes)
@@ -64,20 +62,25 @@ def _pair(name: str, weight: Callable, participants: int, others: tuple = ()) ->
     """
     omega, m = [by_size(i) for i in range(len(SIZES))], participants
     factor = Fraction(len(SIZES), m)
-    mean_weights = {x: expected(designs(m=m)[x], weight, len(SIZES)) for x in (name, *others)}
+    mean_weights = {
+        x: expected_weights(designs(m=m)[x], weight, len(SIZES)) for x in (name, *others)
+    }
     rows = [{"draw": "(wanted)", **{f"n = {k}": str(w) for k, w in zip(SIZES, omega, strict=True)}}]
     rows += [
         {"draw": x, **{f"n = {k}": str(w) for k, w in zip(SIZES, y, strict=True)}}
         for x, y in mean_weights.items()
     ]
-    mended = [factor * w for w in mean_weights[name]] == omega
+    unbiased_if_scaled = [factor * w for w in mean_weights[name]] == omega
     ratios = {x: {a / b for a, b in zip(omega, y, strict=True)} for x, y in mean_weights.items()}
     note = f"Times the clients over the participants, here {factor}, weights sum to 1 on average and the update is unbiased."
     if any(len(ratios[x]) > 1 for x in others):
         note += " Drawn without replacement, one after another, no factor makes it so."
     ours = f"sum of the expected weights {sum(mean_weights[name])}"
     return Evidence(
-        judge_theory(mean_weights[name] == omega, mended), ours, note=note, table=pd.DataFrame(rows)
+        judge_theory(mean_weights[name] == omega, unbiased_if_scaled),
+        ours,
+        note=note,
+        table=pd.DataFrame(rows),
     )
 
 
@@ -134,11 +137,11 @@ def fedopt_mean(
     claim: Claim, *, sizes: tuple = SIZES, weight: Fraction = Fraction(1, PARTICIPANTS)
 ) -> Evidence:
     """Check line 9's plain mean over the participants (each with `weight`), under each way to draw them."""
-    rows, right, equal = [], {}, True
+    rows, unbiased, unbiased_if_equal = [], {}, True
     for case_sizes in (sizes, (2, 2, 2)):
         omega = [Fraction(k, sum(case_sizes)) for k in case_sizes]
         for name, cohorts in designs(case_sizes).items():
-            mean_weights = expected(cohorts, lambda i: weight, 3)
+            mean_weights = expected_weights(cohorts, lambda i: weight, 3)
             rows.append(
                 {
                     "n": str(case_sizes),
@@ -148,24 +151,24 @@ def fedopt_mean(
                 }
             )
             if case_sizes == sizes:
-                right[name] = mean_weights == omega
+                unbiased[name] = mean_weights == omega
             else:
-                equal &= mean_weights == omega
+                unbiased_if_equal &= mean_weights == omega
     note = "Draws by size with replacement, or equal sizes; uniform draws give every client the weight 1/M."
-    ours = "right for " + (", ".join(x for x in right if right[x]) or "none")
-    word = judge_theory(all(right.values()), right["weighted, with replacement"] and equal)
-    return Evidence(word, ours, note=note, table=pd.DataFrame(rows))
+    ours = "right for " + (", ".join(x for x in unbiased if unbiased[x]) or "none")
+    by_size_or_equal = unbiased["weighted, with replacement"] and unbiased_if_equal
+    verdict = judge_theory(all(unbiased.values()), by_size_or_equal)
+    return Evidence(verdict, ours, note=note, table=pd.DataFrame(rows))
 
 
 def samples(shards=SHARDS):
     """Yield every Bernoulli sample of the shards: (drawn values per client, probability)."""
-    for selected in product((0, 1), repeat=sum(map(len, shards))):
-        chance, places, sample_values = Fraction(1), iter(selected), []
-        for x in selected:
-            chance *= RATE if x else 1 - RATE
-        for shard in shards:
-            sample_values.append([v for v in shard if next(places)])
-        yield sample_values, chance
+    for selected in product((False, True), repeat=sum(map(len, shards))):
+        chance = Fraction(1)
+        for is_selected in selected:
+            chance *= RATE if is_selected else 1 - RATE
+        flags = iter(selected)
+        yield [[value for value in shard if next(flags)] for shard in shards], chance
 
 
 def flat(sample_values) -> list[int]:
@@ -204,7 +207,9 @@ def _pooled(shards=SHARDS) -> Fraction:
     fact="uniform-examples",
     order=290,
 )
-def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = WANTED) -> Evidence:
+def uniform_examples(
+    claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = EXPECTED_EXAMPLES
+) -> Evidence:
     """Check that all examples are equally likely, drawn pairwise independently, K on average, and that sum/K is unbiased.
 
     Args:
@@ -219,21 +224,26 @@ def uniform_examples(claim: Claim, *, estimates: tuple = (4, 2, 1), norm: int = 
     }
     count = sum(p * len(flat(d)) for d, p in samples())
     mean = sum(p * Fraction(sum(flat(d)), norm) for d, p in samples())
-    fair = set(single.values()) == {RATE} and set(both.values()) == {RATE**2}
-    good = fair and count == WANTED and mean == _pooled()
-    table = pd.DataFrame({"example": [f"{v} (client {1 + (v > 0)})" for v in values], "P(drawn)": [str(single[v]) for v in values],
-                          "P(drawn with 3)": [str(both.get((v, 3), single[3])) for v in values]})  # fmt: skip
-    allowed = [0 < Fraction(WANTED, estimate) <= 1 for estimate in estimates]
+    independent = set(single.values()) == {RATE} and set(both.values()) == {RATE**2}
+    holds = independent and count == EXPECTED_EXAMPLES and mean == _pooled()
+    table = pd.DataFrame(
+        {
+            "example": [f"{v} (client {1 + (v > 0)})" for v in values],
+            "P(drawn)": [str(single[v]) for v in values],
+            "P(drawn with 3)": [str(both.get((v, 3), single[3])) for v in values],
+        }
+    )
+    allowed = [0 < Fraction(EXPECTED_EXAMPLES, estimate) <= 1 for estimate in estimates]
     note = "Given an estimate of at least K: below it K/N is no probability and needs a guard. The sum of the drawn gradients over K is unbiased."
     return Evidence(
-        judge_theory(good and all(allowed), good and allowed[0]),
+        judge_theory(holds and all(allowed), holds and allowed[0]),
         f"P = {RATE} for every example",
         note=note,
         table=table,
     )
 
 
-def _together(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
+def _are_drawn_independently(cohorts, owner: list[int]) -> tuple[bool, Fraction, Fraction]:
     """Return whether all examples are drawn pairwise independently with one probability, and two numbers for the table.
 
     These are P(both) and P(first) P(second) of the last two examples. `owner` has the client of each example.
@@ -267,27 +277,33 @@ def hard_to_be_uniform(
     claim: Claim, *, sizes: tuple = (1, 3), participants: int = 1, pairs: dict = PAIRS
 ) -> Evidence:
     """Compute the expected share of each example under client sampling, and check whether examples are drawn independently."""
-    rows, share_differs, jointly = [], [], []
+    rows, share_differs, dependent = [], [], []
     owner = [k for k, n in enumerate(sizes) for _ in range(n)]
     for name, weight in pairs.items():
         cohorts = designs(sizes, participants)[name]
-        mean_weights = expected(cohorts, lambda i: weight(i, sizes), len(sizes))  # noqa: B023
+        mean_weights = expected_weights(cohorts, lambda i: weight(i, sizes), len(sizes))  # noqa: B023
         share = [w / k for w, k in zip(mean_weights, sizes, strict=True)]
-        alike, both, chance_product = _together(cohorts, owner)
-        inside = [str(sum(p for c, p in cohorts if k in c)) for k in range(len(sizes))]
-        rows.append({"sampling": name, "P(in) of each client's": ", ".join(inside),
-                     "expected share of each example": ", ".join(map(str, share)),
-                     "P(the last two)": str(both), "if independent": str(chance_product)})  # fmt: skip
+        independent, both, chance_product = _are_drawn_independently(cohorts, owner)
+        inclusion = [str(sum(p for c, p in cohorts if k in c)) for k in range(len(sizes))]
+        expected_share = ", ".join(map(str, share))
+        rows.append((name, ", ".join(inclusion), expected_share, str(both), str(chance_product)))
         share_differs.append(len(set(share)) > 1)
-        jointly.append(not alike)
-    rows.append({"sampling": "examples, rate 1/2", "P(in) of each client's": "1/2, 1/2",
-                 "expected share of each example": "1/4, 1/4", "P(the last two)": "1/4", "if independent": "1/4"})  # fmt: skip
-    note = ("If uniform means each example for itself. On average every example counts the same under both pairs; what client sampling "
-            "cannot do is to draw the examples of one client independently.")  # fmt: skip
-    ours = f"expected shares differ in {sum(share_differs)} of {len(pairs)} pairs, joint draws in {sum(jointly)}"
-    return Evidence(
-        judge_theory(all(share_differs), all(jointly)), ours, note=note, table=pd.DataFrame(rows)
+        dependent.append(not independent)
+    rows.append(("examples, rate 1/2", "1/2, 1/2", "1/4, 1/4", "1/4", "1/4"))
+    columns = [
+        "sampling",
+        "P(in) of each client's",
+        "expected share of each example",
+        "P(the last two)",
+        "if independent",
+    ]
+    note = (
+        "If uniform means each example for itself. On average every example counts the same under both pairs; what client sampling "
+        "cannot do is to draw the examples of one client independently."
     )
+    ours = f"expected shares differ in {sum(share_differs)} of {len(pairs)} pairs, joint draws in {sum(dependent)}"
+    verdict = judge_theory(all(share_differs), all(dependent))
+    return Evidence(verdict, ours, note=note, table=pd.DataFrame(rows, columns=columns))
 
 
 @claim(
@@ -302,29 +318,48 @@ def hard_to_be_uniform(
     order=260,
 )
 def fixed_ratio(claim: Claim, *, shards: tuple = SHARDS, secure: bool = True) -> Evidence:
-    """Rate 1/2 without any size: weights by the counts seen, equal weights, or (`secure`) only the totals seen."""
+    """Check whether sampling at rate 1/2 without any size reveals sizes or is biased.
+
+    The server weighs the clients' means by the counts that it sees, or equally.
+
+    Args:
+        shards: the scalar gradients of two clients' examples.
+        secure: whether secure aggregation, where the server sees sums over all clients only, is counted as a way out.
+    """
     nonempty = [(d, p) for d, p in samples(shards) if flat(d)]
     mass = sum(p for _, p in nonempty)
     by_count = sum(p * Fraction(sum(flat(d)), len(flat(d))) for d, p in nonempty) / mass
     means = [([Fraction(sum(x), len(x)) for x in d if x], p) for d, p in nonempty]
     plain = sum(p * sum(x) / len(x) for x, p in means) / mass
-    few, many = sorted(map(len, shards))
-    counts = {
-        n: [comb(n, c) * RATE**c * (1 - RATE) ** (n - c) for c in range(4)] for n in (few, many)
+    smaller, larger = sorted(map(len, shards))
+    count_law = {
+        n: [comb(n, c) * RATE**c * (1 - RATE) ** (n - c) for c in range(4)]
+        for n in (smaller, larger)
     }
-    leaks = any(a != b for a, b in zip(counts[many], counts[few], strict=True))
+    leaks = count_law[larger] != count_law[smaller]
     biased, unbiased = plain != _pooled(shards), by_count == _pooled(shards)
-    table = pd.DataFrame({
-        "the server sees": ["each client's drawn examples", "each client's mean, not the count", "sums over all clients only"],
-        "mean of the update": [str(by_count), str(plain), str(by_count)], "wanted": [str(_pooled(shards))] * 3,
-        f"P(count 2) with {few} / {many} examples": [f"{counts[few][2]} / {counts[many][2]}", "not seen", "not seen"],
-    })  # fmt: skip
-    note = ("If clients report on their own: a count tells a size, equal weights are biased. Sums under secure aggregation are unbiased "
-            "and show no client's count, only the total.")  # fmt: skip
-    secure_escapes = secure and unbiased  # the third line: unbiased, and no client's count is seen
-    word = judge_theory(leaks and biased and not secure_escapes, leaks and biased and unbiased)
+    pooled = str(_pooled(shards))
+    chance_of_two = f"{count_law[smaller][2]} / {count_law[larger][2]}"
+    rows = [
+        ("each client's drawn examples", str(by_count), pooled, chance_of_two),
+        ("each client's mean, not the count", str(plain), pooled, "not seen"),
+        ("sums over all clients only", str(by_count), pooled, "not seen"),
+    ]
+    columns = [
+        "the server sees",
+        "mean of the update",
+        "wanted",
+        f"P(count 2) with {smaller} / {larger} examples",
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    note = (
+        "If clients report on their own: a count tells a size, equal weights are biased. Sums under secure aggregation are unbiased "
+        "and show no client's count, only the total."
+    )
+    secure_escapes = secure and unbiased  # the third row: unbiased, and no client's count is seen
+    verdict = judge_theory(leaks and biased and not secure_escapes, leaks and biased and unbiased)
     return Evidence(
-        word,
+        verdict,
         f"mean {plain} instead of {_pooled(shards)} with equal weights",
         note=note,
         table=table,

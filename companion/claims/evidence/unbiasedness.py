@@ -409,6 +409,7 @@ def weights_sum_to_one(
     """Compute what the weights of eq. 2.3 sum to in each cohort, and the error if models, not updates, are averaged."""
 
     def sums(omega):
+        """Return what the weights of each cohort sum to, as a set."""
         result = theory.expansion_moments(UPDATES, omega, (1, 1, 1), DRAWS)[2]
         return {x * factor / FACTOR for x in result}
 
@@ -446,42 +447,42 @@ def weights_sum_to_one(
 
 
 @claim(
-    "journal-algorithm-3-seats",
+    "journal-algorithm-3-empty-stratum",
     paper="journal",
     place="Algorithm 3 with eq. 3.5",
     kind="theory",
     statement="The mean 1/m_h over the clients of a stratum is defined for every stratum.",
     printed="m_h = m N_h S_h / Σ N_h S_h",
     chapter="04a_unbiasedness#what-if-a-stratum-has-no-seat",
-    meaning="are the seats of eq. 3.5 for two small strata, so that 1/m_h is 1/0",
+    meaning="are the draws that eq. 3.5 gives two small strata, so that 1/m_h is 1/0",
     order=440,
 )
-def empty_seats(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))) -> Evidence:
+def empty_stratum(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11))) -> Evidence:
     """Compute Algorithm 3's mean with m_h of eq. 3.5 where a stratum gets no draw, in two strata of two."""
     spreads = [(max(s) - min(s)) / 2 for s in strata]
     draws_per_stratum = theory.neyman_printed([2, 2], spreads, 2)
     target = mean([x for s in strata for x in s])
-    spoken = sum(
+    drawn_strata = sum(
         Fraction(1, 2) * mean(s) for s, k in zip(strata, draws_per_stratum, strict=True) if k
     )
     one_each = theory.stratified_moments("plain-successive", strata, [(1, 1)] * 2, (1, 1))[0]
     rows = [
-        {"what is done with the stratum that has no seat": a, "mean": b, "target": str(target)}
+        {"what is done with the stratum without a draw": a, "mean": b, "target": str(target)}
         for a, b in (
             ("0/0, as printed", "undefined"),
-            ("leave it out", str(spoken)),
+            ("leave it out", str(drawn_strata)),
             (
                 "leave it out, weights made to sum to 1",
-                str(2 * spoken / sum(map(bool, draws_per_stratum))),
+                str(2 * drawn_strata / sum(map(bool, draws_per_stratum))),
             ),
-            ("one seat each", str(one_each)),
+            ("one draw each", str(one_each)),
         )
     ]
     assert one_each == target
     return Evidence(
         judge_theory(all(x >= 1 for x in draws_per_stratum)),
         ours=", ".join(map(str, draws_per_stratum)),
-        note="Every stratum that is not empty needs at least one seat, m_h >= 1, hence m >= H: `allocation.neyman` finds the best "
+        note="Every stratum that is not empty needs at least one draw, m_h >= 1, hence m >= H: `allocation.neyman` finds the best "
         "whole numbers under that bound.",
         table=pd.DataFrame(rows),
     )
@@ -510,8 +511,14 @@ def cohort_weights(
         )
         target = weighted(UPDATES, sizes)
         rows.append(
-            {"sizes": str(sizes), "m": str(m), "target": str(target), "mean": str(aim), "biased": aim != target}
-        )  # fmt: skip
+            {
+                "sizes": str(sizes),
+                "m": str(m),
+                "target": str(target),
+                "mean": str(aim),
+                "biased": aim != target,
+            }
+        )
     biased = [row["biased"] for row in rows]
     for row in rows:
         row["biased"] = "yes" if row["biased"] else "no"

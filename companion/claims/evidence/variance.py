@@ -90,7 +90,8 @@ def wrong_norm(
     """Check whether importance by any norm lowers the variance once the estimator is corrected."""
     rows, better = [], {}
     equal = (1,) * len(updates)
-    for name, norm in (("of the update itself", updates), ("of something else", other), ("equal", equal)):  # fmt: skip
+    norms = {"of the update itself": updates, "of something else": other, "equal": equal}
+    for name, norm in norms.items():
         one = theory.per_draw(updates, norm)
         better[name] = getattr(one, estimator) <= one.uniform
         rows.append(
@@ -111,20 +112,22 @@ def wrong_norm(
     )
 
 
-FINITE = {  # cases that the theorem leaves out: strata and seats
+FINITE = {  # cases that the theorem leaves out: strata, and the draws of each
     "4 clients": (((-1, 1),) * 2, (1, 1)),
     "40 clients": (((-1, 1) * 10,) * 2, (1, 1)),
     "4000 clients": (((-1, 1) * 1000,) * 2, (1, 1)),
 }
-PLAIN = {  # what "plain allocation" can mean: seats of strata of N_h clients, m in all
+PLAIN = {  # what "plain allocation" can mean: the draws, m in all, of strata of N_h clients
     "proportional": in_proportion,
     "equal": lambda sizes, m: [Fraction(m, len(sizes))] * len(sizes),
 }
 
 
 def in_the_limit(strata, draws_per_stratum, m: int = 1) -> tuple[Fraction, Fraction]:
-    """m V(strat) and m V(rand) where m/N, m_h/N_h, 1/m_h and 1/N are negligible: draws are independent,
-    seats are real numbers."""
+    """Return m V(strat) and m V(rand) where m/N, m_h/N_h, 1/m_h and 1/N are negligible.
+
+    Then draws are independent, and the draws of a stratum a real number.
+    """
     sizes = [len(s) for s in strata]
     spreads = [theory.per_draw(s, [1] * len(s)).uniform for s in strata]
     shares = [Fraction(n, sum(sizes)) for n in sizes]
@@ -143,7 +146,7 @@ def in_the_limit(strata, draws_per_stratum, m: int = 1) -> tuple[Fraction, Fract
     "selection, if m/N, m_h/N_h, 1/m_h and 1/N are negligible.",
     printed="V(strat) ≤ V(rand)",
     chapter="04b_variance#do-strata-lower-it",
-    meaning="is m times the variance of strata with equal seats, against random selection",
+    meaning="is m times the variance of strata with equally many draws, against random selection",
     order=390,
 )
 def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evidence:
@@ -163,7 +166,7 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
         for strata in shown_cases:
             within, everyone = in_the_limit(strata, draws_per_stratum)
             sizes = [len(s) for s in strata]
-            case = f"{name} seats, in the limit, times m"
+            case = f"{name} draws, in the limit, times m"
             rows.append((case, strata, draws_per_stratum(sizes, sum(sizes)), within, everyone))
     for name, (strata, draws_per_stratum) in FINITE.items():
         values = (
@@ -172,7 +175,7 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
         )
         rows.append((f"{name}: left out by the theorem", strata, draws_per_stratum, *values))
     worst = next((f"{a} > {b}" for _, _, _, a, b in rows[: 2 * len(plain)] if a > b), None)
-    columns = ("case", "strata", "seats", "V(strat)", "V(rand)", "ratio")
+    columns = ("case", "strata", "draws", "V(strat)", "V(rand)", "ratio")
     table = [
         (
             case,
@@ -187,7 +190,7 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
         judge_theory(all(right.values()), right.get("proportional", False)),
         ours=worst or "V(strat) ≤ V(rand)",
         note="If plain allocation means proportional: then V(rand) - V(strat) is the variance between strata over m, up to the terms that "
-        "the theorem neglects. Equal seats per stratum can be worse at any size.",
+        "the theorem neglects. Equally many draws per stratum can be worse at any size.",
         table=pd.DataFrame(table, columns=columns),
     )
 
@@ -206,7 +209,7 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
     order=400,
 )
 def theorem_1(claim: Claim | None = None, *, parts: list[Evidence] | None = None) -> Evidence:
-    """Eq. 6.9 as a whole: the word of its weakest link (`parts`), and the chain that is true."""
+    """Decide eq. 6.9 as a whole by the verdicts on its three inequalities (`parts`), and check the corrected chain."""
     parts = parts or [theorem_1_first(), theorem_1_second(), theorem_1_third()]
     links = ("V(sts) ≤ V(stradiv)", "V(stradiv) ≤ V(strat)", "V(strat) ≤ V(rand)")
     chain = corrected_chain()
@@ -217,7 +220,7 @@ def theorem_1(claim: Claim | None = None, *, parts: list[Evidence] | None = None
         ),
         ours=parts[0].ours,
         note="V(HH) <= V(stradiv) <= V(strat) <= V(rand), for Hansen-Hurwitz with p by the norm of the averaged vector, S_h its spread "
-        "per draw, independent draws and real seats; whole seats and distinct clients change it by what the theorem neglects.",
+        "per draw, independent draws, and real numbers of draws; whole numbers and distinct clients change it by what the theorem neglects.",
         table=pd.DataFrame(
             [
                 {"link": a, "verdict": p.verdict, "counterexample": p.ours, "what is true": p.note}
@@ -228,20 +231,24 @@ def theorem_1(claim: Claim | None = None, *, parts: list[Evidence] | None = None
 
 
 def corrected_chain(repeats: int = 200) -> int:
-    """In how many of some random federations the corrected chain is violated beyond rounding."""
+    """Count the random federations, of `repeats`, that violate the corrected chain of inequalities beyond rounding."""
     rng = stream(0, "corrected chain")
-    wrong = 0
+    violations = 0
     for _ in range(repeats):
         n, strata = int(rng.integers(4, 12)), int(rng.integers(1, 4))
         d = rng.normal(size=(n, 2)) * rng.lognormal(size=(n, 1)) + rng.normal(size=2)
         labels = np.concatenate([np.arange(strata), rng.integers(strata, size=n - strata)])
         v = theory.theorem_1(d, labels, np.linalg.norm(d, axis=1), 5)
         steps = (v.corrected, v.stradiv, v.strat, v.rand)
-        wrong += any(a > b * (1 + 1e-9) for a, b in pairwise(steps))
-    return wrong
+        violations += any(a > b * (1 + 1e-9) for a, b in pairwise(steps))
+    return violations
 
 
-FEDERATIONS = (((1, 1, 2), (0, 0, 0)), ((-1, 0, 1, -1, 0, 1), (0, 0, 0, 1, 1, 1)), ((1, 2, 11, 12), (0, 0, 1, 1)))  # fmt: skip
+FEDERATIONS = (  # scalar updates, and the stratum of each client
+    ((1, 1, 2), (0, 0, 0)),
+    ((-1, 0, 1, -1, 0, 1), (0, 0, 0, 1, 1, 1)),
+    ((1, 2, 11, 12), (0, 0, 1, 1)),
+)
 
 
 @claim(

@@ -80,10 +80,12 @@ EXERCISES["one-equality"] = Example(
 
 
 def fill_own_rows(sizes, m):
-    """r' of the proof of Theorem 3: each client fills floor(m p_i) rows alone; the remainders follow end to end."""
+    """Return r' of the proof of Theorem 3: each client fills floor(m p_i) rows alone; the remainders follow end to end."""
     total = sum(sizes)
-    rows = [[total * (j == i) for j in range(len(sizes))]
-            for i, n in enumerate(sizes) for _ in range(m * n // total)]  # fmt: skip
+    rows = []
+    for i, n in enumerate(sizes):
+        own_row = [total if j == i else 0 for j in range(len(sizes))]
+        rows += [own_row.copy() for _ in range(m * n // total)]
     room = 0
     for i, n in enumerate(sizes):
         remainder = m * n % total
@@ -98,12 +100,12 @@ def fill_own_rows(sizes, m):
 
 
 def cut_line(sizes, m):
-    """r' of Algorithm 1 as Fig. 3 draws it."""
+    """Return r' of Algorithm 1 as Fig. 3 draws it (a mistake)."""
     return clustered.counts_by_size(sizes, m).tolist()
 
 
 def fill_own_rows_backwards(sizes, m):
-    """r' with the clients taken from the last to the first."""
+    """Return r' with the clients taken from the last to the first (a mistake)."""
     return [row[::-1] for row in fill_own_rows(sizes[::-1], m)]
 
 

@@ -7,18 +7,18 @@ from fractions import Fraction
 from companion.teach.check import Example, Exercise, Function
 
 
-def variance(omega, p, labels, seats, updates):
+def variance(omega, p, labels, draws_per_stratum, updates):
     """Return the variance of the stratified Hansen-Hurwitz estimator for scalar updates.
 
     Args:
         omega: each client's share of all examples.
         p: each client's probability within its stratum.
         labels: each client's stratum, 0, 1, ...
-        seats: the number of draws m_h of each stratum.
+        draws_per_stratum: the number of draws m_h of each stratum.
         updates: each client's update.
     """
     total = Fraction(0)
-    for h, draws in enumerate(seats):
+    for h, draws in enumerate(draws_per_stratum):
         members = [k for k, label in enumerate(labels) if label == h]
         second = sum(Fraction(omega[k] * updates[k]) ** 2 / p[k] for k in members)
         mean = sum(omega[k] * updates[k] for k in members)
@@ -26,7 +26,7 @@ def variance(omega, p, labels, seats, updates):
     return total
 
 
-# omega, p, labels and seats (the m_h) of two federations
+# Two federations: omega, p, labels and draws_per_stratum.
 TWO_STRATA = ([Fraction(1, 2)] * 2, [Fraction(1)] * 2, [0, 1], [1, 1])
 UNEVEN_STRATA = (
     [Fraction(1, 8), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2)],
@@ -37,9 +37,9 @@ UNEVEN_STRATA = (
 EXERCISES: dict[str, Exercise] = {}
 
 
-def weights(omega, p, labels, seats, drawn):
-    """Return the weight omega_k / (m_h p_k) of each drawn client k; `seats` are the numbers of draws m_h of the strata."""
-    return [omega[k] / (seats[labels[k]] * p[k]) for k in drawn]
+def weights(omega, p, labels, draws_per_stratum, cohort):
+    """Return the weight omega_k / (m_h p_k) of each client k of the cohort; `draws_per_stratum` are the m_h."""
+    return [omega[k] / (draws_per_stratum[labels[k]] * p[k]) for k in cohort]
 
 
 EXERCISES["weights"] = Function(
@@ -48,10 +48,12 @@ EXERCISES["weights"] = Function(
     inputs=((*TWO_STRATA, [0, 1]), (*UNEVEN_STRATA, [0, 0, 3]), (*UNEVEN_STRATA, [2, 1, 3])),
     mistakes={
         "These weights divide by m, not by the m_h draws of the client's own stratum.": (
-            lambda omega, p, labels, seats, drawn: [omega[k] / (len(drawn) * p[k]) for k in drawn]
+            lambda omega, p, labels, draws_per_stratum, cohort: [
+                omega[k] / (len(cohort) * p[k]) for k in cohort
+            ]
         ),
         "These weights leave out m_h: a stratum drawn twice would count twice.": (
-            lambda omega, p, labels, seats, drawn: [omega[k] / p[k] for k in drawn]
+            lambda omega, p, labels, draws_per_stratum, cohort: [omega[k] / p[k] for k in cohort]
         ),
         "These weights are normalised to sum to one: that is a ratio estimator, and biased.": (
             lambda *a: [w / sum(weights(*a)) for w in weights(*a)]
@@ -60,17 +62,17 @@ EXERCISES["weights"] = Function(
 )
 
 
-def variance_over_all_draws(omega, p, labels, seats, updates):
+def variance_over_all_draws(omega, p, labels, draws_per_stratum, updates):
     """Return the variance with the total number of draws m in place of every m_h (a mistake)."""
-    return variance(omega, p, labels, [sum(seats)] * len(seats), updates)
+    return variance(omega, p, labels, [sum(draws_per_stratum)] * len(draws_per_stratum), updates)
 
 
-def second_moment(omega, p, labels, seats, updates):
+def second_moment(omega, p, labels, draws_per_stratum, updates):
     """Return the variance without the squared mean of each stratum subtracted (a mistake)."""
     moments = [
         (Fraction(o * d) ** 2 / q, h) for o, d, q, h in zip(omega, updates, p, labels, strict=True)
     ]
-    return sum((x / seats[h] for x, h in moments), Fraction(0))
+    return sum((x / draws_per_stratum[h] for x, h in moments), Fraction(0))
 
 
 EXERCISES["variance"] = Function(

@@ -54,14 +54,14 @@ EXERCISES["neyman"] = Function(
     solution=neyman,
     inputs=CASES,
     mistakes={
-        "You take N_h S_h² instead of N_h S_h: Neyman's seats go with the standard deviation.": lambda n, s, m: (
+        "You take N_h S_h² instead of N_h S_h: Neyman's allocation goes with the standard deviation.": lambda n, s, m: (
             in_proportion([a * b * b for a, b in zip(n, s, strict=True)], m)
         ),
-        "You leave out N_h: a small stratum with a wide spread gets too many seats.": lambda n, s, m: (
+        "You leave out N_h: a small stratum with a wide spread gets too many draws.": lambda n, s, m: (
             in_proportion(s, m)
         ),
-        "These are proportional seats: the spreads must have a say.": lambda n, s, m: in_proportion(
-            n, m
+        "This allocation is proportional to the sizes: the spreads must count too.": lambda n, s, m: (
+            in_proportion(n, m)
         ),
     },
 )
@@ -142,9 +142,7 @@ def check_empty(example) -> str:
     *_, quotas, allocated = round_quotas(example)
     if 0 in allocated:
         return ""
-    return (
-        f"the quotas {quotas[0]} and {quotas[1]} become the seats {allocated}: nobody is left out."
-    )
+    return f"the quotas {quotas[0]} and {quotas[1]} become the allocation {allocated}: no stratum is left out."
 
 
 EXERCISES["empty"] = Example(
@@ -159,11 +157,13 @@ def check_not_optimal(example) -> str:
     """Return what is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal."""
     sizes, spreads, m, _, rounded = round_quotas(example)
     if 0 in rounded or any(a > n for a, n in zip(rounded, sizes, strict=True)):
-        return f"the rounded seats {rounded} break the bounds 1 to {sizes}: this time they must keep them."
+        return f"the rounded allocation {rounded} breaks the bounds 1 to {sizes}: this time it must keep them."
     best = [int(a) for a in allocation.neyman(sizes, spreads, m)]
     ours, least = (theory.allocation_variance(sizes, spreads, a) for a in (rounded, best))
     return (
-        "" if ours > least else f"the rounded seats {rounded} have V = {ours}, which is the least."
+        ""
+        if ours > least
+        else f"the rounded allocation {rounded} has V = {ours}, which is the least."
     )
 
 

@@ -43,7 +43,7 @@ EXERCISES["least-variance"] = Function(
 )
 
 
-ALLOCATIONS = (  # the same, for the exercise on whole numbers of draws
+WHOLE_CASES = (  # N_h, S_h and m, for the exercise on whole numbers of draws
     ([4, 4], [1, 1], 4),
     ([10, 10], [3, 1], 2),
     ([40, 35, 25], [3, 0, 5], 10),
@@ -63,7 +63,10 @@ def unbounded_allocation(sizes, spreads, m):
 
 
 def allocate_by_priority(sizes, spreads, m, bounds):
-    """One draw for each stratum, the others one by one to the largest N_h S_h / sqrt(k (k + 1)) below its bound."""
+    """Allocate one draw to each stratum, and the others one by one where N_h S_h / sqrt(k (k + 1)) is largest.
+
+    k is the number of draws that the stratum has; at its bound it gets no more (Wright 2012; see `fedstas.allocation.by_priority`).
+    """
     draws = [1] * len(sizes)
     for _ in range(m - len(sizes)):
         priorities = [
@@ -74,16 +77,16 @@ def allocate_by_priority(sizes, spreads, m, bounds):
     return draws
 
 
-EXERCISES["best-seats"] = Function(
+EXERCISES["best-allocation"] = Function(
     level=2,
     solution=best_allocation,
-    inputs=ALLOCATIONS,
+    inputs=WHOLE_CASES,
     mistakes={
         "That is eq. 3.5 by largest remainder: a stratum can get nobody, or more than it has.": (
             lambda n, s, m: largest_remainder(theory.neyman_printed(n, s, m), m)
         ),
         "That is optimal without the upper bound: a stratum of two clients cannot send seven.": unbounded_allocation,
-        "Those are proportional seats: the spreads must have a say.": (
+        "That allocation is proportional to the sizes: the spreads must count too.": (
             lambda n, s, m: largest_remainder(in_proportion(n, m), m)
         ),
     },
