@@ -240,7 +240,7 @@ def test_the_ratio_of_fresh_reports_multiplies_and_that_of_a_memoised_report_doe
     assert ratio == 1 + (cap - 1) * alpha / (1 - alpha)
     assert theory.composed_ratio(cap, alpha, j) == ratio**j
     if cap <= 5:
-        assert privacy_evidence.repeated(cap, alpha, j) == ratio**j
+        assert privacy_evidence.ratio_of_fresh_reports(cap, alpha, j) == ratio**j
     laws = [theory.report_distribution(n, alpha, range(1, cap)) for n in range(1, cap)]
     assert theory.worst_ratio({(r,) * j: p for r, p in law.items()} for law in laws) == ratio
 
