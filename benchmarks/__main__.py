@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks import frameworks, rounds, scale, squeezing, whole_rounds
+from benchmarks import frameworks, rounds, scale, squeezing, strata, whole_rounds
 
 BENCHMARKS = {
     "round-mnist": rounds.round_mnist,
@@ -27,6 +27,7 @@ BENCHMARKS = {
     "restratify": whole_rounds.restratify,
     "authors": whole_rounds.authors,
     "scale": scale.scale,
+    "strata": strata.strata,
     "speed": whole_rounds.every_method,
 }
 OTHERS = {"round-mnist": "mnist", "round-cifar": "cifar10"}  # also in Flower and in pfl

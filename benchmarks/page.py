@@ -129,6 +129,7 @@ def section(results: list[dict]) -> str:
         )
     parts += scaling([r for r in results if r["name"].startswith("scale")])
     parts += ten_thousand([r for r in results if r["name"] == "large"])
+    parts += strata([r for r in results if r["name"] == "strata"])
     methods = [r for r in results if r["name"] == "method"]
     if methods:
         what = methods[0]
@@ -174,6 +175,31 @@ def scaling(results: list[dict]) -> list[str]:
     ]
     head = ["grows", "N", "d", "m", "ms", "exponent", "memory, MiB"]
     return [*parts, table(head, rows)]
+
+
+def strata(results: list[dict]) -> list[str]:
+    """Format seconds, variance and memory of the search for strata of least variance."""
+    if not results:
+        return []
+    rows = [
+        [
+            f"{r['N']:,}",
+            str(r["m"]),
+            f"{r['seconds']:.2f}",
+            f"{r['ratio'] * r['seconds']:.2f}",
+            f"{r['share_ours']:.4f}",
+            f"{r['share_kmeans']:.4f}",
+            f"{r['memory'] / 2**20:.0f}",
+        ]
+        for r in results
+    ]
+    head = ["N", "m", "s", "k-means, s", "variance", "k-means, variance", "memory, MiB"]
+    return [
+        "### Strata of least variance\n\nThe search of `max_cut_strata` for N clients of 64 coordinates, beside one start of scikit-learn's "
+        "k-means. The variance is that of one draw from each of the m strata, over that of m draws with replacement. Memory is the "
+        "most that the search holds beyond its arguments.\n",
+        table(head, rows),
+    ]
 
 
 def ten_thousand(results: list[dict]) -> list[str]:

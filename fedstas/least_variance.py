@@ -21,20 +21,32 @@ from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
 from fedstas.stratification import COLUMNS
 
-DENSE = 1024  # clients up to which gradients are not sketched and pairs are swapped
+DENSE = 1024  # clients up to which gradients are not sketched and all exchanges are tried
 SKETCH = 128  # coordinates of a sketched gradient
 STARTS = 4  # orders in which clients are placed; the best result is taken
-BATCH = 64  # clients whose moves are evaluated at once
+BATCH = 32  # clients whose moves are evaluated at once
+CROWD = (
+    100  # clients in a stratum, on average, above which exchanges gain too little for their time
+)
+MIN_FALL = 1e-3  # the share of its cost that a pass of exchanges must save, or it is the last
 MIN_GAIN = 8  # units of rounding that a change must gain, or the search could go in circles
 
 
 def gram_coordinates(features) -> np.ndarray:
-    """Return coordinates [N, at most N] with the inner products of features [N, d], rounded to 2^-20 of the largest."""
+    """Return coordinates [N, r] with the inner products of features [N, d], rounded to 2^-20 of the largest.
+
+    r is N; for more than 1,024 clients and fewer features than clients it is d, and the coordinates are the features,
+    rounded to 2^-20 of the longest row, so that nothing of the size N^2 exists.
+    """
     features = np.asarray(features, dtype=np.float64)
     if features.ndim != 2 or not len(features):
         raise InputError("features must have the shape [N, d], with at least one client")
     if not np.isfinite(features).all():
         raise InputError("features must be finite numbers")
+    count, d = features.shape
+    if DENSE < count > d:
+        grid = 2.0**-20 * max(np.linalg.norm(features, axis=1).max(), np.finfo(float).tiny)
+        return np.round(features / grid) * grid
     gram = features @ features.T
     grid = 2.0**-20 * max(gram.diagonal().max(), np.finfo(float).tiny)
     values, vectors = np.linalg.eigh(np.round(gram / grid) * grid)
@@ -124,6 +136,25 @@ class MaxCutPartition:
             if gains[first]:
                 return int(places[first]), int(costs[first].argmin())
         return None
+
+    def swap_with_nearest(self, order) -> None:
+        """Exchange each client with the best member of the stratum that would suit it best, if that gains."""
+        for k in order:
+            own, costs = self.labels[k], self.costs(k[None])[0]
+            costs -= costs[own]
+            costs[own] = np.inf
+            other = costs.argmin()
+            members = np.flatnonzero(self.labels == other)
+            if not len(members):
+                continue
+            theirs = self.costs(members, [own, other])
+            distances = self.b[k] + self.b[members] - 2 * self.a[members] @ self.a[k]  # squared
+            pairs = np.round(2 * self.q[k] * self.q[members] * distances / self.unit)
+            gains = costs[other] + theirs[:, 0] - theirs[:, 1] - pairs
+            best = gains.argmin()
+            if gains[best] <= -MIN_GAIN:
+                self.assign(k, int(other))
+                self.assign(members[best], own)
 
     def place(self, order) -> None:
         """Assign each client to the stratum where it costs least, again and again until no client moves."""
@@ -228,8 +259,9 @@ class MaxCutTables(MaxCutPartition):
 def max_cut_strata(q, a, b, m: int) -> np.ndarray:
     """Search the max-cut partition: labels int [N] in 0..m-1, numbered in order of first appearance.
 
-    It is the best of a few starts, each a local optimum under moves of a client and, for at most 1,024 clients, under
-    exchanges of two. Arguments: see `MaxCutPartition`.
+    For at most 1,024 clients it is the best of a few starts, each a local optimum under moves of a client and exchanges
+    of two. For more it is one start, an optimum under moves, after passes of exchanges with the nearest stratum if
+    strata have at most 50 members on average. Arguments: see `MaxCutPartition`.
     """
     dense = len(q) <= DENSE
     orders = [np.argsort(-q, kind="stable")]
@@ -242,6 +274,11 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
         cut.clear()
         cut.place(order)
         while isinstance(cut, MaxCutTables) and cut.swap():
+            cut.place(order)
+        last = np.inf
+        while DENSE < len(q) <= CROWD * m and cut.cost() < last * (1 - MIN_FALL):
+            last = cut.cost()
+            cut.swap_with_nearest(order)
             cut.place(order)
         if cut.cost() < least - cut.unit:
             best, least = cut.labels, cut.cost()

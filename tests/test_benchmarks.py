@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import frameworks, large, loops, page, rounds, timing, whole_rounds
+from benchmarks import frameworks, large, loops, page, rounds, strata, timing, whole_rounds
 from benchmarks.workloads import problem
 from fedstas import engine
 
@@ -112,3 +112,14 @@ def test_many_clients_stay_below_the_bound_on_memory(monkeypatch):
         assert result["N"] == 12 and result["d"] == 128_420
         assert 0 <= result["measured"] <= result["memory"]
         assert result["memory"] == large.bound(12, 128_420)
+
+
+def test_strata_are_compared_with_k_means_at_the_same_clients():
+    result = strata.compare(60, 6)
+    assert 0 < result["share_ours"] < result["share_kmeans"]  # k-means does not balance masses
+    assert result["memory"] > 60 * 60 * 8 and result["seconds"] > 0
+    row = page.strata([result])[1].splitlines()[-1]
+    assert f"| {result['share_ours']:.4f} | {result['share_kmeans']:.4f} |" in row
+    q, a = strata.clients(60)
+    assert strata.share_of_md(q, a, [0] * 60, 1) == pytest.approx(1)
+    assert strata.share_of_md(q, a, range(60), 60) == pytest.approx(0, abs=1e-9)

@@ -1,6 +1,7 @@
 """Strata of least variance: the identity, the guarantee, the search, the design."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ def plain_swap(cut) -> bool:
     return True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(2, 60), st.integers(1, 12), st.integers(1, 70), st.booleans(), st.integers(0, 10**6)
 )
@@ -192,6 +193,53 @@ def test_clients_looked_at_in_batches_move_as_one_after_another(clients, m, seed
     plain_place(plain, order)
     ours.place(order)
     np.testing.assert_array_equal(plain.labels, ours.labels)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(3, 25), st.integers(2, 6), st.integers(0, 10**6))
+def test_each_client_is_exchanged_with_the_best_member_of_its_nearest_stratum(clients, m, seed):
+    rng = np.random.default_rng(seed)
+    q, a = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 3))
+    b, order = np.square(a).sum(1) + rng.uniform(), rng.permutation(clients)
+    labels = rng.integers(0, m, clients)
+
+    def cost_after(changes: dict) -> float:
+        return cut_of([changes.get(k, h) for k, h in enumerate(labels)], q, a, b, m).cost()
+
+    cut = cut_of(labels, q, a, b, m)
+    cut.swap_with_nearest(order)
+    for k in order:  # the same by the cost of whole partitions
+        nearest = min(set(range(m)) - {labels[k]}, key=lambda h: cost_after({k: h}))
+        members = np.flatnonzero(labels == nearest)
+        exchanges = [{k: nearest, other: labels[k]} for other in members]
+        best = min(exchanges, key=cost_after, default={})
+        if cost_after(best) < cost_after({}) - lv.MIN_GAIN * cut.unit:
+            labels[list(best)] = list(best.values())
+    np.testing.assert_array_equal(cut.labels, labels)
+
+
+def test_exchanges_lower_the_cost_for_more_clients_than_tables_are_made_for():
+    rng = np.random.default_rng(0)
+    clients, m = lv.DENSE + 76, 110
+    q, a = rng.dirichlet(np.ones(clients)), rng.normal(size=(clients, 8))
+    b = np.square(a).sum(1)
+    moves = MaxCutPartition(q, a, b, m)
+    moves.place(np.argsort(-q, kind="stable"))
+    found = cut_of(lv.max_cut_strata(q, a, b, m), q, a, b, m)
+    assert found.cost() < 0.995 * moves.cost()
+    costs, rows = found.costs(np.arange(clients)), np.arange(clients)
+    assert (costs.min(1) > costs[rows, found.labels] - lv.MIN_GAIN).all()  # an optimum under moves
+
+
+def test_few_features_of_many_clients_are_their_own_coordinates():
+    features = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
+    tracemalloc.start()
+    found = lv.gram_coordinates(features)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.shape == features.shape and peak < 20 * features.nbytes  # not 20,000^2
+    longest = np.linalg.norm(features, axis=1).max()
+    assert 0 < np.abs(found - features).max() <= 2.0**-21 * longest
 
 
 def test_moves_and_swaps_cannot_help_any_more():
