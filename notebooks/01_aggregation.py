@@ -128,10 +128,10 @@ table(ch01.tabulate_partitions(federations))
 
 # %%
 federation = federations["disjoint"]
-# the examples of each client that has some
+# the examples of each client that has any
 shards = [federation.shards[k] for k in federation.with_data]
 n = np.array([len(shard) for shard in shards])
-omega = n / n.sum()  # a client counts by its data
+omega = n / n.sum()  # clients' weights: their shares of the data
 N = len(n)
 m = min(s.clients_per_round, N)  # m of N clients take part in a round
 
@@ -149,7 +149,8 @@ module = task.model(s.seed)
 
 
 def local_model(w, shard, rng, steps=3, batch=128):
-    """The model of a client with these examples after some SGD from w."""
+    """Return a client's model after some steps of SGD from w on its
+    examples."""
     vector_to_parameters(w.clone(), module.parameters())
     sgd = torch.optim.SGD(module.parameters(), lr=LR)
     for _ in range(steps):
@@ -162,7 +163,8 @@ def local_model(w, shard, rng, steps=3, batch=128):
 
 
 def local_models(w, cohort, seed, t):
-    """The models [m, P] that the clients of a cohort send back in round t."""
+    """Return the models [m, P] that the clients of a cohort send in round
+    t."""
     rows = []
     for place, k in enumerate(cohort):
         rng = stream(seed, "data", t, place)
@@ -184,7 +186,7 @@ def local_models(w, cohort, seed, t):
 # {glue:text}`ch1_rounds` rounds, and then let *every* client compute its update. The package does the same, all clients at once.
 
 # %%
-method = methods.get("md", lr=LR)  # what that is: below
+method = methods.get("md", lr=LR)  # explained below
 settings = {
     "rounds": s.rounds,
     "clients_per_round": m,
@@ -193,25 +195,25 @@ settings = {
 }
 history = simulation.run(task, federation, method, **settings)
 w_t, t = torch.from_numpy(history.params).to(task.device), s.rounds + 1
-trained = local_models(w_t, range(N), s.seed, t)
+client_models = local_models(w_t, range(N), s.seed, t)
 
 data = engine.pool(task.train_x, task.train_y, shards)
-everyone, rates = Cohort(np.arange(N), omega), np.ones(N)
-drawn = simulation.draw_batches(method, data, everyone, rates, s.seed, t)
-theirs = engine.local_updates(module, w_t, data, *drawn[:2], lr=LR)
-torch.testing.assert_close(trained, theirs, rtol=1e-4, atol=1e-6)
+all_clients, rates = Cohort(np.arange(N), omega), np.ones(N)
+batches = simulation.draw_batches(method, data, all_clients, rates, s.seed, t)
+package_models = engine.local_updates(module, w_t, data, *batches[:2], lr=LR)
+torch.testing.assert_close(client_models, package_models, rtol=1e-4, atol=1e-6)
 
 # %% [markdown]
 # A model has thousands of parameters, but only lengths and angles matter here. All updates and the model itself span at most $N + 1$ directions.
 # So we may turn them into $N + 1$ coordinates. A QR decomposition does it. Our unit is the length of the target.
 
 # %%
-vectors = torch.vstack([trained - w_t, w_t]).double().cpu().numpy()
-# [N + 1, N + 1], the same lengths and angles
-turned = np.linalg.qr(vectors.T)[1].T
-turned /= np.linalg.norm(omega @ turned[:N])
-# what differs, and the model that all begin with
-updates, common = turned[:N], turned[N]
+vectors = torch.vstack([client_models - w_t, w_t]).double().cpu().numpy()
+# [N + 1, N + 1], coordinates with the same lengths and angles
+coordinates = np.linalg.qr(vectors.T)[1].T
+coordinates /= np.linalg.norm(omega @ coordinates[:N])
+# the clients' updates, and the model that all start from
+updates, common = coordinates[:N], coordinates[N]
 target = omega @ updates
 np.testing.assert_allclose(np.linalg.norm(target), 1)
 
@@ -236,13 +238,13 @@ np.testing.assert_allclose(np.linalg.norm(target), 1)
 # %%
 R = 20_000
 rng = stream(s.seed, "chapter 1")
-# m distinct clients, all alike: [R, N]
+# m distinct clients, uniformly: [R, N]
 uniform = rng.random((R, N)).argsort(axis=1) < m
 by_size = uniform * n
 weights = {
     "fedavg": by_size / by_size.sum(axis=1, keepdims=True),
     "scaled": uniform * omega * N / m,
-    # m draws, the probability of a client its share
+    # m draws, each client with its share as probability
     "md": rng.multinomial(m, omega, R) / m,
     "printed": uniform * omega * N / m,
 }
@@ -296,15 +298,22 @@ glue_values("ch1", rounds=s.rounds, m=m, N=N, R=f"{R:,}", ratio=np.linalg.norm(c
 glue_values(
     "ch1", **{f"{name}_error": value for name, value in rms.items()}, fedavg_bias=bias["fedavg"]
 )
-seen = {name: bias[name] / rms[name] * np.sqrt(R) for name in rms}  # 1 is what chance makes
-noticed, small = seen.pop("fedavg"), bias["fedavg"] / rms["fedavg"]
-expect("All but FedAvg are right on average", max(seen.values()) < 2, **seen)
-expect("at most about that of the column", max(seen.values()) < 2, **seen)
+bias_in_noise = {name: bias[name] / rms[name] * np.sqrt(R) for name in rms}  # about 1 if unbiased
+fedavg_bias, bias_share = bias_in_noise.pop("fedavg"), bias["fedavg"] / rms["fedavg"]
+expect("All but FedAvg are right on average", max(bias_in_noise.values()) < 2, **bias_in_noise)
+expect("at most about that of the column", max(bias_in_noise.values()) < 2, **bias_in_noise)
 expect(
-    "In one round nobody would notice", noticed > 3 and small < 0.1, seen=noticed, of_noise=small
+    "In one round nobody would notice",
+    fedavg_bias > 3 and bias_share < 0.1,
+    seen=fedavg_bias,
+    of_noise=bias_share,
 )
-alike = [rms[name] for name in ("fedavg", "scaled", "md")]
-expect("Three estimators scatter around it on the scale of the target", max(alike) < 3, **rms)
+estimator_errors = [rms[name] for name in ("fedavg", "scaled", "md")]
+expect(
+    "Three estimators scatter around it on the scale of the target",
+    max(estimator_errors) < 3,
+    **rms,
+)
 expect("is mostly noise: it misses the target by more than its whole length", rms["md"] > 1)
 expect("on the scale of the model", rms["printed"] > 3 * rms["scaled"], error=rms["printed"])
 table(ch01.tabulate_errors(errors, weights))
@@ -338,18 +347,19 @@ table(ch01.tabulate_errors(errors, weights))
 
 # %%
 def mean_error(error, r):
-    """The error (rms) of the mean of r rounds, from those of single ones."""
+    """Return the root mean square error of means over r rounds, from the
+    errors of single rounds."""
     groups = error[: len(error) // r * r].reshape(-1, r, error.shape[1])
     return np.sqrt((groups.mean(axis=1) ** 2).sum(axis=1).mean())
 
 
-many = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+round_counts = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
 curves = {}
 for name, error in errors.items():
-    curves[name] = [mean_error(error, r) for r in many]
+    curves[name] = [mean_error(error, r) for r in round_counts]
 
 # %% tags=["remove-input"]
-glue_figure("figure_averaging", ch01.draw_averaging(many, curves))
+glue_figure("figure_averaging", ch01.draw_averaging(round_counts, curves))
 ends = {name: values[-1] for name, values in curves.items()}
 glue_values("ch1", **{f"{name}_end": value for name, value in ends.items()})
 even = (rms["fedavg"] / bias["fedavg"]) ** 2
@@ -395,7 +405,7 @@ expect("FedAvg ends up further from the target", ends["fedavg"] > 1.3 * ends["md
 # %%
 lengths = np.geomspace(1, 1000, 60)
 direction = common / np.linalg.norm(common)
-# what the weights do to the common part
+# the weights' sum less 1 multiplies the common model
 surplus = weights["scaled"].sum(axis=1, keepdims=True) - 1
 on_models = []
 for length in lengths:
@@ -434,9 +444,9 @@ expect("grows in proportion", abs(growth - 10) < 0.5, growth=growth)
 
 # %%
 def train(on_models, seed):
-    """Length and accuracy after each round, and the last model.
+    """Train with weights N/m omega on models or on updates.
 
-    The weights N/m omega stand on models or on updates.
+    Returns length and accuracy after each round, and the last model.
     """
     form = "models" if on_models else "updates"
     w, rows = models.flatten(task.model(seed)), []
@@ -445,39 +455,41 @@ def train(on_models, seed):
         w_k = local_models(w, cohort, seed, t)
         a = torch.from_numpy(N / m * omega[cohort]).to(w)
         w = a @ w_k if on_models else w + a @ (w_k - w)
-        said = engine.evaluate(module, w, task.test_x, task.test_y)[1]
-        accuracy = 100 * (said == task.test_y).double().mean()
+        predictions = engine.evaluate(module, w, task.test_x, task.test_y)[1]
+        accuracy = 100 * (predictions == task.test_y).double().mean()
         rows.append((t, float(w.norm()), float(accuracy)))
-    found = pd.DataFrame(rows, columns=["round", "length", "accuracy"])
-    return found.assign(form=form, seed=seed), w
+    curve = pd.DataFrame(rows, columns=["round", "length", "accuracy"])
+    return curve.assign(form=form, seed=seed), w
 
 
 # %% [markdown]
 # On updates this is the package's `fedavg-unbiased`, round by round. Five seeds of each form, everything else equal:
 
 # %%
-both = [train(f, s.seed + i) for i in range(5) for f in (False, True)]
-runs = pd.concat(frame for frame, _ in both)
+trained_pairs = [train(f, s.seed + i) for i in range(5) for f in (False, True)]
+runs = pd.concat(frame for frame, _ in trained_pairs)
 
-ours = both[0][1].cpu().numpy()
+ours = trained_pairs[0][1].cpu().numpy()
 unbiased = methods.get("fedavg-unbiased", lr=LR)
 package = simulation.run(task, federation, unbiased, **settings)
 np.testing.assert_allclose(ours, package.params, atol=1e-3)
 
 # %% tags=["remove-input"]
 glue_figure("figure_rounds", ch01.draw_training(runs))
-found = ch01.final_ranges(runs)
-glue_values("ch1", **found, first_length=float(models.flatten(task.model(s.seed)).norm()))
-updates_apart = found["updates_length_most"] / found["updates_length_least"]
-models_apart = found["models_length_most"] / found["models_length_least"]
+ranges = ch01.final_ranges(runs)
+glue_values("ch1", **ranges, first_length=float(models.flatten(task.model(s.seed)).norm()))
+updates_apart = ranges["updates_length_most"] / ranges["updates_length_least"]
+models_apart = ranges["models_length_most"] / ranges["models_length_least"]
 expect("they hardly differ in length", updates_apart < 1.2, most_to_least=updates_apart)
 expect("it is anything between", models_apart > 5, most_to_least=models_apart)
 factors = 1 + surplus[: R // s.rounds * s.rounds].reshape(-1, s.rounds)
 products, chance = factors.prod(axis=1), surplus.std() / np.sqrt(R)
-shrunk, grown = (products < 1).mean(), (products > 5).mean()
+smaller, larger = (products < 1).mean(), (products > 5).mean()
 expect("factors with mean one", abs(surplus.mean()) < 4 * chance + 1e-9, off=surplus.mean())
 expect("its logarithm drifts downwards", np.log(factors).mean() < 0)
-expect("shrinks most models, and a rare one explodes", shrunk > 0.6 and 0 < grown < 0.2, up=grown)
+expect(
+    "shrinks most models, and a rare one explodes", smaller > 0.6 and 0 < larger < 0.2, up=larger
+)
 
 # %% [markdown]
 # ```{glue:figure} figure_rounds
@@ -563,28 +575,28 @@ def expected(clients, outcomes):
 
 print(check.answer("aggregation/expected", expected))
 
-held, aim = (1, 2, 3), [Q(1, 6), Q(2, 6), Q(3, 6)]
+sizes, aim = (1, 2, 3), [Q(1, 6), Q(2, 6), Q(3, 6)]
 thirds, halves = [Q(1, 3)] * 3, [Q(1, 2), Q(1, 4), Q(1, 4)]
 pairs = list(theory.successive(thirds, 2))  # (cohort, its chance)
 
 
 def share(k, cohort):
-    return Q(held[k], sum(held[j] for j in cohort))
+    return Q(sizes[k], sum(sizes[j] for j in cohort))
 
 
 def hansen_hurwitz(k, cohort):
     return aim[k] / (2 * halves[k])
 
 
-five = {
+designs = {
     "(a)": ([((0, 1), Q(1))], share),
     "(b)": (pairs, share),
     "(c)": (pairs, lambda k, cohort: Q(3, 2) * aim[k]),
-    "(d)": (theory.with_replacement(held, 2), lambda k, cohort: Q(1, 2)),
+    "(d)": (theory.with_replacement(sizes, 2), lambda k, cohort: Q(1, 2)),
     "(e)": (theory.with_replacement(halves, 2), hansen_hurwitz),
 }
-for name, (cohorts, weigh) in five.items():
-    outcomes = [(c, [weigh(k, c) for k in c], p) for c, p in cohorts]
+for name, (cohorts, weight_of) in designs.items():
+    outcomes = [(c, [weight_of(k, c) for k in c], p) for c, p in cohorts]
     mean = expected(3, outcomes)
     print(name, *mean, "unbiased" if mean == aim else "biased")
 print(check.answer("aggregation/five-designs", "cde"))
@@ -617,12 +629,13 @@ from itertools import combinations, product
 
 
 def cohort_bias(n, m):
-    """Each client's mean weight in a cohort, less its share of the data."""
-    cohorts, found = list(combinations(range(len(n)), m)), []
+    """Return each client's expected weight in a cohort, less its share of
+    the data."""
+    cohorts, biases = list(combinations(range(len(n)), m)), []
     for k in range(len(n)):
-        own = [Q(n[k], sum(n[j] for j in c)) for c in cohorts if k in c]
-        found.append(sum(own) / len(cohorts) - Q(n[k], sum(n)))
-    return found
+        own_weights = [Q(n[k], sum(n[j] for j in c)) for c in cohorts if k in c]
+        biases.append(sum(own_weights) / len(cohorts) - Q(n[k], sum(n)))
+    return biases
 
 
 smallest = min(
@@ -670,7 +683,7 @@ def factor(omega, m):
 
 
 print(check.answer("aggregation/random-factor", factor))
-# omega, m, and the sums less one of R cohorts: the chapter's
+# omega, m and the weights' sums less one are the chapter's
 print(f"formula {factor(omega, m):.5f}, {R} cohorts {surplus.var():.5f}")
 
 # %% [markdown]

@@ -65,13 +65,15 @@ module = task.model(s.seed)
 
 
 def deal(name, seed):
-    """A federation: `dirichlet` (disjoint) or `dirichlet_fixed_size`."""
+    """Partition the data by `dirichlet` (disjoint) or
+    `dirichlet_fixed_size`."""
     how = {"concentration": s.concentration, "seed": seed}
     return partition.make(name, task.train_y, clients=s.clients, **how)
 
 
 def gradient(w, shard):
-    """The gradient [d] of the mean loss over a client's examples, at w."""
+    """Return the gradient [d] of the mean loss over a client's examples, at
+    w."""
     vector_to_parameters(w.clone(), module.parameters())
     module.zero_grad()
     cross_entropy(module(task.train_x[shard]), task.train_y[shard]).backward()
@@ -84,14 +86,15 @@ def gradient(w, shard):
 
 # %%
 def gradients(federation, seed, params=None):
-    """Every client's gradient [N, d], at the fresh model or elsewhere."""
+    """Return all clients' gradients [N, d], at the initial model or at
+    params."""
     w = models.flatten(task.model(seed))
     if params is not None:
         w = torch.from_numpy(params)
     shards = [federation.shards[k] for k in federation.with_data]
     pool = engine.pool(task.train_x, task.train_y, shards)
-    found = engine.client_gradients(module, w.to(task.device), pool)
-    return np.stack([each.cpu().numpy() for each in found])
+    client_gradients = engine.client_gradients(module, w.to(task.device), pool)
+    return np.stack([each.cpu().numpy() for each in client_gradients])
 
 
 federation = deal("dirichlet", s.seed)
@@ -99,7 +102,7 @@ federation = deal("dirichlet", s.seed)
 counts = federation.label_counts[federation.with_data]
 G = gradients(federation, s.seed)
 (N, d), classes = G.shape, counts.shape[1]
-H = min(s.strata, N // 2)  # strata: few enough that some have two clients
+H = min(s.strata, N // 2)  # at most N / 2 strata
 
 fresh = models.flatten(task.model(s.seed))
 first = gradient(fresh, federation.shards[federation.with_data[0]])
@@ -134,8 +137,9 @@ glue_values("ch2", concentration=float(s.concentration), rounds=s.rounds)
 
 # %%
 def best_cuts(x, levels, candidates=200):
-    """Ends of the runs of sorted entries x [d] with least squared error."""
-    # Candidates stand where entries are dense, and where gaps are wide.
+    """Find the ends of the runs of sorted entries x [d] with least squared
+    error."""
+    # Candidate cuts: where entries are dense, and where gaps are wide.
     mass = np.cbrt(np.diff(x) ** 2).cumsum()
     cuts = 1 + mass.searchsorted(np.linspace(0, mass[-1], candidates)[1:])
     cuts = np.unique([0, *cuts, len(x)])
@@ -160,20 +164,21 @@ def best_cuts(x, levels, candidates=200):
 
 # %%
 def squeeze_plainly(g, levels):
-    """Levels X [d'], ascending, and the code [d] of each entry of g [d]."""
+    """Return levels X [d'], ascending, and the level's index [d] for each
+    entry of g [d]."""
     x = np.sort(g.astype(float))
     cuts = np.concatenate([[0], best_cuts(x, levels)])
     for _ in range(300):
         X = np.add.reduceat(x, cuts[:-1]) / np.maximum(np.diff(cuts), 1)
-        moved = x.searchsorted((X[1:] + X[:-1]) / 2, side="right")
-        if (moved == cuts[1:-1]).all():
+        new_cuts = x.searchsorted((X[1:] + X[:-1]) / 2, side="right")
+        if (new_cuts == cuts[1:-1]).all():
             break
-        cuts[1:-1] = moved
+        cuts[1:-1] = new_cuts
     return X, np.searchsorted((X[1:] + X[:-1]) / 2, g)  # the nearest level
 
 
-def lost(G, Z):
-    """Each client's squared error, relative to its squared norm."""
+def relative_error(G, Z):
+    """Return each client's squared error over its squared norm."""
     G = G.astype(float)
     return np.square(G - Z).sum(axis=1) / np.square(G).sum(axis=1)
 
@@ -182,7 +187,7 @@ ours = [squeeze_plainly(g, s.levels) for g in G]
 plain = np.stack([X[codes] for X, codes in ours])
 squeezed = squeeze(G, s.levels)  # the package's
 Z = squeezed.restore()
-equal = lost(G, plain) / lost(G, Z)
+equal = relative_error(G, plain) / relative_error(G, Z)
 print(f"our error over the package's: {equal.min():.4f} to {equal.max():.4f}")
 
 # %% tags=["remove-input"]
@@ -194,15 +199,15 @@ expect("it loses the same", np.abs(equal - 1).max() < 0.005, least=equal.min(), 
 # %%
 curve = []
 for k in sorted({2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, s.levels}):
-    some = squeeze(G, k)
-    error = 100 * lost(G, some.restore())
+    squeezed_k = squeeze(G, k)
+    error = 100 * relative_error(G, squeezed_k.restore())
     ends = error.min(), error.max()
-    curve.append((k, some.bits / d, np.median(error), *ends))
+    curve.append((k, squeezed_k.bits / d, np.median(error), *ends))
 columns = ["levels", "bits", "median", "low", "high"]
 curve = pd.DataFrame(curve, columns=columns)
 
 example = counts.sum(axis=1).argmax()  # the client with the most examples
-# of its entries, by level
+# shares of its entries, by level
 shares = np.bincount(squeezed.codes[example], minlength=s.levels) / d
 code = int(np.ceil(np.log2(s.levels)))  # bits that name a level
 full = squeeze(G, 2**code)  # as many levels as such a code can name
@@ -211,7 +216,7 @@ full = squeeze(G, 2**code)  # as many levels as such a code can name
 glue_figure(
     "figure_squeeze", ch02.draw_squeeze(G[example], squeezed.levels[example], curve, s.levels)
 )
-error, error_same = 100 * lost(G, Z), 100 * np.median(lost(G, full.restore()))
+error, error_same = 100 * relative_error(G, Z), 100 * np.median(relative_error(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
 glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
 glue_values("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
@@ -268,13 +273,14 @@ from sklearn.cluster import KMeans
 
 
 def centres_as_coded(G):
-    """Centres [N, d'] of k-means on the entries, in scikit-learn's order."""
+    """Return centres [N, d'] of k-means on the entries, in scikit-learn's
+    order."""
     kmeans = KMeans(s.levels, n_init=1, random_state=0)
     return np.stack([kmeans.fit(g[:, None]).cluster_centers_[:, 0] for g in G])
 
 
 def nearest(levels, g):
-    """A gradient with the nearest level in the place of each entry."""
+    """Replace each entry of a gradient by the nearest level."""
     levels = np.sort(levels)
     return levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, g)]
 
@@ -282,7 +288,7 @@ def nearest(levels, g):
 centres = centres_as_coded(G)
 orders = {tuple(each.argsort()) for each in centres}
 theirs = np.stack([nearest(*each) for each in zip(centres, G, strict=True)])
-ratios = lost(G, Z) / lost(G, theirs)  # our error over that of scikit-learn
+ratios = relative_error(G, Z) / relative_error(G, theirs)  # our error over that of scikit-learn
 
 # %% tags=["remove-input"]
 glue_values("ch2", best_ratio=ratios.min(), orders=len(orders))
@@ -323,26 +329,27 @@ expect("k-means numbers its centres as it likes", len(orders) >= 0.9 * N, orders
 # predict almost the same for all examples. So these few entries almost show the class shares:
 
 # %%
-largest, held = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
+largest, class_shares = counts.max(axis=1), counts / counts.sum(axis=1, keepdims=True)
 
 
-def named(G):
-    """How many clients have a largest class at their smallest bias entry."""
+def count_named(G):
+    """Count the clients whose smallest bias entry is that of a largest
+    class."""
     smallest = G[:, -classes:].argmin(axis=1)
     return (counts[np.arange(N), smallest] == largest).sum()
 
 
-# of the class shares, if w_0 predicts 1/C for everything
-guess = 1 / classes - G[:, -classes:]
-off = np.abs(guess - held).mean()
-print(f"named by G: {named(G)} of {N}, by Z: {named(Z)}")
-print(f"class shares guessed to {off:.3f}")
+# estimates of the class shares, if w_0 predicts 1/C everywhere
+share_estimates = 1 / classes - G[:, -classes:]
+share_error = np.abs(share_estimates - class_shares).mean()
+print(f"named by G: {count_named(G)} of {N}, by Z: {count_named(Z)}")
+print(f"class shares guessed to {share_error:.3f}")
 
 # %% tags=["remove-input"]
-glue_values("ch2", named_z=named(Z), single=100 * held.max(axis=1).mean())
-expect("you are nearly always right", named(G) >= 0.9 * N, named=named(G))
-expect("After the squeeze you still are", named(Z) >= 0.8 * N, named=named(Z))
-expect("to about one percentage point", off < 0.02, off=off)
+glue_values("ch2", named_z=count_named(Z), single=100 * class_shares.max(axis=1).mean())
+expect("you are nearly always right", count_named(G) >= 0.9 * N, named=count_named(G))
+expect("After the squeeze you still are", count_named(Z) >= 0.8 * N, named=count_named(Z))
+expect("to about one percentage point", share_error < 0.02, off=share_error)
 
 # %% [markdown]
 # A client's largest class has {glue:text}`ch2_single:.0f` % of its examples on average. Guess it from the smallest bias entry, and you are
@@ -360,12 +367,14 @@ from sklearn.metrics import adjusted_rand_score
 
 
 def stratify_plainly(points, strata, seed):
-    """The stratum [N] of each client, from summaries of gradients [N, any]."""
+    """Return the stratum [N] of each client, from summaries [N, any] of
+    gradients."""
     return KMeans(strata, n_init=10, random_state=seed).fit_predict(points)
 
 
 def summaries(G):
-    """What a server may cluster: three summaries of the same gradients."""
+    """Return three summaries of the same gradients that a server may
+    cluster."""
     centres = centres_as_coded(G)
     return {
         "restored": squeeze(G, s.levels).restore(),
@@ -418,20 +427,21 @@ glue_figure("figure_plane", ch02.draw_planes(shown, strata_of, counts.argmax(axi
 
 # %%
 def purity(strata, counts):
-    """The largest class's share of a stratum's examples, on average."""
-    held = np.zeros((strata.max() + 1, counts.shape[1]))
-    np.add.at(held, strata, counts)
-    return (held.max(axis=1) / held.sum(axis=1)).mean()
+    """Return the mean share of the largest class among a stratum's
+    examples."""
+    class_counts = np.zeros((strata.max() + 1, counts.shape[1]))
+    np.add.at(class_counts, strata, counts)
+    return (class_counts.max(axis=1) / class_counts.sum(axis=1)).mean()
 
 
 def variance_left(strata, G):
-    """The part of the gradients' variance that lies within strata."""
+    """Return the share of the gradients' variance that lies within strata."""
     within = np.bincount(strata) @ within_stratum_std(G, strata) ** 2
     return within / np.square(G - G.mean(axis=0)).sum()
 
 
 def knowledge(strata, G, counts):
-    """The three numbers; the first and the last in per cent."""
+    """Return the three measures; the first and the last in per cent."""
     rand = adjusted_rand_score(counts.argmax(axis=1), strata)
     left = 100 * variance_left(strata, G)
     return {"purity": 100 * purity(strata, counts), "rand": rand, "left": left}
@@ -447,50 +457,57 @@ from itertools import combinations, product
 PARTITIONS = {"dirichlet": "disjoint", "dirichlet_fixed_size": "equal sizes"}
 SEEDS = range(s.seed, s.seed + 5)
 
-found = []
+purity_frame = []
 for name, seed in product(PARTITIONS, SEEDS):
-    dealt, rng = deal(name, seed), np.random.default_rng(seed)
-    held = dealt.label_counts[dealt.with_data]
-    now = gradients(dealt, seed)
+    seed_federation, rng = deal(name, seed), np.random.default_rng(seed)
+    counts_now = seed_federation.label_counts[seed_federation.with_data]
+    G_now = gradients(seed_federation, seed)
     where = {"partition": PARTITIONS[name], "seed": seed, "round": 0}
-    points = summaries(now) | {"oracle": held / held.sum(1, keepdims=True)}
+    points = summaries(G_now) | {"oracle": counts_now / counts_now.sum(1, keepdims=True)}
     for source, start in product(points, range(3)):
-        strata = stratify(points[source], min(H, len(now) // 2), start)
+        strata = stratify(points[source], min(H, len(G_now) // 2), start)
         groups = [(source, strata)]
         for _ in range(6):
             groups.append((f"{source} shuffled", rng.permutation(strata)))
         for kind, group in groups:
             row = where | {"strata of": kind}
-            found.append(row | knowledge(group, now, held))
+            purity_frame.append(row | knowledge(group, G_now, counts_now))
 keys = ["partition", "seed", "round", "strata of"]
-found = pd.DataFrame(found).groupby(keys).mean().reset_index()
+purity_frame = pd.DataFrame(purity_frame).groupby(keys).mean().reset_index()
 
 # %% tags=["remove-input"]
-glue_figure("figure_purity", ch02.draw_purity(found))
-told = ch02.summarise_knowledge(found)
-glue_values("ch2", **told)
-both = [told[f"{p}rand_{kind}_high"] for p in ("", "equal_") for kind in ("sorted", "unsorted")]
-low = min(told["rand_restored_low"], told["equal_rand_restored_low"])
+glue_figure("figure_purity", ch02.draw_purity(purity_frame))
+summary_values = ch02.summarise_knowledge(purity_frame)
+glue_values("ch2", **summary_values)
+both = [
+    summary_values[f"{p}rand_{kind}_high"]
+    for p in ("", "equal_")
+    for kind in ("sorted", "unsorted")
+]
+low = min(summary_values["rand_restored_low"], summary_values["equal_rand_restored_low"])
 expect("Strata of restored gradients know the labels", low > 0.1, low=low)
-apart = told["rand_restored"] - told["rand_oracle"]
+apart = summary_values["rand_restored"] - summary_values["rand_oracle"]
 expect("as good as strata of the class shares themselves", apart > -0.15, apart=apart)
 expect("know hardly anything of the labels", max(both) < 0.15, most=max(both))
-gained = told["left_chance"] - told["left_unsorted"], told["left_chance"] - told["left_restored"]
+gained = (
+    summary_values["left_chance"] - summary_values["left_unsorted"],
+    summary_values["left_chance"] - summary_values["left_restored"],
+)
 expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
-expect("leave about half of the gradients' variance", 40 < told["left_restored"] < 60)
-table(ch02.tabulate_knowledge(found))
+expect("leave about half of the gradients' variance", 40 < summary_values["left_restored"] < 60)
+table(ch02.tabulate_knowledge(purity_frame))
 
 # %% tags=["remove-input"]
-fives = [deal("dirichlet", seed) for seed in SEEDS]
-classes_of = [each.label_counts[each.with_data].argmax(axis=1) for each in fives]
-merged = [ch02.rand_of_merged_classes(each, H) for each in classes_of]
-glue_values("ch2", merged=np.mean(merged))
-expect("never reach 1", max(merged) < 1, most=max(merged))
+seed_federations = [deal("dirichlet", seed) for seed in SEEDS]
+classes_of = [each.label_counts[each.with_data].argmax(axis=1) for each in seed_federations]
+merged_rands = [ch02.rand_of_merged_classes(each, H) for each in classes_of]
+glue_values("ch2", merged=np.mean(merged_rands))
+expect("never reach 1", max(merged_rands) < 1, most=max(merged_rands))
 
 # %% tags=["remove-cell"]
 expect("Those of restored gradients do", low > 0.1, low=low)
 expect("those of centres hardly", max(both) < 0.15, most=max(both))
-expect("Strata of centres do neither", max(both) < 0.15 and told["left_unsorted"] > 70)
+expect("Strata of centres do neither", max(both) < 0.15 and summary_values["left_unsorted"] > 70)
 expect("collect like labels", low > 0.1, low=low)
 
 # %% [markdown]
@@ -548,15 +565,15 @@ expect("no more than another start", agree > restart - 0.05, squeezed=agree, res
 # (`fedstas-unbiased`) every {glue:text}`ch2_every` rounds. We train with it, and ask again:
 
 # %%
-# digits are few and small: larger steps
+# digits has few and small images: larger steps
 rate = {"lr": 0.1} if s.task == "digits" else {}
 method = methods.get("fedstas-unbiased", strata=H, levels=s.levels, **rate)
 moments = sorted({0, min(10, max(1, s.rounds // 2)), s.rounds})
 
-trained = []
+training_rows = []
 for seed in SEEDS:
-    dealt, run, kept = deal("dirichlet", seed), None, {}
-    held = dealt.label_counts[dealt.with_data]
+    seed_federation, run, first_strata = deal("dirichlet", seed), None, {}
+    counts_now = seed_federation.label_counts[seed_federation.with_data]
     how = {
         "clients_per_round": s.clients_per_round,
         "seed": seed,
@@ -565,23 +582,23 @@ for seed in SEEDS:
     for t in moments:
         if t:
             how |= {"rounds": t, "eval_every": t, "resume": run}
-            run = simulation.run(task, dealt, method, **how)
-        now = gradients(dealt, seed, run.params if t else None)
-        points = summaries(now)
+            run = simulation.run(task, seed_federation, method, **how)
+        G_now = gradients(seed_federation, seed, run.params if t else None)
+        points = summaries(G_now)
         for source, start in product(points, range(3)):
-            strata = stratify(points[source], min(H, len(now) // 2), start)
-            kept.setdefault((source, start), strata)  # those of w_0
+            strata = stratify(points[source], min(H, len(G_now) // 2), start)
+            first_strata.setdefault((source, start), strata)  # the strata of w_0
             row = {"seed": seed, "round": t, "strata of": source}
-            row["kept"] = 100 * variance_left(kept[source, start], now)
-            trained.append(row | knowledge(strata, now, held))
-trained = pd.DataFrame(trained).assign(partition="disjoint")
+            row["kept"] = 100 * variance_left(first_strata[source, start], G_now)
+            training_rows.append(row | knowledge(strata, G_now, counts_now))
+training_rows = pd.DataFrame(training_rows).assign(partition="disjoint")
 
 # %% tags=["remove-input"]
-glue_figure("figure_rounds", ch02.draw_training(trained))
-last = {name: trained[trained["round"] == s.rounds].pipe(ch02.metric_of, *name.split(), round=s.rounds)
+glue_figure("figure_rounds", ch02.draw_training(training_rows))
+last = {name: training_rows[training_rows["round"] == s.rounds].pipe(ch02.metric_of, *name.split(), round=s.rounds)
         for name in ("left restored", "kept restored", "kept unsorted", "purity restored")}  # fmt: skip
 change = statistics.mean_interval(
-    last["purity restored"] - ch02.metric_of(trained, "purity", "restored")
+    last["purity restored"] - ch02.metric_of(training_rows, "purity", "restored")
 )
 keeping = statistics.mean_interval(last["kept restored"] - last["left restored"])
 summary = statistics.mean_interval(last["kept unsorted"] - last["kept restored"])
@@ -679,7 +696,7 @@ from fractions import Fraction
 
 
 def objective(sizes, spreads, seats):
-    """V; infinite where a stratum with a spread gets nobody."""
+    """Return V; infinite where a stratum with a spread has no participant."""
     total, value = sum(sizes), 0
     for n, sd, m in zip(sizes, spreads, seats, strict=True):
         if sd:
@@ -688,7 +705,7 @@ def objective(sizes, spreads, seats):
 
 
 def by_exponent(sizes, spreads, m, power):
-    """Real-valued m_h in proportion to N_h S_h^power."""
+    """Return real-valued m_h in proportion to N_h S_h^power."""
     shares = [n * sd**power for n, sd in zip(sizes, spreads, strict=True)]
     return [m * share / sum(shares) for share in shares]
 
@@ -727,10 +744,10 @@ strata = strata_of["restored"]
 # N_h and S_h of this run
 sizes, spreads = np.bincount(strata), within_stratum_std(Z, strata)
 powers = np.linspace(0, 2.4, 97)
-some = spreads > 0  # a stratum of one client has no spread
+positive = spreads > 0  # a stratum of one client has no spread
 cases = {
     "three strata": ([50, 30, 20], [2, 4, 6]),
-    "this run": (sizes[some], spreads[some]),
+    "this run": (sizes[positive], spreads[positive]),
 }
 curves = {}
 for words, (n, sd) in cases.items():
@@ -741,8 +758,14 @@ for words, (n, sd) in cases.items():
 # %% tags=["remove-input"]
 glue_figure("figure_exponent", ch02.draw_exponents(powers, curves))
 glue_values("ch2", gain_run=100 - curves["this run"].min())
-kept = objective(sizes, spreads, 10 * sizes / N) / (np.square(Z - Z.mean(axis=0)).sum() / N / 10)
-expect("cannot remove", np.isclose(kept, variance_left(strata, Z), rtol=1e-4), kept=kept)
+first_strata = objective(sizes, spreads, 10 * sizes / N) / (
+    np.square(Z - Z.mean(axis=0)).sum() / N / 10
+)
+expect(
+    "cannot remove",
+    np.isclose(first_strata, variance_left(strata, Z), rtol=1e-4),
+    kept=first_strata,
+)
 
 # %% [markdown]
 # ```{glue:figure} figure_exponent
@@ -783,14 +806,15 @@ expect("cannot remove", np.isclose(kept, variance_left(strata, Z), rtol=1e-4), k
 
 # %%
 def round_as_coded(quotas, m):
-    """The authors' rule for m = H, retold in three lines."""
+    """Allocate by the authors' rule for m = H, in three lines."""
     seats = np.floor(quotas).astype(int)
     seats[np.flatnonzero(seats == 0)[: m - seats.sum()]] = 1
     return seats
 
 
 def share_out(sizes, spreads, m):
-    """One seat each, the others to where V falls most, and at most N_h."""
+    """Allocate one participant to each stratum, each further one to where V
+    falls most, at most N_h."""
     seats = np.ones(len(sizes), dtype=int)
     for _ in range(m - len(sizes)):
         gain = sizes * spreads / np.sqrt(seats * (seats + 1))
@@ -855,7 +879,7 @@ expect("all whole rules agree here", all(same), same=same)
 
 # %%
 def seats_as_coded(centres, strata):
-    """N_h, and m_h by the coded S_h and rounding, where m = H."""
+    """Return N_h, and m_h by the coded S_h and rounding, where m = H."""
     sizes, spreads = np.bincount(strata), []
     for h in range(len(sizes)):
         group = centres[strata == h].astype(float)
@@ -940,7 +964,8 @@ from itertools import permutations
 
 
 def inclusion(p, m):
-    """The chance of each client to be among m distinct ones, drawn in turn."""
+    """Return the probability of each client to be among m distinct ones,
+    drawn one after another."""
     pi = [0] * len(p)
     for order in permutations(range(len(p)), m):
         chance, left = 1, sum(p)
@@ -971,7 +996,7 @@ rank = pd.Series(norms).corr(pd.Series(of_centres), "spearman")
 
 
 def counted(p, m, tries=10_000):
-    """The share of cohorts of numpy's `choice` that each client is in."""
+    """Count in which share of cohorts of numpy's `choice` each client is."""
     p, drawn = np.array(p, dtype=float), np.zeros(len(p))
     rng = np.random.default_rng(s.seed)
     for _ in range(tries):
@@ -1183,7 +1208,7 @@ found = {}  # by title: (sizes, spreads, m), the two seats, the two V
 for m, a, b, x, y in np.ndindex(7, 8, 8, 6, 6):
     n, sd, m = (a + 2, b + 2), (x + 1, y + 1), m + 2
     quotas = allocation.neyman_real(n, sd, m)
-    tie = abs(quotas[0] % 1 - 0.5) < 0.01  # it would prove little
+    tie = abs(quotas[0] % 1 - 0.5) < 0.01  # otherwise the check says little
     if m >= sum(n) or tie:
         continue
     rounded = allocation.largest_remainder(quotas, m)

@@ -87,22 +87,23 @@ federation = partition.dirichlet(labels, s.clients, skew, s.seed)
 sizes = federation.sizes[federation.with_data]
 m, n_star = min(s.clients_per_round, len(sizes)), s.n_star
 rng = stream(s.seed, "chapter 3, cohort")
-held = np.sort(rng.choice(sizes, m, replace=False))  # n_k of the participants
-p = min(1, n_star / held.sum())  # held.sum() is n_S
+cohort_sizes = np.sort(rng.choice(sizes, m, replace=False))  # n_k of the participants
+p = min(1, n_star / cohort_sizes.sum())  # held.sum() is n_S
 
 
 def bernoulli(size, rng):
-    """Each example with probability p, whatever happens to the others."""
+    """Sample each example with probability p, independently of the others."""
     return np.flatnonzero(rng.random(size) < p)
 
 
 def fixed_size(size, rng):
-    """The same number of everyone, or all that there is."""
+    """Sample the same number from each client, or all it has if these are
+    fewer."""
     return np.sort(rng.choice(size, min(size, n_star // m), replace=False))
 
 
 def proportional(size, rng):
-    """The share p of the examples, rounded."""
+    """Sample the share p of the examples, rounded."""
     return np.sort(rng.choice(size, round(p * size), replace=False))
 
 
@@ -112,10 +113,10 @@ def proportional(size, rng):
 # and the client draws. Now let each reading draw 2,000 rounds.
 
 # %%
-view, cohort = SimpleNamespace(sizes=held), Cohort(np.arange(m), np.ones(m))
+view, cohort = SimpleNamespace(sizes=cohort_sizes), Cohort(np.arange(m), np.ones(m))
 designs = {bernoulli: Requested(n_star), fixed_size: FixedSize(n_star)}
 for ours, design in designs.items():
-    for size, rate in zip(held, design.rates(view, cohort), strict=True):
+    for size, rate in zip(cohort_sizes, design.rates(view, cohort), strict=True):
         mine = ours(size, stream(s.seed, "the same"))
         theirs = design.sample(size, rate, stream(s.seed, "the same"))
         np.testing.assert_array_equal(mine, theirs)
@@ -125,26 +126,49 @@ READINGS = {
     "fixed size": fixed_size,
     "proportional": proportional,
 }
-rng, drawn = stream(s.seed, "chapter 3, readings"), {}
+rng, sample_sizes = stream(s.seed, "chapter 3, readings"), {}
 for name, draw in READINGS.items():
-    each = [[len(draw(size, rng)) for size in held] for _ in range(2000)]
-    drawn[name] = np.array(each)
+    each = [[len(draw(size, rng)) for size in cohort_sizes] for _ in range(2000)]
+    sample_sizes[name] = np.array(each)
 
 # %% tags=["remove-input"]
-glue_figure("figure_readings", ch03.draw_readings(held, drawn))
-asked, got = n_star // m, drawn["fixed size"][0]
+glue_figure("figure_readings", ch03.draw_readings(cohort_sizes, sample_sizes))
+requested, got = n_star // m, sample_sizes["fixed size"][0]
 glue_values(
-    "ch3", m=m, n_star=n_star, cohort_total=held.sum(), p=p, asked=asked, fixed_total=got.sum()
+    "ch3",
+    m=m,
+    n_star=n_star,
+    cohort_total=cohort_sizes.sum(),
+    p=p,
+    asked=requested,
+    fixed_total=got.sum(),
 )
-glue_values("ch3", bernoulli_sd=math.sqrt((held * p * (1 - p)).sum()), task=s.task, small=held[0])
-glue_values("ch3", none=100 * (1 - p) ** held[0], small_chance=100 * got[0] / held[0])
-glue_values("ch3", large_chance=100 * got[-1] / held[-1], ratio=held[-1] / held[0])
-glue_values("ch3", proportional_total=drawn["proportional"][0].sum())
-more = drawn["Bernoulli"].mean(0) / held
+glue_values(
+    "ch3",
+    bernoulli_sd=math.sqrt((cohort_sizes * p * (1 - p)).sum()),
+    task=s.task,
+    small=cohort_sizes[0],
+)
+glue_values(
+    "ch3",
+    none=100 * (1 - p) ** cohort_sizes[0],
+    small_chance=100 * got[0] / cohort_sizes[0],
+)
+glue_values(
+    "ch3",
+    large_chance=100 * got[-1] / cohort_sizes[-1],
+    ratio=cohort_sizes[-1] / cohort_sizes[0],
+)
+glue_values("ch3", proportional_total=sample_sizes["proportional"][0].sum())
+more = sample_sizes["Bernoulli"].mean(0) / cohort_sizes
 expect("in expectation it is what was asked for", p < 1, p=p)
-expect("now and then draws nothing", 0.001 < (1 - p) ** held[0] < 0.2, chance=(1 - p) ** held[0])
+expect(
+    "now and then draws nothing",
+    0.001 < (1 - p) ** cohort_sizes[0] < 0.2,
+    chance=(1 - p) ** cohort_sizes[0],
+)
 expect("It misses the request", got.sum() < n_star, drawn=got.sum())
-uneven = (got[0] / held[0]) / (got[-1] / held[-1])
+uneven = (got[0] / cohort_sizes[0]) / (got[-1] / cohort_sizes[-1])
 expect("examples of small clients count for more", uneven > 1.05, small_to_large=uneven)
 expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] / more[0])
 
@@ -241,19 +265,20 @@ expect("larger by the same factor", more[-1] / more[0] > 0.8, chances=more[-1] /
 # (eq. 5.7, with $R$ the sum of the $m$ reports). Both are a few lines:
 
 # %%
-M, alpha = 100, Fraction("0.1616")  # the preprint's cap and its coin
-size = 600  # of each of its clients
+M, alpha = 100, Fraction("0.1616")  # the preprint's size cap and alpha
+size = 600  # the size of each of its clients
 
 
 def coin(sizes, alpha, M, rng):
-    """A report of each client: the truth, or any number of 1..M-1."""
+    """Draw a report of each client: its size, or any number of 1..M-1."""
     truth = np.clip(sizes, 1, M - 1)
     fake = rng.integers(1, M, size=truth.shape)
     return np.where(rng.random(truth.shape) < alpha, truth, fake)
 
 
 def estimate(reports, alpha, M):
-    """The total behind the reports [..., m], less what fakes add."""
+    """Estimate the total from reports [..., m], less the mean of random
+    reports."""
     return (reports.sum(-1) - (1 - alpha) * M / 2 * reports.shape[-1]) / alpha
 
 
@@ -270,12 +295,12 @@ np.testing.assert_allclose(estimate(reports, a, M)[0], theirs)
 # Before the server adds up: what does one report give away? Compare its chance under two sizes. The largest ratio is called $e^\epsilon$:
 
 # %%
-fake = (1 - alpha) / (M - 1)  # the chance of each wrong answer
-hit = alpha + fake  # the chance of the true one
+fake = (1 - alpha) / (M - 1)  # the probability of each wrong answer
+hit = alpha + fake  # the probability of the true one
 
 
 def largest_ratio(fakes, sizes):
-    """The largest P(report | one size) / P(report | another size)."""
+    """Return the largest P(report | one size) / P(report | another size)."""
     ratio, each = Fraction(1), (1 - alpha) / len(fakes)
     for report in {*fakes, *sizes}:
         invented = (report in fakes) * each
@@ -395,7 +420,7 @@ assert largest_ratio(range(1, M), range(M)) == math.inf
 
 # %%
 def law(sizes, alpha, M):
-    """All possible estimates, and their probabilities."""
+    """Return all possible estimates, and their probabilities."""
     chances = np.ones(1)
     for size in sizes:
         one = np.full(M - 1, (1 - alpha) / (M - 1))  # a report of 1, ..., M-1
@@ -407,12 +432,12 @@ def law(sizes, alpha, M):
 
 
 def moments(values, chances):
-    """Mean and standard deviation."""
+    """Return mean and standard deviation."""
     mean = values @ chances
     return mean, np.sqrt((values - mean) ** 2 @ chances)
 
 
-laws = {  # by who reports
+laws = {  # by the clients that report
     "written": law([size] * 10, a, M),
     "coded": law([size] * 100, a, M),
 }
@@ -488,7 +513,7 @@ expect("It stays away from zero", laws["coded"][1][laws["coded"][0] <= 0].sum() 
 
 # %%
 def guarded(n_star, values, chances, floor=10):
-    """The mean rate, and how often a guard decides."""
+    """Return the mean rate, and the probability that a guard decides."""
     rate = np.minimum(1, n_star / np.maximum(values, floor))
     return rate @ chances, chances[values < n_star].sum()
 
@@ -497,18 +522,23 @@ tenth, guards = guarded(600, values, chances)  # a tenth of the truth
 requested, at_one = guarded(2048, values, chances)  # the preprint's request
 coded = 2048 / np.maximum(laws["coded"][0], 100) @ laws["coded"][1]
 
-# this page's own participants
+# this page's participants
 own_alpha = privacy.truth_probability(s.epsilon, s.size_cap)
-own = law(held, own_alpha, s.size_cap)
-own_mean, own_sd = moments(*own)
+own_law = law(cohort_sizes, own_alpha, s.size_cap)
+own_mean, own_sd = moments(*own_law)
 
 # %% tags=["remove-input"]
 glue_values(
     "ch3", rate=tenth, guards=100 * guards, at_one=100 * at_one, coded_total=f"{6000 * coded:,.0f}"
 )
-glue_values("ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own[1][own[0] <= 0].sum())
 glue_values(
-    "ch3", size_cap=s.size_cap, epsilon=float(s.epsilon), own_clipped=(held >= s.size_cap).sum()
+    "ch3", own_mean=own_mean, own_sd=own_sd, own_below=100 * own_law[1][own_law[0] <= 0].sum()
+)
+glue_values(
+    "ch3",
+    size_cap=s.size_cap,
+    epsilon=float(s.epsilon),
+    own_clipped=(cohort_sizes >= s.size_cap).sum(),
 )
 expect("more than six times what is meant", 6 < tenth / 0.1 < 8, rate=tenth)
 expect("data sampling is switched off", at_one > 0.9 and requested > 0.95, rate=requested)
@@ -535,13 +565,14 @@ expect("its standard deviation exceeds its mean", own_sd > own_mean, mean=own_me
 
 # %%
 def error(M, epsilon, m, size=600):
-    """Clip bias and standard deviation of the total, in % of the truth."""
+    """Return clip bias and standard deviation of the total, in % of the
+    truth."""
     alpha = np.expm1(epsilon) / (np.exp(epsilon) + M - 2)
-    told = np.minimum(size, M - 1)
-    fakes = M * (M - 2) / 12  # their variance
-    reported = (1 - alpha) * (fakes + alpha * (told - M / 2) ** 2)
-    variance = reported / alpha**2  # of one client
-    return 100 * (told - size) / size, 100 * np.sqrt(variance / m) / size
+    clipped = np.minimum(size, M - 1)
+    fakes = M * (M - 2) / 12  # the variance of random reports
+    report_variance = (1 - alpha) * (fakes + alpha * (clipped - M / 2) ** 2)
+    variance = report_variance / alpha**2  # of one client
+    return 100 * (clipped - size) / size, 100 * np.sqrt(variance / m) / size
 
 
 def rmse(M, epsilon, m):
@@ -625,8 +656,8 @@ expect("ten need nearly 8", 7 < loss[10] < 8, epsilon=loss[10])
 # the chance that the most frequent of j answers is the clipped size
 read_off = [float(chance) for chance in theory.mode_attack(M, alpha, 20)]
 for j in (1, 5, 10, 20):
-    paid = j * math.log(ratio)
-    print(f"{j:2} reports: epsilon {paid:4.1f}, read off: {read_off[j]:.0%}")
+    epsilon_spent = j * math.log(ratio)
+    print(f"{j:2} reports: epsilon {epsilon_spent:4.1f}, read off: {read_off[j]:.0%}")
 
 # %% tags=["remove-input"]
 glue_values("ch3", attack_1=100 * read_off[1], attack_20=100 * read_off[20])
@@ -655,14 +686,14 @@ expect("One memoised report never gives away more", read_off[1] < 0.2, chance=re
 RATES, lr = (0.05, 0.1, 0.2, 0.5, 1.0), 0.1 if s.task == "digits" else 0.01
 runs, empty = [], dict.fromkeys(RATES, 0.0)
 for each in range(s.seed, s.seed + s.repeats):
-    dealt = partition.dirichlet(labels, s.clients, skew, each)
-    n_k = dealt.sizes[dealt.with_data]
+    skewed_federation = partition.dirichlet(labels, s.clients, skew, each)
+    n_k = skewed_federation.sizes[skewed_federation.with_data]
     for q in RATES:
-        # who draws nothing, by weight
+        # the weight of clients that draw nothing
         empty[q] += (n_k / n_k.sum()) @ (1 - q) ** n_k / s.repeats
         history = simulation.run(
             task,
-            dealt,
+            skewed_federation,
             methods.get("fedstas-unbiased", rate=q, lr=lr),
             rounds=s.rounds,
             clients_per_round=s.clients_per_round,
@@ -674,13 +705,13 @@ for each in range(s.seed, s.seed + s.repeats):
 runs = pd.concat(runs)
 
 # %%
-spent = runs[runs["round"] == s.rounds].groupby("method")["examples"].mean()
+examples_used = runs[runs["round"] == s.rounds].groupby("method")["examples"].mean()
 every = methods.parameters("fedstas-unbiased")["restratify_every"]
 # gradients of all clients, whatever q is
 strata = -(-s.rounds // every) * len(labels)
 local_steps = methods.get("fedstas-unbiased").local.steps
 steps = s.rounds * s.clients_per_round * local_steps
-local = (spent - strata) / steps  # examples behind a local step
+local = (examples_used - strata) / steps  # examples behind a local step
 
 # %% tags=["remove-input"]
 glue_figure("figure_accuracy", ch03.draw_accuracy(runs))
@@ -689,7 +720,9 @@ glue_values(
 )
 glue_values("ch3", shard=len(task.train_y) / len(sizes), enough=128 / size)
 glue_values(
-    "ch3", least_share=100 * local[0.05] / local[1.0], least_total=100 * spent[0.05] / spent[1.0]
+    "ch3",
+    least_share=100 * local[0.05] / local[1.0],
+    least_total=100 * examples_used[0.05] / examples_used[1.0],
 )
 found = tables.paired_differences(runs, "test_accuracy", 1.0)
 glue_values(
@@ -750,21 +783,22 @@ table(ch03.tabulate_rates(runs, empty, local))
 
 # %%
 def optimal(a, sigma, n_k, total):
-    """n'_k in proportion to a_k sigma_k, but never more than n_k."""
-    free = np.ones(len(n_k), dtype=bool)  # who does not give all
+    """Return n'_k in proportion to a_k sigma_k, but never more than n_k."""
+    free = np.ones(len(n_k), dtype=bool)  # clients that do not use all examples
     while True:
         priority = np.where(free, a * sigma, 0)
         rest = total - n_k[~free].sum()
-        given = np.where(free, rest * priority / priority.sum(), n_k)
-        if (given <= n_k).all():
-            return given
-        free &= given < n_k
+        n_prime = np.where(free, rest * priority / priority.sum(), n_k)
+        if (n_prime <= n_k).all():
+            return n_prime
+        free &= n_prime < n_k
 
 
-def variance(given, a, sigma, n_k):
-    """Of the aggregated gradient; a client of one example has no spread."""
-    given, a, sigma, n_k = (x[sigma > 0] for x in (given, a, sigma, n_k))
-    return ((a * sigma) ** 2 * (1 / given - 1 / n_k)).sum()
+def variance(n_prime, a, sigma, n_k):
+    """Return the aggregated gradient's variance; a client of one example
+    has no spread."""
+    n_prime, a, sigma, n_k = (x[sigma > 0] for x in (n_prime, a, sigma, n_k))
+    return ((a * sigma) ** 2 * (1 / n_prime - 1 / n_k)).sum()
 
 
 # %% [markdown]
@@ -772,7 +806,7 @@ def variance(given, a, sigma, n_k):
 
 # %%
 shards = [federation.shards[k] for k in federation.with_data]
-trained = simulation.run(
+history = simulation.run(
     task,
     federation,
     methods.get("md", lr=lr),
@@ -782,7 +816,7 @@ trained = simulation.run(
     eval_every=s.rounds,
     device=s.device,
 )
-w_t = torch.from_numpy(trained.params).to(task.device)
+w_t = torch.from_numpy(history.params).to(task.device)
 module, n_k, spread = task.model(s.seed), sizes, []
 for shard in shards:
     x, y = task.train_x[shard], labels[shard]
@@ -793,30 +827,34 @@ sigma = np.array(spread) * np.sqrt(n_k / np.maximum(n_k - 1, 1))
 # %%
 one, n = np.ones(len(n_k)), n_k.sum()  # all examples
 by_weights = {"weights by size": n_k / n, "equal weights": one / len(n_k)}
-shares, left = np.linspace(0.02, 0.9, 45), {}
+shares, variance_ratios = np.linspace(0.02, 0.9, 45), {}
 for name, a_k in by_weights.items():
     theirs = data_sampling.optimal_sizes(a_k, sigma, n_k, n / 10)
     np.testing.assert_allclose(optimal(a_k, sigma, n_k, n / 10), theirs)
-    left[name] = []
+    variance_ratios[name] = []
     for q in shares:
         best = data_sampling.optimal_sizes(a_k, sigma, n_k, q * n)
         one_rate = variance(q * n_k, a_k, sigma, n_k)
-        left[name].append(variance(best, a_k, sigma, n_k) / one_rate)
+        variance_ratios[name].append(variance(best, a_k, sigma, n_k) / one_rate)
 
 # with equal spreads the optimum is one rate for all
 even = optimal(n_k / n, one, n_k, n / 10)
 np.testing.assert_allclose(even, n_k / 10)
 
 # %% tags=["remove-input"]
-glue_figure("figure_optimal", ch03.draw_allocation(shares, left))
-gains = {name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in left.items()}
+glue_figure("figure_optimal", ch03.draw_allocation(shares, variance_ratios))
+gains = {
+    name.split()[0]: 100 * (1 - np.interp(0.1, shares, v)) for name, v in variance_ratios.items()
+}
 glue_values("ch3", gain_sizes=gains["weights"], gain_equal=gains["equal"])
 low, high = np.quantile(sigma[n_k > 1], [0.1, 0.9])
 glue_values("ch3", sigma_low=low, sigma_high=high)
 expect("removes more if they count equally", gains["equal"] > gains["weights"] + 1, **gains)
 expect("spreads differ by a factor of about two", 1.5 < high / low < 3, low=low, high=high)
-whole = [data_sampling.optimal_sizes(a_k, sigma, n_k, n) for a_k in by_weights.values()]
-nothing = variance(n_k, one, sigma, n_k) == 0 and np.allclose(whole, n_k)  # all give all
+full_allocations = [data_sampling.optimal_sizes(a_k, sigma, n_k, n) for a_k in by_weights.values()]
+nothing = variance(n_k, one, sigma, n_k) == 0 and np.allclose(
+    full_allocations, n_k
+)  # all clients use all examples
 expect("both variances are 0", nothing)
 
 # %% [markdown]
@@ -951,7 +989,7 @@ print(check.answer("data_sampling/two-means", both))
 pool = [x for shard in ((0,), (1, 2, 3)) for x in shard]
 n_star_ = 2  # half of the four
 drawn_sums = [
-    sum(x for i, x in enumerate(pool) if mask >> i & 1)  # bit i: kept or not
+    sum(x for i, x in enumerate(pool) if mask >> i & 1)  # bit i: whether example i is sampled
     for mask in range(16)
 ]
 print("both:                      ", *both(((0,), (1, 2, 3))))

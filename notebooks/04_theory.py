@@ -57,8 +57,8 @@ s = chapters.settings("04_theory", globals())
 
 # %%
 # this chapter's
-here = [claim for claim in ledger.all_claims() if claim.chapter.startswith("04")]
-decided = ledger.as_frame(ledger.decide_all(here))
+claims = [claim for claim in ledger.all_claims() if claim.chapter.startswith("04")]
+decided = ledger.as_frame(ledger.decide_all(claims))
 verdicts = decided.set_index("id")["verdict"]
 facts = decided["fact"].fillna(decided["id"]).nunique()
 
@@ -103,8 +103,8 @@ target = Q(sum(updates), 3)
 N_h, S_h = (50, 30, 20), (2, 4, 6)
 measures = S_h, [x**2 for x in S_h], (1, 1, 1)
 seats = [theory.neyman_printed(N_h, measure, 10) for measure in measures]
-found = [theory.allocation_variance(N_h, S_h, m_h) for m_h in seats]
-by_deviation, by_variance, by_size = found
+variances = [theory.allocation_variance(N_h, S_h, m_h) for m_h in seats]
+by_deviation, by_variance, by_size = variances
 
 pair = [[Q(1)], [Q(-1)]]  # 4d: the only two gradients, and both are used
 simple = Q(theory.srs_covariance(pair, 2)[0, 0])
@@ -146,7 +146,7 @@ error = abs(estimates.mean() - mean) / sd * np.sqrt(s.repeats)
 
 # %%
 # 4e: fresh reports of one client
-spent = privacy.composed_epsilon(alpha, M, 99)
+composed = privacy.composed_epsilon(alpha, M, 99)
 relaxed = privacy.composed_epsilon(alpha, M, 99, 1e-5)
 
 centres, w = np.array([0.0, 0.0, 1.0]), 0.9  # 4f: parabolas around 0, 0 and 1
@@ -168,7 +168,7 @@ for _ in range(300):
 # %% tags=["remove-input"]
 glue_values("ch4", plain=plain, target=target, simple=simple, lemma4=printed)
 glue_values("ch4", deviation=by_deviation, variance=by_variance, w=w, truth=m * SIZE)
-glue_values("ch4", mean=mean, sd=sd, below=100 * below, spent=spent, relaxed=relaxed)
+glue_values("ch4", mean=mean, sd=sd, below=100 * below, spent=composed, relaxed=relaxed)
 glue_values("ch4", epsilon=float(s.epsilon), printed=right[0], drawn=right[1], m=m)
 glue_values("ch4", N=s.clients, M=M, simulated=f"{s.repeats:,}", error=error)
 expect("the repaired one hits the target", plain != target == repaired)

@@ -80,25 +80,25 @@ plots.set_page_style()
 
 # %%
 def cohorts(norms, m, distinct):
-    """All ordered cohorts of m draws in proportion to the norms, and the
-    chance of each, exactly."""
+    """List all ordered cohorts of m draws in proportion to the norms, with
+    their exact probabilities."""
     clients = range(len(norms))
     ways = permutations(clients, m) if distinct else product(clients, repeat=m)
     for cohort in ways:
-        chance, left = Q(1), sum(norms)
+        chance, remaining = Q(1), sum(norms)
         for k in cohort:
-            chance *= Q(norms[k], left)
-            # who was drawn cannot be drawn again
-            left -= norms[k] if distinct else 0
+            chance *= Q(norms[k], remaining)
+            # a client is drawn at most once
+            remaining -= norms[k] if distinct else 0
         yield cohort, chance
 
 
 def moments(estimate, norms, m, distinct):
-    """Mean and variance of estimate(cohort) over all cohorts."""
+    """Return mean and variance of estimate(cohort) over all cohorts."""
     ways = cohorts(norms, m, distinct)
-    found = [(estimate(cohort), chance) for cohort, chance in ways]
-    mean = sum(x * chance for x, chance in found)
-    return mean, sum((x - mean) ** 2 * chance for x, chance in found)
+    values = [(estimate(cohort), chance) for cohort, chance in ways]
+    mean = sum(x * chance for x, chance in values)
+    return mean, sum((x - mean) ** 2 * chance for x, chance in values)
 
 
 # %% [markdown]
@@ -108,7 +108,8 @@ def moments(estimate, norms, m, distinct):
 
 # %%
 def one_draw(values):
-    """Mean of one draw between two clients, whose norms are 1 and 2."""
+    """Return the mean of one draw between two clients, whose norms are 1
+    and 2."""
     return moments(lambda cohort: Q(values[cohort[0]]), [1, 2], 1, distinct=True)
 
 
@@ -217,7 +218,7 @@ def horvitz_thompson(cohort):
 hh = moments(hansen_hurwitz, norms, m, distinct=False)
 ht = moments(horvitz_thompson, norms, m, distinct=True)
 des_raj = theory.design_moments("des-raj", d, norms, m)
-found = {  # like stands beside like
+moments_by_design = {  # equal designs beside each other
     "plain mean, with replacement": again,
     "Hansen–Hurwitz, with replacement": hh,
     "plain mean, distinct clients": once,
@@ -229,17 +230,17 @@ wrong = moments(hansen_hurwitz, norms, m, distinct=True)[0]
 
 kinds = "plain-wr", "hansen-hurwitz", "plain-successive", "horvitz-thompson"
 theirs = [theory.design_moments(kind, d, norms, m) for kind in kinds]
-assert [*found.values()] == [*theirs, des_raj]
+assert [*moments_by_design.values()] == [*theirs, des_raj]
 
 # %% tags=["remove-input"]
 glue_values("ch4a", naive=wrong)
-means = [mean for mean, _ in found.values()]
+means = [mean for mean, _ in moments_by_design.values()]
 expect("All but the plain means hit it", [x == 3 for x in means] == [0, 1, 0, 1, 1])
-spreads = [variance for _, variance in found.values()]  # of like draws
+spreads = [variance for _, variance in moments_by_design.values()]  # of equal draws
 less = spreads[1] < spreads[0] and max(spreads[3:]) < spreads[2]
 expect("each with less variance than the plain mean of the same draws", less)
 expect("one bias for another", wrong not in (3, again[0], once[0]), mean=wrong)
-table(ch04a.tabulate_moments(found))
+table(ch04a.tabulate_moments(moments_by_design))
 
 # %% [markdown]
 # The target is 3. All but the plain means hit it exactly, each with less variance than the plain mean of the same draws. Compare like with like:
@@ -320,17 +321,17 @@ lr = 0.1 if s.task == "digits" else 0.01
 method = methods.get("fedstas-unbiased", lr=lr, strata=s.strata, levels=s.levels)
 of_a_run = {"rounds": s.rounds, "eval_every": s.rounds}
 of_a_run |= {"seed": s.seed, "device": s.device}
-trained = simulation.run(
+history = simulation.run(
     task, federation, method, clients_per_round=s.clients_per_round, **of_a_run
 )
 
 shards = [federation.shards[k] for k in federation.with_data]
 data = engine.pool(task.train_x, task.train_y, shards)
-module, w_t = task.model(s.seed), torch.from_numpy(trained.params)
+module, w_t = task.model(s.seed), torch.from_numpy(history.params)
 gradients = torch.stack(list(engine.client_gradients(module, w_t, data)))
 updates = -lr * gradients.numpy().astype(float)
 N, m = len(updates), min(s.clients_per_round, len(updates))
-equal = np.full(N, 1 / N)  # all clients count alike
+equal = np.full(N, 1 / N)  # equal weights for all clients
 
 # %% [markdown]
 # Now {glue:text}`ch4a_R` cohorts of {glue:text}`ch4a_m`, drawn at this one model by the package's own designs. What matters of a cohort is the weight
@@ -358,7 +359,7 @@ weights["as coded"] = (weights["as written"] > 0) / m
 # Expectations need no simulation. A client's expected weight follows from its inclusion probability, and that is an integral over arrival times:
 
 # %%
-# as the designs saw them
+# as the designs receive them
 strata = server.state_of(designs["as written"]).strata.value
 N_h = np.bincount(strata.labels)
 seats = allocation.neyman(N_h, strata.spreads, m)
@@ -378,25 +379,25 @@ np.testing.assert_allclose(theory.successive_inclusion(norms, 2), exact)
 
 # %%
 # the same lengths and angles in N coordinates, as in chapter 1
-turned = np.linalg.qr(updates.T)[1].T
+coordinates = np.linalg.qr(updates.T)[1].T
 
 
 def errors(target):
-    """Bias of each design and noise of one of its cohorts, in lengths of the
-    full update."""
-    unit = np.linalg.norm(target @ turned)
-    off = {k: (e - target) @ turned / unit for k, e in expected.items()}
+    """Return bias of each design and noise of one cohort, over the full
+    update's length."""
+    unit = np.linalg.norm(target @ coordinates)
+    off = {k: (e - target) @ coordinates / unit for k, e in expected.items()}
     bias = {k: np.linalg.norm(x) for k, x in off.items()}
-    apart = {k: (weights[k] - e) @ turned / unit for k, e in expected.items()}
-    return bias, {k: np.sqrt((x**2).sum(axis=1).mean()) for k, x in apart.items()}
+    deviations = {k: (weights[k] - e) @ coordinates / unit for k, e in expected.items()}
+    return bias, {k: np.sqrt((x**2).sum(axis=1).mean()) for k, x in deviations.items()}
 
 
-by_size = data.sizes / data.sizes.sum()  # a client counts by its data
-found = {"clients alike": errors(equal), "by data": errors(by_size)}
-bias, noise = found["clients alike"]
+by_size = data.sizes / data.sizes.sum()  # weights in proportion to the data
+errors_by_target = {"clients alike": errors(equal), "by data": errors(by_size)}
+bias, noise = errors_by_target["clients alike"]
 cohorts_until = {k: (noise[k] / bias[k]) ** 2 for k in ("as written", "as coded")}
-means = {k: (weights[k].mean(axis=0) - e) @ turned for k, e in expected.items()}
-length = np.linalg.norm(equal @ turned)
+means = {k: (weights[k].mean(axis=0) - e) @ coordinates for k, e in expected.items()}
+length = np.linalg.norm(equal @ coordinates)
 chance = {k: length * noise[k] / np.sqrt(R) for k in expected}
 
 # %% tags=["remove-input"]
@@ -404,7 +405,7 @@ glue_figure("figure_theory_bias", ch04a.draw_averaging(bias, noise))
 glue_values("ch4a", task=s.task, rounds=s.rounds, N=N, m=m, R=f"{R:,}")
 glue_values("ch4a", written=100 * bias["as written"], coded=100 * bias["as coded"])
 glue_values("ch4a", error=100 * np.hypot(bias["as written"], noise["as written"]))
-glue_values("ch4a", size=100 * found["by data"][0]["as written"])
+glue_values("ch4a", size=100 * errors_by_target["by data"][0]["as written"])
 off = {k: np.linalg.norm(means[k]) / chance[k] for k in expected}
 expect("The cohorts agree with the exact expectations", max(off.values()) < 3, **off)
 expect("some dozens of cohorts", 30 <= cohorts_until["as written"] < 110, **cohorts_until)
@@ -412,7 +413,7 @@ expect("after a handful", 2 <= cohorts_until["as coded"] < 9, **cohorts_until)
 one = {k: np.hypot(bias[k], noise[k]) for k in expected}
 expect("All designs err about alike", max(one.values()) < 1.25 * min(one.values()), **one)
 expect("by more than its whole length", one["as written"] > 1.05, error=one["as written"])
-table(ch04a.tabulate_errors(found))
+table(ch04a.tabulate_errors(errors_by_target))
 
 # %% [markdown]
 # ```{glue:figure} figure_theory_bias
@@ -455,7 +456,11 @@ decided = {name: getattr(unbiasedness, name)() for name in ("weights", "cohort_w
 glue_values("ch4a", ours_cohort_weights=decided["cohort_weights"].ours)
 expect("agree if all clients hold equally many examples", decided["weights"].verdict == "holds-if")
 expect("FedAvg's are biased", decided["cohort_weights"].verdict == "holds-if")
-expect("All four designs miss", min(found["by data"][0].values()) > 0.1, **found["by data"][0])
+expect(
+    "All four designs miss",
+    min(errors_by_target["by data"][0].values()) > 0.1,
+    **errors_by_target["by data"][0],
+)
 table(decided["weights"].table)
 
 # %% [markdown]
@@ -519,9 +524,9 @@ def scaled(cohort):
     return Q(3, 2) * sum(omega[k] * d[k] for k in cohort)  # N/m = 3/2
 
 
-drawn = {"uniform": [1, 1, 1], "by norm": norms, "by size": [1, 1, 8]}
-aims = {name: moments(scaled, g, 2, distinct=True)[0] for name, g in drawn.items()}
-for name, g in drawn.items():
+draw_weights = {"uniform": [1, 1, 1], "by norm": norms, "by size": [1, 1, 8]}
+aims = {name: moments(scaled, g, 2, distinct=True)[0] for name, g in draw_weights.items()}
+for name, g in draw_weights.items():
     assert aims[name] == theory.expansion_moments(d, omega, g, 2)[0]
 
 # %% tags=["remove-input"]
@@ -636,11 +641,11 @@ check.answer("unbiasedness/plain-bias", bias_of)
 
 # %%
 def estimate(sample, updates, norms):
-    total, seen, left = 0, 0, Q(1)
+    total, earlier, remaining = 0, 0, Q(1)
     for k in sample:
         share = Q(norms[k], sum(norms))
-        total += seen + updates[k] * left / share
-        seen, left = seen + updates[k], left - share
+        total += earlier + updates[k] * remaining / share
+        earlier, remaining = earlier + updates[k], remaining - share
     return total / (len(sample) * len(norms))
 
 

@@ -77,15 +77,15 @@ plots.set_page_style()
 
 # %%
 def one_draw(d, norms):
-    """Variance of one draw: plain mean by norm, uniform draws, Hansen–Hurwitz
-    by norm."""
+    """Return the variance of one draw: plain mean by norm, uniform draws,
+    Hansen–Hurwitz by norm."""
     N, mean = len(d), Q(sum(d), len(d))
     p = [Q(g, sum(norms)) for g in norms]
-    drawn = [(x, q) for x, q in zip(d, p, strict=True) if q]
-    aim = sum(q * x for x, q in drawn)
-    plain = sum(q * (x - aim) ** 2 for x, q in drawn)
+    outcomes = [(x, q) for x, q in zip(d, p, strict=True) if q]
+    aim = sum(q * x for x, q in outcomes)
+    plain = sum(q * (x - aim) ** 2 for x, q in outcomes)
     uniform = sum((x - mean) ** 2 for x in d) / N
-    weighted = sum(q * (x / (N * q) - mean) ** 2 for x, q in drawn)
+    weighted = sum(q * (x / (N * q) - mean) ** 2 for x, q in outcomes)
     return plain, uniform, weighted
 
 
@@ -154,12 +154,12 @@ norms = {
     "equal": [1, 1, 1, 1],
 }
 by = [([1, 2, 3, 4], g) for g in norms.values()]
-own, opposite, _ = (one_draw(*case)[2] for case in by)  # Hansen–Hurwitz
+by_own_norm, opposite, _ = (one_draw(*case)[2] for case in by)  # Hansen–Hurwitz
 
 # %% tags=["remove-input"]
 wrong_norm = evidence_variance.wrong_norm()
 expect("By the wrong norm", wrong_norm.ours == str(opposite) and wrong_norm.verdict == "holds-if")
-expect("By its own norm", own == 0)
+expect("By its own norm", by_own_norm == 0)
 glue_values("ch4b", opposite=float(opposite), uniform=float(one_draw(*by[0])[1]))
 table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 
@@ -184,13 +184,14 @@ table(ch04b.tabulate_one_draw(one_draw, by, "norms"))
 
 # %%
 def seats(N_h, S_h, m):
-    """Eq. 3.5, not rounded."""
+    """Return the allocation of eq. 3.5, not rounded."""
     measure = [n * x for n, x in zip(N_h, S_h, strict=True)]
     return [Q(m * x, sum(measure)) for x in measure]
 
 
 def variance(N_h, S_h, m_h):
-    """Of the stratified mean, from the standard deviations within strata."""
+    """Return the stratified mean's variance, from standard deviations
+    within strata."""
     parts = zip(N_h, S_h, m_h, strict=True)
     return sum(Q(n, sum(N_h)) ** 2 * Q(x) ** 2 / k for n, x, k in parts)
 
@@ -198,8 +199,8 @@ def variance(N_h, S_h, m_h):
 N_h, S_h, m = [50, 30, 20], [2, 4, 6], 10
 spreads = S_h, [x**2 for x in S_h], [1, 1, 1]
 best, as_written, plain = (seats(N_h, x, m) for x in spreads)
-for chosen in (best, as_written, plain):
-    assert variance(N_h, S_h, chosen) == theory.allocation_variance(N_h, S_h, chosen)
+for m_h in (best, as_written, plain):
+    assert variance(N_h, S_h, m_h) == theory.allocation_variance(N_h, S_h, m_h)
 assert best == theory.neyman_printed(N_h, S_h, m)
 
 # %% tags=["remove-input"]
@@ -226,12 +227,12 @@ table(neyman.table)
 # ```
 
 # %%
-# of the first of two equal strata, spreads 1 and 3
+# share of the first of two equal strata, spreads 1 and 3
 shares = np.linspace(0.04, 0.96, 300)
 
 
 def relative(share):
-    """Variance over that of proportional seats."""
+    """Return the variance over that of the proportional allocation."""
     return (1 / share + 9 / (1 - share)) / (2 * (1 + 9))
 
 
@@ -306,7 +307,7 @@ proportional = 20 * variance([18, 2], [1, 1], [18, 2])
 equal = 20 * variance([18, 2], [1, 1], [10, 10])
 
 # two draws, without strata and from {0, 2} and {10, 12}
-apart = one_draw([0, 2, 10, 12], [1] * 4)[1] / 2 / variance([2, 2], [1, 1], [1, 1])
+gain = one_draw([0, 2, 10, 12], [1] * 4)[1] / 2 / variance([2, 2], [1, 1], [1, 1])
 halves = {len(half): half for half in ([-1, 1], 10 * [-1, 1], 1000 * [-1, 1])}
 few = {}
 for n, half in halves.items():
@@ -316,11 +317,16 @@ for n, half in halves.items():
 # %% tags=["remove-input"]
 third = evidence_variance.theorem_1_third()
 glue_values(
-    "ch4b", equal=equal, none=none, apart=float(apart), few4=float(few[4]), few40=float(few[40])
+    "ch4b",
+    equal=equal,
+    none=none,
+    apart=float(gain),
+    few4=float(few[4]),
+    few40=float(few[40]),
 )
 expect("Equal seats do harm", third.ours == f"{equal} > {none}" and third.verdict == "holds-if")
 expect("change nothing here", proportional == none)
-expect("Strata that separate help", apart > 20, times=apart)
+expect("Strata that separate help", gain > 20, times=gain)
 expect("in larger populations ever less", few[4] > few[40] > few[4000] > 1)
 
 # %% [markdown]
@@ -415,20 +421,20 @@ lr = 0.1 if s.task == "digits" else 0.01
 method = methods.get("fedstas-unbiased", lr=lr, strata=s.strata, levels=s.levels)
 of_a_run = {"rounds": s.rounds, "eval_every": s.rounds}
 of_a_run |= {"seed": s.seed, "device": s.device}
-trained = simulation.run(
+history = simulation.run(
     task, federation, method, clients_per_round=s.clients_per_round, **of_a_run
 )
 
 shards = [federation.shards[k] for k in federation.with_data]
 data = engine.pool(task.train_x, task.train_y, shards)
-module, w_t = task.model(s.seed), torch.from_numpy(trained.params)
+module, w_t = task.model(s.seed), torch.from_numpy(history.params)
 w_0 = torch.nn.utils.parameters_to_vector(task.model(s.seed).parameters()).detach()
 
 
 def gradients(w):
     each = engine.client_gradients(module, w, data)
-    found = [g.numpy().astype(float) for g in each]
-    return np.stack(found)
+    client_gradients = [g.numpy().astype(float) for g in each]
+    return np.stack(client_gradients)
 
 
 updates = -lr * gradients(w_t)
@@ -437,8 +443,8 @@ server.begin(1, w_t)
 m = min(s.clients_per_round, len(updates))
 design = Stratified(s.strata, s.levels)
 design.draw(server, m, stream(s.seed, "chapter 4", 0))
-# labels, norms and spreads, as the design saw them
-seen = server.state_of(design).strata.value
+# labels, norms and spreads, as the design receives them
+first_round = server.state_of(design).strata.value
 
 # %% [markdown]
 # The variances need no cohorts. Each stratum contributes that of one draw, in vectors now:
@@ -446,8 +452,8 @@ seen = server.state_of(design).strata.value
 
 # %%
 def designs(d, labels, norms):
-    """Variance of each design, times m, and the squared bias of the plain
-    mean; real seats."""
+    """Return each design's variance, times m, and the squared bias of the
+    plain mean; allocations are not rounded."""
     rows, off = [], 0
     for h in np.unique(labels):
         x, p = d[labels == h], norms[labels == h] / norms[labels == h].sum()
@@ -461,47 +467,58 @@ def designs(d, labels, norms):
     # Neyman's, as shares of m
     seats = W * np.sqrt(uniform) / (W @ np.sqrt(uniform))
     some = seats > 0
-    found = {
+    variances = {
         "no strata": ((d - d.mean(axis=0)) ** 2).sum(axis=1).mean(),
         "strata, proportional seats": W @ uniform,
         "strata, Neyman's seats": (W @ np.sqrt(uniform)) ** 2,
         "as written: by norm, plain mean": (W**2 * plain)[some] @ (1 / seats[some]),
         "corrected": (W @ np.sqrt(weighted)) ** 2,
     }
-    return found, m * (off @ off)
+    return variances, m * (off @ off)
 
 
 # %%
 measures = {
     "corrected, norms of the first model": np.linalg.norm(gradients(w_0), axis=1),
     # a norm of zero would have no probability
-    "corrected, squeezed norms": seen.norms + 1e-9,
+    "corrected, squeezed norms": first_round.norms + 1e-9,
     "corrected, norms of the updates": np.linalg.norm(updates, axis=1),
 }
 squeezed = measures["corrected, squeezed norms"]
-found, squared_bias = designs(updates, seen.labels, squeezed)
+variances, squared_bias = designs(updates, first_round.labels, squeezed)
 for name, norms in measures.items():
-    found[name] = designs(updates, seen.labels, norms)[0]["corrected"]
-exact = theory.theorem_1(updates, seen.labels, squeezed, m)
+    variances[name] = designs(updates, first_round.labels, norms)[0]["corrected"]
+exact = theory.theorem_1(updates, first_round.labels, squeezed, m)
 theirs = [exact.rand, exact.strat, exact.stradiv, exact.sts, exact.corrected]
-np.testing.assert_allclose(list(found.values())[:5], m * np.array(theirs), rtol=1e-6)
+np.testing.assert_allclose(list(variances.values())[:5], m * np.array(theirs), rtol=1e-6)
 np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
 
-del found["corrected"]  # by squeezed norms: it has a name of its own
-part = {name: value / found["no strata"] for name, value in found.items()}
-alone, proportional, neyman, written, old, squeezed, own = part.values()
+del variances["corrected"]  # by squeezed norms: has its own name
+part = {name: value / variances["no strata"] for name, value in variances.items()}
+alone, proportional, neyman, written, old, squeezed, by_own_norm = part.values()
 
 # %% tags=["remove-input"]
-glue_figure("figure_theory_order", ch04b.draw_order(part, squared_bias / found["no strata"]))
+glue_figure("figure_theory_order", ch04b.draw_order(part, squared_bias / variances["no strata"]))
 glue_values("ch4b", task=s.task, rounds=s.rounds, N=len(updates), proportional=100 * proportional)
-glue_values("ch4b", neyman=100 * neyman, written=100 * written, own=100 * own, old=100 * old)
-glue_values("ch4b", by_strata=100 * (1 - proportional) / (1 - own))
-follow = own <= neyman * (1 + 1e-9) and neyman <= proportional * (1 + 1e-9) and proportional <= 1
+glue_values(
+    "ch4b", neyman=100 * neyman, written=100 * written, own=100 * by_own_norm, old=100 * old
+)
+glue_values("ch4b", by_strata=100 * (1 - proportional) / (1 - by_own_norm))
+follow = (
+    by_own_norm <= neyman * (1 + 1e-9) and neyman <= proportional * (1 + 1e-9) and proportional <= 1
+)
 expect("The four designs follow the order", follow, **part)
 expect("The plain mean by norm does not", written > neyman, written=written, neyman=neyman)
-expect("Squeezing the gradients costs nothing", squeezed < 1.01 * own, squeezed=squeezed, own=own)
-expect("norms of the untrained model cost little", old < 1.1 * own, old=old, own=own)
-expect("Most of what is gained", 1 - proportional > 0.65 * (1 - own))
+expect(
+    "Squeezing the gradients costs nothing",
+    squeezed < 1.01 * by_own_norm,
+    squeezed=squeezed,
+    own=by_own_norm,
+)
+expect(
+    "norms of the untrained model cost little", old < 1.1 * by_own_norm, old=old, own=by_own_norm
+)
+expect("Most of what is gained", 1 - proportional > 0.65 * (1 - by_own_norm))
 
 # %% [markdown]
 # ```{glue:figure} figure_theory_order
@@ -540,8 +557,8 @@ table(ch04b.select_combined_cases(ends.table))
 # ([](04a_unbiasedness.ipynb)), and for distinct clients at most $N_h$. Rounding by largest remainder is no rule for that:
 
 # %% tags=["remove-input"]
-whole = evidence_allocations.whole_allocation()
-table(ch04b.select_whole_allocations(whole.table))
+integer_allocation = evidence_allocations.whole_allocation()
+table(ch04b.select_whole_allocations(integer_allocation.table))
 
 # %% [markdown]
 # A stratum gets nobody, or more seats than it has clients. How often? Try all small cases: two strata of up to five clients or three of up to three, spreads up to 3 and 2, every $m$.
@@ -559,26 +576,26 @@ for N_h, S_h, draws in evidence_allocations.small_allocation_cases():
     count["too many"] += any(k > n for k, n in zip(rounded, N_h, strict=True))
     count["best"] += variance(N_h, S_h, ours) == least
 
-n_h = np.bincount(seen.labels)
-members = [updates[seen.labels == h] for h in range(len(n_h))]
+n_h = np.bincount(first_round.labels)
+members = [updates[first_round.labels == h] for h in range(len(n_h))]
 spreads = [((x - x.mean(axis=0)) ** 2).sum(axis=1).mean() for x in members]
-# whole seats for the federation
-given = allocation.neyman(n_h, seen.spreads, m)
-with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / given)
-lost = with_whole / found["strata, proportional seats"]
+# an integer allocation for the federation
+neyman_allocation = allocation.neyman(n_h, first_round.spreads, m)
+with_whole = m * np.sum((n_h / n_h.sum()) ** 2 * spreads / neyman_allocation)
+integer_cost = with_whole / variances["strata, proportional seats"]
 
 theirs = evidence_allocations.count_allocation_cases()  # the ledger's
-counted = [theirs[k] for k in ("cases", "whole", "zero", "above")]
-assert counted == list(count.values())[:4]
+counts_by_case = [theirs[k] for k in ("cases", "whole", "zero", "above")]
+assert counts_by_case == list(count.values())[:4]
 
 # %% tags=["remove-input"]
 glue_values(
     "ch4b", **{k.replace(" ", "_"): v for k, v in count.items()}, worse=theirs["worse"], m=m
 )
-glue_values("ch4b", with_whole=100 * with_whole / found["no strata"])
+glue_values("ch4b", with_whole=100 * with_whole / variances["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
-expect("whole seats take back more than", lost > 1, to_proportional=lost)
-expect("It needs a rule for whole numbers", whole.verdict == "fails")
+expect("whole seats take back more than", integer_cost > 1, to_proportional=integer_cost)
+expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails")
 
 # %% [markdown]
 # Of {glue:text}`ch4b_cases:,` cases eq. 3.5 is whole in {glue:text}`ch4b_whole`. Rounded, it leaves a stratum without a seat in

@@ -71,17 +71,17 @@ plots.set_page_style()
 
 # %%
 def law(sizes, M, alpha, fakes):
-    """The estimate of eq. 5.7: its values and their chances, all reports
-    listed."""
-    m, found = len(sizes), defaultdict(Fraction)
+    """Return the distribution of the estimate of eq. 5.7 by listing all
+    reports: probabilities by value."""
+    m, distribution = len(sizes), defaultdict(Fraction)
     for reports in product(range(M + 1), repeat=m):
         chance = Fraction(1)
         for n, r in zip(sizes, reports, strict=True):
             fake = Fraction(r in fakes, len(fakes))
             chance *= alpha * (r == min(n, M - 1)) + (1 - alpha) * fake
         if chance:
-            found[(sum(reports) - (1 - alpha) * m * M / 2) / alpha] += chance
-    return found
+            distribution[(sum(reports) - (1 - alpha) * m * M / 2) / alpha] += chance
+    return distribution
 
 
 def expected(law):
@@ -112,7 +112,7 @@ for value, chance in sorted(small.items()):
 # %% tags=["remove-input"]
 decided = {name: decide("ch4c", None, name, getattr(evidence, name)) for name in ch04c.CLAIMS}
 assert means == list(decided["estimator"].table["mean estimate"])
-verdict = {name: found.verdict for name, found in decided.items()}
+verdict = {name: evidence.verdict for name, evidence in decided.items()}
 expect("Two readings of the fakes have no bias", means.count("4") == 4 and means[:2] == means[6:])
 both = {verdict["estimator"], verdict["slides_estimator"]}
 expect("Verdict on eq. 5.7: holds, on a condition", both == {"holds-if"})
@@ -156,7 +156,8 @@ table(decided["estimator"].table)
 
 # %%
 def estimates(size, m, M, alpha):
-    """The estimate from m clients of this size: its values and their chances."""
+    """Return the values of the estimate from m clients of this size, and
+    their probabilities."""
     # a report is one of 1 to M - 1
     one = np.full(M - 1, (1 - alpha) / (M - 1))
     one[min(size, M - 1) - 1] += alpha
@@ -194,10 +195,12 @@ print(evidence.paper_scale(simulated).to_string())
 
 # %% tags=["remove-input"]
 errors = np.sqrt(negative * (1 - negative) / drawn_rounds)
-away = abs(simulated.mean() - mean) / (sd / np.sqrt(drawn_rounds))
-away = max(away, abs((simulated <= 0).mean() - negative) / errors)
-assert away < 5.5  # false alarm: 1e-7
-glue_values("ch4c", mean=mean, sd=sd, negative=100 * negative, away=away, draws=f"{drawn_rounds:,}")
+deviation = abs(simulated.mean() - mean) / (sd / np.sqrt(drawn_rounds))
+deviation = max(deviation, abs((simulated <= 0).mean() - negative) / errors)
+assert deviation < 5.5  # false alarm: 1e-7
+glue_values(
+    "ch4c", mean=mean, sd=sd, negative=100 * negative, away=deviation, draws=f"{drawn_rounds:,}"
+)
 glue_values("ch4c", negative_rounds=99 * negative, missing=100 * (1 - mean / 6000))
 glue_values("ch4c", supports_bias=float((1 - evidence.ALPHA) * m / (2 * evidence.ALPHA)))
 expect("about two thirds of it", 0.6 < sd / mean < 0.72, ratio=sd / mean)
@@ -230,7 +233,7 @@ expect("No bell of this width finds 6000", mean + 7 * sd < 6000, mean=mean, sd=s
 
 # %%
 def guarded(n_star, values, floor=1):
-    """The rate that a request leads to, for each estimate: never above 1."""
+    """Return the rate that each estimate leads to, at most 1."""
     return np.minimum(1, n_star / np.maximum(values, floor))
 
 
@@ -294,7 +297,8 @@ table(decided["rate_is_a_probability"].table)
 
 # %%
 def squared_error(size, m, n_star):
-    """The mean squared error of the guarded rate, for m clients of this size."""
+    """Return the mean squared error of the guarded rate, for m clients of
+    this size."""
     values, chances = estimates(size, m, 100, 0.1616)
     return (guarded(n_star, values) - n_star / (size * m)) ** 2 @ chances
 
@@ -403,7 +407,8 @@ expect("comes down like one over", abs(last["whole"] * counts[-1] / falls - 1) <
 
 # %%
 def best_cap(epsilon, reports, size=600):
-    """The least error of eq. 5.7 over M, as a share of the total, and that M."""
+    """Return the least error of eq. 5.7 over M, as a share of the total,
+    and its M."""
     caps = np.arange(3, int(1.5 * size) + 1)
     a = np.expm1(epsilon) / (np.exp(epsilon) + caps - 2)
     clipped = np.minimum(size, caps - 1)
@@ -417,7 +422,7 @@ def best_cap(epsilon, reports, size=600):
 
 epsilons, many = np.geomspace(0.5, 12, 60), np.geomspace(10, 1e5, 80)
 best = [best_cap(e, many) for e in epsilons]
-least, chosen = map(np.array, zip(*best, strict=True))
+least, best_caps = map(np.array, zip(*best, strict=True))
 
 # %%
 ten, hundred = best_cap(3.0, 10), best_cap(3.0, 100)
@@ -434,7 +439,7 @@ for c in (10, 100):
     affordable[c] = bisect_left(range(2000), -0.1, lo=1, key=short) / 100
 
 # %% tags=["remove-input"]
-glue_figure("figure_ch4c_useful", ch04c.draw_equal_errors(many, epsilons, least, chosen, 600))
+glue_figure("figure_ch4c_useful", ch04c.draw_equal_errors(many, epsilons, least, best_caps, 600))
 glue_values("ch4c", best_10=100 * ten[0], best_10_cap=ten[1], best_100=100 * hundred[0])
 glue_values("ch4c", enough=f"{enough[3.0]:,}", enough_1=f"{enough[1.0]:,}")
 glue_values("ch4c", epsilon_10=affordable[10], epsilon_100=affordable[100])
@@ -483,8 +488,8 @@ table(ch04c.tabulate_setting(s.clients_per_round, s.size_cap, s.epsilon, s.n_sta
 
 # %%
 def examples(rate, n=6000):
-    """The mean rate, and mean and standard deviation of the examples of a
-    round."""
+    """Return the mean rate, and mean and standard deviation of the number
+    of examples in a round."""
     first, second = rate @ chances, rate**2 @ chances
     return (
         first,
@@ -493,12 +498,12 @@ def examples(rate, n=6000):
     )
 
 
-drawn = {
+example_moments = {
     "n*/n, without privacy": examples(np.full(len(values), 600 / 6000)),
     "n*/ñ, guarded": examples(guarded(600, values)),
     "q, from n* = qñ": examples(0.1 * values / values),
 }
-table(ch04c.tabulate_examples(drawn))
+table(ch04c.tabulate_examples(example_moments))
 
 # %% [markdown]
 # What is given up is a *number* of examples fixed beforehand: the server gets a tenth of whatever is there. FedSampling's slides call a fixed ratio the
@@ -617,8 +622,8 @@ print(check.answer("sizes/mean-with-zero", mean))
 print(check.answer("sizes/zero", (Fraction(1, 4), (1, 2))))
 for alpha in (Fraction(1, 2), Fraction(1, 4), Fraction(1, 6)):
     for m_ in (1, 2, 3):
-        told = {n: theory.size_estimator_exact([n] * m_, 4, alpha) for n in (1, 2, 3)}
-        chances_ = {n: law.get(0, 0) for n, law in told.items()}
+        distributions = {n: theory.size_estimator_exact([n] * m_, 4, alpha) for n in (1, 2, 3)}
+        chances_ = {n: law.get(0, 0) for n, law in distributions.items()}
         if any(chances_.values()):
             print(
                 f"alpha = {alpha}, m = {m_}: P(0) =",

@@ -78,16 +78,16 @@ g = np.array([[1, 0], [0, 2], [3, -1], [-2, 1]], dtype=object)
 
 
 def moments(g, design):
-    """Mean and covariance of a step; a design lists coefficients of the
-    gradients and their chance."""
+    """Return mean and covariance of a step; a design lists coefficients of
+    the gradients and their probability."""
     steps = [(np.array(c) @ g, chance) for c, chance in design]
     mean = sum(chance * step for step, chance in steps)
-    apart = [(step - mean, chance) for step, chance in steps]
-    return mean, sum(chance * np.outer(x, x) for x, chance in apart)
+    deviations = [(step - mean, chance) for step, chance in steps]
+    return mean, sum(chance * np.outer(x, x) for x, chance in deviations)
 
 
 def fixed_number(n_k, size):
-    """All samples of this size, none twice."""
+    """List all samples of this size without replacement."""
     samples = list(combinations(range(n_k), size))
     chance = Fraction(1, len(samples))
     shares = ([Fraction(int(i in one), size) for i in range(n_k)] for one in samples)
@@ -101,14 +101,14 @@ def eq_6_10(g, size):
 
 
 for size in (1, 2, 3, 4):
-    mean, found = moments(g, fixed_number(4, size))
+    mean, covariance = moments(g, fixed_number(4, size))
     assert (mean == g.sum(axis=0) * Fraction(1, 4)).all()
-    assert (found == eq_6_10(g, size)).all()
-    assert (found == cov.srs_covariance(g, size)).all()
+    assert (covariance == eq_6_10(g, size)).all()
+    assert (covariance == cov.srs_covariance(g, size)).all()
 
 # %% tags=["remove-input"]
-decided = {name: decide("ch4d", None, name, how) for name, how in ch04d.CLAIMS.items()}
-verdict = {name: found.verdict for name, found in decided.items()}
+decided = {name: decide("ch4d", None, name, deciders) for name, deciders in ch04d.CLAIMS.items()}
+verdict = {name: evidence.verdict for name, evidence in decided.items()}
 expect("Verdict on Lemma 3: holds", verdict["lemma3"] == "holds")
 table(decided["lemma3"].table)
 
@@ -145,14 +145,14 @@ table(decided["lemma3"].table)
 
 # %%
 def coins(n_k, p, size):
-    """Each example is kept with probability p; the sum is divided by the
-    expected size."""
+    """List all Poisson samples: each example with probability p; the sum is
+    divided by the expected size."""
     return [
         (
-            [Fraction(x, size) for x in kept],
-            p ** sum(kept) * (1 - p) ** (n_k - sum(kept)),
+            [Fraction(x, size) for x in included],
+            p ** sum(included) * (1 - p) ** (n_k - sum(included)),
         )
-        for kept in product((0, 1), repeat=n_k)
+        for included in product((0, 1), repeat=n_k)
     ]
 
 
@@ -233,8 +233,8 @@ glue_values("ch4d", settings=order["settings"], psd=order["covariance"])
 
 # %%
 def eigenvalues(n_k, n, n_star, size):
-    """Of eq. 6.11: across the constants, and along them (all gradients
-    equal)."""
+    """Return the eigenvalues of eq. 6.11: across the constants, and along
+    them (all gradients equal)."""
     pairs = Fraction(n_star * (size - 1), n - 1)
     a, b = 1 - pairs, pairs - Fraction(size * n_star, n)
     return a * Fraction(n_star, n * size), (a + n_k * b) * Fraction(n_star, n * size)
@@ -289,10 +289,10 @@ expect("All variances would be negative", max(*at_600, *at_2048) < 0)
 # three equal gradients, one expected example
 same = np.array([[1], [1], [1]], dtype=object)
 srs = moments(same, fixed_number(3, 1))
-tossed = moments(same, coins(3, Fraction(3, 9), 1))
+poisson = moments(same, coins(3, Fraction(3, 9), 1))
 print("fixed number: mean", *srs[0], "variance", *srs[1][0])
-print("coins:        mean", *tossed[0], "variance", *tossed[1][0])
-assert (srs[0] == tossed[0]).all() and srs[1] < tossed[1]
+print("coins:        mean", *poisson[0], "variance", *poisson[1][0])
+assert (srs[0] == poisson[0]).all() and srs[1] < poisson[1]
 
 # %% tags=["remove-input"]
 table(decided["theorem3"].table)
@@ -326,21 +326,21 @@ table(decided["theorem3"].table)
 
 # %%
 blind = covariances.unbiased_readings().set_index("design")
-below, tried = int(blind["always below"].sum()), int(blind["settings"].sum())
-here = cov.lemma4_form(64, 6, 4)
+below, settings = int(blind["always below"].sum()), int(blind["settings"].sum())
+lemma_form = cov.lemma4_form(64, 6, 4)
 theirs = cov.srs_form(8, 4)
-shrunk = Fraction(8 * 6, 64)
-assert here.is_covariance(8)
-rescaled = float(here.each / shrunk**2)
+scale = Fraction(8 * 6, 64)
+assert lemma_form.is_covariance(8)
+rescaled = float(lemma_form.each / scale**2)
 
 # %% tags=["remove-input"]
 glue_values(
-    "ch4d", ordered=order["ordered"], both=order["both"], strict=order["strict"], shrunk=shrunk
+    "ch4d", ordered=order["ordered"], both=order["both"], strict=order["strict"], shrunk=scale
 )
 odd = int(blind.loc[cov.READINGS["bernoulli"], "indefinite"])
-glue_values("ch4d", blind_settings=tried, blind_below=below, blind_coins=odd)
-glue_values("ch4d", strict_a=float(here.each), srs_a=float(theirs.each), rescaled_a=rescaled)
-expect("less noise because less signal", here.each < theirs.each < rescaled)
+glue_values("ch4d", blind_settings=settings, blind_below=below, blind_coins=odd)
+glue_values("ch4d", strict_a=float(lemma_form.each), srs_a=float(theirs.each), rescaled_a=rescaled)
+expect("less noise because less signal", lemma_form.each < theirs.each < rescaled)
 fails = verdict["theorem3"] == verdict["stable"] == "fails"
 expect("Verdict on Theorem 3: fails", fails and below == 0, below=below)
 
@@ -407,7 +407,7 @@ shards = [federation.shards[k] for k in some]
 
 
 def residuals(w):
-    """Softmax minus label [n, classes]; the gradient of an example is the
+    """Return softmax minus label [n, classes]; an example's gradient is its
     outer product with x."""
     z = x @ w
     p = np.exp(z - z.max(axis=1, keepdims=True))
@@ -415,29 +415,29 @@ def residuals(w):
 
 
 def ratio(rows, r):
-    """Variance of coins over that of a fixed number, for a client with these
-    examples."""
+    """Return the variance of Poisson sampling over that of a fixed number,
+    for a client with these examples."""
     square = ((x[rows] ** 2).sum(axis=1) * (r[rows] ** 2).sum(axis=1)).sum()
     mean = ((x[rows].T @ r[rows] / len(rows)) ** 2).sum()
     return (len(rows) - 1) / len(rows) * square / (square - len(rows) * mean)
 
 
 # %%
-w, found = np.zeros((x.shape[1], y.shape[1])), {}
+w, ratios = np.zeros((x.shape[1], y.shape[1])), {}
 lr = 1 / float(np.linalg.eigvalsh(x.T @ x / len(x)).max())
 for when, steps in (("before", 0), ("after", 300)):
     for _ in range(steps):
         w -= lr * x.T @ residuals(w) / len(x)
-    found[when] = np.array([ratio(rows, residuals(w)) for rows in shards])
-wins = {when: np.mean(values < 1) for when, values in found.items()}
-medians = {when: float(np.median(values)) for when, values in found.items()}
+    ratios[when] = np.array([ratio(rows, residuals(w)) for rows in shards])
+wins = {when: np.mean(values < 1) for when, values in ratios.items()}
+medians = {when: float(np.median(values)) for when, values in ratios.items()}
 
 # %% tags=["remove-input"]
 glue_figure(
-    "ch4d_figure_coins", ch04d.draw_variance_ratios(np.array([len(i) for i in shards]), found)
+    "ch4d_figure_coins", ch04d.draw_variance_ratios(np.array([len(i) for i in shards]), ratios)
 )
 glue_values("ch4d", task=s.task, concentration=f"{s.concentration:g}", shards=len(shards))
-glue_values("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in found.items()})
+glue_values("ch4d", **medians, **{f"{when}_most": float(v.max()) for when, v in ratios.items()})
 expect("Coins win almost nowhere", max(wins.values()) < 0.1, **wins)
 expect("Coins are noisier for the median", min(medians.values()) > 1, **medians)
 

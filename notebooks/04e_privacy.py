@@ -87,14 +87,15 @@ plots.set_page_style()
 
 # %%
 def report(size, alpha, fakes):
-    """What one report says, and with which chance."""
+    """Return the outcomes of one report and their probabilities."""
     law = dict.fromkeys(fakes, (1 - alpha) / Fraction(len(fakes)))
     law[size] = law.get(size, 0) + alpha
     return law
 
 
 def worst_ratio(laws):
-    """The largest likelihood ratio of an outcome between two of these laws."""
+    """Return the largest likelihood ratio of an outcome between two of
+    these distributions."""
     worst = Fraction(1)
     for y in set().union(*laws):
         chances = [law.get(y, 0) for law in laws]
@@ -118,7 +119,7 @@ assert everyone[0] == theory.ldp_ratio(M, alpha) == 3 and empty[0] == math.inf
 
 # %% tags=["remove-input"]
 decided = {name: decide("ch4e", None, name, getattr(evidence, name)) for name in ch04e.CLAIMS}
-verdict = {name: found.verdict for name, found in decided.items()}
+verdict = {name: evidence.verdict for name, evidence in decided.items()}
 expect("Then the bound is attained", everyone[0] == 3 and min(everyone[1:]) > 3)
 expect("Verdict on Lemma 5: holds, on a condition", verdict["lemma5"] == "holds-if")
 expect("is then private too", verdict["total_is_private"] == "holds-if")
@@ -186,7 +187,7 @@ table(decided["slides_ratio"].table)
 
 # %%
 def composed(alpha, M, j, delta):
-    """The least epsilon of j fresh reports at this delta."""
+    """Return the least epsilon of j fresh reports at this delta."""
     b = (1 - alpha) / (M - 1)  # a report is one given fake
     t = alpha + b  # a report is the size
     chances, one = np.ones(1), math.log(t / b)
@@ -235,8 +236,8 @@ soft = {j: composed(float(alpha), M, j, 1e-5) for j in range(1, 100)}
 
 # %%
 def sequences(K, c, most):
-    """How many sequences of j values out of K repeat none more than c times,
-    j = 0 to most."""
+    """Count the sequences of j values out of K that repeat none more than c
+    times, for j = 0 to most."""
     power = [Fraction(1)]  # coefficients of (sum of z^i / i! up to c)^K
     for n in range(1, most + 1):
         total = Fraction(0)
@@ -247,7 +248,8 @@ def sequences(K, c, most):
 
 
 def read_off(M, alpha, j):
-    """The chance that the most frequent of j fresh reports is the size."""
+    """Return the probability that the most frequent of j fresh reports is
+    the size."""
     K, b = M - 1, (1 - alpha) / (M - 1)
     at_most = [sequences(K, c, j)[j] for c in range(j + 1)]
     u = [at_most[c] - at_most[c - 1] for c in range(1, j + 1)]
@@ -270,11 +272,11 @@ answers = privacy.report(
     alpha=float(alpha),
     rng=stream(s.seed, "chapter 4e, attack"),
 )
-seen = np.zeros((trials, M))
-np.add.at(seen, (np.arange(trials)[:, None], answers), 1)
+report_counts = np.zeros((trials, M))
+np.add.at(report_counts, (np.arange(trials)[:, None], answers), 1)
 # ties by lot
-seen += 0.5 * stream(s.seed, "chapter 4e, ties").random(seen.shape)
-right = float((seen.argmax(axis=1) == 42).mean())
+report_counts += 0.5 * stream(s.seed, "chapter 4e, ties").random(report_counts.shape)
+right = float((report_counts.argmax(axis=1) == 42).mean())
 
 # a client is drawn more than 0, 1, ... times of 99
 above = binom.sf(np.arange(99), 99, 0.1)

@@ -68,7 +68,7 @@ plots.set_page_style()
 # %%
 strata, m, step = [[0, 1], [3, 5]], 2, Fraction(1, 10)
 centres = [*strata[0], *strata[1]]
-optimum = Fraction(sum(centres), 4)  # of F, where the gradients cancel
+optimum = Fraction(sum(centres), 4)  # the minimum of F, where the gradients cancel
 spread = sum((c - optimum) ** 2 for c in centres) / 4
 
 # L = mu = E = 1, sigma = 0
@@ -80,7 +80,7 @@ deviations = [Fraction(max(h) - min(h), 2) for h in strata]
 chi = step * abs(deviations[0] - deviations[1])
 negative = (omega**2 + chi**2) / m  # the last two terms
 
-# of F in the long run, two uniform draws
+# excess of F in the limit, two uniform draws
 error = step / (2 - step) * spread / (2 * m)
 first = {C: int(C * positive / negative) + 1 for C in (1, 1000, 1_000_000)}
 terms = convergence.printed_terms()
@@ -126,12 +126,13 @@ luck = stream(s.seed, "chapter 4, fixed point").random((3000, R))
 
 
 def walk(corrected):
-    """The models of R runs from 0.9 after each round, steps 1/t: [rounds, R]."""
+    """Return the models [rounds, R] of R runs from 0.9 after each round,
+    with steps 1/t."""
     w, path = np.full(R, 0.9), []
     for t, u in enumerate(luck, 1):
         g = w[:, None] - c  # the gradients of all clients: [R, 3]
         p = np.abs(g) / np.abs(g).sum(axis=1, keepdims=True)
-        # who is drawn
+        # the clients drawn
         k = (u[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2)[:, None]
         weight = 1 / (3 * np.take_along_axis(p, k, 1)) if corrected else 1.0
         w = w - (weight * np.take_along_axis(g, k, 1))[:, 0] / t
@@ -276,11 +277,11 @@ def promised_constant(step):
 
 # %%
 def exact(steps):
-    """E F(w_t) - F* after each round of m uniform draws with replacement:
-    [rounds + 1]."""
+    """Return E F(w_t) - F* [rounds + 1] after each round of m uniform draws
+    with replacement."""
     e = -w_star  # E (w_t - w*)
     S = e @ e.T  # E (w_t - w*)(w_t - w*)'
-    found = [np.trace(curvature @ S) / 2]
+    excess = [np.trace(curvature @ S) / 2]
     for step in steps:
         mixed = (A @ e) @ at_optimum.transpose(0, 2, 1)
         # E g_k g_k' of a client's gradient
@@ -290,8 +291,8 @@ def exact(steps):
         S = S - step * (curvature @ S + S @ curvature)
         S = S + step**2 * (full + (square - full) / m)
         e = e - step * curvature @ e
-        found.append(np.trace(curvature @ S) / 2)
-    return np.array(found)
+        excess.append(np.trace(curvature @ S) / 2)
+    return np.array(excess)
 
 
 uniform = exact(steps)
@@ -381,8 +382,8 @@ expect("(abstract): fails", rate == "fails", verdict=rate)
 
 # %%
 def stops(lr, local):
-    """Excess objective where a round of all clients, each with so many local
-    steps, no longer moves."""
+    """Return the excess objective where a round of all clients, each with
+    so many local steps, no longer moves the model."""
     one = np.eye(9)
     # a client goes to w - pull (w - C)
     pull = one - np.linalg.matrix_power(one - lr * A, local)
@@ -429,11 +430,11 @@ for local in (1, 5, 20):
 # Four designs on this page's federation, at a constant step, exactly:
 
 # %%
-alike, ones = np.full(N, 1 / N), [1] * N
+equal_shares, ones = np.full(N, 1 / N), [1] * N
 groups = clustered.similarity_groups(ridge.centres.reshape(N, -1), ones, m, "L2")
 designs = {
-    "MD": cv.clustered_sampling([alike] * m),
-    "distinct, uniform": cv.uniform(alike, m),
+    "MD": cv.clustered_sampling([equal_shares] * m),
+    "distinct, uniform": cv.uniform(equal_shares, m),
     "clustered by size": cv.clustered_sampling(clustered.by_size(ones, m)),
     "clustered by similarity": cv.clustered_sampling(clustered.by_groups(ones, groups, m)),
 }
@@ -442,7 +443,7 @@ for design in designs.values():  # the lemma's condition
 
 
 def floor(design, local, lr):
-    """Excess objective in the long run."""
+    """Return the limit of the excess objective."""
     long = np.full(int(12 / (lr * local * mu)), lr)
     return cv.errors(ridge, design, long, w_star, local)[1, -1]
 
@@ -455,36 +456,36 @@ floors = {name: (floor(d, 1, 0.2), floor(d, 5, 0.04)) for name, d in designs.ite
 
 
 # %%
-def away(rows, rounds=8):
-    """P(w_t is not 0) after each round, which is E |grad F(w_t)|^2; one c is
-    drawn from each row."""
+def chance_away(rows, rounds=8):
+    """Return P(w_t is not 0) after each round, which is E |grad F(w_t)|^2;
+    one c is drawn from each row."""
     cohorts = list(product(*rows))
-    at, found = {Fraction(0): Fraction(1)}, []
+    at, chances = {Fraction(0): Fraction(1)}, []
     for _ in range(rounds):
         after = {}
         for (w, chance), (a, b) in product(at.items(), cohorts):
             to = w - max(-1, min(1, w)) - Fraction(a + b, 2)
             after[to] = after.get(to, 0) + chance / len(cohorts)
         at = after
-        found.append(1 - at.get(0, 0))
-    return found
+        chances.append(1 - at.get(0, 0))
+    return chances
 
 
 tails = {
-    "MD": away([(-1, 1, -3, 3)] * 2),
-    "clustered": away([(-1, 1), (-3, 3)]),
+    "MD": chance_away([(-1, 1, -3, 3)] * 2),
+    "clustered": chance_away([(-1, 1), (-3, 3)]),
 }
 assert all(tails[name] == list(convergence.flat_tails(8)[name]) for name in tails)
 
 # %% tags=["remove-input"]
 glue_figure("ch4f_figure_clustered", ch04f.draw_clustered(floors, tails))
-saved = {name: 100 * (1 - found[0] / floors["MD"][0]) for name, found in floors.items()}
+saved = {name: 100 * (1 - values[0] / floors["MD"][0]) for name, values in floors.items()}
 by_size, by_similarity = saved["clustered by size"], saved["clustered by similarity"]
 glue_values(
     "ch4f", by_size=by_size, by_similarity=by_similarity, distinct=saved["distinct, uniform"]
 )
 glue_values("ch4f", tail_md=tails["MD"][0], tail_clustered=tails["clustered"][0])
-lower = min(1 - found[i] / floors["MD"][i] for found in list(floors.values())[1:] for i in (0, 1))
+lower = min(1 - values[i] / floors["MD"][i] for values in list(floors.values())[1:] for i in (0, 1))
 expect("All three have a lower floor than MD", lower > 0, least=lower)
 never = (convergence.on_quadratics()["never above"] == "yes").all()
 expect("never above MD in any of 300 rounds", never)

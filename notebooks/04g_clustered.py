@@ -46,7 +46,7 @@ s = chapters.settings("04g_clustered", globals())
 plots.set_page_style()
 
 # %% tags=["remove-input"]
-words, found = ch04g.decide_claims()
+words, evidence = ch04g.decide_claims()
 glue_values("ch4g", **words)
 theorems = [name for name in ch04g.THEOREMS if words[name] == "fails"]
 expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
@@ -131,17 +131,17 @@ expect("Five rows fail", len(theorems) == 5, fail=", ".join(theorems))
 
 # %%
 def moments(rows):
-    """Mean and covariance of the weights, and the chances to take part, by
-    listing all cohorts."""
+    """Return mean and covariance of the weights, and the clients'
+    probabilities to take part, by listing all cohorts."""
     m, n = rows.shape
-    mean, second, taken = 0, 0, 0
+    mean, second, participation = 0, 0, 0
     for cohort in product(range(n), repeat=m):
         chance = prod(rows[range(m), cohort])
         weight = np.array([Q(cohort.count(i), m) for i in range(n)])
         mean = mean + chance * weight
         second = second + chance * np.outer(weight, weight)
-        taken = taken + chance * (weight > 0).astype(object)
-    return mean, second - np.outer(mean, mean), taken
+        participation = participation + chance * (weight > 0).astype(object)
+    return mean, second - np.outer(mean, mean), participation
 
 
 sizes, m = (5, 3, 2, 1, 1), 3
@@ -159,7 +159,7 @@ expect("every weight varies less", all(less) and all(one[2] > md[2]))
 strict = [words[name] for name in ("prop1", "eq17", "eq23", "md", "fedavg")]
 expect("smaller for every client: holds, on a condition", words["abstract"] == "holds-if")
 expect("is unbiased (eq. 4) holds", set(strict) == {"holds"}, verdicts=strict)
-glue_values("ch4g", strictly=found["abstract"].ours)
+glue_values("ch4g", strictly=evidence["abstract"].ours)
 table(ch04g.tabulate_weights(sizes, md, one))
 
 # %% [markdown]
@@ -187,7 +187,8 @@ table(ch04g.tabulate_weights(sizes, md, one))
 
 # %%
 def variance(rows, z):
-    """Of the mean of one drawn z per row: the B of eq. 32 and 40."""
+    """Return the variance of the mean of one drawn z per row: the B of eq.
+    32 and 40."""
     rows, z = np.array(rows), np.array(z)
     return (rows @ z**2 - (rows @ z) ** 2).sum() / len(rows) ** 2
 
@@ -209,7 +210,7 @@ for name, rows in {"MD": MD, "mixed rows": MIXED, "rows alike": ALIKE}.items():
 
 # a row for each
 both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]
-print("a client takes part:", *(str(taken[0]) for taken in both))
+print("a client takes part:", *(str(participation[0]) for participation in both))
 
 # %% tags=["remove-input"]
 expect("has MD's variance", variance(MIXED, z) == variance(MD, z))
@@ -268,8 +269,8 @@ glue_values("ch4g", inclusion=both[0][0], inclusion_md=both[1][0])
 
 # %%
 def average(N, m, T, B):
-    """Mean squared gradient over T rounds of N local steps with the paper's
-    step size."""
+    """Return the mean squared gradient over T rounds of N local steps with
+    the paper's step size."""
     gamma = 1 - (1 - sqrt(m / (N * T))) ** N  # how far a round pulls
     square, total = 0.0, 0.0
     for _ in range(T):
@@ -281,20 +282,20 @@ def average(N, m, T, B):
 # rows that hold both kinds of clients
 B = float(variance(MIXED, (1, -1, 1, -1)))
 # the package's, for N from 1 to 1024
-drawn = clusters_bounds.rates(clusters_bounds.MIXED_ROWS)
-for row in drawn.iloc[:3].itertuples():
+rate_table = clusters_bounds.rates(clusters_bounds.MIXED_ROWS)
+for row in rate_table.iloc[:3].itertuples():
     ours = average(row.N, 2, int(row.T), B)
     np.testing.assert_allclose(ours, row.average, rtol=1e-6)
 
-steps, rounds = drawn["N"], drawn["T"]  # T = (mN)^3
+steps, rounds = rate_table["N"], rate_table["T"]  # T = (mN)^3
 as_written = 1 / np.sqrt(2 * steps * rounds) + 2 * steps / rounds
 corrected = np.sqrt(steps / (2 * rounds)) + 2 * steps / rounds
 
 # %% tags=["remove-input"]
 glue_figure(
-    "figure_ch4g_steps", ch04g.draw_local_steps(steps, drawn["average"], as_written, corrected)
+    "figure_ch4g_steps", ch04g.draw_local_steps(steps, rate_table["average"], as_written, corrected)
 )
-ratios = drawn["average"] / as_written, drawn["average"] / corrected
+ratios = rate_table["average"] / as_written, rate_table["average"] / corrected
 glue_values("ch4g", last=steps.iloc[-1], over=ratios[0].iloc[-1], over_corrected=ratios[1].iloc[-1])
 grows = np.polyfit(np.log(steps), np.log(ratios[0]), 1)[0]
 expect("leaves the printed one", grows > 0.8 and max(ratios[1]) < 1, exponent=grows)
@@ -358,7 +359,8 @@ expect("Lemma 5, which is right", words["lemma5"] == "holds", verdict=words["lem
 
 # %%
 def is_right(rows, sizes, m):
-    """Do m rows sum to M and the columns to m n_i (Proposition 1)?"""
+    """Check whether m rows sum to M and the columns to m n_i (Proposition
+    1)."""
     rows, sizes = np.array(rows), np.array(sizes)
     full = len(rows) == m and (rows >= 0).all()
     full = full and (rows.sum(axis=1) == sizes.sum()).all()
@@ -366,7 +368,7 @@ def is_right(rows, sizes, m):
 
 
 def federations(examples, largest):
-    """All lists of sizes, descending, that add up to so many examples."""
+    """List all descending sizes that add up to so many examples."""
     if not examples:
         yield []
     for size in range(min(examples, largest), 0, -1):
@@ -395,27 +397,27 @@ for count in range(1, 13):  # clients
         )
         for _ in range(s.repeats)
     ]
-    for name, mended in repairs.items():
+    for name, mended_slips in repairs.items():
         write = theory.printed_algorithm_1
-        made = [(write(n, m, mended), n, m) for n, m in federation]
-        percent[name].append(100 * np.mean([is_right(*each) for each in made]))
+        matrices = [(write(n, m, mended_slips), n, m) for n, m in federation]
+        percent[name].append(100 * np.mean([is_right(*each) for each in matrices]))
 
 # %% tags=["remove-input"]
 glue_figure("figure_ch4g_printed", ch04g.draw_repairs(percent))
 means = {name: np.mean(found_) for name, found_ in percent.items()}
-told = ch04g.count_small_cases(small)
-glue_values("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **told)
+case_counts = ch04g.count_small_cases(small)
+glue_values("ch4g", repeats=s.repeats, of=f"{len(small):,}", printed=printed, **case_counts)
 glue_values("ch4g", **{f"random_{k}": mean for k, mean in enumerate(means.values())})
 shares = printed / len(small), as_drawn / len(small), min(percent["all three"])
 expect("As drawn, always", shares[1:] == (1, 100))
 expect("Algorithm 1 hardly ever does", shares[0] < 0.1, share=shares[0])
-right = told["good"] / told["tried"]
+right = case_counts["good"] / case_counts["tried"]
 expect("fails for more than a third", 0.6 < right < 2 / 3, right=right)
 lines = [words[name] for name in ("alg1", "alg2", "proof3")]
 expect("the printed lines and the remark fail", set(lines) == {"fails"}, verdicts=lines)
 theorems = [words[name] for name in ("thm3", "thm4", "cost1")]
 expect("on the algorithms: hold, on a condition", set(theorems) == {"holds-if"}, verdicts=theorems)
-table(found["alg1"].table)
+table(evidence["alg1"].table)
 
 # %% [markdown]
 # ```{glue:figure} figure_ch4g_printed
@@ -437,7 +439,7 @@ table(found["alg1"].table)
 # {glue:text}`ch4g_lost` of the {glue:text}`ch4g_of` small federations lose one. The smallest case:
 
 # %% tags=["remove-input"]
-table(found["proof3"].table)
+table(evidence["proof3"].table)
 
 # %% [markdown]
 # ```{admonition} As written: Algorithm 2, lines 10–17
@@ -449,7 +451,7 @@ table(found["proof3"].table)
 # Line 12 places $q_k + u_i$ where $u_i$ belongs, and $q_k$ is never updated:
 
 # %% tags=["remove-input"]
-table(found["alg2"].table)
+table(evidence["alg2"].table)
 
 # %% [markdown]
 # ```{admonition} Verdict on the algorithms: hold, on a condition
@@ -477,12 +479,12 @@ for _ in range(10):
 assert digits == theory.distinct_uniform(10, 10)
 
 heavy = moments(np.array(theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])))[0]
-kept = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
+first_column = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
 
 # %% tags=["remove-input"]
 glue_values("ch4g", all_different=float(100 * ten), some_twice=float(100 * (1 - ten)))
 glue_values("ch4g", six=float(100 * sum(digits[6:9])))
-glue_values("ch4g", heavy=heavy[0], wanted=Q(int(kept[0]), 20))
+glue_values("ch4g", heavy=heavy[0], wanted=Q(int(first_column[0]), 20))
 promised = {name: words[name] for name in ch04g.SENTENCES if words[name] != "holds"}
 expect("What they say, with one condition", promised == {"zero": "holds-if"}, **promised)
 
@@ -510,7 +512,7 @@ expect("What they say, with one condition", promised == {"zero": "holds-if"}, **
 # that sizes alone would not:
 
 # %% tags=["remove-input"]
-table(found["further"].table)
+table(evidence["further"].table)
 
 # %% [markdown]
 # What similar rows lower is the variance of the *aggregate*, part 5 of {prf:ref}`thm-ch4g-weights`.
@@ -572,7 +574,7 @@ assert levels[0] - levels[1] == between and levels == sorted(levels, reverse=Tru
 
 # %%
 def expected(cohorts, weight):
-    """The expected weight of each client."""
+    """Return the expected weight of each client."""
     total = [Q(0)] * len(weight)
     for cohort, chance in cohorts:
         for k in cohort:
@@ -597,8 +599,10 @@ print(
 fraction = {a / b for a, b in zip(expected(uniform, share), share, strict=True)}
 fraction |= {a / b for a, b in zip(expected(again, [Q(1, 3)] * 3), share, strict=True)}
 expect("the same fraction of its share", fraction == {Q(2, 3)}, fractions=fraction)
-said = [words[name] for name in ch04g.SLIDES]
-expect("All of it holds, on conditions", set(said) == {"holds-if"}, verdicts=said)
+slide_verdicts = [words[name] for name in ch04g.SLIDES]
+expect(
+    "All of it holds, on conditions", set(slide_verdicts) == {"holds-if"}, verdicts=slide_verdicts
+)
 
 # %% [markdown]
 # The fraction is $|S|/M$. On updates that is a smaller step in the right direction; on models it

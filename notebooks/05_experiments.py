@@ -55,7 +55,7 @@ plots.set_page_style()
 
 # %% tags=["remove-input"]
 GLOBAL, SHARES = ch05.METRICS
-ledger = ch05.Verdicts("05_experiments")  # every claim that is decided here, decided now
+ledger = ch05.Verdicts("05_experiments")  # every claim of this chapter
 
 # %% [markdown]
 # ## What was run, and what does the paper leave open?
@@ -88,15 +88,17 @@ ledger = ch05.Verdicts("05_experiments")  # every claim that is decided here, de
 
 # %%
 def sweep(name):
-    """All evaluated rounds of a recorded sweep, and what run each belongs to."""
+    """Return all evaluated rounds of a recorded sweep, with the run that
+    each belongs to."""
     runs = pd.read_parquet(f"results/{name}/runs.parquet")
     rows = pd.read_parquet(f"results/{name}/rows.parquet")
-    known = ["run", "partition", "method", "seed", "rounds"]
-    return rows.merge(runs[known], on="run")
+    run_columns = ["run", "partition", "method", "seed", "rounds"]
+    return rows.merge(runs[run_columns], on="run")
 
 
 def final(rows, metric="test_accuracy"):
-    """Final accuracy in per cent: a row per seed, a column per method."""
+    """Return final accuracy in per cent: a row per seed, a column per
+    method."""
     last = rows[rows["round"] > rows["rounds"] - 10]
     return 100 * last.groupby(["seed", "method"])[metric].mean().unstack()
 
@@ -139,17 +141,17 @@ display(
 
 # %%
 # label counts [clients, classes], seed 0
-held = records.load_partitions("results")
-sizes = {name: counts.sum(axis=1) for name, counts in held.items()}
+label_counts = records.load_partitions("results")
+sizes = {name: counts.sum(axis=1) for name, counts in label_counts.items()}
 one_class = {}
-for name, counts in held.items():
+for name, counts in label_counts.items():
     one_class[name] = (counts.max(axis=1) > 0.99 * sizes[name]).sum()
 pure, pure_equal, _ = one_class.values()  # the last of them is IID
-empty = (sizes["dirichlet"] == 0).sum()  # clients that hold nothing
-last_class = held["dirichlet_fixed_size"][:, 9]
+empty = (sizes["dirichlet"] == 0).sum()  # clients without data
+last_class = label_counts["dirichlet_fixed_size"][:, 9]
 
 # %% tags=["remove-input"]
-glue_figure("figure_paper_partition", ch05.draw_partitions(held))
+glue_figure("figure_paper_partition", ch05.draw_partitions(label_counts))
 glue_values("ch5", empty=empty, largest=sizes["dirichlet"].max(), one_nine=(last_class == 1).sum())
 glue_values("ch5", pure_disjoint=pure, pure_fixed=pure_equal)
 expect("most see few classes", pure > (100 - empty) / 2 and pure_equal > 50)
@@ -190,14 +192,14 @@ THEIRS = {
     "fedstas-dp": (25.4, 35.1, 49.8, 56.1, 53.9),
 }
 PRINTED = {"fedsts": 55.0, "fedstas": 56.0, "fedstas-dp": 54.67}  # Fig. 3, top
-# saved, not printed
+# from the authors' files, not the paper
 LOSSES = {"fedsts": 1.512, "fedstas": 1.505, "fedstas-dp": 1.473}
 
 # %% tags=["remove-input"]
 glue_figure("figure_fig2", ch05.draw_fig_2(equal, THEIRS, grids["preprint"].note))
 glue_figure("figure_fig2_loss", ch05.draw_fig_2_loss(equal, grids["preprint"].note))
-glue_values("ch5", **(told := ch05.count_losses_inside(equal)))
-expect("By the loss one could not tell the two apart", told["losses_apart"] < 0.05)
+glue_values("ch5", **(loss_counts := ch05.count_losses_inside(equal)))
+expect("By the loss one could not tell the two apart", loss_counts["losses_apart"] < 0.05)
 
 # %% [markdown]
 # ```{glue:figure} figure_fig2
@@ -233,7 +235,8 @@ expect("By the loss one could not tell the two apart", told["losses_apart"] < 0.
 
 # %%
 def one_more(values):
-    """Mean of runs, and the 95 % prediction interval for one more."""
+    """Return the mean of runs, and the 95 % prediction interval for one
+    more."""
     k, mean = len(values), np.mean(values)
     half = stats.t.ppf(0.975, k - 1) * np.std(values, ddof=1) * np.sqrt(1 + 1 / k)
     return mean, mean - half, mean + half
@@ -258,15 +261,15 @@ display(ch05.fold_table("Their curves beside ours as coded, with intervals", bes
 # Who else passes this test, at the curves' points and at the six ends (three accuracies under the clients' class shares, three losses)?
 
 # %% tags=["remove-input"]
-passed = ch05.tabulate_explanations(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
-curve, reach = passed["their curves"], passed["points to either side"]
+explanations = ch05.tabulate_explanations(equal, ROUNDS, THEIRS, PRINTED, LOSSES)
+curve, reach = explanations["their curves"], explanations["points to either side"]
 coded, written, *others = curve.drop("fedavg").str.split().str[0].astype(int)
 glue_values("ch5", inside=curve["coded"], inside_width=reach["coded"], curve_md=curve["md"])
-glue_values("ch5", **ch05.explained_counts(passed), their_40=leads[1], their_end=leads[-1])
-all_ends = (passed["their ends"][["md", "fedprox", "centralised"]] == "6 of 6").all()
+glue_values("ch5", **ch05.explained_counts(explanations), their_40=leads[1], their_end=leads[-1])
+all_ends = (explanations["their ends"][["md", "fedprox", "centralised"]] == "6 of 6").all()
 expect("cannot tell who made the figure", min(others) >= coded - 2 and all_ends, coded=coded)
 expect("What the test excludes is little", 5 < written < coded, written=written)
-table(passed)
+table(explanations)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -288,10 +291,10 @@ ledger.box("Fig. 2, and how fast", "preprint-fig-2", "preprint-conclusion-faster
 
 
 # %%
-def client_accuracy(true, said, class_shares):
-    """Accuracy on test sets with each client's class shares [clients,
-    classes], averaged over clients."""
-    recall = [np.mean(said[true == c] == c) for c in range(class_shares.shape[1])]
+def client_accuracy(true, predictions, class_shares):
+    """Return accuracy on test sets with each client's class shares
+    [clients, classes], averaged over clients."""
+    recall = [np.mean(predictions[true == c] == c) for c in range(class_shares.shape[1])]
     return np.mean(class_shares @ recall)
 
 
@@ -301,10 +304,10 @@ w_0 = models.flatten(network)
 counts = partition.dirichlet(small.train_y, 10, 1.0, 0).label_counts
 class_shares = counts / counts.sum(axis=1, keepdims=True)
 
-said = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
+predictions = engine.evaluate(network, w_0, small.test_x, small.test_y)[1].numpy()
 pool = engine.pool(small.train_x, small.train_y, [np.arange(60)])
 package = simulation.measure(small, network, w_0, pool, class_shares)
-ours = client_accuracy(small.test_y.numpy(), said, class_shares)
+ours = client_accuracy(small.test_y.numpy(), predictions, class_shares)
 np.testing.assert_allclose(ours, package["client_accuracy"])
 
 # %% [markdown]
@@ -321,7 +324,7 @@ recall = np.array(  # in per cent, digits 0 to 9
 images = np.array([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009])
 weights = {"test images": images / 10_000}
 # their partition, drawn by us: each client has 600
-theirs_again = held["dirichlet_fixed_size"]
+theirs_again = label_counts["dirichlet_fixed_size"]
 weights["our clients"] = (theirs_again / 600).mean(axis=0)
 more = recall[1] - recall[0]
 lead = {name: more @ share for name, share in weights.items()}
@@ -345,8 +348,8 @@ expect("On the test images it does not lead", lead["test images"] < 0, points=le
 
 # %%
 def paired(rows, a, b, metric="test_accuracy"):
-    """Mean difference of two methods over the seeds of both, with its 95 %
-    interval."""
+    """Return the mean difference of two methods over the seeds of both,
+    with its 95 % interval."""
     wide = final(rows, metric)
     each = (wide[a] - wide[b]).dropna()
     half = stats.t.ppf(0.975, len(each) - 1) * each.sem()
@@ -508,12 +511,12 @@ once = one_rounds.load("results")
 once = once[(once["setting"] == "cifar100") & (once["m"] == 10)]
 ten = once.groupby("design")[["largest", "effective", "error"]].mean()
 kmeans = ten.loc["fedstas-unbiased"]
-cut = ten.loc["fedstas-least-variance"]
+least_variance = ten.loc["fedstas-least-variance"]
 
 # %% tags=["remove-input"]
-glue_values("ch5", **kmeans.add_prefix("cifar_"), cifar_cut_error=cut["error"])
+glue_values("ch5", **kmeans.add_prefix("cifar_"), cifar_cut_error=least_variance["error"])
 expect("puts most of the data into one stratum", kmeans["largest"] > 0.5, **kmeans)
-expect("too long for such an error", kmeans["error"] > 4 > 1 > cut["error"], **kmeans)
+expect("too long for such an error", kmeans["error"] > 4 > 1 > least_variance["error"], **kmeans)
 
 # %% [markdown]
 # ```{provenance} These numbers
@@ -577,19 +580,26 @@ frames = dict(zip(ch05.PARTITIONS.values(), (disjoint, equal), strict=True))
 beside = tables.compare_methods(frames, ch05.METRICS)
 
 two = ("fedstas", "fedstas-unbiased")  # as written, corrected
-lost, won = (paired(disjoint, m, "md") for m in two)
+written_gain, corrected_gain = (paired(disjoint, m, "md") for m in two)
 even, also = (paired(equal, m, "md") for m in two)
 
 # %% tags=["remove-input"]
 glue_figure("figure_forest", ch05.draw_method_intervals(beside))
 price = [tables.relative_cost(f, m, "md") for m in two for f in (disjoint, equal)]
-sent, seen = zip(*price, strict=True)  # bytes and examples
-glue_values("ch5", seen_written=seen[0], seen_written_equal=seen[1], seen_corrected=seen[2])
-glue_values("ch5", apart_written=ch05.format_distance(lost), times_written=sent[0])
+sent, examples = zip(*price, strict=True)  # bytes and examples
+glue_values(
+    "ch5", seen_written=examples[0], seen_written_equal=examples[1], seen_corrected=examples[2]
+)
+glue_values("ch5", apart_written=ch05.format_distance(written_gain), times_written=sent[0])
 glue_values("ch5", apart_written_equal=ch05.format_distance(even), times_written_equal=sent[1])
-glue_values("ch5", apart_corrected=ch05.format_distance(won), times_corrected=sent[2])
+glue_values("ch5", apart_corrected=ch05.format_distance(corrected_gain), times_corrected=sent[2])
 glue_values("ch5", apart_corrected_equal=ch05.format_distance(also), times_corrected_equal=sent[3])
-expect("as written ends below it", lost[2] < 0 < won[1], written=lost[0], corrected=won[0])
+expect(
+    "as written ends below it",
+    written_gain[2] < 0 < corrected_gain[1],
+    written=written_gain[0],
+    corrected=corrected_gain[0],
+)
 expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=also[0])
 
 # %% [markdown]
@@ -620,16 +630,16 @@ expect("both end above", min(even[1], also[1]) > 0, written=even[0], corrected=a
 
 # %%
 def holm_rejects(p, level=0.05):
-    """Which of these p-values stay significant when all were looked at."""
-    kept = np.zeros(len(p), dtype=bool)
-    for passed, i in enumerate(np.argsort(p)):
-        if p[i] > level / (len(p) - passed):  # as many as are left
+    """Return which of these p-values stay significant by Holm's procedure."""
+    rejected = np.zeros(len(p), dtype=bool)
+    for rank, i in enumerate(np.argsort(p)):
+        if p[i] > level / (len(p) - rank):  # the number of hypotheses that remain
             break
-        kept[i] = True
-    return kept
+        rejected[i] = True
+    return rejected
 
 
-p_values = beside["p"].dropna().to_numpy()  # MD has none against itself
+p_values = beside["p"].dropna().to_numpy()  # MD is not compared with itself
 np.testing.assert_array_equal(holm_rejects(p_values), statistics.holm(p_values) <= 0.05)
 print(f"{(p_values < 0.05).sum()} of {len(p_values)} below 0.05,", end=" ")
 print(f"after Holm {holm_rejects(p_values).sum()}")
@@ -673,7 +683,7 @@ ledger.box("the table", *ch05.TABLE_CLAIMS)
 # Each was tuned on seed 0, by the training loss of the last ten rounds. Ten seeds compare it with what it builds on, at the same cost:
 
 # %%
-chosen = tables.choose_by_loss(grids["server-rates"].frame)
+best_rates = tables.choose_by_loss(grids["server-rates"].frame)
 tuned = grids["servers"].frame
 # as often as the tuned ones were evaluated
 ninth = disjoint[disjoint["round"] % 9 == 0]
@@ -687,7 +697,9 @@ proximal = paired(basis, "fedprox", "md")
 # %% tags=["remove-input"]
 expect("FedProx does not", max(map(abs, proximal)) < 0.1, points=proximal[0])
 expect("more than twenty points on FedAvg", min(raised.values()) > 20, **raised)
-display(ch05.fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, chosen)))
+display(
+    ch05.fold_table("What was tried and chosen", ch05.tabulate_servers(tuned, basis, best_rates))
+)
 
 # %% [markdown]
 # ```{provenance} Table
@@ -707,7 +719,7 @@ display(ch05.fold_table("What was tried and chosen", ch05.tabulate_servers(tuned
 
 # %%
 def level(values, printed, matters=1.0):
-    """Is this printed level ours? In points of accuracy."""
+    """Judge a printed level by our runs, in points of accuracy."""
     _, low, high = one_more(values)
     if printed - matters <= low and high <= printed + matters:
         return "agrees"
@@ -715,7 +727,7 @@ def level(values, printed, matters=1.0):
 
 
 def order(interval, matters=1.0):
-    """Is one method above another?"""
+    """Judge whether one method is above another."""
     _, low, high = interval
     return "agrees" if low > 0 else "differs" if high < matters else "undecided"
 
@@ -784,16 +796,18 @@ display(
 # %%
 around = grids["sensitivity"].frame
 # a mean over seeds per value
-moved = ch05.accuracy_by_setting(tables.summarise_variants(around, "test_accuracy"))
-means = moved.groupby("key")["mean"]
+means_by_setting = ch05.accuracy_by_setting(tables.summarise_variants(around, "test_accuracy"))
+means = means_by_setting.groupby("key")["mean"]
 spread = means.max() - means.min()
 most = spread[["steps", "clients_per_round"]].min()
 small = ["levels", "restratify_every", "rate", "concentration"]
 rest = spread[small].max()
 
 # %% tags=["remove-input"]
-glue_figure("figure_sensitivity", ch05.draw_setting_ranges(moved))
-glue_values("ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.setting_extremes(moved))
+glue_figure("figure_sensitivity", ch05.draw_setting_ranges(means_by_setting))
+glue_values(
+    "ch5", sensitivity_seeds=around["seed"].nunique(), **ch05.setting_extremes(means_by_setting)
+)
 expect("most of all, then on strata", most > 15 > spread["strata"] > 4, strata=spread["strata"])
 expect("hardly move the corrected", rest < 4, most=rest)
 
@@ -864,19 +878,22 @@ for cap in experiments.CAPS:
     stricter[cap] = paired(ends, to[0.5], to[10.0])
 small_cap, large = stricter[100], stricter[3000]
 # the corrected method, private against not
-hidden, known = "fedstas-unbiased-dp", "fedstas-unbiased"
+private_method, exact_method = "fedstas-unbiased-dp", "fedstas-unbiased"
 usual = tables.Variant.of(epsilon=10.0, size_cap=100, n_star=2048)
-either = noisy["method"].isin([hidden, known])
-both = paired(noisy[either & noisy["variant"].isin([tables.Variant(), usual])], hidden, known)
+either = noisy["method"].isin([private_method, exact_method])
+both = paired(
+    noisy[either & noisy["variant"].isin([tables.Variant(), usual])], private_method, exact_method
+)
 
 # %% tags=["remove-input"]
 by_variant = tables.summarise_variants(noisy, GLOBAL)
 glue_figure("figure_privacy", ch05.draw_privacy(by_variant))
-shown = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
+intervals = {f"fresh_{M}": stricter[M] for M in (100, 3000)} | {"corrected": both}
 glue_values(
     "ch5",
     **{
-        f"privacy_{key}": statistics.format_interval(*found, "+.1f") for key, found in shown.items()
+        f"privacy_{key}": statistics.format_interval(*found, "+.1f")
+        for key, found in intervals.items()
     },
 )
 expect("with a small cap", abs(small_cap[0]) < 4, points=small_cap[0])
@@ -914,7 +931,7 @@ for part in ("one stratum", "p uniform"):
     package = change.loc[part, ["difference", "low", "high"]]
     np.testing.assert_allclose(package.astype(float), mine)
 
-# correct weights, on the draws that the paper asks for; MD is the other
+# correct weights with the paper's draws; MD is the other
 by_norm = paired(parts, "p by norm", "one stratum, p by size")
 # and plain weights on uniform draws
 plain = paired(parts, "plain weights, p uniform, Neyman", "p uniform")
@@ -925,8 +942,10 @@ expect("Correct weights alone do not do it", by_norm[2] < 0, points=by_norm[0])
 uniform, none = change["difference"]["p uniform"], change["high"]["one stratum"]
 expect("The draw by size first", uniform < none < 0, uniform=uniform, strata=none)
 expect("correct weights and the strata follow", plain[0] < -3 and none < 0, weights=plain[0])
-kept = change["difference"][["strata frozen at w_0", "strata of each round", "a tenth of the data"]]
-expect("hardly matter", kept.abs().max() < 1.5, most=kept.abs().max())
+small_changes = change["difference"][
+    ["strata frozen at w_0", "strata of each round", "a tenth of the data"]
+]
+expect("hardly matter", small_changes.abs().max() < 1.5, most=small_changes.abs().max())
 
 # %% [markdown]
 # With uniform draws in place of those by size it changes by {glue:text}`ch5_part_uniform` points, and if the weights are plain as well, by another
@@ -1009,8 +1028,8 @@ glue_values("ch5", live_again=ch05.describe_repeated_runs(live, disjoint))
 def holm(p):
     p, order = np.asarray(p), np.argsort(p)
     adjusted = np.empty(len(p))
-    counted = p[order] * np.arange(len(p), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(counted))
+    scaled = p[order] * np.arange(len(p), 0, -1)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(scaled))
     return adjusted
 
 
@@ -1042,11 +1061,11 @@ print(check.answer("experiments/holm", holm))
 
 # %%
 def needed(gap, sd):
-    k, seen = 1, 0.0
-    while seen < 0.8:
+    k, achieved = 1, 0.0
+    while achieved < 0.8:
         k += 1
         critical, shift = stats.t.ppf(0.975, k - 1), np.sqrt(k) * gap / sd
-        seen = stats.nct.sf(critical, k - 1, [shift, -shift]).sum()
+        achieved = stats.nct.sf(critical, k - 1, [shift, -shift]).sum()
     return k
 
 
@@ -1054,12 +1073,12 @@ print(check.answer("experiments/seeds", needed))
 wide = tables.pivot_seeds(equal, SHARES)
 if {"fedstas", "fedsts"} <= set(wide):
     one, other = wide["fedstas"], wide["fedsts"]
-    for how, sd in {
+    for source, sd in {
         "draws shared": (one - other).std(),
         "draws of their own": np.sqrt(one.var() + other.var()),
     }.items():
-        seen = power(20, 1.0, sd)
-        print(f"{how}: sd {sd:.1f}, {needed(1.0, sd)} seeds; power of 20: {seen:.0%}")
+        achieved = power(20, 1.0, sd)
+        print(f"{source}: sd {sd:.1f}, {needed(1.0, sd)} seeds; power of 20: {achieved:.0%}")
 
 # %% [markdown]
 # ````{solution-end}

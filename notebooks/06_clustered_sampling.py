@@ -75,18 +75,18 @@ plots.set_page_style()
 
 # %%
 def rows_by_size(sizes, m):
-    """How many examples [m, N] of its n each draw gives to each client:
-    Algorithm 1, in whole numbers."""
+    """Return how many examples [m, N] of its n each draw gives to each
+    client, by Algorithm 1 in whole numbers."""
     # examples in a row, and placed on the line so far
     n, placed = sum(sizes), 0
     rows = np.zeros((m, len(sizes)), dtype=int)
     # large ones first, ties by number
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        left = m * sizes[i]
-        while left:
-            part = min(left, n - placed % n)  # up to the end of the row
+        remaining = m * sizes[i]
+        while remaining:
+            part = min(remaining, n - placed % n)  # up to the end of the row
             rows[placed // n, i] += part
-            placed, left = placed + part, left - part
+            placed, remaining = placed + part, remaining - part
     return rows
 
 
@@ -117,11 +117,11 @@ expect("drawn once for certain, and perhaps twice", counts[0, 0] == 12 and count
 # %%
 data = tasks.load(s.task, device="cpu")
 federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
-held = federation.with_data
-sizes = federation.sizes[held]
+with_data = federation.with_data
+sizes = federation.sizes[with_data]
 # each client's majority class
-label = federation.label_counts[held].argmax(axis=1)
-N, m, p = len(held), s.clients_per_round, sizes / sizes.sum()
+label = federation.label_counts[with_data].argmax(axis=1)
+N, m, p = len(with_data), s.clients_per_round, sizes / sizes.sum()
 LR = 0.1 if s.task == "digits" else 0.01
 
 by_size = rows_by_size(sizes, m)
@@ -168,8 +168,8 @@ expect("Most rows mix several classes", mixed > m / 2, rows=mixed)
 
 # %%
 def moments(r):
-    """Of the clients' weights: mean [N], covariance [N, N], and the chance to
-    take part [N]."""
+    """Return mean [N] and covariance [N, N] of the clients' weights, and
+    their probabilities [N] to take part."""
     m, times = len(r), r.sum(axis=0)
     covariance = (np.diag(times) - r.T @ r) / m**2
     return times / m, covariance, 1 - np.prod(1 - r, axis=0)
@@ -238,11 +238,11 @@ expect("more than halves the variance", 2 * total_one < total_md, share=float(to
 
 
 # %%
-def printed_algorithm_1(n, m, mended=()):
-    """Rows r' [m, N] as printed, from sizes n with the total M; "start",
-    "line 11" and "line 13" mend one slip each."""
+def printed_algorithm_1(n, m, fixes=()):
+    """Return rows r' [m, N] as printed, from sizes n with the total M;
+    "start", "line 11" and "line 13" correct one slip each."""
     n, M = sorted(n, reverse=True), sum(n)
-    k, q, b_before = 0 if "start" in mended else 1, 0, 0
+    k, q, b_before = 0 if "start" in fixes else 1, 0, 0
     r = np.zeros((m + 1, len(n)), dtype=int)
     for i, n_i in enumerate(n):
         q += m * n_i
@@ -251,8 +251,8 @@ def printed_algorithm_1(n, m, mended=()):
         if entered:
             r[k, i] = M - b_before
             for row in range(k + 1, a):  # the paper's l
-                r[row if "line 11" in mended else k, i] = M
-        r[a, i] = b if entered or "line 13" not in mended else b - b_before
+                r[row if "line 11" in fixes else k, i] = M
+        r[a, i] = b if entered or "line 13" not in fixes else b - b_before
         k, b_before = a, b
     # do rows count from 1 or from 0? The paper does not say: the reading that passes
     return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]
@@ -271,21 +271,25 @@ for _ in range(1000):
     trials.append((n, int(rng.integers(1, 11))))
 
 slips = ("start", "line 11", "line 13")
-passed = {}
+correct_counts = {}
 for bits in np.ndindex(2, 2, 2):  # which slips are mended
-    mended = tuple(each for each, bit in zip(slips, bits, strict=True) if bit)
-    made = [printed_algorithm_1(n, m_, mended) for n, m_ in trials]
-    pairs = zip(made, trials, strict=True)
+    fixes = tuple(each for each, bit in zip(slips, bits, strict=True) if bit)
+    matrices = [printed_algorithm_1(n, m_, fixes) for n, m_ in trials]
+    pairs = zip(matrices, trials, strict=True)
     right = [theory.proposition_1(r, n, m_) for r, (n, m_) in pairs]
-    passed[mended] = sum(right)
-    print(f"{', '.join(mended) or 'as printed':24} {passed[mended]}")
-for r, (n, m_) in zip(made, trials, strict=True):  # the last: all mended
+    correct_counts[fixes] = sum(right)
+    print(f"{', '.join(fixes) or 'as printed':24} {correct_counts[fixes]}")
+for r, (n, m_) in zip(matrices, trials, strict=True):  # the last: all mended
     assert (r == clustered.counts_by_size(n, m_)).all()
     assert printed_algorithm_1(n, m_).tolist() == theory.printed_algorithm_1(n, m_)
 
 # %% tags=["remove-input"]
-expect("for hardly any federation", passed[()] < 50, of_1000=passed[()])
-expect("the three repairs give the package's matrix", passed[slips] == 1000, of_1000=passed[slips])
+expect("for hardly any federation", correct_counts[()] < 50, of_1000=correct_counts[()])
+expect(
+    "the three repairs give the package's matrix",
+    correct_counts[slips] == 1000,
+    of_1000=correct_counts[slips],
+)
 
 # %% [markdown]
 # ```{admonition} Verdict on Algorithm 1: fails as printed, holds as drawn
@@ -305,7 +309,7 @@ expect("the three repairs give the package's matrix", passed[slips] == 1000, of_
 # sent when it last took part, zero before. So let us train {glue:text}`ch6_rounds` rounds with it and take these updates.
 
 # %%
-trained = simulation.run(
+trained_run = simulation.run(
     data,
     federation,
     methods.get("clustered-similarity", lr=LR),
@@ -315,9 +319,9 @@ trained = simulation.run(
     eval_every=s.rounds,
     device=s.device,
 )
-# [N, d], as the server sees them
-last = rounded(trained.state.server.last_updates)
-never = ~last.any(axis=1)  # has not taken part yet
+# [N, d], as the server receives them
+last = rounded(trained_run.state.server.last_updates)
+never = ~last.any(axis=1)  # clients that have not taken part yet
 
 # %% [markdown]
 # Two clients are near if the angle between their updates is small. Ward's method joins the nearest two, then the next, until a tree of all
@@ -326,7 +330,8 @@ never = ~last.any(axis=1)  # has not taken part yet
 
 # %%
 def angles_of(updates):
-    """The angle [N, N] between every two updates; with a zero it is set to 0."""
+    """Return the angle [N, N] between every two updates, 0 where one of
+    them is zero."""
     length = np.linalg.norm(updates, axis=1, keepdims=True)
     unit = updates / np.where(length > 0, length, 1)
     angle = np.arccos(np.clip(unit @ unit.T, -1, 1))
@@ -335,20 +340,21 @@ def angles_of(updates):
     return angle
 
 
-def cut(tree, sizes, m):
-    """The largest branches that fit into a row, each a list of clients."""
+def cut_tree(tree, sizes, m):
+    """Return the largest branches that fit into a row, each a list of
+    clients."""
     members = [[k] for k in range(len(sizes))]  # of each node, leaves first
-    whole = set(range(len(sizes)))  # nodes that are groups so far
+    group_nodes = set(range(len(sizes)))  # nodes that are groups now
     for a, b in tree[:, :2].astype(int):
         members.append(sorted(members[a] + members[b]))
-        if {a, b} <= whole and m * sizes[members[-1]].sum() <= sizes.sum():
-            whole = whole - {a, b} | {len(members) - 1}
-    return [members[node] for node in sorted(whole)]
+        if {a, b} <= group_nodes and m * sizes[members[-1]].sum() <= sizes.sum():
+            group_nodes = group_nodes - {a, b} | {len(members) - 1}
+    return [members[node] for node in sorted(group_nodes)]
 
 
 angles = angles_of(last)
 tree = linkage(squareform(angles), "ward")
-groups = cut(tree, sizes, m)
+groups = cut_tree(tree, sizes, m)
 assert groups == clustered.similarity_groups(last, sizes, m)
 
 # %% tags=["remove-input"]
@@ -377,20 +383,20 @@ expect("far more often than in random order", alike > 2 * by_chance, alike=alike
 
 # %%
 def rows_by_groups(sizes, groups, m):
-    """How many examples [m, N] each draw gives to each client: Algorithm 2
-    after the clustering."""
-    n, left = sum(sizes), m * np.array(sizes)
-    rows, k = np.zeros((m, len(left)), dtype=int), 0
+    """Return how many examples [m, N] each draw gives to each client, by
+    Algorithm 2 after the clustering."""
+    n, remaining = sum(sizes), m * np.array(sizes)
+    rows, k = np.zeros((m, len(remaining)), dtype=int), 0
     for i in [i for group in groups for i in group]:
-        while left[i] > n:  # a client heavier than a row has rows of its own
-            rows[k, i], left[i], k = n, left[i] - n, k + 1
-    ranked = sorted(groups, key=lambda group: -left[group].sum())
+        while remaining[i] > n:  # a client heavier than a row has rows of its own
+            rows[k, i], remaining[i], k = n, remaining[i] - n, k + 1
+    ranked = sorted(groups, key=lambda group: -remaining[group].sum())
     for row, group in enumerate(ranked[: m - k], k):
-        rows[row, group] = left[group]
+        rows[row, group] = remaining[group]
     for i in [i for group in ranked[m - k :] for i in group]:
-        while left[i]:  # split a client where a row is full
-            part = min(left[i], n - rows[k].sum())
-            rows[k, i], left[i] = rows[k, i] + part, left[i] - part
+        while remaining[i]:  # split a client where a row is full
+            part = min(remaining[i], n - rows[k].sum())
+            rows[k, i], remaining[i] = rows[k, i] + part, remaining[i] - part
             k += rows[k].sum() == n
     return rows
 
@@ -399,12 +405,12 @@ by_updates = rows_by_groups(sizes, groups, m)
 assert (by_updates == clustered.counts_by_groups(sizes, groups, m)).all()
 by_label = [np.flatnonzero(label == c).tolist() for c in np.unique(label)]
 # also splits a group heavier than a row
-told = clustered.counts_by_groups(sizes, by_label, m)
+target_rows = clustered.counts_by_groups(sizes, by_label, m)
 
 # %% tags=["remove-input"]
-shown = {"Algorithm 2": by_updates, "target, told the classes": told}
-glue_figure("figure_ch6_rows", ch06.draw_rows(shown, label))
-ruled_2, ruled_target = (ch06.count_majority_rows(rows, label) for rows in shown.values())
+rows_by_scheme = {"Algorithm 2": by_updates, "target, told the classes": target_rows}
+glue_figure("figure_ch6_rows", ch06.draw_rows(rows_by_scheme, label))
+ruled_2, ruled_target = (ch06.count_majority_rows(rows, label) for rows in rows_by_scheme.values())
 glue_values("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
 
 # %% [markdown]
@@ -423,7 +429,7 @@ glue_values("ch6", ruled_2=ruled_2, ruled_target=ruled_target)
 
 # %%
 def expected_classes(r, label=label):
-    """Expected number of different majority classes in a cohort."""
+    """Return the expected number of different majority classes in a cohort."""
     shares = [r[:, label == c].sum(axis=1) for c in np.unique(label)]
     return sum(1 - np.prod(1 - share) for share in shares)
 
@@ -432,15 +438,15 @@ schemes = {
     "MD": np.tile(p, (m, 1)),
     "Algorithm 1": by_size / sizes.sum(),
     "Algorithm 2": by_updates / sizes.sum(),
-    "target": told / sizes.sum(),
+    "target": target_rows / sizes.sum(),
 }
-seen = {name: expected_classes(r) for name, r in schemes.items()}
-for name, value in seen.items():
+classes_by_scheme = {name: expected_classes(r) for name, r in schemes.items()}
+for name, value in classes_by_scheme.items():
     print(f"{name:12} {value:.2f} of {len(by_label)} classes")
 
 # %% tags=["remove-input"]
-order = [seen[name] for name in schemes]
-expect("between those of MD and the target", order[0] < order[2] < order[3], **seen)
+order = [classes_by_scheme[name] for name in schemes]
+expect("between those of MD and the target", order[0] < order[2] < order[3], **classes_by_scheme)
 by_sizes = (order[1] - order[0]) / (order[2] - order[0])
 expect("Much of the gain is in the sizes already", by_sizes > 1 / 3, share=by_sizes)
 
@@ -455,18 +461,18 @@ expect("Much of the gain is in the sizes already", by_sizes > 1 / 3, share=by_si
 # %%
 ways = [(measure, "ward") for measure in clustered.MEASURES]
 ways += [("arccos", name) for name in clustered.LINKAGES[1:]]
-tried = []
+measure_rows = []
 for measure, name in ways:
-    made = clustered.similarity_groups(last, sizes, m, measure, name)
-    classes = expected_classes(clustered.by_groups(sizes, made, m))
-    tried.append((measure, name, str(len(made)), f"{classes:.2f}"))
+    similarity_groups = clustered.similarity_groups(last, sizes, m, measure, name)
+    classes = expected_classes(clustered.by_groups(sizes, similarity_groups, m))
+    measure_rows.append((measure, name, str(len(similarity_groups)), f"{classes:.2f}"))
 heads = ["measure", "linkage", "groups", "expected classes"]
-table(pd.DataFrame(tried, columns=heads))
+table(pd.DataFrame(measure_rows, columns=heads))
 
 # %% tags=["remove-input"]
-found = [float(row[-1]) for row in tried]
-glue_values("ch6", ways_low=min(found), ways_high=max(found))
-spread, step = max(found) - min(found), order[2] - order[1]
+class_counts = [float(row[-1]) for row in measure_rows]
+glue_values("ch6", ways_low=min(class_counts), ways_high=max(class_counts))
+spread, step = max(class_counts) - min(class_counts), order[2] - order[1]
 expect("the choice matters about as much", step / 2 < spread < 2 * step, spread=spread, step=step)
 
 # %% [markdown]
@@ -485,7 +491,7 @@ expect("the choice matters about as much", step / 2 < spread < 2 * step, spread=
 # %%
 points = np.linalg.norm(angles[:, None] - angles[None], axis=2)
 points = squareform(points, checks=False)
-coded = cut(linkage(points, "ward"), sizes, m)
+coded = cut_tree(linkage(points, "ward"), sizes, m)
 schemes["Algorithm 2, tree as coded"] = clustered.by_groups(sizes, coded, m)
 common = {frozenset(g) for g in groups} & {frozenset(g) for g in coded}
 print(f"{len(coded)} groups, {len(common)} of them also among our {len(groups)}")
@@ -581,16 +587,16 @@ table(ch06.final_table(runs))
 # their 95 % interval. A *step* is the mean absolute change of the accuracy from one evaluation to the next, in the second half.
 
 # %% tags=["remove-input"]
-gain, step, shown = ch06.accuracy_gains(runs), ch06.mean_jumps(runs), runs.cohorts
-glue_values("ch6", runs=shown["seed"].nunique(), last_round=shown["round"].max())
-of_2 = shown[shown["method"] == "clustered-similarity"]
+gain, step, cohorts = ch06.accuracy_gains(runs), ch06.mean_jumps(runs), runs.cohorts
+glue_values("ch6", runs=cohorts["seed"].nunique(), last_round=cohorts["round"].max())
+of_2 = cohorts[cohorts["method"] == "clustered-similarity"]
 early = of_2.loc[of_2["round"] <= 10, "digits"].mean()
 late = of_2.loc[of_2["round"] > of_2["round"].max() - 20, "digits"].mean()
 smooth = step["md"] / step["clustered-similarity"]
 glue_values(
     "ch6", early_2=early, late_2=late, smooth_2=smooth, **{f"gain_{k}": v for k, v in gain.items()}
 )
-expect("Both figures show 200 rounds", shown["round"].max() == 200)
+expect("Both figures show 200 rounds", cohorts["round"].max() == 200)
 expect("learns to find the digits", early < 8 and late > 9.5, early=early, late=late)
 expect("Algorithm 2 beats MD", gain["similarity_low"] > 0, low=gain["similarity_low"])
 expect("its steps are smaller than MD's", smooth > 1, times=smooth)
@@ -623,24 +629,24 @@ table(ch06.verdicts_table())
 # %%
 every = data.classes
 live_clients = max(every, s.clients // every * every)  # as many of each class
-history, drawn, promised = [], [], []
+history, cohort_digits, promised = [], [], []
 for run_seed in range(s.seed, s.seed + 5):
-    how = {"clients": live_clients, "seed": run_seed}
-    dealt = partition.make("by_class", data.train_y, **how)
-    digit = dealt.label_counts.argmax(axis=1)
-    promised.append(expected_classes(clustered.by_size(dealt.sizes, m), digit))
+    options = {"clients": live_clients, "seed": run_seed}
+    by_digit = partition.make("by_class", data.train_y, **options)
+    digit = by_digit.label_counts.argmax(axis=1)
+    promised.append(expected_classes(clustered.by_size(by_digit.sizes, m), digit))
     for name in ch06.NAMES:
         method = methods.get(name, steps=10, batch=50, lr=LR)
-        how = {"rounds": s.rounds, "clients_per_round": m}
-        how |= {"seed": run_seed, "device": s.device}
-        run = simulation.run(data, dealt, method, **how)
-        who = {"method": name, "seed": run_seed}
-        history.append(run.frame.assign(**who, rounds=s.rounds))
-        shown = [len(np.unique(digit[cohort])) for cohort in run.cohorts]
-        found = {"round": range(1, s.rounds + 1), "digits": shown}
-        drawn.append(pd.DataFrame(found | who))
+        options = {"rounds": s.rounds, "clients_per_round": m}
+        options |= {"seed": run_seed, "device": s.device}
+        run = simulation.run(data, by_digit, method, **options)
+        labels = {"method": name, "seed": run_seed}
+        history.append(run.frame.assign(**labels, rounds=s.rounds))
+        digit_counts = [len(np.unique(digit[cohort])) for cohort in run.cohorts]
+        columns = {"round": range(1, s.rounds + 1), "digits": digit_counts}
+        cohort_digits.append(pd.DataFrame(columns | labels))
 
-live = ch06.SchemeRuns(pd.concat(history), pd.concat(drawn))
+live = ch06.SchemeRuns(pd.concat(history), pd.concat(cohort_digits))
 live_md = every * (1 - (1 - 1 / every) ** m)
 
 # %% tags=["remove-input"]
@@ -960,10 +966,10 @@ table(clustered_figures.verdicts())
 # all clients take part once; the local work is the same in every scheme
 everyone, t = Cohort(np.arange(N), np.full(N, 1 / N)), s.rounds + 1
 method, module = methods.get("md", lr=LR), data.model(s.seed)
-pool = engine.pool(data.train_x, data.train_y, [federation.shards[k] for k in held])
+pool = engine.pool(data.train_x, data.train_y, [federation.shards[k] for k in with_data])
 # each with all of its data
 batches, weight, _ = simulation.draw_batches(method, pool, everyone, np.ones(N), s.seed, t)
-w_t = torch.from_numpy(trained.params)
+w_t = torch.from_numpy(trained_run.params)
 after = engine.local_updates(module, w_t, pool, batches, weight, lr=LR)
 D = (after - w_t).numpy().astype(float)
 
@@ -981,7 +987,7 @@ D = (after - w_t).numpy().astype(float)
 
 # %%
 def variance_of_rows(r, updates):
-    """Total variance of the mean of one update per row, exact."""
+    """Return the total variance of the mean of one update per row, exactly."""
     squares = (updates**2).sum(axis=1)
     return (r @ squares - ((r @ updates) ** 2).sum(axis=1)).sum() / len(r) ** 2
 
@@ -999,7 +1005,7 @@ for name, r in schemes.items():
     np.testing.assert_allclose(r.sum(axis=0) / m, p)  # unbiased
     # the lemma
     np.testing.assert_allclose(V["MD"] - V[name], (((r - p) @ D) ** 2).sum() / m**2)
-seen = {name: expected_classes(r) for name, r in schemes.items()}
+classes_by_scheme = {name: expected_classes(r) for name, r in schemes.items()}
 
 # %% [markdown]
 # And the same strata as FedSTaS would have them, corrected: seats by mass and spread, weights by mass ([](02_stratification.ipynb) explains
@@ -1008,21 +1014,21 @@ seen = {name: expected_classes(r) for name, r in schemes.items()}
 
 # %%
 def variance_within(group, updates):
-    """Total variance of one draw by size from a group."""
+    """Return the total variance of one draw by size from a group."""
     q = p[group] / p[group].sum()
     return q @ (updates[group] ** 2).sum(axis=1) - ((q @ updates[group]) ** 2).sum()
 
 
 mass = np.array([p[g].sum() for g in strata])
-known = np.array([np.sqrt(max(variance_within(g, last), 0)) for g in strata])
+group_spreads = np.array([np.sqrt(max(variance_within(g, last), 0)) for g in strata])
 ones = np.ones(len(strata), dtype=int)  # at least a seat for each stratum
 bounds = {"lower": ones, "upper": m * ones, "quotas": m * mass}
-seats = allocation.by_priority(mass * known, m, **bounds)
+seats = allocation.by_priority(mass * group_spreads, m, **bounds)
 within = np.array([variance_within(g, D) for g in strata])
 V["strata, seats by spread"] = (mass**2 / seats * within).sum()
 rows = [p * (stratum == h) / mass[h] for h in range(len(strata))]
 rows = [row for row, seat in zip(rows, seats, strict=True) for _ in range(seat)]
-seen["strata, seats by spread"] = expected_classes(np.array(rows))
+classes_by_scheme["strata, seats by spread"] = expected_classes(np.array(rows))
 print("seats:", seats)
 
 # %% tags=["remove-input"]
@@ -1041,7 +1047,7 @@ expect("a single cohort is far off", V["Algorithm 2"] > full**2 / 4, of=full)
 expect("The tree as coded does as well", abs(coded - two) < 6, coded=coded, ours=two)
 expect("Strata lie in between", one < min(of_strata) and max(of_strata) < two, most=max(of_strata))
 expect("Seats by spread do no better", of_strata[1] - of_strata[0] < 3, seats=of_strata[1])
-table(ch06.variance_table(V, seen, full))
+table(ch06.variance_table(V, classes_by_scheme, full))
 
 # %% [markdown]
 # All are unbiased, and the numbers are exact. *Classes* are expected majority classes in a cohort. The *error* is the root mean square distance
@@ -1090,10 +1096,10 @@ table(ch06.variance_table(V, seen, full))
 
 # %%
 def included(rows, client):
-    missed = 1
+    chance_missed = 1
     for row in rows:
-        missed *= 1 - row[client]
-    return 1 - missed
+        chance_missed *= 1 - row[client]
+    return 1 - chance_missed
 
 
 print(check.answer("clustered_sampling/included", included))
@@ -1160,10 +1166,10 @@ for name, r in (("MD", [[half, quarter, quarter]] * 2), ("rows", r_one)):
 # %%
 def own_rows(sizes, m):
     total = sum(sizes)
-    own = [k for k, x in enumerate(sizes) for _ in range(m * x // total)]
+    full_row_clients = [k for k, x in enumerate(sizes) for _ in range(m * x // total)]
     rows = np.zeros((m, len(sizes)), dtype=int)
-    rows[range(len(own)), own] = total
-    row = len(own)
+    rows[range(len(full_row_clients)), full_row_clients] = total
+    row = len(full_row_clients)
     for k, amount in enumerate(m * x % total for x in sizes):
         while amount:
             part = min(amount, total - rows[row].sum())

@@ -131,16 +131,16 @@ rules = {
     "over what was drawn": over_sample,
     "plain mean": plain_mean,
 }
-distributions, rule_means = {}, {}
+outcomes, rule_means = {}, {}
 for name, rule in rules.items():
-    distributions[name] = [(rule(xi), chance) for xi, chance in samples()]
-    rule_means[name] = sum(x * chance for x, chance in distributions[name])
+    outcomes[name] = [(rule(xi), chance) for xi, chance in samples()]
+    rule_means[name] = sum(x * chance for x, chance in outcomes[name])
 target = Fraction(sum(x for _, x in pool), len(pool))  # the mean of the pool
 all_clients = plain_mean(shards)  # with all data of both clients
-assert rule_means == {name: theory.moments(law)[0] for name, law in distributions.items()}
+assert rule_means == {name: theory.moments(law)[0] for name, law in outcomes.items()}
 
 # %% tags=["remove-input"]
-glue_figure("ch7_enumeration", ch07.draw_distributions(distributions, float(target)))
+glue_figure("ch7_enumeration", ch07.draw_distributions(outcomes, float(target)))
 glue_values(
     "ch7", tiny_mean=rule_means["over K (FedSampling)"], pooled=target, full_clients=all_clients
 )
@@ -190,7 +190,7 @@ expect("Only the first triangle stands on the line", [v == target for v in rule_
 # %%
 # the lemma
 variance = (1 - p) / K * Fraction(sum(x * x for _, x in pool), len(pool))
-assert variance == theory.moments(distributions["over K (FedSampling)"])[1] == Fraction(7, 8)
+assert variance == theory.moments(outcomes["over K (FedSampling)"])[1] == Fraction(7, 8)
 
 # %% [markdown]
 # ```{admonition} As written: FedSTaS, journal, Section 5.2

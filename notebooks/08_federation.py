@@ -112,9 +112,8 @@ plots.set_page_style()
 
 # %%
 # ten rounds of each method
-measured = json.loads(Path("examples/flower/bytes.json").read_text())
-# a model or a gradient travels as an object; the rest is what Flower needs
-# around it
+measurements = json.loads(Path("examples/flower/bytes.json").read_text())
+# models and gradients are sent as objects; the rest is Flower's overhead
 PURPOSE = {
     "push-object": "models, gradients",
     "pull-object": "models, gradients",
@@ -126,26 +125,26 @@ PURPOSE = {
 }
 
 
-def passed(run, way):
-    """What passed in one direction, by purpose, beside what the simulation
-    accounts."""
-    counted = Counter(dict.fromkeys(ch08.PARTS, 0))
+def summarise_traffic(run, way):
+    """Return the bytes in one direction, by purpose, and those that the
+    simulation accounts."""
+    bytes_by_purpose = Counter(dict.fromkeys(ch08.PARTS, 0))
     for kind, count in run[way].items():
-        counted[PURPOSE.get(kind, "everything else")] += count
-    about = {key: run[key] for key in ("task", "method", "parameters")}
-    answered = run["requests"]["push-messages"]  # messages, and their answers
-    about |= {"way": way, "accounted": run["accounted"][way]}
-    return about | {"answered": answered} | counted
+        bytes_by_purpose[PURPOSE.get(kind, "everything else")] += count
+    row = {key: run[key] for key in ("task", "method", "parameters")}
+    messages = run["requests"]["push-messages"]  # messages with their answers
+    row |= {"way": way, "accounted": run["accounted"][way]}
+    return row | {"answered": messages} | bytes_by_purpose
 
 
 both = ("up", "down")
-wire = [passed(run, way) for run in measured["runs"] for way in both]
+wire = [summarise_traffic(run, way) for run in measurements["runs"] for way in both]
 wire = pd.DataFrame(wire)
 total = wire[list(ch08.PARTS)].sum(axis=1)
 wire["ratio"] = total / wire["accounted"]
 # bytes for each message
 wire["beyond"] = (total - wire["accounted"]) / wire["answered"]
-nodes, idle = measured["nodes"], measured["idle"]
+nodes, idle = measurements["nodes"], measurements["idle"]
 # a tenth of four bytes each
 threshold = wire[wire["way"] == "up"]["beyond"].mean() / 0.4
 
@@ -155,7 +154,7 @@ low, high = wire.groupby("way")["beyond"].min() / 1e3, wire.groupby("way")["beyo
 glue_values(
     "ch8", up_low=low["up"], up_high=high["up"], down_low=low["down"], down_high=high["down"]
 )
-ratio, app = wire.groupby("task")["ratio"], measured["runs"][0]
+ratio, app = wire.groupby("task")["ratio"], measurements["runs"][0]
 glue_values("ch8", small_low=ratio.min()["digits"], small_high=ratio.max()["digits"])
 glue_values("ch8", large_low=ratio.min()["mnist"], large_high=ratio.max()["mnist"])
 glue_values("ch8", small=f"{wire['parameters'].min():,}", large=f"{wire['parameters'].max():,}")
@@ -165,7 +164,7 @@ glue_values(
     threshold=round(threshold, -3),
 )
 glue_values("ch8", app=sum(app[way]["get-fab"] for way in ("up", "down")) / nodes / 1e3)
-glue_values("ch8", flwr=measured["flwr"], date=measured["date"])
+glue_values("ch8", flwr=measurements["flwr"], date=measurements["date"])
 expect("nothing that grows with the model", max(high / low) < 1.5, **(high / low))
 
 # %% [markdown]
@@ -233,41 +232,41 @@ late = np.argsort(np.argsort(norms)) / (N - 1)
 
 
 def draw():
-    """A cohort of the corrected design: by norm within each stratum, weights
-    that undo it."""
-    chosen = np.concatenate([rng.choice(k, m // H, p=p[k]) for k in members])
-    return Cohort(chosen, 1 / (N * (m // H) * p[chosen]), strata[chosen])
+    """Draw a cohort of the corrected design: by norm within each stratum,
+    with the inverse weights."""
+    selected = np.concatenate([rng.choice(k, m // H, p=p[k]) for k in members])
+    return Cohort(selected, 1 / (N * (m // H) * p[selected]), strata[selected])
 
 
-def answers(cohort, how):
-    """Who of a cohort answers; at least somebody."""
-    chance = 0.75 if how == "at random" else 1 - late[cohort.clients] / 2
-    said = rng.random(len(cohort.clients)) < chance
-    return said if said.any() else np.ones_like(said)
+def answers(cohort, cause):
+    """Draw which clients of a cohort answer; if none would, all do."""
+    chance = 0.75 if cause == "at random" else 1 - late[cohort.clients] / 2
+    answered = rng.random(len(cohort.clients)) < chance
+    return answered if answered.any() else np.ones_like(answered)
 
 
 # %%
 estimates = {}
-for how in ("at random", "large ones"):
+for cause in ("at random", "large ones"):
     cohorts = (draw() for _ in range(REPEATS))
-    draws = [(cohort, answers(cohort, how)) for cohort in cohorts]
+    draws = [(cohort, answers(cohort, cause)) for cohort in cohorts]
     ways = {
-        "everybody answers": lambda cohort, said: cohort.weights,
-        "the silent count as 0": lambda cohort, said: cohort.weights * said,
+        "everybody answers": lambda cohort, answered: cohort.weights,
+        "the silent count as 0": lambda cohort, answered: cohort.weights * answered,
         "others stand for them": reweight,
     }
-    for what, weigh in ways.items():
-        found = [weigh(c, said) @ updates[c.clients] for c, said in draws]
-        estimates[how, what] = np.array(found) / target
-ratio = {key: found.mean() for key, found in estimates.items()}
+    for estimator, weigh in ways.items():
+        values = [weigh(c, answered) @ updates[c.clients] for c, answered in draws]
+        estimates[cause, estimator] = np.array(values) / target
+ratio = {key: values.mean() for key, values in estimates.items()}
 
 # %% tags=["remove-input"]
 zero, stand = (ratio["at random", x] for x in ("the silent count as 0", "others stand for them"))
-told = ratio["large ones", "others stand for them"]
-glue_values("ch8", zero=zero, stand=stand, informative=told)
+informative = ratio["large ones", "others stand for them"]
+glue_values("ch8", zero=zero, stand=stand, informative=informative)
 expect("a quarter of the step would be missing", abs(zero - 0.75) < 0.05, mean=zero)
 expect("letting the others stand for them restores it", abs(stand - 1) < 0.05, mean=stand)
-expect("these weights do not repair it", abs(told - 1) > 0.05, mean=told)
+expect("these weights do not repair it", abs(informative - 1) > 0.05, mean=informative)
 table(ch08.tabulate_nonresponse(estimates))
 
 # %% [markdown]
@@ -303,8 +302,8 @@ table(ch08.tabulate_nonresponse(estimates))
 
 # %%
 task_ = tasks.load(s.task)
-how = s.clients, s.concentration
-federation = partition.dirichlet(task_.train_y, *how, seed=s.seed)
+sizes_ = s.clients, s.concentration
+federation = partition.dirichlet(task_.train_y, *sizes_, seed=s.seed)
 module = task_.model(s.seed)
 w = models.flatten(module)
 shards = [federation.shards[k] for k in federation.with_data]
@@ -348,16 +347,16 @@ expect("reads off the gradients", labels > 3 / classes, right=labels)
 # %%
 EPSILON, CAP = 3.0, 100
 alpha = privacy.truth_probability(EPSILON, CAP)
-told = []
+correct = []
 for k, n in enumerate(data.sizes):
-    own = stream(s.seed, "memoised report", k)
-    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=own)
+    report_rng = stream(s.seed, "memoised report", k)
+    report = privacy.report(n, size_cap=CAP, alpha=alpha, rng=report_rng)
     replay = stream(s.seed, "memoised report", k)
-    replay.integers(1, CAP, size=())  # the fake
-    if replay.random(()) < alpha:  # the coin: this report is true
-        told.append(int(report) == min(max(n, 1), CAP - 1))
-print(f"of {len(data.sizes)} reports the server knows {len(told)} to be true")
-assert all(told)
+    replay.integers(1, CAP, size=())  # the random report
+    if replay.random(()) < alpha:  # then the report is the true size
+        correct.append(int(report) == min(max(n, 1), CAP - 1))
+print(f"of {len(data.sizes)} reports the server knows {len(correct)} to be true")
+assert all(correct)
 
 # %% [markdown]
 # So a node of `fedstas.flower` draws its reports from the system's entropy, or from a `secret` of its own that makes its
@@ -455,9 +454,9 @@ print(check.answer("federation/bytes", bytes_up))
 # %%
 def stand_for(weights, strata, answered):
     result = []
-    for weight, h, said in zip(weights, strata, answered, strict=True):
+    for weight, h, flag in zip(weights, strata, answered, strict=True):
         of_h = [a for a, g in zip(answered, strata, strict=True) if g == h]
-        result.append(weight * len(of_h) / sum(of_h) if said else 0.0)
+        result.append(weight * len(of_h) / sum(of_h) if flag else 0.0)
     return result
 
 

@@ -220,8 +220,8 @@ glue_figure("ch9_figure_draws", draw_probabilities.draw_figure())
 
 # %%
 def one_each(omega, strata):
-    """Every cohort of one client from each stratum: clients, weights of their
-    updates, chance."""
+    """List every cohort of one client from each stratum: clients, weights
+    of their updates, probability."""
     for cohort in product(*strata):
         W = [sum(omega[j] for j in h) for h in strata]
         p = [omega[k] / w for k, w in zip(cohort, W, strict=True)]
@@ -282,16 +282,16 @@ for labels, measure in product(lv.partitions(5, 3), (None, (1, 2, 3, 4, 5))):
 
 # %%
 def pair_weights(omega, u, a=None):
-    """d_kl [N, N]: what clients k and l add to the variance where they share
-    a stratum."""
+    """Return d_kl [N, N]: what clients k and l add to the variance if they
+    share a stratum."""
     a = omega if a is None else a
     x = u * (omega / a)[:, None]
     return np.outer(a, a) * ((x[:, None] - x) ** 2).sum(-1)
 
 
 def inside(d, labels):
-    """The variance of one draw from each stratum: the sum over the pairs that
-    share one."""
+    """Return the variance of one draw from each stratum: the sum over pairs
+    in the same one."""
     return (d * np.equal.outer(labels, labels)).sum() / 2
 
 
@@ -309,18 +309,18 @@ assert inside(pair_weights(five, np.array(u5)), [0] * 5) / 3 == md5
 
 # %%
 def place(d, labels, m, order):
-    """Each client to where it costs least, again and again until none moves."""
-    moved = True
-    while moved:
-        moved = False
+    """Move each client to where it costs least, until none moves."""
+    improved = True
+    while improved:
+        improved = False
         for k in order:
             cost = np.array([d[k, labels == h].sum() for h in range(m)])
             if labels[k] < 0 or cost.min() < cost[labels[k]] - 1e-12:
-                labels[k], moved = cost.argmin(), True
+                labels[k], improved = cost.argmin(), True
 
 
 def swap(d, labels, m):
-    """The two clients that gain most change places; whether there were any."""
+    """Exchange the two clients that gain most; return whether any gained."""
     cost = np.stack([d[:, labels == h].sum(1) for h in range(m)], axis=1)[:, labels]
     # of client k, in the stratum of client l
     gain = cost.diagonal()[:, None] - cost
@@ -332,7 +332,7 @@ def swap(d, labels, m):
 
 
 def search(d, m, order):
-    """Strata [N] that no move and no swap makes better."""
+    """Return strata [N] that no move and no swap makes better."""
     labels = np.full(len(d), -1)
     place(d, labels, m, order)
     while swap(d, labels, m):
@@ -386,17 +386,18 @@ for n, m in product((6, 9, 12), (2, 3, 4)):
 
 # %%
 def simplex(n):
-    """Pair weights of n equal clients, all equally unlike."""
+    """Return the pair weights of n clients of equal size, all at the same
+    distance."""
     return pair_weights(np.full(n, Q(1, n)), np.eye(n, dtype=int))
 
 
 def of_md(d, labels, m=2):
-    """The variance of strata in multiples of MD's."""
+    """Return the variance of strata as a multiple of MD's."""
     return inside(d, labels) / (inside(d, [0] * len(d)) / m)
 
 
 def rests(d, labels, m):
-    """Whether no client can move to another stratum with gain."""
+    """Check that no client gains by moving to another stratum."""
     after = np.array(labels)
     place(d, after, m, range(len(d)))
     return (after == labels).all()
@@ -409,8 +410,8 @@ d5 = pair_weights(five, np.array(u5))
 assert all(of_md(d5, x, 3) <= 1 for x in lv.partitions(5, 3) if rests(d5, x, 3))
 kmeans = of_md(simplex(5), (0, 0, 0, 0, 1))
 best5 = min(of_md(simplex(5), x) for x in lv.partitions(5, 2))
-merged = [of_md(simplex(n), lv.merge_strata(simplex(n), 2)) for n in range(3, 13)]
-assert max(merged[:-1]) < 1 < merged[-1]
+merged_costs = [of_md(simplex(n), lv.merge_strata(simplex(n), 2)) for n in range(3, 13)]
+assert max(merged_costs[:-1]) < 1 < merged_costs[-1]
 # part 2 is attained, and is false for strata of unequal numbers
 assert of_md(simplex(6), (0, 1, 2) * 2, 3) == Q(6 - 3, 6 - 1)
 uneven, uneven_bound = of_md(simplex(3), (0, 0, 1)), Q(3 - 2, 3 - 1)
@@ -418,7 +419,7 @@ assert uneven > uneven_bound
 
 # %% tags=["remove-cell"]
 least = min(inside(line, x) for x in lv.partitions(4, 2))
-glue_values("ch9", tight=inside(line, rest), tight_best=least, merging=merged[-1])
+glue_values("ch9", tight=inside(line, rest), tight_best=least, merging=merged_costs[-1])
 glue_values("ch9", kmeans=kmeans, kmeans_best=best5, uneven=uneven, uneven_bound=uneven_bound)
 
 # %% [markdown]
@@ -435,45 +436,47 @@ glue_values("ch9", kmeans=kmeans, kmeans_best=best5, uneven=uneven, uneven_bound
 
 # %%
 data, m = tasks.load(s.task, device="cpu"), s.clients_per_round
-held = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
+federation = partition.dirichlet(data.train_y, s.clients, s.concentration, s.seed)
 local = methods.LocalSGD(lr=0.1 if s.task == "digits" else 0.01)
-here = {"clients_per_round": m, "seed": s.seed, "local": local, "device": "cpu"}
-first, state = (one_round.state_after(data, held, rounds=t, **here) for t in (0, s.rounds))
+settings = {"clients_per_round": m, "seed": s.seed, "local": local, "device": "cpu"}
+first, state = (
+    one_round.state_after(data, federation, rounds=t, **settings) for t in (0, s.rounds)
+)
 
 
 def variance(x, p, gram, noise=0):
-    """Of independent draws: draw j is client k with chance p[j, k] and adds
-    x[j, k] / p[j, k] u_k."""
+    """Return the variance of independent draws: draw j is client k with
+    probability p[j, k] and adds x[j, k] / p[j, k] u_k."""
     squares = np.divide(x**2, p, out=np.zeros_like(x), where=p > 0)
     return (squares @ (gram.diagonal() + noise)).sum() - ((x @ gram) * x).sum()
 
 
-designs, left = ch09.compute_draws(state, s.levels), {}
+designs, shares_left = ch09.compute_draws(state, s.levels), {}
 # MD, k-means strata, clustered sampling, the cut
 for name, (x, p) in designs.items():
     np.testing.assert_allclose(x.sum(0), state.omega)  # unbiased, all four
-    left[name] = variance(x, p, state.gram, state.noise) / state.md_error
+    shares_left[name] = variance(x, p, state.gram, state.noise) / state.md_error
     np.testing.assert_allclose(
-        lv.variance_of(x, p, state.gram, state.noise), left[name] * state.md_error
+        lv.variance_of(x, p, state.gram, state.noise), shares_left[name] * state.md_error
     )
 
 # %% tags=["remove-cell"]
-glue_figure("ch9_map", ch09.draw_strata_map(state, designs, left))
+glue_figure("ch9_map", ch09.draw_strata_map(state, designs, shares_left))
 glue_values("ch9", task=s.task, rounds=s.rounds, seats_shown=m, on_map=len(state.omega))
 glue_values(
     "ch9",
     shown=100 * ch09.compute_principal_coordinates(state)[1],
-    rel_cut=left[ch09.LEAST_VARIANCE_LABEL],
+    rel_cut=shares_left[ch09.LEAST_VARIANCE_LABEL],
 )
-share, own = ch09.find_heaviest_stratum(designs[ch09.KMEANS_LABEL][1], state.omega)
-glue_values("ch9", heaviest=100 * share, its_seats=own)
+share, heaviest_seats = ch09.find_heaviest_stratum(designs[ch09.KMEANS_LABEL][1], state.omega)
+glue_values("ch9", heaviest=100 * share, its_seats=heaviest_seats)
 expect(
     "strata of least variance have the least",
-    left[ch09.LEAST_VARIANCE_LABEL] == min(left.values()),
-    **left,
+    shares_left[ch09.LEAST_VARIANCE_LABEL] == min(shares_left.values()),
+    **shares_left,
 )
-there = all(0.48 < x < 0.69 for name, x in left.items() if name != ch09.MD_LABEL)
-expect("All but MD leave half to two thirds of its variance", there, **left)
+in_range = all(0.48 < x < 0.69 for name, x in shares_left.items() if name != ch09.MD_LABEL)
+expect("All but MD leave half to two thirds of its variance", in_range, **shares_left)
 
 # %% [markdown]
 # ```{glue:figure} ch9_map
@@ -495,20 +498,20 @@ expect("All but MD leave half to two thirds of its variance", there, **left)
 
 # %%
 def draw(labels, omega, rng):
-    """One client from each stratum with chances omega_k / W_h; their updates
-    weigh W_h."""
+    """Draw one client from each stratum with probability omega_k / W_h; its
+    update has weight W_h."""
     members = [np.flatnonzero(labels == h) for h in range(labels.max() + 1)]
     weights = np.array([omega[k].sum() for k in members])
     pairs = zip(members, weights, strict=True)
-    drawn = [rng.choice(k, p=omega[k] / w) for k, w in pairs]
-    return np.array(drawn), weights
+    chosen = [rng.choice(k, p=omega[k] / w) for k, w in pairs]
+    return np.array(chosen), weights
 
 
-cut = methods.get("fedstas-least-variance", levels=s.levels).clients
-view = one_round.view_at(state, cut)  # what the server may ask for
-labels = cut.strata(view, m)[0]
+least_variance = methods.get("fedstas-least-variance", levels=s.levels).clients
+view = one_round.view_at(state, least_variance)  # the view of the server
+labels = least_variance.strata(view, m)[0]
 ours = draw(labels, state.omega, stream(s.seed, "a"))
-theirs = cut.draw(view, m, stream(s.seed, "a"))
+theirs = least_variance.draw(view, m, stream(s.seed, "a"))
 np.testing.assert_array_equal(ours[0], theirs.clients)
 np.testing.assert_allclose(ours[1], theirs.weights)
 
@@ -554,14 +557,14 @@ np.testing.assert_allclose(ours[1], theirs.weights)
 
 # %%
 def angular(omega, gram):
-    """Pair weights of draws by norm."""
+    """Return the pair weights of draws by norm."""
     length = np.sqrt(gram.diagonal())
     return 2 * np.outer(omega, omega) * (np.outer(length, length) - gram)
 
 
-rng, tried, below, raised = np.random.default_rng(s.seed), 200, 0, 0
+rng, trials, below, raised = np.random.default_rng(s.seed), 200, 0, 0
 # sums of draws at random, half of them with negative contributions
-for i in range(tried):
+for i in range(trials):
     n, draws = 3 + i % 4, 2 + i % 2
     w, u = rng.dirichlet(np.ones(n)), rng.normal(size=(n, 1 + i % 3))
     # columns sum to w
@@ -603,7 +606,7 @@ for name, rows in draws.items():
     assert rounded[name][1] <= rounded[name][0] + 1e-12
 
 # %% tags=["remove-input"]
-glue_values("ch9", tried=tried)
+glue_values("ch9", tried=trials)
 table(ch09.tabulate_rounding(rounded))
 
 # %% [markdown]
@@ -637,9 +640,9 @@ assert three / distinct == 1 + Q(1 * (2 - 1), 3 * (3 - 2))
 
 
 def poisson_variance(omega, m):
-    """Of Poisson sampling with pi_k = m omega_k, for orthonormal updates: the
-    number of times that client k takes part is 0 or 1, and all are
-    independent."""
+    """Return the variance of Poisson sampling with pi_k = m omega_k, for
+    orthonormal updates: client k takes part 0 or 1 times, independently of
+    the others."""
     pi = m * omega
     return (omega**2 / pi**2 * pi * (1 - pi)).sum()
 
@@ -682,8 +685,8 @@ assert four_rivals < four_strata
 
 # %%
 def with_noise(omega, tau, x, p, anew=True):
-    """The variance for equal updates and noise of -tau or tau, over all
-    cohorts and signs."""
+    """Return the variance for equal updates and noise of -tau or tau, over
+    all cohorts and signs."""
     n, m, total = len(omega), len(x), Q(0)
     signs = list(product((-1, 1), repeat=m if anew else n))
     for cohort in product(range(n), repeat=m):
@@ -697,7 +700,7 @@ def with_noise(omega, tau, x, p, anew=True):
 
 
 def md(omega, m):
-    """Contributions and chances of MD's draws."""
+    """Return contributions and probabilities of MD's draws."""
     return [[o / m for o in omega]] * m, [omega] * m
 
 
@@ -746,22 +749,22 @@ glue_values("ch9", wrong_norms=lv.moments_by_enumeration(*by_length, [[1], [1]])
 
 
 # %%
-now, measured = f"round {state.round}", {}
+current, bound_checks = f"round {state.round}", {}
 for name, at, before in (
     ("at $\\boldsymbol w_0$, updates there", first, None),
-    (f"at {now}, updates there", state, None),
-    (f"at $\\boldsymbol w_0$, updates at {now}", state, first),
+    (f"at {current}, updates there", state, None),
+    (f"at $\\boldsymbol w_0$, updates at {current}", state, first),
 ):
     strata, zz, zu = features.products(at, before, s.levels)
-    measured[name] = lv.features_bound(at.omega, strata, zz, zu, at.gram, m)
-    assert measured[name].ratio <= measured[name].bound
+    bound_checks[name] = lv.features_bound(at.omega, strata, zz, zu, at.gram, m)
+    assert bound_checks[name].ratio <= bound_checks[name].bound
 
 # %% tags=["remove-input"]
-_, fresh, old = measured.values()
+_, fresh, old = bound_checks.values()
 glue_values("ch9", eps_now=fresh.eps, eps_old=old.eps)
 expect("The bound is loose", old.bound > 1.3 * old.ratio, bound=old.bound, ratio=old.ratio)
 expect("Age raises", old.eps > 1.3 * fresh.eps, fresh=fresh.eps, old=old.eps)
-table(ch09.tabulate_bounds(measured))
+table(ch09.tabulate_bounds(bound_checks))
 
 # %% [markdown]
 # The bound is loose: it lets all of $\varepsilon$ fall into the heaviest stratum. Age raises $\varepsilon$ from {glue:text}`ch9_eps_now:.2f` to
@@ -802,8 +805,8 @@ table(ch09.tabulate_bounds(measured))
 
 # %%
 def all_sketches(z, r):
-    """The sketches of vectors z [N, d] under each of the 2^(r d) choices of
-    signs, times sqrt(r)."""
+    """Return the sketches of vectors z [N, d] under each of the 2^(r d)
+    choices of signs, times sqrt(r)."""
     d = z.shape[1]
     for signs in product((-1, 1), repeat=r * d):
         yield z @ np.array(signs).reshape(d, r)
@@ -825,9 +828,9 @@ for d in every:
     if beta < 1:
         checked += 1
         factor = (1 + beta) / (1 - beta)
-        chosen = min(within, key=lambda labels: inside(d, labels))
+        best_labels = min(within, key=lambda labels: inside(d, labels))
         best_inside = min(inside(true_pairs, labels) for labels in within)
-        assert inside(true_pairs, chosen) <= factor * best_inside
+        assert inside(true_pairs, best_labels) <= factor * best_inside
         assert all(inside(true_pairs, x) <= factor * md5 for x in within if rests(d, x, 3))
 assert checked
 
@@ -867,16 +870,16 @@ expect("part 3 promises nothing for a hundred clients", promise > 1, promise=pro
 
 # %%
 def or_nobody(x, p, silent, factor=1):
-    """The draws x, p with a client more, nobody; an answer that comes counts
+    """Return the draws x, p with one more client, nobody; an answer counts
     `factor` times."""
-    kept = 1 - silent
-    x = [[*(factor * kept * v for v in row), 0] for row in x]
-    return x, [[*(kept * v for v in row), silent] for row in p]
+    answer_rate = 1 - silent
+    x = [[*(factor * answer_rate * v for v in row), 0] for row in x]
+    return x, [[*(answer_rate * v for v in row), silent] for row in p]
 
 
 def each_or_nobody(x, p, silent, factor):
-    """The same where client k is silent with probability silent[k], and its
-    answer counts factor[k] times."""
+    """Return the same where client k does not answer with probability
+    silent[k], and its answer counts factor[k] times."""
     chances = [[(1 - s) * v for s, v in zip(silent, row, strict=True)] for row in p]
     x = [[*(f * (1 - s) * v for f, s, v in zip(factor, silent, row, strict=True)), 0] for row in x]
     return x, [[*row, 1 - sum(row)] for row in chances]
@@ -894,19 +897,19 @@ assert lv.moments_by_enumeration(*or_nobody(*draws, SILENT, Q(10, 9)), nobody) =
     full,
     inside(d, labels) + nu,
 )
-found = lv.moments_by_enumeration(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
-assert found == (full, (inside(d, [0] * 5) + nu) / 3)
+mean_variance = lv.moments_by_enumeration(*or_nobody(*md(five, 3), SILENT, Q(10, 9)), nobody)
+assert mean_variance == (full, (inside(d, [0] * 5) + nu) / 3)
 
-rates = [Q(1, 2), Q(1, 3), Q(1, 4), Q(1, 5), Q(1, 10)]  # of silence, one a client
+rates = [Q(1, 2), Q(1, 3), Q(1, 4), Q(1, 5), Q(1, 10)]  # probabilities of no answer, one per client
 more = [r / (1 - r) * sum(c * c for c in v) for r, v in zip(rates, u5, strict=True)]
 d, nu = lv.pair_weights(five, u5, None, more), sum(five**2 * more)
 own_factors = [1 / (1 - r) for r in rates]
-found = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, own_factors), nobody)
-assert found == (full, inside(d, labels) + nu)
+mean_variance = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, own_factors), nobody)
+assert mean_variance == (full, inside(d, labels) + nu)
 common = [Q(10, 7)] * 5
-found = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, common), nobody)[0]
+mean_variance = lv.moments_by_enumeration(*each_or_nobody(*draws, rates, common), nobody)[0]
 pairs_of = list(zip(five, rates, u5, strict=True))
-assert found == [sum(o * (1 - r) * Q(10, 7) * v[i] for o, r, v in pairs_of) for i in (0, 1)]
+assert mean_variance == [sum(o * (1 - r) * Q(10, 7) * v[i] for o, r, v in pairs_of) for i in (0, 1)]
 
 # %% tags=["remove-cell"]
 half = [
@@ -921,20 +924,20 @@ glue_values("ch9", silent_cut=half[0], silent_md=half[1])
 # %%
 later = {}
 for t in (s.rounds, 5 * s.rounds):
-    later[t] = one_round.state_after(data, held, rounds=t, method="k-vib", **here)
+    later[t] = one_round.state_after(data, federation, rounds=t, method="k-vib", **settings)
 silent = ch09.compare_nonresponse(state, later, designs, s.levels, drop=0.1, seed=s.seed)
 # of the full update, squared
 length = (state.omega @ state.gram @ state.omega) / state.md_error
-# an unbiased sum, shortened
+# an unbiased sum, rescaled
 unremedied = 0.9**2 * silent["exact"] + 0.1**2 * length
 off = (silent["error"] - unremedied).dropna()
 assert (off.abs() < 5 * silent["se"][off.index]).all()
 
 # %% tags=["remove-input"]
 exact, vib = silent["exact"].astype(float), silent["all answer"].iloc[-3:]
-md_more, cut_more = (exact[x] - left[x] for x in (ch09.MD_LABEL, ch09.LEAST_VARIANCE_LABEL))
+md_more, cut_more = (exact[x] - shares_left[x] for x in (ch09.MD_LABEL, ch09.LEAST_VARIANCE_LABEL))
 glue_values("ch9", silent_md_more=md_more, silent_cut_more=cut_more)
-more = cut_more / left[ch09.LEAST_VARIANCE_LABEL], md_more / left[ch09.MD_LABEL]
+more = cut_more / shares_left[ch09.LEAST_VARIANCE_LABEL], md_more / shares_left[ch09.MD_LABEL]
 expect("It weighs more where the error was less", more[0] > 1.3 * more[1], cut=more[0], md=more[1])
 expect("and errs less in the later round", vib.iloc[1] < vib.iloc[0], at_first=vib.iloc[0])
 expect("err less still", vib.iloc[2] < 0.95 * vib.iloc[1], coins=vib.iloc[2], vib=vib.iloc[1])
@@ -1003,8 +1006,10 @@ LEAST_VARIANCE_METHOD, KMEANS = least_variance_results.LEAST_VARIANCE_METHOD, "f
 parts = rounds_of.groupby("setting")["seed"].nunique()
 expect("five partitions of each setting", (parts == 5).all(), least=parts.min())
 ours = few[LEAST_VARIANCE_METHOD], ten[LEAST_VARIANCE_METHOD], many[LEAST_VARIANCE_METHOD]
-there = 0.45 < ours[0] < 0.55 and 0.02 < ours[1] < 0.035 and ours[2] < 0.01
-expect("the cut leaves half of MD's error with five participants", there, m5=ours[0], m10=ours[1])
+in_range = 0.45 < ours[0] < 0.55 and 0.02 < ours[1] < 0.035 and ours[2] < 0.01
+expect(
+    "the cut leaves half of MD's error with five participants", in_range, m5=ours[0], m10=ours[1]
+)
 
 # %% tags=["remove-cell"]
 glue_values(
@@ -1299,7 +1304,7 @@ table(ch09.tabulate_gaps(gaps))
 
 # %%
 def by_cohorts(omega, p, u, strata, seats):
-    """The variance over every cohort, stratum by stratum."""
+    """Return the variance over every cohort, stratum by stratum."""
     total = Q(0)
     for h, seat in zip(strata, seats, strict=True):
         one = [omega[k] * u[k] / (seat * p[k]) for k in h]
@@ -1315,12 +1320,12 @@ W, length = np.array([sum(w[h]) for h in halves]), abs(u)
 # D: W_h times D_h
 T, D = (np.array([sum((w * x)[h]) for h in halves]) for x in (length, u))
 by_norm = np.concatenate([(w * length)[h] / t for h, t in zip(halves, T, strict=True)])
-given = allocation.by_priority(T.astype(float), 6, lower=[1, 1], upper=[6, 6])
+rounded = allocation.by_priority(T.astype(float), 6, lower=[1, 1], upper=[6, 6])
 V = {
     "MD": by_cohorts(w, w, u, everyone, [6]),
     "strata": by_cohorts(w, 2 * w, u, halves, [3, 3]),
     "norms": by_cohorts(w, by_norm, u, halves, [3, 3]),
-    "allocation": by_cohorts(w, by_norm, u, halves, given.tolist()),
+    "allocation": by_cohorts(w, by_norm, u, halves, rounded.tolist()),
 }
 
 # %%
@@ -1399,8 +1404,8 @@ glue_values(
 
 # %%
 def estimates(sizes, M, alpha, times):
-    """(estimate, chance) for all reports, eq. 5.6 and 5.7; report i counts
-    times[i] times."""
+    """List (estimate, probability) for all reports, eq. 5.6 and 5.7; report
+    i counts times[i] times."""
     clipped = [max(1, min(n, M - 1)) for n in sizes]
     for reports in product(range(1, M), repeat=len(sizes)):
         pairs = list(zip(reports, clipped, times, strict=True))
@@ -1410,7 +1415,7 @@ def estimates(sizes, M, alpha, times):
 
 
 def one_report(size, M, alpha):
-    """v_k of the lemma."""
+    """Return v_k of the lemma."""
     c = max(1, min(size, M - 1))
     return (1 - alpha) / alpha**2 * (Q(M * (M - 2), 12) + alpha * (c - Q(M, 2)) ** 2)
 
@@ -1433,7 +1438,7 @@ for sizes, times in cases:
 
 # %%
 def rate_error(sizes, M, alpha, n_star, times):
-    """E (p~ / p - 1)^2 over all reports."""
+    """Return E (p~ / p - 1)^2 over all reports."""
     count = sum(times)
     n = sum(t * size for t, size in zip(times, sizes, strict=True))
     p, law = min(Q(1), Q(n_star, n)), estimates(sizes, M, alpha, times)
@@ -1525,19 +1530,20 @@ S = sum(np.outer(x - centre, x - centre) for x in g) / 3
 
 
 def moments(outcomes):
-    """Mean and covariance of (vector, chance) pairs, the chances normalised."""
+    """Return mean and covariance of (vector, probability) pairs, the
+    probabilities normalised."""
     outcomes = list(outcomes)
     total = sum(c for _, c in outcomes)
     mean = sum(v * c for v, c in outcomes) / total
     return mean, sum(np.outer(v - mean, v - mean) * c for v, c in outcomes) / total
 
 
-def mean_of(kept):
-    return sum(g[list(kept)]) / len(kept)
+def mean_of(indices):
+    return sum(g[list(indices)]) / len(indices)
 
 
-def equal(found, *stated):
-    return all(np.all(x == y) for x, y in zip(found, stated, strict=True))
+def equal(computed, *stated):
+    return all(np.all(x == y) for x, y in zip(computed, stated, strict=True))
 
 
 srs = moments((mean_of(k), 1) for k in combinations(range(4), 2))
@@ -1545,17 +1551,17 @@ assert equal(srs, centre, (Q(1, 2) - Q(1, 4)) * S)
 assert np.all(theory.srs_covariance(g, 2) == srs[1])
 
 # %%
-kept = [k for size in range(5) for k in combinations(range(4), size)]
-chance = {k: q ** len(k) * (1 - q) ** (4 - len(k)) for k in kept}
-batches = {k: list(combinations(k, min(B, len(k)))) for k in kept if k}
+samples = [k for size in range(5) for k in combinations(range(4), size)]
+chance = {k: q ** len(k) * (1 - q) ** (4 - len(k)) for k in samples}
+batches = {k: list(combinations(k, min(B, len(k)))) for k in samples if k}
 each = [(b, chance[k] / len(x)) for k, x in batches.items() for b in x]
-given = moments((mean_of(b), c) for b, c in each)
+batch_moments = moments((mean_of(b), c) for b, c in each)
 some = 1 - chance[()]
 inverse = sum(chance[k] / min(B, len(k)) for k in batches) / some
-assert equal(given, centre, (inverse - Q(1, 4)) * S)  # part 1
-stopped = moments((mean_of(k) if k else 0 * centre, chance[k]) for k in kept)
+assert equal(batch_moments, centre, (inverse - Q(1, 4)) * S)  # part 1
+stopped = moments((mean_of(k) if k else 0 * centre, chance[k]) for k in samples)
 assert np.all(stopped[0] == some * centre)  # part 2
-summed = moments((sum(g[list(k)], 0 * centre) / (4 * q), chance[k]) for k in kept)
+summed = moments((sum(g[list(k)], 0 * centre) / (4 * q), chance[k]) for k in samples)
 assert equal(summed, centre, (1 - q) / (16 * q) * g.T @ g)  # part 3
 assert np.all(theory.bernoulli_covariance(g, q, 4 * q) == summed[1])
 difference = (1 - q) / (4 * q) * (np.outer(centre, centre) - S / 4)
@@ -1585,14 +1591,14 @@ assert np.all(summed[1] - srs[1] == difference)  # Theorem 3', part 1
 
 # %%
 def ratio(M, alpha, j, fresh):
-    """The largest likelihood ratio of j reports of one client, over all pairs
-    of sizes."""
+    """Return the largest likelihood ratio of j reports of one client, over
+    all pairs of sizes."""
     sizes, one = range(1, M), {}
     for n, r in product(sizes, sizes):
         one[n, r] = (1 - alpha) / (M - 1) + alpha * (r == n)
-    seen = product(sizes, repeat=j) if fresh else [(r,) for r in sizes]
+    tuples = product(sizes, repeat=j) if fresh else [(r,) for r in sizes]
     pairs = list(product(sizes, sizes))
-    ratios = [prod(one[a, r] / one[b, r] for r in way) for way in seen for a, b in pairs]
+    ratios = [prod(one[a, r] / one[b, r] for r in way) for way in tuples for a, b in pairs]
     return max(ratios)
 
 
@@ -1626,16 +1632,16 @@ for j in (2, 3):
 true, right = 0, 0
 # every size, as client k of a run with this seed
 for k, size in enumerate(range(1, 100)):
-    told = privacy.report(
+    report = privacy.report(
         size,
         size_cap=100,
         alpha=alpha3,
         rng=stream(s.seed, "memoised report", k),
     )
     replay = stream(s.seed, "memoised report", k)
-    replay.integers(1, 100)  # the fake
+    replay.integers(1, 100)  # the random report
     if replay.random() < alpha3:
-        true, right = true + 1, right + (told == size)
+        true, right = true + 1, right + (report == size)
 assert true == right
 
 # %% tags=["remove-cell"]
@@ -1712,14 +1718,14 @@ moments_of = {
 }
 series = {}
 for name, lrs in steps.items():
-    found = {}
+    errors_by_sampling = {}
     for k, x in moments_of.items():
-        found[k] = convergence.errors(world, x, lrs, [[0.0]])[0]
-    assert (found["strata"] <= bounds[name] * (1 + 1e-9)).all()
+        errors_by_sampling[k] = convergence.errors(world, x, lrs, [[0.0]])[0]
+    assert (errors_by_sampling["strata"] <= bounds[name] * (1 + 1e-9)).all()
     series |= {
-        f"{name}: strata": found["strata"],
+        f"{name}: strata": errors_by_sampling["strata"],
         f"{name}: bound": bounds[name],
-        f"{name}: MD": found["MD"],
+        f"{name}: MD": errors_by_sampling["MD"],
     }
 theirs = lv.convergence_bound(world, groups, T, start).distance
 np.testing.assert_allclose(theirs, bounds["decreasing"])
@@ -1774,30 +1780,30 @@ models = np.linspace(-5, 7, 200)
 
 
 def loss(x):
-    """F at models x [n]."""
+    """Return F at models x [n]."""
     return np.log1p((x[:, None] - at) ** 2) @ w5
 
 
 def slope_of(x):
-    """The clients' gradients [n, 5] at models x [n, 5] or [n, 1]."""
+    """Return the clients' gradients [n, 5] at models x [n, 5] or [n, 1]."""
     return 2 * (x - at) / (1 + (x - at) ** 2)
 
 
 left_over = {}
 for gamma, labels in product((0.02, 0.125), ([0, 0, 1, 1, 1], [0, 1, 0, 1, 0])):
-    now, each = models[:, None], np.repeat(models[:, None], 5, axis=1)
+    at, each = models[:, None], np.repeat(models[:, None], 5, axis=1)
     for _ in range(E):
         each = each - gamma / E * slope_of(each)
-    u, g = each - now, slope_of(now)
+    u, g = each - at, slope_of(at)
     mean_g = g @ w5
     drift = (g - mean_g[:, None]) ** 2 @ w5
     groups = [np.flatnonzero(np.equal(labels, h)) for h in range(2)]
     mass = np.array([w5[k].sum() for k in groups])
     after, second = 0.0, 0.0
     for cohort in product(*groups):
-        chance, moved = (w5[list(cohort)] / mass).prod(), u[:, list(cohort)] @ mass
-        after = after + chance * loss(models + moved)
-        second = second + chance * moved**2
+        chance, step = (w5[list(cohort)] / mass).prod(), u[:, list(cohort)] @ mass
+        after = after + chance * loss(models + step)
+        second = second + chance * step**2
     v = (second - (u @ w5) ** 2) / gamma**2
     c = 25 / 48 * gamma**2 * L**2
     bound = loss(models) - gamma / 2 * ((1 - c) * mean_g**2 - c * drift - gamma * L * v)
@@ -1815,7 +1821,7 @@ for gamma, labels in product((0.02, 0.125), ([0, 0, 1, 1, 1], [0, 1, 0, 1, 0])):
 # %% tags=["remove-cell"]
 races = least_variance_results.load_frames()
 duels = least_variance_results.compare_with_rivals(races)
-apart = {
+separated = {
     (x, m): ch09.list_significant_differences(duels, x, m)
     for x in least_variance_results.RIVALS
     for m in (5, 10)
@@ -1832,18 +1838,18 @@ glue_values("ch9", md_bytes=plain["bytes"], md_examples=plain["examples"])
 
 # %% tags=["remove-cell"]
 def duel(place, m, rival):
-    """A difference in points, with its interval."""
+    """Format a difference in points, with its interval."""
     one = once.loc[place, m, rival]
     return statistics.format_interval(one["difference"], one["low"], one["high"], "+.1f")
 
 
 glue_values("ch9", ten_md=duel(where, 10, "md"), five_corrected=duel(where, 5, KMEANS))
-md_ten, few_kmeans = apart["md", 10], apart[KMEANS, 5]
+md_ten, few_kmeans = separated["md", 10], separated[KMEANS, 5]
 expect("they are better than MD in all three places", len(md_ten) == 3 and min(md_ten) > 0)
-expect("With five they are not told apart", not apart["md", 5])
-similar = apart["clustered-similarity", 5] + apart["clustered-similarity", 10]
+expect("With five they are not told apart", not separated["md", 5])
+similar = separated["clustered-similarity", 5] + separated["clustered-similarity", 10]
 expect("From clustered sampling by similarity they are told apart nowhere", not similar)
-expect("From k-means strata in one place", not apart[KMEANS, 10] and len(few_kmeans) == 1)
+expect("From k-means strata in one place", not separated[KMEANS, 10] and len(few_kmeans) == 1)
 
 # %% [markdown]
 # *Told apart* means: p is below 0.05, corrected by Holm's method for all {glue:text}`ch9_duels` comparisons of the table. In it, of all three ways to cut,
@@ -1916,12 +1922,14 @@ expect("clustered sampling is ahead of MD, and least variance not surely", holds
 SWEEPS = ("preprint", "mnist-0.001", "mnist-iid", "fashion-mnist", "sensitivity")
 grids = {name: tables.load_sweep(name) for name in SWEEPS}
 main = grids["preprint"].where(partition="dirichlet")
-dealt = records.load_partitions("results")["dirichlet"].sum(1)
-dealt = dealt[dealt > 0]
+positive_sizes = records.load_partitions("results")["dirichlet"].sum(1)
+positive_sizes = positive_sizes[positive_sizes > 0]
 glue_values("ch9", gain_written=ch09.format_gain(main, other="fedstas"))
 glue_values("ch9", gain_weights=ch09.format_gain(main, other="fedstas-unbiased-dp"))
-glue_values("ch9", empty_one=100 * (0.9**dealt).mean())
-glue_values("ch9", empty_weighted=100 * (dealt / dealt.sum() @ 0.9**dealt))
+glue_values("ch9", empty_one=100 * (0.9**positive_sizes).mean())
+glue_values(
+    "ch9", empty_weighted=100 * (positive_sizes / positive_sizes.sum() @ 0.9**positive_sizes)
+)
 glue_values("ch9", alpha_large=privacy.truth_probability(3.0, 601))
 glue_values("ch9", fresh=privacy.composed_epsilon(alpha3, 100, 99))
 glue_values("ch9", stored=100 * (784 * 50 + 50 + 50 * 10 + 10) / 1e6)
@@ -1954,7 +1962,7 @@ table(ch09.tabulate_corrected_method(grids))
 # %% tags=["remove-cell"]
 final = ch09.compute_cifar_accuracies(tables.load_sweep("cifar100"))
 glue_values("ch9", hundred_md=final["more", "md"], hundred_corrected=final["more", KMEANS])
-one = error["cifar100", 10]  # with a quarter of the local steps
+one = error["cifar100", 10]  # a quarter of the local steps
 glue_values("ch9", hundred_kmeans=one[KMEANS], hundred_cut=one[LEAST_VARIANCE_METHOD])
 expect(
     "CIFAR-100: it does not learn", final["more", KMEANS] < 2 and one[KMEANS] > 2, error=one[KMEANS]
@@ -2031,9 +2039,10 @@ expect(
     "With ten participants k-means strata err less, too",
     at_ten == {("mnist-equal", 10), ("mnist-0.1", 10)},
 )
-told = {("fashion-mnist", 5), ("cifar100", 10), ("cifar100", 20)}
+expected_settings = {("fashion-mnist", 5), ("cifar100", 10), ("cifar100", 20)}
 expect(
-    "on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty", better == told
+    "on Fashion-MNIST with five participants and on CIFAR-100 with ten and twenty",
+    better == expected_settings,
 )
 milder = [error["mnist-0.1", m] for m in (5, 10, 20)]
 expect("and on average on MNIST at 0.1", all(x["cube"] < x[LEAST_VARIANCE_METHOD] for x in milder))

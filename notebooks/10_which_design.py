@@ -67,14 +67,14 @@ s = chapters.settings("10_which_design", globals())
 plots.set_page_style()
 
 # %%
-known = protocol.read()  # all settings of the protocol
-recorded = design_comparison.load_results(known)  # of those, what is recorded
+settings = protocol.read()  # all settings of the protocol
+recorded = design_comparison.load_results(settings)  # those that are recorded
 deciding = {name: p for name, p in recorded.items() if name != "digits"}
 ten = [p for p in deciding.values() if not p.setting.rates_of]
 
 # %% tags=["remove-cell"]
-glue_values("ch10", **(said := design_comparison.compute_front_numbers(recorded)))
-holds = design_comparison.check_answer(recorded, said)
+glue_values("ch10", **(front_numbers := design_comparison.compute_front_numbers(recorded)))
+holds = design_comparison.check_answer(recorded, front_numbers)
 expect("No choice of clients adds as much there", holds["rate"])
 expect("strata of least variance lead", holds["lead"])
 expect("five seeds leave it open", holds["equal"])
@@ -118,8 +118,8 @@ for name, figure in design_comparison.draw_figures(list(deciding.values())).item
 # reasons stand in the {doc}`../protocol`, which was committed before the runs. These settings are recorded so far:
 
 # %%
-assert len(known["mnist"].arms) == 13 + 1 + 1
-table(design_comparison.tabulate_progress(known, recorded))
+assert len(settings["mnist"].arms) == 13 + 1 + 1
+table(design_comparison.tabulate_progress(settings, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -134,8 +134,8 @@ table(design_comparison.tabulate_progress(known, recorded))
 
 # %%
 def at_budget(run, megabytes, classes=10):
-    """Accuracy in % over a budget's last tenth; a run starts with a guess, and
-    one that diverged ends with one."""
+    """Return accuracy in % over a budget's last tenth; a run starts at 1 /
+    classes, and one that diverged ends there."""
     if run["ended"].any():
         return 100 / classes
     x = np.append(0, run["megabytes"])
@@ -145,9 +145,9 @@ def at_budget(run, megabytes, classes=10):
 
 
 def best_rate(rows, design, seeds, megabytes):
-    """The rate of the highest mean accuracy on the seeds of tuning."""
-    own = rows[(rows["arm"] == design) & rows["seed"].isin(seeds)]
-    runs = own.groupby(["rate", "seed"])
+    """Return the rate of the highest mean accuracy on the seeds of tuning."""
+    design_rows = rows[(rows["arm"] == design) & rows["seed"].isin(seeds)]
+    runs = design_rows.groupby(["rate", "seed"])
     each = pd.Series({key: at_budget(run, megabytes) for key, run in runs})
     return each.groupby(level=0).mean().idxmax()
 
@@ -158,7 +158,8 @@ def best_rate(rows, design, seeds, megabytes):
 
 # %%
 def gain(rows, design, megabytes, other="md", classes=10):
-    """Mean paired difference to another design, 95 % interval, in points."""
+    """Return the mean paired difference to another design in points, with
+    its 95 % interval."""
     runs = rows.groupby(["arm", "seed"])
     each = {key: at_budget(run, megabytes, classes) for key, run in runs}
     each = pd.Series(each)
@@ -171,14 +172,14 @@ def gain(rows, design, megabytes, other="md", classes=10):
 # The package does the same, for all cells:
 
 # %%
-mnist, rows = deciding["mnist"], protocol.load_curves(known["mnist"])
+mnist, rows = deciding["mnist"], protocol.load_curves(settings["mnist"])
 for design in ("md", "least-variance", "fedstas"):
-    rate = best_rate(rows, design, known["mnist"].tuning_seeds, 950)
+    rate = best_rate(rows, design, settings["mnist"].tuning_seeds, 950)
     assert rate == mnist.tried.loc[design].idxmax()
     if design != "md":
-        found = gain(mnist.rows, design, 240)
+        ours = gain(mnist.rows, design, 240)
         theirs = mnist.gain(design, "small")[["gain", "low", "high"]]
-        assert np.allclose(found, theirs.astype(float))
+        assert np.allclose(ours, theirs.astype(float))
 
 # %% [markdown]
 # A verdict needs a difference that would matter. The protocol says one point. A design *is better* where its whole interval lies above one point, and *is worse* where
@@ -207,8 +208,8 @@ colour = deciding["cifar100-coarse"]
 for design in ("clustered-similarity", "least-variance"):
     for megabytes in (245, 980):
         more, low, high = gain(colour.rows, design, megabytes, classes=20)
-        how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(how, "at", megabytes, "MB:", design_comparison.arm_label(design))
+        interval = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
+        print(interval, "at", megabytes, "MB:", design_comparison.arm_label(design))
 
 # %% [markdown]
 # At 245 MB hardly any design has begun to learn. At 980 MB clustered sampling leads, and nobody else surely does.
@@ -235,8 +236,8 @@ for place in (mnist, deciding["mnist-1000"]):
     print(place.title)
     for rival in ("clustered-similarity", "fedstas-unbiased"):
         more, low, high = gain(place.rows, "least-variance", 240, rival)
-        how = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
-        print(" ", how, "above", design_comparison.arm_label(rival))
+        interval = f"{more:+.1f} ({low:+.1f} to {high:+.1f})"
+        print(" ", interval, "above", design_comparison.arm_label(rival))
 
 # %% [markdown]
 # Points of least variance above four rivals, in all settings:
@@ -270,7 +271,8 @@ expect("With 1,000 clients both designs that ask for nothing are surely ahead", 
 
 # %%
 def price(rows, megabytes):
-    """What a round sends, the rounds that a budget buys, their examples."""
+    """Return the bytes of a round, the rounds that a budget buys, and their
+    examples."""
     ends = rows.groupby(["arm", "seed"]).tail(1).groupby("arm")
     ends = ends.mean(numeric_only=True)
     sent = ends["megabytes"] / ends["round"]
@@ -282,8 +284,8 @@ def price(rows, megabytes):
     return pd.DataFrame(columns).sort_values("MB a round")
 
 
-paid = price(mnist.rows, 950).rename(design_comparison.arm_label).map("{:.3g}".format)
-table(paid.rename_axis("MNIST, 950 MB").reset_index())
+prices = price(mnist.rows, 950).rename(design_comparison.arm_label).map("{:.3g}".format)
+table(prices.rename_axis("MNIST, 950 MB").reset_index())
 
 # %% [markdown]
 # ```{provenance} Table
@@ -293,17 +295,17 @@ table(paid.rename_axis("MNIST, 950 MB").reset_index())
 # How many rounds of MD do the gradients of all clients cost, which least variance asks for at the start?
 
 # %%
-asked = {}
+surcharges = {}
 for name in ("mnist-equal", "mnist-1000"):
     md = price(deciding[name].rows, 950)["MB a round"]["md"]
-    asked[name] = design_comparison.first_round_surcharge(deciding[name]) / md
-    times = known[name].clients / known[name].clients_per_round
-    share = asked[name] / times
-    print(f"N/m = {times:.0f}: {asked[name]:.1f} rounds, {share:.2f} N/m")
+    surcharges[name] = design_comparison.first_round_surcharge(deciding[name]) / md
+    times = settings[name].clients / settings[name].clients_per_round
+    share = surcharges[name] / times
+    print(f"N/m = {times:.0f}: {surcharges[name]:.1f} rounds, {share:.2f} N/m")
 
 # %% tags=["remove-input"]
-glue_values("ch10", asking=asked["mnist-equal"], asking_many=asked["mnist-1000"])
-half = [asked["mnist-equal"] / 10, asked["mnist-1000"] / 100]
+glue_values("ch10", asking=surcharges["mnist-equal"], asking_many=surcharges["mnist-1000"])
+half = [surcharges["mnist-equal"] / 10, surcharges["mnist-1000"] / 100]
 expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), shares=half)
 
 # %% [markdown]
@@ -319,7 +321,7 @@ expect("about half of $N/m$ rounds of MD", all(0.45 < x < 0.6 for x in half), sh
 
 # %%
 def holm(p):
-    """p-values, corrected for their number."""
+    """Return p-values corrected for their number, by Holm's procedure."""
     order = np.argsort(p)
     times = np.arange(len(p), 0, -1)
     raised = np.maximum.accumulate(np.asarray(p)[order] * times)
@@ -448,13 +450,13 @@ expect("is far behind", holds["written"])
 # beside them at equal megabytes.
 
 # %% tags=["remove-input", "hide-output"] mystnb={"code_prompt_show": "Show the tables", "code_prompt_hide": "Hide the tables"}
-left = design_comparison.join_gains(
+joined = design_comparison.join_gains(
     design_comparison.load_untuned_gains(),
     design_comparison.compute_tuned_gains(list(deciding.values()), 99),
 )
-glue_values("ch10", **(count := design_comparison.count_kept_gains(left)))
+glue_values("ch10", **(count := design_comparison.count_kept_gains(joined)))
 expect("Less than at rate 0.01, and not nothing", 0 < count["kept"] < count["were"], **count)
-table(design_comparison.tabulate_joined_gains(left, recorded))
+table(design_comparison.tabulate_joined_gains(joined, recorded))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -493,15 +495,16 @@ glue_figure("ch10_explained", figure)
 
 # %%
 def agreeing(cells):
-    """Pairs of a setting where less error goes with more gain; all pairs."""
-    found = total = 0
+    """Count the pairs of a setting where less error goes with more gain,
+    and all pairs."""
+    agreeing = total = 0
     for _, c in cells.groupby("setting"):
         less = np.sign(np.subtract.outer(c["error"].values, c["error"].values))
         more = np.sign(np.subtract.outer(c["gain"].values, c["gain"].values))
         above = np.triu_indices(len(c), 1)
-        found += (less == -more)[above].sum()
+        agreeing += (less == -more)[above].sum()
         total += len(above[0])
-    return found, total
+    return agreeing, total
 
 
 rng, exchanged = stream(s.seed, "exchanged gains"), []
@@ -510,8 +513,8 @@ for _ in range(200):
     gains = gains.transform(lambda g: rng.permutation(g.values))
     exchanged.append(agreeing(tuned.assign(gain=gains))[0])
 agree, pairs = agreeing(tuned)
-counted = design_comparison.measure_agreement(tuned, s.seed)  # the package's
-assert (agree, pairs) == (counted["agree"], counted["pairs"])
+package_agreement = design_comparison.measure_agreement(tuned, s.seed)  # the package's
+assert (agree, pairs) == (package_agreement["agree"], package_agreement["pairs"])
 
 # %% tags=["remove-input"]
 glue_values("ch10", agree=agree, pairs=pairs, chance=np.mean(exchanged))
@@ -574,7 +577,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # prints what is recorded:
 
 # %%
-print(protocol.format_report(known, "digits"))
+print(protocol.format_report(settings, "digits"))
 
 # %% [markdown]
 # ```{provenance} Table
@@ -596,7 +599,7 @@ design_comparison.show_rerun(mnist, "least-variance")
 # - **The order.** Seeds 0 to 4 are made first in every setting, so that settings can be compared before all ten are there.
 
 # %% tags=["remove-input"]
-design_comparison.show_list(design_comparison.list_departures(known, recorded))
+design_comparison.show_list(design_comparison.list_departures(settings, recorded))
 
 # %% [markdown]
 # ```{provenance} How the page was made

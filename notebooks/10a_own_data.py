@@ -161,9 +161,9 @@ todo = [
     for name in names
     for each in range(s.seed, s.seed + s.seeds)
 ]
-how = {"folder": "runs", "device": s.device, "progress": False}
-failed = sweeps.make(todo, "own-data", **how)
-assert not failed, failed
+options = {"folder": "runs", "device": s.device, "progress": False}
+failures = sweeps.make(todo, "own-data", **options)
+assert not failures, failures
 
 # %% [markdown]
 # ## Which design was better?
