@@ -80,7 +80,7 @@ def sweep(
     address: Annotated[str | None, option("of the cluster, e.g. tcp://HOST:8786")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
 ) -> None:
-    """Record what is missing of a sweep; a run that was cut off goes on where it was."""
+    """Record the missing runs of a sweep; a run that was interrupted resumes from its checkpoint."""
     from companion.runs import experiments, sweeps
 
     with recording(folder):

@@ -58,13 +58,13 @@ def imported(path: Path) -> frozenset[str]:
 
 def closure(path: Path) -> set[str]:
     """Return the modules that a source file imports, and those that these import, and so on."""
-    reached: set[str] = set()
-    waiting = set(imported(path))
-    while waiting:
-        name = waiting.pop()
-        reached.add(name)
-        waiting |= imported(modules()[name]) - reached
-    return reached
+    visited: set[str] = set()
+    queue = set(imported(path))
+    while queue:
+        name = queue.pop()
+        visited.add(name)
+        queue |= imported(modules()[name]) - visited
+    return visited
 
 
 def named_files(path: Path) -> set[str]:

@@ -86,9 +86,9 @@ def pins() -> dict[str, str]:
 def packages() -> list[Line]:
     """Check Python, the package and its requirements."""
     version = platform.python_version()
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    message = version if good else f"{version}: install Python 3.11, 3.12 or 3.13"
-    lines = [Line(OK if good else NEEDED, "python", message)]
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    message = version if supported else f"{version}: install Python 3.11, 3.12 or 3.13"
+    lines = [Line(OK if supported else NEEDED, "python", message)]
     try:
         ours = importlib.metadata.version("fedstas")
     except importlib.metadata.PackageNotFoundError:
@@ -99,8 +99,8 @@ def packages() -> list[Line]:
     for name, condition, extra in requirements():
         version = installed(name)
         mark = NEEDED if extra in ("", "book") else MISSING
-        place = f'".[{extra}]"' if extra else "."
-        advice = f"needed for {PURPOSES[extra]}: run `pip install -e {place}` in {ROOT}"
+        target = f'".[{extra}]"' if extra else "."
+        advice = f"needed for {PURPOSES[extra]}: run `pip install -e {target}` in {ROOT}"
         if extra == "flower":
             advice = f"needed for {PURPOSES[extra]}, which has an environment of its own: run `make test-flower`"
         if version is None:
@@ -111,10 +111,10 @@ def packages() -> list[Line]:
             other = version.partition("+")[0] != pinned.get(name, version)
             note = f" (the book is made with {pinned[name]})" if other else ""
             installed_by_extra.setdefault(extra, []).append(f"{name} {version}{note}")
-    good = [
+    complete = [
         Line(OK, PURPOSES[extra], ", ".join(names)) for extra, names in installed_by_extra.items()
     ]
-    return [*lines[:2], *good, *lines[2:]]
+    return [*lines[:2], *complete, *lines[2:]]
 
 
 def data() -> list[Line]:
@@ -193,8 +193,8 @@ def recorded_runs() -> Line:
     except (OSError, ValueError) as error:
         return Line(NEEDED, "results/", f"{error}: `git checkout results`")
     if sum(counts.values()):
-        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        return Line(OK, "results/", f"{sum(counts.values())} recorded runs: {listed}")
+        by_sweep = ", ".join(f"{name} {count}" for name, count in counts.items())
+        return Line(OK, "results/", f"{sum(counts.values())} recorded runs: {by_sweep}")
     message = "no recorded runs, which five chapters show: `git checkout results`, or make them by"
     return Line(NEEDED, "results/", f"{message} `fedstas sweep`")
 
@@ -252,11 +252,11 @@ def costs() -> list[Line]:
         estimates = {stem: time for stem, time in times.items() if time is not None}
         total, longest = sum(estimates.values()), max(estimates, key=estimates.get)
         measured = sum(measured_seconds(stem, profile) is not None for stem in times)
-        needed = {parameters.defaults(profile, stem).get("task", "") for stem in times} - {""}
+        tasks = {parameters.defaults(profile, stem).get("task", "") for stem in times} - {""}
         message = (
             f"about {sweeps.duration(total)} for {len(estimates)} chapters of {len(times)}, the longest {longest} "
             f"({sweeps.duration(estimates[longest])}); `make book` runs two at a time; {measured} as they took here; "
-            f"data: {', '.join(sorted(needed))}"
+            f"data: {', '.join(sorted(tasks))}"
         )
         lines.append(Line("", profile, message))
     for name in experiments.names():

@@ -760,12 +760,15 @@ def add_rates(grid: tables.RecordedSweep) -> pd.DataFrame:
 def tabulate_equal_sizes(
     rates: tables.RecordedSweep, five: tables.RecordedSweep
 ) -> tuple[pd.DataFrame, str]:
-    """Tabulate CIFAR-100 0.1 with equal sizes, a row for each method and rate.
+    """Tabulate CIFAR-100 at concentration 0.1 with equal sizes, a row for each method and learning rate.
 
-    A row has the end of the trial on one seed and, where five other seeds were run, their accuracy and its difference
-    to MD's at MD's best rate.
+    Args:
+        rates: one seed of every method and rate, by which the rates are chosen.
+        five: five other seeds of every method at its best rate.
 
-    Returns the table, and a note on the runs that are not recorded.
+    Returns:
+        The table: final loss and accuracy of the one seed, the accuracy of the five, and its difference to MD's at MD's
+        best rate; and a note on the runs that are not recorded.
     """
     trials, runs, rows = add_rates(rates), add_rates(five), []
     last = tables.select_final_rounds(trials).set_index(["method", "rate"])[["train_loss", GLOBAL]]
@@ -773,21 +776,21 @@ def tabulate_equal_sizes(
     for method, rate in product(
         experiments.EQUAL_SIZES_METHODS, map("{:g}".format, experiments.EQUAL_SIZES_RATES)
     ):
-        tried = ((trials["method"] == method) & (trials["rate"] == rate)).any()
+        is_recorded = ((trials["method"] == method) & (trials["rate"] == rate)).any()
         end = last.loc[method, rate] if (method, rate) in last.index else None
-        trial = "diverged" if tried else "–"
+        trial = "diverged" if is_recorded else "–"
         if end is not None:
             trial = f"{end['train_loss']:.3f}\u00a0nats, {100 * end[GLOBAL]:.1f}\u00a0%"
         part = runs[(runs["method"] == method) & (runs["rate"] == rate)]
-        level = tables.summarise(part, GLOBAL).reindex([method])
+        accuracy = tables.summarise(part, GLOBAL).reindex([method])
         gain = ""
         if method != "md" and len(part):
             gain = tables.describe_gain(pd.concat([part, md]), method, "md")
-        mean = statistics.format_plus_minus(*level.loc[method, ["mean", "low", "high"]])
+        mean = statistics.format_plus_minus(*accuracy.loc[method, ["mean", "low", "high"]])
         rows.append((METHOD_NAMES[method], rate, trial, mean, gain))
-    heads = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
+    columns = ["method", "rate", "trial on one seed", "five other seeds (%)", "against MD"]
     missing = " ".join(dict.fromkeys(g.note for g in (rates, five) if g.note))
-    return pd.DataFrame(rows, columns=heads), missing
+    return pd.DataFrame(rows, columns=columns), missing
 
 
 def equal_size_trials(rates: tables.RecordedSweep) -> dict[str, float]:
@@ -970,7 +973,7 @@ def describe_repeated_runs(live: pd.DataFrame, recorded: pd.DataFrame) -> str:
     """
     same = live[live["usual"]]
     if not len(same):
-        return "These settings are not among the recorded ones, so there is nothing to hold them against."
+        return "These settings are not among the recorded ones, so there is nothing to compare them with."
     same = same.merge(recorded, on=["method", "seed", "round"], suffixes=("", "_recorded"))
     gap = 100 * (same[GLOBAL] - same[f"{GLOBAL}_recorded"]).abs()
     gap = gap.groupby([same["method"], same["seed"]]).max()

@@ -241,8 +241,8 @@ def run(
     if profile is not None:
         chosen["profile"] = profile
     refuse_unknown(chapter, set(chosen))
-    known = declared(chapter)
-    chosen = {key: known[key].check(value) for key, value in chosen.items()}
+    declared_parameters = declared(chapter)
+    chosen = {key: declared_parameters[key].check(value) for key, value in chosen.items()}
     effective = vars(chapter_parameters.settings(chapter, chosen))
     root = chapter_parameters.ROOT
     tasks.find_device(

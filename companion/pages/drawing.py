@@ -64,7 +64,7 @@ DARK = {"ink": "#e6edf3", "title": "#e6edf3", "written": "#56b4e9", "corrected":
 
 
 def restored(entries=GRADIENT, levels: int = LEVELS) -> list[float]:
-    """Return the entries of the drawn gradient as the package compresses and restores them, each at one of `levels`."""
+    """Return the gradient's entries after compression to `levels` values, as the package restores them."""
     return squeeze(np.array(entries, dtype=np.float32), levels).restore()[0].astype(float).tolist()
 
 

@@ -213,8 +213,11 @@ def exit_fork(code: int) -> None:
 
 
 def handle(connection: socket.socket) -> None:
-    """Run the job of a connection in a child of this fork; answer its process id, then exit code and CPU seconds."""
-    os.setsid()  # jupyter signals the group of a kernel: only this fork and its child
+    """Run the job that a client sends over the connection, in a child of this process, which is itself a fork.
+
+    Two lines are answered: the child's process id at once, and at its end the exit code and the CPU seconds.
+    """
+    os.setsid()  # a process group of its own: jupyter signals the whole group of a kernel
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = connection.makefile("rw")
@@ -231,7 +234,9 @@ def handle(connection: socket.socket) -> None:
         while not ended:
             ended, status = os.waitpid(child, os.WNOHANG)
             if not ended and select.select([connection], [], [], 0.05)[0]:
-                os.kill(child, signal.SIGKILL)  # a kernel whose command has died
+                os.kill(
+                    child, signal.SIGKILL
+                )  # the client has closed the connection, so it has ended
                 ended, status = os.waitpid(child, 0)
         times = os.times()
         answers.write(

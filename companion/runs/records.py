@@ -214,7 +214,7 @@ def frame_columns(identity: dict) -> dict[str, str]:
 
 
 def _matches(frame, metadata: dict, rows_sha256: str | None) -> bool:
-    """Whether evaluated rounds are those that the metadata say, with their checksums where they have them."""
+    """Return whether the evaluated rounds, and their checksums if there are any, are those of the metadata."""
     expected, rounds = evaluated_rounds(metadata["identity"]), frame["round"].tolist()
     expected = expected[: len(rounds)] if metadata.get("diverged") else expected
     return (
@@ -353,7 +353,7 @@ def sidecars(folder: str | Path, pattern: str = "**/*.json") -> list[Path]:
 
 
 def _describes_run(file: Path) -> bool:
-    """Whether a JSON file is a sidecar under another name."""
+    """Return whether a JSON file is a sidecar under another name."""
     try:
         return {"run", "identity"} <= json.loads(file.read_bytes()).keys()
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -597,9 +597,9 @@ def _write_tables(folder: Path, records: list[Record]) -> None:
 
 def _concatenate(values: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Join the columns of several runs; those of averages are NaN for a run without them."""
-    lacking = [np.full(len(own["round"]), np.nan) for own in values]
+    missing = [np.full(len(run["round"]), np.nan) for run in values]
     return {
-        name: np.concatenate([own.get(name, nan) for own, nan in zip(values, lacking, strict=True)])
+        name: np.concatenate([run.get(name, nan) for run, nan in zip(values, missing, strict=True)])
         for name in _ALL_COLUMNS
     }
 

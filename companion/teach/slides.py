@@ -85,7 +85,7 @@ class Slide:
 
 
 def html_renderer():
-    """Markdown to HTML (`.render`, `.renderInline`), with formulas as MathJax reads them."""
+    """Return a converter of Markdown to HTML (`.render`, `.renderInline`) that leaves formulas to MathJax."""
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 

@@ -1,7 +1,8 @@
 """Clustered sampling, the weights: Proposition 1, eq. 3-56, Lemma 5, Theorems 1 and 2 (Fraboni et al.).
 
 Checked on every federation of at most four clients and seven examples, up to three draws, under five schemes
-each; moments come from listing all cohorts, never from the formula that is being checked.
+each; moments come from listing all cohorts, never from the formula that is being checked. A parameter `cases`
+replaces the list that `schemes` returns.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def eq_3_biased(
     meaning="of the mean weights, over all cohorts of small federations",
     order=60,
 )
-def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
+def md_unbiased(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that each client's mean weight under MD sampling is p_i, by enumerating cohorts."""
-    checks = (md.mean == shares(sizes) for sizes, _, _, md in world or schemes())
+    checks = (md.mean == shares(sizes) for sizes, _, _, md in cases or schemes())
     return _evidence_of_checks(checks, "Draws with replacement, p_i = n_i/M, each weighing 1/m.")
 
 
@@ -119,11 +120,11 @@ def md_unbiased(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="of the fewest and most draws of a client, in small federations",
     order=80,
 )
-def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
+def md_times(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check the fewest and the most draws of each client under MD sampling."""
     checks = [
         t == ((m if 0 < p == 1 else 0), m)
-        for sizes, rows, _, md in world or schemes()
+        for sizes, rows, _, md in cases or schemes()
         for m in [len(rows)]
         for p, t in zip(shares(sizes), md.times, strict=True)
     ]
@@ -143,9 +144,9 @@ def md_times(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="of the mean weights, over all cohorts of small federations",
     order=370,
 )
-def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
+def proposition_1(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that the condition of Proposition 1 makes every scheme unbiased, and that rows which break it are biased."""
-    sufficient = [weights.mean == shares(sizes) for sizes, _, weights, _ in world or schemes()]
+    sufficient = [weights.mean == shares(sizes) for sizes, _, weights, _ in cases or schemes()]
     not_satisfying = [[Fraction(3, 4), Fraction(1, 4)], [HALF, HALF]]
     mean = theory.weight_moments(not_satisfying).mean
     necessary = mean != [HALF, HALF]
@@ -178,9 +179,9 @@ def proposition_1(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="of both mean weights, over all cohorts of small federations",
     order=90,
 )
-def eq_12(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_12(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that each client's mean weight is p_i under MD and under clustered sampling."""
-    checks = (w.mean == md.mean == shares(n) for n, _, w, md in world or schemes())
+    checks = (w.mean == md.mean == shares(n) for n, _, w, md in cases or schemes())
     return _evidence_of_checks(checks, "By eq. 8.")
 
 
@@ -232,10 +233,10 @@ def eq_15_16(claim: Claim, *, formula: Callable = theory.weight_variances) -> Ev
     meaning="of both variances, over all cohorts of small federations",
     order=130,
 )
-def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_17(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that no weight varies more than under MD, and the stronger identity for the difference of the covariances."""
     checks = []
-    for _, rows, w, md in world or schemes():
+    for _, rows, w, md in cases or schemes():
         difference, clients = theory.removed_covariance(rows), range(len(rows[0]))
         same = all(
             md.covariance[i][j] - w.covariance[i][j] == difference[i][j]
@@ -251,20 +252,20 @@ def eq_17(claim: Claim, *, world: list | None = None) -> Evidence:
     )
 
 
-def _check_equality(same: Callable, moment: str, world: list | None) -> Evidence:
+def _check_equality(same: Callable, moment: str, cases: list | None) -> Evidence:
     """Check whether a moment equal to MD's implies MD sampling: for single clients, and for all clients at once.
 
     Args:
         same: takes the weights, those under MD, and a client; returns whether the moment is equal.
         moment: its name, for the note.
-        world: (sizes, rows, weights, weights under MD) of the schemes to try; by default all of `schemes`.
+        cases: the schemes to try; by default all of `schemes`.
     """
-    world = world or schemes()
+    cases = cases or schemes()
     per_client = [
-        same(w, md, i) == _is_md(rows) for _, rows, w, md in world for i in range(len(rows[0]))
+        same(w, md, i) == _is_md(rows) for _, rows, w, md in cases for i in range(len(rows[0]))
     ]
     jointly = [
-        all(same(w, md, i) for i in range(len(rows[0]))) == _is_md(rows) for _, rows, w, md in world
+        all(same(w, md, i) for i in range(len(rows[0]))) == _is_md(rows) for _, rows, w, md in cases
     ]
     one, md = theory.weight_moments(ONE_CLIENT), theory.weight_moments(theory.md_rows([2, 1, 1], 2))
     table = pd.DataFrame(
@@ -295,14 +296,14 @@ def _check_equality(same: Callable, moment: str, world: list | None) -> Evidence
     meaning="that have MD's variance under another scheme",
     order=120,
 )
-def eq_17_equality(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_17_equality(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check whether equal weight variances imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
         """Return whether the weight of client i has the same variance as under MD."""
         return w.covariance[i][i] == md.covariance[i][i]
 
-    return _check_equality(same, "the variance", world)
+    return _check_equality(same, "the variance", cases)
 
 
 @claim(
@@ -352,11 +353,11 @@ def eq_21_22(claim: Claim, *, formula: Callable = theory.row_inclusion) -> Evide
     meaning="of both chances to take part, over all cohorts of small federations",
     order=170,
 )
-def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_23(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Compare the inclusion probabilities of both schemes, client by client."""
     checks = (
         all(a <= b for a, b in zip(md.sampled, w.sampled, strict=True))
-        for _, _, w, md in world or schemes()
+        for _, _, w, md in cases or schemes()
     )
     return _evidence_of_checks(
         checks, "By the inequality of the arithmetic and the geometric mean."
@@ -374,14 +375,14 @@ def eq_23(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="that take part as often as under MD under another scheme",
     order=160,
 )
-def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_23_equality(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check whether equal inclusion probabilities imply MD sampling: for one client, and for all together."""
 
     def same(w, md, i):
         """Return whether client i takes part with the same probability as under MD."""
         return w.sampled[i] == md.sampled[i]
 
-    return _check_equality(same, "the inclusion probability", world)
+    return _check_equality(same, "the inclusion probability", cases)
 
 
 @claim(
@@ -397,10 +398,10 @@ def eq_23_equality(claim: Claim, *, world: list | None = None) -> Evidence:
     meaning="client by client, in small federations",
     order=730,
 )
-def variance_difference_per_client(claim: Claim, *, world: list | None = None) -> Evidence:
+def variance_difference_per_client(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check the formula of the difference of the variances, and where it is zero, client by client."""
     checks = []
-    for sizes, rows, w, md in world or schemes():
+    for sizes, rows, w, md in cases or schemes():
         m = len(rows)
         for i, p in enumerate(shares(sizes)):
             gap = (sum(row[i] ** 2 for row in rows) - m * p * p) / Fraction(m * m)
@@ -426,10 +427,10 @@ def variance_difference_per_client(claim: Claim, *, world: list | None = None) -
     meaning="of the inequality and of equality, client by client, in small federations",
     order=770,
 )
-def absence_probability_per_client(claim: Claim, *, world: list | None = None) -> Evidence:
+def absence_probability_per_client(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that no client is left out more often than under MD, and as often only if r_ki = p_i in every row k."""
     checks = []
-    for sizes, rows, w, md in world or schemes():
+    for sizes, rows, w, md in cases or schemes():
         for i, p in enumerate(shares(sizes)):
             rows_are_md = all(row[i] == p for row in rows)
             checks.append(1 - w.sampled[i] <= 1 - md.sampled[i])
@@ -448,13 +449,13 @@ def absence_probability_per_client(claim: Claim, *, world: list | None = None) -
     meaning="is the chance to take part under MD and under clustered sampling, for two equal clients",
     order=780,
 )
-def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
+def eq_56(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check the last line of the appendix, whose inequality has the wrong sign."""
     md = theory.weight_moments(theory.md_rows([1, 1], 2))
     w = theory.weight_moments([[1, 0], [0, 1]])
     holds = all(
         a >= b
-        for _, _, w_, md_ in world or schemes()
+        for _, _, w_, md_ in cases or schemes()
         for a, b in zip(md_.sampled, w_.sampled, strict=True)
     )
     table = pd.DataFrame(
@@ -483,10 +484,10 @@ def eq_56(claim: Claim, *, world: list | None = None) -> Evidence:
     core=True,
     order=20,
 )
-def representativity(claim: Claim, *, world: list | None = None) -> Evidence:
+def representativity(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Compare variance and inclusion probability with MD's: never worse for any client, better only where a row differs from p."""
     strict, weak = [], []
-    for _, rows, w, md in world or schemes():
+    for _, rows, w, md in cases or schemes():
         for i in range(len(rows[0])):
             gains = md.covariance[i][i] - w.covariance[i][i], w.sampled[i] - md.sampled[i]
             weak.append(min(gains) >= 0)

@@ -48,14 +48,14 @@ def components(x, count: int = 8) -> np.ndarray:
     return np.hstack([f / sqrt((f**2).sum(axis=1).mean()), np.ones((len(f), 1))])
 
 
-CENTRES, GROUPS = (
-    (0, 1, 3, 5),
-    ((0, 1), (2, 3)),
-)  # c_k of F_k = (w - c_k)^2/2, and the strata of these clients
-DRAWN, STEP = 2, Fraction(1, 10)  # clients per round, and the constant step size
+CENTRES = (0, 1, 3, 5)  # c_k of the clients F_k = (w - c_k)^2/2
+STRATA = ((0, 1), (2, 3))  # of these clients
+PARTICIPANTS, STEP = 2, Fraction(1, 10)  # clients per round, and the constant step size
 
 
-def printed_terms(centres=CENTRES, strata=GROUPS, m: int = DRAWN, lr=STEP) -> dict[str, Fraction]:
+def printed_terms(
+    centres=CENTRES, strata=STRATA, m: int = PARTICIPANTS, lr=STEP
+) -> dict[str, Fraction]:
     """Return the terms of FedSTaS's Theorem 2 for clients F_k = (w - c_k)^2/2 that make one local step.
 
     The theorem's constants are L = mu = E = 1 and sigma = 0; G is the width of the interval that holds all c_k, which models never leave. As in
@@ -97,41 +97,47 @@ def printed_terms(centres=CENTRES, strata=GROUPS, m: int = DRAWN, lr=STEP) -> di
     order=410,
 )
 def theorem_2(
-    claim: Claim, *, centres: tuple = CENTRES, strata: tuple = GROUPS, constant: bool = True
+    claim: Claim, *, centres: tuple = CENTRES, strata: tuple = STRATA, constant: bool = True
 ) -> Evidence:
-    """The right-hand side of Theorem 2 with hidden constants C (plus) and c (minus), against the error of `DRAWN` uniform
-    draws with replacement: steps of 1/10, or (not `constant`) of 2/(mu (gamma + t)) as in Li et al.
+    """Compare the right side of Theorem 2 with the exact error of uniform draws with replacement.
 
-    Falling steps need omega = chi = 0, since updates shrink with them, and Assumptions 5 and 6 are about updates.
+    The hidden constants are C for the positive terms and c for the negative ones.
+
+    Args:
+        centres: the minimiser c_k of each client.
+        strata: the clients of each stratum.
+        constant: whether steps are 1/10; otherwise they are 2/(mu (gamma + t)), as in Li et al. (arXiv:1907.02189).
+            These need omega = chi = 0, since updates shrink with them, and Assumptions 5 and 6 are about updates.
     """
-    clients, m = scalars(centres), DRAWN
+    clients, m = scalars(centres), PARTICIPANTS
     terms = printed_terms(centres, strata)
-    lost = (terms["omega"] ** 2 + terms["chi"] ** 2) / m
-    if lost and not constant:
+    subtracted = (terms["omega"] ** 2 + terms["chi"] ** 2) / m
+    if subtracted and not constant:
         raise InputError("with falling steps omega and chi must be 0")
     design = cv.clustered_sampling([clients.omega] * m)
     spread = sum(Fraction(x) ** 2 for x in centres) / len(centres)
     spread -= Fraction(sum(centres), len(centres)) ** 2
-    limit = STEP / (2 - STEP) * spread / (2 * m)  # in the long run
+    limit = STEP / (2 - STEP) * spread / (2 * m)  # of the error as T grows, if steps are constant
     steps = np.full(300, float(STEP)) if constant else 2 / (8 + np.arange(1000.0))
     errors = cv.errors(clients, design, steps, [[0.0]])[1]
     assert not constant or np.isclose(errors[-1], float(limit), atol=1e-12)
-    rows, right = [], []
+    rows, holds = [], []
     for ratio in (1, 1000, 1_000_000):
-        top = ratio * terms["positive"]
-        below = lost or limit  # where the right side stays below the error, if steps are constant
-        first = ceil(top / below) + 1 if constant and below else 0
-        for at in (10 * first,) if first else (10, 100, 1000):
-            side = top / at - lost
-            left_side = float(limit) if constant else errors[at]
-            right.append(left_side <= float(side))
-            first_column = "negative from T =" if lost else "below the error from T ="
+        numerator = ratio * terms["positive"]
+        # With constant steps the right side falls below this, and stays below the error, from T = `first` on.
+        threshold = subtracted or limit
+        first = ceil(numerator / threshold) + 1 if constant and threshold else 0
+        for rounds in (10 * first,) if first else (10, 100, 1000):
+            right_side = numerator / rounds - subtracted
+            left_side = float(limit) if constant else errors[rounds]
+            holds.append(left_side <= float(right_side))
+            first_column = "negative from T =" if subtracted else "below the error from T ="
             rows.append(
                 {
                     "C/c": f"{ratio:,}",
                     first_column: f"{first:,}" if first else "–",
-                    "T": f"{at:,}",
-                    "right side / c": f"{float(side):.6f}",
+                    "T": f"{rounds:,}",
+                    "right side / c": f"{float(right_side):.6f}",
                     "left side": f"{limit} = {left_side:.4f}" if constant else f"{left_side:.6f}",
                 }
             )
@@ -140,7 +146,7 @@ def theorem_2(
         "unbiased design with decreasing steps, E F(w_T) − F* = O(1/T)."
     )
     return Evidence(
-        judge_theory(all(right)), rows[0]["right side / c"], note=note, table=pd.DataFrame(rows)
+        judge_theory(all(holds)), rows[0]["right side / c"], note=note, table=pd.DataFrame(rows)
     )
 
 
@@ -157,7 +163,10 @@ def theorem_2(
     order=420,
 )
 def theorem_2_selection(claim: Claim, *, centres: tuple = (0, 0, 1)) -> Evidence:
-    """Where Algorithm 3's draws lead on c = (0, 0, 1): the expected round, and its hand-checked root."""
+    """Compute where the expected step of Algorithm 3 is zero, for three clients, and compare with the minimiser.
+
+    `centres` are the clients' minimisers c_k.
+    """
     clients = scalars(centres)
     rows, bias = [], []
     for name in ("as written", "corrected"):
@@ -244,7 +253,7 @@ def slopes(
     order=80,
 )
 def improved_rates(claim: Claim, *, table: pd.DataFrame | None = None) -> Evidence:
-    """The measured exponent in T (by default of `slopes`) of FedSTaS's draws, of the corrected ones and of uniform ones."""
+    """Compare the measured exponents of T of FedSTaS's draws, corrected ones and uniform ones; `table` is that of `slopes`."""
     table = slopes()[0] if table is None else table
     result = table.set_index("draws")
     better = result.loc["as written", "high"] < result.loc["uniform", "low"]

@@ -177,15 +177,21 @@ def counterexamples(cases=CASES, form: Callable = cov.lemma4_form) -> pd.DataFra
 
 @cache
 def order(form: Callable = cov.lemma4_form) -> dict[str, int]:
-    """Count the settings of the grid in which eq. 6.11 (`form`) is a covariance, eq. 6.10 is above it, both, and strictly so."""
+    """Count the settings of the grid by how the matrix of eq. 6.11 (`form`) relates to the covariance of eq. 6.10.
+
+    Returns:
+        The numbers of all settings; of those where eq. 6.11 is a covariance; where eq. 6.10 is above it in the order of
+        matrices; where both is so; and where besides the two differ.
+    """
     count = dict.fromkeys(("settings", "covariance", "ordered", "both", "strict"), 0)
-    for setting in grid():
-        n_k, _, _, size = setting
-        printed, srs = form(*setting[1:]), cov.srs_form(n_k, size)
-        proper, above = printed.is_covariance(n_k), srs.above(printed, n_k)
-        both = proper and above
-        flags = (True, proper, above, both, both and srs != printed)
-        count = {k: v + f for (k, v), f in zip(count.items(), flags, strict=True)}
+    for n_k, n, n_star, size in grid():
+        eq_6_11, eq_6_10 = form(n, n_star, size), cov.srs_form(n_k, size)
+        is_covariance, is_below = eq_6_11.is_covariance(n_k), eq_6_10.above(eq_6_11, n_k)
+        count["settings"] += 1
+        count["covariance"] += is_covariance
+        count["ordered"] += is_below
+        count["both"] += is_covariance and is_below
+        count["strict"] += is_covariance and is_below and eq_6_10 != eq_6_11
     return count
 
 

@@ -199,7 +199,7 @@ class Judgement:
 
 
 def deciding_part(parts: Iterable[Judgement]) -> Judgement:
-    """Return the part of a claim that has the verdict on all of them, and of several the lowest interval."""
+    """Return the part of a claim whose verdict is the combined one; of several, that with the lowest interval."""
     parts = list(parts)
     verdict = combine_verdicts(part.verdict for part in parts)
     return min((part for part in parts if part.verdict == verdict), key=lambda part: part.low)

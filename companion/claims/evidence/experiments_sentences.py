@@ -308,7 +308,7 @@ def keeps_most(claim: Claim) -> Evidence:
         why = parts[0].why or parts[1].why
         return replace(judge_higher(private, "points"), verdict=verdict, why=why)
 
-    written, sentence, coded = judge_both(judge, *METHODS)
+    as_written, sentence, coded = judge_both(judge, *METHODS)
     table = pd.DataFrame(
         [
             (n, *statistics.mean_interval(v))
@@ -317,14 +317,10 @@ def keeps_most(claim: Claim) -> Evidence:
         columns=["method", "points above fedsts", "low", "high"],
     )
     gain, low = table.iloc[0, 1], table.iloc[0, 2]
-    return written.evidence(
-        "Points of fedstas-dp above fedsts; "
-        + (
-            ""
-            if low > 0
-            else "that FedSTaS itself gains is not shown, so there is nothing to keep: "
-        )
-        + f"fedstas is at {gain:+.2f}.{written.why_undecided}{sentence}",
+    no_gain = "that FedSTaS itself gains is not shown, so there is nothing to keep: "
+    return as_written.evidence(
+        f"Points of fedstas-dp above fedsts; {'' if low > 0 else no_gain}"
+        f"fedstas is at {gain:+.2f}.{as_written.why_undecided}{sentence}",
         table.round(2),
         coded,
     )

@@ -54,7 +54,7 @@ def larger_clients(claim: Claim, *, rate: Callable | None = None) -> Evidence:
 )
 def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
     """Compute the mean and variance of the number of examples drawn at p = n*/n (`rate`), by enumeration."""
-    rows, right = [], []
+    rows, holds = [], []
     for sizes, star in (((1, 3), 2), ((2, 2, 4), 3), ((1, 1, 6), 4)):
         n, q = sum(sizes), rate(star, sum(sizes))
         chance = {}
@@ -63,10 +63,10 @@ def requested_total(claim: Claim, *, rate: Callable = Fraction) -> Evidence:
             chance[total] = chance.get(total, 0) + q**total * (1 - q) ** (n - total)
         mean = sum(k * p for k, p in chance.items())
         variance = sum(k * k * p for k, p in chance.items()) - mean**2
-        right.append(mean == star)
+        holds.append(mean == star)
         rows.append({"sizes": str(sizes), "n*": star, "mean": str(mean), "variance": str(variance)})
     note = "In expectation; the number drawn varies with variance n p (1 − p)."
-    return Evidence(judge_theory(all(right)), rows[0]["mean"], note=note, table=pd.DataFrame(rows))
+    return Evidence(judge_theory(all(holds)), rows[0]["mean"], note=note, table=pd.DataFrame(rows))
 
 
 def inclusion_chances(sizes: tuple[int, ...], star: int) -> list[Fraction]:
@@ -94,23 +94,23 @@ def inclusion_chances(sizes: tuple[int, ...], star: int) -> list[Fraction]:
 def uniform_over_participants(
     claim: Claim, *, cases: tuple = (((4, 4), 4), ((2, 6), 4)), text: Callable = inclusion_chances
 ) -> Evidence:
-    """Compare the chances of the participants' examples, under the text's p (`text`) and under Algorithm 1."""
-    rows, text_, algorithm = [], [], []
+    """Compare the participants' chances of an example, under the p of the paper's text (`text`) and under Algorithm 1."""
+    rows, equal_by_text, equal_by_algorithm = [], [], []
     for sizes, star in cases:
-        size, chances_ = star // len(sizes), text(sizes, star)
-        chances = [Fraction(min(size, k), k) for k in sizes]
-        text_.append(len(set(chances_)) == 1)
-        algorithm.append(len(set(chances)) == 1)
+        size, by_text = star // len(sizes), text(sizes, star)
+        by_algorithm = [Fraction(min(size, k), k) for k in sizes]
+        equal_by_text.append(len(set(by_text)) == 1)
+        equal_by_algorithm.append(len(set(by_algorithm)) == 1)
         rows.append(
             {
                 "sizes": ", ".join(map(str, sizes)),
-                "each example, p = n*/n": ", ".join(map(str, dict.fromkeys(chances_))),
-                "each example, ⌊n*/m⌋ per client": ", ".join(map(str, chances)),
+                "each example, p = n*/n": ", ".join(map(str, dict.fromkeys(by_text))),
+                "each example, ⌊n*/m⌋ per client": ", ".join(map(str, by_algorithm)),
             }
         )
     note = "If each example is kept with p = n*/n, not ⌊n*/m⌋ per client as Algorithm 1 says."
     return Evidence(
-        judge_theory(all(text_) and all(algorithm), all(text_)),
+        judge_theory(all(equal_by_text) and all(equal_by_algorithm), all(equal_by_text)),
         rows[-1]["each example, ⌊n*/m⌋ per client"],
         note=note,
         table=pd.DataFrame(rows),
@@ -153,16 +153,20 @@ def unbiased_data_sampling(
 
 
 def aggregate_moments(clients, star: int, data: str, weights: str) -> tuple[Fraction, Fraction]:
-    """Mean and variance of an aggregate of scalar gradients by enumeration.
+    """Compute the mean and the variance of an aggregate of scalar gradients, by enumeration.
 
-    `data`: "bernoulli" at n*/n, "fixed" ⌊n*/m⌋ each, "proportional" n_k n*/n each, "pooled" n* of all.
-    `weights`: "equal" means of the clients with 1/m, "drawn" |ξ_k|/n*, "size" n_k/n on the means.
+    Args:
+        clients: the gradients of each client's examples.
+        star: n*, the number of examples that are requested.
+        data: how examples are drawn: "bernoulli", each with probability n*/n; "fixed", ⌊n*/m⌋ of each client;
+            "proportional", n_k n*/n of each client; "pooled", n* of all.
+        weights: of the means of the clients' samples: "equal", 1/m; "drawn", the share of the sample in n*; "size", n_k/n.
     """
     flat = [
         (k, Fraction(g)) for k, client_gradients in enumerate(clients) for g in client_gradients
     ]
     n, m, q = len(flat), len(clients), Fraction(star, len(flat))
-    wanted = {
+    sample_sizes = {
         "fixed": [star // m] * m,
         "proportional": [len(client_gradients) * q for client_gradients in clients],
     }.get(data)
@@ -170,12 +174,12 @@ def aggregate_moments(clients, star: int, data: str, weights: str) -> tuple[Frac
     subsets = combinations(range(n), star) if data == "pooled" else None
     for chosen in subsets or (c for j in range(n + 1) for c in combinations(range(n), j)):
         client_samples = [[flat[i][1] for i in chosen if flat[i][0] == k] for k in range(m)]
-        if wanted and [len(d) for d in client_samples] != wanted:
+        if sample_sizes and [len(d) for d in client_samples] != sample_sizes:
             continue
         chance = q ** len(chosen) * (1 - q) ** (n - len(chosen)) if data == "bernoulli" else 1
         value = Fraction(0)
         for client_gradients, d in zip(clients, client_samples, strict=True):
-            if d:  # a client that drew nothing returns the model as it is
+            if d:  # a client without examples returns the model unchanged
                 share = {"equal": Fraction(1, m), "size": Fraction(len(client_gradients), n)}
                 value += share.get(weights, Fraction(len(d), star)) * sum(d) / len(d)
         total, first, second = total + chance, first + chance * value, second + chance * value**2
@@ -183,23 +187,23 @@ def aggregate_moments(clients, star: int, data: str, weights: str) -> tuple[Frac
 
 
 def pooled_target(clients=((0, 2), (1, 2, 3, 4, 5, 9)), star: int = 4) -> pd.DataFrame:
-    """Designs for the mean gradient of the pool, and FedSTaS's aggregate of client means, exactly."""
+    """Tabulate mean, bias and variance of six designs as estimates of the mean gradient of all examples, exactly."""
     designs = [
         ("centralised: n* of the pool", "pooled", "drawn"),
-        ("coins, weights by what was drawn (FedSampling)", "bernoulli", "drawn"),
+        ("each with n*/n, weights by what was drawn (FedSampling)", "bernoulli", "drawn"),
         ("n_k n*/n of each client, weights by what was drawn", "proportional", "drawn"),
         ("n*/m of each client, weights n_k/n", "fixed", "size"),
         ("n*/m of each client, weights 1/m (FedSTaS)", "fixed", "equal"),
-        ("coins, client means, weights 1/m", "bernoulli", "equal"),
+        ("each with n*/n, client means, weights 1/m", "bernoulli", "equal"),
     ]
     n = sum(map(len, clients))
     pooled = Fraction(sum(map(sum, clients)), n)
     rows = []
-    for words, data, weights in designs:
+    for name, data, weights in designs:
         mean, variance = aggregate_moments(clients, star, data, weights)
         rows.append(
             {
-                "design": words,
+                "design": name,
                 "mean": str(mean),
                 "bias": str(mean - pooled),
                 "variance": str(variance),

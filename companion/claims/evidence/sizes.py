@@ -30,17 +30,18 @@ SUPPORTS = {
 ALPHAS = (Fraction(1, 4), Fraction(2, 5), Fraction(1, 2), Fraction(9, 10))
 
 
-WORLDS = (SUPPORTS, ((1, 3), (1, 5)))  # supports of the fakes, and sizes; the second are clipped
+# The ranges of the fake sizes, and the true sizes of two participants, of which the second pair is clipped.
+ESTIMATOR_CASES = (SUPPORTS, ((1, 3), (1, 5)))
 
 
 def estimator_table(
-    worlds: tuple = WORLDS, clip: int = 3, moments: Callable = theory.size_estimator_moments
+    cases: tuple = ESTIMATOR_CASES, clip: int = 3, moments: Callable = theory.size_estimator_moments
 ) -> pd.DataFrame:
     """Tabulate the mean of the estimate of eq. 5.7 by the range of fake sizes and the true sizes (M = 4, alpha = 2/5)."""
     cap, alpha = 4, Fraction(2, 5)
-    rows = []
-    for name, support in worlds[0].items():
-        for sizes in worlds[1]:
+    rows, (supports, all_sizes) = [], cases
+    for name, support in supports.items():
+        for sizes in all_sizes:
             clipped = [min(n, clip) for n in sizes]
             exact = moments(clipped, cap, alpha, support(cap))
             rows.append(
@@ -56,7 +57,7 @@ def estimator_table(
     return pd.DataFrame(rows)
 
 
-def _unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool]:
+def _check_unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool]:
     """Check whether the mean estimate is the total, for every two sizes 1..largest and every alpha."""
     return [
         moments([min(n, clip) for n in sizes], cap, alpha, range(1, cap)).mean == sum(sizes)
@@ -91,12 +92,15 @@ def _unbiased(cap: int, clip: int, largest: int, moments: Callable) -> list[bool
     order=180,
 )
 def estimator(
-    claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
+    claim: Claim,
+    *,
+    cases: tuple = ESTIMATOR_CASES,
+    moments: Callable = theory.size_estimator_moments,
 ) -> Evidence:
     """Check whether eq. 5.7 (preprint: eq. 8) is unbiased for the participants' total; `moments` are its mean and variance."""
-    table = estimator_table(worlds, moments=moments)
+    table = estimator_table(cases, moments=moments)
     printed = table["mean estimate"] == table["total"].astype(str)
-    condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap - 1, cap - 1, moments)]
+    condition = [x for cap in (3, 4, 5) for x in _check_unbiased(cap, cap - 1, cap - 1, moments)]
     return Evidence(
         judge_theory(bool(printed.all()), all(condition)),
         f"{sum(condition)} of {len(condition)} exact means equal the total if no size exceeds M−1",
@@ -118,12 +122,15 @@ def estimator(
     order=280,
 )
 def slides_estimator(
-    claim: Claim, *, worlds: tuple = WORLDS, moments: Callable = theory.size_estimator_moments
+    claim: Claim,
+    *,
+    cases: tuple = ESTIMATOR_CASES,
+    moments: Callable = theory.size_estimator_moments,
 ) -> Evidence:
     """Check whether the slides' estimate is unbiased: sizes clipped at M, fakes uniform on M−1 values."""
-    table = estimator_table(worlds, 4, moments)
+    table = estimator_table(cases, 4, moments)
     printed = table["mean estimate"] == table["total"].astype(str)
-    condition = [x for cap in (3, 4, 5) for x in _unbiased(cap, cap, cap, moments)]
+    condition = [x for cap in (3, 4, 5) for x in _check_unbiased(cap, cap, cap, moments)]
     return Evidence(
         judge_theory(bool(printed.all()), all(condition)),
         f"{sum(condition)} of {len(condition)} exact means equal the total if no size exceeds M",
@@ -218,14 +225,18 @@ def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:
 def lemma2(
     claim: Claim, *, sizes: tuple[int, int] = (60, SIZE), alpha: Fraction = Fraction(1, 2)
 ) -> Evidence:
-    """Lemma 2, eq. 6.8 (preprint: Lemma 2.2): the mean squared error of n*/ñ vanishes.
+    """Check Lemma 2, eq. 6.8 (preprint: Lemma 2.2): that the mean squared error of n*/ñ vanishes.
 
-    `sizes` below the cap and above it, n* = n/10 and three requests that are no fixed share of n, with a guard;
-    `alpha` for M = 4 and sizes of 3, without one.
+    With a guard against ñ near 0: for sizes below the cap and above it, at n* = n/10 and at three requests n* that are
+    no fixed share of n. Without one: for M = 4 and sizes of 3.
+
+    Args:
+        sizes: below the cap, and above it.
+        alpha: of the case without a guard.
     """
     (small, size), limit, large = sizes, limits(), 5_000
-    # m times 3 Var(ñ)/n², the bound on the rate's error; requests that vanish, waver and take nearly all
-    bound = 3 * limit["unclipped times m"] / float(SAMPLING_RATIO) ** 2
+    bound = 3 * limit["unclipped times m"] / float(SAMPLING_RATIO) ** 2  # of m times the error
+    # n* as a function of n: a share that vanishes, one that does not converge, and nearly all examples.
     requests = (math.sqrt, lambda n: n / (2 + n % 7), lambda n: n - 1)
     last = range(large - 2, large + 1)
     errors = [squared_error(small, m, r(small * m)) * m for r in requests for m in last]
@@ -323,7 +334,7 @@ def slides_lemma1(claim: Claim, *, below: Callable = operator.lt) -> Evidence:
 
 
 def paper_scale(simulated: np.ndarray | None = None) -> pd.DataFrame:
-    """Mean, standard deviation and P(ñ <= 0) at the paper's scale, exactly, for both alphas; and simulated.
+    """Tabulate mean, standard deviation and P(ñ <= 0) at the paper's scale for both alphas, exactly, and as simulated.
 
     alpha = 101/625 is the printed value; for epsilon = 3 alpha is irrational and stands between two rationals
     less than 1e-20 apart. P(ñ <= 0) falls with alpha as all sizes are clipped to M-1, so the two enclose it.
@@ -439,7 +450,7 @@ def request_of_the_ratio(claim: Claim, *, request: int = 2048) -> Evidence:
     )
 
 
-def _pooled(shards, rate: Fraction, norm: Fraction) -> Fraction:
+def _expected_pooled_sum(shards, rate: Fraction, norm: Fraction) -> Fraction:
     """Return the expected sum of a Bernoulli(rate) sample of all examples over `norm`, by enumeration."""
     pool = [x for shard in shards for x in shard]
     total = Fraction(0)
@@ -449,7 +460,7 @@ def _pooled(shards, rate: Fraction, norm: Fraction) -> Fraction:
     return total
 
 
-def _clients(shards, rate: Fraction) -> Fraction:
+def _expected_mean_of_clients(shards, rate: Fraction) -> Fraction:
     """Return the expected mean over clients of the mean of a non-empty Bernoulli(rate) sample (drawn again if empty)."""
     ends = []
     for shard in shards:
@@ -478,7 +489,10 @@ def slides_fixed_ratio(
     shards, k, rows = ((0,), (1, 2, 3)), 1, []
     pooled = Fraction(6, 4)
     for rate in rates:
-        fixed, equal = _pooled(shards, rate, Fraction(k)), _clients(shards, rate)
+        fixed, equal = (
+            _expected_pooled_sum(shards, rate, Fraction(k)),
+            _expected_mean_of_clients(shards, rate),
+        )
         rows.append(
             {
                 "rate": str(rate),

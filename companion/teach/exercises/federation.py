@@ -52,7 +52,7 @@ EXERCISES["bytes"] = Function(
 
 
 def reweight_respondents(weights, strata, answered):
-    """Return the weights m_h / r_h times the old of the r_h respondents of a stratum, 0 of the others; r_h >= 1."""
+    """Multiply the weights of a stratum's r_h >= 1 respondents by m_h / r_h, with m_h its draws; those of others are 0."""
     weights, strata = np.asarray(weights, dtype=float), np.asarray(strata)
     answered = np.asarray(answered, dtype=bool)
     draws = np.bincount(strata)
