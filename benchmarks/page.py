@@ -53,7 +53,7 @@ busy AMD machine, so read the shares): gradients 46 %, squeezing 12 %, the point
 local training 4 %, norms 2 %, restoring 1 %. Twice the arithmetic would leave next to nothing for all that is not a gradient, since the
 products of a client's own shapes take 1.4 times (AMD) and 1.8 times (Intel) what large ones take. Evaluation is most of a recorded run: the
 loss of all 60,000 training images took 139 ms there beside the 20 ms of a cohort's local training, and nine tenths of it are matrix products;
-`eval_every` saves it, nothing else does without other bits.
+`eval_every` saves it, nothing else does without other bits. The AMD machine was busy, too, when `strata` was measured.
 """
 
 
@@ -185,8 +185,8 @@ def strata(results: list[dict]) -> list[str]:
         [
             f"{r['N']:,}",
             str(r["m"]),
-            f"{r['seconds']:.2f}",
-            f"{r['ratio'] * r['seconds']:.2f}",
+            f"{r['seconds']:.3f}",
+            f"{r['ratio'] * r['seconds']:.3f}",
             f"{r['share_ours']:.4f}",
             f"{r['share_kmeans']:.4f}",
             f"{r['memory'] / 2**20:.0f}",
