@@ -66,6 +66,10 @@ class View(Protocol):
     def last_updates(self) -> np.ndarray:
         """The update w_k - w_t that each client sent when it last took part [N, P]; zero if it never did."""
 
+    def class_updates(self) -> np.ndarray:
+        """Of the last updates what concerns each class, float32 [N, classes]: the entries of the last layer's bias, or
+        without a bias the means of its weights."""
+
     @property
     def majority_labels(self) -> np.ndarray:
         """Each client's most frequent class, int [N]. Only oracles use it: a real server does not know it."""

@@ -14,6 +14,7 @@ from fedstas.aggregation import Adaptive, Average, UpdateMemoryServer
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.balanced import Balanced
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice
+from fedstas.class_balance import ClassBalance
 from fedstas.client_sampling import (
     MD,
     ClientDesign,
@@ -31,6 +32,8 @@ from fedstas.corrected import StratifiedHorvitzThompson
 from fedstas.data_sampling import AllData, DataDesign, FedSampling, FixedRate, Optimal, Requested
 from fedstas.errors import InputError, check_bool, check_choice
 from fedstas.independent import KVib, OptimalClientSampling, Poisson
+from fedstas.label_entropy import LabelEntropy
+from fedstas.label_strata import LabelStrata
 from fedstas.least_variance import LeastVariance
 from fedstas.level_strata import LevelStrata
 
@@ -196,6 +199,13 @@ _PACKAGE = (
         description="As fedsts, from the levels of squeezed gradients alone: 36 bytes a client (Song et al.); biased.",
         unbiased_for="none",
         secure_aggregation="no",
+    ),
+    Method(
+        "stratified-labels",
+        LabelStrata(),
+        description="Strata of class shares, formed once; Neyman allocation, uniform within (Shen et al.).",
+        unbiased_for="1/N",
+        secure_aggregation="with scalars",
     ),
     Method(
         "fedstas-unbiased",
@@ -376,6 +386,20 @@ _PACKAGE = (
         description="Groups of m take turns, weights n_k over the cohort; biased (Cho et al.).",
         unbiased_for="none",
         secure_aggregation="yes",
+    ),
+    Method(
+        "hics-fl",
+        LabelEntropy(),
+        description="Clusters of output-layer updates, at first those of high label entropy; biased (Chen and Vikalo).",
+        unbiased_for="none",
+        secure_aggregation="no",
+    ),
+    Method(
+        "fed-cbs",
+        ClassBalance(),
+        description="Clients whose pooled classes are balanced, weights n_k over the cohort; biased (Zhang et al.).",
+        unbiased_for="none",
+        secure_aggregation="with scalars",
     ),
     Method(
         "fedvarp",

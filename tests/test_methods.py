@@ -101,6 +101,11 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "equal_clients": True,
         "linkage": "average",
         "server_rate": 0.5,
+        "exploration": 1.0,
+        "temperature": 0.1,
+        "entropy_weight": 1.0,
+        "gamma": 2.0,
+        "horizon": 99,
     }
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")

@@ -48,6 +48,9 @@ ONE_ROUND_METHODS = (
     "mifa",
     "fedavg-eq3",
     "hcsfed",
+    "stratified-labels",
+    "hics-fl",
+    "fed-cbs",
 )
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the federation of `quick`
 

@@ -115,10 +115,15 @@ class Nodes(Roster, Server):
         return rounded(np.stack(parts)).astype(np.float32)
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
-        raise InputError("nodes do not send their label counts: use features='sketch'")
+        raise InputError(
+            "nodes do not send their label counts: take a design that asks for sketches"
+        )
 
     @property
     def output_layer(self) -> slice:
+        raise InputError("the server of real nodes has no network, and knows no last layer")
+
+    def class_updates(self) -> np.ndarray:
         raise InputError("the server of real nodes has no network, and knows no last layer")
 
     def output_gradients(self) -> np.ndarray:

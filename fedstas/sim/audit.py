@@ -34,7 +34,7 @@ BENCHES: dict = {  # rounds before the one that is tested, and arguments of its 
 FALSE_ALARM = 1e-6  # probability that an unbiased design is called biased
 MIN_DRAWS = 250  # cohorts, of which fewer hardly distinguish a bias from chance
 ROUNDS = 5  # in which a method's questions are recorded
-VECTORS = {"gradients", "sketches", "output_gradients", "centres", "last_updates"}
+VECTORS = {"gradients", "sketches", "output_gradients", "centres", "last_updates", "class_updates"}
 
 
 @dataclass(frozen=True)

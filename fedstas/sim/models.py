@@ -168,6 +168,18 @@ def output_layer(module: nn.Module) -> slice:
     return slice(sum(sizes.values()) - count, sum(sizes.values()))
 
 
+def class_entries(module: nn.Module, vectors):
+    """Return one number a class [N, classes] of parameter vectors [N, P]: the last layer's bias, or without one the
+    mean over each class's weights."""
+    *_, last = module.parameters()
+    layer = vectors[:, output_layer(module)]
+    return (
+        layer[:, -len(last) :]
+        if last.ndim == 1
+        else layer.reshape(len(layer), len(last), -1).mean(2)
+    )
+
+
 def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
     """Say why a network cannot be trained here on examples x [n, ...], after "the network"; "" if it can.
 

@@ -246,6 +246,9 @@ class Server:
             self.memory.last_updates = np.zeros(shape, dtype=np.float32)
         return self.memory.last_updates
 
+    def class_updates(self) -> np.ndarray:
+        return models.class_entries(self.module, self.last_updates())
+
     def receive(self, clients, updates: torch.Tensor) -> None:
         """Store the participants' updates [m, P], if a design has asked for last updates."""
         if self.memory.last_updates is not None:

@@ -21,6 +21,9 @@ REFUSED = {
     "centralised": "no federation",
     "target": "oracle",
     "fedstas-dp-authors-dec": "asks for true sizes",
+    "stratified-labels": "do not send their label counts",
+    "fed-cbs": "do not send their label counts",
+    "hics-fl": "knows no last layer",
 }
 
 
@@ -218,7 +221,7 @@ def test_the_readme_names_what_is_refused_and_nothing_else():
     text = (Path(__file__).parents[2] / "examples" / "flower" / "README.md").read_text()
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)
-    assert {3: "Three"}[len(REFUSED)] + " methods are refused" in text
+    assert {6: "Six"}[len(REFUSED)] + " methods are refused" in text
 
 
 def test_more_participants_than_clients_are_refused(nodes, train):

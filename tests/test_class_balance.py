@@ -1,0 +1,136 @@
+"""Fed-CBS: the imbalance of pooled classes, every order in which clients are drawn, and the bias of the weights."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedstas import methods, simulation
+from fedstas.class_balance import LEAST_IMBALANCE, ClassBalance, class_imbalance
+from fedstas.errors import InputError
+from fedstas.sim import audit
+
+COUNTS = np.array([[9, 1, 0], [0, 10, 10], [8, 0, 2], [0, 7, 3], [5, 5, 5]], float)
+
+
+@pytest.fixture
+def server(blind):
+    """Five clients, which send label counts and never a size."""
+
+    class Labels(blind):
+        def label_counts(self, epsilon=None):
+            self.asked += 1
+            return COUNTS
+
+    return Labels(COUNTS.sum(1), np.zeros((5, 2)))
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 50), min_size=4, max_size=4).filter(any), min_size=1, max_size=6
+    )
+)
+def test_the_imbalance_is_that_of_the_products_of_all_pairs(counts):
+    """The paper's form, from products of the clients' shares: sum q_k q_l a_k a_l / (sum q)^2 - 1/classes."""
+    counts = np.array(counts, float)
+    sizes = counts.sum(1)
+    shares = counts / sizes[:, None]
+    pairs = np.outer(sizes, sizes) * (shares @ shares.T)
+    assert class_imbalance(counts.sum(0)) == pytest.approx(pairs.sum() / sizes.sum() ** 2 - 1 / 4, abs=1e-12)  # fmt: skip
+
+
+def test_the_imbalance_of_equal_counts_is_0_and_of_one_class_is_largest():
+    np.testing.assert_allclose(class_imbalance([[3, 3, 3], [7, 0, 0]]), [0, 2 / 3], atol=1e-15)
+
+
+def chance(order, first):
+    """Return the probability that clients are drawn in this order, given the first one's probabilities [N]."""
+    result = first[order[0]]
+    for i in range(1, len(order)):
+        rest = [k for k in range(5) if k not in order[:i]]
+        imbalance = [class_imbalance(COUNTS[[*order[:i], k]].sum(0)) for k in rest]
+        measure = np.maximum(imbalance, LEAST_IMBALANCE) ** -(i + 1.0)
+        result *= measure[rest.index(order[i])] / measure.sum()
+    return result
+
+
+class Script:
+    """A generator whose choices are given, which multiplies up how probable they were."""
+
+    def __init__(self, order):
+        self.order, self.chance = list(order), 1.0
+
+    def choice(self, pool, p):
+        k = self.order.pop(0)
+        self.chance *= p[list(pool).index(k)]
+        return k
+
+
+@pytest.mark.parametrize("t, times", [(1, [0] * 5), (4, [3, 0, 1, 0, 2])])
+def test_every_order_has_the_probability_of_the_formulas(server, t, times):
+    first = np.maximum(class_imbalance(COUNTS), LEAST_IMBALANCE) ** -1.0
+    first += 10 * np.sqrt(3 * np.log(t) / 2 / (np.array(times) + 1))
+    first /= first.sum()
+    total, mean, server.round, design = 0.0, np.zeros(5), t, ClassBalance()
+    for order in itertools.permutations(range(5), 3):
+        server.state_of(design).draws = np.array(times)
+        script = Script(order)
+        cohort = design.draw(server, 3, script)
+        assert script.chance == pytest.approx(chance(order, first), rel=1e-9)
+        assert cohort.clients.tolist() == list(order)
+        sizes = COUNTS[list(order)].sum(1)
+        np.testing.assert_allclose(cohort.weights, sizes / sizes.sum())
+        total += script.chance
+        mean[list(order)] += script.chance * cohort.weights
+    assert total == pytest.approx(1)
+    bias = mean - COUNTS.sum(1) / COUNTS.sum()
+    assert np.abs(bias).max() > 0.05  # in these five clients by more than a twentieth
+
+
+def test_a_large_cohort_does_not_leave_the_range_of_floats(blind):
+    class Labels(blind):
+        def label_counts(self, epsilon=None):
+            return np.eye(2)[np.arange(400) % 2] + 1
+
+    cohort = ClassBalance().draw(
+        Labels(np.full(400, 3), np.zeros((400, 1))), 300, np.random.default_rng(0)
+    )
+    assert len(set(cohort.clients.tolist())) == 300 and cohort.weights.sum() == pytest.approx(1)
+
+
+def test_draws_are_counted_and_labels_asked_once(server):
+    design, total = ClassBalance(), np.zeros(5)
+    for t in range(1, 9):
+        server.round = t
+        total[design.draw(server, 2, np.random.default_rng(t)).clients] += 1
+    assert server.state_of(design).draws.tolist() == total.tolist()
+    assert server.asked == 1
+
+
+def test_without_exploration_the_rounds_do_not_matter(server):
+    design = ClassBalance(exploration=0)
+    first, server.round = design.draw(server, 3, np.random.default_rng(0)), 50
+    np.testing.assert_array_equal(
+        design.draw(server, 3, np.random.default_rng(0)).clients, first.clients
+    )
+    with pytest.raises(InputError, match="exploration is -1"):
+        ClassBalance(exploration=-1)
+
+
+def test_counts_are_charged_and_nothing_else():
+    bench = audit.Bench(methods.get("fed-cbs"))
+    view = bench.server()
+    bench.draw(view, 1)
+    assert list(view.questions) == ["label_counts"]
+    assert view.server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 6 * 3 * 4}
+
+
+def test_a_continued_run_is_the_whole_run(digits, federation):
+    how, method = {"clients_per_round": 4, "seed": 0}, methods.get("fed-cbs")
+    whole = simulation.run(digits, federation, method, rounds=5, **how)
+    half = simulation.run(digits, federation, method, rounds=2, **how)
+    on = simulation.run(digits, federation, method, rounds=5, resume=half, **how)
+    np.testing.assert_array_equal(on.params, whole.params)
+    assert on.frame.drop(columns="seconds").equals(whole.frame.drop(columns="seconds"))

@@ -1,0 +1,147 @@
+"""HiCS-FL: entropies that updates show, who goes first, and the probability of every cohort of the clusters."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from fedstas import methods, simulation
+from fedstas.label_entropy import LabelEntropy, softmax_entropy
+from fedstas.sim import audit, models, one_round
+
+# Two clients of one class each, of the same kind, and three of more even data.
+UPDATES = np.array([[1, -1, 0], [1, -0.9, 0], [0.02, 0, 0], [0, 0.02, 0], [0, 0, 0.02]]) / 10
+PAIR, EVEN = {0, 1}, {2, 3, 4}
+
+
+@pytest.fixture
+def server(blind):
+    """Five clients that have sent updates; no size and no gradient may be asked for."""
+
+    class Trained(blind):
+        updates = UPDATES
+
+        def class_updates(self):
+            return self.updates
+
+    server = Trained(np.full(5, 4), UPDATES)
+    server.updates = UPDATES
+    return server
+
+
+def test_entropies_of_equal_and_of_one_sided_updates():
+    entropy = softmax_entropy([[0.0, 0, 0, 0], [1000, 0, 0, 0], [np.log(3), 0, -1000, -1000]], 1)
+    quarter = -0.75 * np.log(0.75) - 0.25 * np.log(0.25)
+    np.testing.assert_allclose(entropy, [np.log(4), 0, quarter], atol=1e-12)
+    np.testing.assert_allclose(softmax_entropy([[0.3, 0.1]], 0.1), softmax_entropy([[3, 1]], 1))
+    assert (
+        softmax_entropy(UPDATES, 0.01)[:2].max()
+        < 0.01
+        < 1
+        < softmax_entropy(UPDATES, 0.01)[2:].min()
+    )
+
+
+def test_entropies_of_updates_go_with_those_of_labels(digits, federation):
+    state = one_round.state_after(digits, federation, rounds=0, clients_per_round=4)
+    setup = state.setup
+    updates = one_round.all_updates(setup, digits.model(0), 1, state.params, 1)[0]
+    shares = setup.class_shares
+    truth = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(1)
+    estimated = softmax_entropy(models.class_entries(digits.model(0), updates), 0.01)
+    assert spearmanr(estimated, truth).statistic > 0.5
+
+
+def test_the_entries_of_a_class_are_its_bias_or_the_mean_of_its_weights():
+    vectors = np.random.default_rng(0).normal(size=(3, 5 * 4 + 4)).astype(np.float32)
+    with_bias, without = torch.nn.Linear(5, 4), torch.nn.Linear(6, 4, bias=False)
+    np.testing.assert_array_equal(models.class_entries(with_bias, vectors), vectors[:, -4:])
+    mean = vectors.reshape(3, 4, 6).mean(2)
+    np.testing.assert_allclose(models.class_entries(without, vectors), mean, rtol=1e-6)
+
+
+def test_clients_without_an_update_go_first_in_a_random_order(server):
+    server.updates = np.zeros((5, 3))
+    orders = set()
+    for seed in range(40):
+        server.states.clear()
+        rng, design = np.random.default_rng(seed), LabelEntropy()
+        draws = [design.draw(server, 2, rng).clients.tolist() for _ in range(3)]
+        assert len({*draws[0], *draws[1]}) == 4  # nobody twice
+        assert {*range(5)} - {*draws[0], *draws[1]} <= {*draws[2]} and len(draws[2]) == 2
+        orders.add(tuple(draws[0]))
+    assert len(orders) > 10
+
+
+class Script:
+    """A generator that gives the clusters of a script and the first clients of a cluster, and their probability."""
+
+    def __init__(self, clusters):
+        self.clusters, self.chance = list(clusters), 1.0
+
+    def choice(self, pool, count=None, replace=True, p=None):
+        if p is None:
+            assert not replace
+            return pool[:count]
+        cluster = self.clusters.pop(0)
+        self.chance *= p[cluster]
+        return cluster
+
+
+@pytest.mark.parametrize("t", [1, 150, 300, 400])
+def test_every_sequence_of_clusters_has_the_probability_of_the_formula(server, t):
+    server.round, design = t, LabelEntropy()
+    clusters = design.clusters(server, 2)
+    members = [set(np.flatnonzero(clusters.labels == c).tolist()) for c in range(2)]
+    assert sorted(members, key=min) == [PAIR, EVEN]
+    entropy = softmax_entropy(UPDATES, 0.01)
+    mean = np.array([entropy[list(k)].mean() for k in members])
+    np.testing.assert_allclose(clusters.entropies, mean, rtol=1e-3)
+    measure = np.exp(4 * max(0, 1 - t / 300) * mean)
+    for pair in itertools.product(range(2), repeat=2):
+        script = Script(pair)
+        cohort = design.draw(server, 2, script)
+        expected = np.prod([measure[c] for c in pair]) / measure.sum() ** 2
+        assert script.chance == pytest.approx(
+            expected, rel=1e-2
+        )  # entropies are of rounded updates
+        assert sorted(c in members[1] for c in cohort.clients.tolist()) == sorted(map(bool, pair))
+        np.testing.assert_array_equal(cohort.weights, [1 / 2, 1 / 2])
+    if t >= 300:  # any cluster, so that the three of the larger one count too little
+        assert script.chance == pytest.approx(1 / 4)
+
+
+def test_a_cluster_without_clients_left_is_not_drawn_again(server):
+    for m in (3, 4, 5):
+        for seed in range(20):
+            cohort = LabelEntropy().draw(server, m, np.random.default_rng(seed))
+            assert len(set(cohort.clients.tolist())) == m == len(cohort.clients)
+
+
+def test_clients_of_a_cluster_are_equally_probable(server, false_alarm):
+    draws, rng, design = 6000, np.random.default_rng(2), LabelEntropy(gamma=0)
+    labels = design.clusters(server, 1).labels
+    assert not labels.any()  # one cluster
+    counts = np.zeros(5)
+    for _ in range(draws):
+        counts[design.draw(server, 1, rng).clients] += 1
+    # 5.2 standard deviations of a binomial count, five of them: once in 10^6.
+    assert np.abs(counts - draws / 5).max() < 5.2 * np.sqrt(draws * 0.16)
+
+
+def test_nothing_is_asked_of_the_clients():
+    bench = audit.Bench(methods.get("hics-fl"))
+    view = bench.server()
+    bench.rounds(view, 4)
+    assert view.server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 0}
+
+
+def test_a_continued_run_is_the_whole_run(digits, federation):
+    how, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
+    whole = simulation.run(digits, federation, method, rounds=7, **how)
+    half = simulation.run(digits, federation, method, rounds=4, **how)  # in the middle of clusters
+    on = simulation.run(digits, federation, method, rounds=7, resume=half, **how)
+    np.testing.assert_array_equal(on.params, whole.params)
+    assert on.frame.drop(columns="seconds").equals(whole.frame.drop(columns="seconds"))
