@@ -318,7 +318,9 @@ def rank_methods() -> tuple[pd.DataFrame, list[str]]:
     frame = frame[frame["seed"].isin(common)]
     test, client = (tables.pivot_seeds(frame, x) for x in ("test_accuracy", "client_accuracy"))
     last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
-    ranked = pd.DataFrame({"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()})  # fmt: skip
+    ranked = pd.DataFrame(
+        {"mean": test.mean(), "least": test.min(), "most": test.max(), "client": client.mean()}
+    )
     ranked = ranked.join(last[["bytes_down", "bytes_up", "examples"]] / [1e6, 1e6, 1e3])
     ranked["seeds"] = len(common)
     missing = [name for name in methods.names() if name not in seeds.index]
