@@ -2022,9 +2022,12 @@ glue_values(
 #   {cite:t}`sahni1976pcomplete`'s. Anticlustering {cite:p}`papenberg2021using` is the opposite problem: it maximises the same sum.
 # - **Strata for stochastic gradients**: {cite:t}`zhao2014accelerating` for examples of a minibatch, {cite:t}`yi2024cohort` for cohorts of clients.
 #
-# We found nowhere, and claim as new until somebody shows us otherwise: that draws of one client each by size from $m$ strata make the variance of a federated round *exactly* a cut with weights
-# $\omega_k\omega_l$; that the angular cut with draws by norm is the best of all $m$ independent draws of one client each ({prf:ref}`wwi-thm-best`); the bound for features that are not the updates
-# ({prf:ref}`wwi-prp-features`); and that no allocation is needed then.
+# Four statements we found nowhere. We claim them as new until somebody shows us otherwise:
+#
+# - Draw one client by size from each of $m$ strata. Then the variance of a federated round is *exactly* a cut with weights $\omega_k\omega_l$.
+# - The angular cut with draws by norm is the best of all $m$ independent draws of one client each ({prf:ref}`wwi-thm-best`).
+# - No allocation is needed then: every stratum has one draw.
+# - The bound for features that are not the updates ({prf:ref}`wwi-prp-features`), and what a sketch adds to it ({prf:ref}`wwi-prp-sketch`).
 #
 # ## How to cite
 
