@@ -1,6 +1,6 @@
 """Recorded runs: made in sweeps, stored in `results/`, read as tables.
 
-Making: `experiments` (the sweeps by name), `clustered_grid`, `fedsampling_grid` (two papers' grids), `sweeps` (parallel,
+Making: `experiments` (the sweeps by name), `clustered_grid`, `fedsampling_grid` (two papers' grids), `averaging`, `sweeps` (parallel,
 resumable), `protocol` (chapter 10's tuned comparison), `one_rounds`, `features`, `local_tests`. Storing: `records` (the
 store), `atomic` (files complete or absent, locks), `provenance`. Reading: `tables`, `statistics` (intervals, paired
 differences, verdicts), `leaderboard`, `compare`, `grid_results` and `least_variance_results` (two sweeps), `provenance_report`.

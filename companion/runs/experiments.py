@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from companion.runs import clustered_grid, fedsampling_grid, sweeps
+from companion.runs import averaging, clustered_grid, fedsampling_grid, sweeps
 from companion.runs.sweeps import Run
 from companion.runs.sweeps import perform as perform
 from fedstas import methods
@@ -419,6 +419,7 @@ SWEEPS = {
     ),
     "cifar100-equal": _cifar100_equal(list(EQUAL_SIZES_TUNED.items()), range(1, 6)),
     **clustered_grid.SWEEPS,
+    **averaging.SWEEPS,
 }
 
 

@@ -1,0 +1,206 @@
+"""The comparison of designs with and without an average of the server's models (chapter 10).
+
+Strata of least variance from a sketch and from label counts, and their rivals, in four of the settings of
+`protocol`, with ten participants for 300 rounds. Each run reports the raw model and its exponential average. The
+sweep `averaging-rates` tries learning rates on two seeds that serve nothing else; an arm has one rate for its raw
+model and one for its average, the best in the last thirty rounds. The sweep `averaging` has the runs that are
+compared, evaluated in the thirty rounds before either budget, 75 rounds and 300.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from companion.runs import statistics, tables
+from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
+from companion.runs.sweeps import Run
+from fedstas.errors import InputError
+
+BETA = 0.9  # of the average
+ROUNDS = 300
+WINDOWS = {75: range(46, 76), 300: range(271, 301)}  # by budget in rounds
+TUNING_SEEDS, SEEDS = (100, 101), range(5)
+MODELS = {"raw": "test_accuracy", "average": "test_accuracy_average"}
+REFERENCE = "MD sampling"
+# By label: method and settings.
+ARMS = {
+    REFERENCE: ("md", {}),
+    "clustered by similarity": ("clustered-similarity", {}),
+    "least variance, sketch": (LEAST_VARIANCE_METHOD, {}),
+    "least variance, label counts": (LEAST_VARIANCE_METHOD, {"features": "labels"}),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation of 100 clients, and the learning rates that are tried in it."""
+
+    title: str
+    task: str
+    partition: str
+    concentration: float
+    rates: tuple[float, ...] = (0.1, 0.3, 1.0)
+
+
+SETTINGS = {
+    "mnist": Setting("MNIST, disjoint 0.01", "mnist", "dirichlet", 0.01),
+    "mnist-equal": Setting("MNIST, equal sizes 0.01", "mnist", "dirichlet_fixed_size", 0.01),
+    "mnist-0.1": Setting("MNIST, disjoint 0.1", "mnist", "dirichlet", 0.1),
+    "fashion-mnist": Setting(
+        "Fashion-MNIST, disjoint 0.01",
+        "fashion-mnist",
+        "dirichlet",
+        0.01,
+        (0.05, 0.1, 0.2, 0.4, 0.8),
+    ),
+}
+# The rates that `averaging-rates` chose, by setting and arm: of the raw model and of the average. A test holds the
+# two together.
+TUNED: dict[str, dict[str, tuple[float, float]]] = {}
+
+
+def _run(setting: Setting, arm: str, lr: float, seed: int, eval_rounds: tuple[int, ...]) -> Run:
+    """Declare the run of an arm at a learning rate."""
+    method, settings = ARMS[arm]
+    return Run(
+        setting.task,
+        setting.partition,
+        setting.concentration,
+        method,
+        seed,
+        settings | {"lr": lr},
+        rounds=ROUNDS,
+        eval_every=ROUNDS,
+        eval_rounds=eval_rounds,
+        average=BETA,
+    )
+
+
+def _shrink(runs: list[Run], profile: str) -> list[Run]:
+    """Return the runs of a profile: `laptop` a sixth as long, `quick` a few short ones on digits."""
+    if profile == "paper":
+        return runs
+    if profile == "laptop":
+        return [replace(run, rounds=50, eval_every=10, eval_rounds=()) for run in runs]
+    few = {"clients": 20, "clients_per_round": 5, "rounds": 3, "eval_every": 1, "eval_rounds": ()}
+    on_digits = {"task": "digits", "partition": "dirichlet", "concentration": 0.1}
+    first = [run for run in runs if run.task == runs[0].task and run.seed == runs[0].seed]
+    small = [replace(run, **on_digits, **few) for run in first]
+    return list({repr(run): run for run in small}.values())
+
+
+def rates(profile: str) -> list[Run]:
+    """Two seeds of every arm at every rate, evaluated in each third of the last thirty rounds."""
+    return _shrink(
+        [
+            _run(setting, arm, lr, seed, tuple(WINDOWS[ROUNDS][::3]))
+            for seed in TUNING_SEEDS
+            for setting in SETTINGS.values()
+            for arm in ARMS
+            for lr in setting.rates
+        ],
+        profile,
+    )
+
+
+def compared(profile: str) -> list[Run]:
+    """Five seeds of every arm at its rates, evaluated in each of the thirty rounds before either budget."""
+    every = tuple(t for window in WINDOWS.values() for t in window)
+    return _shrink(
+        [
+            _run(SETTINGS[name], arm, lr, seed, every)
+            for seed in SEEDS
+            for name, tuned in TUNED.items()
+            for arm, chosen in tuned.items()
+            for lr in dict.fromkeys(chosen)
+        ],
+        profile,
+    )
+
+
+RATES_SWEEP, SWEEP = "averaging-rates", "averaging"
+SWEEPS = {RATES_SWEEP: rates, SWEEP: compared}
+
+
+def _load(sweep: str, folder) -> pd.DataFrame:
+    """Load the rows of a sweep with the columns `setting`, `arm` and `lr`."""
+    frame = tables.load_sweep(sweep, folder).frame
+    if not len(frame):
+        raise InputError(
+            f"no run of sweep {sweep} is recorded in {folder}: `fedstas sweep {sweep}` makes them"
+        )
+    places = {(s.task, s.partition, s.concentration): name for name, s in SETTINGS.items()}
+    arms = {(method, settings.get("features", "")): arm for arm, (method, settings) in ARMS.items()}
+    return frame.assign(
+        setting=[
+            places[key]
+            for key in zip(frame["task"], frame["partition"], frame["concentration"], strict=True)
+        ],
+        arm=[
+            arms[method, variant.get("features", "")]
+            for method, variant in zip(frame["method"], frame["variant"], strict=True)
+        ],
+        lr=[variant.get("lr") for variant in frame["variant"]],
+    )
+
+
+def choose_rates(folder="results") -> pd.DataFrame:
+    """Choose each arm's rates: those of the highest mean accuracy of the last window over the tuning seeds.
+
+    Returns:
+        One row per setting and arm: the rate of the `raw` model and of the `average`, and for each whether it lies
+        at an end of the grid (`raw_at_end`, `average_at_end`).
+    """
+    frame = _load(RATES_SWEEP, folder)
+    rows = []
+    for (setting, arm), part in frame.groupby(["setting", "arm"], sort=False):
+        row = {"setting": setting, "arm": arm}
+        for model, column in MODELS.items():
+            means = part[part["round"] > WINDOWS[ROUNDS].start - 1].groupby("lr")[column].mean()
+            row |= {
+                model: means.idxmax(),
+                f"{model}_at_end": means.idxmax() in means.index[[0, -1]],
+            }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def accuracies(folder="results") -> pd.DataFrame:
+    """Tabulate the accuracy of each run, a mean over the window before a budget, in per cent.
+
+    Returns:
+        One row per setting, arm, model (raw or average), budget in rounds and seed; each model has the runs at its
+        own rate.
+    """
+    frame, rows = _load(SWEEP, folder), []
+    for (setting, arm, lr, seed), run in frame.groupby(["setting", "arm", "lr", "seed"]):
+        chosen = dict(zip(MODELS, TUNED[setting][arm], strict=True))
+        for (model, column), (budget, window) in (
+            (m, w) for m in MODELS.items() for w in WINDOWS.items()
+        ):
+            if chosen[model] == lr:
+                value = 100 * run[run["round"].isin(window)][column].mean()
+                rows.append((setting, arm, model, budget, seed, value))
+    return pd.DataFrame(rows, columns=["setting", "arm", "model", "budget", "seed", "accuracy"])
+
+
+def differences(table: pd.DataFrame) -> pd.DataFrame:
+    """Compare every arm with MD sampling in points, both raw or both averaged, paired by seed, 95 % intervals.
+
+    Args:
+        table: as `accuracies` returns it.
+
+    Returns:
+        One row per setting, arm, model and budget: `mean`, `low`, `high`, the number of `seeds`.
+    """
+    rows = []
+    for key, part in table.groupby(["setting", "model", "budget"], sort=False):
+        wide = part.pivot(index="seed", columns="arm", values="accuracy")
+        for arm in ARMS:
+            if arm in wide and arm != REFERENCE:
+                paired = statistics.paired_difference(wide[arm], wide[REFERENCE])
+                rows.append((*key, arm, *paired.interval, paired.pairs))
+    names = ["setting", "model", "budget", "arm", "mean", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=names)
