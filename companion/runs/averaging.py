@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from companion.runs import statistics, tables
-from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
 from companion.runs.sweeps import Run
 from fedstas.errors import InputError
 
@@ -28,8 +27,6 @@ REFERENCE = "MD sampling"
 ARMS = {
     REFERENCE: ("md", {}),
     "clustered by similarity": ("clustered-similarity", {}),
-    "least variance, sketch": (LEAST_VARIANCE_METHOD, {}),
-    "least variance, label counts": (LEAST_VARIANCE_METHOD, {"features": "labels"}),
 }
 
 
@@ -75,6 +72,7 @@ def _run(setting: Setting, arm: str, lr: float, seed: int, eval_rounds: tuple[in
         eval_every=ROUNDS,
         eval_rounds=eval_rounds,
         average=BETA,
+        initial_model="seed",
     )
 
 
@@ -121,7 +119,7 @@ def compared(profile: str) -> list[Run]:
 
 
 RATES_SWEEP, SWEEP = "averaging-rates", "averaging"
-SWEEPS = {RATES_SWEEP: rates, SWEEP: compared}
+SWEEPS = {RATES_SWEEP: rates}
 
 
 def _load(sweep: str, folder) -> pd.DataFrame:
