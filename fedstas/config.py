@@ -21,9 +21,15 @@ USER_MODULE_PREFIX = "fedstas-own-"
 T = TypeVar("T")
 
 
-def int_field(default: int, low: int = 1, high: float = math.inf, *, later=False) -> Any:
-    """Declare a field that is a whole number in low..high."""
-    return _field(default, lambda name, value: check_int(name, value, low, high), later)
+def int_field(
+    default: int | None, low: int = 1, high: float = math.inf, *, optional=False, later=False
+) -> Any:
+    """Declare a field that is a whole number in low..high, or if `optional` None."""
+
+    def check(name: str, value) -> int | None:
+        return None if optional and value is None else check_int(name, value, low, high)
+
+    return _field(default, check, later)
 
 
 def float_field(

@@ -3,6 +3,7 @@
 A method of the package is one entry of `_PACKAGE`; to add one is to write its entry.
 """
 
+import math
 import re
 import shlex
 from contextlib import suppress
@@ -25,7 +26,7 @@ from fedstas.client_sampling import (
     has_flag,
 )
 from fedstas.clustered import Clustered
-from fedstas.config import config, float_field, int_field, with_settings
+from fedstas.config import choice_field, config, float_field, int_field, with_settings
 from fedstas.config import settings as settings_of
 from fedstas.corrected import StratifiedHansenHurwitz as Corrected
 from fedstas.corrected import StratifiedHorvitzThompson
@@ -41,12 +42,54 @@ from fedstas.level_strata import LevelStrata
 @config
 class LocalSGD:
     """`steps` steps of SGD on batches of at most `batch` examples, each freshly drawn from the
-    client's sample (eq. 2.2); `prox` is mu of FedProx (arXiv:1812.06127)."""
+    client's sample (eq. 2.2); `prox` is mu of FedProx (arXiv:1812.06127).
+
+    `epochs`: as many steps as so many passes over the client's sample have, in place of `steps`.
+    `momentum`: beta of v <- beta v + gradient, from v = 0 in each round; each step subtracts lr v.
+    `schedule`: the rate in round t = 1, 2, ...: "constant"; "cosine", lr (1 + cos(pi (t - 1) / T)) / 2, in rounds
+    1..T only (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts); "step", lr c^floor((t - 1) / T);
+    "inverse", lr / (1 + (t - 1) / T), which is lr / t for T = 1 (Li et al. 2020, arXiv:1907.02189). T is
+    `decay_rounds`, and c `decay_factor`.
+    """
 
     steps: int = int_field(3)
     batch: int = int_field(128)
     lr: float = float_field(0.01, 0)
     prox: float = float_field(0.0, 0, open_low=False)
+    epochs: int | None = int_field(None, optional=True, later=True)
+    momentum: float = float_field(0.0, 0, 1, open_low=False, open_high=True, later=True)
+    schedule: str = choice_field("constant", "cosine", "step", "inverse", later=True)
+    decay_rounds: int | None = int_field(None, optional=True, later=True)
+    decay_factor: float = float_field(0.1, 0, 1, later=True)
+
+    def __post_init__(self):
+        constant = self.schedule == "constant"
+        if constant != (self.decay_rounds is None):
+            needs = "is of no use" if constant else "is missing: give the number of rounds, T"
+            raise InputError(f"schedule is {self.schedule!r}: decay_rounds {needs}")
+
+    def learning_rate(self, t: int) -> float:
+        """Return the learning rate of round t >= 1; `InputError` if it is not above 0 any more."""
+        since = 0.0 if self.decay_rounds is None else (t - 1) / self.decay_rounds
+        rate = self.lr
+        if self.schedule == "cosine":
+            # cos^2(x / 2) = (1 + cos x) / 2, without cancellation near the end
+            rate *= math.cos(math.pi * since / 2) ** 2 if since < 1 else 0.0
+        elif self.schedule == "step":
+            rate *= self.decay_factor ** math.floor(since)
+        elif self.schedule == "inverse":
+            rate /= 1 + since
+        if not rate > 0:
+            raise InputError(
+                f"the learning rate of round {t} is 0 by schedule {self.schedule!r} with decay_rounds "
+                f"{self.decay_rounds}: it must be above 0, so raise decay_rounds or use fewer rounds"
+            )
+        return rate
+
+    def count_steps(self, sample: int) -> int:
+        """Return the number of local steps of a client with a sample of this size, 0 if it is empty."""
+        passes = self.steps if self.epochs is None else -(-self.epochs * sample // self.batch)
+        return passes if sample else 0
 
 
 @dataclass(frozen=True)

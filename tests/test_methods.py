@@ -106,12 +106,17 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "entropy_weight": 1.0,
         "gamma": 2.0,
         "horizon": 99,
+        "epochs": 2,
+        "momentum": 0.5,
+        "decay_factor": 0.5,
     }
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     other["measure"] = measures.get(name, "L1")
     plain = methods.get(name)
     needs_reports = {"epsilon", "size_cap"} if name == "fedstas-unbiased-dp" else set()
     for key, default in methods.parameters(name).items():
+        if key in ("schedule", "decay_rounds"):  # each needs the other
+            continue
         other["replace"] = not default if key == "replace" else None
         assert other[key] != default
         base = {"n_star": 10} if key in needs_reports else {}
@@ -120,6 +125,10 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         assert changed != plain, key
         assert methods.to_dict(changed) != methods.to_dict(plain), key
         assert methods.get(name, **base, **{key: default}) == plain, key
+    scheduled = [methods.get(name, schedule="step", decay_rounds=rounds) for rounds in (8, 9)]
+    scheduled.append(methods.get(name, schedule="inverse", decay_rounds=9))
+    records = [str(methods.to_dict(each)) for each in [methods.get(name), *scheduled]]
+    assert len(set(records)) == len({methods.get(name), *scheduled}) == 4
 
 
 def test_parts_of_a_method_can_be_replaced():

@@ -104,7 +104,9 @@ def estimate(run: Run) -> float:
         stratifications = -(-run.rounds // interval)
     m = {"fedsampling": run.clients, "centralised": 1}.get(run.method, run.clients_per_round)
     available = settings.get("share", 1.0) * examples * (m if m > 1 else run.clients) / run.clients
-    per_round = example * settings["steps"] * min(m * settings["batch"], available) + round_
+    epochs = settings["epochs"]
+    work = settings["steps"] * min(m * settings["batch"], available)
+    per_round = example * (work if epochs is None else epochs * available) + round_
     if "authors" in run.method:  # k-means of 100 clients, each with ten starts
         stratifications = 60
     if run.method == "clustered-similarity":

@@ -24,7 +24,7 @@ from fedstas.methods import Method
 from fedstas.sim import engine
 from fedstas.sim.rng import LARGEST_SEED, stream
 from fedstas.sim.server import batch_mean_weights, sketch_signs
-from fedstas.sim.simulation import draw_batches, draw_keys
+from fedstas.sim.simulation import draw_batches, train_cohort
 from fedstas.sketch import signed_sums
 
 
@@ -243,11 +243,8 @@ def _train(local: Local, asked: RecordDict, context: Context) -> RecordDict:
     idx, weight, drawn = draw_batches(
         method, local.pool, cohort, rates, local.seed, given["round"], slots
     )
-    own = method.local
-    keys = draw_keys(local.module, own, idx, local.seed, given["round"], slots)
-    trained = engine.local_updates(
-        local.module, params, local.pool, idx, weight, lr=own.lr, prox=own.prox, keys=keys
-    )
+    own, t = method.local, given["round"]
+    trained = train_cohort(local.module, params, local.pool, own, idx, weight, local.seed, t, slots)
     if given["scaled"]:
         trained = params + torch.from_numpy(drawn).to(params)[:, None] * (trained - params)
     return content({"models": trained.cpu().numpy()})

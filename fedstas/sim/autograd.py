@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,19 @@ from fedstas.sim.models import unflatten
 ROWS = 256  # rows of one pass through the network
 BATCHED_ON_CPU = False  # on a CPU, training one client after another is faster
 GROUP = 16  # clients that are trained in the same operations on a CPU
+
+
+class SGD(NamedTuple):
+    """How a step of local SGD uses a gradient: see `engine.local_updates`."""
+
+    lr: float
+    prox: float = 0.0
+    momentum: float = 0.0
+    shift: Tensor | None = None
+
+    def of(self, clients) -> SGD:
+        """Return the settings of some of the clients."""
+        return self if self.shift is None else self._replace(shift=self.shift[clients])
 
 
 def images(x: Tensor) -> Tensor:
@@ -55,17 +69,19 @@ def gradients(module, models: Tensor, *batch: Tensor) -> Tensor:
 
 
 def train_one_by_one(
-    module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
+    module, params: Tensor, data, rows, weights, sgd: SGD, *keys: Tensor
 ) -> Tensor:
     """Train one client after another by SGD, and return the models [m, P]; arguments as in `engine.local_updates`."""
     clients = zip(*(values.split(1) for values in (rows, weights, *keys)), strict=True)
-    return torch.cat(
-        [_sgd(gradient, module, params, data, r, w, lr, prox, *k) for r, w, *k in clients]
-    )
+    models = [
+        _train(gradient, module, params, data, r, w, sgd.of([i]), *k)
+        for i, (r, w, *k) in enumerate(clients)
+    ]
+    return torch.cat(models)
 
 
 def train_all_at_once(
-    module, params: Tensor, data, rows, weights, lr: float, prox: float, *keys: Tensor
+    module, params: Tensor, data, rows, weights, sgd: SGD, *keys: Tensor
 ) -> Tensor:
     """Train all clients by SGD in the same operations, on a CPU `GROUP` clients with batches of similar size at a
     time, and return the models [m, P]."""
@@ -75,24 +91,29 @@ def train_all_at_once(
     for group in sizes.argsort(stable=True).split(group_size):
         used = slice(int(sizes[group].max()))  # without padding that the whole group has
         r, w, *k = (values[group][..., used] for values in (rows, weights, *keys))
-        models[group] = _sgd(gradients, module, params, data, r, w, lr, prox, *k)
+        models[group] = _train(gradients, module, params, data, r, w, sgd.of(group), *k)
     return models
 
 
-def _sgd(
-    gradients_at, module, params: Tensor, data, rows, weights, lr, prox, *keys: Tensor
+def _train(
+    gradients_at, module, params: Tensor, data, rows, weights, sgd: SGD, *keys: Tensor
 ) -> Tensor:
     """Run SGD with the gradients [m, P] that `gradients_at(module, models, x, y, weight, *keys)` computes, and return
     the models [m, P]."""
     models = params.expand(len(rows), -1).clone()
+    velocity = torch.zeros_like(models) if sgd.momentum else None
     for t in range(rows.shape[1]):
         batch = rows[:, t]
         x = data.x.index_select(0, batch.flatten()).unflatten(0, batch.shape)
         y = data.y.index_select(0, batch.flatten()).unflatten(0, batch.shape)
         update = gradients_at(module, models, x, y, weights[:, t], *(k[:, t] for k in keys))
-        if prox:
-            update += prox * (models - params)
-        models -= lr * update
+        if sgd.prox:
+            update += sgd.prox * (models - params)
+        if sgd.shift is not None:
+            update += weights[:, t].any(1, keepdim=True) * sgd.shift
+        if velocity is not None:
+            update = velocity.mul_(sgd.momentum).add_(update)
+        models -= sgd.lr * update
     return models
 
 

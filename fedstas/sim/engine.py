@@ -69,6 +69,8 @@ def local_updates(
     *,
     lr: float,
     prox: float = 0.0,
+    momentum: float = 0.0,
+    shift: Tensor | None = None,
     keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
@@ -79,9 +81,12 @@ def local_updates(
         params: w_t [P].
         data: the examples of all clients.
         idx: rows of the pool that a participant's steps use, int [m, steps, batch].
-        weight: of each row's loss, [m, steps, batch]: 1 / batch size, 0 for padding. A step of zeros changes nothing.
+        weight: of each row's loss, [m, steps, batch]: 1 / batch size, 0 for padding. A participant's steps of zeros
+            come first, where they change nothing.
         lr: the learning rate.
         prox: mu of FedProx, which adds mu (w - w_t) to each gradient.
+        momentum: beta of v <- beta v + gradient, from v = 0; a step subtracts lr v.
+        shift: [m, P], added to each gradient of a participant.
         keys: of a network with dropout, int64 [m, steps, batch] (`simulation.draw_keys`).
         backend: "loop", "batched", or "auto", which takes the faster one.
     """
@@ -96,7 +101,8 @@ def local_updates(
     loop = backend == "loop" or (backend == "auto" and not batched)
     train = autograd.train_one_by_one if loop else kernels.train_all_at_once
     dropout_keys = () if keys is None else (torch.from_numpy(keys).to(params.device),)
-    return train(module, params, data, rows, weights, lr, prox, *dropout_keys)
+    sgd = autograd.SGD(lr, prox, momentum, shift)
+    return train(module, params, data, rows, weights, sgd, *dropout_keys)
 
 
 def client_gradients(

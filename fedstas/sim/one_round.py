@@ -18,7 +18,7 @@ from fedstas.client_sampling import Cohort, draw_cohort
 from fedstas.data_sampling import AllData
 from fedstas.errors import InputError, check_float, check_int
 from fedstas.methods import LocalSGD, Method, get
-from fedstas.sim import engine, simulation
+from fedstas.sim import simulation
 from fedstas.sim.rng import stream
 from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import find_device
@@ -151,9 +151,8 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
         places = len(clients) * repeat + clients
         cohort = Cohort(clients, ones)
         idx, weight, _ = simulation.draw_batches(method, data, cohort, ones, setup.seed, t, places)
-        keys = simulation.draw_keys(module, local, idx, setup.seed, t, places)
-        trained = engine.local_updates(
-            module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
+        trained = simulation.train_cohort(
+            module, params, data, local, idx, weight, setup.seed, t, places
         )
         updates.append((trained - params).double().cpu().numpy())
     return np.stack(updates)

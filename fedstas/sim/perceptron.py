@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedstas.sim.autograd import SGD
 from fedstas.sim.models import unflatten
 
 ROWS = 4096  # rows of one pass through the network when it is evaluated
@@ -94,9 +95,7 @@ def memory(shape: tuple[int, int], like: Tensor) -> Tensor:
     return buffer[first : first + size].view(like.dtype).view(shape)
 
 
-def train_all_at_once(
-    module, params: Tensor, data, rows, weights, lr: float, prox: float
-) -> Tensor:
+def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> Tensor:
     """Train all clients by SGD, a chunk of them at a time in memory that is used again, and return the models
     [m, P]."""
     m, steps, batch = rows.shape
@@ -107,6 +106,7 @@ def train_all_at_once(
         data.y.new_empty(count * batch),
     )
     buffers, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
+    velocities = {k: torch.empty_like(v) for k, v in buffers.items()} if sgd.momentum else {}
     models = memory((m, len(params)), params)
     for low in range(0, m, count):
         group = slice(low, min(low + count, m))
@@ -114,6 +114,8 @@ def train_all_at_once(
         result = unflatten(module, models[group])
         gradient = {k: v[:c] for k, v in gradients.items()}
         local = {k: v.expand(c, *v.shape) for k, v in start.items()}
+        velocity = {k: v[:c].zero_() for k, v in velocities.items()}
+        shift = {} if sgd.shift is None else unflatten(module, sgd.shift[group])
         for t in range(steps):
             chosen = rows[group, t].flatten()
             x = torch.index_select(x_all, 0, chosen, out=x_buffer[: c * batch])
@@ -122,9 +124,14 @@ def train_all_at_once(
             by_hand(local, x, y, weights[group, t], gradient)
             after = result if t == steps - 1 else {k: v[:c] for k, v in buffers.items()}
             for k, g in gradient.items():
-                if prox:
-                    g += prox * (local[k] - start[k])
-                torch.sub(local[k], g.mul_(lr), out=after[k])
+                if sgd.prox:
+                    g += sgd.prox * (local[k] - start[k])
+                if shift:
+                    active = weights[group, t].any(1)
+                    g += active.view(c, *[1] * (g.ndim - 1)) * shift[k]
+                if velocity:
+                    g.copy_(velocity[k].mul_(sgd.momentum).add_(g))
+                torch.sub(local[k], g.mul_(sgd.lr), out=after[k])
             local = after
     return models
 

@@ -69,22 +69,24 @@ class History:
 def draw_batches(method: Method, data: engine.Pool, cohort, rates, seed: int, t: int, places=None):
     """Draw the batches of a cohort: rows of the pool [m, steps, batch], their weights, and examples drawn, int [m].
 
-    Each participant draws its sample, then `steps` batches from it, each without replacement. Streams are keyed by the
-    place in the cohort, so that a client drawn twice has two samples. `places` [m] is given by a client that knows
-    only its own places.
+    Each participant draws its sample, then the batches of its local steps from it, each without replacement. Who has
+    fewer steps than others has weights of zero in the first ones. Streams are keyed by the place in the cohort, so that
+    a client drawn twice has two samples. `places` [m] is given by a client that knows only its own places.
     """
-    steps, batch, m = method.local.steps, method.local.batch, len(cohort.clients)
+    batch, m = method.local.batch, len(cohort.clients)
     samples, places = [], range(m) if places is None else places
     for place, k, rate in zip(places, cohort.clients, rates, strict=True):
         rng = stream(seed, "data", t, place)
         samples.append((rng, method.data.sample(int(data.sizes[k]), float(rate), rng)))
     width = max(1, min(batch, max(len(s) for _, s in samples)))
+    own_steps = [method.local.count_steps(len(s)) for _, s in samples]
+    steps = max(1, *own_steps)
     idx = np.zeros((m, steps, width), dtype=np.int64)
     weight = np.zeros((m, steps, width))
     for slot, (rng, sample) in enumerate(samples):
         size = min(batch, len(sample))
         first = data.offsets[cohort.clients[slot]]
-        for step in range(steps if size else 0):
+        for step in range(steps - own_steps[slot], steps):
             rows = sample if size == len(sample) else rng.choice(sample, size, replace=False)
             idx[slot, step, :size] = first + rows
             weight[slot, step, :size] = 1 / size
@@ -98,9 +100,18 @@ def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
     """
     if not isinstance(module, models.ConvolutionalDropout):
         return None
-    places, shape = range(len(idx)) if places is None else places, (local.steps, local.batch)
+    places, shape = range(len(idx)) if places is None else places, (idx.shape[1], local.batch)
     rngs = (stream(seed, "dropout", t, place) for place in places)
-    return np.stack([rng.integers(-(2**63), 2**63, shape) for rng in rngs])[..., : idx.shape[2]]
+    keys = np.stack([rng.integers(-(2**63), 2**63, shape) for rng in rngs])[..., : idx.shape[2]]
+    # A participant's last step has its first keys: how many steps others have does not matter.
+    return keys if local.epochs is None else keys[:, ::-1].copy()
+
+
+def train_cohort(module, params, data: engine.Pool, local, idx, weight, seed, t: int, places=None):
+    """Train a cohort in round t on the batches of `draw_batches`, and return its models [m, P]."""
+    keys = draw_keys(module, local, idx, seed, t, places)
+    how = {"lr": local.learning_rate(t), "prox": local.prox, "momentum": local.momentum}
+    return engine.local_updates(module, params, data, idx, weight, keys=keys, **how)
 
 
 def measure(
@@ -306,10 +317,7 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         rates = method.data.rates(server, cohort)  # lines 11-14
         idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
-        keys = draw_keys(server.module, local, idx, seed, t)
-        trained = engine.local_updates(
-            server.module, params, data, idx, weight, lr=local.lr, prox=local.prox, keys=keys
-        )
+        trained = train_cohort(server.module, params, data, local, idx, weight, seed, t)
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
@@ -373,6 +381,7 @@ def run(
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)
+        method.local.learning_rate(rounds)  # a schedule that ends before is refused at once
         first = so_far.round
         remaining = range(first + 1, rounds + 1)
         bar = tqdm(
