@@ -129,9 +129,11 @@ class Page:
         self.browser, self.session = browser, session
 
     def call(self, method: str, **params) -> dict:
+        """Call a method of the DevTools protocol for this tab."""
         return self.browser.call(method, self.session, **params)
 
     def resize(self, width: int, height: int = 900):
+        """Set the size of the window."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -184,6 +186,7 @@ class Page:
             time.sleep(0.05)
 
     def events(self, name: str) -> list[dict]:
+        """Return the parameters of the events of this name that this tab sent."""
         return [
             event["params"]
             for event in self.browser.events

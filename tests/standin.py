@@ -38,7 +38,8 @@ def run_operation(func, args, kwargs: dict):
     """Run an operation on the CPU tensors and wrap its results where a GPU would have them on the device."""
     wrappers, host = {}, []
 
-    def inner(value):
+    def unwrap(value):
+        """Return the CPU tensor inside a device tensor; note which tensors are the host's."""
         if isinstance(value, DeviceTensor):
             wrappers[id(value.inner)] = value
             return value.inner
@@ -46,18 +47,19 @@ def run_operation(func, args, kwargs: dict):
             host.append(value)
         return value
 
-    plain, named = tree_map(inner, (args, kwargs))
+    host_args, host_kwargs = tree_map(unwrap, (args, kwargs))
     if wrappers and host and func not in MIXED_OPERATIONS:
         raise RuntimeError(f"{func} takes tensors of two devices: {DEVICE} and cpu")
-    device = named.get("device")
+    device = host_kwargs.get("device")
     on_device = bool(wrappers) if device is None else torch.device(device) == DEVICE
     if func is torch.ops.aten.copy_.default:
         on_device = isinstance(args[0], DeviceTensor)
     if on_device and device is not None:
-        named["device"] = torch.device("cpu")
-    result = func(*plain, **named)
+        host_kwargs["device"] = torch.device("cpu")
+    result = func(*host_args, **host_kwargs)
 
-    def outer(value):
+    def wrap(value):
+        """Wrap a result if it is on the device."""
         if not isinstance(value, torch.Tensor):
             return value
         if id(value) in wrappers:  # written in place
@@ -68,7 +70,7 @@ def run_operation(func, args, kwargs: dict):
             else value
         )
 
-    return tree_map(outer, result)
+    return tree_map(wrap, result)
 
 
 class Standin(TorchDispatchMode):

@@ -133,6 +133,7 @@ def test_neyman_without_spreads_is_nearest_to_proportional(sizes, data):
     quotas = [Fraction(m * n, sum(sizes)) for n in sizes]
 
     def distance(draws):
+        """Return the squared distance from the proportional quotas."""
         return sum((int(s) - q) ** 2 for s, q in zip(draws, quotas, strict=True))
 
     draws = allocation.neyman(sizes, [0] * len(sizes), m)
@@ -206,6 +207,6 @@ def test_an_empty_stratum_gets_no_participant():
     ],
 )
 def test_bad_allocations_are_refused_with_the_bounds(call, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message) as exc_info:
         call()
-    assert isinstance(caught.value, InputError)
+    assert isinstance(exc_info.value, InputError)

@@ -26,6 +26,7 @@ def named_modules() -> list[str]:
 
 
 def ids(node: nodes.Node) -> list[str]:
+    """Return all ids of a document node and of those below it."""
     return [name for part in node.findall(nodes.Element) for name in part["ids"]]
 
 

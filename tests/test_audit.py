@@ -1,4 +1,4 @@
-"""The audit of designs: every method where little is left to choose, who is unbiased, what is caught."""
+"""The audit of designs: extreme cohort sizes, who is unbiased, and which faults it reports."""
 
 from dataclasses import dataclass
 
@@ -13,30 +13,38 @@ from fedstas.sim import audit
 from fedstas.sim.rng import stream
 
 QUICK = ("md", "fedavg", "cyclic", "mifa", "fedvarp", "k-vib", "power-of-choice")
-DRAWS = {
-    "hcsfed": 20_000
-}  # cohorts that show a bias, where 1,000 do not: norms of levels differ little
-WITHOUT_M = ("fedsampling", "centralised")  # they do not go by m
-BEYOND = ("md", "fedprox", "clustered-size", "clustered-similarity", "target", *WITHOUT_M)
-BEYOND += ("fedstas-unbiased", "fedstas-unbiased-dp", "fedstas-least-variance")
+# `hcsfed` draws by norms of levels, which differ little: 1,000 cohorts do not show its bias.
+DRAWS = {"hcsfed": 20_000}
+WITHOUT_COHORT_SIZE = ("fedsampling", "centralised")  # they ignore the number of participants
+WITH_REPLACEMENT = (
+    "md",
+    "fedprox",
+    "clustered-size",
+    "clustered-similarity",
+    "target",
+    *WITHOUT_COHORT_SIZE,
+)
+WITH_REPLACEMENT += ("fedstas-unbiased", "fedstas-unbiased-dp", "fedstas-least-variance")
 
 
-def verdicts(method, **how) -> dict:
-    return {each.check: each for each in audit.audit(method, **how)}
+def audit_by_check(method, **options) -> dict:
+    """Return the findings of the audit by the name of the check."""
+    return {finding.check: finding for finding in audit.audit(method, **options)}
 
 
 @pytest.mark.parametrize(
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in methods.names()]
 )
-def test_every_method_is_unbiased_for_what_its_entry_says_and_passes(name):
-    found = verdicts(methods.get(name), draws=DRAWS.get(name, 1000))
-    assert [each for each in found.values() if each.verdict == "FAILS"] == []
+def test_every_method_passes_the_audit_and_is_unbiased_for_its_documented_target(name):
+    findings = audit_by_check(methods.get(name), draws=DRAWS.get(name, 1000))
+    assert [each for each in findings.values() if each.verdict == "FAILS"] == []
     weights = methods.unbiased_for(name)
-    assert found["unbiased"].verdict == ("biased" if weights == "none" else "ok")
-    assert ("plain mean" in found["unbiased"].message) == (weights == "1/N")
+    assert findings["unbiased"].verdict == ("biased" if weights == "none" else "ok")
+    assert ("plain mean" in findings["unbiased"].message) == (weights == "1/N")
 
 
-def sizes_of_cohorts(name, m, sizes=audit.SIZES, zero_gradient_clients=()):
+def cohort_sizes(name, m, sizes=audit.SIZES, zero_gradient_clients=()):
+    """Return the sizes of five cohorts of a method, whose weights must be finite."""
     bench = audit.Bench(methods.get(name), sizes, zero_gradient_clients, m)
     view, draws = bench.server(), []
     for i in range(5):
@@ -47,49 +55,51 @@ def sizes_of_cohorts(name, m, sizes=audit.SIZES, zero_gradient_clients=()):
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_no_participants_and_more_than_there_are(name):
-    if name not in WITHOUT_M:
+def test_no_participants_and_more_than_there_are_clients_are_refused_or_drawn_with_replacement(
+    name,
+):
+    if name not in WITHOUT_COHORT_SIZE:
         with pytest.raises(InputError, match="is 0: it must be a whole number of at least 1"):
-            sizes_of_cohorts(name, 0)
-    if name in BEYOND:
+            cohort_sizes(name, 0)
+    if name in WITH_REPLACEMENT:
         pooled = {"centralised": 1, "fedsampling": 6, "fedstas-least-variance": 6}
-        assert sizes_of_cohorts(name, 7) == [pooled.get(name, 7)] * 5
+        assert cohort_sizes(name, 7) == [pooled.get(name, 7)] * 5
     else:
         with pytest.raises(InputError, match=r"^7 clients per round are more than the 6 clients"):
-            sizes_of_cohorts(name, 7)
+            cohort_sizes(name, 7)
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_all_clients_one_client_and_gradients_of_zero(name):
-    coins = name in ("optimal-client-sampling", "poisson", "k-vib")  # a cohort of any size
-    everyone = {"centralised": 1}.get(name, 6)
-    own = {"centralised": 1, "fedsampling": 6}.get(name, 3)
-    for expected, m, more in (
-        (everyone, 6, {}),
+def test_cohorts_have_m_clients_with_full_participation_one_client_or_zero_gradients(name):
+    any_size = name in ("optimal-client-sampling", "poisson", "k-vib")  # a cohort of any size
+    full_size = {"centralised": 1}.get(name, 6)
+    size = {"centralised": 1, "fedsampling": 6}.get(name, 3)
+    for expected, m, options in (
+        (full_size, 6, {}),
         (1, 1, {"sizes": (4,)}),
-        (own, 3, {"zero_gradient_clients": (2,)}),
-        (own, 3, {"zero_gradient_clients": range(6)}),
+        (size, 3, {"zero_gradient_clients": (2,)}),
+        (size, 3, {"zero_gradient_clients": range(6)}),
     ):
-        found = sizes_of_cohorts(name, m, **more)
-        if name == "fedstas-least-variance" and len(more.get("zero_gradient_clients", ())) == 6:
-            assert found == [1] * 5  # nothing to tell apart: one stratum
+        sizes = cohort_sizes(name, m, **options)
+        if name == "fedstas-least-variance" and len(options.get("zero_gradient_clients", ())) == 6:
+            assert sizes == [1] * 5  # equal gradients: one stratum
         else:
-            assert all(n <= 6 for n in found) if coins else found == [expected] * 5
+            assert all(n <= 6 for n in sizes) if any_size else sizes == [expected] * 5
 
 
-def test_the_simulation_follows_the_design(digits, federation):
+def test_the_simulation_refuses_the_cohort_sizes_that_the_design_refuses(digits, federation):
     from fedstas import simulation
 
-    how = {"rounds": 1, "clients_per_round": 40, "seed": 0, "device": "cpu"}
-    history = simulation.run(digits, federation, methods.get("md"), **how)
+    options = {"rounds": 1, "clients_per_round": 40, "seed": 0, "device": "cpu"}
+    history = simulation.run(digits, federation, methods.get("md"), **options)
     assert len(history.cohorts[0]) == 40 and history.frame["participants"][0] <= 19
     with pytest.raises(InputError, match="40 clients per round are more than the 19"):
-        simulation.run(digits, federation, methods.get("fedavg"), **how)
+        simulation.run(digits, federation, methods.get("fedavg"), **options)
     with pytest.raises(InputError, match="is 0: it must be a whole number of at least 1"):
-        simulation.run(digits, federation, methods.get("md"), **how | {"clients_per_round": 0})
+        simulation.run(digits, federation, methods.get("md"), **options | {"clients_per_round": 0})
 
 
-SPOILED = {
+INVALID_COHORTS = {
     "not a number": (
         lambda rng, m: Cohort(np.arange(m), np.full(m, np.nan)),
         "not a finite number",
@@ -106,39 +116,41 @@ SPOILED = {
     "half a client": (lambda rng, m: Cohort(np.arange(m) / 2, np.ones(m)), "whole numbers"),
     "a pair": (
         lambda rng, m: (np.arange(m), np.ones(m)),
-        r"Spoiled.draw returned a tuple: it must return a Cohort\(clients, weights\)",
+        r"InvalidDesign.draw returned a tuple: it must return a Cohort\(clients, weights\)",
     ),
-    "nothing": (lambda rng, m: None, "Spoiled.draw returned a NoneType"),
+    "nothing": (lambda rng, m: None, "InvalidDesign.draw returned a NoneType"),
 }
 
 
 @dataclass(frozen=True)
-class Spoiled:
-    """Draws what is asked of it."""
+class InvalidDesign:
+    """A design that returns the invalid cohort of this name."""
 
-    how: str
+    kind: str
 
     def draw(self, view, m, rng):
-        return SPOILED[self.how][0](rng, m)
+        return INVALID_COHORTS[self.kind][0](rng, m)
 
 
-@pytest.mark.parametrize("how", SPOILED)
-def test_what_is_no_cohort_is_one_sentence_wherever_it_is_drawn(how, digits, federation):
-    """By the simulation, by `fedstas variance` and by the audit; Flower's strategy calls `draw_cohort`, too."""
-    method, named = Method("spoiled", Spoiled(how)), SPOILED[how][1]
+@pytest.mark.parametrize("kind", INVALID_COHORTS)
+def test_an_invalid_cohort_is_refused_alike_by_draw_cohort_and_by_the_audit(
+    kind, digits, federation
+):
+    """`draw_cohort`, which the simulation, `fedstas variance` and Flower's strategy call, and the audit give one message."""
+    method, message = Method("invalid", InvalidDesign(kind)), INVALID_COHORTS[kind][1]
     view = audit.Bench(method).server()
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError, match=message):
         draw_cohort(method.clients, view, 3, stream(0, "test"))
-    found = verdicts(method)
-    assert found["draw"].verdict == "FAILS"
-    with pytest.raises(InputError, match=named):
-        raise InputError(found["draw"].message)
+    findings = audit_by_check(method)
+    assert findings["draw"].verdict == "FAILS"
+    with pytest.raises(InputError, match=message):
+        raise InputError(findings["draw"].message)
 
 
-def test_no_cohort_stops_a_run_and_a_table_in_the_same_words(digits, federation):
+def test_an_invalid_cohort_is_refused_alike_by_a_run_and_by_one_round_errors(digits, federation):
     from fedstas import one_round, simulation
 
-    method = Method("spoiled", Spoiled("a pair"))
+    method = Method("invalid", InvalidDesign("a pair"))
     with pytest.raises(InputError, match="returned a tuple"):
         simulation.run(
             digits, federation, method, rounds=1, clients_per_round=3, seed=0, device="cpu"
@@ -148,21 +160,21 @@ def test_no_cohort_stops_a_run_and_a_table_in_the_same_words(digits, federation)
         one_round.errors(state, method, draws=2)
 
 
-def test_lists_are_cohorts_and_so_is_nobody():
+def test_a_cohort_may_be_made_of_lists_and_be_empty():
     cohort = Cohort([2, 1], [0.5, -0.5])  # a negative weight takes away, and is allowed
     assert cohort.clients.tolist() == [2, 1] and cohort.weights.dtype == float
     assert Cohort([], []).clients.dtype == np.int64
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class GlobalRandomState:
     """Draws from numpy's global state."""
 
     def draw(self, view, m, rng):
         return Cohort(np.random.permutation(view.clients)[:m], np.full(m, 1 / m))  # noqa: NPY002
 
 
-class Remembers:
+class CountsInItself:
     """Counts its draws in itself: other cohorts the second time."""
 
     def __init__(self):
@@ -174,7 +186,7 @@ class Remembers:
 
 
 @dataclass(frozen=True)
-class Divides:
+class DividesByZero:
     """p by norms alone: 0/0 where all gradients vanish."""
 
     def draw(self, view, m, rng):
@@ -185,7 +197,7 @@ class Divides:
 
 
 @dataclass(frozen=True)
-class Slightly:
+class WeightsTooSmall:
     """MD with a tenth of the weight taken away."""
 
     def draw(self, view, m, rng):
@@ -194,39 +206,40 @@ class Slightly:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_faults_are_found_and_said():
-    found = verdicts(Method("mine", Elsewhere()))
-    assert found["own generator"].message == "uses a global random state: draw from rng"
-    assert {found[c].verdict for c in ("own generator", "same seed")} == {"FAILS"}
-    found = verdicts(Method("mine", Remembers()))
-    assert found["record"].message == "put @dataclass(frozen=True) above class Remembers"
-    assert found["same seed"].verdict == "FAILS" and found["own generator"].verdict == "ok"
-    found = verdicts(Method("mine", Divides()), draws=1000)
-    assert found["unbiased"].verdict == "ok" and found["m = N"].verdict == "ok"
-    assert found["all gradients zero"].verdict == "FAILS"
-    assert "ValueError" in found["all gradients zero"].message
+def test_the_audit_reports_the_faults_of_designs():
+    findings = audit_by_check(Method("mine", GlobalRandomState()))
+    assert findings["own generator"].message == "uses a global random state: draw from rng"
+    assert {findings[c].verdict for c in ("own generator", "same seed")} == {"FAILS"}
+    findings = audit_by_check(Method("mine", CountsInItself()))
+    assert findings["record"].message == "put @dataclass(frozen=True) above class CountsInItself"
+    assert findings["same seed"].verdict == "FAILS" and findings["own generator"].verdict == "ok"
+    findings = audit_by_check(Method("mine", DividesByZero()), draws=1000)
+    assert findings["unbiased"].verdict == "ok" and findings["m = N"].verdict == "ok"
+    assert findings["all gradients zero"].verdict == "FAILS"
+    assert "ValueError" in findings["all gradients zero"].message
     assert (
-        "asks for norms, sizes: 96 bytes up, 6 of 6 models down, 28 of 28" in found["cost"].message
+        "asks for norms, sizes: 96 bytes up, 6 of 6 models down, 28 of 28"
+        in findings["cost"].message
     )
-    found = verdicts(Method("mine", Slightly()), draws=2000)
+    findings = audit_by_check(Method("mine", WeightsTooSmall()), draws=2000)
     assert (
-        found["unbiased"].verdict == "biased"
-        and "in a first round client" in found["unbiased"].message
+        findings["unbiased"].verdict == "biased"
+        and "in a first round client" in findings["unbiased"].message
     )
-    assert found["weights' sum"].message == "0.800 on average, 0.8"
+    assert findings["weights' sum"].message == "0.800 on average, 0.8"
 
 
-def test_the_alarm_is_as_rare_as_it_says():
-    """Distances of an unbiased weight that is there once in fifty cohorts, against a normal's tails."""
+def test_the_audit_raises_no_false_alarm_on_rare_clients_and_detects_a_bias():
+    """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distances are like a normal's, below 5."""
     rng = stream(0, "test")
     weights = (rng.random((2000, 400)) < 0.02) * 5.0
-    away = audit.distances(weights, np.full(400, 0.1))
-    assert 0.5 < away[away > 0].std() * 2 < 2 and away.max() < 5
+    distances = audit.distances(weights, np.full(400, 0.1))
+    assert 0.5 < distances[distances > 0].std() * 2 < 2 and distances.max() < 5
     assert audit.distances(weights, np.full(400, 0.3)).min() > 5
 
 
-def test_what_a_design_says_of_itself_is_read_by_the_traits():
-    beyond = {
+def test_designs_that_draw_with_replacement_have_the_flag_replaces():
+    with_flag = {
         n for n in methods.names() if client_sampling.has_flag(methods.get(n).clients, "replaces")
     }
-    assert beyond == set(BEYOND) - {"centralised"}
+    assert with_flag == set(WITH_REPLACEMENT) - {"centralised"}

@@ -12,7 +12,7 @@ from fedstas.sim import engine, models, server
 from fedstas.state import Renewed
 
 
-def test_centres_keep_scikit_learns_order():
+def test_centres_are_in_the_order_of_scikit_learns_k_means():
     gradient = np.random.default_rng(0).normal(size=500).astype(np.float32)
     raw = authors.raw_centres(gradient, 9, processor=1)
     expected = KMeans(9, n_init=10, random_state=0).fit(gradient[:, None])
@@ -24,7 +24,7 @@ def test_centres_keep_scikit_learns_order():
     assert len(authors.unsorted_centres(np.zeros(5, dtype=np.float32), 9)) == 9
 
 
-def test_the_last_bit_changes_the_order_of_the_authors_centres_and_not_of_ours():
+def test_rounding_changes_the_order_of_the_authors_centres_but_not_of_ours():
     # 60 skewed gradients, each perturbed twice in the last bits: the authors' code changes some orders, ours none.
     rng, size = np.random.default_rng(0), 300
     changed = {"authors": 0, "ours": 0}
@@ -52,7 +52,7 @@ def test_a_stratum_of_zero_gradients_without_participants_does_not_stop_a_draw()
     # Eight clients of one gradient each; the last two have none, and their stratum gets no participant.
     centres = np.array([[3.0, 1], [3, 1.1], [3, 0.9], [9, 1], [9, 2], [9, 3], [0, 0], [0, 0]])
 
-    class Frozen(Sizes):
+    class Frozen(SizesAndReports):
         clients, sizes = 8, np.full(8, 10)
 
         def state_of(self, design):
@@ -68,7 +68,7 @@ def test_the_batch_size_of_local_training_is_also_that_of_the_gradients():
     assert (method.clients.batch, method.local.batch) == (32, 32)
 
 
-def test_spread_is_the_mean_distance_of_all_pairs_zeros_included():
+def test_the_spread_is_the_mean_distance_over_all_ordered_pairs():
     centres = np.array([[0.0, 0], [3, 4], [10, 0]])
     spreads = authors.pairwise_spread(centres, np.array([0, 0, 1]))
     np.testing.assert_allclose(spreads, [2 * 5 / 4, 0])
@@ -86,14 +86,14 @@ def test_spread_is_the_mean_distance_of_all_pairs_zeros_included():
         ([9, 9, 9], [0, 0, 0], 8, [3, 3, 2]),  # round(8 / 3) each, while there are any left
     ],
 )
-def test_rounded_allocation_fills_zeros_in_label_order_and_adds_no_more(
+def test_rounded_allocation_fills_zeros_in_the_order_of_the_labels_up_to_m(
     sizes, spreads, m, expected
 ):
     allocation = authors.rounded_allocation(np.array(sizes), np.array(spreads, dtype=float), m)
     assert allocation.tolist() == expected
 
 
-def test_batch_means_weigh_the_short_batch_like_the_others():
+def test_the_last_shorter_batch_has_the_weight_of_a_full_one():
     weights = server.batch_mean_weights(np.array([7, 2]), 3, seed=0)
     assert sorted(weights[:7]) == pytest.approx([1 / 9] * 6 + [1 / 3])
     assert weights[7:].tolist() == [0.5, 0.5]
@@ -134,7 +134,7 @@ def test_strata_and_allocation_are_frozen_at_the_first_round(digits, federation)
         assert len(set(cohort.tolist())) == len(cohort)
 
 
-class Sizes:
+class SizesAndReports:
     """A view of three clients of given sizes, each of which reports 50."""
 
     clients, round, total, sizes = 3, 2, 5100, np.array([100, 1000, 4000])
@@ -146,9 +146,9 @@ class Sizes:
 
 def test_rates_are_per_client_and_capped_at_one():
     cohort = Cohort(np.array([0, 2]), np.ones(2) / 2)
-    np.testing.assert_allclose(AuthorsRate(2048).rates(Sizes(), cohort), [1, 2048 / 4000])
+    np.testing.assert_allclose(AuthorsRate(2048).rates(SizesAndReports(), cohort), [1, 2048 / 4000])
     # With M = 100 and reports of M/2 the estimate is their sum, 150, above the floor of 3.
-    rates = AuthorsPrivateRate(60, 3.0, 100).rates(Sizes(), cohort)
+    rates = AuthorsPrivateRate(60, 3.0, 100).rates(SizesAndReports(), cohort)
     np.testing.assert_allclose(rates, 60 / 150)
 
 
@@ -175,7 +175,7 @@ def test_aggregation_weights_follow_the_authors_code(digits, federation, weights
 
 def test_a_weight_is_capped_at_ten_before_normalisation():
     # 25 clients in a stratum with one of two participants: N_h / (m m_h) is 12.5; of the other 5 it is 2.5.
-    class Frozen(Sizes):
+    class Frozen(SizesAndReports):
         clients, sizes = 30, np.full(30, 10)
 
         def state_of(self, design):

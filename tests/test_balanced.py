@@ -1,4 +1,4 @@
-"""The cube and the local pivotal method: their whole tree of random choices, and R's cube."""
+"""The cube and the local pivotal method: enumeration of all random choices, and comparison with R's cube."""
 
 import itertools
 
@@ -10,7 +10,9 @@ from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 
 
-class Coin:
+class UniformNumber:
+    """A uniform random number: the comparison `number < p` takes either branch of the tree of choices."""
+
     def __init__(self, tree):
         self.tree = tree
 
@@ -19,23 +21,26 @@ class Coin:
         return self.tree.branch([1 - p, p]) == 1
 
 
-class Branching:
-    """A generator that follows a script of choices, the first that is possible beyond it."""
+class BranchingGenerator:
+    """A generator that follows a script of choices, then takes the first possible one, and records the others."""
 
     def __init__(self, script):
-        self.script, self.taken, self.open, self.chance = script, [], [], 1.0
+        self.script, self.choices, self.alternatives, self.chance = script, [], [], 1.0
 
     def branch(self, chances):
+        """Make the next choice: return its index, of those that have these chances."""
         possible = [i for i, p in enumerate(chances) if p > 0]
-        at = len(self.taken)
-        choice = self.script[at] if at < len(self.script) else possible[0]
-        self.taken.append(choice)
-        self.open.append([i for i in possible if i != choice])
+        position = len(self.choices)
+        choice = self.script[position] if position < len(self.script) else possible[0]
+        self.choices.append(choice)
+        self.alternatives.append([i for i in possible if i != choice])
         self.chance *= chances[choice]
         return choice
 
     def random(self, count=None):
-        return Coin(self) if count is None else np.array([Coin(self) for _ in range(count)], object)
+        if count is None:
+            return UniformNumber(self)
+        return np.array([UniformNumber(self) for _ in range(count)], object)
 
     def choice(self, values):
         return values[self.branch([1 / len(values)] * len(values))]
@@ -45,88 +50,90 @@ class Branching:
         return np.array(orders[self.branch([1 / len(orders)] * len(orders))])
 
 
-def outcomes(draw):
-    """All that `draw(rng)` can give, each with its chance."""
-    found, scripts = [], [[]]
+def enumerate_outcomes(draw):
+    """Return every outcome of `draw(rng)` with its probability, by following all branches."""
+    results, scripts = [], [[]]
     while scripts:
         script = scripts.pop()
-        rng = Branching(script)
-        found.append((draw(rng), rng.chance))
-        for at in range(len(script), len(rng.taken)):
-            scripts += [[*rng.taken[:at], other] for other in rng.open[at]]
-    np.testing.assert_allclose(sum(chance for _, chance in found), 1, rtol=1e-12)
-    return found
+        rng = BranchingGenerator(script)
+        results.append((draw(rng), rng.chance))
+        for position in range(len(script), len(rng.choices)):
+            scripts += [[*rng.choices[:position], choice] for choice in rng.alternatives[position]]
+    np.testing.assert_allclose(sum(chance for _, chance in results), 1, rtol=1e-12)
+    return results
 
 
-X = np.array([[1.0, 3], [2, -1], [0, 0.5], [4, 1], [-2, 2], [1, 1]])
-PI = {
+VARIABLES = np.array([[1.0, 3], [2, -1], [0, 0.5], [4, 1], [-2, 2], [1, 1]])
+INCLUSION = {
     2: np.array([0.5, 0.3, 0.1, 0.6, 0.25, 0.25]),
     3: np.array([0.9, 0.3, 0.1, 0.6, 0.6, 0.5]),
     4: np.array([1.0, 0.7, 0.3, 0.8, 0.6, 0.6]),
 }
 
 
-@pytest.mark.parametrize("m", PI)
+@pytest.mark.parametrize("m", INCLUSION)
 @pytest.mark.parametrize("columns", [0, 1, 2])
 def test_the_cube_keeps_inclusion_probabilities_and_size(m, columns):
-    pi = PI[m]
-    found = outcomes(lambda rng: cube_sample(np.column_stack([pi, X[:, :columns]]), pi, rng))
-    assert len(found) > 2
-    np.testing.assert_allclose(sum(c * s for s, c in found), pi, atol=1e-12)
-    assert {int(s.sum()) for s, _ in found} == {m}
+    pi = INCLUSION[m]
+    samples = enumerate_outcomes(
+        lambda rng: cube_sample(np.column_stack([pi, VARIABLES[:, :columns]]), pi, rng)
+    )
+    assert len(samples) > 2
+    np.testing.assert_allclose(sum(c * s for s, c in samples), pi, atol=1e-12)
+    assert {int(s.sum()) for s, _ in samples} == {m}
 
 
-@pytest.mark.parametrize("m", PI)
+@pytest.mark.parametrize("m", INCLUSION)
 def test_the_local_pivotal_method_keeps_inclusion_probabilities_and_size(m):
-    pi = PI[m][1:] if m == 4 else proportional_inclusion([5, 3, 1, 6, 2], m)
-    found = outcomes(lambda rng: local_pivotal_sample(X[:5], pi, rng))
-    np.testing.assert_allclose(sum(c * s for s, c in found), pi, atol=1e-12)
-    assert {int(s.sum()) for s, _ in found} == {round(pi.sum())}
+    pi = INCLUSION[m][1:] if m == 4 else proportional_inclusion([5, 3, 1, 6, 2], m)
+    samples = enumerate_outcomes(lambda rng: local_pivotal_sample(VARIABLES[:5], pi, rng))
+    np.testing.assert_allclose(sum(c * s for s, c in samples), pi, atol=1e-12)
+    assert {int(s.sum()) for s, _ in samples} == {round(pi.sum())}
 
 
-def test_a_sum_that_is_no_whole_number_is_rounded_by_the_last_coin():
+def test_a_fractional_sum_of_probabilities_gives_one_of_the_two_nearest_sizes():
     for draw in (
         lambda rng: cube_sample([[0.4], [0.9]], [0.4, 0.9], rng),
         lambda rng: local_pivotal_sample([[0.0], [1.0]], [0.4, 0.9], rng),
     ):
-        found = outcomes(draw)
-        np.testing.assert_allclose(sum(c * s for s, c in found), [0.4, 0.9], atol=1e-12)
-        assert {int(s.sum()) for s, _ in found} == {1, 2}
+        samples = enumerate_outcomes(draw)
+        np.testing.assert_allclose(sum(c * s for s, c in samples), [0.4, 0.9], atol=1e-12)
+        assert {int(s.sum()) for s, _ in samples} == {1, 2}
 
 
 def test_the_cube_balances_exactly_where_that_is_possible():
-    """Five strata of two clients, one column for each: every sample has one of each, though the columns
-    depend on each other. Dropping a column as soon as p clients are left, as landings often do, does not."""
+    """Five strata of two clients, a column for each, which are linearly dependent with pi: every sample has one client of
+    each stratum. An implementation that drops a column once only p clients are left would fail here."""
     strata = np.repeat(np.arange(5), 2)
     pi = np.array([0.5, 0.5, 0.3, 0.7, 0.9, 0.1, 0.25, 0.75, 0.4, 0.6])
     balance = np.column_stack([pi, *(pi * (strata == h) for h in range(5))])
-    found = outcomes(lambda rng: cube_sample(balance, pi, rng))
-    assert len(found) == 2**5
-    for sample, _ in found:
+    samples = enumerate_outcomes(lambda rng: cube_sample(balance, pi, rng))
+    assert len(samples) == 2**5
+    for sample, _ in samples:
         assert np.bincount(strata[sample], minlength=5).tolist() == [1] * 5
-    np.testing.assert_allclose(sum(c * s for s, c in found), pi, atol=1e-12)
+    np.testing.assert_allclose(sum(c * s for s, c in samples), pi, atol=1e-12)
 
 
 def test_the_cube_balances_a_numeric_variable_exactly_where_that_is_possible():
-    """pi = 1/2 and x in two mirrored halves: the total of x is met by each of 2^3 pairings and others."""
+    """x = 1, 1, 2, 2, 5, 5 and pi = 1/2: a sample of one client of each value has the total of x."""
     x = np.array([1.0, 1, 2, 2, 5, 5])
     pi = np.full(6, 0.5)
-    found = outcomes(lambda rng: cube_sample(np.column_stack([pi, x]), pi, rng))
-    exact = sum(c for s, c in found if abs((x[s] / 0.5).sum() - x.sum()) < 1e-9)
-    plain = [s for s in itertools.combinations(x, 3) if abs(sum(s) - 8) < 1e-9]
-    assert len(plain) / 20 == 0.4  # of simple random samples
-    np.testing.assert_allclose(exact, 1, atol=1e-12)
+    samples = enumerate_outcomes(lambda rng: cube_sample(np.column_stack([pi, x]), pi, rng))
+    chance_of_balance = sum(c for s, c in samples if abs((x[s] / 0.5).sum() - x.sum()) < 1e-9)
+    balanced_samples = [s for s in itertools.combinations(x, 3) if abs(sum(s) - 8) < 1e-9]
+    assert len(balanced_samples) / 20 == 0.4  # of simple random samples
+    np.testing.assert_allclose(chance_of_balance, 1, atol=1e-12)
 
 
-def test_neighbours_fight_first():
+def test_the_local_pivotal_method_draws_one_client_of_each_far_group():
     """Two far groups whose pi sum to one each: every sample has one client of each."""
     features = np.array([[0.0], [0.1], [0.25], [9.0], [9.1]])
     pi = np.array([0.2, 0.5, 0.3, 0.6, 0.4])
-    for sample, chance in outcomes(lambda rng: local_pivotal_sample(features, pi, rng)):
+    for sample, chance in enumerate_outcomes(lambda rng: local_pivotal_sample(features, pi, rng)):
         assert chance > 0 and sample[:3].sum() == sample[3:].sum() == 1
 
 
-R = {"x1": (1638.39390, 15.5748), "x2": (837.60598, 7.8543), "y": (1088.88108, 19.8371)}
+R_VARIANCES = {"x1": (1638.39390, 15.5748), "x2": (837.60598, 7.8543), "y": (1088.88108, 19.8371)}
 
 
 def test_the_cube_agrees_with_the_r_package_sampling():
@@ -136,8 +143,8 @@ def test_the_cube_agrees_with_the_r_package_sampling():
     k = np.arange(1, 21)
     size = 1 + 7 * k % 11 + 3 * (k == 5)
     pi = proportional_inclusion(size, 6)
-    known = [0.372093023256, 0.186046511628, 0.511627906977, 0.325581395349, 0.279069767442]
-    np.testing.assert_allclose(pi[:5], known, atol=1e-12)
+    by_r = [0.372093023256, 0.186046511628, 0.511627906977, 0.325581395349, 0.279069767442]
+    np.testing.assert_allclose(pi[:5], by_r, atol=1e-12)
     values = np.column_stack([k * k % 13 + 1, 5 * k % 17, 3 * k % 7 + 2]).astype(float)
     rng, count = np.random.default_rng(16), 2000
     totals = np.zeros((count, 3))
@@ -146,15 +153,15 @@ def test_the_cube_agrees_with_the_r_package_sampling():
         sample = cube_sample(np.column_stack([pi, values[:, :2]])[order], pi[order], rng)
         totals[i] = (values / pi[:, None])[order][sample].sum(0)
     squares = np.square(totals - totals.mean(0))
-    ours, error = squares.sum(0) / (count - 1), squares.std(0) / np.sqrt(count)
-    theirs, their_error = np.array(list(R.values())).T
-    assert (np.abs(ours - theirs) < 4.9 * np.hypot(error, their_error)).all(), (ours, error)
-    assert (error < 0.1 * theirs).all()
+    variances, error = squares.sum(0) / (count - 1), squares.std(0) / np.sqrt(count)
+    r_variances, r_error = np.array(list(R_VARIANCES.values())).T
+    assert (np.abs(variances - r_variances) < 4.9 * np.hypot(error, r_error)).all()
+    assert (error < 0.1 * r_variances).all()
     poisson = ((1 / pi - 1) * values.T**2).sum(1)
-    assert (ours[:2] < poisson[:2] / 2).all()  # balancing is at work
+    assert (variances[:2] < poisson[:2] / 2).all()  # balancing reduces these variances
 
 
-def test_the_kernel_of_a_matrix():
+def test_null_vector_lies_in_the_kernel_or_is_none():
     rng = np.random.default_rng(0)
     for few, many in ((1, 2), (3, 4), (4, 6), (0, 2)):
         rows = rng.normal(size=(few, many))
@@ -171,26 +178,30 @@ def test_the_kernel_of_a_matrix():
 
 SIZES, GRADIENTS = [1, 2, 3, 4], np.array([[1.0, 0], [1, 1], [0, 2], [-1, 0.5]])
 DESIGNS = [
-    Balanced(how, measure) for how in ("cube", "pivotal") for measure in ("size-norm", "size")
+    Balanced(name, measure) for name in ("cube", "pivotal") for measure in ("size-norm", "size")
 ]
 
 
 @pytest.mark.parametrize("m", [1, 2, 3])
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
 def test_the_designs_are_unbiased_with_m_distinct_clients(view, design, m):
-    known, mean, seen = view(SIZES, GRADIENTS), np.zeros(4), np.zeros(4)
-    for cohort, chance in outcomes(lambda rng: design.draw(known, m, rng)):
+    server, mean, inclusion = view(SIZES, GRADIENTS), np.zeros(4), np.zeros(4)
+    for cohort, chance in enumerate_outcomes(lambda rng: design.draw(server, m, rng)):
         assert len(set(cohort.clients.tolist())) == len(cohort.clients) == m
         mean[cohort.clients] += chance * cohort.weights
-        seen[cohort.clients] += chance
+        inclusion[cohort.clients] += chance
     np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
     norms = np.linalg.norm(GRADIENTS, axis=1) if design.measure == "size-norm" else np.ones(4)
-    np.testing.assert_allclose(seen, proportional_inclusion(np.array(SIZES) * norms, m), rtol=1e-5)
-    assert known.asked == 1
+    np.testing.assert_allclose(
+        inclusion, proportional_inclusion(np.array(SIZES) * norms, m), rtol=1e-5
+    )
+    assert server.asked == 1
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
-def test_all_clients_one_client_and_no_gradient(view, design):
+def test_full_participation_one_client_and_zero_gradients_have_the_weights_of_the_sizes(
+    view, design
+):
     rng = np.random.default_rng(0)
     for sizes, gradients in ((SIZES, GRADIENTS), ([7], [[1.0, 2.0]]), (SIZES, np.zeros((4, 2)))):
         cohort = design.draw(view(sizes, gradients), len(sizes), rng)
@@ -206,15 +217,15 @@ def test_all_clients_one_client_and_no_gradient(view, design):
 
 
 def test_a_client_without_gradient_is_drawn_too(view):
-    known = view([1, 1, 1, 1], GRADIENTS * [[1], [0], [1], [1]])
+    server = view([1, 1, 1, 1], GRADIENTS * [[1], [0], [1], [1]])
     mean = np.zeros(4)
-    for cohort, chance in outcomes(lambda rng: Balanced().draw(known, 2, rng)):
+    for cohort, chance in enumerate_outcomes(lambda rng: Balanced().draw(server, 2, rng)):
         mean[cohort.clients] += chance * cohort.weights
     np.testing.assert_allclose(mean, 1 / 4, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("call", "named"),
+    ("call", "message"),
     [
         (lambda rng: cube_sample([[1.0]], [1.5], rng), "inclusion probability is 1.5"),
         (lambda rng: cube_sample([[1.0]], [-0.5], rng), "inclusion probabilities are"),
@@ -225,6 +236,6 @@ def test_a_client_without_gradient_is_drawn_too(view):
         (lambda rng: Balanced("random"), "unknown how 'random'"),
     ],
 )
-def test_bad_input_is_one_sentence(call, named):
-    with pytest.raises(InputError, match=named):
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
         call(np.random.default_rng(0))

@@ -77,9 +77,9 @@ def test_a_missing_framework_is_named(monkeypatch, capsys):
 def test_an_unknown_benchmark_is_refused(tmp_path, monkeypatch, capsys):
     output = str(tmp_path / "x.json")
     monkeypatch.setattr(sys, "argv", ["benchmarks", "nonsense", "--json", output])
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit) as exc_info:
         runpy.run_module("benchmarks", run_name="__main__")
-    assert stopped.value.code == 2
+    assert exc_info.value.code == 2
     assert "unknown benchmark 'nonsense'" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""Designs that choose: what they choose, how far they are from unbiased, what they ask."""
+"""Biased designs: which clients they choose, how large their bias is, what they request."""
 
 import itertools
 
@@ -75,32 +75,32 @@ def test_with_as_many_candidates_as_participants_large_clients_count_too_little(
     assert pi[2] / 3 < 20 / 39 - 0.15
 
 
-def saved(distances, chosen):
-    """What a choice saves against the largest distance, which every first choice saves something of."""
+def saved_distance(distances, chosen):
+    """Return the distances saved by a choice, compared with all clients at the largest distance."""
     return distances.max() * len(distances) - distances[:, list(chosen)].min(1).sum()
 
 
-points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8)
+POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8)
 
 
-@given(points, st.data())
-def test_greedy_facilities_save_most_of_what_the_best_do(places, data):
+@given(POINTS, st.data())
+def test_greedy_facility_location_saves_at_least_63_percent_of_the_optimum(places, data):
     x = np.array(places, dtype=float)
     distances = np.linalg.norm(x[:, None] - x, axis=2)
     m = data.draw(st.integers(1, len(x)))
     chosen = facility_location(distances, m)
     assert len(set(chosen.tolist())) == m
-    best = max(saved(distances, s) for s in itertools.combinations(range(len(x)), m))
-    assert saved(distances, chosen) >= (1 - 1 / np.e) * best - 1e-9
+    best = max(saved_distance(distances, s) for s in itertools.combinations(range(len(x)), m))
+    assert saved_distance(distances, chosen) >= (1 - 1 / np.e) * best - 1e-9
     if m in (1, len(x)):
-        assert saved(distances, chosen) == pytest.approx(best, abs=1e-9)
+        assert saved_distance(distances, chosen) == pytest.approx(best, abs=1e-9)
 
 
-def test_greedy_is_not_always_best():
+def test_greedy_facility_location_is_not_always_optimal():
     x = np.array([0.0, 1, 2, 3, 4])  # the middle first; the best two are 1 and 3 (or 4)
     distances = np.abs(x[:, None] - x)
     assert facility_location(distances, 2).tolist() == [2, 0]
-    assert saved(distances, [2, 0]) < saved(distances, [1, 3])
+    assert saved_distance(distances, [2, 0]) < saved_distance(distances, [1, 3])
 
 
 def test_divfl_chooses_representatives_and_weighs_them_by_those_they_stand_for(view):
@@ -125,7 +125,7 @@ def test_the_bias_of_divfl_is_what_clients_differ_from_their_representatives(vie
     assert error <= bound + 2.0**-14 * distances.max()  # distances are rounded
 
 
-def test_divfl_leaves_nothing_to_chance_and_takes_the_first_of_equals(view):
+def test_divfl_is_deterministic_and_breaks_ties_by_index(view):
     for seed in (0, 1):
         cohort = DivFL().draw(view(SIZES, np.zeros((6, 2))), 2, np.random.default_rng(seed))
         assert cohort.clients.tolist() == [0, 1]
@@ -136,7 +136,7 @@ def test_divfl_leaves_nothing_to_chance_and_takes_the_first_of_equals(view):
 
 
 @pytest.mark.parametrize("m", range(1, 7))
-def test_in_a_turn_each_client_takes_part_once(view, m):
+def test_in_a_cycle_each_client_takes_part_once(view, m):
     server, rng = view(SIZES, GRADIENTS), np.random.default_rng(m)
     turns = []
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_in_a_turn_each_client_takes_part_once(view, m):
     assert len(others) > 1
 
 
-def test_over_a_turn_of_equal_clients_cycles_are_unbiased_and_otherwise_not(view):
+def test_a_whole_cycle_is_unbiased_for_clients_of_equal_size_only(view):
     def mean(sizes):
         server, total, rng = view(sizes, GRADIENTS), np.zeros(6), np.random.default_rng(0)
         for _ in range(3):
@@ -171,12 +171,12 @@ def test_over_a_turn_of_equal_clients_cycles_are_unbiased_and_otherwise_not(view
 
 
 @pytest.mark.parametrize("design", [PowerOfChoice(), DivFL(), Cyclic()], ids=repr)
-def test_one_client_and_too_many_participants(server, view, design):
-    class One(view):
+def test_one_client_takes_part_and_too_many_participants_are_refused(server, view, design):
+    class OneClient(view):
         def losses(self, clients):
             return np.ones(len(clients))
 
-    cohort = design.draw(One([7], [[1.0, 2.0]]), 1, np.random.default_rng(0))
+    cohort = design.draw(OneClient([7], [[1.0, 2.0]]), 1, np.random.default_rng(0))
     assert (cohort.clients.tolist(), cohort.weights.tolist()) == ([0], [1.0])
     for m in (0, 7):
         with pytest.raises(
@@ -185,7 +185,7 @@ def test_one_client_and_too_many_participants(server, view, design):
             design.draw(server, m, np.random.default_rng(0))
 
 
-def test_bad_input_is_one_sentence(server):
+def test_bad_input_is_refused(server):
     for d in (1, 7):
         with pytest.raises(InputError, match=f"candidates is {d}: .* at least 2 and at most 6"):
             PowerOfChoice(d).draw(server, 2, np.random.default_rng(0))

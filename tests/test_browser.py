@@ -104,7 +104,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_page_is_without_fault(faults, kind):
+def test_no_page_has_a_fault(faults, kind):
     lines = [f"{page}: {fault}" for page, by_kind in faults.items() for fault in by_kind[kind]]
     assert not lines, "\n".join(lines)
 
@@ -238,7 +238,7 @@ def count_texts(pdf: bytes) -> int:
 
 
 @pytest.mark.parametrize("name", ["chapters/02_stratification", "ledger", "teaching/syllabus"])
-def test_a_page_prints(chromium, site, name):
+def test_a_page_can_be_printed(chromium, site, name):
     with chromium.page() as page:
         open_page(page, (site / f"{name}.html").as_uri())
         pdf = page.pdf()

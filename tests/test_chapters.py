@@ -217,9 +217,9 @@ def test_provenance_of_recorded_runs_is_written_unless_it_exists(tmp_path):
 def test_open_needs_an_executed_chapter_and_goes_with_no_other_output(clone, capsys):
     with pytest.raises(InputError, match="chapter 01_small is not executed yet"):
         preview.render("01")
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit) as exc_info:
         cli.main(["chapter", "01", "--open", "--output", "mine.ipynb"])
-    assert stopped.value.code == 2
+    assert exc_info.value.code == 2
     assert "--output mine.ipynb writes elsewhere: choose one" in capsys.readouterr().err
 
 
@@ -228,7 +228,7 @@ def test_an_unknown_parameter_is_refused_before_anything_runs(clone):
         chapters.run("01", {"client": 3}, progress=False)
 
 
-def test_every_profile_serves_every_chapter():
+def test_every_profile_sets_the_parameters_of_every_chapter():
     for profile in parameters.PROFILES:
         for stem in chapters.names():
             settings = chapters.settings(stem, {"profile": profile})

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
+from test_simulation import assert_same_histories
 
 from companion.runs import records
 from fedstas import methods
@@ -33,16 +33,6 @@ def identity_and_run(request, digits, federation):
     )
 
 
-def assert_equal_histories(first, second):
-    """Check that two runs are equal bit for bit: values (but seconds), parameters and cohorts."""
-    without_seconds = {"columns": "seconds"}
-    pd.testing.assert_frame_equal(
-        first.frame.drop(**without_seconds), second.frame.drop(**without_seconds), check_exact=True
-    )
-    np.testing.assert_array_equal(first.params, second.params)
-    assert [c.tolist() for c in first.cohorts] == [c.tolist() for c in second.cohorts]
-
-
 def test_a_run_resumed_from_any_of_its_checkpoints_equals_the_uninterrupted_run(
     identity_and_run, tmp_path
 ):
@@ -59,7 +49,7 @@ def test_a_run_resumed_from_any_of_its_checkpoints_equals_the_uninterrupted_run(
         records.checkpoint_file(data).write_bytes(content)
         resume = records.read_checkpoint(identity, data, "cpu")
         assert resume.state.round == t
-        assert_equal_histories(run(resume=resume), complete)
+        assert_same_histories(run(resume=resume), complete)
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ SMALL = "run --task digits --clients 20 --clients-per-round 4 --concentration 0.
 
 def call(arguments, capsys):
     """Run the command; return its exit code, its output, and its lines on standard error without the progress bar."""
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         cli.main(arguments.split() if isinstance(arguments, str) else arguments)
     out, err = capsys.readouterr()
     lines = [line for line in err.replace("\r", "\n").split("\n") if line.strip()]
     return (
-        caught.value.code,
+        exc_info.value.code,
         out,
         [line for line in lines if not re.search(r"round/s|s/round|<\?|0/1 runs", line)],
     )
@@ -89,11 +89,12 @@ def test_every_partition_runs_from_the_command_line(capsys, partition):
 @pytest.fixture
 def runs(monkeypatch):
     """Record the arguments (federation, method, keywords) of each call of the simulator."""
-    calls, real = [], simulation.run
+    calls, original = [], simulation.run
 
     def spy(task, federation, method, **keywords):
+        """Record a call, then run it."""
         calls.append((federation, method, keywords))
-        return real(task, federation, method, **keywords)
+        return original(task, federation, method, **keywords)
 
     monkeypatch.setattr(simulation, "run", spy)
     return calls
@@ -224,7 +225,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence_and_exit_code_2(case, capsys):
+def test_bad_input_is_reported_in_one_sentence_and_exit_code_2(case, capsys):
     options, words = BAD[case]
     small = SMALL.replace("--concentration 0.1", "") if "partition" in options else SMALL
     assert_refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
@@ -249,7 +250,7 @@ def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
         ("sweep", ["NAME"]),
     ],
 )
-def test_bad_commands_are_one_sentence_and_exit_code_2(line, words, capsys):
+def test_bad_commands_are_reported_in_one_sentence_and_exit_code_2(line, words, capsys):
     result, out, err = call(line, capsys)
     assert result == 2
     assert len(err) == 1, err
@@ -264,7 +265,7 @@ def test_cuda_on_a_machine_without_it_is_refused(capsys, monkeypatch):
 
 @pytest.mark.parametrize("command", ["run --rounds 1 --task", "chapter 7 -p task"])
 @pytest.mark.parametrize("task", ["mnist", "cifar10", "emnist", "newsgroups"])
-def test_data_that_cannot_be_downloaded_are_one_sentence(
+def test_data_that_cannot_be_downloaded_are_reported_in_one_sentence(
     command, task, capsys, monkeypatch, tmp_path
 ):
     """With a time limit on the network; from a run and from a chapter's parameters."""
@@ -291,7 +292,7 @@ def test_data_that_cannot_be_downloaded_are_one_sentence(
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
-def test_an_empty_document_is_one_sentence(capsys, monkeypatch):
+def test_an_empty_document_is_reported_in_one_sentence(capsys, monkeypatch):
     from fedstas import text
 
     def with_one_empty(real=text.topics):
@@ -304,7 +305,7 @@ def test_an_empty_document_is_one_sentence(capsys, monkeypatch):
         assert_refused(line, capsys, "train_x of task topics has an empty document", "0 is padding")
 
 
-def test_a_damaged_data_file_is_one_sentence(capsys, monkeypatch, tmp_path):
+def test_a_damaged_data_file_is_reported_in_one_sentence(capsys, monkeypatch, tmp_path):
     (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 truncated"[:8])
     monkeypatch.setenv("FEDSTAS_DATA", str(tmp_path))
     with np.errstate(all="raise"):
@@ -313,11 +314,11 @@ def test_a_damaged_data_file_is_one_sentence(capsys, monkeypatch, tmp_path):
 
 
 def test_a_diverged_run_exits_with_1_and_keeps_its_history(capsys, tmp_path, monkeypatch):
-    calls, real = [], engine.local_updates
+    calls, original = [], engine.local_updates
 
     def blow_up(*args, **kw):
         calls.append(0)
-        return real(*args, **kw) * (float("nan") if len(calls) == 3 else 1.0)
+        return original(*args, **kw) * (float("nan") if len(calls) == 3 else 1.0)
 
     monkeypatch.setattr(engine, "local_updates", blow_up)
     out = tmp_path / "history.parquet"
@@ -383,7 +384,7 @@ def test_parameters_of_a_chapter_may_be_two_words_as_papermill_has_them():
         ("--profile huge", ["'huge'", "quick"]),
     ],
 )
-def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
+def test_bad_parameters_of_a_chapter_are_reported_in_one_sentence(capsys, options, words):
     assert_refused(f"chapter 02 {options}", capsys, *words)
 
 
@@ -396,7 +397,7 @@ def test_bad_parameters_of_a_chapter_are_one_sentence(capsys, options, words):
         ("-p task poems", ["unknown task 'poems'", "topics, newsgroups"]),
     ],
 )
-def test_bad_parameters_of_the_chapter_on_text_are_one_sentence(capsys, options, words):
+def test_bad_parameters_of_the_chapter_on_text_are_reported_in_one_sentence(capsys, options, words):
     assert_refused(f"chapter 7 {options}", capsys, *words)
 
 
@@ -405,8 +406,9 @@ def test_an_unknown_chapter_is_refused_with_the_list(capsys):
 
 
 @pytest.mark.slow
-def test_the_module_is_the_command():
+def test_python_m_fedstas_cli_is_the_command():
     def run_module(*arguments):
+        """Run `python -m fedstas.cli` with these arguments."""
         command = [sys.executable, "-m", "fedstas.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True)
 
@@ -488,7 +490,7 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
         (["--designs", "fedavg", "--clients-per-round", "0"], ["is 0", "at least 1"]),
     ],
 )
-def test_bad_input_to_variance_is_one_sentence_and_exit_code_2(options, words, capsys):
+def test_bad_input_to_variance_is_reported_in_one_sentence_and_exit_code_2(options, words, capsys):
     assert_refused([*VARIANCE, *options], capsys, *words)
 
 
@@ -601,17 +603,17 @@ def test_variance_refuses_what_the_partition_does_not_use(capsys):
 
 
 @pytest.mark.parametrize("method", ["fedstas-unbiased", "clustered-similarity", "fedadam"])
-def test_an_interrupted_run_goes_on_to_the_same_history(method, capsys, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_to_the_same_history(method, capsys, tmp_path, monkeypatch):
     """The checkpoint has the server's state: strata, last updates, an optimiser's moments."""
     complete, interrupted = tmp_path / "complete.parquet", tmp_path / "interrupted.parquet"
     line = f"{SMALL} --method {method} --rounds 5 --eval-every 2 --out"
     assert call(f"{line} {complete}", capsys)[0] == 0
-    real = simulation.train_round
+    original = simulation.train_round
 
     def stop(setup, server, t, params):
         if t == 5:
             raise KeyboardInterrupt
-        return real(setup, server, t, params)
+        return original(setup, server, t, params)
 
     monkeypatch.setattr(simulation, "train_round", stop)
     code, out, err = call(f"{line} {interrupted}", capsys)
@@ -623,7 +625,7 @@ def test_an_interrupted_run_goes_on_to_the_same_history(method, capsys, tmp_path
     assert_refused(f"{line} {interrupted} --seed 1", capsys, *message)
     rounds = []
     monkeypatch.setattr(
-        simulation, "train_round", lambda s, v, t, p: rounds.append(t) or real(s, v, t, p)
+        simulation, "train_round", lambda s, v, t, p: rounds.append(t) or original(s, v, t, p)
     )
     assert call(f"{line} {interrupted}", capsys)[0] == 0
     assert rounds == [5]
@@ -641,21 +643,21 @@ def test_the_message_of_an_interrupted_run_without_out_names_out(capsys, monkeyp
     assert (code, err) == (130, ["fedstas: interrupted: nothing is kept without --out"])
 
 
-def test_a_run_does_not_go_on_with_clients_of_another_file(capsys, tmp_path, monkeypatch):
+def test_a_run_is_not_resumed_with_clients_of_another_file(capsys, tmp_path, monkeypatch):
     """All clients keep their sizes: only the SHA-256 of the partition's file differs."""
     monkeypatch.chdir(tmp_path)
-    real = simulation.train_round
+    original = simulation.train_round
     line = "run --partition who.npy --clients-per-round 4 --rounds 3 --device cpu --out h.parquet"
     np.save("who.npy", np.arange(1438) % 10)
 
     def stop(setup, server, t, params):
         if t == 2:
             raise KeyboardInterrupt
-        return real(setup, server, t, params)
+        return original(setup, server, t, params)
 
     monkeypatch.setattr(simulation, "train_round", stop)
     assert call(line, capsys)[0] == 130
-    monkeypatch.setattr(simulation, "train_round", real)
+    monkeypatch.setattr(simulation, "train_round", original)
     np.save("who.npy", np.arange(1438)[::-1] % 10)
     assert_refused(line, capsys, ".h.parquet.checkpoint", "other settings: delete it")
 
@@ -668,7 +670,7 @@ def test_a_run_does_not_go_on_with_clients_of_another_file(capsys, tmp_path, mon
     assert (code, err) == (130, ["fedstas: interrupted: nothing new is kept"])
 
 
-def test_a_damaged_checkpoint_of_a_run_is_one_sentence(capsys, tmp_path):
+def test_a_damaged_checkpoint_of_a_run_is_reported_in_one_sentence(capsys, tmp_path):
     (tmp_path / ".h.parquet.checkpoint").write_bytes(b"PK")
     assert_refused(f"{SMALL} --rounds 2 --out {tmp_path}/h.parquet", capsys, "damaged", "delete it")
 
@@ -701,7 +703,7 @@ def test_a_dry_run_of_a_sweep_creates_no_folder(capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [] and commands.RUNS.exists() == existed
 
 
-def test_a_download_that_times_out_is_one_sentence(capsys, monkeypatch, tmp_path):
+def test_a_download_that_times_out_is_reported_in_one_sentence(capsys, monkeypatch, tmp_path):
     timeouts = []
 
     def time_out(*_, **__):

@@ -1,16 +1,15 @@
 """The designs over clients, driven with a view of the server.
 
-A scripted generator makes a design give every cohort that it can give, so that its expectation is
-enumerated; the draws of a real generator are then held against those probabilities. Statistical
-tests have fixed seeds and alarm with probability below 1e-6.
+A scripted generator enumerates the cohorts of a design and their probabilities, with which the draws of a
+real generator are compared. Statistical tests have fixed seeds and alarm with probability below 1e-6.
 """
 
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations, product
 
 import numpy as np
 import pytest
+from enumeration import ScriptedGenerator, enumerate_cohorts
 from scipy.stats import binomtest, chisquare
 
 from fedstas import allocation, theory
@@ -37,49 +36,11 @@ def gradients():
     return base * np.array([1.0, 1.0, 1.2, 1.1, 1.5, 0.9])[:, None]
 
 
-class ScriptedGenerator:
-    """A generator that returns given outcomes of `choice` and records its calls."""
-
-    def __init__(self, outcomes=None):
-        self.outcomes, self.calls = list(outcomes or []), []
-
-    def integers(self, *_):
-        return 0
-
-    def choice(self, pool, size, replace=True, p=None):
-        pool = np.arange(pool) if np.ndim(pool) == 0 else np.asarray(pool)
-        p = np.full(len(pool), 1 / len(pool)) if p is None else np.asarray(p)
-        self.calls.append((pool, int(size), replace, p))
-        if self.outcomes:
-            return pool[list(self.outcomes.pop(0))]
-        return pool[: int(size)] if not replace else np.repeat(pool[:1], int(size))
-
-
-def enumerate_cohorts(design, view, m):
-    """Yield every cohort, and its probability, of a design that draws by `rng.choice`."""
-    probe = ScriptedGenerator()
-    design.draw(view, m, probe)
-    options = []
-    for pool, size, replace, p in probe.calls:
-        assert p.sum() == pytest.approx(1, abs=1e-12)
-        if replace:
-            options.append([(s, np.prod(p[list(s)])) for s in product(range(len(p)), repeat=size)])
-        else:
-            samples = list(permutations(range(len(pool)), size))
-            options.append([(s, 1 / len(samples)) for s in samples])
-    for way in product(*options):
-        chance = np.prod([c for _, c in way])
-        yield design.draw(view, m, ScriptedGenerator([s for s, _ in way])), chance
-
-
 def expectation(design, view, m, values=VALUES):
     """Return the expected aggregate of the clients' values over every cohort."""
-    total = mean = 0.0
-    for cohort, chance in enumerate_cohorts(design, view, m):
-        total += chance
-        mean += chance * (cohort.weights @ values[cohort.clients])
-    assert total == pytest.approx(1, abs=1e-12)
-    return mean
+    pairs = list(enumerate_cohorts(design, view, m))
+    assert float(sum(chance for _, chance in pairs)) == pytest.approx(1, abs=1e-12)
+    return sum(float(chance) * (c.weights @ values[c.clients]) for c, chance in pairs)
 
 
 FULL = SIZES / SIZES.sum() @ VALUES  # the full-participation update
@@ -160,6 +121,7 @@ def test_the_papers_estimator_is_biased_by_the_covariance_of_selection_and_updat
 
 
 def strata_of_the_case(cases, rational):
+    """Return the reference case, and share, values, selection and draws of each of its strata."""
     case = cases["pps_two_strata"]
     sizes = [len(s) for s in case["strata"]]
     rows = [
@@ -188,15 +150,15 @@ def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
     """Return the p-value of the counts; outcomes expected less than six times are merged."""
     assert set(counts) <= set(probabilities)
     assert float(sum(probabilities.values())) == pytest.approx(1, abs=1e-9)
-    observed, expected, rest = [], [], [0, 0.0]
+    observed, expected, merged = [], [], [0, 0.0]
     for key, chance in sorted(probabilities.items(), key=lambda item: item[1]):
-        rest = [rest[0] + counts[key], rest[1] + float(chance) * draws]
-        if rest[1] > 6:
-            observed.append(rest[0])
-            expected.append(rest[1])
-            rest = [0, 0.0]
-    observed[-1] += rest[0]
-    expected[-1] += rest[1]
+        merged = [merged[0] + counts[key], merged[1] + float(chance) * draws]
+        if merged[1] > 6:
+            observed.append(merged[0])
+            expected.append(merged[1])
+            merged = [0, 0.0]
+    observed[-1] += merged[0]
+    expected[-1] += merged[1]
     return chisquare(observed, expected, sum_check=False).pvalue
 
 
@@ -237,7 +199,7 @@ def test_cohorts_have_the_enumerated_frequencies(view, design, false_alarm):
     server, draws = view(SIZES, gradients()), 8000
     chances = Counter()
     for cohort, chance in enumerate_cohorts(design, server, 2):
-        chances[tuple(sorted(cohort.clients.tolist()))] += chance
+        chances[tuple(sorted(cohort.clients.tolist()))] += float(chance)
     rng = np.random.default_rng(14)
     counts = Counter(
         tuple(sorted(design.draw(server, 2, rng).clients.tolist())) for _ in range(draws)
@@ -408,9 +370,9 @@ EVERY = [*SIZED, Stratified(2, 9, 1), StratifiedHorvitzThompson(StratifiedHansen
 @pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)
 @pytest.mark.parametrize("sizes", [[3, -1, 4], [0, 0, 0]])
 def test_negative_and_all_zero_sizes_are_refused(view, design, sizes):
-    with pytest.raises(InputError, match="sizes") as caught:
+    with pytest.raises(InputError, match="sizes") as exc_info:
         design.draw(make_unit_view(view, sizes), 2, np.random.default_rng(0))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(exc_info.value)
 
 
 @pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)

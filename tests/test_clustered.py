@@ -165,6 +165,6 @@ def test_the_angle_to_a_client_that_has_never_participated_is_zero():
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as exc_info:
         call()
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(exc_info.value)

@@ -18,12 +18,13 @@ from fedstas.sim import simulation
 SIZES = partition.parse_sizes("100x10,250x30,500x30,750x20,1000x10")
 LOSS_GAIN = {"md": 0.0, "clustered-size": 0.1, "clustered-similarity": 0.2}
 FIGURES = {k: getattr(figures, f"figure_{k}") for k in (2, "2_colour", 6, 7, 8, 9, 10)}
-RECORDED_VALUES = {  # the settings of the sweep on MNIST that are recorded here, a few of all
-    "concentration": (0.01, 10.0), "steps": (100, 500), "clients_per_round": (10, 5), "prox": (0.0, 0.1)
-}  # fmt: skip
+# These settings of the sweep on MNIST are recorded here, a few of all.
+RECORDED_VALUES = {"concentration": (0.01, 10.0), "steps": (100, 500)}
+RECORDED_VALUES |= {"clients_per_round": (10, 5), "prox": (0.0, 0.1)}
 
 
 def loss(method: str, seed: int, t: np.ndarray) -> np.ndarray:
+    """Return the training loss of a run in rounds t: it falls, and swings by 0.05 every second round."""
     return 2 / np.sqrt(t) + 1 - LOSS_GAIN[method] + 0.01 * seed + 0.05 * (-1.0) ** (t // 2)
 
 
@@ -47,7 +48,8 @@ def record(folder, sweep: str) -> None:
         identity = records.identity(task, federation, method, **options)
         t = np.array(records.evaluated_rounds(identity))
         columns = {c: np.zeros(len(t)).astype(k) for c, k in simulation.COLUMNS.items()}
-        columns |= {"round": t, "train_loss": loss(run.method, run.seed, t), "test_accuracy": 0.5 + 0 * t}  # fmt: skip
+        columns |= {"round": t, "train_loss": loss(run.method, run.seed, t)}
+        columns |= {"test_accuracy": np.full(len(t), 0.5)}
         history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
         accuracy = 0.6 + LOSS_GAIN[run.method] + 0.1 * run.seed
         records.save(history, identity, sweep, folder, device="cpu", local_accuracy=accuracy)
@@ -55,6 +57,7 @@ def record(folder, sweep: str) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
+    """Return a folder of recorded runs of the sweep on MNIST."""
     folder = tmp_path_factory.mktemp("recorded")
     record(folder, "clustered-mnist")
     return folder
@@ -62,6 +65,7 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def close_figures():
+    """Close the figures of each test."""
     yield
     plt.close("all")
 
@@ -82,13 +86,14 @@ def test_a_figure_without_runs_names_the_command_that_records_them(number, tmp_p
     assert "`fedstas sweep clustered-mnist" in figures.local_tests().iloc[0, 0]
 
 
-PANELS = {  # titles, and the places of the panels whose runs are recorded
-    2: ([f"concentration {c}" for c in ("10", "0.1", "0.01", "0.001")], [0, 2]),
-    7: ([f"concentration {c}" for c in ("10", "10", "0.1", "0.1", "0.01", "0.01", "0.001", "0.001")], [0, 1, 4, 5]),
+BY_CONCENTRATION = [f"concentration {c}" for c in ("10", "0.1", "0.01", "0.001")]
+PANELS = {  # by figure: titles, and the places of the panels whose runs are recorded
+    2: (BY_CONCENTRATION, [0, 2]),
+    7: ([title for title in BY_CONCENTRATION for _ in range(2)], [0, 1, 4, 5]),
     8: (list(figures.LOCAL_WORK), [1, 2]),
-    9: ([title for title in figures.LOCAL_WORK for _ in "ab"], [2, 3, 4, 5]),
+    9: ([title for title in figures.LOCAL_WORK for _ in range(2)], [2, 3, 4, 5]),
     10: (["FedProx, mu = 0.1"] * 2, [0, 1]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("number", PANELS)
@@ -110,12 +115,15 @@ def test_a_figure_has_the_papers_panels(number, recorded, monkeypatch):
         assert labels == ["clients' shares (%)", "training loss (nats)"] * 2
 
 
-def test_losses_are_rolling_means_above_and_as_measured_below(recorded, monkeypatch):
+def test_figure_10_shows_the_rolling_mean_of_the_loss_above_the_loss_itself(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     above, below = figures.figure_10().axes
     t = np.arange(2, 101, 2)
     mean = np.mean([loss("clustered-size", s, t) for s in (0, 1)], axis=0)
-    smooth, raw = (next(n for n in ax.lines if n.get_gid() == "clustered-size") for ax in (above, below))  # fmt: skip
+    smooth, raw = (
+        next(line for line in panel.lines if line.get_gid() == "clustered-size")
+        for panel in (above, below)
+    )
     np.testing.assert_allclose(raw.get_ydata(), mean)
     assert smooth.get_xdata()[0] == 20  # a fifth of the rounds
     np.testing.assert_allclose(smooth.get_ydata()[[0, -1]], [mean[:10].mean(), mean[-10:].mean()])
@@ -123,7 +131,7 @@ def test_losses_are_rolling_means_above_and_as_measured_below(recorded, monkeypa
         assert figures.rolling_window(pd.DataFrame({"rounds": [rounds]})) == window
 
 
-def test_measures_have_a_curve_each(recorded, monkeypatch):
+def test_figure_6_has_a_curve_for_each_measure_of_similarity(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     figure = figures.figure_6()
     for ax in figure.axes:
@@ -147,15 +155,17 @@ def test_the_substitute_with_colour_images_has_a_separate_figure(recorded, tmp_p
 def test_figure_5_has_every_clients_shares_and_every_classs_examples():
     figure = figures.figure_5(SIZES)
     rows = np.array(figure.axes).reshape(4, 2)
-    for concentration, (left, right) in zip((10.0, 0.1, 0.01, 0.001), rows, strict=True):
-        assert left.get_ylabel() == f"concentration\n{concentration:g}"
+    for concentration, (shares_panel, classes_panel) in zip(
+        (10.0, 0.1, 0.01, 0.001), rows, strict=True
+    ):
+        assert shares_panel.get_ylabel() == f"concentration\n{concentration:g}"
         federation = partition.dirichlet_fixed_size(
             np.repeat(range(10), 5000), SIZES, concentration, 0
         )
-        heights = [bar.get_height() for bar in right.patches]
+        heights = [bar.get_height() for bar in classes_panel.patches]
         assert heights == pytest.approx(federation.label_counts.sum(0) / 1e3)
         assert sum(heights) == pytest.approx(48.5)
-        ends = [band.get_paths()[0].vertices[:, 0].max() for band in left.collections]
+        ends = [band.get_paths()[0].vertices[:, 0].max() for band in shares_panel.collections]
         assert len(ends) == 10 and max(ends) == pytest.approx(100)
 
 

@@ -76,6 +76,7 @@ def test_figure_1_uses_the_sweep_of_200_rounds_as_soon_as_five_seeds_are_recorde
     frame = pd.DataFrame([{"method": m, "seed": s} for m in clustered.SCHEMES for s in range(5)])
 
     def load_all_but(*missing):
+        """Return a function that loads runs of all sweeps but these."""
         return lambda sweep: None if sweep in missing else frame
 
     names = clustered.FIGURE_1_SWEEPS

@@ -64,6 +64,7 @@ def test_the_reference_optimum_agrees_with_enumerating_all_cuts():
 
 
 def sample(name: str, d: int) -> np.ndarray:
+    """Return entries of a distribution by its name."""
     rng = np.random.default_rng(7)
     sparse = rng.standard_t(2, d) * (rng.random(d) < 0.1)
     mixture = np.where(rng.random(d) < 0.99, 1e-4, 1.0) * rng.standard_normal(d)
@@ -115,10 +116,10 @@ def test_squeeze_of_a_real_gradient_is_within_one_percent_of_the_optimum(gradien
 
 @pytest.mark.slow
 def test_squeeze_of_100_gradients_of_39760_parameters_is_within_one_percent(digits):
-    pictures = digits.train_x.repeat_interleave(3, 2).repeat_interleave(3, 3)
-    pictures = torch.nn.functional.pad(pictures, (2, 2, 2, 2))  # 28 x 28
+    images = digits.train_x.repeat_interleave(3, 2).repeat_interleave(3, 3)
+    images = torch.nn.functional.pad(images, (2, 2, 2, 2))  # 28 x 28
     shards = partition.dirichlet(digits.train_y, 110, 0.3, seed=0).shards
-    data = engine.pool(pictures, digits.train_y, [s for s in shards if len(s)][:100])
+    data = engine.pool(images, digits.train_y, [s for s in shards if len(s)][:100])
     module = models.Perceptron(784, 10)
     rows = [g.numpy() for g in engine.client_gradients(module, models.flatten(module), data)]
     squeezed = squeeze(np.stack(rows), 9)
@@ -130,22 +131,22 @@ def test_squeeze_of_100_gradients_of_39760_parameters_is_within_one_percent(digi
 @pytest.mark.parametrize("name", NAMES)
 def test_squeeze_is_at_least_as_good_as_one_start_of_scikit_learn(name):
     x = sample(name, 1500)
-    ours = objective(x, squeeze(x, 9).restore()[0])
+    error = objective(x, squeeze(x, 9).restore()[0])
     for seed in range(3):
-        theirs = KMeans(9, n_init=1, random_state=seed, max_iter=1000, tol=0).fit(x[:, None])
-        assert ours <= theirs.inertia_ * (1 + 1e-9)
+        k_means = KMeans(9, n_init=1, random_state=seed, max_iter=1000, tol=0).fit(x[:, None])
+        assert error <= k_means.inertia_ * (1 + 1e-9)
 
 
 def test_squeeze_of_real_gradients_is_at_least_as_good_as_one_start_of_scikit_learn(gradients):
     for row in gradients[:5]:
-        theirs = KMeans(9, n_init=1, random_state=0).fit(np.float64(row)[:, None])
-        assert objective(row, squeeze(row, 9).restore()[0]) <= theirs.inertia_ * (1 + 1e-6)
+        k_means = KMeans(9, n_init=1, random_state=0).fit(np.float64(row)[:, None])
+        assert objective(row, squeeze(row, 9).restore()[0]) <= k_means.inertia_ * (1 + 1e-6)
 
 
 def test_squeeze_is_deterministic_and_treats_rows_independently(gradients):
-    together, again = squeeze(gradients, 9), squeeze(gradients.copy(), 9)
-    np.testing.assert_array_equal(together.levels, again.levels)
-    np.testing.assert_array_equal(together.codes, again.codes)
+    together, second = squeeze(gradients, 9), squeeze(gradients.copy(), 9)
+    np.testing.assert_array_equal(together.levels, second.levels)
+    np.testing.assert_array_equal(together.codes, second.codes)
     one_row = squeeze(gradients[4], 9)
     np.testing.assert_array_equal(one_row.levels[0], together.levels[4])
     np.testing.assert_array_equal(one_row.codes[0], together.codes[4])
@@ -153,9 +154,9 @@ def test_squeeze_is_deterministic_and_treats_rows_independently(gradients):
 
 def test_squeeze_does_not_depend_on_the_order_of_the_entries(gradients):
     order = np.random.default_rng(1).permutation(gradients.shape[1])
-    plain, mixed = squeeze(gradients[0], 9), squeeze(gradients[0][order], 9)
-    np.testing.assert_array_equal(mixed.levels, plain.levels)
-    np.testing.assert_array_equal(mixed.codes[0], plain.codes[0][order])
+    in_order, mixed = squeeze(gradients[0], 9), squeeze(gradients[0][order], 9)
+    np.testing.assert_array_equal(mixed.levels, in_order.levels)
+    np.testing.assert_array_equal(mixed.codes[0], in_order.codes[0][order])
 
 
 def test_squeeze_is_a_local_optimum_and_each_level_is_the_mean_of_its_entries(gradients):
@@ -181,7 +182,7 @@ vectors = st.one_of(
 
 
 @given(vectors, st.integers(2, 12), st.sampled_from(["float32", "float64"]))
-def test_squeeze_is_sorted_nearest_and_near_optimal_for_any_values(values, levels, dtype):
+def test_squeeze_has_sorted_levels_nearest_codes_and_a_near_optimal_error(values, levels, dtype):
     x = np.array(values, dtype=dtype)
     squeezed = squeeze(x, levels)
     centres, codes = squeezed.levels[0], squeezed.codes[0]
@@ -249,15 +250,15 @@ def test_far_from_zero_the_entries_are_centred_first(levels, bound, offset, outl
         ("float64", -1050),
     ],
 )
-def test_levels_scale_with_the_entries_to_the_ends_of_the_floats(dtype, exponent, levels):
+def test_levels_scale_with_the_entries_for_all_exponents_of_floats(dtype, exponent, levels):
     # Whole numbers up to 7, with a few of them: 2^exponent times them is exact, denormals too.
     x = np.clip(np.round(2 * np.random.default_rng(1).standard_normal(3000)), -7, 7).astype(dtype)
-    plain, scaled = squeeze(x, levels), squeeze(np.ldexp(x, exponent), levels)
+    in_order, scaled = squeeze(x, levels), squeeze(np.ldexp(x, exponent), levels)
     assert np.isfinite(scaled.levels).all() and scaled.levels.dtype == dtype
     restored = np.ldexp(scaled.restore()[0].astype(float), -exponent)
     step = np.ldexp(float(np.finfo(dtype).smallest_subnormal), -exponent)  # of the levels
     assert objective(x, restored) <= 1.001 * optimum(x, levels) + 3000 * (step / 2) ** 2 + 1e-6
-    expected = np.ldexp(plain.norms(), exponent)
+    expected = np.ldexp(in_order.norms(), exponent)
     np.testing.assert_allclose(scaled.norms(), expected, rtol=0.01)
 
 
@@ -282,7 +283,7 @@ def test_bits_are_levels_as_floats_and_codes_as_whole_bits():
     ]
 
 
-def test_whole_numbers_are_squeezed_too():
+def test_integers_are_squeezed_too():
     np.testing.assert_array_equal(squeeze([1, 1, 5], 2).restore(), [[1.0, 1.0, 5.0]])
 
 

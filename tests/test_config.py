@@ -83,7 +83,7 @@ def kinds(monkeypatch):
         ({"loud": None}, "loud is None"),
     ],
 )
-def test_a_setting_out_of_range_is_named_when_the_part_is_made(kinds, values, named):
+def test_a_setting_out_of_range_is_refused_by_its_name(kinds, values, named):
     with pytest.raises(InputError, match=named):
         kinds[0](**values)
 
@@ -96,7 +96,7 @@ def test_a_missing_required_number_is_reported(kinds):
         kinds[1](3)
 
 
-def test_equal_settings_are_one_run_whatever_numbers_they_were_given_as(kinds):
+def test_the_identity_of_a_run_does_not_depend_on_the_types_of_its_numbers(kinds):
     """Plain, so that they can be recorded; `1` and `1.0` of a share are the same, and so is `-0.0`."""
     inner, _ = kinds
     plain = inner(count=3, share=1.0, voice="high", loud=True)
@@ -110,7 +110,7 @@ def test_equal_settings_are_one_run_whatever_numbers_they_were_given_as(kinds):
     assert repr(LocalSGD(prox=-0.0).prox) == "0.0"
 
 
-def test_a_part_is_frozen_and_equal_to_one_of_the_same_settings(kinds):
+def test_a_config_is_frozen_and_equal_to_one_of_the_same_settings(kinds):
     inner, _ = kinds
     assert inner(count=4) == inner(4) != inner()
     assert hash(inner(4)) == hash(inner(count=4))
@@ -118,7 +118,7 @@ def test_a_part_is_frozen_and_equal_to_one_of_the_same_settings(kinds):
         inner().count = 5
 
 
-def test_plain_data_and_back_with_a_part_inside(kinds):
+def test_a_config_with_a_part_inside_is_restored_from_plain_data(kinds):
     inner, outer = kinds
     plain_data = outer(inner(count=5, voice="high"), scale=2.0)
     inside = {"count": 5, "share": None, "voice": "high", "loud": False}
@@ -129,7 +129,7 @@ def test_plain_data_and_back_with_a_part_inside(kinds):
         config.from_dict(data | {"is": "Nobody"})
 
 
-def test_settings_are_found_and_changed_in_a_part_inside(kinds):
+def test_settings_of_a_part_inside_are_listed_and_changed(kinds):
     inner, outer = kinds
     usual = {"count": 3, "share": None, "voice": "low", "loud": False}
     assert config.settings(outer()) == usual | {"scale": 1.0}
@@ -154,7 +154,7 @@ def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_defau
     assert config.to_dict(Inner(speed=2.0))["speed"] == 2.0
 
 
-def test_a_check_defined_by_a_part_runs_too():
+def test_a_check_that_a_config_defines_is_run():
     @config.config
     class Even:
         """A part with a check that no setting can make by itself."""
@@ -198,8 +198,8 @@ def test_every_recorded_method_is_read_and_written_back_equal(recorded_methods):
         assert methods.to_dict(methods.from_dict(data)) == data
 
 
-def test_every_recorded_method_is_the_one_of_its_name_with_its_settings(recorded_methods):
-    """So that an entry of `methods` that would change recorded runs is noticed."""
+def test_every_recorded_method_is_rebuilt_from_its_name_and_settings(recorded_methods):
+    """A changed entry of `methods` that would change recorded runs fails here."""
     for data in recorded_methods:
         recorded, entry = methods.from_dict(data), methods.get(data["name"])
         values = config.settings(recorded.clients) | config.settings(recorded.data)

@@ -150,7 +150,7 @@ def test_a_copy_prints_glued_numbers_and_defines_no_names_for_it(tmp_path, monke
     from IPython.core.interactiveshell import InteractiveShell
 
     displays = []
-    monkeypatch.setattr(IPython.display, "display", lambda *_, **how: displays.append(how))
+    monkeypatch.setattr(IPython.display, "display", lambda *_, **options: displays.append(options))
     monkeypatch.setattr(myst_nb, "glue", myst_nb.glue)  # begin() takes its place
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
@@ -173,7 +173,9 @@ def test_the_first_cell_installs_the_package_if_it_is_missing(
     find = importlib.util.find_spec
     if not installed:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", lambda command, **how: calls.append((command, how)))
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **options: calls.append((command, options))
+    )
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
     first = code_cells("03_data_sampling")[0]
@@ -219,7 +221,7 @@ def run_papermill(*words, folder: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_the_help_of_a_copy_can_be_read(tmp_path):
+def test_the_help_of_a_copy_is_readable_text(tmp_path):
     copy = write("02_stratification", tmp_path / "copy.ipynb")
     process = run_papermill("--help-notebook", copy, folder=tmp_path)
     assert process.returncode == 0, process.stderr

@@ -25,15 +25,17 @@ from fedstas.errors import InputError
 COHORT = Cohort(np.array([0, 2, 3]), np.ones(3) / 3)
 
 
-class Sizes:
+class SizesOnly:
+    """A view of four clients' sizes, of which no report may be asked."""
+
     sizes = np.array([100, 50, 200, 100])
 
     def reports(self, *_args, **_kw):
         raise AssertionError("a report was asked for")
 
 
-class Reports:
-    """Answers with given reports and notes the question."""
+class ReportsOnly:
+    """A view that returns these reports and records the question."""
 
     def __init__(self, reports):
         self.answer = np.array(reports)
@@ -47,14 +49,16 @@ class Reports:
         return self.answer
 
 
-class Nothing:
+class NoRequests:
+    """A view of which nothing may be asked."""
+
     def __getattr__(self, name):
         raise AssertionError(f"{name} was asked for")
 
 
-def test_all_data_and_a_fixed_rate_ask_the_clients_for_nothing():
-    np.testing.assert_array_equal(AllData().rates(Nothing(), COHORT), np.ones(3))
-    np.testing.assert_array_equal(FixedRate(0.25).rates(Nothing(), COHORT), np.full(3, 0.25))
+def test_all_data_and_a_fixed_rate_need_no_request():
+    np.testing.assert_array_equal(AllData().rates(NoRequests(), COHORT), np.ones(3))
+    np.testing.assert_array_equal(FixedRate(0.25).rates(NoRequests(), COHORT), np.full(3, 0.25))
 
 
 @pytest.mark.parametrize("design", [AllData(), FixedRate(1.0), Requested()])
@@ -77,12 +81,12 @@ def test_bernoulli_keeps_each_example_with_its_rate(false_alarm):
 
 
 def test_requested_rate_is_n_star_over_the_total_of_the_participants():
-    np.testing.assert_allclose(Requested(100).rates(Sizes(), COHORT), np.full(3, 100 / 400))
-    np.testing.assert_array_equal(Requested(4000).rates(Sizes(), COHORT), np.ones(3))
+    np.testing.assert_allclose(Requested(100).rates(SizesOnly(), COHORT), np.full(3, 100 / 400))
+    np.testing.assert_array_equal(Requested(4000).rates(SizesOnly(), COHORT), np.ones(3))
 
 
-def test_requested_rate_with_epsilon_uses_the_reports_alone():
-    view = Reports([99, 50, 60])
+def test_the_requested_rate_with_epsilon_uses_reports_only():
+    view = ReportsOnly([99, 50, 60])
     rates = Requested(10, epsilon=3.0, size_cap=100).rates(view, COHORT)
     alpha = privacy.truth_probability(3.0, 100)
     total = (99 + 50 + 60 - (1 - alpha) * 100 * 3 / 2) / alpha
@@ -94,14 +98,14 @@ def test_requested_rate_with_epsilon_uses_the_reports_alone():
 @pytest.mark.parametrize(("n_star", "rate"), [(2, 2 / 3), (2048, 1.0)])
 def test_an_estimated_total_is_at_least_the_number_of_reports(n_star, rate):
     design = Requested(n_star, epsilon=3.0, size_cap=100)
-    view = Reports([1, 1, 1])
+    view = ReportsOnly([1, 1, 1])
     alpha = privacy.truth_probability(3.0, 100)
     assert privacy.estimate_total(view.answer, size_cap=100, alpha=alpha) < 0
     np.testing.assert_allclose(design.rates(view, COHORT), np.full(3, rate))
 
 
-def test_memoised_is_passed_on_to_the_server():
-    view = Reports([50, 50, 50])
+def test_the_setting_memoised_is_passed_to_the_server():
+    view = ReportsOnly([50, 50, 50])
     Requested(10, epsilon=1.0, size_cap=80, memoised=True).rates(view, COHORT)
     assert view.question[1::2] == (80, True)
 
@@ -113,7 +117,7 @@ def test_a_sample_may_be_empty():
 
 def test_fixed_size_takes_the_floor_of_its_share_and_all_of_a_small_client():
     design = FixedSize(20)
-    rates = design.rates(Nothing(), COHORT)
+    rates = design.rates(NoRequests(), COHORT)
     np.testing.assert_array_equal(rates, np.full(3, 6.0))
     rng = np.random.default_rng(0)
     sample = design.sample(50, 6.0, rng)
@@ -121,7 +125,7 @@ def test_fixed_size_takes_the_floor_of_its_share_and_all_of_a_small_client():
     assert sample.min() >= 0
     assert sample.max() < 50
     np.testing.assert_array_equal(design.sample(4, 6.0, rng), np.arange(4))
-    assert len(FixedSize(2).sample(4, FixedSize(2).rates(Nothing(), COHORT)[0], rng)) == 0
+    assert len(FixedSize(2).sample(4, FixedSize(2).rates(NoRequests(), COHORT)[0], rng)) == 0
 
 
 def test_fixed_size_draws_each_subset_equally_often(false_alarm):
@@ -163,11 +167,17 @@ def test_optimal_sizes_satisfy_the_conditions_of_the_optimum(clients, share):
     total = share * sizes.sum()
     result = optimal_sizes(weights, spreads, sizes, total)
     assert result.sum() == pytest.approx(total) and (result <= sizes + 1e-9).all()
-    free = result < sizes * (1 - 1e-9)
-    price = weights * spreads / result  # the root of the marginal gain of one more example
-    if free.any():
-        assert np.ptp(price[free]) <= 1e-6 * price[free].max()
-        assert (price[~free] >= price[free].max() * (1 - 1e-6)).all()
+    below_size = result < sizes * (1 - 1e-9)
+    root_of_marginal_gain = weights * spreads / result  # equal for all clients below their size
+    if below_size.any():
+        assert (
+            np.ptp(root_of_marginal_gain[below_size])
+            <= 1e-6 * root_of_marginal_gain[below_size].max()
+        )
+        assert (
+            root_of_marginal_gain[~below_size]
+            >= root_of_marginal_gain[below_size].max() * (1 - 1e-6)
+        ).all()
 
 
 def test_optimal_sizes_depend_on_ratios_alone_up_to_the_ends_of_the_floats():
@@ -212,29 +222,33 @@ def test_optimal_sizes_beat_equal_rates_exactly_where_spreads_differ():
 
 
 def test_optimal_asks_for_spreads_and_keeps_within_the_data():
-    class Spread(Sizes):
+    class WithSpreads(SizesOnly):
+        """A view with the spreads of two clients' gradients."""
+
         def gradient_spreads(self, clients):
             return np.array([1.0, 9.0])
 
     cohort = Cohort(np.array([0, 1]), np.array([0.5, 0.5]))
     design = Optimal(50)
-    rates = design.rates(Spread(), cohort)
-    assert rates.tolist() == np.clip([5, 45], 1, Sizes.sizes[:2]).tolist()
+    rates = design.rates(WithSpreads(), cohort)
+    assert rates.tolist() == np.clip([5, 45], 1, SizesOnly.sizes[:2]).tolist()
     sample = design.sample(30, rates[0], np.random.default_rng(0))
     assert len(set(sample.tolist())) == rates[0]
 
 
 def test_fedsampling_asks_all_clients_and_sets_one_rate():
-    asked = []
+    questions = []
 
-    class All(Sizes):
+    class FourReports(SizesOnly):
+        """A view of four clients that report 50 each."""
+
         clients, total = 4, 1000
 
         def reports(self, clients, *, size_cap, alpha, memoised):
-            asked.append((clients.tolist(), memoised))
+            questions.append((clients.tolist(), memoised))
             return np.full(4, 50)  # M/2: the estimate is their sum
 
     cohort = Cohort(np.array([1, 3]), np.full(2, 0.01), per_example=True)
-    assert FedSampling(0.1, 3.0, 100).rates(All(), cohort) == pytest.approx([0.5, 0.5])
-    assert asked == [([0, 1, 2, 3], False)]
-    assert FedSampling(0.1, None).rates(All(), cohort).tolist() == [0.1, 0.1]
+    assert FedSampling(0.1, 3.0, 100).rates(FourReports(), cohort) == pytest.approx([0.5, 0.5])
+    assert questions == [([0, 1, 2, 3], False)]
+    assert FedSampling(0.1, None).rates(FourReports(), cohort).tolist() == [0.1, 0.1]

@@ -1,4 +1,4 @@
-"""Chapter 10's tables, figures and sentences, on small made-up records whose answers are known."""
+"""Chapter 10's tables, figures and sentences, on small synthetic results."""
 
 import re
 from dataclasses import replace
@@ -27,81 +27,72 @@ GAINS = {
 MD = np.array([50.0, 60.0, 70.0])
 
 
-def place(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds=(0, 1, 2)):
-    """A setting in which the gains are those above; MD runs 40 rounds for the budget, the others 20."""
+def make_results(setting: protocol.Setting = DIGITS, arms=tuple(GAINS), rate=0.3, seeds=(0, 1, 2)):
+    """Return results in which the gains are those of GAINS; MD runs 40 rounds for the budget, the others 20."""
     rows = []
     for arm in ("md", *arms):
-        for k, seed in enumerate(seeds):
-            large, small = (g[k] for g in GAINS[arm]) if arm != "md" else (0.0, 0.0)
-            row = {
-                "setting": setting.name,
-                "arm": arm,
-                "seed": seed,
-                "rate": rate,
-                "run": f"{arm}{k}",
-            }
-            row |= dict.fromkeys(("large", "rounds", "examples", "worst_decile"), MD[k] + large)
-            row |= {
-                "small": MD[k] - 10 + small,
-                "loss": 0.5,
-                "megabytes_to_goal": 4.0,
-                "rounds_to_goal": 10.0,
-            }
+        for i, seed in enumerate(seeds):
+            large, small = (gain[i] for gain in GAINS[arm]) if arm != "md" else (0.0, 0.0)
+            row = {"setting": setting.name, "arm": arm, "seed": seed, "rate": rate}
+            row |= {"run": f"{arm}{i}", "loss": 0.5, "small": MD[i] - 10 + small}
+            row |= dict.fromkeys(("large", "rounds", "examples", "worst_decile"), MD[i] + large)
+            row |= {"megabytes_to_goal": 4.0, "rounds_to_goal": 10.0}
             row |= {"rounds_in_budget": 40.0 if arm == "md" else 20.0}
             row |= {"examples_in_budget": 100.0 if arm == "md" else 150.0}
             rows.append(row)
-    found = pd.DataFrame(rows)
-    gains = protocol.compute_gains(found, "md").assign(setting=setting.name)
-    tried = pd.DataFrame(0.5, index=["md", *arms], columns=list(setting.rates))
-    tried[0.3] = 0.9
-    curve = [
+    outcomes = pd.DataFrame(rows)
+    gains = protocol.compute_gains(outcomes, "md").assign(setting=setting.name)
+    tuning_accuracies = pd.DataFrame(0.5, index=["md", *arms], columns=list(setting.rates))
+    tuning_accuracies[0.3] = 0.9
+    curves = [
         {"arm": r["arm"], "seed": r["seed"], "run": r["run"], "ended": False, "round": t}
         | {"megabytes": t * setting.megabytes[-1] / 10, "test_accuracy": r["large"] / 100}
         for r in rows
         for t in range(1, 11)
     ]
-    return design_comparison.SettingResults(setting, found, gains, tried, pd.DataFrame(curve))
+    return design_comparison.SettingResults(
+        setting, outcomes, gains, tuning_accuracies, pd.DataFrame(curves)
+    )
 
 
-def test_gains_stand_beside_the_error_of_one_round_of_their_federation_and_participants():
-    cut = "fedstas-least-variance"
-    errors = pd.DataFrame(
-        [("mnist", 10, cut, 0.1), ("mnist", 5, cut, 0.5), ("mnist", 10, f"{cut}, from updates", 0.2),
-         ("mnist", 10, "md", 1.0), ("mnist", 20, "divfl", 0.7)],
-        columns=["setting", "m", "design", "mean"],
-    )  # fmt: skip
-    arms = [
-        ("mnist", "least-variance"), ("mnist-m5", "least-variance"), ("mnist", "least-variance, updates"),
-        ("mnist", "all clients"), ("mnist", "divfl"), ("mnist-m20", "divfl"), ("digits", "least-variance"),
-    ]  # fmt: skip
+def test_gains_are_joined_with_the_one_round_error_of_the_same_federation_and_cohort_size():
+    least_variance = "fedstas-least-variance"
+    rows = [("mnist", 10, least_variance, 0.1), ("mnist", 5, least_variance, 0.5)]
+    rows += [("mnist", 10, f"{least_variance}, from updates", 0.2)]
+    rows += [("mnist", 10, "md", 1.0), ("mnist", 20, "divfl", 0.7)]
+    errors = pd.DataFrame(rows, columns=["setting", "m", "design", "mean"])
+    arms_by_setting = {
+        "mnist": ["least-variance", "least-variance, updates", "all clients", "divfl"],
+        "mnist-m5": ["least-variance"],
+        "mnist-m20": ["divfl"],
+        "digits": ["least-variance"],  # no error of one round is recorded
+    }
+    arms = [(setting, arm) for setting, names in arms_by_setting.items() for arm in names]
     gains = pd.DataFrame(arms, columns=["setting", "arm"]).assign(gain=range(7))
-    found = protocol.join_one_round_errors(gains, errors)
-    assert found["gain"].tolist() == [0, 1, 2, 5]
-    assert found["error"].tolist() == [0.1, 0.5, 0.2, 0.7]
+    joined = protocol.join_one_round_errors(gains, errors).set_index(["setting", "arm"])
+    assert joined[["gain", "error"]].to_dict("index") == {
+        ("mnist", "least-variance"): {"gain": 0, "error": 0.1},
+        ("mnist", "least-variance, updates"): {"gain": 1, "error": 0.2},
+        ("mnist-m5", "least-variance"): {"gain": 4, "error": 0.5},
+        ("mnist-m20", "divfl"): {"gain": 5, "error": 0.7},
+    }
 
 
-def test_verdicts_are_counted_cell_by_cell():
-    both = [place(), place(SETTINGS["mnist"])]
-    assert both[0].arms == sorted(GAINS)
-    assert design_comparison.count_verdicts(both, "large").tolist() == [2, 2, 2, 2]
-    assert design_comparison.count_verdicts(both, "small").tolist() == [4, 0, 2, 2]
-    assert design_comparison.count_verdicts(both, "small", ["divfl", "fedstas"]).tolist() == [
-        0,
-        0,
-        2,
-        0,
-    ]
-    decided, strict = design_comparison.count_corrected(both)
-    assert decided == 10
-    # Of eight p-values: those of +9, -30 and +-5 points are below 0.05/8, that of +2 points too.
-    assert strict == 10
+def test_verdicts_are_counted_over_settings_and_methods():
+    results = [make_results(), make_results(SETTINGS["mnist"])]
+    assert results[0].arms == sorted(GAINS)
+    count = design_comparison.count_verdicts  # better, no worse, worse, we do not know
+    assert count(results, "large").tolist() == [2, 2, 2, 2]
+    assert count(results, "small").tolist() == [4, 0, 2, 2]
+    assert count(results, "small", ["divfl", "fedstas"]).tolist() == [0, 0, 2, 0]
+    # Five gains of each setting are decided, and stay so if the eight p-values are corrected by Holm.
+    assert design_comparison.count_corrected(results) == (10, 10)
 
 
-def test_kinds_of_designs_are_counted_over_both_budgets():
-    table = design_comparison.count_by_requests([place()]).set_index("asks for")
-    assert table.loc["all or many clients in each round"].to_dict() == {
-        "better": 0, "no worse": 0, "worse": 2, "we do not know": 0,
-    }  # fmt: skip
+def test_verdicts_of_each_kind_of_design_are_counted_over_both_budgets():
+    table = design_comparison.count_by_requests([make_results()]).set_index("asks for")
+    verdicts = ["better", "no worse", "worse", "we do not know"]
+    assert table.loc["all or many clients in each round", verdicts].tolist() == [0, 0, 2, 0]
     assert table.loc["gradients of all: FedSTaS corrected", "better"] == 2
     assert table.iloc[-2:].sum().tolist() == [1, 1, 0, 2]
     arms = [arm for arms in design_comparison.KINDS.values() for arm in arms]
@@ -109,7 +100,9 @@ def test_kinds_of_designs_are_counted_over_both_budgets():
 
 
 def test_every_link_leads_to_a_row_of_the_table():
-    results = [place(SETTINGS[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [place()]
+    results = [make_results(SETTINGS[name]) for name in ("mnist", "mnist-m5", "mnist-0.1")] + [
+        make_results()
+    ]
     rows = [row for one in results for row in design_comparison.tabulate_primary(one)["method"]]
     anchors = [re.search(r'id="([^"]+)"', row)[1] for row in rows]
     assert len(set(anchors)) == len(anchors) == 20
@@ -127,28 +120,28 @@ def test_every_link_leads_to_a_row_of_the_table():
     )
 
 
-def test_the_table_tells_rate_accuracies_gains_and_verdicts_the_best_first():
-    table = design_comparison.tabulate_primary(place())
-    assert [re.sub("<.*>", "", name) for name in table["method"]] == [
-        "corrected", "clustered by size", "MD", "FedAvg", "DivFL",
-    ]  # fmt: skip
+def test_the_table_has_rate_accuracies_gains_and_verdicts_the_best_method_first():
+    table = design_comparison.tabulate_primary(make_results())
+    names = [re.sub("<.*>", "", name) for name in table["method"]]
+    assert names == ["corrected", "clustered by size", "MD", "FedAvg", "DivFL"]
     first = table.iloc[0]
     assert first["rate"] == "0.3" and first["seeds"] == "3"
     assert first["at 4.5 MB, %"] == "59.0" and first["at 18 MB, %"] == "65.0"
     assert first["gain 18"] == "+5.0 (+4.8 to +5.2)"
     assert table["says 18"].tolist() == ["better", "no worse", "–", "we do not know", "worse"]
-    second = design_comparison.tabulate_secondary(place()).set_index("method")
+    second = design_comparison.tabulate_secondary(make_results()).set_index("method")
     assert second.loc["corrected", "gain, equal rounds"] == "+5.0 (+4.8 to +5.2)"
     assert second.loc["DivFL", "reached by"] == "3 of 3"
     assert second.loc["MD", "gain, worst decile"] == "–"
 
 
-def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(monkeypatch):
+def test_the_front_pages_get_gains_at_both_budgets_and_the_accuracy_at_both_rates(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
     monkeypatch.setitem(GAINS, "least-variance, updates", ([3.0, 3.1, 2.9], [4.0, 4.1, 3.9]))
-    both = ("fedstas-unbiased", "least-variance", "least-variance, updates")
+    arms = ("fedstas-unbiased", "least-variance", "least-variance, updates")
     results = {
-        name: place(SETTINGS[name], arms=both) for name in ("mnist", "fashion-mnist", "digits")
+        name: make_results(SETTINGS[name], arms=arms)
+        for name in ("mnist", "fashion-mnist", "digits")
     }
     numbers = design_comparison.compute_front_numbers(results)
     assert (numbers["at_old"], numbers["at_best"], numbers["best"]) == (50.0, 90.0, 0.3)
@@ -160,11 +153,11 @@ def test_the_front_pages_get_gains_at_both_budgets_and_what_the_rate_is_worth(mo
 
 
 def test_sentences_on_many_clients_follow_the_gains(monkeypatch):
-    lost, won = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
+    no_gain, gain = ([-0.1, -0.3, 0.1], [-9.0, -9.1, -8.9]), ([0.5, 0.6, 0.4], [5.0, 5.1, 4.9])
     arms = ("fedstas", "fedstas-unbiased", "least-variance")
     for arm in arms:
-        monkeypatch.setitem(GAINS, arm, lost)
-    many = place(SETTINGS["mnist-1000"], arms)
+        monkeypatch.setitem(GAINS, arm, no_gain)
+    many = make_results(SETTINGS["mnist-1000"], arms)
     numbers = design_comparison.check_many_clients(many)
     assert numbers == {"loss": True, "nothing": True, "half": False, "written": False}
     assert design_comparison.first_round_surcharge(many) == 0
@@ -173,20 +166,22 @@ def test_sentences_on_many_clients_follow_the_gains(monkeypatch):
         design_comparison.first_round_surcharge(many) == 121
         and design_comparison.check_many_clients(many)["half"]
     )
-    monkeypatch.setitem(GAINS, "least-variance", won)
-    numbers = design_comparison.check_many_clients(place(SETTINGS["mnist-1000"], arms))
+    monkeypatch.setitem(GAINS, "least-variance", gain)
+    numbers = design_comparison.check_many_clients(make_results(SETTINGS["mnist-1000"], arms))
     assert not (numbers["loss"] or numbers["nothing"])
 
 
 def test_least_variance_is_compared_with_each_rival_on_the_same_seeds(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.7]))
-    results = {"mnist": place(SETTINGS["mnist"], arms=("fedstas-unbiased", "least-variance"))}
-    found = design_comparison.compare_rivals(list(results.values()))
-    large = found[found["metric"] == "large"].iloc[0]
+    results = {
+        "mnist": make_results(SETTINGS["mnist"], arms=("fedstas-unbiased", "least-variance"))
+    }
+    rivals = design_comparison.compare_rivals(list(results.values()))
+    large = rivals[rivals["metric"] == "large"].iloc[0]
     # 0.1 - 5.0, -0.1 - 5.1 and 0.0 - 4.9 points
     expected = statistics.mean_interval(np.array([-4.9, -5.2, -4.9]))
     assert np.allclose(large[["gain", "low", "high"]].astype(float), expected)
-    (row,) = design_comparison.tabulate_rivals(found, results).to_dict("records")
+    (row,) = design_comparison.tabulate_rivals(rivals, results).to_dict("records")
     assert row["above"] == "corrected"
     assert row["smaller budget"] == "-5.1 (-5.4 to -4.8)"
 
@@ -200,17 +195,17 @@ def test_sentences_on_rivals_follow_the_gains():
         ],
         names=["rival", "setting", "metric"],
     )
-    found = pd.DataFrame({"gain": 0.0, "low": -1.0, "high": 1.0}, index=cells).sort_index()
+    rivals = pd.DataFrame({"gain": 0.0, "low": -1.0, "high": 1.0}, index=cells).sort_index()
     for rival in ("fedstas-unbiased", "fedvarp"):
-        found.loc[(rival, ["mnist", "fashion-mnist"]), ["low", "high"]] = 1.0, 3.0
-    found.loc[("clustered-similarity", "fashion-mnist", "large"), ["low", "high"]] = 1.0, 3.0
-    assert not design_comparison.check_rivals(found.reset_index())["many"]
+        rivals.loc[(rival, ["mnist", "fashion-mnist"]), ["low", "high"]] = 1.0, 3.0
+    rivals.loc[("clustered-similarity", "fashion-mnist", "large"), ["low", "high"]] = 1.0, 3.0
+    assert not design_comparison.check_rivals(rivals.reset_index())["many"]
     for rival in ("least-variance, updates", "clustered-similarity"):
-        found.loc[(rival, "mnist-1000"), ["low", "high"]] = -3.0, -1.0
-    assert all(design_comparison.check_rivals(found.reset_index()).values())
+        rivals.loc[(rival, "mnist-1000"), ["low", "high"]] = -3.0, -1.0
+    assert all(design_comparison.check_rivals(rivals.reset_index()).values())
 
 
-def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
+def test_check_answer_asserts_that_no_early_leader_is_ahead_at_the_larger_budget(monkeypatch):
     monkeypatch.setitem(GAINS, "least-variance", ([0.1, -0.1, 0.0], [4.0, 4.1, 3.9]))
     monkeypatch.setitem(GAINS, "least-variance, updates", ([0.2, 0.1, 0.3], [4.0, 4.1, 3.9]))
     monkeypatch.setitem(GAINS, "clustered-similarity", ([2.0, 2.1, 1.9], [0.1, -0.1, 0.0]))
@@ -218,22 +213,22 @@ def test_the_leaders_meet_md_late_or_they_do_not(monkeypatch):
     leaders = ("least-variance", "least-variance, updates", "clustered-similarity")
     arms = (*leaders, "fedstas-unbiased")
     names = ("mnist", "fashion-mnist", "mnist-equal", "cifar100-coarse")
-    results = {name: place(SETTINGS[name], arms) for name in names}
+    results = {name: make_results(SETTINGS[name], arms) for name in names}
     numbers = design_comparison.check_answer(
         results, design_comparison.compute_front_numbers(results)
     )
     assert numbers["meet"] and numbers["later"]  # who leads late alone does not count
     assert not numbers["seeds"]  # three are run
     monkeypatch.setitem(GAINS, "least-variance", ([-2.0, -2.1, -1.9], [4.0, 4.1, 3.9]))
-    results["mnist"] = place(SETTINGS["mnist"], arms)
+    results["mnist"] = make_results(SETTINGS["mnist"], arms)
     numbers = design_comparison.check_answer(
         results, design_comparison.compute_front_numbers(results)
     )
     assert not (numbers["meet"] or numbers["later"])
 
 
-def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
-    result = place()
+def test_a_best_rate_at_an_end_of_the_grid_and_a_missing_rate_are_marked():
+    result = make_results()
     assert result.edge("md") == ""
     result.tried.loc["md", 1.0] = 0.95
     result.tried.loc["divfl", 0.03] = np.nan
@@ -251,48 +246,62 @@ def test_a_rate_at_an_end_and_a_grid_with_holes_are_marked():
 
 
 def test_an_arm_on_fewer_seeds_than_its_setting_is_a_departure():
-    result = place()
+    result = make_results()
     rows = result.outcomes
-    late = rows.drop(rows[(rows["arm"] == "divfl") & (rows["seed"] == 2)].index)
+    fewer_seeds = rows.drop(rows[(rows["arm"] == "divfl") & (rows["seed"] == 2)].index)
     departures = design_comparison.list_departures(
-        {"digits": DIGITS}, {"digits": replace(result, outcomes=late)}
+        {"digits": DIGITS}, {"digits": replace(result, outcomes=fewer_seeds)}
     )
-    one = "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
-    assert one in departures
+    departure = (
+        "**Seeds.** Evaluated on 2 seeds (0 to 1) only: DivFL (digits, disjoint 0.1, 50 clients)."
+    )
+    assert departure in departures
 
 
 def test_a_run_of_the_table_has_a_command_that_makes_it_again():
-    assert design_comparison.rerun_command(place(SETTINGS["mnist"]), "divfl", 2) == (
+    assert design_comparison.rerun_command(make_results(SETTINGS["mnist"]), "divfl", 2) == (
         "fedstas run --task mnist --partition dirichlet --concentration 0.01 --clients 100 "
         "--clients-per-round 10 --method divfl --lr 0.3 --rounds 300 --eval-every 10 --seed 2"
     )
     GAINS["least-variance, updates"] = GAINS["divfl"]
     try:
         command = design_comparison.rerun_command(
-            place(SETTINGS["mnist"], ("least-variance, updates",)), "least-variance, updates", 0
+            make_results(SETTINGS["mnist"], ("least-variance, updates",)),
+            "least-variance, updates",
+            0,
         )
     finally:
         del GAINS["least-variance, updates"]
     assert "--method 'fedstas-least-variance features=updates'" in command
 
 
-def cells(gains, errors=(0.1, 0.2, 0.5, 1.2)):
-    both = [("a", e, g) for e, g in zip(errors, gains, strict=True)]
-    both += [("b", e, g) for e, g in zip(errors, gains, strict=True)]
-    return pd.DataFrame(both, columns=["setting", "error", "gain"])
+def make_error_table(gains, errors=(0.1, 0.2, 0.5, 1.2)):
+    """Return four designs with these errors and gains in each of two settings."""
+    pairs = list(zip(errors, gains, strict=True))
+    rows = [(setting, *pair) for setting in "ab" for pair in pairs]
+    return pd.DataFrame(rows, columns=["setting", "error", "gain"])
 
 
 def test_agreement_of_orders_is_counted_in_pairs_of_one_setting():
-    found = design_comparison.measure_agreement(cells([4.0, 3, 2, 1]), times=500)
-    assert (found["cells"], found["settings"], found["pairs"], found["agree"]) == (8, 2, 12, 12)
-    assert found["rho"] == pytest.approx(1) and found["p"] < 0.02
-    found = design_comparison.measure_agreement(cells([1.0, 2, 3, 4]), times=100)
-    assert (found["agree"], found["p"]) == (0, 1) and found["rho"] == pytest.approx(-1)
-    assert design_comparison.measure_agreement(cells([4.0, 3, 1, 2]), times=1)["agree"] == 10
+    agreement = design_comparison.measure_agreement(make_error_table([4.0, 3, 2, 1]), times=500)
+    assert (agreement["cells"], agreement["settings"], agreement["pairs"], agreement["agree"]) == (
+        8,
+        2,
+        12,
+        12,
+    )
+    assert agreement["rho"] == pytest.approx(1) and agreement["p"] < 0.02
+    agreement = design_comparison.measure_agreement(make_error_table([1.0, 2, 3, 4]), times=100)
+    assert (agreement["agree"], agreement["p"]) == (0, 1) and agreement["rho"] == pytest.approx(-1)
+    assert (
+        design_comparison.measure_agreement(make_error_table([4.0, 3, 1, 2]), times=1)["agree"]
+        == 10
+    )
 
 
 @pytest.fixture
-def before():
+def gains_before_tuning():
+    """Return gains at the untuned rate, of arms that are better or not decided, by setting."""
     rows = [
         ("digits", "fedstas-unbiased", 7.0, 6.0, 8.0),
         ("digits", "clustered-size", 3.0, 2.0, 4.0),
@@ -301,58 +310,59 @@ def before():
     return pd.DataFrame(rows, columns=["setting", "arm", "gain", "low", "high"])
 
 
-def test_joined_gains_are_those_recorded_at_both_rates(before):
-    after = design_comparison.compute_tuned_gains([place()], 10)
+def test_joined_gains_are_those_recorded_at_both_rates(gains_before_tuning):
+    after = design_comparison.compute_tuned_gains([make_results()], 10)
     assert after.set_index("arm")["gain"].to_dict() == pytest.approx(
         {"fedstas-unbiased": 5, "clustered-size": 0, "divfl": -5, "fedavg": -0.1}, abs=1e-9
     )
-    both = design_comparison.join_gains(before, after)
-    assert len(both) == 3
-    numbers = design_comparison.count_kept_gains(both)
+    joined = design_comparison.join_gains(gains_before_tuning, after)
+    assert len(joined) == 3
+    numbers = design_comparison.count_kept_gains(joined)
     assert (numbers["were"], numbers["kept"], numbers["gone"]) == (2, 1, 1)
     assert (numbers["median_before"], numbers["median_after"]) == (5.0, pytest.approx(2.5))
-    table = design_comparison.tabulate_joined_gains(both, {"digits": place()}).set_index(
+    table = design_comparison.tabulate_joined_gains(joined, {"digits": make_results()}).set_index(
         "rate 0.01, 99 rounds"
     )
     assert table.loc["+7.0 (+6.0 to +8.0)", "smaller budget"] == "+9.0 (+8.8 to +9.2)"
-    nothing = design_comparison.join_gains(
-        before, design_comparison.compute_tuned_gains([place()], DIGITS.rounds + 1)
+    of_longer_runs = design_comparison.join_gains(
+        gains_before_tuning,
+        design_comparison.compute_tuned_gains([make_results()], DIGITS.rounds + 1),
     )  # no run is as long
-    assert design_comparison.count_kept_gains(nothing)["were"] == 0
-    assert not len(design_comparison.tabulate_joined_gains(nothing, {}))
+    assert design_comparison.count_kept_gains(of_longer_runs)["were"] == 0
+    assert not len(design_comparison.tabulate_joined_gains(of_longer_runs, {}))
 
 
 def test_gains_at_the_preprints_rate_are_those_of_the_recorded_sweeps():
-    found = design_comparison.load_untuned_gains().set_index(["setting", "arm"])
-    assert found.index.is_unique
-    assert set(found.index.get_level_values("setting")) <= set(SETTINGS)
-    row = found.loc["mnist", "fedstas-unbiased"]  # as the start page tells it
+    gains = design_comparison.load_untuned_gains().set_index(["setting", "arm"])
+    assert gains.index.is_unique
+    assert set(gains.index.get_level_values("setting")) <= set(SETTINGS)
+    row = gains.loc["mnist", "fedstas-unbiased"]  # as the start page tells it
     assert row[["gain", "low", "high"]].round(1).tolist() == [7.1, 5.6, 8.5]
     assert row["seeds"] == 20
-    assert {"least-variance", "least-variance, updates"} <= set(found.loc["mnist-m5"].index)
+    assert {"least-variance", "least-variance, updates"} <= set(gains.loc["mnist-m5"].index)
 
 
-def recorded(setting, arm, rate, seed, accuracy):
-    """Stand in for a record that `protocol.load_runs` reads: a run whose accuracy is the same at every evaluation, half a megabyte a round."""
+def make_record(setting, arm, rate, seed, accuracy):
+    """Return what `protocol.load_runs` gives for a run of constant accuracy that sends half a megabyte a round."""
     run = setting.plan_run(next(a for a in setting.arms if a.name == arm), rate, seed)
     method = methods.get(run.method, **run.overrides)
-    who = {
+    identity = {
         k: getattr(run, k)
         for k in ("task", "clients", "clients_per_round", "rounds", "eval_every", "seed")
     }
-    who |= {"partition": {"name": run.partition, "concentration": run.concentration}}
-    who |= {"method": methods.to_dict(method), "algorithms": methods.version(method)}
-    at = np.arange(run.eval_every, run.rounds + 1, run.eval_every)
-    frame = pd.DataFrame(dict.fromkeys(COLUMNS, np.zeros(len(at)))).assign(
-        round=at,
+    identity |= {"partition": {"name": run.partition, "concentration": run.concentration}}
+    identity |= {"method": methods.to_dict(method), "algorithms": methods.version(method)}
+    evaluated_rounds = np.arange(run.eval_every, run.rounds + 1, run.eval_every)
+    frame = pd.DataFrame(dict.fromkeys(COLUMNS, np.zeros(len(evaluated_rounds)))).assign(
+        round=evaluated_rounds,
         test_accuracy=accuracy,
-        bytes_down=250_000 * at,
-        bytes_up=250_000 * at,
-        examples=at,
+        bytes_down=250_000 * evaluated_rounds,
+        bytes_up=250_000 * evaluated_rounds,
+        examples=evaluated_rounds,
     )
     metadata = {"diverged": None, "worst_decile": 0.25}
     run = f"{arm}{rate}{seed}"
-    return SimpleNamespace(run=run, identity=who, metadata=metadata, frame=lambda: frame)
+    return SimpleNamespace(run=run, identity=identity, metadata=metadata, frame=lambda: frame)
 
 
 def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
@@ -360,16 +370,19 @@ def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
     for arm, gain in (("md", 0.0), ("divfl", 0.02), ("fedavg", 0.1)):
         seeds = (0, 1) if arm != "fedavg" else (0,)
         for rate in DIGITS.rates:
-            runs += [recorded(DIGITS, arm, rate, s, 0.5 + 0.1 * (rate == 0.1)) for s in (100, 101)]
+            runs += [
+                make_record(DIGITS, arm, rate, s, 0.5 + 0.1 * (rate == 0.1)) for s in (100, 101)
+            ]
         for rate in (0.1, 0.3):  # only the tuned rate counts
             runs += [
-                recorded(DIGITS, arm, rate, s, 0.6 + gain + 0.1 * s + (rate > 0.2)) for s in seeds
+                make_record(DIGITS, arm, rate, s, 0.6 + gain + 0.1 * s + (rate > 0.2))
+                for s in seeds
             ]
     monkeypatch.setattr(protocol, "load_runs", lambda folders: runs)
-    found = design_comparison.load_results(SETTINGS)
-    assert list(found) == ["digits"]
-    result = found["digits"]
-    assert result.arms == ["divfl"]  # one seed of FedAvg tells nothing
+    results = design_comparison.load_results(SETTINGS)
+    assert list(results) == ["digits"]
+    result = results["digits"]
+    assert result.arms == ["divfl"]  # FedAvg has one seed, too few
     assert set(result.outcomes["rate"]) == {0.1}
     assert result.gain("divfl", "large")["gain"] == pytest.approx(2)
     assert result.outcomes[result.outcomes["arm"] == "md"]["large"].tolist() == pytest.approx(
@@ -379,13 +392,13 @@ def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
         result.outcomes["rounds_in_budget"].tolist() == [36] * 4
     )  # of 18 MB, half a megabyte a round
     assert len(result.rows) == 2 * 35 + 2 * 30  # MD is evaluated for longer
-    progress = design_comparison.tabulate_progress(SETTINGS, found).set_index("setting")
+    progress = design_comparison.tabulate_progress(SETTINGS, results).set_index("setting")
     assert progress.loc[DIGITS.title, ["methods recorded", "on"]].tolist() == [
         "2 of 15",
         "2 seeds (0 to 1)",
     ]
     assert progress.loc["MNIST, disjoint 0.01", "on"] == "not recorded yet"
-    message = design_comparison.describe_missing(SETTINGS, found)
+    message = design_comparison.describe_missing(SETTINGS, results)
     assert (
         "MNIST, disjoint 0.01;" in message
         and "of digits, disjoint 0.1, 50 clients FedAvg" in message
@@ -395,11 +408,11 @@ def test_recorded_settings_are_read_and_missing_ones_are_named(monkeypatch):
     assert [line.get_xdata()[0] for line in dots] == [0.1]  # MD alone is among those shown
 
 
-def test_without_any_record_nothing_is_claimed(monkeypatch):
+def test_without_recorded_runs_no_setting_is_reported(monkeypatch):
     monkeypatch.setattr(protocol, "load_runs", lambda folders: [])
-    found = design_comparison.load_results(SETTINGS)
-    assert found == {} and design_comparison.count_corrected([]) == (0, 0)
-    assert set(design_comparison.tabulate_progress(SETTINGS, found)["on"]) == {"not recorded yet"}
+    results = design_comparison.load_results(SETTINGS)
+    assert results == {} and design_comparison.count_corrected([]) == (0, 0)
+    assert set(design_comparison.tabulate_progress(SETTINGS, results)["on"]) == {"not recorded yet"}
 
 
 def test_the_figure_of_gains_has_a_panel_per_setting_and_writes_gains_outside_the_axis():
@@ -407,7 +420,7 @@ def test_the_figure_of_gains_has_a_panel_per_setting_and_writes_gains_outside_th
     try:
         shown = ("fedstas-unbiased", "all clients")
         figure = design_comparison.draw_gains(
-            [place(SETTINGS[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
+            [make_results(SETTINGS[n], shown) for n in ("mnist", "mnist-equal", "mnist-0.1")]
         )
     finally:
         del GAINS["all clients"]
@@ -426,7 +439,7 @@ def test_the_figure_of_gains_has_a_panel_per_setting_and_writes_gains_outside_th
 
 
 def test_learning_curves_end_at_the_larger_budget():
-    figure = design_comparison.draw_learning_curves([place(arms=("fedstas-unbiased",))])
+    figure = design_comparison.draw_learning_curves([make_results(arms=("fedstas-unbiased",))])
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 100]
     assert len(curves) == 2  # and MD
     assert all(line.get_xdata()[-1] == 18 for line in curves)
@@ -434,14 +447,15 @@ def test_learning_curves_end_at_the_larger_budget():
 
 
 def test_an_empty_panel_says_that_nothing_is_recorded():
-    full = pd.DataFrame(
+    gains = pd.DataFrame(
         [("digits", "divfl", 0.5, 1.0, 0.0, 2.0, 90.0)],  # the mean is no gain
         columns=["setting", "arm", "error", "gain", "low", "high", "mean"],
     )
-    figure = design_comparison.draw_gain_over_error({"a": full, "b": full[:0]})
-    left, right = figure.axes
-    assert [text.get_text() for text in right.texts] == ["not recorded yet"] and not left.texts
-    dots = [line for line in left.lines if line.get_marker() == "o"]
+    figure = design_comparison.draw_gain_over_error({"a": gains, "b": gains[:0]})
+    with_gains, empty = figure.axes
+    assert [text.get_text() for text in empty.texts] == ["not recorded yet"]
+    assert not with_gains.texts
+    dots = [line for line in with_gains.lines if line.get_marker() == "o"]
     assert [line.get_xydata().tolist() for line in dots] == [[[0.5, 1.0]]]
     assert [dot.get_color() for dot in dots] == [
         design_comparison.plots.GREY

@@ -115,8 +115,10 @@ def test_the_module_still_reports_where_hardly_anything_is_installed():
 
 
 def test_a_package_of_a_wrong_version_is_reported_as_needed(monkeypatch):
-    real = doctor.installed
-    monkeypatch.setattr(doctor, "installed", lambda n: "2.1.0" if n == "jupyter-book" else real(n))
+    original = doctor.installed
+    monkeypatch.setattr(
+        doctor, "installed", lambda n: "2.1.0" if n == "jupyter-book" else original(n)
+    )
     (line,) = [line for line in doctor.packages() if line.subject == "jupyter-book"]
     assert line.mark == doctor.NEEDED
     assert line.message.startswith("2.1.0 does not meet <2;")
@@ -137,8 +139,8 @@ def test_versions_are_compared_as_numbers(version, condition, good):
 
 
 def test_a_missing_package_that_only_tests_need_is_optional(monkeypatch):
-    real = doctor.installed
-    monkeypatch.setattr(doctor, "installed", lambda n: None if n == "hypothesis" else real(n))
+    original = doctor.installed
+    monkeypatch.setattr(doctor, "installed", lambda n: None if n == "hypothesis" else original(n))
     (line,) = [line for line in doctor.packages() if line.subject == "hypothesis"]
     assert line.mark == doctor.MISSING
 

@@ -1,4 +1,4 @@
-"""Dropout (Fraboni et al., Section 6): drawn on the host, so that all that computes drops the same units."""
+"""Dropout (Fraboni et al., Section 6): masks come from keys drawn on the host, so that every backend drops the same units."""
 
 from dataclasses import replace
 
@@ -15,13 +15,14 @@ LOCAL = methods.LocalSGD(steps=2, batch=6, lr=0.3)
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def network(dtype=torch.float64):
+def make_network(dtype=torch.float64):
+    """Return the convolutional network with dropout, of four classes."""
     torch.manual_seed(0)
     return models.ConvolutionalDropout(4).to(dtype)
 
 
 def splitmix64(seed: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """The published generator's outputs number `step` (from 1) after a seed, all of them uint64."""
+    """Return outputs number `step` (from 1) of the published generator SplitMix64 after a seed, as uint64."""
     with np.errstate(over="ignore"):
         z = seed + step * np.uint64(GOLDEN)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -29,7 +30,7 @@ def splitmix64(seed: np.ndarray, step: np.ndarray) -> np.ndarray:
         return z ^ (z >> np.uint64(31))
 
 
-def test_the_hash_is_the_published_one():
+def test_the_hash_is_that_of_splitmix64():
     first = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     steps = np.arange(1, 4, dtype=np.uint64)
     assert splitmix64(np.uint64(1234567), steps).tolist() == first
@@ -39,121 +40,131 @@ def test_the_hash_is_the_published_one():
     assert result.tolist() == first
 
 
-def masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
-    """The same in another arithmetic: which units [n, *shape] are kept."""
+def compute_masks(keys: torch.Tensor, layer: int, shape: tuple) -> torch.Tensor:
+    """Return which units [n, *shape] the keys keep, in numpy's arithmetic."""
     channels, *image = shape
     with np.errstate(over="ignore"):
         seeds = splitmix64(keys.numpy().view(np.uint64) + np.uint64(layer), np.uint64(0))
         words = splitmix64(seeds[:, None], np.arange(np.prod(shape) // 4, dtype=np.uint64))
-    four = [(words >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4)]  # low bits first
-    value = np.stack(four, -1).reshape(-1, *image, channels).astype(np.int64)
-    signed = (value + 2**15) % 2**16 - 2**15  # as a signed number of 16 bits
+    quarters = [
+        (words >> np.uint64(16 * k)) & np.uint64(0xFFFF) for k in range(4)
+    ]  # low bits first
+    value = np.stack(quarters, -1).reshape(-1, *image, channels).astype(np.int64)
+    signed = (value + 2**15) % 2**16 - 2**15  # as signed integers of 16 bits
     return torch.from_numpy(np.moveaxis(signed, -1, 1) >= 13107 - 2**15)  # 13107 / 2**16 is a fifth
 
 
-def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_kept():
+def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_preserved():
     keys = torch.from_numpy(np.random.default_rng(0).integers(-(2**63), 2**63, 2000))
     x = torch.randn(4, 3, 4, dtype=torch.float64)
-    module, n = network(), len(keys)
+    module, n = make_network(), len(keys)
     dropped = {k: module.drop(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
     for layer, result in dropped.items():
-        kept = masks(keys, layer, (4, 3, 4))
-        assert torch.equal(result != 0, kept)
-        assert torch.equal(result, x * kept * 1.25)
+        mask = compute_masks(keys, layer, (4, 3, 4))
+        assert torch.equal(result != 0, mask)
+        assert torch.equal(result, x * mask * 1.25)
         sd = (0.8 * 0.2) ** 0.5  # of one unit of one example
-        assert abs(kept.double().mean() - 0.8) < 4 * sd / kept.numel() ** 0.5
-        assert (kept.double().mean(0) - 0.8).abs().max() < 5 * sd / n**0.5  # of each unit
+        assert abs(mask.double().mean() - 0.8) < 4 * sd / mask.numel() ** 0.5
+        assert (mask.double().mean(0) - 0.8).abs().max() < 5 * sd / n**0.5  # of each unit
         z = (result.mean(0) - x) / (x.abs() * sd / 0.8 / n**0.5)
-        assert z.abs().max() < 5 and 0.6 < z.std() < 1.4  # unbiased, and as noisy as it should be
-    both = ((dropped[1] != 0) & (dropped[2] != 0)).double().mean()
-    assert both.item() == pytest.approx(0.64, abs=0.01)  # layers are independent
-    near = (dropped[1] != 0).flatten(1).double()
-    assert (near[:, 1:] * near[:, :-1]).mean().item() == pytest.approx(0.64, abs=0.01)  # and units
+        assert z.abs().max() < 5 and 0.6 < z.std() < 1.4  # unbiased, with the expected noise
+    both_kept = ((dropped[1] != 0) & (dropped[2] != 0)).double().mean()
+    assert both_kept.item() == pytest.approx(0.64, abs=0.01)  # layers are independent
+    kept_units = (dropped[1] != 0).flatten(1).double()
+    assert (kept_units[:, 1:] * kept_units[:, :-1]).mean().item() == pytest.approx(
+        0.64, abs=0.01
+    )  # and units
 
 
-def masked(module, flat, x, keys):
-    """The network written out, with given masks."""
+def apply_masked(module, flat, x, keys):
+    """Return the network's outputs, computed layer by layer with the masks of the keys."""
     p = models.unflatten(module, flat)
     for layer in (1, 2, 3):
         x = F.conv2d(x, p[f"conv{layer}.weight"], p[f"conv{layer}.bias"])
         x = F.max_pool2d(F.relu(x), 2) if layer < 3 else x
-        x = x * masks(keys, layer, tuple(x.shape[1:])) / 0.8
+        x = x * compute_masks(keys, layer, tuple(x.shape[1:])) / 0.8
     x = F.relu(F.linear(x.flatten(1), p["hidden.weight"], p["hidden.bias"]))
     return F.linear(x, p["output.weight"], p["output.bias"])
 
 
-def cohort(module):
-    """Rows of a pool of three clients, two of them in the cohort, with their weights and keys."""
+def make_cohort(module):
+    """Return a pool of three clients, and rows, weights and keys of a cohort of two."""
     torch.manual_seed(1)
     x, y = torch.randn(15, 3, 32, 32, dtype=torch.float64), torch.arange(15) % 4
     data = engine.pool(x, y, [np.arange(6), np.arange(6, 10), np.arange(10, 15)])
-    drawn = simulation.Cohort(np.array([1, 0]), np.full(2, 0.5))
+    participants = simulation.Cohort(np.array([1, 0]), np.full(2, 0.5))
     method = methods.get("md", steps=2, batch=6)
-    idx, weight, _ = simulation.draw_batches(method, data, drawn, np.ones(2), 0, 3)
+    idx, weight, _ = simulation.draw_batches(method, data, participants, np.ones(2), 0, 3)
     return data, idx, weight, simulation.draw_keys(module, LOCAL, idx, 0, 3)
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
-def test_local_steps_are_those_of_the_masked_network(backend):
-    module = network()
-    data, idx, weight, keys = cohort(module)
+def test_local_steps_are_gradient_descent_of_the_masked_network(backend):
+    module = make_network()
+    data, idx, weight, keys = make_cohort(module)
     start = models.flatten(module)
     expected = []
     for rows, w, k in zip(idx, weight, keys, strict=True):
         flat = start.clone()
         for step in range(2):
-            leaf, there = flat.clone().requires_grad_(), w[step] > 0
-            at = rows[step][there]
-            logits = masked(module, leaf, data.x[at], torch.from_numpy(k[step][there]))
-            flat -= 0.3 * torch.autograd.grad(F.cross_entropy(logits, data.y[at]), leaf)[0]
+            leaf, used = flat.clone().requires_grad_(), w[step] > 0
+            batch = rows[step][used]
+            logits = apply_masked(module, leaf, data.x[batch], torch.from_numpy(k[step][used]))
+            flat -= 0.3 * torch.autograd.grad(F.cross_entropy(logits, data.y[batch]), leaf)[0]
         expected.append(flat)
-    how = {"lr": 0.3, "backend": backend}
-    result = engine.local_updates(module, start, data, idx, weight, keys=keys, **how)
+    options = {"lr": 0.3, "backend": backend}
+    result = engine.local_updates(module, start, data, idx, weight, keys=keys, **options)
     torch.testing.assert_close(result, torch.stack(expected), rtol=0, atol=1e-12)
-    without = engine.local_updates(module, start, data, idx, weight, **how)
-    assert (without - result).abs().max() > 1e-3
+    without_dropout = engine.local_updates(module, start, data, idx, weight, **options)
+    assert (without_dropout - result).abs().max() > 1e-3
 
 
-def test_keys_are_of_the_round_and_the_place_alone():
-    module = network()
+def test_keys_depend_on_the_seed_the_round_and_the_place_only():
+    module = make_network()
     idx = np.zeros((3, 2, 6), dtype=np.int64)
     keys = simulation.draw_keys(module, LOCAL, idx, 7, 5)
     assert keys.dtype == np.int64 and len(np.unique(keys)) == keys.size
     expected = stream(7, "dropout", 5, 1).integers(-(2**63), 2**63, (2, 6))
     assert (keys[1] == expected).all()
-    alone = simulation.draw_keys(module, LOCAL, idx[:1, :, :4], 7, 5, places=[1])  # shorter, too
-    assert (alone[0] == keys[1, :, :4]).all()
+    second_place = simulation.draw_keys(
+        module, LOCAL, idx[:1, :, :4], 7, 5, places=[1]
+    )  # with fewer examples
+    assert (second_place[0] == keys[1, :, :4]).all()
     assert (simulation.draw_keys(module, LOCAL, idx, 7, 6) != keys).all()
     assert simulation.draw_keys(models.Convolutional(4), LOCAL, idx, 7, 5) is None
 
 
 @pytest.fixture(scope="module")
 def task():
+    """Return a task of 40 random images."""
     torch.manual_seed(2)
     x, y = torch.randn(40, 3, 32, 32), torch.arange(40) % 4
-    here = tasks.Task("small", x[:30], y[:30], x[30:], y[30:], 4, "", "convolutional-dropout")
-    assert type(here.model(0)) is models.ConvolutionalDropout
-    return here
+    small = tasks.Task("small", x[:30], y[:30], x[30:], y[30:], 4, "", "convolutional-dropout")
+    assert type(small.model(0)) is models.ConvolutionalDropout
+    return small
 
 
-def test_a_resumed_run_drops_the_same_units_and_is_measured_without(task):
+def test_a_resumed_run_drops_the_same_units_and_evaluation_drops_none(task):
     federation = partition.iid(task.train_y, 5, 0)
-    how = {"clients_per_round": 2, "seed": 1, "device": "cpu"}
+    options = {"clients_per_round": 2, "seed": 1, "device": "cpu"}
     method = methods.get("md", steps=2, batch=4, lr=0.2)
-    whole = simulation.run(task, federation, method, rounds=3, **how)
-    first = simulation.run(task, federation, method, rounds=1, **how)
-    again = simulation.run(task, federation, method, rounds=3, resume=first, **how)
-    assert (whole.params == again.params).all()
-    module, params = task.model(0), torch.from_numpy(whole.params)
+    uninterrupted = simulation.run(task, federation, method, rounds=3, **options)
+    first = simulation.run(task, federation, method, rounds=1, **options)
+    resumed = simulation.run(task, federation, method, rounds=3, resume=first, **options)
+    assert (uninterrupted.params == resumed.params).all()
+    module, params = task.model(0), torch.from_numpy(uninterrupted.params)
     logits = torch.func.functional_call(module, models.unflatten(module, params), (task.test_x,))
-    right = (logits.argmax(1) == task.test_y).double().mean().item()
-    assert whole.frame["test_accuracy"].iloc[-1] == pytest.approx(right, abs=1e-12)
+    accuracy = (logits.argmax(1) == task.test_y).double().mean().item()
+    assert uninterrupted.frame["test_accuracy"].iloc[-1] == pytest.approx(accuracy, abs=1e-12)
 
 
-def test_it_starts_where_the_usual_network_does_and_is_another_run(task):
-    usual = replace(task, network="convolutional")
-    assert torch.equal(models.flatten(task.model(3)), models.flatten(usual.model(3)))
+def test_dropout_keeps_the_initial_model_and_changes_the_identity(task):
+    without_dropout = replace(task, network="convolutional")
+    assert torch.equal(models.flatten(task.model(3)), models.flatten(without_dropout.model(3)))
     federation = partition.iid(task.train_y, 5, 0)
-    how = {"rounds": 1, "clients_per_round": 2, "seed": 1, "eval_every": 1}
-    said = [records.identity(t, federation, methods.get("md"), **how) for t in (usual, task)]
-    assert "network" not in said[0] and said[1]["network"] == "convolutional-dropout"
+    options = {"rounds": 1, "clients_per_round": 2, "seed": 1, "eval_every": 1}
+    identities = [
+        records.identity(one_task, federation, methods.get("md"), **options)
+        for one_task in (without_dropout, task)
+    ]
+    assert "network" not in identities[0] and identities[1]["network"] == "convolutional-dropout"

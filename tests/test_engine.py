@@ -1,4 +1,4 @@
-"""The arithmetic: two backends that agree, and agree with what everyone writes."""
+"""The arithmetic of training: both backends agree with each other and with PyTorch's own optimiser."""
 
 import functools
 import itertools
@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from fedstas import autograd, engine, methods, models, partition, perceptron, simulation, tasks
 from fedstas.errors import InputError
 
-plain_updates = engine.local_updates
+package_updates = engine.local_updates
 SIZES = (7, 1, 12, 5)
 NETWORKS = ("perceptron", "convolutional", "text-cnn", "transformer")
 STEPS, BATCH = 3, 6
 
 
-def problem(name: str, dtype):
-    """A network, its parameters and a pool of four small clients."""
+def make_problem(name: str, dtype):
+    """Return a network, its parameters and a pool of four small clients."""
     torch.manual_seed(0)
     if name == "perceptron":
         module, shape = models.Perceptron(20, 4, hidden=8), (sum(SIZES), 1, 4, 5)
@@ -38,8 +38,8 @@ def problem(name: str, dtype):
     return module, models.flatten(module), engine.pool(x, y, shards)
 
 
-def batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
-    """Rows and weights with ragged clients, one client twice, and one with an empty sample."""
+def make_batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
+    """Return rows and weights of a cohort: clients of unequal sizes, one drawn twice, one with an empty sample."""
     rng = np.random.default_rng(1)
     idx = np.zeros((len(cohort), STEPS, BATCH), dtype=np.int64)
     weight = np.zeros(idx.shape)
@@ -53,7 +53,7 @@ def batches(data, cohort=(2, 0, 1, 3, 2), empty=3):
     return idx, weight
 
 
-def plain(module, data, idx, weight, lr, prox):
+def train_plainly(module, data, idx, weight, lr, prox):
     """Run local SGD client by client with a deep copy of the model and an optimiser of PyTorch."""
     results, start = [], models.flatten(module)
     for rows, w in zip(idx, weight, strict=True):
@@ -75,10 +75,10 @@ def plain(module, data, idx, weight, lr, prox):
 @pytest.mark.parametrize("prox", [0.0, 0.1])
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("backend", ["loop", "batched", "auto"])
-def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
-    module, params, data = problem(name, torch.float64)
-    idx, weight = batches(data)
-    expected = plain(module, data, idx, weight, 0.3, prox)
+def test_every_backend_agrees_with_sgd_of_pytorch_in_double_precision(name, backend, prox):
+    module, params, data = make_problem(name, torch.float64)
+    idx, weight = make_batches(data)
+    expected = train_plainly(module, data, idx, weight, 0.3, prox)
     result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=prox, backend=backend
     )
@@ -88,8 +88,8 @@ def test_every_backend_is_plain_sgd_in_double_precision(name, backend, prox):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_backends_agree_in_single_precision_over_one_round(name):
-    module, params, data = problem(name, torch.float32)
-    idx, weight = batches(data)
+    module, params, data = make_problem(name, torch.float32)
+    idx, weight = make_batches(data)
     loop, batched = (
         engine.local_updates(module, params, data, idx, weight, lr=0.1, backend=backend)
         for backend in ("loop", "batched")
@@ -98,9 +98,9 @@ def test_backends_agree_in_single_precision_over_one_round(name):
 
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
-def test_an_empty_sample_returns_w_t_bit_for_bit(backend):
-    module, params, data = problem("perceptron", torch.float32)
-    idx, weight = batches(data)
+def test_a_client_with_an_empty_sample_returns_the_model_unchanged(backend):
+    module, params, data = make_problem("perceptron", torch.float32)
+    idx, weight = make_batches(data)
     result = engine.local_updates(
         module, params, data, idx, weight, lr=0.3, prox=0.5, backend=backend
     )
@@ -110,9 +110,9 @@ def test_an_empty_sample_returns_w_t_bit_for_bit(backend):
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_padding_changes_nothing(name, backend):
-    module, params, data = problem(name, torch.float64)
-    idx, weight = batches(data)
+def test_padding_does_not_change_the_updates(name, backend):
+    module, params, data = make_problem(name, torch.float64)
+    idx, weight = make_batches(data)
     more = np.zeros((*idx.shape[:2], 3))
     result = engine.local_updates(module, params, data, idx, weight, lr=0.3, backend=backend)
     padded = engine.local_updates(
@@ -129,21 +129,23 @@ def test_padding_changes_nothing(name, backend):
 
 @pytest.mark.parametrize("backend", ["loop", "batched"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_client_does_not_depend_on_its_place_or_company(name, backend):
-    module, params, data = problem(name, torch.float64)
-    idx, weight = batches(data)
-    how = {"lr": 0.3, "backend": backend}
-    together = engine.local_updates(module, params, data, idx, weight, **how)
+def test_a_clients_update_does_not_depend_on_its_place_in_the_cohort_or_on_other_clients(
+    name, backend
+):
+    module, params, data = make_problem(name, torch.float64)
+    idx, weight = make_batches(data)
+    options = {"lr": 0.3, "backend": backend}
+    together = engine.local_updates(module, params, data, idx, weight, **options)
     order = [4, 2, 0, 3, 1]
-    mixed = engine.local_updates(module, params, data, idx[order], weight[order], **how)
+    mixed = engine.local_updates(module, params, data, idx[order], weight[order], **options)
     torch.testing.assert_close(mixed, together[order], rtol=0, atol=1e-13)
-    single = engine.local_updates(module, params, data, idx[:1], weight[:1], **how)
+    single = engine.local_updates(module, params, data, idx[:1], weight[:1], **options)
     torch.testing.assert_close(single, together[:1], rtol=0, atol=1e-13)
 
 
-def test_the_order_within_a_batch_changes_nothing():
-    module, params, data = problem("perceptron", torch.float64)
-    idx, weight = batches(data)
+def test_the_order_within_a_batch_does_not_change_the_update():
+    module, params, data = make_problem("perceptron", torch.float64)
+    idx, weight = make_batches(data)
     flipped = engine.local_updates(
         module, params, data, idx[..., ::-1].copy(), weight[..., ::-1].copy(), lr=0.3
     )
@@ -151,9 +153,9 @@ def test_the_order_within_a_batch_changes_nothing():
     torch.testing.assert_close(flipped, plainly, rtol=0, atol=1e-13)
 
 
-def test_w_t_is_left_alone():
-    module, params, data = problem("perceptron", torch.float32)
-    idx, weight = batches(data)
+def test_local_updates_do_not_change_the_model_they_start_from():
+    module, params, data = make_problem("perceptron", torch.float32)
+    idx, weight = make_batches(data)
     before = params.clone()
     engine.local_updates(module, params, data, idx, weight, lr=0.3)
     assert torch.equal(params, before)
@@ -161,7 +163,7 @@ def test_w_t_is_left_alone():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_client_gradients_are_those_of_the_mean_loss(name):
-    module, params, data = problem(name, torch.float64)
+    module, params, data = make_problem(name, torch.float64)
     gradients = list(engine.client_gradients(module, params, data))
     assert len(gradients) == len(SIZES)
     for k, gradient in enumerate(gradients):
@@ -173,21 +175,21 @@ def test_client_gradients_are_those_of_the_mean_loss(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS[1:])
-def test_all_at_once_does_not_depend_on_who_stands_in_a_group(name, monkeypatch):
-    module, params, data = problem(name, torch.float64)
-    idx, weight = batches(data)
+def test_batched_updates_do_not_depend_on_the_size_of_groups(name, monkeypatch):
+    module, params, data = make_problem(name, torch.float64)
+    idx, weight = make_batches(data)
     result = []
     for size in (1, 2, 16):
         monkeypatch.setattr(autograd, "GROUP", size)
-        how = {"lr": 0.3, "backend": "batched"}
-        result.append(engine.local_updates(module, params, data, idx, weight, **how))
+        options = {"lr": 0.3, "backend": "batched"}
+        result.append(engine.local_updates(module, params, data, idx, weight, **options))
     assert (result[0] - params).abs().max() > 1e-3
     for other in result[1:]:
         torch.testing.assert_close(other, result[0], rtol=0, atol=1e-13)
 
 
 def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
-    module, params, data = problem("convolutional", torch.float64)
+    module, params, data = make_problem("convolutional", torch.float64)
     expected = torch.stack(list(engine.client_gradients(module, params, data)))
     monkeypatch.setattr(autograd, "ROWS", 5)  # 12 rows: chunks of 5, 5 and 2
     chunks = torch.stack(list(engine.client_gradients(module, params, data)))
@@ -195,16 +197,17 @@ def test_client_gradients_do_not_depend_on_the_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize(("size", "hidden"), [(6, 50), (600, 50), (6, 51)])
-def test_a_perceptron_does_not_depend_on_the_chunks_at_all(size, hidden, monkeypatch):
-    """Bit for bit: how many clients a pass takes is the machine's affair, results are not."""
+def test_results_of_a_perceptron_are_equal_bit_for_bit_for_any_chunks(size, hidden, monkeypatch):
+    """Results are equal bit for bit, however many clients fit into the machine's cache."""
     torch.manual_seed(0)
     module, sizes = models.Perceptron(784, 10, hidden), (size,) * 9
     x, y = torch.rand(sum(sizes), 1, 28, 28), torch.randint(10, (sum(sizes),))
     data = engine.pool(x, y, np.split(np.arange(len(y)), np.cumsum(sizes)[:-1]))
     params = models.flatten(module)
-    idx, weight = batches(data, cohort=(8, 2, 0, 1, 3, 2, 5), empty=4)
+    idx, weight = make_batches(data, cohort=(8, 2, 0, 1, 3, 2, 5), empty=4)
 
     def results():
+        """Return the local updates and the gradients of all clients."""
         trained = engine.local_updates(module, params, data, idx, weight, lr=0.3, prox=0.1)
         return trained, torch.stack(list(engine.client_gradients(module, params, data)))
 
@@ -221,7 +224,7 @@ def test_a_perceptron_does_not_depend_on_the_chunks_at_all(size, hidden, monkeyp
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_evaluate_gives_the_mean_loss_and_the_predictions(name, monkeypatch):
-    module, params, data = problem(name, torch.float64)
+    module, params, data = make_problem(name, torch.float64)
     monkeypatch.setattr(autograd, "ROWS", 4)
     loss, predicted = engine.evaluate(module, params, data.x, data.y)
     with torch.no_grad():
@@ -250,9 +253,9 @@ def test_a_pool_gathers_the_shards_client_after_client():
 
 
 def test_an_unknown_backend_is_refused():
-    module, params, data = problem("perceptron", torch.float32)
+    module, params, data = make_problem("perceptron", torch.float32)
     with pytest.raises(InputError, match=r"backend 'magic'.*loop, batched"):
-        engine.local_updates(module, params, data, *batches(data), lr=0.1, backend="magic")
+        engine.local_updates(module, params, data, *make_batches(data), lr=0.1, backend="magic")
 
 
 class Double(tasks.Task):
@@ -282,12 +285,12 @@ def test_every_method_trains_the_same_model_with_either_backend(name, double_tas
     federation = partition.iid(double_task.train_y, 5, 0)
     runs = []
     for backend in ("loop", "batched"):
-        updates = functools.partial(plain_updates, backend=backend)
+        updates = functools.partial(package_updates, backend=backend)
         monkeypatch.setattr(engine, "local_updates", updates)
-        how = {"rounds": 2, "clients_per_round": 3, "seed": 1, "device": "cpu"}
-        runs.append(simulation.run(double_task, federation, methods.get(name, lr=0.1), **how))
+        options = {"rounds": 2, "clients_per_round": 3, "seed": 1, "device": "cpu"}
+        runs.append(simulation.run(double_task, federation, methods.get(name, lr=0.1), **options))
     loop, batched = runs
-    for ours, theirs in zip(loop.cohorts, batched.cohorts, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for loop_cohort, batched_cohort in zip(loop.cohorts, batched.cohorts, strict=True):
+        np.testing.assert_array_equal(loop_cohort, batched_cohort)
     assert loop.params.dtype == np.float64
     np.testing.assert_allclose(loop.params, batched.params, rtol=0, atol=1e-10)

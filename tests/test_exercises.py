@@ -100,7 +100,7 @@ def test_the_message_about_a_misspelt_name_has_similar_ones():
     assert "\n" not in str(refusal.value)
 
 
-def test_a_tuple_of_one_is_formatted_as_one():
+def test_a_tuple_of_one_element_is_formatted_as_a_tuple():
     assert check._format(((0,), (1, 2), [3])) == "((0,), (1, 2), [3])"
 
 

@@ -35,10 +35,12 @@ RUN_COUNTS = {  # numbers of declared runs by sweep and profile: results/ has th
 
 
 def sweep(folder, name="preprint", **options):
+    """Record a sweep on the CPU without a progress bar."""
     return experiments.sweep(name, folder=folder, device="cpu", progress=False, **options)
 
 
 def load_sorted(folder) -> pd.DataFrame:
+    """Return all recorded values but the seconds, sorted by run and round."""
     frame = records.load(folder).drop(columns="seconds")
     return frame.sort_values(["run", "round"], ignore_index=True)
 
@@ -52,6 +54,7 @@ def quick_sweep(tmp_path_factory):
 
 
 def list_files(folder):
+    """Return the names of all files below a folder."""
     return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
 
 
@@ -127,13 +130,13 @@ class Killed(BaseException):
 def test_a_run_that_is_killed_loses_one_evaluation_interval_at_most(
     quick_sweep, tmp_path, monkeypatch, index
 ):
-    run, real, rounds = RUNS[index], simulation.measure, []
+    run, original, rounds = RUNS[index], simulation.measure, []
 
     def measure(*arguments):
         rounds.append(1)
         if len(rounds) == 2:
             raise Killed
-        return real(*arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(simulation, "measure", measure)
     with pytest.raises(Killed):
@@ -287,18 +290,18 @@ def test_a_run_that_diverges_is_reported_and_the_others_are_recorded(tmp_path, m
     assert re.search(summary, capsys.readouterr().out)
     assert len(list_files(tmp_path)) == 4  # both are recorded, and neither is trained again
     monkeypatch.setattr(sweeps, "perform", None)
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
-    assert caught.value.code == 1
+    assert exc_info.value.code == 1
     assert "fedstas: 1 of 2 runs of sweep preprint failed: md, lr 1e+30" in capsys.readouterr().err
 
 
 def test_a_run_that_diverges_late_keeps_its_evaluations(tmp_path, monkeypatch):
     run = sweeps.Run("digits", "dirichlet", 0.1, "md", 0, **experiments.SMALL)
-    real = simulation.run
+    original = simulation.run
 
     def diverge(*args, checkpoint=None, rounds, **options):
-        raise Diverged("not finite after round 3", real(*args, rounds=2, **options))
+        raise Diverged("not finite after round 3", original(*args, rounds=2, **options))
 
     monkeypatch.setattr(simulation, "run", diverge)
     failed = sweeps.make([run], "trial", folder=tmp_path, device="cpu", progress=False)
@@ -352,7 +355,7 @@ def test_an_unexpected_error_is_a_failed_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
+def test_a_full_disk_is_reported_in_one_sentence_and_nothing_is_lost(
     quick_sweep, tmp_path, monkeypatch, capsys
 ):
     count, path_replace = [], records.Path.replace
@@ -364,9 +367,9 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
         return path_replace(self, target)
 
     monkeypatch.setattr(records.Path, "replace", replace)
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         cli.main(["sweep", "preprint", "--folder", str(tmp_path), "--device", "cpu"])
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     err = [x for x in capsys.readouterr().err.replace("\r", "\n").split("\n") if "fedstas:" in x]
     assert len(err) == 1
     assert "could not be written: No space left on device" in err[0]
@@ -435,9 +438,9 @@ def test_bad_lists_of_seeds_are_refused(text):
     ],
 )
 def test_bad_arguments_of_a_sweep_are_refused(arguments, message, tmp_path, capsys):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as exc_info:
         cli.main(["sweep", *arguments.split(), "--folder", str(tmp_path), "--device", "cpu"])
-    assert caught.value.code == 2
+    assert exc_info.value.code == 2
     lines = [x for x in capsys.readouterr().err.replace("\r", "\n").split("\n") if "fedstas:" in x]
     assert len(lines) == 1
     assert message in lines[0]

@@ -1,4 +1,4 @@
-"""Independent coins: unbiased by enumeration, least variance, the approximation, K-Vib's memory."""
+"""Poisson sampling: unbiased by enumeration, of least variance, its approximation, and K-Vib's memory."""
 
 import itertools
 
@@ -23,8 +23,8 @@ GRADIENTS = np.array([[1, 0], [0, 4], [2, 2], [0.1, 0], [3, -3], [0, 9]])
 DESIGNS = [Poisson(), OptimalClientSampling(), OptimalClientSampling(1), KVib(), KVib(0.1)]
 
 
-class Coins:
-    """A generator whose uniform numbers are as low, or as high, as these bits say."""
+class ScriptedGenerator:
+    """A generator whose uniform numbers select the clients with bit 1 and no others."""
 
     def __init__(self, bits):
         self.bits = np.array(bits, dtype=bool)
@@ -34,36 +34,32 @@ class Coins:
         return np.where(self.bits, 0.0, 1 - 2.0**-53)
 
 
-def cohorts(design, view, m):
-    """Every cohort of a design of coins, with its chance; pi from the cohort in which all coins fall."""
-    everyone, omega = (
-        design.draw(view, m, Coins([True] * view.clients)),
-        view.sizes / view.sizes.sum(),
-    )
-    pi = np.zeros(view.clients)
-    pi[everyone.clients] = omega[everyone.clients] / everyone.weights
-    found = []
+def enumerate_cohorts(design, view, m):
+    """Return every cohort of Poisson sampling with its probability, and pi, read off the weights of the full cohort."""
+    full = design.draw(view, m, ScriptedGenerator([True] * view.clients))
+    omega, pi, cohorts = view.sizes / view.sizes.sum(), np.zeros(view.clients), []
+    pi[full.clients] = omega[full.clients] / full.weights
     for bits in itertools.product([False, True], repeat=view.clients):
         chance = np.where(bits, pi, 1 - pi).prod()
         if chance > 0:
-            found.append((design.draw(view, m, Coins(bits)), chance))
-    return found, pi
+            cohorts.append((design.draw(view, m, ScriptedGenerator(bits)), chance))
+    return cohorts, pi
 
 
 @pytest.mark.parametrize("m", [1, 3, 5])
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
-def test_coins_are_unbiased_and_m_fall_on_average(view, design, m):
-    known = view(SIZES, GRADIENTS)
-    if isinstance(design, KVib):  # with something learned
-        design.draw(known, m, Coins([True] * 6))
-        known.round, known.updates = 2, GRADIENTS
-    found, pi = cohorts(design, known, m)
+def test_poisson_sampling_is_unbiased_with_m_clients_on_average(view, design, m):
+    server = view(SIZES, GRADIENTS)
+    if isinstance(design, KVib):  # in a second round, with the memory of the first
+        design.draw(server, m, ScriptedGenerator([True] * 6))
+        server.round, server.updates = 2, GRADIENTS
+    cohorts, pi = enumerate_cohorts(design, server, m)
     mean, size = np.zeros(6), 0.0
-    for cohort, chance in found:
+    for cohort, chance in cohorts:
         np.add.at(mean, cohort.clients, chance * cohort.weights)
         size += chance * len(cohort.clients)
-    np.testing.assert_allclose(mean, np.array(SIZES) / 39, rtol=1e-12)
-    np.testing.assert_allclose(sum(c for _, c in found), 1, rtol=1e-12)
+    np.testing.assert_allclose(mean, np.array(SIZES) / sum(SIZES), rtol=1e-12)
+    np.testing.assert_allclose(sum(c for _, c in cohorts), 1, rtol=1e-12)
     np.testing.assert_allclose(size, pi.sum(), rtol=1e-12)
     if getattr(design, "approximate", 0):
         assert size <= m + 1e-12
@@ -72,35 +68,37 @@ def test_coins_are_unbiased_and_m_fall_on_average(view, design, m):
 
 
 def test_the_variance_is_that_of_the_formula_and_a_cohort_may_be_empty(view):
-    known, omega = view(SIZES, GRADIENTS), np.array(SIZES) / 39
-    found, pi = cohorts(Poisson(), known, 1)
-    second = sum(c * np.square(k.weights @ GRADIENTS[k.clients]).sum() for k, c in found)
-    length = np.square(omega[:, None] * GRADIENTS).sum(1)
-    variance = second - np.square(omega @ GRADIENTS).sum()
-    np.testing.assert_allclose(variance, ((1 / pi - 1) * length).sum(), rtol=1e-12)
-    assert min(len(cohort.clients) for cohort, _ in found) == 0
+    server, omega = view(SIZES, GRADIENTS), np.array(SIZES) / 39
+    cohorts, pi = enumerate_cohorts(Poisson(), server, 1)
+    mean_square = sum(c * np.square(k.weights @ GRADIENTS[k.clients]).sum() for k, c in cohorts)
+    squared_lengths = np.square(omega[:, None] * GRADIENTS).sum(1)
+    variance = mean_square - np.square(omega @ GRADIENTS).sum()
+    np.testing.assert_allclose(variance, ((1 / pi - 1) * squared_lengths).sum(), rtol=1e-12)
+    assert min(len(cohort.clients) for cohort, _ in cohorts) == 0
 
 
-measures = st.lists(st.floats(0.01, 10), min_size=2, max_size=6).map(np.array)
+MEASURES = st.lists(st.floats(0.01, 10), min_size=2, max_size=6).map(np.array)
 
 
-@given(measures, st.data())
-def test_optimal_client_sampling_is_the_minimum_over_all_coins(measure, data):
-    """Karush, Kuhn and Tucker: sum a^2 / pi is convex, so that equal a / pi below 1, and no smaller
-    a / pi at 1, is the minimum; a numeric search finds nothing better."""
+@given(MEASURES, st.data())
+def test_optimal_client_sampling_has_the_least_variance_of_all_inclusion_probabilities(
+    measure, data
+):
+    """By the conditions of Karush, Kuhn and Tucker sum a^2 / pi is least where a / pi is equal for pi < 1 and not smaller
+    for pi = 1; a numeric search must not find less."""
     m = data.draw(st.integers(1, len(measure)))
     pi = proportional_inclusion(measure, m)
     np.testing.assert_allclose(pi.sum(), m, rtol=1e-12)
     ratio = measure / pi
     if (pi < 1).any():
-        price = ratio[pi < 1].mean()
-        np.testing.assert_allclose(ratio[pi < 1], price, rtol=1e-9)
-        assert (ratio[pi == 1] >= price * (1 - 1e-9)).all()
-    ours = (measure**2 / pi).sum()
+        common_ratio = ratio[pi < 1].mean()
+        np.testing.assert_allclose(ratio[pi < 1], common_ratio, rtol=1e-9)
+        assert (ratio[pi == 1] >= common_ratio * (1 - 1e-9)).all()
+    least = (measure**2 / pi).sum()
     searched = minimize(
-        lambda p: (measure**2 / p).sum() / ours,
+        lambda p: (measure**2 / p).sum() / least,
         np.full(len(measure), m / len(measure)),
-        jac=lambda p: -(measure**2) / p**2 / ours,
+        jac=lambda p: -(measure**2) / p**2 / least,
         bounds=[(1e-4, 1)] * len(measure),
         constraints={
             "type": "ineq",
@@ -109,19 +107,19 @@ def test_optimal_client_sampling_is_the_minimum_over_all_coins(measure, data):
         },
         method="SLSQP",
     )
-    if searched.success:  # what it finds may exceed m by a rounding
+    if searched.success:  # its solution may exceed m by a rounding error
         assert searched.fun >= 1 - 1e-6
 
 
-def test_the_design_draws_by_size_times_norm(view):
-    known = view(SIZES, GRADIENTS)
+def test_optimal_client_sampling_draws_by_size_times_norm(view):
+    server = view(SIZES, GRADIENTS)
     measure = np.array(SIZES) * np.linalg.norm(GRADIENTS, axis=1)
-    pi = cohorts(OptimalClientSampling(), known, 3)[1]
+    pi = enumerate_cohorts(OptimalClientSampling(), server, 3)[1]
     np.testing.assert_allclose(pi, proportional_inclusion(measure, 3), rtol=1e-12)
-    assert (pi == 1).sum() == 2  # the cap is at work
+    assert (pi == 1).sum() == 2  # two clients are certain
 
 
-def test_the_approximation_by_hand():
+def test_the_approximation_agrees_with_a_calculation_by_hand():
     measure = [8, 4, 1, 1, 1, 1]
     first = [1, 0.75, *[3 / 16] * 4]
     np.testing.assert_allclose(approximate_inclusion(measure, 3, 0), first, rtol=1e-15)
@@ -130,8 +128,8 @@ def test_the_approximation_by_hand():
     np.testing.assert_allclose(approximate_inclusion(measure, 3, 9), second, rtol=1e-15)
 
 
-@given(measures, st.data())
-def test_the_approximation_comes_to_the_exact_one(measure, data):
+@given(MEASURES, st.data())
+def test_the_approximation_converges_to_the_exact_probabilities(measure, data):
     m = data.draw(st.integers(1, len(measure)))
     sums = [approximate_inclusion(measure, m, r).sum() for r in range(len(measure) + 1)]
     assert (np.diff(sums) > -1e-12).all() and sums[-1] <= m + 1e-9
@@ -139,47 +137,47 @@ def test_the_approximation_comes_to_the_exact_one(measure, data):
     np.testing.assert_allclose(approximate_inclusion(measure, m, len(measure)), exact, rtol=1e-9)
 
 
-def test_k_vib_learns_from_what_came_back(view):
-    known, omega, m, mix = view(SIZES, GRADIENTS), np.array(SIZES) / 39, 2, 0.3
+def test_k_vib_estimates_norms_from_the_updates_it_received(view):
+    server, omega, m, mix = view(SIZES, GRADIENTS), np.array(SIZES) / 39, 2, 0.3
     design = KVib(mix)
-    first = cohorts(design, known, m)[1]
-    np.testing.assert_allclose(first, m / 6)  # nothing is known
-    design.draw(known, m, Coins([1, 0, 1, 0, 0, 0]))
-    known.round, known.updates = 2, GRADIENTS
-    pi = cohorts(design, known, m)[1]
+    first = enumerate_cohorts(design, server, m)[1]
+    np.testing.assert_allclose(first, m / 6)  # uniform before any update is known
+    design.draw(server, m, ScriptedGenerator([1, 0, 1, 0, 0, 0]))
+    server.round, server.updates = 2, GRADIENTS
+    pi = enumerate_cohorts(design, server, m)[1]
     squares = np.square(omega[[0, 2]]) * np.square(GRADIENTS[[0, 2]]).sum(1)
-    gamma, shown = squares.max() * 6 / (mix * m), np.zeros(6)
-    shown[[0, 2]] = squares / (m / 6)
-    expected = (1 - mix) * proportional_inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
+    gamma, estimates = squares.max() * 6 / (mix * m), np.zeros(6)
+    estimates[[0, 2]] = squares / (m / 6)
+    expected = (1 - mix) * proportional_inclusion(np.sqrt(estimates + gamma), m) + mix * m / 6
     np.testing.assert_allclose(pi, expected, rtol=1e-12)
     assert pi[2] > pi[0] > pi[1]
-    # A second draw of the same round has learned nothing more; the next round has.
-    design.draw(known, m, Coins([0, 0, 0, 0, 0, 1]))
-    np.testing.assert_array_equal(cohorts(design, known, m)[1], pi)
-    design.draw(known, m, Coins([0, 0, 0, 0, 0, 1]))
-    known.round = 3
-    shown[5] += omega[5] ** 2 * 81 / pi[5]
-    expected = (1 - mix) * proportional_inclusion(np.sqrt(shown + gamma), m) + mix * m / 6
-    np.testing.assert_allclose(cohorts(design, known, m)[1], expected, rtol=1e-12)
+    # A second draw in the same round uses the same memory; the next round adds client 5, of norm 9.
+    design.draw(server, m, ScriptedGenerator([0, 0, 0, 0, 0, 1]))
+    np.testing.assert_array_equal(enumerate_cohorts(design, server, m)[1], pi)
+    design.draw(server, m, ScriptedGenerator([0, 0, 0, 0, 0, 1]))
+    server.round = 3
+    estimates[5] += omega[5] ** 2 * 9**2 / pi[5]
+    expected = (1 - mix) * proportional_inclusion(np.sqrt(estimates + gamma), m) + mix * m / 6
+    np.testing.assert_allclose(enumerate_cohorts(design, server, m)[1], expected, rtol=1e-12)
 
 
-def test_clients_without_gradient_are_not_asked(view):
+def test_clients_without_gradient_are_not_drawn(view):
     rng = np.random.default_rng(0)
     cohort = OptimalClientSampling().draw(view(SIZES, np.zeros((6, 2))), 3, rng)
     assert len(cohort.clients) == len(cohort.weights) == 0
-    some = GRADIENTS * [[1], [0], [0], [1], [0], [0]]
-    cohort = OptimalClientSampling().draw(view(SIZES, some), 3, rng)
+    two_gradients = GRADIENTS * [[1], [0], [0], [1], [0], [0]]
+    cohort = OptimalClientSampling().draw(view(SIZES, two_gradients), 3, rng)
     assert cohort.clients.tolist() == [0, 3]
     np.testing.assert_allclose(cohort.weights, np.array([5, 3]) / 39)
     for design in (OptimalClientSampling(), OptimalClientSampling(3)):
-        pi = cohorts(design, view(SIZES, some), 1)[1]
+        pi = enumerate_cohorts(design, view(SIZES, two_gradients), 1)[1]
         np.testing.assert_allclose(
-            pi, proportional_inclusion(np.array(SIZES) * np.abs(some).sum(1), 1)
+            pi, proportional_inclusion(np.array(SIZES) * np.abs(two_gradients).sum(1), 1)
         )
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
-def test_all_clients_and_one_client(view, design):
+def test_full_participation_and_one_client_have_the_weights_of_their_sizes(view, design):
     rng = np.random.default_rng(0)
     for sizes, gradients in ((SIZES, GRADIENTS), ([7], [[1.0, 2.0]])):
         cohort = design.draw(view(sizes, gradients), len(sizes), rng)
@@ -192,7 +190,7 @@ def test_all_clients_and_one_client(view, design):
             design.draw(view(SIZES, GRADIENTS), m, rng)
 
 
-def test_bad_input_is_one_sentence():
+def test_bad_input_is_refused():
     with pytest.raises(InputError, match="measure is zero for every client"):
         approximate_inclusion([0, 0], 1, 1)
     with pytest.raises(InputError, match="m is 3"):
@@ -203,7 +201,7 @@ def test_bad_input_is_one_sentence():
         OptimalClientSampling(-1)
 
 
-def test_the_coins_of_the_package_fall_as_often_as_they_should(false_alarm):
+def test_poisson_sample_selects_each_client_with_its_probability(false_alarm):
     pi, rng = np.array([0.1, 0.5, 0.9]), np.random.default_rng(3)
     counts = np.zeros(3)
     for _ in range(4000):

@@ -1,8 +1,8 @@
-"""The start page, Findings and README: their words hold, stand where they are said to, and fit in five minutes."""
+"""The start page, Findings and README: their statements hold, appear on these pages, and are short."""
 
 import matplotlib
 import pytest
-from test_design_comparison import place
+from test_design_comparison import make_results
 
 from companion.pages import design_comparison, landing_page, measure, parameters
 from companion.runs import protocol
@@ -10,17 +10,19 @@ from fedstas.errors import InputError
 
 matplotlib.use("Agg")
 PAGES = ("book/index.md", "book/findings.md", "README.md")
-KNOWN = protocol.read()
+SETTINGS = protocol.read()
 
 
 @pytest.fixture(scope="module")
-def places():
-    return design_comparison.load_results(KNOWN)
+def recorded_settings():
+    """Return the recorded results of the settings of the protocol."""
+    return design_comparison.load_results(SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def sentences(places):
-    return landing_page.check_sentences(places, "results")
+def sentences(recorded_settings):
+    """Return the sentences of the front pages."""
+    return landing_page.check_sentences(recorded_settings, "results")
 
 
 def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
@@ -30,13 +32,15 @@ def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
         assert any(words in text for text in texts), words
 
 
-def test_in_a_world_where_md_leads_everywhere_the_build_stops(places, tmp_path, monkeypatch):
-    mnist = places["mnist"]
+def test_the_build_stops_if_md_leads_in_every_setting(recorded_settings, tmp_path, monkeypatch):
+    mnist = recorded_settings["mnist"]
     gains = mnist.gains.assign(gain=-3.0, low=-4.0, high=-2.0)
     other = design_comparison.SettingResults(
         mnist.setting, mnist.outcomes, gains, mnist.tried, mnist.rows
     )
-    monkeypatch.setattr(design_comparison, "load_results", lambda known: places | {"mnist": other})
+    monkeypatch.setattr(
+        design_comparison, "load_results", lambda known: recorded_settings | {"mnist": other}
+    )
     with pytest.raises(InputError, match=r"say what is not so: .*while bytes are short"):
         landing_page.main(tmp_path)
     assert not any(tmp_path.iterdir())
@@ -57,7 +61,7 @@ def test_the_start_page_is_read_in_two_minutes_and_findings_are_ten():
 def test_the_figure_has_a_row_for_a_design_and_says_both_budgets():
     arms = ("divfl", "clustered-size", "fedstas-unbiased")
     figure = landing_page.draw_figure(
-        [place(KNOWN[name], arms) for name in ("mnist", "fashion-mnist")]
+        [make_results(SETTINGS[name], arms) for name in ("mnist", "fashion-mnist")]
     )
     assert len(figure.axes) == 2
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["corrected"]

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def template():
+    """Import the template of a design, examples/design/my_design.py."""
     spec = importlib.util.spec_from_file_location(
         "my_design", ROOT / "examples" / "design" / "my_design.py"
     )
@@ -38,9 +39,9 @@ def test_the_template_is_accepted_by_the_simulation(template):
     method = leaderboard.make_entrant(template.NAME, template.MyDesign())
     settings = {"rounds": 2, "clients_per_round": 10, "seed": 0, "device": "cpu"}
     first = simulation.run(task, federation, method, **settings)
-    again = simulation.run(task, federation, method, **settings)
+    second = simulation.run(task, federation, method, **settings)
     pd.testing.assert_frame_equal(
-        first.frame.drop(columns="seconds"), again.frame.drop(columns="seconds")
+        first.frame.drop(columns="seconds"), second.frame.drop(columns="seconds")
     )
     assert np.isfinite(first.frame["train_loss"]).all() and len(first.cohorts) == 2
 
@@ -70,6 +71,7 @@ def test_designs_that_cannot_enter_are_refused_with_a_reason(template):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, template):
+    """Return a folder of two-round runs: three seeds of the template and of md, one of fedavg."""
     folder = tmp_path_factory.mktemp("runs")
     entrant = leaderboard.make_entrant(template.NAME, template.MyDesign())
     for method, seeds in (
@@ -89,18 +91,20 @@ def test_the_leaderboard_has_the_numbers_of_the_recorded_runs(recorded):
     for method, rows in last.groupby("method"):
         row = ranking.loc[method]
         assert row["seeds"] == len(rows)
-        both = frame[frame["method"] == method]["test_accuracy"]  # final: of the last ten rounds
-        assert row["accuracy"] == pytest.approx(100 * both.mean())
+        accuracies = frame[frame["method"] == method][
+            "test_accuracy"
+        ]  # final: of the last ten rounds
+        assert row["accuracy"] == pytest.approx(100 * accuracies.mean())
         assert row["MB"] == pytest.approx((rows["bytes_down"] + rows["bytes_up"]).mean() / 1e6)
         assert row["examples"] == rows["examples"].mean()
-    mine, md = (
+    of_template, md = (
         100 * frame[frame["method"] == name].groupby("seed")["test_accuracy"].mean()
         for name in ("my-design", "md")
     )
-    gains = mine - md
+    gains = of_template - md
     assert ranking.loc["my-design", "gain"] == pytest.approx(gains.mean())
-    half = 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom
-    assert ranking.loc["my-design", "gain_interval"] == pytest.approx(half, rel=1e-6)
+    half_width = 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # t of 2 degrees of freedom
+    assert ranking.loc["my-design", "gain_interval"] == pytest.approx(half_width, rel=1e-6)
     assert np.isnan(ranking.loc["fedavg", "interval"]) and np.isnan(ranking.loc["md", "gain"])
 
 
@@ -113,11 +117,14 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_and_md_has_the_same_l
         for method, more in (("md", 0.0), ("fedavg", 0.04)):
             run = f"{method}{steps}"
             method_of_run = methods.get(method, steps=steps)
-            identities[run] = {
-                "task": "digits", "digest": "d", "partition": {"name": "iid", "seed": 0, "clients": 9},
-                "clients": 9, "clients_per_round": 3, "rounds": 30, "eval_every": 5, "seed": 0,
-                "method": methods.to_dict(method_of_run), "algorithms": methods.version(method_of_run),
-            }  # fmt: skip
+            setting = {"task": "digits", "digest": "d", "clients": 9, "clients_per_round": 3}
+            setting |= {"partition": {"name": "iid", "seed": 0, "clients": 9}}
+            setting |= {"rounds": 30, "eval_every": 5, "seed": 0}
+            version = methods.version(method_of_run)
+            identities[run] = setting | {
+                "method": methods.to_dict(method_of_run),
+                "algorithms": version,
+            }
             for t in (5, 25, 30):  # round 5 is none of the last ten
                 value = 0.99 if t == 5 else base + more + (0.01 if t == 30 else -0.01)
                 rows.append((run, "a sweep", "digits", 0, 30, t, value, 1e6, 1e6, 5))
@@ -134,7 +141,7 @@ def test_final_accuracy_is_the_mean_of_the_last_ten_rounds_and_md_has_the_same_l
     assert ranking["seeds"].eq(1).all()
 
 
-def test_the_leaderboard_as_markdown(recorded):
+def test_the_leaderboard_is_formatted_as_a_markdown_table(recorded):
     text = leaderboard.format_markdown(leaderboard.rank_methods([recorded]))
     lines = text.split("\n")
     assert lines[0] == (
@@ -146,7 +153,9 @@ def test_the_leaderboard_as_markdown(recorded):
     assert "nan" not in text
 
 
-def test_an_entrant_is_trained_again_and_a_baseline_is_not(recorded, template, monkeypatch):
+def test_a_users_design_is_trained_again_and_a_recorded_baseline_is_not(
+    recorded, template, monkeypatch
+):
     monkeypatch.setattr(simulation, "run", lambda *a, **k: pytest.fail("trained"))
     leaderboard.record_runs(leaderboard.get_baseline("md"), range(3), recorded, rounds=2)
     with pytest.raises(pytest.fail.Exception, match="trained"):
@@ -155,17 +164,17 @@ def test_an_entrant_is_trained_again_and_a_baseline_is_not(recorded, template, m
         )
 
 
-def record_run(folder, accuracy, name="md", seed=0, recipe=None, digest="d", version=None, **how):
+def record_run(
+    folder, accuracy, name="md", seed=0, recipe=None, digest="d", version=None, **settings
+):
     """Record a run, not a trained one, that ends with this accuracy."""
     shape = {"rounds": 4, "clients_per_round": 2, "eval_every": 2}
-    shape |= {key: how.pop(key) for key in [*shape] if key in how}
-    method = methods.get(name, **how) if name in methods.names() else Method(name, **how)
-    identity = {
-        "algorithms": methods.version(method) if version is None else version,
-        "task": "mnist", "digest": digest, "clients": 9, "seed": seed,
-        "partition": {"name": "lognormal", "clients": 9, "sigma": 1.5} | (recipe or {}) | {"seed": seed},
-        "method": methods.to_dict(method),
-    } | shape  # fmt: skip
+    shape |= {key: settings.pop(key) for key in [*shape] if key in settings}
+    method = methods.get(name, **settings) if name in methods.names() else Method(name, **settings)
+    identity = shape | {"task": "mnist", "digest": digest, "clients": 9, "seed": seed}
+    partition = {"name": "lognormal", "clients": 9, "sigma": 1.5} | (recipe or {})
+    identity |= {"partition": partition | {"seed": seed}, "method": methods.to_dict(method)}
+    identity |= {"algorithms": methods.version(method) if version is None else version}
     rounds = records.evaluated_rounds(identity)
     frame = pd.DataFrame({c: [1.0] * len(rounds) for c in simulation.COLUMNS})
     frame = frame.assign(round=rounds, test_accuracy=accuracy / 100).astype(simulation.COLUMNS)
@@ -176,21 +185,20 @@ def test_runs_of_different_settings_are_in_different_tables(tmp_path):
     """Each change of a setting makes another table, and `md` is compared with the others of its own table alone."""
     record_run(tmp_path, 50, "fedprox")
     record_run(tmp_path, 51)
-    others = [
-        {"steps": 20}, {"batch": 64}, {"lr": 0.1}, {"rounds": 6}, {"eval_every": 4}, {"clients_per_round": 3},
-        {"recipe": {"sigma": 0.0}}, {"recipe": {"name": "iid"}}, {"digest": "e"},
-    ]  # fmt: skip
-    for k, other in enumerate(others):
-        record_run(tmp_path, 60 + k, **other)
+    changes = {"steps": 20, "batch": 64, "lr": 0.1, "rounds": 6, "eval_every": 4}
+    changes = [{key: value} for key, value in (changes | {"clients_per_round": 3}).items()]
+    changes += [{"recipe": {"sigma": 0.0}}, {"recipe": {"name": "iid"}}, {"digest": "e"}]
+    for k, change in enumerate(changes):
+        record_run(tmp_path, 60 + k, **change)
     ranking = leaderboard.rank_methods([tmp_path])
-    assert ranking["federation"].nunique() == 1 + len(others) == len(ranking) - 1
+    assert ranking["federation"].nunique() == 1 + len(changes) == len(ranking) - 1
     prox = ranking[ranking["method"] == "fedprox"].iloc[0]
     assert prox["gain"] == pytest.approx(-1)
     words = "mnist, lognormal, sigma 1.5: 9 clients, 2 a round, 4 rounds of 3 steps of 128 at rate 0.01, evaluated every 2"
     assert prox["federation"].startswith(words)
-    same = ranking[ranking["federation"].str.startswith(words)]["federation"].unique()
+    names = ranking[ranking["federation"].str.startswith(words)]["federation"].unique()
     # These two differ by the data's digest alone, which the name then has in brackets.
-    assert len(same) == 2 and sum("[" in name for name in same) == 1
+    assert len(names) == 2 and sum("[" in name for name in names) == 1
 
 
 def test_the_gain_is_over_the_seeds_that_both_have(tmp_path):
@@ -206,31 +214,34 @@ def test_the_gain_is_over_the_seeds_that_both_have(tmp_path):
 
 
 def test_names_of_methods_have_the_settings_that_differ_from_the_default(tmp_path, template):
+    size_selection = {"replace": False, "selection": "size"}
     expected = {
         "md": ("md", {}),
         "md (FixedRate, rate 0.5)": ("md", {"data": FixedRate(0.5)}),
         "md (server rate 0.5)": ("md", {"server": Average(0.5)}),
         "fedprox (prox 1)": ("fedprox", {"prox": 1}),
-        "fedstas (restratify every 10, replace)": ("fedstas", {"restratify_every": 10, "replace": True}),
+        "fedstas (restratify every 10, replace)": (
+            "fedstas",
+            {"restratify_every": 10, "replace": True},
+        ),
         "fedstas (version 1)": ("fedstas", {"version": 1}),
         "fedstas-unbiased (StratifiedHorvitzThompson, selection size)": (
             "fedstas-unbiased",
-            {"replace": False, "selection": "size"},
+            size_selection,
         ),
         "fedsampling (no epsilon)": ("fedsampling", {"epsilon": None}),
         "fedstas-authors-dec": ("fedstas-authors-dec", {}),
         "mine (power 0.5)": ("mine", {"clients": template.MyDesign(0.5)}),
         "mine (power 1)": ("mine", {"clients": template.MyDesign(1.0)}),
         "alone": ("alone", {"clients": template.MyDesign(1.0)}),
-    }  # fmt: skip
-    for name, how in expected.values():
-        record_run(tmp_path, 50, name, batch=64, **how) if name in methods.names() else record_run(
-            tmp_path, 50, name, local=LocalSGD(batch=64), **how
-        )
+    }
+    for name, settings in expected.values():
+        local = {"batch": 64} if name in methods.names() else {"local": LocalSGD(batch=64)}
+        record_run(tmp_path, 50, name, **local, **settings)
     assert set(leaderboard.rank_methods([tmp_path])["method"]) == set(expected)
 
 
-def test_gains_of_two_methods_in_the_recorded_runs():
+def test_gains_in_the_recorded_runs_are_paired_at_equal_local_work():
     """Gains are paired at equal local work: on CIFAR-100, and of FedProx in the papers' setting."""
     ranking = leaderboard.rank_methods([ROOT / "results"])
     cifar = ranking[ranking["federation"].str.contains("cifar100.*20 steps of 32 at rate 0.1,")]
@@ -272,6 +283,6 @@ def test_unknown_folders_tasks_and_metrics_are_refused(tmp_path, recorded):
 
 def test_the_command_leaderboard_writes_a_table(tmp_path, recorded):
     table = tmp_path / "table.md"
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(SystemExit) as exit_info:
         cli.main(["leaderboard", str(recorded), "-o", str(table)])
-    assert stop.value.code == 0 and "my-design" in table.read_text()
+    assert exit_info.value.code == 0 and "my-design" in table.read_text()

@@ -34,6 +34,7 @@ FIELDS = {
 
 
 def true_if_one_is_printed(claim):
+    """Decide a claim: it holds if the printed value is 1."""
     return Evidence(judge_theory(claim.printed == 1), ours=claim.printed, note="see")
 
 
@@ -53,6 +54,7 @@ def register(monkeypatch):
 
 @pytest.fixture(scope="session")
 def claims():
+    """Return all claims with their verdicts."""
     return ledger.claims()
 
 
@@ -86,10 +88,10 @@ def test_claims_are_listed_by_paper_then_by_their_order_then_as_declared(registe
 def test_a_wrong_field_is_refused_with_the_claim_the_file_and_the_line(register, change, words):
     with pytest.raises(
         InputError, match=r"^claim journal-lemma-0 \(tests/test_ledger.py:\d+\): "
-    ) as caught:
+    ) as exc_info:
         register(FIELDS | change)
-    assert all(word in str(caught.value) for word in words)
-    assert "\n" not in str(caught.value)
+    assert all(word in str(exc_info.value) for word in words)
+    assert "\n" not in str(exc_info.value)
 
 
 def test_a_missing_field_a_second_claim_of_one_id_and_one_that_nothing_decides_are_refused(
@@ -146,9 +148,9 @@ def test_all_claims_without_evidence_are_named_at_once(register):
         raise ZeroDivisionError("no\nclients")
 
     register(FIELDS, FIELDS | {"id": "b"}, decide=fail)
-    with pytest.raises(ledger.Undecided) as caught:
+    with pytest.raises(ledger.Undecided) as exc_info:
         ledger.claims()
-    message = str(caught.value)
+    message = str(exc_info.value)
     assert "claim journal-lemma-0 (" in message and "claim b (" in message
     assert "raised ZeroDivisionError: no" in message and "\n" not in message
 
@@ -300,9 +302,9 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
     out.unlink()
     bad = fields | {"id": "journal-lemma-9", "printed": "a number"}
     register(bad, decide=sentences.own_bars_mnist)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit) as exc_info:
         runpy.run_path(ledger.__file__, run_name="__main__")
-    message = stopped.value.code  # a text: Python writes it on stderr and exits with 1
+    message = exc_info.value.code  # a text: Python writes it on stderr and exits with 1
     assert message.startswith("The ledger was not written: ") and "\n" not in message
     assert "claim journal-lemma-9 (tests/test_ledger.py:" in message and "raised" in message
     assert not out.exists()
@@ -313,12 +315,24 @@ def test_the_ledger_is_written_for_the_book_or_not_at_all(register, tmp_path, mo
 
 def runs(values: dict[str, list[float]], sweep="preprint", **more) -> pd.DataFrame:
     """Return a frame like that of `records.load`: one run per method and seed, with one value in all rounds."""
-    head = {"task": "mnist", "partition": "dirichlet_fixed_size", "concentration": 0.01, "steps": 3}
-    return pd.DataFrame(
-        head | {"sweep": sweep, "run": f"{m}{s}", "method": m, "seed": s, "rounds": 99, "round": r,
-                "client_accuracy": v, "test_accuracy": v, "train_loss": 1 - v} | more
-        for m, seeds in values.items() for s, v in enumerate(seeds) for r in (1, 20, 40, 60, 80, 99)
-    )  # fmt: skip
+    setting = {
+        "task": "mnist",
+        "partition": "dirichlet_fixed_size",
+        "concentration": 0.01,
+        "steps": 3,
+    }
+    rows = []
+    for method, by_seed in values.items():
+        for seed, value in enumerate(by_seed):
+            row = setting | {
+                "sweep": sweep,
+                "run": f"{method}{seed}",
+                "method": method,
+                "seed": seed,
+            }
+            row |= {"client_accuracy": value, "test_accuracy": value, "train_loss": 1 - value}
+            rows += [row | {"rounds": 99, "round": t} | more for t in (1, 20, 40, 60, 80, 99)]
+    return pd.DataFrame(rows)
 
 
 @pytest.fixture

@@ -18,39 +18,41 @@ def test_a_clients_test_set_has_a_fifth_of_its_size_and_its_class_shares():
     assert np.bincount(TEST[test_sets[0]]).tolist() == [20]  # more than there are: with replacement
     assert np.bincount(TEST[test_sets[1]]).tolist() == [5, 5]
     assert all((np.diff(rows) >= 0).all() for rows in test_sets)
-    again, other = (local_tests.draw_test_sets(federation, TEST, seed) for seed in (3, 4))
+    same_seed, another_seed = (
+        local_tests.draw_test_sets(federation, TEST, seed) for seed in (3, 4)
+    )
     assert (
-        [a.tolist() for a in again]
+        [a.tolist() for a in same_seed]
         == [a.tolist() for a in test_sets]
-        != [a.tolist() for a in other]
+        != [a.tolist() for a in another_seed]
     )
 
 
 def test_local_accuracy_weights_clients_by_their_sizes(digits):
-    """Of a model that always says 3: the share of threes among the local test examples."""
+    """A model that always predicts 3 has the accuracy of the share of threes among all local test examples."""
     y = digits.train_y.numpy()
     federation = partition.federation(
         y, [np.flatnonzero(y == 3)[:100], np.flatnonzero(y == 5)[:50]]
     )
-    named = digits.model(0).named_parameters()
-    parts = [torch.zeros_like(p) for _, p in named]
+    named_parameters = digits.model(0).named_parameters()
+    parts = [torch.zeros_like(p) for _, p in named_parameters]
     parts[-1][3] = 1.0
     flat = torch.cat([p.flatten() for p in parts]).detach().numpy()
     assert local_tests.accuracy(digits, federation, flat, seed=0) == 20 / 30
 
 
 def test_only_runs_of_clients_of_unequal_sizes_record_local_accuracy(digits, tmp_path):
-    where = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
+    setting = ("digits", "dirichlet_fixed_size", 0.1, "md", 0)
     small = experiments.SMALL | {"clients": 6, "rounds": 1}
-    runs = [sweeps.Run(*where, **small, sizes="20x3,60x3"), sweeps.Run(*where, **small)]
+    runs = [sweeps.Run(*setting, **small, sizes="20x3,60x3"), sweeps.Run(*setting, **small)]
     assert sweeps.make(runs, "trial", folder=tmp_path, device="cpu", progress=False) == []
     notes = [run.metadata for run in records.read_runs(tmp_path)]
     by_sizes = {len(set(note["identity"]["partition"]["sizes"])): note for note in notes}
     assert by_sizes[1]["local_accuracy"] is None
-    again = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
+    repeated = records.rerun(by_sizes[2]["run"], tmp_path, device="cpu")
     federation = partition.from_recipe(digits.train_y, by_sizes[2]["identity"]["partition"])
     accuracy = by_sizes[2]["local_accuracy"]
-    assert accuracy == local_tests.accuracy(digits, federation, again.params, 0)
+    assert accuracy == local_tests.accuracy(digits, federation, repeated.params, 0)
     assert np.isclose(48 * accuracy, round(48 * accuracy))  # of 3 x 4 + 3 x 12 examples
     records.pack(tmp_path / "trial")
     table = {run.run: run.metadata for run in records.read_runs(tmp_path)}

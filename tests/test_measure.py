@@ -54,13 +54,10 @@ def cell(lines: int, *tags: str):
 
 def test_code_in_hidden_cells_is_not_visible_and_solutions_are_not_counted():
     start = "Before.\n\n````{solution-start} ex\n````\nIn a solution."
-    nb = new_notebook(
-        cells=[
-            cell(6), cell(3, "hide-input"), cell(1, "remove-input"), new_markdown_cell(start), cell(50),
-            new_markdown_cell("````{solution-end}\n````\n\nAfter it."),
-        ]
-    )  # fmt: skip
-    blocks, cells = measure.unfolded_content(nb)
+    end = "````{solution-end}\n````\n\nAfter it."
+    cells = [cell(6), cell(3, "hide-input"), cell(1, "remove-input")]
+    cells += [new_markdown_cell(start), cell(50), new_markdown_cell(end)]
+    blocks, cells = measure.unfolded_content(new_notebook(cells=cells))
     assert measure.sentences(blocks) == ["Before.", "After it."]
     measures = measure.measure(blocks, cells)
     assert (measures["visible"], measures["hidden"]) == (0.6, 3)

@@ -51,7 +51,7 @@ def test_defaults_are_those_of_the_design_note(name):
             assert value == EXCEPTIONS.get((name, setting), DEFAULTS[setting]), setting
 
 
-def test_the_table_has_each_method_of_the_design_note():
+def test_methods_have_the_parts_of_the_design_note():
     assert {"fedavg", "md", "fedstas", "fedstas-least-variance", "centralised"} <= set(
         methods.names()
     )
@@ -71,7 +71,7 @@ def test_a_method_is_read_back_from_plain_data(name):
 
 @pytest.mark.parametrize("name", methods.names())
 def test_each_setting_changes_the_method_and_its_plain_data(name):
-    other = {
+    changed_values = {
         "strata": 3,
         "levels": 5,
         "restratify_every": 7,
@@ -111,23 +111,23 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "decay_factor": 0.5,
     }
     measures = {"cube": "size", "local-pivotal": "size-norm"}
-    other["measure"] = measures.get(name, "L1")
-    plain = methods.get(name)
+    changed_values["measure"] = measures.get(name, "L1")
+    method = methods.get(name)
     needs_reports = {"epsilon", "size_cap"} if name == "fedstas-unbiased-dp" else set()
     for key, default in methods.parameters(name).items():
-        if key in ("schedule", "decay_rounds"):  # each needs the other
+        if key in ("schedule", "decay_rounds"):  # each needs the changed_values
             continue
-        other["replace"] = not default if key == "replace" else None
-        assert other[key] != default
+        changed_values["replace"] = not default if key == "replace" else None
+        assert changed_values[key] != default
         base = {"n_star": 10} if key in needs_reports else {}
-        changed = methods.get(name, **base, **{key: other[key]})
-        plain = methods.get(name, **base)
-        assert changed != plain, key
-        assert methods.to_dict(changed) != methods.to_dict(plain), key
-        assert methods.get(name, **base, **{key: default}) == plain, key
+        changed = methods.get(name, **base, **{key: changed_values[key]})
+        method = methods.get(name, **base)
+        assert changed != method, key
+        assert methods.to_dict(changed) != methods.to_dict(method), key
+        assert methods.get(name, **base, **{key: default}) == method, key
     scheduled = [methods.get(name, schedule="step", decay_rounds=rounds) for rounds in (8, 9)]
     scheduled.append(methods.get(name, schedule="inverse", decay_rounds=9))
-    records = [str(methods.to_dict(each)) for each in [methods.get(name), *scheduled]]
+    records = [str(methods.to_dict(variant)) for variant in [methods.get(name), *scheduled]]
     assert len(set(records)) == len({methods.get(name), *scheduled}) == 4
 
 

@@ -8,6 +8,7 @@ from fedstas import models
 
 
 def build(name):
+    """Return a network and the shape of five of its inputs."""
     torch.manual_seed(0)
     if name == "perceptron":
         return models.Perceptron(784, 10), (5, 1, 28, 28)

@@ -34,6 +34,7 @@ BY_CLASS = sweeps.Run(
 
 
 def perform(run, folder):
+    """Record a run as part of the sweep."""
     return sweeps.perform(run, "trial", folder, "cpu")
 
 
@@ -65,19 +66,23 @@ def packed(single_files, tmp_path_factory):
 
 @pytest.fixture
 def single_copy(single_files, tmp_path):
+    """Return a copy of the single files, to be changed."""
     return shutil.copytree(single_files, tmp_path / "mine")
 
 
 @pytest.fixture
 def packed_copy(packed, tmp_path):
+    """Return a copy of the packed tables, to be changed."""
     return shutil.copytree(packed, tmp_path / "copy")
 
 
 def list_files(folder):
+    """Return the names of the files of a folder."""
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
 def without_none(metadata):
+    """Drop the entries of metadata that are None."""
     return {key: v for key, v in metadata.items() if v is not None and key != "rows_sha256"}
 
 
@@ -87,6 +92,7 @@ def without_checksums(metadata):
 
 
 def read_metadata(folder):
+    """Return the metadata of all runs."""
     return [without_none(run.metadata) for run in records.read_runs(folder)]
 
 
@@ -170,8 +176,8 @@ def test_a_missing_run_is_trained_and_packed_with_the_others(
     for path in records.run_files(sweeps._prepare(RUNS[1], "cpu")[-1], "trial", single_copy):
         path.unlink()
     records.pack(single_copy / "trial")
-    calls, real = [], simulation.run
-    monkeypatch.setattr(simulation, "run", lambda *a, **k: calls.append(1) or real(*a, **k))
+    calls, original = [], simulation.run
+    monkeypatch.setattr(simulation, "run", lambda *a, **k: calls.append(1) or original(*a, **k))
     assert sweeps.make(RUNS, "trial", folder=single_copy, device="cpu", progress=False) == []
     assert len(calls) == 1
     assert len(list_files(single_copy)) == 4
@@ -187,10 +193,10 @@ def assert_refused(folder, message):
     """Assert that every reader refuses the folder with one sentence that names the file, and changes nothing."""
     before = {name: (folder / name).read_bytes() for name in list_files(folder)}
     for read in (records.load, records.details, lambda f: records.pack(f / "trial")):
-        with pytest.raises(InputError, match=message) as caught:
+        with pytest.raises(InputError, match=message) as exc_info:
             read(folder)
-        assert "\n" not in str(caught.value)
-        assert str(folder) in str(caught.value)
+        assert "\n" not in str(exc_info.value)
+        assert str(folder) in str(exc_info.value)
     assert {name: (folder / name).read_bytes() for name in list_files(folder)} == before
 
 
@@ -248,11 +254,13 @@ def drop_run_and_update_checksum(path):
 
 
 def halve_seconds(table):
+    """Halve the column seconds of a table."""
     half = [value / 2 for value in table["seconds"].to_pylist()]
     return table.set_column(table.column_names.index("seconds"), "seconds", [half])
 
 
 def increase_format(path):
+    """Write a table with the number of a newer format."""
     rewrite_table(path, lambda table: table, format=records.FORMAT + 1)
 
 
@@ -391,7 +399,7 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, mo
         records.pack(start / "trial")
         for path in later:
             (tmp_path / path.name).rename(path)
-    real = {"replace": Path.replace, "unlink": Path.unlink, "write": parquet.write_table}
+    original = {"replace": Path.replace, "unlink": Path.unlink, "write": parquet.write_table}
     frame, metadata = records.load(single_files), read_metadata(single_files)
     steps_left = 0
 
@@ -405,7 +413,7 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, mo
             steps_left -= 1
             if steps_left == 0:
                 raise Killed
-            return real[name](*arguments, **options)
+            return original[name](*arguments, **options)
 
         return step
 
@@ -434,7 +442,9 @@ def test_a_pack_that_is_killed_anywhere_loses_nothing(single_files, tmp_path, mo
     assert moment > 10
 
 
-def test_a_full_disk_is_one_sentence_and_nothing_is_lost(single_copy, single_files, monkeypatch):
+def test_a_full_disk_is_reported_in_one_sentence_and_nothing_is_lost(
+    single_copy, single_files, monkeypatch
+):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
@@ -457,13 +467,13 @@ def test_a_sidecar_with_an_entry_that_the_tables_lack_is_not_deleted(single_copy
 def test_packing_reads_the_tables_before_it_deletes_single_files(
     single_copy, single_files, monkeypatch
 ):
-    real = parquet.write_table
+    original = parquet.write_table
 
     def write_zeros(table, path, **options):
         if "train_loss" in table.column_names:
             index = table.column_names.index("train_loss")
             table = table.set_column(index, "train_loss", pa.array(np.zeros(len(table))))
-        real(table, path, **options)
+        original(table, path, **options)
 
     monkeypatch.setattr(records.parquet, "write_table", write_zeros)
     with pytest.raises(InputError, match="contradict"):
@@ -473,9 +483,9 @@ def test_packing_reads_the_tables_before_it_deletes_single_files(
 
 def test_the_command_packs_and_unpacks(single_copy, single_files, tmp_path, capsys):
     def call(*arguments):
-        with pytest.raises(SystemExit) as caught:
+        with pytest.raises(SystemExit) as exc_info:
             cli.main([*map(str, arguments)])
-        return caught.value.code
+        return exc_info.value.code
 
     assert call("pack", single_copy / "trial") == 0
     assert capsys.readouterr().out == (

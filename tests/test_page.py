@@ -94,13 +94,13 @@ def test_the_pages_squeeze_is_as_good_as_the_packages(page, model_and_data):
     module, data = model_and_data
     rows = client_gradients(module, data, steps=(0, 60) if len(data.sizes) < 20 else (0, 10))[::4]
     for levels in LEVELS:
-        theirs = compression.squeeze(rows, levels).restore().astype(float)
-        for g, z in zip(rows, theirs, strict=True):
+        restored = compression.squeeze(rows, levels).restore().astype(float)
+        for g, z in zip(rows, restored, strict=True):
             X, code = page.squeeze(g, levels)
             assert len(X) == levels and (np.diff(X) > 0).all()
             assert np.abs(g - X[code]).max() <= np.abs(g[:, None] - X).min(1).max()  # the nearest
-            ours, limit = np.square(g - X[code]).sum(), 1.02 * np.square(g - z).sum()
-            assert ours <= limit
+            error, limit = np.square(g - X[code]).sum(), 1.02 * np.square(g - z).sum()
+            assert error <= limit
 
 
 def test_the_pages_squeeze_restores_few_distinct_entries_exactly(page):
@@ -158,12 +158,12 @@ def test_the_page_reports_sizes_and_estimates_their_total_like_the_package(page)
     for epsilon, cap in ((0.5, 30), (3.0, 100)):
         alpha = privacy.truth_probability(epsilon, cap)
         for seed in range(20):
-            mine = page.report(sizes, cap, alpha, np.random.default_rng(seed))
+            page_reports = page.report(sizes, cap, alpha, np.random.default_rng(seed))
             rng = np.random.default_rng(seed)
-            theirs = privacy.report(sizes, size_cap=cap, alpha=alpha, rng=rng)
-            np.testing.assert_array_equal(mine, theirs)
-            total = privacy.estimate_total(theirs, size_cap=cap, alpha=alpha)
-            assert page.estimate(mine, cap, alpha) == pytest.approx(total, rel=1e-12)
+            package_reports = privacy.report(sizes, size_cap=cap, alpha=alpha, rng=rng)
+            np.testing.assert_array_equal(page_reports, package_reports)
+            total = privacy.estimate_total(package_reports, size_cap=cap, alpha=alpha)
+            assert page.estimate(page_reports, cap, alpha) == pytest.approx(total, rel=1e-12)
 
 
 def test_a_client_trains_like_the_engine(page, pooled):
@@ -171,16 +171,16 @@ def test_a_client_trains_like_the_engine(page, pooled):
     w, count = models.flatten(module), len(data.sizes)
     method = methods.get("fedstas", steps=4, batch=16, lr=0.2)
     rates = np.linspace(0.05, 0.9, count)
-    everyone = Cohort(np.arange(count), np.full(count, 1 / count))
-    idx, weight, sample_sizes = draw_batches(method, data, everyone, rates, 0, 1)
+    cohort = Cohort(np.arange(count), np.full(count, 1 / count))
+    idx, weight, sample_sizes = draw_batches(method, data, cohort, rates, 0, 1)
     assert sample_sizes.min() < 16 < sample_sizes.max()  # samples smaller and larger than a batch
-    theirs = engine.local_updates(module, w, data, idx, weight, lr=0.2)
+    package_updates = engine.local_updates(module, w, data, idx, weight, lr=0.2)
     for k, rate in enumerate(rates):
         rows = slice(data.offsets[k], data.offsets[k + 1])
-        mine = page.client_update(
+        page_update = page.client_update(
             module, w, data.x[rows], data.y[rows], rate, stream(0, "data", 1, k), 4, 16, 0.2
         )
-        np.testing.assert_allclose(mine, theirs[k], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(page_update, package_updates[k], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [None, 3.0])

@@ -65,9 +65,8 @@ def test_a_drawing_has_a_title_a_description_and_its_words_as_text(name):
     labels = {
         node.get("id"): node.text for node in root if node.tag in (f"{SVG}title", f"{SVG}desc")
     }
-    assert [labels[key] for key in root.get("aria-labelledby").split()] == [
-        drawing.TITLE, drawing.WORDS,
-    ]  # fmt: skip
+    described_by = [labels[key] for key in root.get("aria-labelledby").split()]
+    assert described_by == [drawing.TITLE, drawing.WORDS]
     texts = [node.text for node in root.iter(f"{SVG}text")]
     for k, station in enumerate(drawing.STATIONS):
         assert f"{k + 1}. {station.title}" in texts and set(station.lines) <= set(texts)

@@ -97,8 +97,8 @@ def test_means_of_runs_have_an_interval_from_five_runs_on_and_say_how_many_diver
 
 def test_every_method_has_its_own_style(monkeypatch):
     """A method that is not listed too: a registered one, or one that was added to the package."""
-    known = methods.names()
-    monkeypatch.setattr(methods, "names", lambda: [*known, *(f"mine-{k}" for k in range(8))])
+    names = methods.names()
+    monkeypatch.setattr(methods, "names", lambda: [*names, *(f"mine-{k}" for k in range(8))])
     styles = [plots.method_style(m) for m in methods.names()]
     assert len(set(styles)) == len(styles)
     assert plots.method_style("a file of mine.py") == plots.Style(plots.BLACK)
@@ -125,8 +125,8 @@ def test_curves_have_an_area_or_bars_between_low_and_high():
     for band in ("area", "bars"):
         lines = {"one": line, "two": pd.Series([3.0, 3.0], [5, 10])}
         ax = plots.curves(plt.figure().gca(), lines, styles, band=band, xscale="log", xlabel="x")
-        (drawn,) = ax.collections
-        ends = np.concatenate([path.vertices for path in drawn.get_paths()])
+        (band_or_bars,) = ax.collections
+        ends = np.concatenate([path.vertices for path in band_or_bars.get_paths()])
         assert {tuple(map(float, end)) for end in ends} >= {(5, 0), (5, 2), (10, 1), (10, 4)}
         assert ax.get_xscale() == "log" and ax.get_xlabel() == "x"
         assert {t.get_text(): t.xy for t in ax.texts} == {"ours": (10, 2), "two": (10, 3)}
@@ -134,7 +134,7 @@ def test_curves_have_an_area_or_bars_between_low_and_high():
 
 
 @pytest.fixture
-def seventeen() -> pd.DataFrame:
+def table_of_chapter_5() -> pd.DataFrame:
     """Every method of the table in both partitions: four seeds, 20 rounds, both accuracies."""
     rows = []
     for place in ("dirichlet", "dirichlet_fixed_size"):
@@ -156,13 +156,15 @@ def test_the_order_of_chapter_5_has_every_method_of_the_table_once():
 
 
 def test_a_figure_says_that_nothing_is_recorded():
-    (said,) = plots.not_recorded("Not recorded yet: `fedstas sweep x`").axes[0].texts
-    assert said.get_text() == "Not recorded yet:\nfedstas sweep x"
+    (note,) = plots.not_recorded("Not recorded yet: `fedstas sweep x`").axes[0].texts
+    assert note.get_text() == "Not recorded yet:\nfedstas sweep x"
     plt.close("all")
 
 
-def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(seventeen):
-    frame = seventeen[seventeen["partition"] == "dirichlet"]
+def test_a_published_curve_is_drawn_over_the_median_and_the_90_percent_range_of_our_runs(
+    table_of_chapter_5,
+):
+    frame = table_of_chapter_5[table_of_chapter_5["partition"] == "dirichlet"]
     part = "fedsts", np.arange(6.0)
     figure, (ax, empty) = plt.subplots(2)
     ch05.draw_published(ax, part, frame, "test_accuracy", "")
@@ -180,8 +182,8 @@ def test_a_published_curve_lies_on_the_median_and_nine_tenths_of_our_runs(sevent
     plt.close(figure)
 
 
-def test_printed_accuracies_stand_beside_ours_with_their_intervals(seventeen):
-    runs = seventeen[seventeen["partition"] == "dirichlet"]
+def test_printed_accuracies_stand_beside_ours_with_their_intervals(table_of_chapter_5):
+    runs = table_of_chapter_5[table_of_chapter_5["partition"] == "dirichlet"]
     runs = runs[runs["method"] != "fedsts-authors-dec"]
     mean, low, high = ch05.compare_with_printed({"fedsts": 50.0, "fedstas": 51.0}, runs)
     assert list(mean.columns) == ["printed", "as written", "as coded"]
@@ -196,8 +198,8 @@ def test_printed_accuracies_stand_beside_ours_with_their_intervals(seventeen):
     plt.close(figure)
 
 
-def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen):
-    frames = {"one": seventeen[seventeen["partition"] == "dirichlet"]}
+def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(table_of_chapter_5):
+    frames = {"one": table_of_chapter_5[table_of_chapter_5["partition"] == "dirichlet"]}
     frames["two"] = frames["one"][frames["one"]["method"].isin(["md", "strat"])]
     table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
     figure = ch05.draw_method_intervals(table)
@@ -209,21 +211,23 @@ def test_methods_stand_beside_the_baseline_with_a_dot_for_each_metric(seventeen)
     plt.close(figure)
 
 
-def test_the_table_against_a_baseline_corrects_over_all_its_rows(seventeen):
-    frames = dict(list(seventeen.groupby("partition")))
+def test_the_table_against_a_baseline_corrects_over_all_its_rows(table_of_chapter_5):
+    frames = dict(list(table_of_chapter_5.groupby("partition")))
     table = tables.compare_methods(frames, ("test_accuracy", "client_accuracy"))
     assert len(table) == 2 * 2 * 17
     assert table["holm"].notna().sum() == 2 * 2 * 16
     assert np.allclose(table["holm"].dropna(), statistics.holm(table["p"].dropna()))
     assert table[table["method"] == "md"]["difference"].isna().all()
     without = tables.compare_methods(
-        {"one": seventeen[seventeen["method"] == "strat"]}, ("test_accuracy",)
+        {"one": table_of_chapter_5[table_of_chapter_5["method"] == "strat"]}, ("test_accuracy",)
     )
     assert len(without) == 1 and without["holm"].isna().all()
-    assert not len(tables.compare_methods({"none": seventeen.iloc[:0]}, ("test_accuracy",)))
+    assert not len(
+        tables.compare_methods({"none": table_of_chapter_5.iloc[:0]}, ("test_accuracy",))
+    )
 
 
-def test_a_comparison_in_words(frame):
+def test_describe_difference_states_the_difference_and_its_direction(frame):
     text, word = tables.describe_difference(frame, "fedstas", "md")
     assert (text, word) == ("+2.0 points (+2.0 to +2.0)", "above")
     assert tables.describe_difference(frame, "md", "fedstas")[1] == "below"
@@ -231,37 +235,41 @@ def test_a_comparison_in_words(frame):
         "(not recorded yet)",
         "not yet compared with",
     )
-    one = tables.describe_difference(frame[frame["seed"] == 0], "fedstas", "md")
-    assert one == ("+2.0 points (one seed)", "not told apart from")
+    of_one_seed = tables.describe_difference(frame[frame["seed"] == 0], "fedstas", "md")
+    assert of_one_seed == ("+2.0 points (one seed)", "not told apart from")
 
 
-def test_costs_until_an_accuracy(frame):
-    spent = tables.cost_to_reach(frame, "test_accuracy", 0.45, "megabytes")
+def test_cost_to_reach_is_that_of_the_first_round_with_the_accuracy(frame):
+    megabytes = tables.cost_to_reach(frame, "test_accuracy", 0.45, "megabytes")
     curve = frame[frame["method"] == "fedstas"].groupby("round")["test_accuracy"].mean()
-    assert spent["fedstas"] == 1e6 * curve[curve >= 0.45].index[0]
+    assert megabytes["fedstas"] == 1e6 * curve[curve >= 0.45].index[0]
     assert np.isnan(tables.cost_to_reach(frame, "test_accuracy", 0.99, "megabytes")["md"])
 
 
-def test_a_sweep_of_which_nothing_is_recorded(tmp_path):
+def test_an_unrecorded_sweep_names_its_command(tmp_path):
     grid = tables.load_sweep("privacy", tmp_path)
     assert grid.recorded == 0 and not len(grid.frame)
     assert grid.planned == len(experiments.runs("privacy", "paper"))
     assert grid.note == "Not recorded yet: `fedstas sweep privacy --profile paper --folder results`"
 
 
-def record(folder, sweep, run, task, federation, diverged=None, **other):
-    """One run of a sweep as it would be recorded; `other` changes its identity."""
+def record(folder, sweep, run, task, federation, diverged=None, **changes):
+    """Record a run of a sweep without training it; `changes` replace entries of its identity."""
     method = methods.get(run.method, **run.overrides)
-    how = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
-    who = records.identity(task, federation, method, **how, eval_every=run.eval_every) | other
-    rounds = records.evaluated_rounds(who)
+    options = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
+    identity = (
+        records.identity(task, federation, method, **options, eval_every=run.eval_every) | changes
+    )
+    rounds = records.evaluated_rounds(identity)
     columns = {c: np.arange(len(rounds)).astype(t) for c, t in simulation.COLUMNS.items()}
     columns["round"] = np.array(rounds)
     history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
-    records.save(history, who, sweep, folder, device="cpu", diverged=diverged)
+    records.save(history, identity, sweep, folder, device="cpu", diverged=diverged)
 
 
-def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_named(tmp_path):
+def test_a_partly_recorded_sweep_has_the_runs_of_the_current_version_and_names_its_variants(
+    tmp_path,
+):
     todo = experiments.runs("sensitivity", "paper")
     run = next(r for r in todo if r.overrides.get("strata") == 2)
     recipe = {"name": run.partition, "seed": run.seed, "clients": 100}
@@ -281,8 +289,8 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_nam
     record(tmp_path, "sensitivity", run, task, federation, "not finite after round 9: a hint")
     ended = tables.load_sweep("sensitivity", tmp_path).facts["ended"].tolist()
     assert ended == [f"`{run.method}`, strata 2, seed {run.seed}: not finite after round 9"]
-    named = tables.summarise_variants(grid.frame, "test_accuracy")
-    assert named[["variant", "method"]].astype(str).to_numpy().tolist() == [
+    summary = tables.summarise_variants(grid.frame, "test_accuracy")
+    assert summary[["variant", "method"]].astype(str).to_numpy().tolist() == [
         ["strata 2", run.method]
     ]
 
@@ -290,17 +298,17 @@ def test_a_sweep_in_part_is_read_by_the_current_version_and_its_variants_are_nam
 def test_every_pair_of_method_and_variant_of_the_small_sweeps_is_one_run():
     for sweep in ("sensitivity", "privacy", "ablation"):
         runs = [r for r in experiments.runs(sweep, "paper") if r.seed == 0]
-        named = {(r.method, tables.variant_of(r)) for r in runs}
-        assert len(named) == len(runs)
-    parts = {(m, tables.Variant.of(**own)) for m, own in experiments.ABLATIONS.values()}
-    assert parts == named
+        pairs = {(r.method, tables.variant_of(r)) for r in runs}
+        assert len(pairs) == len(runs)
+    parts = {(m, tables.Variant.of(**settings)) for m, settings in experiments.ABLATIONS.values()}
+    assert parts == pairs
 
 
 def test_a_map_of_strata_has_a_slice_for_each_draw_that_a_client_belongs_to():
     points, omega = np.array([[0.0, 0], [1, 0], [0, 2]]), np.array([0.25, 0.25, 0.5])
-    split, whole = np.full((2, 3), 0.5), np.array([[1.0, 1, 0], [0, 0, 1]])
+    halves, by_stratum = np.full((2, 3), 0.5), np.array([[1.0, 1, 0], [0, 0, 1]])
     figure = plots.strata_map(
-        points, omega, {"split": split, "whole": whole, "a": whole, "b": whole}
+        points, omega, {"split": halves, "whole": by_stratum, "a": by_stratum, "b": by_stratum}
     )
     first, second = figure.axes[:2]
     assert [ax.get_title() for ax in (first, second)] == ["split", "whole"]

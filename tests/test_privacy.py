@@ -163,6 +163,7 @@ def test_composition_is_exact_by_enumeration_of_all_reports(size_cap, reports, d
         pairs.append((one, two))
 
     def excess(epsilon):
+        """Return by how much the reports of size 1 exceed e^epsilon times those of size 2."""
         return sum(max(0.0, p - math.exp(epsilon) * q) for p, q in pairs)
 
     epsilon_bound = privacy.composed_epsilon(alpha, size_cap, reports, delta)

@@ -71,6 +71,7 @@ def write_protocol(tmp_path, **changed):
 
 
 def change_setting(**changed):
+    """Return an entry of the protocol that changes its only setting."""
     return {"settings": {"small": TINY["settings"]["small"] | changed}}
 
 
@@ -96,7 +97,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_a_protocol_that_is_wrong_is_refused_by_name(tmp_path, message):
+def test_a_wrong_protocol_is_refused_with_the_name_of_the_entry(tmp_path, message):
     changed = REFUSED[message]
     path = write_protocol(tmp_path, **changed)
     if changed == {"rounds": None}:
@@ -108,7 +109,7 @@ def test_a_protocol_that_is_wrong_is_refused_by_name(tmp_path, message):
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "rounds: {", "arms: 3"])
-def test_a_file_that_is_no_protocol_is_one_sentence(tmp_path, text):
+def test_a_file_that_is_no_protocol_is_reported_in_one_sentence(tmp_path, text):
     path = tmp_path / "p.yml"
     path.write_text(text)
     with pytest.raises(InputError, match=r"p\.yml"):
@@ -155,7 +156,7 @@ def test_accuracy_at_a_budget_is_the_mean_of_the_last_tenth_of_the_curve(budget)
     assert accuracy == pytest.approx(0.1 + 0.001 * 0.95 * budget, abs=1e-12)
 
 
-def test_a_run_keeps_its_accuracy_past_its_end_and_has_that_of_a_guess_if_it_diverged():
+def test_a_run_counts_with_its_last_accuracy_after_its_end_and_a_diverged_one_with_that_of_a_guess():
     run = make_linear_run(0.001)
     assert protocol.accuracy_at_budget(run, "megabytes", 1000.0, 10) == pytest.approx(0.4)
     assert protocol.accuracy_at_budget(run.assign(ended=True), "megabytes", 300.0, 10) == 0.1

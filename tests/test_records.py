@@ -177,6 +177,7 @@ def test_equal_runs_have_equal_identities_for_any_type_of_number(digits, federat
 
 def test_the_settings_id_does_not_depend_on_the_seeds_alone(digits):
     def compute_settings_id(seed, concentration=0.1):
+        """Return the id of the settings of a run."""
         federation = partition.dirichlet(digits.train_y, 20, concentration, seed)
         identity = records.identity(
             digits, federation, methods.get("md"), **SETTINGS | {"seed": seed}

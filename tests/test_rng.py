@@ -37,7 +37,7 @@ def test_different_names_give_different_streams():
         ((7, "data", 3, 1), [1835857408, 1247320832, 1231705047]),
     ],
 )
-def test_streams_never_change(name, first):
+def test_streams_give_the_recorded_numbers(name, first):
     """Recorded runs can be made again only as long as these numbers stay."""
     assert stream(*name).integers(2**32, size=3).tolist() == first
 

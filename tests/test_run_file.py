@@ -106,11 +106,13 @@ def test_every_method_resumes_from_a_file_as_from_its_history(name, digits, fede
 
 @dataclass
 class Undeclared:
+    """A class that no design declares."""
+
     x: int = 0
 
 
 @pytest.mark.parametrize(
-    "value, words",
+    "value, message",
     [
         (np.random.default_rng(0), "a Generator"),
         (namedtuple("Pair", "a b")(1, 2), "a Pair"),
@@ -121,26 +123,28 @@ class Undeclared:
     ],
     ids=["generator", "namedtuple", "set", "objects", "function", "dataclass"],
 )
-def test_values_of_other_types_are_refused(value, words):
-    with pytest.raises(InputError, match=f"a state holds {words}"):
+def test_values_of_other_types_are_refused(value, message):
+    with pytest.raises(InputError, match=f"a state holds {message}"):
         run_file.encode({"key": [value]}, {})
 
 
 @dataclass
 class Counts:
-    drawn: dict[int, int] = field(default_factory=dict)
+    """The state of `Counting`: the draws by round, and the latest round."""
+
+    draws: dict[int, int] = field(default_factory=dict)
     latest: list[Undeclared] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Counting:
-    """A design of a user's own, with a state of its own."""
+    """A user's design with a state."""
 
     State = Counts
 
     def draw(self, view, m, rng):
         counts = view.state_of(self)
-        counts.drawn[view.round] = m
+        counts.draws[view.round] = m
         counts.latest = [Undeclared(view.round)]
         return Cohort(np.arange(m), np.full(m, 1 / m))
 
@@ -171,7 +175,7 @@ def test_a_file_of_another_version_is_refused(version, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "owner_state, words",
+    "owner_state, message",
     [
         (None, "declares none: give it a class attribute `State`"),
         (dict, "declares none"),
@@ -179,7 +183,7 @@ def test_a_file_of_another_version_is_refused(version, tmp_path):
     ],
 )
 def test_a_design_without_a_usable_state_is_refused_in_one_sentence(
-    owner_state, words, digits, federation
+    owner_state, message, digits, federation
 ):
     @dataclass(frozen=True)
     class Design:
@@ -188,7 +192,7 @@ def test_a_design_without_a_usable_state_is_refused_in_one_sentence(
         def draw(self, view, m, rng):
             view.state_of(self)
 
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         simulation.run(
             digits,
             federation,

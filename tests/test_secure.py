@@ -65,8 +65,8 @@ def test_the_audit_records_requests_but_not_those_for_unknown_values():
     assert list(view.questions) == ["sizes", "gradients"]
 
 
-class Rehearsal:
-    """A `View` of made-up clients of these sizes, of which thousands of cohorts are drawn quickly."""
+class RandomView:
+    """A view of clients of these sizes with random gradients, from which cohorts are drawn quickly."""
 
     def __init__(self, sizes):
         self.sizes, self.clients, self.total = np.array(sizes), len(sizes), sum(sizes)
@@ -96,7 +96,7 @@ class Rehearsal:
         shares = np.abs(self.vectors[:, :3])
         return self.sizes[:, None] * shares / shares.sum(1, keepdims=True)
 
-    def reports(self, clients, **how):
+    def reports(self, clients, **options):
         return np.ones(len(clients), dtype=int)
 
     def state_of(self, design):
@@ -105,7 +105,7 @@ class Rehearsal:
 
 def mean_weights(method, draws):
     """Return the mean and standard error of each client's weight over many cohorts of one round, and the sizes."""
-    view, rng = Rehearsal([1, 9, 2, 7, 3, 4, 4, 2]), np.random.default_rng(5)
+    view, rng = RandomView([1, 9, 2, 7, 3, 4, 4, 2]), np.random.default_rng(5)
     weights = np.zeros((draws, view.clients))
     for i in range(draws):
         cohort = method.clients.draw(view, 3, rng)

@@ -1,4 +1,4 @@
-"""The round loop: reproducible, resumable, priced by hand, and what everyone writes."""
+"""The round loop: reproducible, resumable, with costs checked by hand, and equal to a plain implementation."""
 
 import os
 import subprocess
@@ -30,37 +30,40 @@ from fedstas.data_sampling import FixedSize
 from fedstas.errors import Diverged, InputError
 from fedstas.sim.server import sketch_signs
 
-COINS = ("poisson", "optimal-client-sampling", "k-vib")  # their cohorts have no fixed size
+POISSON_SAMPLING = ("poisson", "optimal-client-sampling", "k-vib")  # no fixed cohort size
 P = 3_760  # parameters of the digits perceptron, 64-50-10
 NAMES = methods.names()
 
 
-def run(task, federation, method, **how):
+def run(task, federation, method, **options):
+    """Run a method for four rounds with five clients each, unless `options` say otherwise."""
     method = methods.get(method) if isinstance(method, str) else method
-    how = {"rounds": 4, "clients_per_round": 5, "seed": 1, "device": "cpu"} | how
-    return simulation.run(task, federation, method, **{"initial_model": "sent"} | how)
+    options = {"rounds": 4, "clients_per_round": 5, "seed": 1, "device": "cpu"} | options
+    return simulation.run(task, federation, method, **{"initial_model": "sent"} | options)
 
 
-def assert_same_histories(one, two):
-    """Equal bit for bit, seconds aside."""
-    drop = {"columns": "seconds"}
-    pd.testing.assert_frame_equal(one.frame.drop(**drop), two.frame.drop(**drop), check_exact=True)
-    np.testing.assert_array_equal(one.params, two.params)
-    assert [c.tolist() for c in one.cohorts] == [c.tolist() for c in two.cohorts]
+def assert_same_histories(first, second):
+    """Check that two runs are equal bit for bit: values (but seconds), parameters and cohorts."""
+    without_seconds = {"columns": "seconds"}
+    pd.testing.assert_frame_equal(
+        first.frame.drop(**without_seconds), second.frame.drop(**without_seconds), check_exact=True
+    )
+    np.testing.assert_array_equal(first.params, second.params)
+    assert [c.tolist() for c in first.cohorts] == [c.tolist() for c in second.cohorts]
 
 
-def method_of(name):
-    """Each method with all its parts at work: several strata, re-stratified in round 4, sampling."""
-    known = methods.parameters(name)
-    wanted = {"strata": 3, "restratify_every": 3, "lr": 0.1}
-    wanted |= {"n_star": 200} if "n_star" in known else {"rate": 0.5}
-    return methods.get(name, **{k: v for k, v in wanted.items() if k in known})
+def make_method(name):
+    """Return a method with all its parts in use: three strata, made anew in round 4, and samples of the data."""
+    parameters = methods.parameters(name)
+    settings = {"strata": 3, "restratify_every": 3, "lr": 0.1}
+    settings |= {"n_star": 200} if "n_star" in parameters else {"rate": 0.5}
+    return methods.get(name, **{k: v for k, v in settings.items() if k in parameters})
 
 
 @pytest.fixture(scope="module")
 def histories(digits, federation):
     """Five rounds of every method."""
-    return {name: run(digits, federation, method_of(name), rounds=5) for name in NAMES}
+    return {name: run(digits, federation, make_method(name), rounds=5) for name in NAMES}
 
 
 @pytest.mark.slow
@@ -69,14 +72,14 @@ def test_equal_arguments_give_equal_histories_bit_for_bit(digits, federation, hi
     torch.manual_seed(99)  # the global generators have no say
     np.random.seed(99)  # noqa: NPY002
     before = torch.get_rng_state()
-    assert_same_histories(run(digits, federation, method_of(name), rounds=5), histories[name])
+    assert_same_histories(run(digits, federation, make_method(name), rounds=5), histories[name])
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_another_seed_gives_another_history(digits, federation, histories, name):
-    other = run(digits, federation, method_of(name), rounds=5, seed=2)
+    other = run(digits, federation, make_method(name), rounds=5, seed=2)
     assert not np.array_equal(other.params, histories[name].params)
 
 
@@ -84,17 +87,17 @@ def test_another_seed_gives_another_history(digits, federation, histories, name)
 @pytest.mark.parametrize("r", [1, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_run_equals_an_uninterrupted_one(digits, federation, histories, name, r):
-    first = run(digits, federation, method_of(name), rounds=r)
-    resumed = run(digits, federation, method_of(name), rounds=5, resume=first)
+    first = run(digits, federation, make_method(name), rounds=r)
+    resumed = run(digits, federation, make_method(name), rounds=5, resume=first)
     assert_same_histories(resumed, histories[name])
     assert (np.diff(resumed.frame.seconds) > 0).all()
 
 
 @pytest.mark.slow
 def test_a_history_can_be_resumed_twice(digits, federation, histories):
-    first = run(digits, federation, method_of("fedstas"), rounds=1)
+    first = run(digits, federation, make_method("fedstas"), rounds=1)
     for _ in range(2):
-        resumed = run(digits, federation, method_of("fedstas"), rounds=5, resume=first)
+        resumed = run(digits, federation, make_method("fedstas"), rounds=5, resume=first)
         assert_same_histories(resumed, histories["fedstas"])
 
 
@@ -103,19 +106,23 @@ def test_a_history_can_be_resumed_twice(digits, federation, histories):
 def test_cohorts_and_model_do_not_depend_on_when_they_are_evaluated(
     digits, federation, histories, name
 ):
-    rare = run(digits, federation, method_of(name), rounds=5, eval_every=3)
-    full = histories[name]
-    assert rare.frame["round"].tolist() == [3, 5]  # the last is always evaluated
-    kept = full.frame[full.frame["round"].isin([3, 5])].reset_index(drop=True)
+    every_third_round = run(digits, federation, make_method(name), rounds=5, eval_every=3)
+    every_round = histories[name]
+    assert every_third_round.frame["round"].tolist() == [3, 5]  # the last is always evaluated
+    same_rounds = every_round.frame[every_round.frame["round"].isin([3, 5])].reset_index(drop=True)
     pd.testing.assert_frame_equal(
-        rare.frame.drop(columns="seconds"), kept.drop(columns="seconds"), check_exact=True
+        every_third_round.frame.drop(columns="seconds"),
+        same_rounds.drop(columns="seconds"),
+        check_exact=True,
     )
-    assert [c.tolist() for c in rare.cohorts] == [c.tolist() for c in full.cohorts]
-    np.testing.assert_array_equal(rare.params, full.params)
+    assert [c.tolist() for c in every_third_round.cohorts] == [
+        c.tolist() for c in every_round.cohorts
+    ]
+    np.testing.assert_array_equal(every_third_round.params, every_round.params)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_frame_is_tidy(histories, name):
+def test_the_frame_has_a_row_for_each_round_and_plausible_values(histories, name):
     frame = histories[name].frame
     assert tuple(frame.columns) == tuple(simulation.COLUMNS)
     assert frame["round"].tolist() == [1, 2, 3, 4, 5]
@@ -133,21 +140,23 @@ def test_cohorts_are_clients_with_data(federation, histories, name):
     frame = histories[name].frame
     everyone = len(federation.with_data)
     for cohort, participants in zip(histories[name].cohorts, frame.participants, strict=True):
-        sizes = {"fedsampling": [everyone], "cyclic": [5, 4]} | dict.fromkeys(COINS, range(20))
+        sizes = {"fedsampling": [everyone], "cyclic": [5, 4]} | dict.fromkeys(
+            POISSON_SAMPLING, range(20)
+        )
         assert len(cohort) in sizes.get(name, [5])
         assert (federation.sizes[cohort] > 0).all()
         assert len(np.unique(cohort)) == participants
 
 
 @pytest.mark.slow
-def test_w_0_is_the_same_for_all_methods(digits, federation, monkeypatch):
-    starts, real = [], engine.local_updates
+def test_all_methods_start_from_the_same_model(digits, federation, monkeypatch):
+    starts, local_updates = [], engine.local_updates
 
-    def spy(module, params, *args, **kw):
+    def record_start(module, params, *args, **kw):
         starts.append(params.clone())
-        return real(module, params, *args, **kw)
+        return local_updates(module, params, *args, **kw)
 
-    monkeypatch.setattr(engine, "local_updates", spy)
+    monkeypatch.setattr(engine, "local_updates", record_start)
     for name in NAMES:
         run(digits, federation, name, rounds=1)
     expected = models.flatten(digits.model(1))
@@ -155,8 +164,8 @@ def test_w_0_is_the_same_for_all_methods(digits, federation, monkeypatch):
     assert all(torch.equal(start, expected) for start in starts)
 
 
-def reference(task, federation, history, *, rounds, steps, lr, weights):
-    """Federated training as everyone writes it: deep copies, an optimiser, full local batches."""
+def train_plainly(task, federation, history, *, rounds, steps, lr, weights):
+    """Return the parameters of federated training with deep copies, PyTorch's optimiser and full local batches."""
     model = task.model(1)
     for t in range(rounds):
         cohort = history.cohorts[t]
@@ -174,11 +183,11 @@ def reference(task, federation, history, *, rounds, steps, lr, weights):
     return models.flatten(model)
 
 
-def test_fedavg_is_what_everyone_writes(digits, federation):
+def test_fedavg_agrees_with_a_plain_implementation(digits, federation):
     method = methods.get("fedavg", batch=10_000, lr=0.2, steps=3)
     history = run(digits, federation, method, rounds=3)
     sizes = federation.sizes
-    expected = reference(
+    expected = train_plainly(
         digits,
         federation,
         history,
@@ -195,7 +204,7 @@ def test_fedavg_is_what_everyone_writes(digits, federation):
 def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, federation):
     history = run(digits, federation, methods.get("md", batch=10_000, lr=0.2), rounds=5)
     assert any(len(set(c.tolist())) < len(c) for c in history.cohorts)
-    expected = reference(
+    expected = train_plainly(
         digits,
         federation,
         history,
@@ -210,7 +219,7 @@ def test_md_averages_with_equal_weights_and_a_client_may_count_twice(digits, fed
 def test_expansion_weights_apply_to_updates(digits, federation):
     history = run(digits, federation, methods.get("fedavg-unbiased", batch=10_000), rounds=2)
     n, sizes = len(federation.with_data), federation.sizes
-    expected = reference(
+    expected = train_plainly(
         digits,
         federation,
         history,
@@ -248,27 +257,30 @@ def test_metrics_are_those_of_scikit_learn(digits, federation, histories):
     with torch.no_grad():
         predicted = module(digits.test_x).argmax(1)
         loss = F.cross_entropy(module(digits.train_x), digits.train_y).item()
-    last, true = history.frame.iloc[-1], digits.test_y
-    assert last.test_accuracy == pytest.approx(accuracy_score(true, predicted), abs=1e-12)
-    f1 = f1_score(true, predicted, average="macro", zero_division=0)
-    assert last.macro_f1 == pytest.approx(f1, abs=1e-12)
-    assert last.train_loss == pytest.approx(loss, rel=1e-5)
-    clients = []
+    metrics, labels = history.frame.iloc[-1], digits.test_y
+    assert metrics.test_accuracy == pytest.approx(accuracy_score(labels, predicted), abs=1e-12)
+    f1 = f1_score(labels, predicted, average="macro", zero_division=0)
+    assert metrics.macro_f1 == pytest.approx(f1, abs=1e-12)
+    assert metrics.train_loss == pytest.approx(loss, rel=1e-5)
+    client_accuracies = []
     for k in federation.with_data:
-        right = (predicted == true).numpy()
+        correct = (predicted == labels).numpy()
         shares = federation.label_counts[k] / federation.sizes[k]
-        clients.append(sum(s * right[true.numpy() == c].mean() for c, s in enumerate(shares)))
-    assert last.client_accuracy == pytest.approx(np.mean(clients), abs=1e-12)
+        client_accuracies.append(
+            sum(s * correct[labels.numpy() == c].mean() for c, s in enumerate(shares))
+        )
+    assert metrics.client_accuracy == pytest.approx(np.mean(client_accuracies), abs=1e-12)
 
 
-def bytes_of(history):
+def bytes_of_rounds(history):
+    """Return the cumulative bytes down and up after each round."""
     frame = history.frame
     return frame.bytes_down.tolist(), frame.bytes_up.tolist()
 
 
 def test_fedavg_pays_for_models_and_once_for_sizes(digits, federation, histories):
     n = len(federation.with_data)
-    down, up = bytes_of(histories["fedavg"])
+    down, up = bytes_of_rounds(histories["fedavg"])
     assert down == [t * 5 * P * 4 for t in range(1, 6)]
     assert up == [8 * n + t * 5 * P * 4 for t in range(1, 6)]
 
@@ -276,7 +288,7 @@ def test_fedavg_pays_for_models_and_once_for_sizes(digits, federation, histories
 def test_md_sends_the_model_once_to_a_client_drawn_twice(federation, histories):
     n, history = len(federation.with_data), histories["md"]
     distinct = np.cumsum([len(set(c.tolist())) for c in history.cohorts])
-    down, up = bytes_of(history)
+    down, up = bytes_of_rounds(history)
     assert down == (distinct * P * 4).tolist()
     assert distinct[-1] < 25
     assert up == [8 * n + t * 5 * P * 4 for t in range(1, 6)]
@@ -350,31 +362,33 @@ def test_fedstas_pays_for_a_gradient_of_every_client_when_it_stratifies(
     method = methods.get("fedstas", restratify_every=every, levels=9, n_star=10**9)
     history = run(digits, federation, method, rounds=5)
     n, total = len(federation.with_data), int(federation.sizes.sum())
-    gradient = -(-(9 * 32 + P * 4) // 8)
-    asked = np.array(times)
-    fresh = np.diff(asked, prepend=0) == 1
-    down, up = bytes_of(history)
+    gradient = -(-(9 * 32 + P * 4) // 8)  # bytes of 9 floats and a code of 4 bits per entry
+    requests = np.array(times)
+    stratifies = np.diff(requests, prepend=0) == 1
+    down, up = bytes_of_rounds(history)
     # In a stratifying round everybody has w_t already; in the others the participants fetch it.
-    assert down == np.cumsum(np.where(fresh, n, 5) * P * 4).tolist()
+    assert down == np.cumsum(np.where(stratifies, n, 5) * P * 4).tolist()
     rounds = np.arange(1, 6)
-    assert up == (8 * n + asked * n * gradient + rounds * 5 * P * 4).tolist()
+    assert up == (8 * n + requests * n * gradient + rounds * 5 * P * 4).tolist()
     local = np.cumsum(
         [3 * np.minimum(federation.sizes[c], 128).sum() for c in history.cohorts]
     )  # n* is beyond all data, so that each participant keeps everything
-    assert history.frame.examples.tolist() == (asked * total + local).tolist()
+    assert history.frame.examples.tolist() == (requests * total + local).tolist()
 
 
-def test_private_reports_cost_a_number_each_and_replace_the_sizes(digits, federation):
+def test_private_reports_cost_eight_bytes_each_and_replace_the_sizes(digits, federation):
     history = run(digits, federation, methods.get("fedstas-dp", restratify_every=9), rounds=2)
     n, gradient = len(federation.with_data), -(-(9 * 32 + P * 4) // 8)
-    _, up = bytes_of(history)
+    _, up = bytes_of_rounds(history)
     assert up == [n * gradient + t * (5 * 8 + 5 * P * 4) for t in (1, 2)]
 
 
-def test_norms_cost_a_pass_of_every_client_and_a_number_each(digits, federation, histories):
+def test_norms_cost_every_client_a_pass_over_its_data_and_eight_bytes(
+    digits, federation, histories
+):
     n, total = len(federation.with_data), int(federation.sizes.sum())
     history, rounds = histories["optimal-client-sampling"], np.arange(1, 6)
-    down, up = bytes_of(history)
+    down, up = bytes_of_rounds(history)
     trained = np.cumsum([len(c) for c in history.cohorts])
     assert down == (rounds * n * P * 4).tolist()  # participants have w_t already
     assert up == (8 * n + rounds * 8 * n + trained * P * 4).tolist()
@@ -382,11 +396,13 @@ def test_norms_cost_a_pass_of_every_client_and_a_number_each(digits, federation,
     assert history.frame.examples.tolist() == (rounds * total + local).tolist()
 
 
-def test_losses_cost_a_pass_of_every_candidate_and_a_number_each(digits, federation, histories):
-    server, params = server_of(federation, digits)
+def test_losses_cost_every_candidate_a_pass_over_its_data_and_eight_bytes(
+    digits, federation, histories
+):
+    server, params = make_server(federation, digits)
     server.begin(1, params)
     losses = server.losses(np.array([3, 5]))
-    data = pool_of(federation, digits)
+    data = make_pool(federation, digits)
     for k, loss in zip((3, 5), losses, strict=True):
         rows = slice(data.offsets[k], data.offsets[k + 1])
         expected = F.cross_entropy(server.module(data.x[rows]), data.y[rows]).item()
@@ -394,13 +410,13 @@ def test_losses_cost_a_pass_of_every_candidate_and_a_number_each(digits, federat
     examples = int(data.sizes[[3, 5]].sum())
     assert server.cost == {"examples": examples, "bytes_down": 2 * P * 4, "bytes_up": 16}
     n, rounds = len(federation.with_data), np.arange(1, 6)  # ten candidates of which five train
-    down, up = bytes_of(histories["power-of-choice"])
+    down, up = bytes_of_rounds(histories["power-of-choice"])
     assert down == (rounds * 10 * P * 4).tolist()
     assert up == (8 * n + rounds * (10 * 8 + 5 * P * 4)).tolist()
 
 
 def test_sketches_and_output_gradients_are_those_of_the_gradients(digits, federation):
-    server, params = server_of(federation, digits)
+    server, params = make_server(federation, digits)
     server.begin(1, params)
     gradients = torch.stack([*engine.client_gradients(server.module, params, server._data)]).numpy()
     n, total = len(federation.with_data), int(federation.sizes.sum())
@@ -425,7 +441,7 @@ def test_sketches_and_output_gradients_are_those_of_the_gradients(digits, federa
 @pytest.mark.parametrize("backend", ["batched", "loop"])
 def test_sketches_agree_between_backends(digits, federation, backend, monkeypatch):
     """Two ways to the same gradients, which differ in their last bits: rounded sketches differ by a step at most."""
-    server, params = server_of(federation, digits)
+    server, params = make_server(federation, digits)
     server.begin(1, params)
     expected = server.sketches(64)
     server.begin(1, params)
@@ -437,7 +453,7 @@ def test_sketches_agree_between_backends(digits, federation, backend, monkeypatc
 
 
 def test_label_counts_cost_a_number_for_each_class_once(digits, federation):
-    server, params = server_of(federation, digits)
+    server, params = make_server(federation, digits)
     n = len(federation.with_data)
     for t in (1, 2):
         server.begin(t, params)
@@ -455,29 +471,29 @@ def test_label_counts_cost_a_number_for_each_class_once(digits, federation):
         with pytest.raises(InputError, match=r"epsilon is .*: it must be a number above 0"):
             server.label_counts(epsilon)
     with pytest.raises(InputError, match="the task has no classes"):
-        simulation.Server(pool_of(federation, digits), server.module, 0).label_counts()
+        simulation.Server(make_pool(federation, digits), server.module, 0).label_counts()
 
 
 def test_norms_are_those_of_the_gradients(digits, federation):
-    server, params = server_of(federation, digits)
+    server, params = make_server(federation, digits)
     server.begin(1, params)
-    gradients = engine.client_gradients(server.module, params, pool_of(federation, digits))
+    gradients = engine.client_gradients(server.module, params, make_pool(federation, digits))
     norms = [float(g.norm()) for g in gradients]
     np.testing.assert_allclose(server.norms(), norms, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "answer"),
     [
         ("optimal-client-sampling", "norm"),
         ("power-of-choice", "loss"),
         ("divfl", "gradient"),
     ],
 )
-def test_what_clients_answer_of_a_broken_model_is_a_divergence(digits, federation, name, what):
-    server, params = server_of(federation, digits)
+def test_an_answer_that_is_not_finite_is_reported_as_a_divergence(digits, federation, name, answer):
+    server, params = make_server(federation, digits)
     server.begin(7, params * float("nan"))
-    with pytest.raises(Diverged, match=f"round 7: .*{what}"):
+    with pytest.raises(Diverged, match=f"round 7: .*{answer}"):
         methods.get(name).clients.draw(server, 5, np.random.default_rng(0))
 
 
@@ -487,8 +503,8 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class Sometimes:
-    """Nobody takes part in every second of its rounds, though all are asked for a norm."""
+class EverySecondRound:
+    """A design whose cohort is empty in every second round, though it asks all clients for a norm."""
 
     State = Draws
 
@@ -501,33 +517,35 @@ class Sometimes:
         return Uniform("expansion").draw(view, m, rng)
 
 
-def test_an_empty_cohort_is_a_round_without_an_update(digits, federation):
-    method = methods.Method("sometimes", Sometimes())
-    first, two = (run(digits, federation, method, rounds=r) for r in (1, 2))
-    np.testing.assert_array_equal(first.params, two.params)
-    assert two.frame.participants.tolist() == [5, 0]
-    assert len(two.cohorts[1]) == 0
-    n, (down, up) = len(federation.with_data), bytes_of(two)
-    assert np.diff(down).tolist() == [n * P * 4]  # what was asked is paid for
+def test_an_empty_cohort_leaves_the_model_unchanged(digits, federation):
+    method = methods.Method("sometimes", EverySecondRound())
+    one_round, two_rounds = (run(digits, federation, method, rounds=r) for r in (1, 2))
+    np.testing.assert_array_equal(one_round.params, two_rounds.params)
+    assert two_rounds.frame.participants.tolist() == [5, 0]
+    assert len(two_rounds.cohorts[1]) == 0
+    n, (down, up) = len(federation.with_data), bytes_of_rounds(two_rounds)
+    assert np.diff(down).tolist() == [n * P * 4]  # the norms are paid for
     assert np.diff(up).tolist() == [8 * n]
-    assert np.diff(two.frame.examples).tolist() == [federation.sizes.sum()]
-    three = run(digits, federation, method, rounds=3)
-    assert not np.array_equal(three.params, two.params)
-    assert_same_histories(run(digits, federation, method, rounds=3, resume=two), three)
+    assert np.diff(two_rounds.frame.examples).tolist() == [federation.sizes.sum()]
+    three_rounds = run(digits, federation, method, rounds=3)
+    assert not np.array_equal(three_rounds.params, two_rounds.params)
+    assert_same_histories(
+        run(digits, federation, method, rounds=3, resume=two_rounds), three_rounds
+    )
 
 
 @pytest.mark.parametrize("kind", ["fedvarp", "mifa"])
-def test_a_server_that_remembers_updates_with_an_empty_cohort_too(digits, federation, kind):
-    method = methods.Method("sometimes", Sometimes(), server=UpdateMemoryServer(kind))
-    first, two = (run(digits, federation, method, rounds=r) for r in (1, 2))
+def test_a_server_with_update_memory_steps_even_with_an_empty_cohort(digits, federation, kind):
+    method = methods.Method("sometimes", EverySecondRound(), server=UpdateMemoryServer(kind))
+    one_round, two_rounds = (run(digits, federation, method, rounds=r) for r in (1, 2))
     omega = federation.sizes[federation.with_data] / federation.sizes.sum()
-    remembered = two.state.server.optimizer.updates.numpy()
+    remembered = two_rounds.state.server.optimizer.updates.numpy()
     assert (np.abs(remembered).max(1) > 0).sum() == 5
-    np.testing.assert_allclose(two.params, first.params + omega @ remembered, atol=1e-7)
-    assert np.abs(two.params - first.params).max() > 1e-5
+    np.testing.assert_allclose(two_rounds.params, one_round.params + omega @ remembered, atol=1e-7)
+    assert np.abs(two_rounds.params - one_round.params).max() > 1e-5
 
 
-def test_fedvarp_begins_as_the_plain_server_and_remembers_the_last_updates(digits, federation):
+def test_fedvarp_begins_like_averaging_and_stores_the_last_updates(digits, federation):
     plain, varp = (run(digits, federation, n, rounds=1) for n in ("fedavg-unbiased", "fedvarp"))
     np.testing.assert_allclose(varp.params, plain.params, atol=1e-7)
     assert varp.frame.bytes_up.tolist() == plain.frame.bytes_up.tolist()
@@ -540,7 +558,7 @@ def test_fedvarp_begins_as_the_plain_server_and_remembers_the_last_updates(digit
     np.testing.assert_allclose(mifa.params, start + omega @ remembered, atol=1e-7)
 
 
-def test_a_server_that_remembers_asks_for_no_size_where_its_method_does_not(
+def test_a_server_with_update_memory_reads_no_size_if_its_method_reads_none(
     digits, federation, no_sizes
 ):
     method = methods.get("fedstas-unbiased-dp", server=UpdateMemoryServer("mifa"))
@@ -551,74 +569,79 @@ def test_a_server_that_remembers_asks_for_no_size_where_its_method_does_not(
 
 
 def test_centralised_moves_one_model_per_round(digits, federation, histories):
-    down, up = bytes_of(histories["centralised"])
+    down, up = bytes_of_rounds(histories["centralised"])
     assert down == up == [t * P * 4 for t in range(1, 6)]
 
 
-def test_a_federation_in_which_nobody_draws_anything_stays_at_w_t(digits, federation):
+def test_the_model_stays_unchanged_if_every_sample_is_empty(digits, federation):
     method = methods.get("fedstas-unbiased", rate=1e-12)
     history = run(digits, federation, method, rounds=3)
     np.testing.assert_array_equal(history.params, models.flatten(digits.model(1)).numpy())
     assert history.frame.examples.nunique() == 1  # the gradients of round 1, and no step
 
 
-def test_a_client_that_draws_nothing_returns_w_t_beside_others_that_train(
+def test_a_client_with_an_empty_sample_returns_the_model_while_others_train(
     digits, federation, monkeypatch
 ):
-    trained, real = [], engine.local_updates
+    distances, local_updates = [], engine.local_updates
 
-    def spy(module, params, *args, **kw):
-        result = real(module, params, *args, **kw)
-        trained.append((result - params).abs().amax(1))
+    def record_distance(module, params, *args, **kw):
+        result = local_updates(module, params, *args, **kw)
+        distances.append((result - params).abs().amax(1))
         return result
 
-    monkeypatch.setattr(engine, "local_updates", spy)
+    monkeypatch.setattr(engine, "local_updates", record_distance)
     method = methods.get("fedstas", n_star=6, prox=0.1)
     history = run(digits, federation, method, rounds=4)
-    moved = torch.cat(trained)
-    assert (moved == 0).any()
-    assert (moved > 0).any()
+    all_distances = torch.cat(distances)
+    assert (all_distances == 0).any()
+    assert (all_distances > 0).any()
     assert np.isfinite(history.frame.train_loss).all()
 
 
-def pool_of(federation, digits):
+def make_pool(federation, digits):
+    """Return the data of the clients that have any."""
     shards = [federation.shards[k] for k in federation.with_data]
     return engine.pool(digits.train_x, digits.train_y, shards)
 
 
-def test_batches_come_from_the_clients_own_sample_without_repetition(digits, federation):
-    data = pool_of(federation, digits)
+def test_batches_come_from_the_clients_sample_without_repetition(digits, federation):
+    data = make_pool(federation, digits)
     cohort = Cohort(np.array([3, 0, 3, 5]), np.ones(4))
     method = methods.get("fedstas-unbiased", rate=0.5, batch=16, steps=4)
-    idx, weight, drawn = simulation.draw_batches(method, data, cohort, np.full(4, 0.5), seed=0, t=1)
+    idx, weight, sample_sizes = simulation.draw_batches(
+        method, data, cohort, np.full(4, 0.5), seed=0, t=1
+    )
     assert idx.shape == weight.shape
     samples = []
-    assert (drawn >= (weight > 0).sum((1, 2)) / 4).all() and (
-        drawn <= data.sizes[cohort.clients]
+    assert (sample_sizes >= (weight > 0).sum((1, 2)) / 4).all() and (
+        sample_sizes <= data.sizes[cohort.clients]
     ).all()
     for slot, k in enumerate(cohort.clients):
         used = weight[slot] > 0
-        mine = idx[slot][used]
-        assert ((mine >= data.offsets[k]) & (mine < data.offsets[k + 1])).all()
-        for rows, kept, w in zip(idx[slot], used, weight[slot], strict=True):
-            assert len(set(rows[kept])) == kept.sum() <= 16
-            if kept.any():
+        examples = idx[slot][used]
+        assert ((examples >= data.offsets[k]) & (examples < data.offsets[k + 1])).all()
+        for rows, in_batch, w in zip(idx[slot], used, weight[slot], strict=True):
+            assert len(set(rows[in_batch])) == in_batch.sum() <= 16
+            if in_batch.any():
                 assert w.sum() == pytest.approx(1, abs=1e-12)
-                assert len(set(w[kept])) == 1
-        samples.append(set(mine.tolist()))
+                assert len(set(w[in_batch])) == 1
+        samples.append(set(examples.tolist()))
     assert samples[0] != samples[2]  # a client drawn twice has two samples
 
 
-def test_the_data_of_a_place_do_not_depend_on_the_other_places(digits, federation):
-    data, method = pool_of(federation, digits), methods.get("fedstas-unbiased", rate=0.5)
-    ours = simulation.draw_batches(
+def test_the_sample_of_a_place_in_the_cohort_does_not_depend_on_the_other_places(
+    digits, federation
+):
+    data, method = make_pool(federation, digits), methods.get("fedstas-unbiased", rate=0.5)
+    first = simulation.draw_batches(
         method, data, Cohort(np.array([3, 0]), np.ones(2)), [0.5, 0.5], seed=0, t=2
     )
-    other = simulation.draw_batches(
+    second = simulation.draw_batches(
         method, data, Cohort(np.array([3, 7]), np.ones(2)), [0.5, 1e-9], seed=0, t=2
     )
-    assert ours[2][0] == other[2][0]
-    for a, b in zip(ours[:2], other[:2], strict=True):
+    assert first[2][0] == second[2][0]
+    for a, b in zip(first[:2], second[:2], strict=True):
         width = min(a.shape[2], b.shape[2])
         np.testing.assert_array_equal(a[0, :, :width], b[0, :, :width])
         assert not a[0, :, width:].any()
@@ -626,19 +649,19 @@ def test_the_data_of_a_place_do_not_depend_on_the_other_places(digits, federatio
 
 
 def test_a_client_with_fewer_examples_than_a_batch_uses_them_all(digits, federation):
-    data, small = pool_of(federation, digits), int(np.argmin(pool_of(federation, digits).sizes))
+    data, small = make_pool(federation, digits), int(np.argmin(make_pool(federation, digits).sizes))
     cohort = Cohort(np.array([small]), np.ones(1))
     size = int(data.sizes[small])
-    idx, weight, drawn = simulation.draw_batches(
+    idx, weight, sample_sizes = simulation.draw_batches(
         methods.get("md"), data, cohort, [1.0], seed=0, t=1
     )
-    assert size < 128 and drawn.tolist() == [size]
+    assert size < 128 and sample_sizes.tolist() == [size]
     assert idx.shape == (1, 3, size)
     assert (np.sort(idx[0]) == data.offsets[small] + np.arange(size)).all()
     np.testing.assert_allclose(weight, 1 / size)
 
 
-def test_fixed_size_samples_run_too(digits, federation):
+def test_samples_of_fixed_size_cost_their_number_of_examples(digits, federation):
     history = run(digits, federation, methods.get("fedstas", data=FixedSize(50)), rounds=2)
     total = federation.sizes.sum()
     local = np.cumsum([3 * np.minimum(federation.sizes[c], 10).sum() for c in history.cohorts])
@@ -647,19 +670,19 @@ def test_fixed_size_samples_run_too(digits, federation):
 
 @pytest.fixture
 def no_sizes(monkeypatch):
-    """A server whose true sizes cannot be read; returns what clients reported, by call."""
+    """Make reading true sizes an error; return the list of reports made, as (size, report)."""
 
     def refuse(self):
         raise AssertionError("a true size was asked for")
 
-    answers, real = [], server.privacy.report
+    answers, report = [], server.privacy.report
 
-    def spy(sizes, **kw):
-        answers.append((int(sizes), int(real(sizes, **kw))))
+    def record_report(sizes, **kw):
+        answers.append((int(sizes), int(report(sizes, **kw))))
         return np.int64(answers[-1][1])
 
     monkeypatch.setattr(simulation.Server, "sizes", property(refuse))
-    monkeypatch.setattr(server.privacy, "report", spy)
+    monkeypatch.setattr(server.privacy, "report", record_report)
     return answers
 
 
@@ -669,22 +692,24 @@ def test_the_corrected_private_method_needs_no_size_at_all(digits, federation, n
     assert no_sizes == []
 
 
-def test_the_corrected_private_method_asks_through_the_mechanism_and_remembers(
+def test_the_corrected_private_method_memoises_reports_of_the_mechanism(
     digits, federation, no_sizes
 ):
     method = methods.get("fedstas-unbiased-dp", n_star=100, epsilon=1.0, restratify_every=2)
     run(digits, federation, method, rounds=6)
     assert len(no_sizes) == 6 * 5
     by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
-    unique = pd.Series(federation.sizes).value_counts()
-    alone = [
-        size for size in by_size.groups if unique[size] == 1 and len(by_size.get_group(size)) > 1
+    clients_by_size = pd.Series(federation.sizes).value_counts()
+    sizes_of_one_client = [
+        size
+        for size in by_size.groups
+        if clients_by_size[size] == 1 and len(by_size.get_group(size)) > 1
     ]
-    assert alone
-    assert all(by_size.get_group(size).nunique() == 1 for size in alone)
+    assert sizes_of_one_client
+    assert all(by_size.get_group(size).nunique() == 1 for size in sizes_of_one_client)
 
 
-def test_the_private_method_as_written_reports_afresh(digits, federation, no_sizes):
+def test_the_private_method_as_written_draws_new_reports_each_round(digits, federation, no_sizes):
     run(digits, federation, methods.get("fedstas-dp", epsilon=1.0), rounds=8)
     by_size = pd.DataFrame(no_sizes, columns=["size", "report"]).groupby("size").report
     often = [group for _, group in by_size if len(group) >= 4]
@@ -693,33 +718,36 @@ def test_the_private_method_as_written_reports_afresh(digits, federation, no_siz
 
 
 @pytest.mark.parametrize("name", ["fedavg", "md", "fedstas", "fedstas-unbiased"])
-def test_the_methods_that_know_sizes_do_ask_for_them(digits, federation, no_sizes, name):
+def test_methods_that_are_not_private_read_true_sizes(digits, federation, no_sizes, name):
     with pytest.raises(AssertionError, match="true size"):
         run(digits, federation, name, rounds=1)
 
 
-def server_of(federation, digits, seed=0):
+def make_server(federation, digits, seed=0):
+    """Return a server before its first round, and the initial parameters."""
     module = digits.model(0)
-    server = simulation.Server(pool_of(federation, digits), module, seed, classes=10)
+    server = simulation.Server(make_pool(federation, digits), module, seed, classes=10)
     return server, models.flatten(module)
 
 
 @pytest.mark.parametrize("memoised", [True, False])
 def test_a_memoised_report_is_the_same_in_every_round_and_place(digits, federation, memoised):
-    server, params = server_of(federation, digits)
-    how = {"size_cap": 1000, "alpha": 0.2, "memoised": memoised}
+    server, params = make_server(federation, digits)
+    privacy = {"size_cap": 1000, "alpha": 0.2, "memoised": memoised}
     answers = []
     for t, clients in ((1, [4, 7, 9]), (2, [9, 4, 7]), (9, [7, 9, 4])):
         server.begin(t, params)
-        reports = server.reports(np.array(clients), **how)
+        reports = server.reports(np.array(clients), **privacy)
         answers.append(dict(zip(clients, reports.tolist(), strict=True)))
     assert (answers[0] == answers[1] == answers[2]) == memoised
-    again, params = server_of(federation, digits, seed=1)
-    again.begin(1, params)
-    assert again.reports(np.array([4, 7, 9]), **how).tolist() != list(answers[0].values())
+    another_seed, params = make_server(federation, digits, seed=1)
+    another_seed.begin(1, params)
+    assert another_seed.reports(np.array([4, 7, 9]), **privacy).tolist() != list(
+        answers[0].values()
+    )
 
 
-def test_all_gradients_equal_is_one_stratum_and_a_run(digits):
+def test_a_federation_of_equal_gradients_trains(digits):
     shards = [np.arange(50)] * 8
     federation = partition.federation(digits.train_y, shards)
     for name in ("fedstas", "fedstas-unbiased", "strat-neyman"):
@@ -734,17 +762,17 @@ def test_as_many_participants_as_clients_is_allowed(digits, federation):
         np.testing.assert_array_equal(np.sort(history.cohorts[0]), federation.with_data)
 
 
-def test_empty_clients_take_no_part_in_anything(digits, federation):
+def test_clients_without_data_do_not_change_a_run(digits, federation):
     """The federation without its empty clients trains alike."""
-    kept = [federation.shards[k] for k in federation.with_data]
-    bare = partition.federation(digits.train_y, kept)
-    one, two = run(digits, federation, "fedstas"), run(digits, bare, "fedstas")
+    shards = [federation.shards[k] for k in federation.with_data]
+    without_empty = partition.federation(digits.train_y, shards)
+    first, second = run(digits, federation, "fedstas"), run(digits, without_empty, "fedstas")
     pd.testing.assert_frame_equal(
-        one.frame.drop(columns="seconds"), two.frame.drop(columns="seconds"), check_exact=True
+        first.frame.drop(columns="seconds"), second.frame.drop(columns="seconds"), check_exact=True
     )
 
 
-def test_what_is_loaded_later_is_limited_too():
+def test_the_limit_of_threads_holds_for_libraries_that_are_loaded_later():
     """k-means has threads of its own, and is imported where it is first used."""
     code = """
 import numpy as np
@@ -754,12 +782,14 @@ with simulation.limited_threads(1):
     stratification.stratify(np.random.default_rng(0).normal(size=(30, 4)), 3, 0)
     print(sorted({pool["num_threads"] for pool in threadpool_info()}))
 """
-    two = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=two)
-    assert done.stdout.strip() == "[1]", done.stderr
+    two_threads = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=two_threads
+    )
+    assert process.stdout.strip() == "[1]", process.stderr
 
 
-def test_threads_are_given_back(digits, federation):
+def test_the_number_of_threads_is_restored_after_a_run(digits, federation):
     before = torch.get_num_threads()
     run(digits, federation, "md", rounds=1, threads=2)
     with pytest.raises(Diverged):
@@ -770,22 +800,22 @@ def test_threads_are_given_back(digits, federation):
 @pytest.mark.parametrize("name", ["md", "fedstas", "fedstas-unbiased"])
 def test_a_diverged_run_keeps_its_history(digits, federation, name):
     method = methods.get(name, lr=1e12)
-    with pytest.raises(Diverged, match=r"not finite.*round \d") as caught:
+    with pytest.raises(Diverged, match=r"not finite.*round \d") as exc_info:
         run(digits, federation, method, rounds=50)
-    frame = caught.value.history.frame
+    frame = exc_info.value.history.frame
     assert tuple(frame.columns) == tuple(simulation.COLUMNS)
     assert len(frame) < 50
     assert np.isfinite(frame.train_loss.astype(float)).all()
     if len(frame):
-        done = len(frame)
-        shorter = run(digits, federation, method, rounds=done)
+        rounds = len(frame)
+        shorter = run(digits, federation, method, rounds=rounds)
         pd.testing.assert_frame_equal(
             frame.drop(columns="seconds"), shorter.frame.drop(columns="seconds"), check_exact=True
         )
 
 
 @pytest.mark.parametrize(
-    ("how", "named"),
+    ("options", "message"),
     [
         ({"rounds": 0}, "rounds is 0"),
         ({"rounds": 2.5}, "rounds is 2.5"),
@@ -797,13 +827,13 @@ def test_a_diverged_run_keeps_its_history(digits, federation, name):
         ({"device": "tpu"}, "unknown device 'tpu'"),
     ],
 )
-def test_bad_arguments_of_a_run_are_refused(digits, federation, how, named):
-    with pytest.raises(InputError, match=named):
-        run(digits, federation, "fedavg", **how)  # md draws a client twice
+def test_bad_arguments_of_a_run_are_refused(digits, federation, options, message):
+    with pytest.raises(InputError, match=message):
+        run(digits, federation, "fedavg", **options)  # md draws a client twice
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_rounds_that_are_no_number_are_refused_too(digits, federation, value):
+def test_rounds_that_are_not_finite_are_refused(digits, federation, value):
     with pytest.raises(InputError, match="rounds is"):
         run(digits, federation, "md", rounds=value)
 
@@ -819,28 +849,28 @@ def test_a_federation_without_data_or_of_other_data_is_refused(digits):
         run(digits, other, "md")
 
 
-def test_a_history_of_something_else_is_not_resumed(digits, federation, histories):
+def test_a_history_of_another_run_is_not_resumed(digits, federation, histories):
     history = histories["md"]
     for change in ({"seed": 2}, {"clients_per_round": 4}):
         with pytest.raises(InputError, match="history is of another"):
-            run(digits, federation, method_of("md"), rounds=9, resume=history, **change)
+            run(digits, federation, make_method("md"), rounds=9, resume=history, **change)
     with pytest.raises(InputError, match="history is of another"):
         run(digits, federation, "md", rounds=9, resume=history)
     elsewhere = partition.dirichlet(digits.train_y, 20, 0.1, seed=5)
     with pytest.raises(InputError, match="history is of another"):
-        run(digits, elsewhere, method_of("md"), rounds=9, resume=history)
+        run(digits, elsewhere, make_method("md"), rounds=9, resume=history)
     with pytest.raises(InputError, match="has 5 rounds already: rounds is 5"):
-        run(digits, federation, method_of("md"), rounds=5, resume=history)
+        run(digits, federation, make_method("md"), rounds=5, resume=history)
 
 
-def test_training_learns_the_digits(digits):
+def test_training_on_digits_reaches_90_percent(digits):
     federation = partition.iid(digits.train_y, 10, 0)
     method = methods.get("fedavg", lr=0.3, steps=10, batch=64)
     history = run(digits, federation, method, rounds=15, eval_every=15)
     assert history.frame.test_accuracy.iloc[-1] > 0.9
 
 
-def test_mnist_trains_and_repeats_itself(real_data):
+def test_a_run_on_mnist_is_repeated_bit_for_bit(real_data):
     task = real_data("mnist")
     federation = partition.dirichlet(task.train_y, 100, 0.01, seed=0)
     histories = [
@@ -853,36 +883,43 @@ def test_mnist_trains_and_repeats_itself(real_data):
 
 
 def test_a_history_of_an_older_layout_is_refused(digits, federation):
-    """Its server would start from nothing in the middle of a run, and a wrong run would be recorded."""
-    first = run(digits, federation, method_of("md"), rounds=1)
+    """Resumed without its server's memory, the run would silently differ."""
+    first = run(digits, federation, make_method("md"), rounds=1)
     first.state = vars(first.state) | {"server": {"memory": {}, "optimizer": {}}}
     with pytest.raises(InputError, match="resume: the history is of another version"):
-        run(digits, federation, method_of("md"), rounds=2, resume=first)
+        run(digits, federation, make_method("md"), rounds=2, resume=first)
 
 
-def test_a_round_pays_for_one_pass_over_the_examples_however_much_it_asks(digits, federation):
-    """Levels, norms: each a message of its own, once; the next round pays anew."""
+def test_a_round_pays_for_one_pass_over_the_examples_whatever_it_requests(digits, federation):
+    """Gradients of each number of levels and norms are sent once a round, for one pass over the examples."""
     shards = [federation.shards[k] for k in federation.with_data]
     data = engine.pool(digits.train_x, digits.train_y, shards)
     module = digits.model(0)
     view = server.Server(data, module, 0)
-    n, total, nine = len(shards), len(data.y), P // 2 + 36  # 9 levels: codes of 4 bits and 9 floats
+    n, total, bytes_of_9_levels = (
+        len(shards),
+        len(data.y),
+        P // 2 + 36,
+    )  # 9 levels: codes of 4 bits and 9 floats
     for t in (1, 2):
         view.begin(t, models.flatten(module))
-        first = view.gradients(9)
-        once = dict(view.cost)
-        assert view.gradients(9) is first and view.cost == once
-        assert once == {
+        gradients = view.gradients(9)
+        cost_of_gradients = dict(view.cost)
+        assert view.gradients(9) is gradients and view.cost == cost_of_gradients
+        assert cost_of_gradients == {
             "examples": t * total,
             "bytes_down": t * n * 4 * P,
-            "bytes_up": once["bytes_up"],
+            "bytes_up": cost_of_gradients["bytes_up"],
         }
         norms = view.norms()
-        assert view.cost == once | {"bytes_up": once["bytes_up"] + 8 * n}
-        norms *= 0  # one's own copy
+        assert view.cost == cost_of_gradients | {"bytes_up": cost_of_gradients["bytes_up"] + 8 * n}
+        norms *= 0  # the caller's copy may be changed
         assert view.norms().min() > 0
-        assert view.cost["bytes_up"] == once["bytes_up"] + 8 * n
+        assert view.cost["bytes_up"] == cost_of_gradients["bytes_up"] + 8 * n
         assert len(view.gradients(4).levels[0]) == 4  # other levels: another message
-        spent = view.cost["bytes_up"] - once["bytes_up"] - 8 * n
-        assert spent == n * -(-view.gradients(4).bits // 8) and view.cost["examples"] == t * total
-    assert n * nine == n * -(-first.bits // 8)
+        bytes_of_4_levels = view.cost["bytes_up"] - cost_of_gradients["bytes_up"] - 8 * n
+        assert (
+            bytes_of_4_levels == n * -(-view.gradients(4).bits // 8)
+            and view.cost["examples"] == t * total
+        )
+    assert n * bytes_of_9_levels == n * -(-gradients.bits // 8)

@@ -49,6 +49,7 @@ def site() -> dict[Path, Page]:
 
 @pytest.fixture(scope="session")
 def chapter_pages(site) -> dict[str, Page]:
+    """Return the pages of all chapters."""
     return {stem: site[SITE / "chapters" / f"{stem}.html"] for stem in chapters.names()}
 
 
@@ -108,7 +109,7 @@ def test_pages_load_only_files_of_the_site(site):
             assert target.exists(), f"{path.name} loads {load}, which is not there"
 
 
-def test_every_image_has_words_as_alt_text(site):
+def test_every_image_has_an_alternative_text(site):
     count = 0
     for path, page in site.items():
         for image in page.images:
@@ -122,7 +123,7 @@ def test_every_image_has_words_as_alt_text(site):
     assert count >= 15
 
 
-def test_every_chapter_has_its_parts(chapter_pages):
+def test_every_chapter_has_its_required_sections(chapter_pages):
     for stem, page in chapter_pages.items():
         text = page.text
         if stem == "10a_own_data":

@@ -99,6 +99,7 @@ def test_a_session_begins_with_the_round_and_shows_figures_of_executed_chapters(
     tmp_path, monkeypatch
 ):
     def write_page(stem, text, **glued):
+        """Write an executed page with a text and glued figures."""
         outputs = [
             {"metadata": {"scrapbook": {"name": name}}, "data": {"image/svg+xml": data}}
             for name, data in glued.items()
@@ -143,21 +144,21 @@ def test_keys_turn_the_slides_and_formulas_are_typeset_without_a_network(tmp_pat
     page = slides.make("04b", tmp_path / "s.html")
     drive = """<script>window.addEventListener("load", () => MathJax.startup.promise.then(() => {
       const now = () => [...document.querySelectorAll("section")].findIndex((s) => s.classList.contains("now"));
-      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), seen = [now()];
-      for (const key of ["ArrowRight", "PageDown", "ArrowLeft", "End", "Home"]) { press(key); seen.push(now()); }
+      const press = (key) => dispatchEvent(new KeyboardEvent("keydown", {key})), visited = [now()];
+      for (const key of ["ArrowRight", "PageDown", "ArrowLeft", "End", "Home"]) { press(key); visited.push(now()); }
       press("n");
-      document.body.dataset.seen = seen.join(" ") + " " + document.body.className;
+      document.body.dataset.visited = visited.join(" ") + " " + document.body.className;
     }));</script>"""
     page.write_text(page.read_text().replace("<footer>", drive + "<footer>", 1))
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=20000", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
+    options = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    )
+    options += "--disable-component-update --disable-sync --virtual-time-budget=20000 --dump-dom"
+    command = [CHROMIUM, *options.split(), "--host-resolver-rules=MAP * ~NOTFOUND"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
     browser = subprocess.run(command, capture_output=True, text=True, timeout=600)
     last = len(slides.slides("04b")) - 1
-    assert re.search(r'data-seen="([^"]*)"', browser.stdout)[1] == f"0 1 2 1 {last} 0 notes"
+    assert re.search(r'data-visited="([^"]*)"', browser.stdout)[1] == f"0 1 2 1 {last} 0 notes"
     assert browser.stdout.count("<mjx-container") > 20
 
 

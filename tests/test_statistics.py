@@ -123,7 +123,7 @@ def test_a_claim_of_several_parts_fails_if_one_part_differs(verdicts, combined):
         ((np.nan, 0, 1), ".1f", "–"),
     ],
 )
-def test_an_interval_is_printed_with_the_decimals_that_its_width_needs(interval, form, text):
+def test_an_interval_is_printed_with_decimals_that_suit_its_width(interval, form, text):
     assert statistics.format_interval(*interval, form) == text
 
 

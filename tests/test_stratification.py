@@ -57,7 +57,7 @@ def test_strata_depend_on_the_seed_alone_and_not_on_the_last_bit(clouds):
     np.testing.assert_array_equal(labels, stratify(features * noise, 6, seed=3))
 
 
-def test_the_seed_is_that_of_the_k_means_starts():
+def test_the_seed_determines_the_starts_of_k_means():
     features = np.random.default_rng(2).standard_normal((40, 5))
     labels_by_seed = [stratify(features, 8, seed) for seed in range(5)]
     for seed, labels in enumerate(labels_by_seed):
@@ -80,7 +80,7 @@ def test_strata_and_relative_spreads_do_not_depend_on_the_unit(exponent):
     np.testing.assert_array_equal(stratification.rounded(scaled), np.ldexp(grid, exponent))
 
 
-def test_coordinates_are_bit_identical_under_rounding_noise():
+def test_coordinates_are_equal_bit_for_bit_under_rounding_noise():
     features = np.random.default_rng(2).standard_normal((30, 20))
     noise = 1 + 1e-13 * np.random.default_rng(4).standard_normal(features.shape)
     np.testing.assert_array_equal(coordinates(features), coordinates(features * noise))

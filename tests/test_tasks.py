@@ -23,8 +23,8 @@ ARRAYS = {
 }
 
 
-class Official:
-    """What torchvision would give, in its own layout."""
+class OfficialData:
+    """A stand-in for torchvision's data set, in its layout."""
 
     def __init__(self, root, train, download):
         assert download
@@ -33,33 +33,35 @@ class Official:
         self.targets = torch.from_numpy(ARRAYS[f"{part}_y"])
 
 
-def unreachable(*_, **__):
+def raise_unreachable(*_, **__):
+    """Fail as a download without a network does."""
     raise urllib.error.URLError("Name or service not known")
 
 
 @pytest.fixture
 def mnist(monkeypatch):
-    """A tiny official `mnist`, and no network."""
+    """Make a tiny `mnist` the official one, and downloads fail."""
     monkeypatch.setitem(tasks.DIGESTS, "mnist", tasks.array_digests(ARRAYS))
     monkeypatch.setitem(tasks.SHAPES, "mnist", (40, 20, (1, 28, 28), 10))
-    monkeypatch.setattr("torchvision.datasets.MNIST", unreachable)
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", unreachable)
-    monkeypatch.setattr("torchvision.datasets.EMNIST", unreachable)
+    monkeypatch.setattr("torchvision.datasets.MNIST", raise_unreachable)
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", raise_unreachable)
+    monkeypatch.setattr("torchvision.datasets.EMNIST", raise_unreachable)
 
 
-def files(folder):
+def file_names(folder):
+    """Return the names of all files below a folder."""
     return sorted(p.name for p in folder.rglob("*") if p.is_file())
 
 
-def test_digits_are_there_without_a_network_and_split_by_five(digits, mnist):
-    again = tasks.load("digits")
-    assert again.train_x.shape == (1438, 1, 8, 8)
-    assert again.test_x.shape == (359, 1, 8, 8)
-    assert again.classes == 10
-    assert again.digest == digits.digest
-    assert torch.equal(again.train_x, digits.train_x)
-    assert again.train_x.min() == 0
-    assert again.train_x.max() == 1
+def test_digits_load_without_a_network_and_a_fifth_is_the_test_set(digits, mnist):
+    task = tasks.load("digits")
+    assert task.train_x.shape == (1438, 1, 8, 8)
+    assert task.test_x.shape == (359, 1, 8, 8)
+    assert task.classes == 10
+    assert task.digest == digits.digest
+    assert torch.equal(task.train_x, digits.train_x)
+    assert task.train_x.min() == 0
+    assert task.train_x.max() == 1
 
 
 def test_tensors_are_float_images_and_integer_labels(digits):
@@ -72,16 +74,18 @@ def test_tensors_are_float_images_and_integer_labels(digits):
     assert torch.equal(digits.to("cpu").train_x, digits.train_x)
 
 
-def test_w_0_depends_on_the_seed_alone(digits):
+def test_the_initial_model_depends_on_the_seed_only(digits):
     torch.manual_seed(123)
     state = torch.get_rng_state()
-    one, two, other = digits.model(4), digits.model(4), digits.model(5)
+    first, second, another_seed = digits.model(4), digits.model(4), digits.model(5)
     assert torch.equal(torch.get_rng_state(), state)  # and leaves the global generator alone
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-    assert not torch.equal(one.hidden.weight, other.hidden.weight)
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )
+    assert not torch.equal(first.hidden.weight, another_seed.hidden.weight)
 
 
-def test_a_file_that_is_there_is_read_and_scaled(tmp_path, mnist):
+def test_an_existing_file_is_read_and_scaled(tmp_path, mnist):
     np.savez(tmp_path / "mnist.npz", **ARRAYS)
     task = tasks.load("mnist", root=tmp_path)
     np.testing.assert_array_equal(task.train_x.numpy(), np.float32(ARRAYS["train_x"]) / 255)
@@ -98,27 +102,27 @@ def test_the_folder_is_the_argument_then_the_environment_then_the_cache(tmp_path
     assert tasks.data_folder() == tmp_path / "cache" / "fedstas"
 
 
-def test_a_download_is_kept_as_npz_and_read_from_there_the_next_time(tmp_path, mnist, monkeypatch):
-    monkeypatch.setattr("torchvision.datasets.MNIST", Official)
+def test_a_download_is_stored_as_npz_and_read_from_it_later(tmp_path, mnist, monkeypatch):
+    monkeypatch.setattr("torchvision.datasets.MNIST", OfficialData)
     first = tasks.load("mnist", root=tmp_path / "new")
-    assert files(tmp_path) == ["mnist.npz"]
-    monkeypatch.setattr("torchvision.datasets.MNIST", unreachable)
+    assert file_names(tmp_path) == ["mnist.npz"]
+    monkeypatch.setattr("torchvision.datasets.MNIST", raise_unreachable)
     second = tasks.load("mnist", root=tmp_path / "new")
     assert first.digest == second.digest
     for key in tasks.KEYS:
         assert torch.equal(getattr(first, key), getattr(second, key))
 
 
-def test_emnist_is_its_balanced_split_and_its_copy_says_that_it_cannot_be_verified(
+def test_emnist_is_the_balanced_split_and_reading_its_copy_warns_that_it_is_not_verified(
     tmp_path, mnist, monkeypatch
 ):
-    def balanced(root, split, **how):
+    def load_balanced(root, split, **options):
         assert split == "balanced"
-        return Official(root, **how)
+        return OfficialData(root, **options)
 
     assert tasks.SHAPES["emnist"] == (112_800, 18_800, (1, 28, 28), 47)
     monkeypatch.setitem(tasks.SHAPES, "emnist", (40, 20, (1, 28, 28), 10))
-    monkeypatch.setattr("torchvision.datasets.EMNIST", balanced)
+    monkeypatch.setattr("torchvision.datasets.EMNIST", load_balanced)
     first = tasks.load("emnist", root=tmp_path)
     with pytest.warns(UserWarning, match="emnist.npz cannot be verified: its digest is not known"):
         assert tasks.load("emnist", root=tmp_path).digest == first.digest
@@ -129,8 +133,8 @@ PIXELS = RNG.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
 
 
 @pytest.fixture
-def cifar(tmp_path, monkeypatch):
-    """torchvision's folder of a tiny official `cifar10`, two images a file, and no network."""
+def cifar_folder(tmp_path, monkeypatch):
+    """Return torchvision's folder of a tiny official `cifar10`, two images a file; downloads fail."""
     folder = tmp_path / tasks.BATCHES
     folder.mkdir()
     for k, name in enumerate(tasks.FILES):
@@ -139,11 +143,11 @@ def cifar(tmp_path, monkeypatch):
         md5 = hashlib.md5((folder / name).read_bytes()).hexdigest()
         monkeypatch.setitem(tasks.FILES, name, md5)
     monkeypatch.setitem(tasks.SHAPES, "cifar10", (10, 2, (3, 32, 32), 10))
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", unreachable)
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", raise_unreachable)
     return folder
 
 
-def test_cifar10_is_read_from_the_verified_files_channels_first_and_scaled(tmp_path, cifar):
+def test_cifar10_is_read_from_the_verified_files_channels_first_and_scaled(tmp_path, cifar_folder):
     task = tasks.load("cifar10", root=tmp_path)
     expected = (PIXELS.transpose(0, 3, 1, 2) / 255 - 0.5) / 0.5
     np.testing.assert_allclose(task.train_x.numpy(), expected[:10], atol=1e-6)
@@ -152,21 +156,23 @@ def test_cifar10_is_read_from_the_verified_files_channels_first_and_scaled(tmp_p
     assert task.test_y.tolist() == [5, 4]
     assert type(task.model(0)).__name__ == "Convolutional"
     # The copy alone is the same task, under the same digest, but says that it cannot be verified.
-    shutil.rmtree(cifar)
+    shutil.rmtree(cifar_folder)
     with pytest.warns(UserWarning, match="cifar10.npz cannot be verified"):
         assert tasks.load("cifar10", root=tmp_path).digest == task.digest
 
 
 @pytest.mark.parametrize("name", [*tasks.FILES])
-def test_a_cifar10_file_that_is_not_the_official_one_is_named_and_never_opened(
-    tmp_path, cifar, name, monkeypatch
+def test_a_cifar10_file_that_is_not_the_official_one_is_refused_before_it_is_unpickled(
+    tmp_path, cifar_folder, name, monkeypatch
 ):
     tasks.load("cifar10", root=tmp_path)  # leaves a good copy, which does not hide the bad file
-    path = cifar / name
+    path = cifar_folder / name
     path.write_bytes(path.read_bytes()[:-1])
     opened, loads = [], pickle.loads
     monkeypatch.setattr(
-        tasks.pickle, "loads", lambda data, **how: (opened.append(data), loads(data, **how))[1]
+        tasks.pickle,
+        "loads",
+        lambda data, **options: (opened.append(data), loads(data, **options))[1],
     )
     with pytest.raises(DataError, match=rf"{name} is missing or not the official.*delete"):
         tasks.load("cifar10", root=tmp_path)
@@ -176,14 +182,14 @@ def test_a_cifar10_file_that_is_not_the_official_one_is_named_and_never_opened(
         tasks.load("cifar10", root=tmp_path)
 
 
-def test_the_sums_of_cifar10_are_those_of_torchvision():
+def test_the_checksums_of_cifar10_are_those_of_torchvision():
     from torchvision.datasets import CIFAR10
 
     assert dict(CIFAR10.train_list + CIFAR10.test_list) == tasks.FILES
     assert CIFAR10.base_folder == tasks.BATCHES
 
 
-WRONG = {  # the same bytes, and so the same digests, for the first three
+INVALID_CHANGES = {  # the same bytes, and so the same digests, for the first three
     "signed pixels": ("train_x", lambda a: a.view(np.int8)),
     "another shape": ("test_x", lambda a: a.reshape(20, 1, 14, 56)),
     "unsigned labels": ("train_y", lambda a: a.view(np.uint64)),
@@ -194,122 +200,129 @@ WRONG = {  # the same bytes, and so the same digests, for the first three
 }
 
 
-@pytest.mark.parametrize("known", [True, False])  # cifar10 has no known digest: the checks alone
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("digest_is_known", [True, False])  # cifar10's is not known
+@pytest.mark.parametrize("change_name", INVALID_CHANGES)
 def test_data_of_another_type_shape_or_range_are_refused(
-    tmp_path, mnist, monkeypatch, wrong, known
+    tmp_path, mnist, monkeypatch, change_name, digest_is_known
 ):
-    key, change = WRONG[wrong]
-    if not known:
+    key, change = INVALID_CHANGES[change_name]
+    if not digest_is_known:
         monkeypatch.delitem(tasks.DIGESTS, "mnist")
     np.savez(tmp_path / "mnist.npz", **ARRAYS | {key: change(ARRAYS[key])})
     with pytest.raises(
         DataError, match=rf"mnist.npz does not hold.*\({key} is .* not (in )?\w"
-    ) as e:
+    ) as exc_info:
         tasks.load("mnist", root=tmp_path)
-    assert "\n" not in str(e.value)
+    assert "\n" not in str(exc_info.value)
 
 
-def test_a_wrong_download_is_refused_and_not_kept(tmp_path, mnist, monkeypatch):
-    class Altered(Official):
+def test_a_download_with_other_data_is_refused_and_not_stored(tmp_path, mnist, monkeypatch):
+    class ReversedLabels(OfficialData):
         def __init__(self, **kw):
             super().__init__(**kw)
             self.targets = self.targets.flip(0)
 
-    monkeypatch.setattr("torchvision.datasets.MNIST", lambda root, **kw: Altered(root=root, **kw))
+    monkeypatch.setattr(
+        "torchvision.datasets.MNIST", lambda root, **kw: ReversedLabels(root=root, **kw)
+    )
     with pytest.raises(
         DataError, match=r"MNIST does not hold.*train_y differs, test_y differs.*delete"
     ):
         tasks.load("mnist", root=tmp_path)
-    assert files(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "emnist"])
-def test_a_data_set_that_cannot_be_had_is_one_sentence_with_the_remedy(tmp_path, mnist, name):
-    with pytest.raises(DataError) as caught:
+def test_a_data_set_that_cannot_be_downloaded_is_reported_with_the_remedy(tmp_path, mnist, name):
+    with pytest.raises(DataError) as exc_info:
         tasks.load(name, root=tmp_path / "new")
-    message = str(caught.value)
+    message = str(exc_info.value)
     assert str(tmp_path / "new" / f"{name}.npz") in message
     for word in ("could not be downloaded", "Name or service not known", "FEDSTAS_DATA", "digits"):
         assert word in message
     assert "\n" not in message
-    assert files(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 def test_a_download_that_stops_half_way_leaves_no_npz(tmp_path, mnist, monkeypatch):
-    def half(root, train, download):
+    def load_half(root, train, download):
         if train:
-            return Official(root, train, download)
+            return OfficialData(root, train, download)
         raise ConnectionResetError("connection reset")
 
-    monkeypatch.setattr("torchvision.datasets.MNIST", half)
+    monkeypatch.setattr("torchvision.datasets.MNIST", load_half)
     with pytest.raises(DataError, match="connection reset"):
         tasks.load("mnist", root=tmp_path)
-    assert files(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
-def test_a_full_disk_is_a_warning_and_leaves_nothing_half_written(tmp_path, mnist, monkeypatch):
-    def full(file, **_):
+def test_a_full_disk_causes_a_warning_and_leaves_no_partial_file(tmp_path, mnist, monkeypatch):
+    def raise_disk_full(file, **_):
         file.write(b"PK")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchvision.datasets.MNIST", Official)
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr("torchvision.datasets.MNIST", OfficialData)
+    monkeypatch.setattr(np, "savez", raise_disk_full)
     with pytest.warns(UserWarning, match="mnist.npz could not be written.*No space"):
         task = tasks.load("mnist", root=tmp_path)
     assert len(task.train_y) == 40
-    assert files(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
-def npz(writer=np.savez, **arrays) -> bytes:
+def make_npz(writer=np.savez, **arrays) -> bytes:
+    """Return the bytes of an npz file."""
     buffer = io.BytesIO()
     writer(buffer, **arrays)
     return buffer.getvalue()
 
 
-def flip(data: bytes, place: float) -> bytes:
-    k = int(len(data) * place)
-    return data[:k] + bytes([data[k] ^ 0x55]) + data[k + 1 :]
+def change_byte(data: bytes, position: float) -> bytes:
+    """Change the byte at a fraction of the length."""
+    index = int(len(data) * position)
+    return data[:index] + bytes([data[index] ^ 0x55]) + data[index + 1 :]
 
 
-def npy() -> bytes:
+def make_npy() -> bytes:
+    """Return the bytes of an npy file of one array."""
     buffer = io.BytesIO()
     np.save(buffer, ARRAYS["train_x"])
     return buffer.getvalue()
 
 
-WHOLE = npz(**ARRAYS)
-SIMPLE = ARRAYS | {"train_x": (ARRAYS["train_x"] // 64) * 64}  # so that packing does something
-PACKED = npz(np.savez_compressed, **SIMPLE)
+VALID_FILE = make_npz(**ARRAYS)
+COMPRESSIBLE = ARRAYS | {
+    "train_x": (ARRAYS["train_x"] // 64) * 64
+}  # few values, which compress well
+COMPRESSED_FILE = make_npz(np.savez_compressed, **COMPRESSIBLE)
 DAMAGED = {
-    "truncated": WHOLE[: len(WHOLE) // 2],
-    "nearly whole": WHOLE[:-10],
+    "truncated": VALID_FILE[: len(VALID_FILE) // 2],
+    "nearly whole": VALID_FILE[:-10],
     "empty": b"",
     "not a data file": b"<html>404 not found</html>",
-    "one byte differs": flip(WHOLE, 0.3),
-    "one byte of a compressed file differs": flip(PACKED, 0.3),
-    "the start of a compressed array differs": flip(PACKED, 0.0042),
-    "a keyed array is missing": npz(**{k: v for k, v in ARRAYS.items() if k != "test_y"}),
-    "other keys": npz(x=ARRAYS["train_x"]),
-    "pickled objects": npz(**ARRAYS | {"train_y": np.array([{}], dtype=object)}),
-    "a single array": npy(),
+    "one byte differs": change_byte(VALID_FILE, 0.3),
+    "one byte of a compressed file differs": change_byte(COMPRESSED_FILE, 0.3),
+    "the start of a compressed array differs": change_byte(COMPRESSED_FILE, 0.0042),
+    "a keyed array is missing": make_npz(**{k: v for k, v in ARRAYS.items() if k != "test_y"}),
+    "other keys": make_npz(x=ARRAYS["train_x"]),
+    "pickled objects": make_npz(**ARRAYS | {"train_y": np.array([{}], dtype=object)}),
+    "a single array": make_npy(),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_file_is_named_with_the_remedy_and_left_alone(tmp_path, mnist, damage):
+def test_a_damaged_file_is_refused_with_the_remedy_and_not_changed(tmp_path, mnist, damage):
     path = tmp_path / "mnist.npz"
     path.write_bytes(DAMAGED[damage])
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as exc_info:
         tasks.load("mnist", root=tmp_path)
-    assert str(path) in str(caught.value)
-    assert "delete it and load again" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(path) in str(exc_info.value)
+    assert "delete it and load again" in str(exc_info.value)
+    assert "\n" not in str(exc_info.value)
     assert path.read_bytes() == DAMAGED[damage]
-    assert files(tmp_path) == ["mnist.npz"]
+    assert file_names(tmp_path) == ["mnist.npz"]
 
 
-def test_altered_data_in_a_sound_file_are_refused_with_the_array_that_differs(tmp_path, mnist):
+def test_a_file_of_other_data_is_refused_with_the_array_that_differs(tmp_path, mnist):
     altered = ARRAYS | {"test_x": ARRAYS["test_x"] ^ 1}
     np.savez(tmp_path / "mnist.npz", **altered)
     with pytest.raises(DataError, match=r"mnist.npz does not hold.*\(test_x differs\)"):

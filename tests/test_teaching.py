@@ -175,6 +175,7 @@ def chapter_of(monkeypatch):
     new_cell = {"md": v4.new_markdown_cell, "code": v4.new_code_cell}
 
     def replace_chapters(*cells):
+        """Put these chapters in the place of the book's."""
         nb = v4.new_notebook(cells=[new_cell[k](s, metadata={"tags": t}) for k, s, *t in cells])
         text = nbformat.writes(nb)
         monkeypatch.setattr(chapters, "notebook", lambda name: nbformat.reads(text, as_version=4))
@@ -235,9 +236,9 @@ def test_unknown_chapters_versions_and_names_are_refused(tmp_path):
 def test_the_command_teach_writes_notebooks_of_both_versions(tmp_path, monkeypatch, capsys):
     def fedstas(line: str) -> tuple[int, str, str]:
         """The exit code, standard output and standard error of a command line."""
-        with pytest.raises(SystemExit) as stop:
+        with pytest.raises(SystemExit) as exc_info:
             cli.main(shlex.split(line))
-        return stop.value.code, *capsys.readouterr()
+        return exc_info.value.code, *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
     assert teaching.FOLDER == ROOT / "teaching"  # whatever the current folder is

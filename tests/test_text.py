@@ -20,11 +20,13 @@ DIGEST = "5e04f1e55a0caa1487383da180ccd08fa3815c551beb2fe4161eca2ac600f523"
 
 
 @pytest.fixture(scope="module")
-def corpus():
+def topics():
+    """Return the synthetic corpus."""
     return tasks.load("topics")
 
 
-def network(name: str, tokens: int = 8, classes: int = 3):
+def make_network(name: str, tokens: int = 8, classes: int = 3):
+    """Return a text network in double precision."""
     torch.manual_seed(0)
     return {"text-cnn": models.TextCNN, "transformer": models.Transformer}[name](
         tokens, classes
@@ -32,24 +34,24 @@ def network(name: str, tokens: int = 8, classes: int = 3):
 
 
 @pytest.mark.parametrize(("name", "size"), [("text-cnn", 42_314), ("transformer", 40_906)])
-def test_networks_have_the_sizes_that_they_say(name, size):
-    assert len(models.flatten(network(name, 1001, 10))) == size
+def test_text_networks_have_the_documented_numbers_of_parameters(name, size):
+    assert len(models.flatten(make_network(name, 1001, 10))) == size
 
 
 @pytest.mark.parametrize("name", ["text-cnn", "transformer"])
-@pytest.mark.parametrize("more", [1, 7])
-def test_a_document_that_is_padded_further_has_the_same_logits(name, more):
-    module = network(name)
-    wider = torch.nn.functional.pad(DOCUMENTS, (0, more))
+@pytest.mark.parametrize("padding", [1, 7])
+def test_a_document_that_is_padded_further_has_the_same_logits(name, padding):
+    module = make_network(name)
+    wider = torch.nn.functional.pad(DOCUMENTS, (0, padding))
     torch.testing.assert_close(module(wider), module(DOCUMENTS), rtol=0, atol=1e-14)
-    alone = module(DOCUMENTS[1:2, :2])  # nor what stands beside it
-    torch.testing.assert_close(alone, module(DOCUMENTS)[1:2], rtol=0, atol=1e-14)
-    other = module(torch.tensor([[2, 6, 0, 0, 0]]))
-    assert (other - alone).abs().max() > 1e-3
+    second_document = module(DOCUMENTS[1:2, :2])  # nor do other documents of the batch matter
+    torch.testing.assert_close(second_document, module(DOCUMENTS)[1:2], rtol=0, atol=1e-14)
+    other_order = module(torch.tensor([[2, 6, 0, 0, 0]]))
+    assert (other_order - second_document).abs().max() > 1e-3
 
 
 def test_the_text_cnn_takes_the_largest_of_each_filter_over_windows_that_begin_at_a_word():
-    module = network("text-cnn")
+    module = make_network("text-cnn")
     for document, logits in zip(DOCUMENTS, module(DOCUMENTS), strict=True):
         words = [module.words.weight[k] for k in document if k]
         nothing, result = torch.zeros(32, dtype=torch.float64), []
@@ -63,9 +65,9 @@ def test_the_text_cnn_takes_the_largest_of_each_filter_over_windows_that_begin_a
 
 
 def test_the_transformer_is_torchs_own_encoder_layer_without_dropout():
-    module = network("transformer")
+    module = make_network("transformer")
     layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True).double()
-    theirs = {
+    parts = {
         "self_attn.in_proj_": module.attend,
         "self_attn.out_proj.": module.joined,
         "linear1.": module.hidden,
@@ -73,66 +75,73 @@ def test_the_transformer_is_torchs_own_encoder_layer_without_dropout():
         "norm1.": module.norm1,
         "norm2.": module.norm2,
     }
-    state = {f"{k}{w}": getattr(v, w) for k, v in theirs.items() for w in ("weight", "bias")}
+    state = {f"{k}{w}": getattr(v, w) for k, v in parts.items() for w in ("weight", "bias")}
     layer.load_state_dict(state)
-    place = [[p / 1e4 ** (i / 16) for i in range(16)] for p in range(5)]
-    waves = torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in place])
+    angles = [[p / 1e4 ** (i / 16) for i in range(16)] for p in range(5)]
+    waves = torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
     words = module.words(DOCUMENTS) + waves.double()
-    seen = layer(words, src_key_padding_mask=DOCUMENTS == 0)
-    pairs = zip(seen, DOCUMENTS, strict=True)
+    hidden = layer(words, src_key_padding_mask=DOCUMENTS == 0)
+    pairs = zip(hidden, DOCUMENTS, strict=True)
     means = torch.stack([row[: (d > 0).sum()].mean(0) for row, d in pairs])
     torch.testing.assert_close(module(DOCUMENTS), module.output(means), rtol=0, atol=1e-7)
 
 
-def test_the_corpus_is_always_the_same_and_says_whose_each_document_is(corpus):
-    assert corpus.digest == DIGEST == tasks.load("topics").digest
-    assert (corpus.train_x.dtype, corpus.train_x.shape) == (torch.int64, (6000, 16))
-    assert (corpus.test_x.shape, corpus.classes, corpus.tokens) == ((2000, 16), 10, 1001)
-    assert corpus.users.shape == (6000,) and set(corpus.users) == set(range(100))
-    for x in (corpus.train_x, corpus.test_x):  # padding at the end alone
+def test_the_corpus_has_a_recorded_digest_and_a_user_for_each_document(topics):
+    assert topics.digest == DIGEST == tasks.load("topics").digest
+    assert (topics.train_x.dtype, topics.train_x.shape) == (torch.int64, (6000, 16))
+    assert (topics.test_x.shape, topics.classes, topics.tokens) == ((2000, 16), 10, 1001)
+    assert topics.users.shape == (6000,) and set(topics.users) == set(range(100))
+    for x in (topics.train_x, topics.test_x):  # padding at the end alone
         assert ((x > 0).long().diff(dim=1) <= 0).all()
 
 
-def test_the_words_of_each_topic_are_drawn_as_word_distributions_says(corpus, false_alarm):
+def test_the_words_of_each_topic_have_the_documented_distribution(topics, false_alarm):
     expected = text.word_distributions()
     np.testing.assert_allclose(expected.sum(1), 1, atol=1e-12)
-    for x, y in ((corpus.train_x, corpus.train_y), (corpus.test_x, corpus.test_y)):
+    for x, y in ((topics.train_x, topics.train_y), (topics.test_x, topics.test_y)):
         for topic in range(10):
-            drawn = np.bincount(x[y == topic].flatten(), minlength=1001)[1:]
-            often = expected[topic] * drawn.sum() >= 5  # the others count together
-            seen = np.append(drawn[often], drawn[~often].sum())
-            mean = np.append(expected[topic][often], expected[topic][~often].sum()) * drawn.sum()
-            assert stats.chisquare(seen, mean).pvalue > false_alarm / 20
-            wrong = np.append(expected[topic - 1][often], expected[topic - 1][~often].sum())
-            assert stats.chisquare(seen, wrong * drawn.sum()).pvalue < false_alarm
+            counts = np.bincount(x[y == topic].flatten(), minlength=1001)[1:]
+            frequent = expected[topic] * counts.sum() >= 5  # the others count together
+            observed = np.append(counts[frequent], counts[~frequent].sum())
+            expected_counts = (
+                np.append(expected[topic][frequent], expected[topic][~frequent].sum())
+                * counts.sum()
+            )
+            assert stats.chisquare(observed, expected_counts).pvalue > false_alarm / 20
+            of_another_topic = np.append(
+                expected[topic - 1][frequent], expected[topic - 1][~frequent].sum()
+            )
+            assert stats.chisquare(observed, of_another_topic * counts.sum()).pvalue < false_alarm
 
 
-def test_lengths_are_uniform_and_users_unequal_with_topics_of_their_own(corpus, false_alarm):
-    lengths = np.bincount((corpus.train_x > 0).sum(1))[4:]
+def test_lengths_are_uniform_and_users_have_unequal_sizes_and_preferred_topics(topics, false_alarm):
+    lengths = np.bincount((topics.train_x > 0).sum(1))[4:]
     assert lengths.sum() == 6000 and len(lengths) == 13
     assert stats.chisquare(lengths).pvalue > false_alarm
-    federation = partition.natural(corpus.train_y, corpus.users, 100, seed=0)
+    federation = partition.natural(topics.train_y, topics.users, 100, seed=0)
     assert federation.sizes.max() > 100 * federation.sizes.min() > 0
     share = federation.label_counts.max(1) / federation.sizes
     assert share.mean() > 0.4  # of a user's commonest topic; dealt at random it is about 0.2
-    assert partition.iid(corpus.train_y, 100, 0).label_counts.max(1).mean() / 60 < 0.25
+    assert partition.iid(topics.train_y, 100, 0).label_counts.max(1).mean() / 60 < 0.25
 
 
-def test_the_best_classifier_of_the_corpus_is_known_and_right_in_88_of_100(corpus):
-    words = np.log(text.word_distributions())
-    words = np.concatenate([np.zeros((10, 1)), words], axis=1)  # padding says nothing
-    prior = np.log(np.bincount(corpus.train_y) / 6000)
-    result = (words[:, corpus.test_x.numpy()].sum(2).T + prior).argmax(1)
-    right = (result == corpus.test_y.numpy()).mean()
-    assert abs(right - 0.88) < 0.022  # three standard errors of 2,000 documents
-    assert np.bincount(corpus.test_y).max() / 2000 < 0.15  # always the same topic
+def test_the_best_classifier_of_the_corpus_has_an_accuracy_of_88_percent(topics):
+    log_probabilities = np.log(text.word_distributions())
+    log_probabilities = np.concatenate(
+        [np.zeros((10, 1)), log_probabilities], axis=1
+    )  # padding says nothing
+    prior = np.log(np.bincount(topics.train_y) / 6000)
+    predicted = (log_probabilities[:, topics.test_x.numpy()].sum(2).T + prior).argmax(1)
+    accuracy = (predicted == topics.test_y.numpy()).mean()
+    assert abs(accuracy - 0.88) < 0.022  # three standard errors of 2,000 documents
+    assert np.bincount(topics.test_y).max() / 2000 < 0.15  # of the commonest topic
 
 
 TRAIN = (["The cat; the CAT sat!", "a dog", "", "12 -- 34"], [0, 1, 1, 0], ["ann", "bo", "ann", ""])
 TEST = (["a cat and a bird"], [1], ["cy"])
 
 
-def test_words_are_numbered_by_how_often_they_occur_ties_by_alphabet():
+def test_words_are_numbered_by_frequency_and_ties_by_alphabet():
     arrays = text.tokenise(TRAIN, TEST)
     # cat 2, the 2, a 1, dog 1, sat 1 are 2 to 6; 1 is any other, or a text without a word.
     result = [row[row > 0].tolist() for row in arrays["train_x"]]
@@ -143,7 +152,7 @@ def test_words_are_numbered_by_how_often_they_occur_ties_by_alphabet():
     assert arrays["train_y"].tolist() == [0, 1, 1, 0]
 
 
-def test_a_long_post_is_cut_and_the_vocabulary_is_that_of_what_is_kept(monkeypatch):
+def test_a_long_post_is_cut_before_the_vocabulary_is_counted(monkeypatch):
     monkeypatch.setattr(text, "VOCABULARY", 2)
     posts = ["x " * 99 + "y z z z z", "q q q", "y"]
     arrays = text.tokenise((posts, [0, 0, 1], ["a"] * 3), TEST)
@@ -158,12 +167,12 @@ POSTS = {
 
 
 def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, monkeypatch):
-    def official(data_home, subset, shuffle, n_retries, remove=()):
+    def fetch_posts(data_home, subset, shuffle, n_retries, remove=()):
         assert (data_home, shuffle) == (str(tmp_path), False)
         data = POSTS[subset][bool(remove)]
         return SimpleNamespace(data=data, target=np.arange(len(data)))
 
-    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", official)
+    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch_posts)
     task = tasks.load("newsgroups", root=tmp_path, network="transformer")
     assert task.train_x[:, 0].tolist() == [2, 1]  # the second post is empty: one unknown word
     for key in ("train_x", "test_x"):  # none has a word
@@ -174,29 +183,29 @@ def test_newsgroups_come_from_scikit_learn_by_author_without_headers(tmp_path, m
     assert task.model(0)(task.test_x).shape == (1, 2)
 
 
-def test_newsgroups_that_cannot_be_had_are_one_sentence_with_the_remedy(tmp_path, monkeypatch):
+def test_newsgroups_that_cannot_be_downloaded_are_reported_with_the_remedy(tmp_path, monkeypatch):
     def unreachable(**_):
         raise urllib.error.URLError("Name or service not known")
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", unreachable)
-    with pytest.raises(tasks.DataError) as caught:
+    with pytest.raises(tasks.DataError) as exc_info:
         tasks.load("newsgroups", root=tmp_path)
-    message = str(caught.value)
+    message = str(exc_info.value)
     for word in (str(tmp_path / text.NEWSGROUPS), "not known", "FEDSTAS_DATA", "task topics"):
         assert word in message
     assert "\n" not in message
 
 
-def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_know(corpus):
+def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_know(topics):
     for key, change in (("train_x", 0), ("test_x", 0), ("test_x", 1001), ("test_x", -1)):
-        x = getattr(corpus, key).clone()
+        x = getattr(topics, key).clone()
         x[17] = change
         with pytest.raises(InputError, match=rf"{key} of task topics has an empty .*1\.\.1000"):
-            replace(corpus, **{key: x})
+            replace(topics, **{key: x})
 
 
 @pytest.mark.parametrize(
-    ("task", "network", "message"),
+    ("task", "make_network", "message"),
     [
         ("digits", "text-cnn", "'text-cnn' does not fit task digits, of images: use perceptron$"),
         ("digits", "convolutional", "'convolutional' does not fit task digits"),
@@ -208,35 +217,35 @@ def test_an_empty_document_is_refused_and_so_is_a_token_that_training_does_not_k
         ("topics", "lstm", "unknown network 'lstm': use one of .*text-cnn, transformer"),
     ],
 )
-def test_a_network_that_does_not_fit_the_task_is_refused(task, network, message):
+def test_a_network_that_does_not_fit_the_task_is_refused(task, make_network, message):
     with pytest.raises(InputError, match=message):
-        tasks.load(task, network=network)
+        tasks.load(task, network=make_network)
 
 
-def test_a_runs_identity_names_the_network_only_where_it_is_not_the_usual_one(corpus):
-    federation = partition.natural(corpus.train_y, corpus.users, 10, seed=0)
-    how = {"rounds": 1, "clients_per_round": 2, "seed": 0}
-    usual, named, other = (
-        records.identity(replace(corpus, network=n), federation, methods.get("md"), **how)
+def test_an_identity_names_the_network_only_if_it_is_not_the_tasks_default(topics):
+    federation = partition.natural(topics.train_y, topics.users, 10, seed=0)
+    options = {"rounds": 1, "clients_per_round": 2, "seed": 0}
+    default, named_default, transformer = (
+        records.identity(replace(topics, network=n), federation, methods.get("md"), **options)
         for n in ("", "text-cnn", "transformer")
     )
-    assert usual == named and "network" not in usual
-    assert other == usual | {"network": "transformer"}
+    assert default == named_default and "network" not in default
+    assert transformer == default | {"network": "transformer"}
     keys = {
-        simulation.prepare(replace(corpus, network=n), federation, methods.get("md"), 2, 0).key
+        simulation.prepare(replace(topics, network=n), federation, methods.get("md"), 2, 0).key
         for n in ("", "text-cnn", "transformer")
     }
     assert len(keys) == 2
 
 
-def test_w_0_of_a_text_network_depends_on_the_seed_alone(corpus):
+def test_the_initial_parameters_of_a_text_network_depend_on_the_seed_only(topics):
     for name in ("text-cnn", "transformer"):
-        task = replace(corpus, network=name)
-        one, two, other = (models.flatten(task.model(seed)) for seed in (4, 4, 5))
-        assert torch.equal(one, two) and not torch.equal(one, other)
+        task = replace(topics, network=name)
+        first, second, another_seed = (models.flatten(task.model(seed)) for seed in (4, 4, 5))
+        assert torch.equal(first, second) and not torch.equal(first, another_seed)
 
 
-def test_a_sweep_deals_by_user_and_its_run_is_made_again_from_its_record(tmp_path):
+def test_a_run_on_the_partition_by_user_is_repeated_from_its_record(tmp_path):
     run = sweeps.Run(
         "topics",
         "natural",
@@ -249,22 +258,22 @@ def test_a_sweep_deals_by_user_and_its_run_is_made_again_from_its_record(tmp_pat
         network="transformer",
     )
     assert sweeps.make([run], "trial", folder=tmp_path, device="cpu", progress=False) == []
-    (result,) = records.read_runs(tmp_path)
-    who = result.identity
-    assert who["partition"] == {"name": "natural", "clients": 6, "seed": 0}
-    assert who["network"] == "transformer"
-    again = records.rerun(result.run, tmp_path, device="cpu").frame
+    (record,) = records.read_runs(tmp_path)
+    identity = record.identity
+    assert identity["partition"] == {"name": "natural", "clients": 6, "seed": 0}
+    assert identity["network"] == "transformer"
+    repeated = records.rerun(record.run, tmp_path, device="cpu").frame
     for key in ("train_loss", "test_accuracy", "examples"):
-        assert again[key].tolist() == result.columns()[key].tolist()
+        assert repeated[key].tolist() == record.columns()[key].tolist()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["text-cnn", "transformer"])
-def test_fedsampling_learns_the_topics_from_the_users(name, corpus):
-    federation = partition.natural(corpus.train_y, corpus.users, 100, seed=0)
+def test_fedsampling_learns_the_topics_from_the_users(name, topics):
+    federation = partition.natural(topics.train_y, topics.users, 100, seed=0)
     method = methods.get("fedsampling", lr=0.3, steps=5)
     history = simulation.run(
-        replace(corpus, network=name),
+        replace(topics, network=name),
         federation,
         method,
         rounds=30,

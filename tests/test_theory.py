@@ -48,6 +48,7 @@ def test_variances_per_draw_of_the_counterexamples_to_theorem_1_are_those_of_the
     size = [abs(x) for x in case["w"]]
 
     def per_draw(design, selection):
+        """Return the variance of one draw."""
         return theory.design_moments(design, case["w"], selection, 1)[1]
 
     assert per_draw("plain-wr", size) == Fraction(case["per_draw_var_plain_pps"])
@@ -187,12 +188,13 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
         (lambda: theory.ldp_ratio(1, "1/2"), "size_cap is 1"),
     ],
 )
-def test_bad_arguments_of_theory_are_refused(call, message):
+def test_invalid_arguments_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
 
 
 def to_fractions(matrix):
+    """Convert texts such as "1/3" to fractions."""
     return [[Fraction(str(x)) for x in row] for row in matrix]
 
 

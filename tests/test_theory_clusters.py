@@ -92,7 +92,7 @@ VERDICTS = {
     ("module", "name", "verdict"),
     [(m, name, verdict) for m, names in VERDICTS.items() for name, verdict in names.items()],
 )
-def test_the_verdict_of_every_claim(module, name, verdict):
+def test_every_claim_has_the_expected_verdict(module, name, verdict):
     decide = getattr(importlib.import_module(f"companion.claims.evidence.{module}"), name)
     evidence = decide(None)
     assert evidence.verdict == verdict
@@ -102,7 +102,7 @@ def test_the_verdict_of_every_claim(module, name, verdict):
 
 
 @pytest.mark.parametrize("case", SIZE_CASES, ids=lambda c: str(c["n"]))
-def test_weights_are_those_of_the_reference_cases(case):
+def test_weights_of_both_algorithms_agree_with_the_reference_cases(case):
     n, m = case["n"], case["m"]
     rows = theory.rows_of(case["r_prime"])
     assert rows == [[Fraction(x) for x in row] for row in case["r"]]
@@ -122,19 +122,19 @@ def test_weights_are_those_of_the_reference_cases(case):
 
 
 @pytest.mark.parametrize("case", CASES["md"], ids=lambda c: str(c["n"]))
-def test_md_sampling_of_the_reference_cases(case):
+def test_md_sampling_agrees_with_the_reference_cases(case):
     rows = theory.md_rows(case["n"], case["m"])
     assert theory.weight_variances(rows) == [Fraction(x) for x in case["var"]]
     assert theory.row_inclusion(rows) == [Fraction(x) for x in case["p_sampled"]]
 
 
 @pytest.mark.parametrize("case", GROUP_CASES, ids=lambda c: str(c["groups"]))
-def test_the_repaired_lines_of_algorithm_2_are_the_reference_cases(case):
+def test_the_repaired_algorithm_2_agrees_with_the_reference_cases(case):
     result = theory.printed_algorithm_2(case["n"], case["groups"], case["m"], REPAIRS_2)
     assert result == case["r_prime"]
 
 
-def test_ten_different_clients_of_the_reference_cases():
+def test_the_probability_of_ten_distinct_clients_agrees_with_the_reference_cases():
     reference = CASES["distinct_10_of_100"]
     assert theory.distinct_uniform(100, 10)[10] == Fraction(reference["p_all_distinct"])
 
@@ -213,7 +213,7 @@ def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_its_bound_on_ro
         assert sum(row[i] == sum(sizes) for row in proof) >= m * k // sum(sizes)
 
 
-def test_total_weight_variances_of_md_algorithm_1_and_the_proofs_allocation():
+def test_the_total_variance_of_weights_agrees_with_the_reference_for_three_schemes():
     sizes, m = [17, 15, 2, 1], 5
     schemes = (
         theory.md_rows(sizes, m),
@@ -224,7 +224,7 @@ def test_total_weight_variances_of_md_algorithm_1_and_the_proofs_allocation():
     assert result == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
 
 
-def test_how_often_the_printed_lines_satisfy_proposition_1():
+def test_the_printed_algorithms_satisfy_proposition_1_on_the_counted_inputs_only():
     assert clusters_algorithms.count_valid_algorithm_1() == (82, 1626)
     assert clusters_algorithms.count_valid_algorithm_1(("start", "line 11")) == (804, 1626)
     assert clusters_algorithms.count_valid_algorithm_1(REPAIRS_1) == (1626, 1626)
@@ -232,7 +232,7 @@ def test_how_often_the_printed_lines_satisfy_proposition_1():
     assert clusters_algorithms.count_valid_algorithm_2(REPAIRS_2) == (409, 409)
 
 
-def test_the_smallest_inputs_on_which_the_printed_lines_fail():
+def test_the_printed_algorithms_fail_on_the_known_smallest_inputs():
     assert theory.printed_algorithm_1([1], 1) == [[0]]
     assert theory.printed_algorithm_1([1, 1, 1], 1) == [[1, 2, 1]]
     result = theory.printed_algorithm_2([2, 1, 1, 1], [[0], [1], [2], [3]], 2)

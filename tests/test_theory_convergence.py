@@ -169,7 +169,7 @@ def test_flat_tails_are_a_counterexample_to_clustered_sampling_being_better():
         (convergence.improvement, "holds-if"),
     ],
 )
-def test_verdicts(decide, verdict):
+def test_every_claim_has_the_expected_verdict(decide, verdict):
     result = decide(None)
     assert result.verdict == verdict
     assert result.note

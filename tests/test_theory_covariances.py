@@ -26,12 +26,13 @@ REFERENCE_KEYS = {  # readings of Lemma 4 -> keys of the reference cases
 
 
 def to_fractions(matrix):
+    """Convert texts such as "1/3" to fractions."""
     return [[Fraction(x) for x in row] for row in matrix]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
 @pytest.mark.parametrize("reading", REFERENCE_KEYS)
-def test_readings_are_those_of_the_reference_cases(case, reading):
+def test_readings_of_eq_6_11_agree_with_the_reference_cases(case, reading):
     g = np.array(case["g"], dtype=object)
     setting = (case["n_k"], case["n"], case["nstar"], case["nbar"])
     _, form = cov.reading_form(reading, *setting)
@@ -39,7 +40,7 @@ def test_readings_are_those_of_the_reference_cases(case, reading):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"n*={c['nstar']}")
-def test_eq_6_11_is_that_of_the_reference_cases(case):
+def test_eq_6_11_agrees_with_the_reference_cases(case):
     form = cov.lemma4_form(case["n"], case["nstar"], case["nbar"])
     n_k = case["n_k"]
     assert form == (Fraction(case["coef_gg"]), Fraction(case["coef_ss"]))
@@ -168,7 +169,7 @@ def test_semidefinite_matrices_and_their_loewner_order():
         (pooling.mimics_centralised, "holds-if"),
     ],
 )
-def test_verdicts(decide, verdict):
+def test_every_claim_has_the_expected_verdict(decide, verdict):
     result = decide(None)
     assert result.verdict == verdict
     assert result.note

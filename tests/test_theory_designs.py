@@ -30,6 +30,7 @@ F = Fraction
 
 
 def to_fractions(texts):
+    """Convert texts such as "1/3" to fractions."""
     return [F(x) for x in texts]
 
 
@@ -37,7 +38,7 @@ def to_fractions(texts):
 
 
 @pytest.mark.parametrize("case", REFERENCE["pps"]["cases"], ids=lambda c: f"w={c['w']}")
-def test_pps_of_the_reference_cases(case):
+def test_designs_with_unequal_probabilities_have_the_moments_of_the_reference_cases(case):
     w, norm, m = case["w"], case["norm"], case["m"]
     names = {"des-raj": "desraj_successive", "plain-wr": "plain_wr", "hansen-hurwitz": "hh_wr"}
     for design, key in names.items():
@@ -52,7 +53,7 @@ def test_pps_of_the_reference_cases(case):
     assert mismatched == tuple(F(case["hh_weights_on_successive"][k]) for k in ("mean", "var"))
 
 
-def test_two_strata_of_the_reference_cases():
+def test_designs_in_two_strata_have_the_moments_of_the_reference_case():
     case = REFERENCE["pps_two_strata"]
     keys = {
         "plain-wr": "paper_plain_wr",
@@ -65,7 +66,7 @@ def test_two_strata_of_the_reference_cases():
 
 
 @pytest.mark.parametrize("case", NEYMAN, ids=lambda c: f"N={c['N']}")
-def test_allocations_of_the_reference_cases(case):
+def test_allocations_agree_with_the_reference_cases(case):
     n, s, m = case["N"], case["S"], case["m"]
     if case["real"] is not None:
         real = theory.neyman_printed(n, s, m)
@@ -84,7 +85,7 @@ def test_allocations_of_the_reference_cases(case):
     assert allocation.neyman(n, s, m).tolist() == case["greedy"]
 
 
-def test_theorem_1_of_the_reference_cases():
+def test_theorem_1_agrees_with_the_reference_cases():
     case = REFERENCE["theorem1"]
     single = case["sts_gt_stradiv"]
     result = theory.per_draw(single["w"], [abs(x) for x in single["w"]])
@@ -215,7 +216,7 @@ def test_an_allocation_by_variances_is_no_better_than_the_proportional_one(strat
     assert (by_deviation == by_variance) == (len(set(s)) == 1)
 
 
-def test_allocations_with_constant_or_full_strata_and_allocations_that_do_not_exist():
+def test_the_bounded_allocation_handles_constant_and_full_strata_and_refuses_the_impossible():
     assert theory.allocation_variance((2, 2), (0, 1), (0, 2)) == F(1, 8)
     assert theory.allocation_variance((2, 2), (1, 1), (0, 2)) == inf
     assert theory.neyman_bounded((2, 5), (3, 0), 6) == [2, 4]  # the spread stratum is full
@@ -306,7 +307,7 @@ def compute_evidence(module, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("claim", "verdict"), EXPECTED.items(), ids=lambda x: str(x)[-30:])
-def test_the_verdict_of_every_claim(claim, verdict):
+def test_every_claim_has_the_expected_verdict(claim, verdict):
     result = compute_evidence(*claim)
     assert result.verdict == verdict
     assert result.verdict in VERDICTS
@@ -315,7 +316,7 @@ def test_the_verdict_of_every_claim(claim, verdict):
 
 
 @pytest.mark.slow
-def test_the_numbers_behind_the_verdicts():
+def test_the_counterexamples_of_the_verdicts_have_the_known_values():
     ours = {name: compute_evidence(module, name).ours for module, name in EXPECTED}
     assert ours["lemma_1"] == "2/3 instead of 1/2"
     assert ours["algorithm"] == "31/10 or 38561/14280 instead of 15/7"

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from fedstas.theory import least_variance as lv
 
-few = settings(max_examples=25, deadline=None)
-whole = st.integers(-4, 4)
+FEW_EXAMPLES = settings(max_examples=25, deadline=None)
+integers = st.integers(-4, 4)
 
 
 def shares(sizes) -> np.ndarray:
-    """The clients' weights n_k / n, as Fractions [N]."""
+    """Return the clients' weights n_k / n, as Fractions [N]."""
     return np.array([Q(x, sum(sizes)) for x in sizes])
 
 
-@few
-@given(st.lists(st.tuples(whole, whole, whole), min_size=3, max_size=4), st.data())
+@FEW_EXAMPLES
+@given(st.lists(st.tuples(integers, integers, integers), min_size=3, max_size=4), st.data())
 def test_the_inside_sum_of_sketches_has_the_stated_mean_and_at_most_the_stated_deviation(u, data):
     """Over all 2^(r d) choices of signs, r = 2 and d = 3."""
     rows, u = 2, np.array(u)
@@ -51,8 +51,8 @@ def test_the_squared_length_of_a_sketch_has_the_stated_variance():
     assert variance == Q(2, rows) * (length**2 - int((x**4).sum()))
 
 
-@few
-@given(st.lists(st.tuples(whole, whole), min_size=6, max_size=6), st.data())
+@FEW_EXAMPLES
+@given(st.lists(st.tuples(integers, integers), min_size=6, max_size=6), st.data())
 def test_collapsed_strata_are_above_the_variance_by_the_distance_of_the_strata_means(u, data):
     omega = shares(data.draw(st.lists(st.integers(1, 5), min_size=6, max_size=6)))
     u, labels = np.array(u), (0, 1, 0, 1, 2, 3)
@@ -84,8 +84,8 @@ def test_no_function_of_one_draw_from_a_stratum_of_two_has_the_variance_as_its_e
     assert np.linalg.matrix_rank(extended) > np.linalg.matrix_rank(system)
 
 
-@few
-@given(st.lists(st.tuples(whole, whole), min_size=4, max_size=4), st.data())
+@FEW_EXAMPLES
+@given(st.lists(st.tuples(integers, integers), min_size=4, max_size=4), st.data())
 def test_silence_at_rates_of_the_clients_own_costs_what_the_proposition_says(u, data):
     omega = shares(data.draw(st.lists(st.integers(1, 5), min_size=4, max_size=4)))
     silent = data.draw(st.lists(st.sampled_from([Q(0), Q(1, 4), Q(1, 2)]), min_size=4, max_size=4))

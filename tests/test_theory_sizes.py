@@ -71,7 +71,7 @@ VERDICTS = {
     [(m, name, verdict) for m, names in VERDICTS.items() for name, verdict in names.items()],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_the_verdicts(module, name, verdict):
+def test_every_claim_has_the_expected_verdict(module, name, verdict):
     result = getattr(module, name)(None)
     assert result.verdict == verdict
     assert result.table is not None

@@ -1,7 +1,7 @@
-"""Every claim of theory can be true and can be false: each evidence function in a world of either kind.
+"""Every evidence function of theory gives each of its verdicts for some input (a *world*).
 
-A world is what the function takes besides the claim: the clients, the constants, the formula or the design under
-test. A theorem that is true gets a false formula or a design that breaks it.
+A world holds the function's arguments besides the claim: clients, constants, the formula or the design to test. For a
+theorem that is true, a world with a false formula or an unsuitable design must be rejected.
 """
 
 import inspect
@@ -43,28 +43,28 @@ MODULES = (
     "clusters_sentences",
     "slides_sampling",
 )
-PRINTED = {}  # the world of the paper
+PRINTED = {}  # no argument: the defaults are those of the paper
 HALF = Q(1, 2)
 
 
-def scheme(sizes, rows):
-    """A world of clustered sampling with one scheme: sizes, rows, its weights and those of MD sampling."""
+def make_case(sizes, rows):
+    """Return a case of clustered sampling: sizes, rows, moments of its weights and of those of MD sampling."""
     md = theory.md_rows(sizes, len(rows))
     return (sizes, rows, theory.weight_moments(rows), theory.weight_moments(md))
 
 
-def turned(result):
-    """The same with the roles of the scheme and of MD exchanged."""
+def exchange_roles(result):
+    """Return the cases with the moments of the scheme and of MD sampling exchanged."""
     return [(sizes, rows, md, w) for sizes, rows, w, md in result]
 
 
-def even(n, m):
-    """Rows r' of MD sampling: every client in every row."""
+def md_rows(n, m):
+    """Return rows r' of MD sampling, in which every client is in every row."""
     return np.tile(n, (m, 1))
 
 
-def late(table, slope):
-    """Measured exponents as `convergence.slopes` gives them, with another one for the draws as written."""
+def slope_table(table, slope):
+    """Return a table like that of `convergence.slopes`, with this exponent for the draws as written."""
     rows = {"as written": slope, "corrected": -1.0, "uniform": -1.0}
     return pd.DataFrame(
         [
@@ -85,10 +85,10 @@ def nosy(groups):
     return SimpleNamespace(draw=lambda view, m, rng: view.gradients())
 
 
-SKEWED = scheme([1, 1], [[Q(3, 4), Q(1, 4)], [HALF, HALF]])  # columns do not sum to m p
-PAIR = scheme([1, 1], [[1, 0], [0, 1]])
-ONE = scheme([2, 1, 1], schemes.ONE_CLIENT)
-MD = scheme([1, 1], theory.md_rows([1, 1], 2))
+SKEWED = make_case([1, 1], [[Q(3, 4), Q(1, 4)], [HALF, HALF]])  # columns do not sum to m p
+PAIR = make_case([1, 1], [[1, 0], [0, 1]])
+ONE = make_case([2, 1, 1], schemes.ONE_CLIENT)
+MD = make_case([1, 1], theory.md_rows([1, 1], 2))
 ZERO = cov.Form(Q(0), Q(0))
 ONLY = {"1..M−1": estimates.SUPPORTS["1..M−1"]}
 AGREED = Evidence("holds", "≤", note="It is true.")
@@ -184,16 +184,16 @@ WORLDS = {
     "convergence.theorem_2": ({"centres": (0, 2, 0, 2), "constant": False}, PRINTED),
     "convergence.theorem_2_selection": ({"centres": (0, 1)}, PRINTED),
     "convergence.improved_rates": (
-        {"table": late({}, -1.5)},
-        {"table": late({}, -0.2)},
+        {"table": slope_table({}, -1.5)},
+        {"table": slope_table({}, -0.2)},
     ),
     "convergence.improvement": (
         {"c": (-1, 1, -1, 1)},
         {"scheme": lambda sizes, m: np.eye(len(sizes))[[0] * m]},
     ),
     "clusters.eq_3_biased": (PRINTED, {"cases": (([1, 1, 8], 3), ([2, 3], 2))}),
-    "clusters.md_unbiased": (PRINTED, {"cases": turned([SKEWED])}),
-    "clusters.md_times": (PRINTED, {"cases": turned([PAIR])}),
+    "clusters.md_unbiased": (PRINTED, {"cases": exchange_roles([SKEWED])}),
+    "clusters.md_times": (PRINTED, {"cases": exchange_roles([PAIR])}),
     "clusters.proposition_1": (PRINTED, {"cases": [SKEWED]}),
     "clusters.eq_12": (PRINTED, {"cases": [SKEWED]}),
     "clusters.eq_13_14": (PRINTED, {"formula": lambda p, m: p * (1 - p)}),
@@ -201,19 +201,19 @@ WORLDS = {
         PRINTED,
         {"formula": lambda r: [v / 2 for v in theory.weight_variances(r)]},
     ),
-    "clusters.eq_17": (PRINTED, {"cases": turned([PAIR])}),
+    "clusters.eq_17": (PRINTED, {"cases": exchange_roles([PAIR])}),
     "clusters.eq_17_equality": ({"cases": [PAIR, MD]}, {"cases": [(*PAIR[:2], PAIR[3], PAIR[3])]}),
     "clusters.eq_18_20": (PRINTED, {"formula": lambda p, m: m * p}),
     "clusters.eq_21_22": (
         PRINTED,
         {"formula": lambda rows: [sum(c) for c in zip(*rows, strict=True)]},
     ),
-    "clusters.eq_23": (PRINTED, {"cases": turned([PAIR])}),
+    "clusters.eq_23": (PRINTED, {"cases": exchange_roles([PAIR])}),
     "clusters.eq_23_equality": ({"cases": [PAIR, MD]}, {"cases": [(*PAIR[:2], PAIR[3], PAIR[3])]}),
-    "clusters.variance_difference_per_client": (PRINTED, {"cases": turned([PAIR])}),
-    "clusters.absence_probability_per_client": (PRINTED, {"cases": turned([PAIR])}),
+    "clusters.variance_difference_per_client": (PRINTED, {"cases": exchange_roles([PAIR])}),
+    "clusters.absence_probability_per_client": (PRINTED, {"cases": exchange_roles([PAIR])}),
     "clusters.eq_56": ({"cases": [MD]}, PRINTED),
-    "clusters.representativity": ({"cases": [PAIR, MD]}, {"cases": turned([PAIR])}),
+    "clusters.representativity": ({"cases": [PAIR, MD]}, {"cases": exchange_roles([PAIR])}),
     "clusters_bounds.lemma_5": (PRINTED, {"three": Q(1, 3)}),
     "clusters_bounds.eq_26_41": (
         PRINTED,
@@ -231,27 +231,30 @@ WORLDS = {
     "clusters_bounds.theorem_1": ({"rows": bounds.EQUAL_GRADIENT_ROWS}, {"drift": 1e6}),
     "clusters_bounds.theorem_2": ({"rows": bounds.EQUAL_GRADIENT_ROWS}, {"drift": 1e6}),
     "clusters_algorithms.algorithm_1_printed": ({"repaired": REPAIRS_1}, PRINTED),
-    "clusters_algorithms.theorem_3": ({"repaired": REPAIRS_1}, {"scheme": even}),
+    "clusters_algorithms.theorem_3": ({"repaired": REPAIRS_1}, {"scheme": md_rows}),
     "clusters_algorithms.algorithm_1_cost": (
         {"inputs": [(n, m) for n, m in algorithms.algorithm_1_inputs() if m <= len(n)]},
-        {"scheme": even},
+        {"scheme": md_rows},
     ),
     "clusters_algorithms.theorem_3_proof": ({"scheme": theory.proof_of_theorem_3}, PRINTED),
-    "clusters_algorithms.figure_3": (PRINTED, {"scheme": even}),
-    "clusters_algorithms.most_draws_per_client": (PRINTED, {"scheme": even}),
+    "clusters_algorithms.figure_3": (PRINTED, {"scheme": md_rows}),
+    "clusters_algorithms.most_draws_per_client": (PRINTED, {"scheme": md_rows}),
     "clusters_algorithms.algorithm_2_printed": ({"repaired": REPAIRS_2}, PRINTED),
     "clusters_algorithms.theorem_4": (
         {"repaired": REPAIRS_2},
-        {"scheme": lambda n, groups, m: even(n, m)},
+        {"scheme": lambda n, groups, m: md_rows(n, m)},
     ),
-    "clusters_algorithms.figure_4": (PRINTED, {"scheme": lambda n, groups, m: even(n, m)}),
+    "clusters_algorithms.figure_4": (PRINTED, {"scheme": lambda n, groups, m: md_rows(n, m)}),
     "clusters_algorithms.enough_groups": (PRINTED, {"inputs": [([1] * 4, [[0, 1, 2, 3]], 2)]}),
-    "clusters_sentences.heavy_clients": (PRINTED, {"scheme": lambda n, groups, m: even(n, m)}),
-    "clusters_sentences.algorithm_2_cost": (PRINTED, {"scheme": lambda n, groups, m: even(n, m)}),
+    "clusters_sentences.heavy_clients": (PRINTED, {"scheme": lambda n, groups, m: md_rows(n, m)}),
+    "clusters_sentences.algorithm_2_cost": (
+        PRINTED,
+        {"scheme": lambda n, groups, m: md_rows(n, m)},
+    ),
     "clusters_sentences.zero_updates": ({"measures": ("L1", "L2")}, {"other": (1, 0.1)}),
     "clusters_sentences.further_variance": (
         PRINTED,
-        {"scheme": lambda n, groups, m: even([1] * len(n), m)},
+        {"scheme": lambda n, groups, m: md_rows([1] * len(n), m)},
     ),
     "clusters_sentences.both_smaller": (
         {"inputs": [([1, 1], [[0], [1]], 2)]},

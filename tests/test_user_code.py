@@ -1,4 +1,4 @@
-"""Designs of one's own: files, names, identities, records that are made again."""
+"""Users' designs: their files, names and identities, and repetition of their recorded runs."""
 
 import dataclasses
 import hashlib
@@ -16,7 +16,7 @@ from fedstas.client_sampling import MD, Cohort, Uniform
 from fedstas.errors import InputError
 from fedstas.methods import Method
 
-TEXT = '''
+SOURCE = '''
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from fedstas.state import Renewed, renewed
 
 
 @dataclass
-class Kept:
+class Probabilities:
     p: Renewed[np.ndarray] = renewed()
 
 
@@ -34,7 +34,7 @@ class Kept:
 class Sized:
     """p by a power of the sizes."""
 
-    State = Kept
+    State = Probabilities
     power: float = 0.5
 
     def draw(self, view, m, rng):
@@ -57,44 +57,45 @@ class Mine:
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    """mine.py in the current folder."""
+def design_file(tmp_path, monkeypatch):
+    """Write mine.py into an empty folder, which becomes the current one."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(TEXT)
+    (tmp_path / "mine.py").write_text(SOURCE)
     yield tmp_path / "mine.py"
-    forget()
+    forget_imports()
 
 
-def forget():
-    """As a new process finds it: no file has been run."""
+def forget_imports():
+    """Forget all users' files that were imported, as a new process would."""
     user_code._LOADED.clear()
     user_code.source.cache_clear()
     for name in [name for name in sys.modules if name.startswith(config.USER_MODULE_PREFIX)]:
         del sys.modules[name]
 
 
-def sha(path) -> str:
+def hash_file(path) -> str:
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_design_passed_to_get_has_a_name_of_its_own_and_its_file_in_its_identity():
+def test_a_users_design_is_named_in_the_method_and_its_file_in_the_identity():
     method = methods.get("md", clients=Mine(2), lr=0.5)
     assert method.name == "md, clients Mine"
     assert methods.get("md", clients=Uniform()).name == "md"  # a part of the package: as recorded
     data = json.loads(json.dumps(methods.to_dict(method)))
-    source = {"file": "test_user_code.py", "sha256": sha(Path(__file__))}
+    source = {"file": "test_user_code.py", "sha256": hash_file(Path(__file__))}
     assert data["clients"] == {"is": "Mine", "first": 2, "from": source}
     assert "from" not in data["data"]
     assert methods.from_dict(data) == method
 
 
-def test_a_registered_name_is_known_until_another_design_takes_it(monkeypatch):
+def test_a_registered_name_can_be_registered_again(monkeypatch):
     monkeypatch.setattr(methods, "_METHODS", dict(methods._METHODS))
     methods.register("mine", Mine(), description="The first m.")
     assert methods.names()[-1] == "mine" and methods.describe("mine") == "The first m."
     assert methods.parameters("mine")["first"] == 0
-    got = methods.get("mine", first=3, lr=0.2)
-    assert (got.name, got.clients, got.local.lr) == ("mine", Mine(3), 0.2)
+    method = methods.get("mine", first=3, lr=0.2)
+    assert (method.name, method.clients, method.local.lr) == ("mine", Mine(3), 0.2)
     methods.register("mine", Method("other", Mine(1), local=methods.LocalSGD(steps=7)))
     assert methods.describe("mine") == "A design of this file."
     assert methods.get("mine").local.steps == methods.parameters("mine")["steps"] == 7
@@ -107,21 +108,21 @@ def test_a_registered_name_is_known_until_another_design_takes_it(monkeypatch):
         methods.register("five", 5)
 
 
-def test_a_file_is_a_method_and_another_text_another_run(file):
+def test_a_users_file_is_a_method_and_a_changed_file_another_run(design_file):
     method = methods.get("mine.py", power=0.75)
     assert method.name == "mine.py:Sized" and method.clients.power == 0.75
     assert methods.parameters("mine.py") == {"power": 0.5} | dataclasses.asdict(method.local)
     data = methods.to_dict(method)
-    assert data["clients"]["from"] == {"file": "mine.py", "sha256": sha(file)}
-    assert methods.get(f"{file}:Sized", power=0.75) == method  # wherever it is named from
+    assert data["clients"]["from"] == {"file": "mine.py", "sha256": hash_file(design_file)}
+    assert methods.get(f"{design_file}:Sized", power=0.75) == method  # wherever it is named from
     assert methods.parse("mine.py power=0.75 lr=0.5") == methods.get("mine.py", power=0.75, lr=0.5)
-    file.write_text(TEXT + "# another text\n")
+    design_file.write_text(SOURCE + "# another text\n")
     assert methods.to_dict(methods.get("mine.py", power=0.75)) != data
     assert methods.to_dict(method) == data  # what was loaded is what runs
 
 
-def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
-    decorated = "from fedstas.config import config\n" + TEXT.replace(
+def test_two_files_may_have_designs_of_the_same_name(design_file, tmp_path):
+    decorated = "from fedstas.config import config\n" + SOURCE.replace(
         "@dataclass(frozen=True)", "@config"
     )
     for name in ("a.py", "b.py"):
@@ -131,7 +132,7 @@ def test_two_files_may_have_designs_of_the_same_name(file, tmp_path):
     assert methods.to_dict(a)["clients"]["from"] != methods.to_dict(b)["clients"]["from"]
 
 
-CHECKED = TEXT.replace(
+SOURCE_WITH_CHECK = SOURCE.replace(
     "    def draw",
     "    def __post_init__(self):\n        if self.power < 0:\n            raise ValueError('below\\nzero')\n\n    def draw",
     1,
@@ -139,45 +140,51 @@ CHECKED = TEXT.replace(
 
 
 @pytest.mark.parametrize(
-    ("text", "spec", "words"),
+    ("source", "spec", "message"),
     [
         (None, "away.py", "there is no file away.py"),
         ("x = 1", "mine.py", r"names no design: mine.py has no class with a method draw"),
-        (TEXT + TEXT.replace("Sized", "Other"), "mine.py", "has Sized, Other; name one"),
-        (TEXT, "mine.py:Other", "mine.py:Other names no design: mine.py has Sized$"),
+        (SOURCE + SOURCE.replace("Sized", "Other"), "mine.py", "has Sized, Other; name one"),
+        (SOURCE, "mine.py:Other", "mine.py:Other names no design: mine.py has Sized$"),
         ("import nowhere_at_all", "mine.py", "fails on import: ModuleNotFoundError: No module"),
         ("def broken(:", "mine.py", "fails on import: SyntaxError"),
         ("raise SystemExit(3)", "mine.py", "fails on import: SystemExit: 3"),
         ("raise ValueError('one\\ntwo')", "mine.py", "fails on import: ValueError: one two"),
         ("x = 1\0", "mine.py", "mine.py line 1 fails on import: "),
-        (TEXT.replace("(frozen=True)", "", 2), "mine.py", r"put @dataclass\(frozen=True\) above"),
-        (TEXT.replace(" = 0.5", ""), "mine.py", "give each setting a default"),
-        (CHECKED, "mine.py power=-1", r"mine.py line 24: ValueError: below zero$"),
-        (CHECKED.replace("< 0", "< 1"), "mine.py", r"mine.py line 24: ValueError: below zero$"),
-        (TEXT, "mine.py pwer=2", "has no setting 'pwer': it has power, steps"),
-        (TEXT, "mine.py power", "'power' after mine.py is no setting: write KEY=VALUE"),
-        (TEXT, "mine.py 'power", "names no method"),
-        (TEXT, "  ", "names no method"),
+        (SOURCE.replace("(frozen=True)", "", 2), "mine.py", r"put @dataclass\(frozen=True\) above"),
+        (SOURCE.replace(" = 0.5", ""), "mine.py", "give each setting a default"),
+        (SOURCE_WITH_CHECK, "mine.py power=-1", r"mine.py line 24: ValueError: below zero$"),
+        (
+            SOURCE_WITH_CHECK.replace("< 0", "< 1"),
+            "mine.py",
+            r"mine.py line 24: ValueError: below zero$",
+        ),
+        (SOURCE, "mine.py pwer=2", "has no setting 'pwer': it has power, steps"),
+        (SOURCE, "mine.py power", "'power' after mine.py is no setting: write KEY=VALUE"),
+        (SOURCE, "mine.py 'power", "names no method"),
+        (SOURCE, "  ", "names no method"),
     ],
 )
-def test_a_file_that_holds_no_design_is_one_sentence(file, text, spec, words):
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(InputError, match=words) as caught:
+def test_a_file_without_a_valid_design_is_refused_in_one_sentence(
+    design_file, source, spec, message
+):
+    if source is not None:
+        design_file.write_text(source)
+    with pytest.raises(InputError, match=message) as exc_info:
         methods.parse(spec)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(exc_info.value)
 
 
-def test_words_after_a_name_are_settings():
+def test_parse_reads_settings_after_the_name():
     spec = "fedstas-least-variance draws=norm noise=true rate=0.5 levels=4"
-    parsed = methods.get("fedstas-least-variance", draws="norm", noise=True, rate=0.5, levels=4)
-    assert methods.parse(spec) == parsed
+    expected = methods.get("fedstas-least-variance", draws="norm", noise=True, rate=0.5, levels=4)
+    assert methods.parse(spec) == expected
     assert methods.parse("fedsampling epsilon=none") == methods.get("fedsampling", epsilon=None)
-    for spec, named in (
+    for spec, message in (
         ("fedstas-least-variance noise=maybe", "noise is 'maybe'"),
         ("md lr=x", "lr is"),
     ):
-        with pytest.raises(InputError, match=named):
+        with pytest.raises(InputError, match=message):
             methods.parse(spec)
 
 
@@ -196,8 +203,8 @@ def test_settings_that_a_record_cannot_hold_are_refused():
 
 
 @pytest.fixture
-def recorded(file, digits, federation):
-    """A run of mine.py, recorded in runs/mine: its name, and its history."""
+def recorded(design_file, digits, federation):
+    """Record a run of mine.py in the folder runs; return the run, its id and its history."""
     run = sweeps.Run(
         "digits",
         "dirichlet",
@@ -214,57 +221,62 @@ def recorded(file, digits, federation):
     return run, name, records.load("runs")
 
 
-def plain(frame) -> pd.DataFrame:
+def without_seconds(frame) -> pd.DataFrame:
+    """Return the columns of a history, but the seconds, which differ between runs."""
     return frame[list(simulation.COLUMNS)].drop(columns="seconds").reset_index(drop=True)
 
 
-def test_a_recorded_run_is_made_again_while_its_file_is_there_and_as_it_was(recorded, file):
+def test_a_recorded_run_is_repeated_only_if_its_file_is_unchanged(recorded, design_file):
     run, name, frame = recorded
     assert set(frame["method"]) == {"mine.py:Sized"}
     assert sweeps.perform(run, "mine", "runs", "cpu") == "there"
-    forget()
-    again = records.rerun(name, "runs", device="cpu")
-    pd.testing.assert_frame_equal(plain(again.frame), plain(frame))
-    forget()
-    file.write_text(TEXT + "# another text\n")
-    short = f"Sized in mine.py \\(SHA-256 {records.identities('runs')[name]['method']['clients']['from']['sha256'][:8]}"
-    with pytest.raises(InputError, match=f"{short}...\\), which has changed since"):
+    forget_imports()
+    repeated = records.rerun(name, "runs", device="cpu")
+    pd.testing.assert_frame_equal(without_seconds(repeated.frame), without_seconds(frame))
+    forget_imports()
+    design_file.write_text(SOURCE + "# another text\n")
+    file_and_hash = f"Sized in mine.py \\(SHA-256 {records.identities('runs')[name]['method']['clients']['from']['sha256'][:8]}"
+    with pytest.raises(InputError, match=f"{file_and_hash}...\\), which has changed since"):
         records.rerun(name, "runs", device="cpu")
     assert sweeps.perform(run, "mine", "runs", "cpu") == "done"  # another run
     assert len(records.identities("runs")) == 2
-    file.unlink()
-    forget()
+    design_file.unlink()
+    forget_imports()
     with pytest.raises(InputError, match="which is not here: run this in its folder"):
         records.rerun(name, "runs", device="cpu")
 
 
-def test_a_run_resumes_from_its_checkpoint_in_another_process(recorded, file, monkeypatch):
+def test_a_run_resumes_from_its_checkpoint_in_another_process(recorded, design_file, monkeypatch):
     """The design's memory has a data class of the file; the checkpoint may name it once the file has been read."""
     run, _, expected = recorded
-    write, real, rounds = records.write_checkpoint, simulation.run, []
+    write, original_run, rounds = records.write_checkpoint, simulation.run, []
 
-    def die(history, *rest):
+    def write_and_fail(history, *rest):
         write(history, *rest)
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(records, "write_checkpoint", die)
+    monkeypatch.setattr(records, "write_checkpoint", write_and_fail)
     assert "killed" in sweeps.perform(run, "cut", "runs", "cpu")
     monkeypatch.setattr(records, "write_checkpoint", write)
 
-    def spy(*arguments, resume, **options):
+    def run_and_record(*arguments, resume, **options):
         rounds.append(resume.state.round)
-        return real(*arguments, resume=resume, **options)
+        return original_run(*arguments, resume=resume, **options)
 
-    monkeypatch.setattr(simulation, "run", spy)
-    forget()
+    monkeypatch.setattr(simulation, "run", run_and_record)
+    forget_imports()
     assert sweeps.perform(run, "cut", "runs", "cpu") == "done"
     assert rounds == [1]
-    pd.testing.assert_frame_equal(plain(records.load("runs/cut")), plain(expected))
+    pd.testing.assert_frame_equal(
+        without_seconds(records.load("runs/cut")), without_seconds(expected)
+    )
 
 
-def test_a_history_is_not_gone_on_from_with_another_text(file, digits, federation):
-    how = {"clients_per_round": 4, "seed": 0, "device": "cpu"}
-    history = simulation.run(digits, federation, methods.get("mine.py"), rounds=1, **how)
-    file.write_text(TEXT + "# another text\n")
+def test_a_history_is_not_resumed_after_its_file_changed(design_file, digits, federation):
+    options = {"clients_per_round": 4, "seed": 0, "device": "cpu"}
+    history = simulation.run(digits, federation, methods.get("mine.py"), rounds=1, **options)
+    design_file.write_text(SOURCE + "# another text\n")
     with pytest.raises(InputError, match="resume: the history is of another"):
-        simulation.run(digits, federation, methods.get("mine.py"), rounds=2, resume=history, **how)
+        simulation.run(
+            digits, federation, methods.get("mine.py"), rounds=2, resume=history, **options
+        )

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import hashlib
 import json
 import re
 import shutil
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_user_code import forget, plain
+from test_user_code import forget_imports, hash_file, without_seconds
 
 from companion.pages import parameters
 from companion.runs import leaderboard, protocol, records, sweeps, tables
@@ -36,18 +35,13 @@ def examples_folder(tmp_path, monkeypatch):
     for path in EXAMPLES.glob("my_*"):
         shutil.copy(path, tmp_path)
     yield tmp_path
-    forget()
+    forget_imports()
     sweeps._loaded.cache_clear()
 
 
 def write_module(name: str, *lines: str) -> None:
     """Write a Python file of the usual imports (five lines) and these lines."""
     Path(name).write_text(IMPORTS + "\n".join(lines) + "\n")
-
-
-def hash_file(name) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(Path(name).read_bytes()).hexdigest()
 
 
 # Tasks
@@ -140,7 +134,7 @@ def test_from_csv_makes_a_task_with_the_users_of_a_column(examples_folder):
     assert federation.sizes.tolist() == [8, 8]
     by_clinic = partition.make("t.csv:clinic", with_test_table.train_y)
     assert [s[0] for s in by_clinic.shards] == [0, 1]  # 9 comes before 10
-    assert by_clinic.recipe == {"name": "t.csv:clinic", "sha256": hash_file("t.csv")}
+    assert by_clinic.recipe == {"name": "t.csv:clinic", "sha256": hash_file(Path("t.csv"))}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +221,7 @@ def test_from_folder_makes_a_task_of_images_by_class(examples_folder):
 def test_a_task_of_a_users_function_has_the_hash_of_its_file_in_its_identity(examples_folder):
     task = tasks.load("my_data.py", network="my_network.py")
     assert task.name == "my_data.py:task" and str(task.network) == "my_network.py:network"
-    files = {"task": hash_file("my_data.py"), "network": hash_file("my_network.py")}
+    files = {"task": hash_file(Path("my_data.py")), "network": hash_file(Path("my_network.py"))}
     assert task.other == {"network": "my_network.py:network", "files": files}
     assert task.classes == 2 and len(task.train_y) == 456 and len(task.test_y) == 113
     assert tasks.load("my_data.py:task").other == {"files": {"task": files["task"]}}
@@ -433,11 +427,11 @@ def test_runs_of_users_files_are_recorded_ranked_and_repeated(examples_folder):
     assert len(identities) == 4
     for identity in identities.values():
         assert identity["task"] == "my_data.py:task" and identity["clients"] == 20
-        files = {"task": hash_file("my_data.py"), "network": hash_file("my_network.py")}
+        files = {"task": hash_file(Path("my_data.py")), "network": hash_file(Path("my_network.py"))}
         assert identity["files"] == files and identity["network"] == "my_network.py:network"
         assert identity["partition"] == {
             "name": "my_clients.npy",
-            "sha256": hash_file("my_clients.npy"),
+            "sha256": hash_file(Path("my_clients.npy")),
         }
     board = leaderboard.rank_methods(["runs"])
     assert set(board["method"]) == {"md", "my_design.py:Rooted"} and set(board["seeds"]) == {2}
@@ -452,9 +446,11 @@ def test_runs_of_users_files_are_recorded_ranked_and_repeated(examples_folder):
         for run_id, identity in identities.items()
         if identity["seed"] == 1 and "Rooted" in identity["method"]["name"]
     )
-    forget()
+    forget_imports()
     repeated = records.rerun(name, "runs", device="cpu")
-    pd.testing.assert_frame_equal(plain(repeated.frame), plain(frame[frame["run"] == name]))
+    pd.testing.assert_frame_equal(
+        without_seconds(repeated.frame), without_seconds(frame[frame["run"] == name])
+    )
 
     Path("my_network.py").write_text(Path("my_network.py").read_text() + "# other\n")
     assert not keys & {tables.run_key(run) for run in todo}

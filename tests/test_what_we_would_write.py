@@ -1,4 +1,4 @@
-"""The statements of chapter 9, each held against enumeration in rationals.
+"""The statements of chapter 9, each compared with an enumeration in rationals.
 
 What other files test already (Hansen-Hurwitz over all cohorts in floating point, inclusion
 probabilities, the reference cases) is not repeated.
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from enumeration import enumerate_cohorts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,36 +28,11 @@ from fedstas.errors import InputError
 LABELS = (0, 0, 0, 1, 1, 1)
 SIZES = st.lists(st.integers(1, 9), min_size=6, max_size=6)
 UPDATES = st.lists(st.integers(-9, 9), min_size=6, max_size=6)
-SEATS = st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)])
+ALLOCATIONS = st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 2)])
 
 
-class Script:
-    """A generator that plays given outcomes of `choice` and notes what was asked."""
-
-    def __init__(self, outcomes=()):
-        self.outcomes, self.asked = list(outcomes), []
-
-    def integers(self, *_):
-        return 0
-
-    def choice(self, pool, size, p):
-        self.asked.append((pool, int(size), p))
-        return pool[list(self.outcomes.pop(0))] if self.outcomes else np.repeat(pool[:1], size)
-
-
-def cohorts(design, view, m):
-    """Every cohort of a design, and its probability as the float that numpy is given."""
-    probe = Script()
-    design.draw(view, m, probe)
-    ways = [product(range(len(pool)), repeat=size) for pool, size, _ in probe.asked]
-    for way in product(*map(list, ways)):
-        draws = zip(probe.asked, way, strict=True)
-        chance = prod((Q(float(p[i])) for (_, _, p), part in draws for i in part), start=Q(1))
-        yield design.draw(view, m, Script(way)), chance
-
-
-def powers_of_two(view):
-    """Five clients in two strata; every probability and weight is exact in floating point."""
+def make_exact_view(view):
+    """Return a view of five clients in two strata whose probabilities and weights are exact as floats."""
     z = np.zeros((5, 2))
     z[[0, 1, 2], 0], z[[3, 4], 1] = (8, 4, 2), (16, 16)
     return view([1, 1, 2, 1, 3], z)
@@ -66,11 +42,11 @@ def powers_of_two(view):
 
 
 @pytest.mark.parametrize("m", [2, 3, 5])
-def test_the_corrected_method_is_unbiased_exactly(view, m):
-    server, updates = powers_of_two(view), [Q(4), Q(-2), Q(3), Q(5), Q(1)]
+def test_the_corrected_method_is_unbiased_in_exact_arithmetic(view, m):
+    server, updates = make_exact_view(view), [Q(4), Q(-2), Q(3), Q(5), Q(1)]
     design, mean, total = methods.get("fedstas-unbiased", strata=2).clients, Q(0), Q(0)
     exact = True
-    for cohort, chance in cohorts(design, server, m):
+    for cohort, chance in enumerate_cohorts(design, server, m):
         exact &= all(Q(float(w)).denominator <= 64 for w in cohort.weights)
         mean += chance * sum(
             Q(float(w)) * updates[k] for w, k in zip(cohort.weights, cohort.clients, strict=True)
@@ -79,38 +55,37 @@ def test_the_corrected_method_is_unbiased_exactly(view, m):
     target = sum(n * d for n, d in zip(server.sizes.tolist(), updates, strict=True)) / 8
     assert total == 1
     assert mean == target if exact else isclose(mean, target, rel_tol=1e-14)
-    assert exact or m == 5  # five draws make a seat count of 3 or 4
+    assert exact or m == 5  # five draws give a stratum 3 draws, and thirds are no exact floats
 
 
 @pytest.mark.parametrize("name", ["fedstas-unbiased", "fedstas-unbiased-dp"])
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_each_client_is_expected_with_its_weight_in_the_objective(blind, view, name, m):
-    """For every update at once: the expected weight of client k is omega_k; the private method
-    is given a server that refuses to tell a size."""
-    made = view if name == "fedstas-unbiased" else blind
-    server = powers_of_two(made)
+def test_the_expected_weight_of_each_client_is_its_weight_in_the_objective(blind, view, name, m):
+    """The expected weight of client k is omega_k; of the private method 1/N, on a server whose sizes cannot be read."""
+    view_class = view if name == "fedstas-unbiased" else blind
+    server = make_exact_view(view_class)
     expected = np.zeros(5)
-    for cohort, chance in cohorts(methods.get(name, strata=2).clients, server, m):
+    for cohort, chance in enumerate_cohorts(methods.get(name, strata=2).clients, server, m):
         np.add.at(expected, cohort.clients, float(chance) * cohort.weights)
     omega = np.array([1, 1, 2, 1, 3]) / 8 if name == "fedstas-unbiased" else np.full(5, 1 / 5)
     np.testing.assert_allclose(expected, omega, rtol=1e-13)
 
 
-def test_a_client_whose_gradient_vanished_is_kept_by_the_floor_and_lost_without(view):
+def test_the_floor_keeps_the_design_unbiased_for_a_client_without_gradient_and_cannot_be_zero(view):
     z = np.zeros((5, 2))
     z[[0, 1], 0], z[[3, 4], 1] = (8, 4), (16, 16)
     expected = np.zeros(5)
-    for cohort, chance in cohorts(methods.get("fedstas-unbiased", strata=2).clients, view(
-        [1, 1, 2, 1, 3], z), 3):  # fmt: skip
+    design, server = methods.get("fedstas-unbiased", strata=2).clients, view([1, 1, 2, 1, 3], z)
+    for cohort, chance in enumerate_cohorts(design, server, 3):
         np.add.at(expected, cohort.clients, float(chance) * cohort.weights)
     np.testing.assert_allclose(expected, np.array([1, 1, 2, 1, 3]) / 8, rtol=1e-12)
     with pytest.raises(InputError, match="floor"):
         methods.get("fedstas-unbiased", floor=0.0)
 
 
-def test_a_rate_that_depends_on_the_cohort_breaks_the_condition():
-    """Two clients of 1 and 3 examples, one draw, n* = 1: rates 1 and 1/3. Each client's step is
-    its chance to have drawn something; the mean rate for both would give another expectation."""
+def test_a_data_rate_that_depends_on_the_cohort_changes_the_expectation():
+    """Two clients of 1 and 3 examples, one draw, n* = 1: rates 1 and 1/3. A client trains if its sample is not empty:
+    these probabilities have another mean than those at the mean rate."""
 
     class View:
         clients, total, sizes = 2, 4, np.array([1, 3])
@@ -119,54 +94,57 @@ def test_a_rate_that_depends_on_the_cohort_breaks_the_condition():
         float(Requested(1).rates(View(), Cohort(np.array([k]), np.ones(1)))[0]) for k in (0, 1)
     ]
     assert rates == [1.0, pytest.approx(1 / 3)]
-    both = [1 - (1 - r) ** n for r, n in zip(rates, (1, 3), strict=True)]
-    same = [1 - (1 - np.mean(rates)) ** n for n in (1, 3)]
-    assert abs(np.mean(both) - np.mean(same)) > 0.02
+    at_own_rates = [1 - (1 - r) ** n for r, n in zip(rates, (1, 3), strict=True)]
+    at_mean_rate = [1 - (1 - np.mean(rates)) ** n for n in (1, 3)]
+    assert abs(np.mean(at_own_rates) - np.mean(at_mean_rate)) > 0.02
 
 
 # Theorem 1'
 
 
-def enumerated_variance(omega, p, labels, seats, updates) -> Q:
+def enumerated_variance(omega, p, labels, draws_by_stratum, updates) -> Q:
+    """Return the variance of Hansen-Hurwitz draws, the sum over strata, by enumeration of all draws."""
     total = Q(0)
-    for h, seat in enumerate(seats):
+    for h, count in enumerate(draws_by_stratum):
         k = [i for i, label in enumerate(labels) if label == h]
-        unit = [omega[i] * updates[i] / (seat * p[i]) for i in k]
-        ways = theory.with_replacement([p[i] for i in k], seat)
-        total += theory.moments((sum(unit[i] for i in way), c) for way, c in ways)[1]
+        terms = [omega[i] * updates[i] / (count * p[i]) for i in k]
+        draws = theory.with_replacement([p[i] for i in k], count)
+        total += theory.moments(
+            (sum(terms[i] for i in draw), probability) for draw, probability in draws
+        )[1]
     return total
 
 
-@given(SIZES, UPDATES, SEATS)
-def test_the_variance_is_that_of_all_cohorts(sizes, updates, seats):
+@given(SIZES, UPDATES, ALLOCATIONS)
+def test_the_variance_agrees_with_enumerating_all_cohorts(sizes, updates, draws):
     omega, p = shares_by_size(sizes, LABELS)
     shifted = [q * w for q, w in zip(p, (1, 2, 3, 3, 2, 1), strict=True)]  # any p > 0
     sums = [sum(shifted[:3]), sum(shifted[3:])]
     shifted = [x / sums[h] for x, h in zip(shifted, LABELS, strict=True)]
     for selection in (p, shifted):
-        exact = enumerated_variance(omega, selection, LABELS, seats, updates)
-        assert variance(omega, selection, LABELS, seats, updates) == exact
+        exact = enumerated_variance(omega, selection, LABELS, draws, updates)
+        assert variance(omega, selection, LABELS, draws, updates) == exact
 
 
 @given(SIZES, UPDATES.filter(lambda u: 0 not in u))
-def test_norms_of_the_averaged_vectors_are_the_best_selection(sizes, updates):
+def test_selection_by_the_norms_of_weighted_updates_has_the_least_variance(sizes, updates):
     omega, p = shares_by_size(sizes, LABELS)
     u = [abs(o * d) for o, d in zip(omega, updates, strict=True)]
-    T = [sum(u[:3]), sum(u[3:])]
-    best = [x / T[h] for x, h in zip(u, LABELS, strict=True)]
+    totals = [sum(u[:3]), sum(u[3:])]
+    best = [x / totals[h] for x, h in zip(u, LABELS, strict=True)]
     least = variance(omega, best, LABELS, (1, 1), updates)
-    pulls = [
+    stratum_updates = [
         sum(o * d for o, d in zip(omega[i:j], updates[i:j], strict=True))
         for i, j in ((0, 3), (3, 6))
     ]
-    assert least == sum(t**2 - x**2 for t, x in zip(T, pulls, strict=True))
+    assert least == sum(t**2 - x**2 for t, x in zip(totals, stratum_updates, strict=True))
     assert least <= variance(omega, p, LABELS, (1, 1), updates)
-    # Kantorovich: what a wrong measure costs at most
-    c = [q / b for q, b in zip(p, best, strict=True)]
+    # Kantorovich's inequality bounds the variance of any other selection.
+    ratios = [q / b for q, b in zip(p, best, strict=True)]
     for i, j in ((0, 3), (3, 6)):
-        kappa = max(c[i:j]) / min(c[i:j])
-        second = sum(x**2 / q for x, q in zip(u[i:j], p[i:j], strict=True))
-        assert second <= T[i // 3] ** 2 * (kappa + 1) ** 2 / (4 * kappa)
+        kappa = max(ratios[i:j]) / min(ratios[i:j])
+        mean_square = sum(x**2 / q for x, q in zip(u[i:j], p[i:j], strict=True))
+        assert mean_square <= totals[i // 3] ** 2 * (kappa + 1) ** 2 / (4 * kappa)
 
 
 @given(SIZES, UPDATES.filter(lambda u: 0 not in u))
@@ -179,64 +157,66 @@ def test_the_four_parts_add_up_to_the_variance_of_md(sizes, updates):
     D = np.array([o[h] @ d[h] for h in halves]) / W
     T = np.array([o[h] @ abs(d[h]) for h in halves])
     root = np.sqrt(np.maximum(T**2 - (W * D) ** 2, 0))
-    strata = W @ (D - o @ d) ** 2
-    norms = sum(o[h] @ (abs(d[h]) - T[i] / W[i]) ** 2 for i, h in enumerate(halves))
-    seats = W @ (root / W - root.sum()) ** 2
-    assert min(strata, norms, seats) >= 0
-    assert strata + norms + seats + root.sum() ** 2 == pytest.approx(md, rel=1e-9, abs=1e-9)
+    strata_part = W @ (D - o @ d) ** 2
+    norms_part = sum(o[h] @ (abs(d[h]) - T[i] / W[i]) ** 2 for i, h in enumerate(halves))
+    allocation_part = W @ (root / W - root.sum()) ** 2
+    assert min(strata_part, norms_part, allocation_part) >= 0
+    assert strata_part + norms_part + allocation_part + root.sum() ** 2 == pytest.approx(
+        md, rel=1e-9, abs=1e-9
+    )
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(0, 6))
-def test_the_seats_minimise_the_bound_over_all_integers(totals, more):
-    m, H = len(totals) + more, len(totals)
-    seats = allocation.by_priority(
+def test_the_allocation_minimises_the_bound_over_all_integer_allocations(totals, extra):
+    m, H = len(totals) + extra, len(totals)
+    result = allocation.by_priority(
         [float(x) for x in totals], m, lower=np.ones(H), upper=np.full(H, m)
     )
-    ways = [w for w in product(range(1, m + 1), repeat=H) if sum(w) == m]
-    bounds = [sum(Q(t * t, k) for t, k in zip(totals, way, strict=True)) for way in ways]
-    assert sum(Q(t * t, int(k)) for t, k in zip(totals, seats, strict=True)) == min(bounds)
+    allocations = [draws for draws in product(range(1, m + 1), repeat=H) if sum(draws) == m]
+    bounds = [sum(Q(t * t, k) for t, k in zip(totals, draws, strict=True)) for draws in allocations]
+    assert sum(Q(t * t, int(k)) for t, k in zip(totals, result, strict=True)) == min(bounds)
 
 
-def bound(totals, seats) -> Q:
-    return sum(Q(t * t, int(k)) for t, k in zip(totals, seats, strict=True))
+def bound(totals, draws) -> Q:
+    """Return the bound on the variance: the sum of T_h^2 / m_h over the strata."""
+    return sum(Q(t * t, int(k)) for t, k in zip(totals, draws, strict=True))
 
 
-def test_seats_need_one_measure_across_the_strata():
-    """a_k = c_h omega_k l_k has the p of part 2, whatever c is; its seats are best for equal c only."""
+def test_the_allocation_is_best_only_if_all_strata_have_the_same_measure():
+    """The measure c_h omega_k l_k has the selection p of part 2 for any c, and the best allocation for equal c only."""
     omega, updates, labels = [Q(1, 4)] * 4, [1, -1, 1, -1], [0, 0, 1, 1]
-    u = [o * abs(d) for o, d in zip(omega, updates, strict=True)]
+    lengths = [o * abs(d) for o, d in zip(omega, updates, strict=True)]
     T = [Q(1, 2), Q(1, 2)]
-    found = {}
-    for c in ((1, 1), (1, 100)):
-        a = [c[h] * x for x, h in zip(u, labels, strict=True)]
-        A = [sum(a[:2]), sum(a[2:])]
-        assert [x / A[h] for x, h in zip(a, labels, strict=True)] == [
-            x / T[h] for x, h in zip(u, labels, strict=True)
-        ]  # the p of part 2
-        found[c] = allocation.by_priority(
-            [float(x) for x in A], 4, lower=np.ones(2), upper=np.full(2, 4)
+    allocations = {}
+    for factors in ((1, 1), (1, 100)):
+        measure = [factors[h] * x for x, h in zip(lengths, labels, strict=True)]
+        stratum_totals = [sum(measure[:2]), sum(measure[2:])]
+        selection = [x / stratum_totals[h] for x, h in zip(measure, labels, strict=True)]
+        assert selection == [x / T[h] for x, h in zip(lengths, labels, strict=True)]  # part 2
+        allocations[factors] = allocation.by_priority(
+            [float(x) for x in stratum_totals], 4, lower=np.ones(2), upper=np.full(2, 4)
         ).tolist()
-    assert found == {(1, 1): [2, 2], (1, 100): [1, 3]}
+    assert allocations == {(1, 1): [2, 2], (1, 100): [1, 3]}
     p = [Q(1, 2)] * 4
     assert (bound(T, [2, 2]), bound(T, [1, 3])) == (Q(1, 4), Q(1, 3))
-    for seats in found.values():  # the strata's means are 0: the bound is the variance itself
-        assert enumerated_variance(omega, p, labels, seats, updates) == bound(T, seats)
+    for draws in allocations.values():  # the strata's means are 0: the bound is the variance itself
+        assert enumerated_variance(omega, p, labels, draws, updates) == bound(T, draws)
 
 
 @given(
     st.lists(st.integers(1, 40), min_size=2, max_size=4),
     st.lists(st.integers(1, 40), min_size=4, max_size=4),
 )
-def test_a_measure_that_differs_between_strata_costs_at_most_kantorovichs_factor(totals, c):
-    A = [t * x for t, x in zip(totals, c, strict=False)]
-    kappa = Q(max(c[: len(A)]), min(c[: len(A)]))
-    shares = [Q(x, sum(A)) for x in A]  # real seats, m = 1
-    reached = sum(t * t / x for t, x in zip(totals, shares, strict=True))
-    assert reached <= Q(sum(totals)) ** 2 * (kappa + 1) ** 2 / (4 * kappa)
+def test_a_measure_that_differs_between_strata_costs_at_most_kantorovichs_factor(totals, factors):
+    products = [t * x for t, x in zip(totals, factors, strict=False)]
+    kappa = Q(max(factors[: len(products)]), min(factors[: len(products)]))
+    shares = [Q(x, sum(products)) for x in products]  # an allocation of m = 1 in real numbers
+    attained = sum(t * t / x for t, x in zip(totals, shares, strict=True))
+    assert attained <= Q(sum(totals)) ** 2 * (kappa + 1) ** 2 / (4 * kappa)
 
 
 @given(SIZES, UPDATES.filter(lambda u: 0 not in u), st.integers(2, 3))
-def test_the_first_inequality_is_true_with_replacement_and_not_of_distinct_clients(
+def test_draws_by_norm_beat_uniform_draws_with_replacement_but_not_always_distinct_clients(
     sizes, updates, m
 ):
     """One stratum of six: uniform draws with replacement are never better; distinct ones have the share
@@ -244,17 +224,17 @@ def test_the_first_inequality_is_true_with_replacement_and_not_of_distinct_clien
     omega, _ = shares_by_size(sizes, [0] * 6)
     norms = [o * abs(d) for o, d in zip(omega, updates, strict=True)]
     best = [x / sum(norms) for x in norms]
-    again = variance(omega, [Q(1, 6)] * 6, [0] * 6, [m], updates)
-    assert variance(omega, best, [0] * 6, [m], updates) <= again
+    with_replacement = variance(omega, [Q(1, 6)] * 6, [0] * 6, [m], updates)
+    assert variance(omega, best, [0] * 6, [m], updates) <= with_replacement
     distinct = theory.moments(
-        (Q(6, m) * sum(omega[k] * updates[k] for k in way), Q(1, comb(6, m)))
-        for way in combinations(range(6), m)
+        (Q(6, m) * sum(omega[k] * updates[k] for k in sample), Q(1, comb(6, m)))
+        for sample in combinations(range(6), m)
     )[1]
-    assert distinct == again * Q(6 - m, 5)
+    assert distinct == with_replacement * Q(6 - m, 5)
 
 
 def test_distinct_uniform_draws_can_beat_draws_by_norm():
-    """Two clients, updates 1 and -1, both drawn: nothing is left to chance."""
+    """Two clients of updates 1 and -1, m = 2: both are drawn, and the variance is 0."""
     half = [Q(1, 2)] * 2
     assert variance(half, half, [0, 0], [2], [1, -1]) == Q(1, 2)
     assert theory.stratified_random([[1, -1]], [2]) == 0
@@ -269,8 +249,8 @@ def test_one_draw_per_stratum_can_be_worse_than_md():
 # Lemma 2'
 
 
-def estimates(sizes, M, alpha, times=None):
-    """Every estimate of eq. 5.7 with its probability; the report of client i counts times[i] times."""
+def enumerate_estimates(sizes, M, alpha, times=None):
+    """Yield every estimate of eq. 5.7 with its probability; the report of client i counts times[i] times."""
     clipped, times = privacy.clip(sizes, M).tolist(), times or [1] * len(sizes)
     for reports in product(range(1, M), repeat=len(sizes)):
         pairs = zip(reports, clipped, strict=True)
@@ -279,96 +259,107 @@ def estimates(sizes, M, alpha, times=None):
         yield (total - (1 - alpha) * M * sum(times) / 2) / alpha, chance
 
 
-def noise(size, M, alpha) -> Q:
-    """v_k of the lemma: the variance of the estimate from one report."""
+def report_variance(size, M, alpha) -> Q:
+    """Return v_k of the lemma, the variance of the estimate from one report."""
     return (1 - alpha) / alpha**2 * (Q(M * (M - 2), 12) + alpha * (size - Q(M, 2)) ** 2)
 
 
-TIMES = {1: [(1,), (2,), (5,)], 2: [(1, 1), (2, 1), (0, 3)], 3: [(1, 1, 1), (2, 1, 3)]}
+DRAWS_OF_CLIENTS = {1: [(1,), (2,), (5,)], 2: [(1, 1), (2, 1), (0, 3)], 3: [(1, 1, 1), (2, 1, 3)]}
 
 
 def test_a_memoised_report_that_is_drawn_twice_has_four_times_its_variance():
     """M = 4, alpha = 2/5, size 1: 4 for one report, 8 for two fresh ones, 16 for one that counts twice."""
-    alpha, one = Q(2, 5), {"size_cap": 4, "alpha": 0.4}
+    alpha, privacy_settings = Q(2, 5), {"size_cap": 4, "alpha": 0.4}
     for sizes, times, exact in (((1,), (1,), 4), ((1, 1), (1, 1), 8), ((1,), (2,), 16)):
-        assert theory.moments(iter(estimates(sizes, 4, alpha, times))) == (sum(times), exact)
-        assert privacy.estimate_variance(sizes, times=times, **one) == pytest.approx(exact)
-    assert privacy.estimate_variance([1, 1], **one) == pytest.approx(8)
-    twice = [  # the package's own estimate from the answers that its server gives: r, r
-        (Q(privacy.estimate_total([r, r], **one)).limit_denominator(1000), c)
-        for r, c in ((1, Q(3, 5)), (2, Q(1, 5)), (3, Q(1, 5)))
+        moments = theory.moments(iter(enumerate_estimates(sizes, 4, alpha, times)))
+        assert moments == (sum(times), exact)
+        computed = privacy.estimate_variance(sizes, times=times, **privacy_settings)
+        assert computed == pytest.approx(exact)
+    assert privacy.estimate_variance([1, 1], **privacy_settings) == pytest.approx(8)
+    estimates = [  # the package's estimate from the reports (r, r) that a server gets
+        (Q(privacy.estimate_total([r, r], **privacy_settings)).limit_denominator(1000), probability)
+        for r, probability in ((1, Q(3, 5)), (2, Q(1, 5)), (3, Q(1, 5)))
     ]
-    assert theory.moments(iter(twice)) == (2, 16)
+    assert theory.moments(iter(estimates)) == (2, 16)
 
 
 @pytest.mark.parametrize("sizes", [(1,), (0, 9), (1, 3), (2, 2, 4), (4, 1, 6)])
 @pytest.mark.parametrize("alpha", [Q(1, 5), Q(1, 2), Q(9, 10)])
 def test_the_size_estimator_has_the_mean_and_variance_of_the_lemma(sizes, alpha):
     M, clipped = 5, privacy.clip(sizes, 5).tolist()
-    for times in TIMES[len(sizes)]:
-        mean, var = theory.moments(iter(estimates(sizes, M, alpha, times)))
+    for times in DRAWS_OF_CLIENTS[len(sizes)]:
+        mean, var = theory.moments(iter(enumerate_estimates(sizes, M, alpha, times)))
         pairs = list(zip(clipped, times, strict=True))
         assert mean == sum(t * c for c, t in pairs)
-        assert var == sum(t * t * noise(c, M, alpha) for c, t in pairs)
-        found = privacy.estimate_variance(sizes, size_cap=M, alpha=float(alpha), times=times)
-        assert found == pytest.approx(float(var))
+        assert var == sum(t * t * report_variance(c, M, alpha) for c, t in pairs)
+        computed = privacy.estimate_variance(sizes, size_cap=M, alpha=float(alpha), times=times)
+        assert computed == pytest.approx(float(var))
 
 
 @pytest.mark.parametrize(
     ("p", "m"), [((Q(1, 4), Q(3, 4)), 2), ((Q(1, 2), Q(1, 3), Q(1, 6)), 3), ((Q(1),), 4)]
 )
-def test_over_draws_and_memoised_reports_the_error_is_that_of_the_lemma(p, m):
+def test_the_error_over_draws_and_memoised_reports_is_that_of_the_lemma(p, m):
     """One stratum, every cohort and every report: E t_k^2 = m p_k + m (m - 1) p_k^2."""
     sizes, M, alpha = (1, 3, 2)[: len(p)], 4, Q(2, 5)
     error, squares = Q(0), [Q(0)] * len(p)
-    for way, chance in theory.with_replacement(p, m):
-        times = [way.count(k) for k in range(len(p))]
-        aim = sum(t * n for t, n in zip(times, sizes, strict=True))
-        error += chance * sum(c * (x - aim) ** 2 for x, c in estimates(sizes, M, alpha, times))
+    for draws, chance in theory.with_replacement(p, m):
+        times = [draws.count(k) for k in range(len(p))]
+        total = sum(t * n for t, n in zip(times, sizes, strict=True))
+        error += chance * sum(
+            p_reports * (estimate - total) ** 2
+            for estimate, p_reports in enumerate_estimates(sizes, M, alpha, times)
+        )
         squares = [s + chance * t * t for s, t in zip(squares, times, strict=True)]
     assert squares == [m * q + m * (m - 1) * q * q for q in p]
-    assert error == sum(s * noise(n, M, alpha) for s, n in zip(squares, sizes, strict=True))
+    assert error == sum(
+        s * report_variance(n, M, alpha) for s, n in zip(squares, sizes, strict=True)
+    )
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 3), (2, 2, 3), (1, 1, 1), (3, 3, 3)])
 @pytest.mark.parametrize("n_star", [1, 2, 5, 30])
 @pytest.mark.parametrize("alpha", [Q(1, 5), Q(1, 2)])
 def test_the_relative_error_of_the_rate_is_below_its_bound(sizes, n_star, alpha):
-    for times in TIMES[len(sizes)]:
-        m, pairs = sum(times), list(estimates(sizes, 4, alpha, times))
+    for times in DRAWS_OF_CLIENTS[len(sizes)]:
+        m, pairs = sum(times), list(enumerate_estimates(sizes, 4, alpha, times))
         p = min(Q(1), Q(n_star, sum(t * n for t, n in zip(times, sizes, strict=True))))
         error = sum(c * (min(Q(1), n_star / max(x, m)) / p - 1) ** 2 for x, c in pairs)
         assert error <= theory.moments(iter(pairs))[1] / m**2
 
 
-def test_more_draws_of_the_same_memoised_report_make_the_rate_no_better():
+def test_more_draws_of_one_memoised_report_do_not_improve_the_rate():
     """One client: with n* = q n the relative error is the same for every m; fresh reports shrink it."""
     alpha, M, size = Q(2, 5), 4, 2
 
-    def error(law, m):
-        return sum(c * (m / max(x, m) - 1) ** 2 for x, c in law)  # p = q = 1/2, n* = m
+    def error(estimates, m):
+        """Return the mean squared relative error of the rate at p = q = 1/2 and n* = m."""
+        return sum(p * (m / max(estimate, m) - 1) ** 2 for estimate, p in estimates)
 
-    once = error(estimates((size,), M, alpha), 1)
-    assert once > 0
-    assert {error(estimates((size,), M, alpha, (m,)), m) for m in (1, 2, 7, 50)} == {once}
-    fresh = [error(estimates((size,) * m, M, alpha), m) for m in (2, 4, 6)]
-    assert once != fresh[0] > fresh[1] > fresh[2]
+    of_one_draw = error(enumerate_estimates((size,), M, alpha), 1)
+    assert of_one_draw > 0
+    for m in (1, 2, 7, 50):
+        assert error(enumerate_estimates((size,), M, alpha, (m,)), m) == of_one_draw
+    fresh = [error(enumerate_estimates((size,) * m, M, alpha), m) for m in (2, 4, 6)]
+    assert of_one_draw != fresh[0] > fresh[1] > fresh[2]
 
 
 @pytest.mark.parametrize("reports", [(3, 4, 3), (2, 4, 4), (4, 4, 4)])
 @pytest.mark.parametrize("n_star", [1, 2, 5])
-def test_a_share_of_the_estimate_is_that_share(reports, n_star):
+def test_a_requested_number_of_examples_gives_the_rate_of_its_share_of_the_estimate(
+    reports, n_star
+):
     class Server:
         def reports(self, clients, *, size_cap, alpha, memoised):
             self.estimate = privacy.estimate_total(reports, size_cap=size_cap, alpha=alpha)
             return np.array(reports)
 
     server, cohort = Server(), Cohort(np.arange(3), np.full(3, 1 / 3))
-    asked = Requested(n_star, epsilon=3.0, size_cap=5).rates(server, cohort)
-    assert server.estimate >= max(3, n_star)  # so that neither guard nor 1 holds it
-    without = FixedRate(n_star / server.estimate).rates(None, cohort)  # asks nobody for a size
-    np.testing.assert_array_equal(asked, without)
-    assert 0 < asked[0] < 1
+    rates = Requested(n_star, epsilon=3.0, size_cap=5).rates(server, cohort)
+    assert server.estimate >= max(3, n_star)  # the rate is not clipped, from below or at 1
+    fixed_rates = FixedRate(n_star / server.estimate).rates(None, cohort)  # without a view
+    np.testing.assert_array_equal(rates, fixed_rates)
+    assert 0 < rates[0] < 1
 
 
 # Lemmas 3' and 4', Theorem 3'
@@ -378,67 +369,71 @@ GRADIENTS = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size
 )
 
 
-def spread(outcomes):
-    """Mean and covariance of (value, weight) pairs."""
+def mean_and_covariance(outcomes):
+    """Return the mean and covariance of weighted values."""
     total = sum(c for _, c in outcomes)
     mean = sum(v * c for v, c in outcomes) / total
     return mean, sum(np.outer(v - mean, v - mean) * c for v, c in outcomes) / total
 
 
-def prepared(rows):
+def exact_moments(rows):
+    """Return gradients as an exact array g [n, d], their mean, and their sample covariance S."""
     g = np.array(rows, dtype=object)
     centre = sum(g) / Q(len(g))
     return g, centre, sum(np.outer(x - centre, x - centre) for x in g) / Q(len(g) - 1)
 
 
-def all_samples(n):
+def list_samples(n):
+    """Return all subsets of n examples."""
     return [k for size in range(n + 1) for k in combinations(range(n), size)]
 
 
 @given(GRADIENTS)
 def test_simple_random_sampling_has_the_covariance_of_the_lemma(rows):
-    g, centre, S = prepared(rows)
+    g, centre, S = exact_moments(rows)
     for size in range(1, len(g) + 1):
-        found = spread(
+        mean, covariance = mean_and_covariance(
             [(sum(g[list(k)]) / Q(size), Q(1)) for k in combinations(range(len(g)), size)]
         )
-        assert (found[0] == centre).all()
-        assert (found[1] == (Q(1, size) - Q(1, len(g))) * S).all()
-        assert (theory.srs_covariance(g, size) == found[1]).all()
+        assert (mean == centre).all()
+        assert (covariance == (Q(1, size) - Q(1, len(g))) * S).all()
+        assert (theory.srs_covariance(g, size) == covariance).all()
 
 
 @given(GRADIENTS, st.sampled_from([Q(1, 10), Q(1, 2), Q(3, 4)]), st.integers(1, 4))
 def test_bernoulli_sampling_has_the_moments_of_the_lemma(rows, q, batch):
-    g, centre, S = prepared(rows)
+    g, centre, S = exact_moments(rows)
     n, zero = len(g), np.array([Q(0), Q(0)], dtype=object)
-    chance = {k: q ** len(k) * (1 - q) ** (n - len(k)) for k in all_samples(n)}
-    some = 1 - (1 - q) ** n
+    p = {k: q ** len(k) * (1 - q) ** (n - len(k)) for k in list_samples(n)}
+    nonempty = 1 - (1 - q) ** n
     batches = [
-        (sum(g[list(b)]) / Q(len(b)), chance[k] / comb(len(k), len(b)))
-        for k in chance
+        (sum(g[list(b)]) / Q(len(b)), p[k] / comb(len(k), len(b)))
+        for k in p
         if k
         for b in combinations(k, min(batch, len(k)))
     ]
-    mean, covariance = spread(batches)
-    inverse = sum(c / min(batch, len(k)) for k, c in chance.items() if k) / some
+    mean, covariance = mean_and_covariance(batches)
+    mean_inverse_size = sum(p_k / min(batch, len(k)) for k, p_k in p.items() if k) / nonempty
     assert (mean == centre).all()
-    assert (covariance == (inverse - Q(1, n)) * S).all()
-    stopped = spread([*batches, (zero, (1 - q) ** n)])
-    assert (stopped[0] == some * centre).all()
-    summed = spread([(sum((g[i] for i in k), zero) / (q * n), c) for k, c in chance.items()])
-    assert (summed[0] == centre).all()
-    assert (summed[1] == (1 - q) / (q * n**2) * (g.T @ g)).all()
+    assert (covariance == (mean_inverse_size - Q(1, n)) * S).all()
+    with_empty_samples = mean_and_covariance([*batches, (zero, (1 - q) ** n)])
+    assert (with_empty_samples[0] == nonempty * centre).all()
+    expansion = mean_and_covariance(
+        [(sum((g[i] for i in k), zero) / (q * n), p_k) for k, p_k in p.items()]
+    )
+    assert (expansion[0] == centre).all()
+    assert (expansion[1] == (1 - q) / (q * n**2) * (g.T @ g)).all()
     # Theorem 3' (1) and (2), at the same expected size
     srs = (1 / (q * n) - Q(1, n)) * S
     gap = (1 - q) / (q * n) * (np.outer(centre, centre) - S / Q(n))
-    assert (summed[1] - srs == gap).all()
-    assert sum(c / len(k) for k, c in chance.items() if k) / some >= 1 / (q * n / some)
+    assert (expansion[1] - srs == gap).all()
+    assert sum(p_k / len(k) for k, p_k in p.items() if k) / nonempty >= 1 / (q * n / nonempty)
 
 
-def test_neither_way_of_sampling_is_better_for_all_gradients():
+def test_neither_bernoulli_nor_simple_random_sampling_is_better_for_all_gradients():
     def traces(rows):
         """Of four gradients: Lemma 4' (3) with q = 1/2, Lemma 3' with two drawn."""
-        g, _, S = prepared(rows)
+        g, _, S = exact_moments(rows)
         return np.trace(g.T @ g) / Q(16), np.trace(S) / Q(4)
 
     bernoulli, srs = traces([[Q(1), Q(0)]] * 4)
@@ -448,14 +443,18 @@ def test_neither_way_of_sampling_is_better_for_all_gradients():
 
 
 @given(GRADIENTS.filter(lambda rows: len(rows) == 4))
-def test_equal_chances_and_fixed_size_average_to_simple_random_sampling(rows):
-    g, _, S = prepared(rows)
+def test_designs_of_fixed_size_average_to_simple_random_sampling(
+    rows,
+):
+    g, _, S = exact_moments(rows)
     pairs = ((0, 2), (1, 3))  # each example with probability 1/2
-    found = [
-        np.trace(spread([(sum(g[[order[i] for i in k]]) / Q(2), Q(1)) for k in pairs])[1])
+    traces = [
+        np.trace(
+            mean_and_covariance([(sum(g[[order[i] for i in k]]) / Q(2), Q(1)) for k in pairs])[1]
+        )
         for order in permutations(range(4))
     ]
-    assert sum(found) / 24 == np.trace(S) / 4 <= max(found)
+    assert sum(traces) / 24 == np.trace(S) / 4 <= max(traces)
 
 
 # Lemma 5'
@@ -466,58 +465,65 @@ def test_equal_chances_and_fixed_size_average_to_simple_random_sampling(rows):
 def test_reports_are_as_private_as_the_lemma_says(M, ratio):
     alpha = (ratio - 1) / (ratio + M - 2)
 
-    def worst(alpha, j, fresh):
-        one = {
+    def worst_ratio(alpha, j, fresh):
+        p_report = {
             n: {r: (1 - alpha) / (M - 1) + alpha * (r == n) for r in range(1, M)}
             for n in range(1, M)
         }
-        seen = product(range(1, M), repeat=j) if fresh else [(r,) * j for r in range(1, M)]
-        seen = list(seen)
+        observations = product(range(1, M), repeat=j) if fresh else [(r,) * j for r in range(1, M)]
+        observations = list(observations)
 
-        def chance(n, y):
-            return prod((one[n][r] for r in y), start=Q(1)) if fresh else one[n][y[0]]
+        def probability(n, y):
+            return prod((p_report[n][r] for r in y), start=Q(1)) if fresh else p_report[n][y[0]]
 
-        return max(chance(a, y) / chance(b, y) for a in one for b in one for y in seen)
+        return max(
+            probability(a, y) / probability(b, y)
+            for a in p_report
+            for b in p_report
+            for y in observations
+        )
 
-    assert worst(alpha, 1, True) == ratio == theory.ldp_ratio(M, alpha)
-    assert worst(alpha + Q(1, 1000), 1, True) > ratio > worst(alpha - Q(1, 1000), 1, True)
+    assert worst_ratio(alpha, 1, True) == ratio == theory.ldp_ratio(M, alpha)
+    assert (
+        worst_ratio(alpha + Q(1, 1000), 1, True) > ratio > worst_ratio(alpha - Q(1, 1000), 1, True)
+    )
     for j in (2, 3):
-        assert worst(alpha, j, True) == ratio**j
-        assert worst(alpha, j, False) == ratio
+        assert worst_ratio(alpha, j, True) == ratio**j
+        assert worst_ratio(alpha, j, False) == ratio
 
 
-def test_a_memoised_report_is_one_report_for_good(digits, federation):
+def test_a_memoised_report_is_the_same_in_every_round(digits, federation):
     from fedstas import engine, simulation
 
-    held = [federation.shards[k] for k in federation.with_data]
-    pool = engine.pool(digits.train_x, digits.train_y, held)
-    server, seen = simulation.Server(pool, None, 0), Counter()
+    shards = [federation.shards[k] for k in federation.with_data]
+    pool = engine.pool(digits.train_x, digits.train_y, shards)
+    server, counts = simulation.Server(pool, None, 0), Counter()
     for t in range(1, 8):
         server.begin(t, None)
         answers = server.reports([0, 3, 3], size_cap=50, alpha=0.2, memoised=True)
-        seen[tuple(answers.tolist())] += 1
+        counts[tuple(answers.tolist())] += 1
         assert answers[1] == answers[2]  # a client drawn twice
-    assert len(seen) == 1
+    assert len(counts) == 1
 
 
-def test_a_public_seed_undoes_every_report(digits, federation):
-    """Who can replay the simulator's streams knows which reports are true."""
+def test_who_knows_the_seed_knows_which_reports_are_true(digits, federation):
+    """Replay the simulator's random streams from its seed: they tell which reports are true."""
     from fedstas import engine, simulation
     from fedstas.sim.rng import stream
 
-    held = [federation.shards[k] for k in federation.with_data]
-    pool = engine.pool(digits.train_x, digits.train_y, held)
-    server, cap, alpha, true = simulation.Server(pool, None, 7), 50, 0.3, 0
+    shards = [federation.shards[k] for k in federation.with_data]
+    pool = engine.pool(digits.train_x, digits.train_y, shards)
+    server, cap, alpha, true_reports = simulation.Server(pool, None, 7), 50, 0.3, 0
     server.begin(1, None)
-    everyone = range(len(pool.sizes))
-    answers = server.reports(everyone, size_cap=cap, alpha=alpha, memoised=True)
-    for k, size, answer in zip(everyone, pool.sizes, answers, strict=True):
+    clients = range(len(pool.sizes))
+    answers = server.reports(clients, size_cap=cap, alpha=alpha, memoised=True)
+    for k, size, answer in zip(clients, pool.sizes, answers, strict=True):
         replay = stream(7, "memoised report", k)
-        fake = replay.integers(1, cap)
-        told = replay.random() < alpha
-        assert answer == (np.clip(size, 1, cap - 1) if told else fake)
-        true += told
-    assert 0 < true < len(pool.sizes)
+        random_size = replay.integers(1, cap)
+        is_true = replay.random() < alpha
+        assert answer == (np.clip(size, 1, cap - 1) if is_true else random_size)
+        true_reports += is_true
+    assert 0 < true_reports < len(pool.sizes)
 
 
 def test_the_page_says_what_its_statements_do_not_cover():
@@ -547,10 +553,10 @@ def test_the_bound_of_the_theorem_holds_exactly_and_the_rate_is_one_over_t():
     """F_k(w) = (w - c_k)^2 / 2, L = mu = 1; strata {1, 2} and {3}, one draw by size from each."""
     c, omega, W = [Q(0), Q(4), Q(7)], [Q(1, 8), Q(3, 8), Q(1, 2)], Q(1, 2)
     w_star = sum(o * x for o, x in zip(omega, c, strict=True))
-    noise = omega[0] * omega[1] * (c[0] - c[1]) ** 2  # V*: gradients at w* are w* - c_k
+    report_variance = omega[0] * omega[1] * (c[0] - c[1]) ** 2  # V*: gradients at w* are w* - c_k
     smooth = 1 + 2 * W
     gamma = 2 * smooth
-    v = max(8 * noise, gamma * w_star**2)
+    v = max(8 * report_variance, gamma * w_star**2)
     draws = [(omega[k] / W, W * c[k] + W * c[2]) for k in (0, 1)]  # w' = w - eta (w - U)
 
     def step(first, second, eta):
@@ -569,9 +575,9 @@ def test_the_bound_of_the_theorem_holds_exactly_and_the_rate_is_one_over_t():
     eta = 1 / smooth
     first = second = Q(0)
     for t in range(40):
-        assert error(first, second) <= (1 - eta) ** t * w_star**2 + 2 * eta * noise
+        assert error(first, second) <= (1 - eta) ** t * w_star**2 + 2 * eta * report_variance
         first, second = step(first, second, eta)
-    assert error(first, second) == pytest.approx(float(eta / (2 - eta) * noise))
+    assert error(first, second) == pytest.approx(float(eta / (2 - eta) * report_variance))
 
 
 @given(
@@ -605,7 +611,7 @@ def make_one_round_table(setting: str, seeds, **errors) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_a_better_design_errs_less_in_every_partition():
+def test_a_design_is_listed_as_better_if_it_errs_less_in_every_partition():
     table = make_one_round_table("mnist", range(3), divfl=0.3, kmeans=0.45)
     assert one_rounds.list_better_designs(table, "mnist", 5) == ["divfl", "fedstas-unbiased"]
     worse = (table["design"] == "divfl") & (table["seed"] == 2) & (table["m"] == 5)
@@ -640,16 +646,19 @@ def test_the_table_of_a_setting_names_designs_in_words_and_omits_the_standard_er
 
 
 @pytest.fixture(scope="module")
-def tuned():
+def tuned_gains():
+    """Return the gains with tuned rates that chapter 9 cites, by setting, method, reference and budget."""
     return ch09.compute_tuned_gains()
 
 
-def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
-    place = design_comparison.load_results({"mnist-0.1": protocol.read()["mnist-0.1"]})["mnist-0.1"]
+def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned_gains):
+    results = design_comparison.load_results({"mnist-0.1": protocol.read()["mnist-0.1"]})[
+        "mnist-0.1"
+    ]
     for arm, budget in product(("least-variance", "clustered-similarity"), ("small", "large")):
-        theirs = place.gain(arm, budget)[["gain", "low", "high"]].astype(float)
-        ours = tuned.loc[("mnist-0.1", arm, "md", budget), ["gain", "low", "high"]]
-        np.testing.assert_allclose(ours, theirs)
+        of_chapter_10 = results.gain(arm, budget)[["gain", "low", "high"]].astype(float)
+        of_chapter_9 = tuned_gains.loc[("mnist-0.1", arm, "md", budget), ["gain", "low", "high"]]
+        np.testing.assert_allclose(of_chapter_9, of_chapter_10)
 
 
 @pytest.mark.parametrize(
@@ -665,8 +674,10 @@ def test_gains_with_tuned_rates_are_those_of_chapter_10(tuned):
         (("cifar100-coarse", "least-variance", "md", "large"), 0.1, 2.0, "colour"),
     ],
 )
-def test_each_sentence_on_tuned_rates_depends_on_its_gains(tuned, cell, low, high, sentence):
-    assert all(ch09.check_tuned_gains(tuned).values())
-    other = tuned.copy()
-    other.loc[cell, ["low", "high"]] = low, high
-    assert [key for key, holds in ch09.check_tuned_gains(other).items() if not holds] == [sentence]
+def test_each_sentence_on_tuned_rates_depends_on_its_gains(tuned_gains, cell, low, high, sentence):
+    assert all(ch09.check_tuned_gains(tuned_gains).values())
+    changed = tuned_gains.copy()
+    changed.loc[cell, ["low", "high"]] = low, high
+    assert [key for key, holds in ch09.check_tuned_gains(changed).items() if not holds] == [
+        sentence
+    ]

@@ -22,10 +22,11 @@ BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel
 UV = Path(sys.executable).with_name("uv")
 
 
-def succeeds(*command, **options) -> str:
-    done = subprocess.run([*command], capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def run_successfully(*command, **options) -> str:
+    """Run a command that must succeed; return its output."""
+    process = subprocess.run([*command], capture_output=True, text=True, **options)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def file(tmp_path_factory) -> Path:
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("fedstas", "companion", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)
-    return target / succeeds(sys.executable, "-c", BUILD, target, cwd=source).split()[-1]
+    return target / run_successfully(sys.executable, "-c", BUILD, target, cwd=source).split()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def environment(folder: Path) -> Path:
     It sees the dependencies that are installed here, but not the clone: an editable installation counts only in its
     own environment.
     """
-    succeeds(UV, "venv", "-q", "--offline", "--python", sys.executable, folder)
+    run_successfully(UV, "venv", "-q", "--offline", "--python", sys.executable, folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin" / "python"
@@ -66,11 +67,12 @@ def variables(**extra: str) -> dict[str, str]:
 def installed(file, tmp_path_factory) -> Path:
     """Install the wheel in an empty environment and return its command `fedstas`."""
     python = environment(tmp_path_factory.mktemp("empty") / "env")
-    succeeds(UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, file)
+    run_successfully(UV, "pip", "install", "-q", "--offline", "--no-deps", "--python", python, file)
     return python.with_name("fedstas")
 
 
 def fedstas(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """Run the installed command `fedstas` in a folder."""
     command = [installed, *words]
     return subprocess.run(command, cwd=folder, env=variables(), capture_output=True, text=True)
 
@@ -85,7 +87,9 @@ def test_the_wheel_holds_only_the_package_and_its_data(wheel):
 
 def test_the_package_is_imported_from_the_environment(installed, tmp_path):
     code = "import fedstas, importlib.util as u; print(fedstas.__file__, u.find_spec('companion'))"
-    output = succeeds(installed.with_name("python"), "-c", code, cwd=tmp_path, env=variables())
+    output = run_successfully(
+        installed.with_name("python"), "-c", code, cwd=tmp_path, env=variables()
+    )
     assert output.startswith(str(installed.parents[1])) and output.endswith(" None\n")
     assert fedstas(installed, tmp_path, "--version").stdout.split()[-1] == __version__
 
@@ -94,17 +98,17 @@ def test_the_command_trains_in_an_empty_folder(installed, tmp_path):
     words = (
         "run --clients 20 --clients-per-round 4 --rounds 3 --concentration 0.1 --out run.parquet"
     )
-    done = fedstas(installed, tmp_path, *words.split())
-    assert done.returncode == 0, done.stderr
-    assert "after round 3" in done.stdout
+    process = fedstas(installed, tmp_path, *words.split())
+    assert process.returncode == 0, process.stderr
+    assert "after round 3" in process.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 
 def test_the_commands_of_the_book_say_that_they_need_a_clone(installed, tmp_path):
-    done = fedstas(installed, tmp_path, "claims")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "no command 'claims' here" in done.stderr and "need a clone" in done.stderr
+    process = fedstas(installed, tmp_path, "claims")
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1
+    assert "no command 'claims' here" in process.stderr and "need a clone" in process.stderr
 
 
 def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path):
@@ -114,9 +118,9 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
         pytest.skip("not a git checkout; clone the repository to run this")
     hosted, config = tmp_path / "hosted.git", yaml.safe_load((ROOT / "_config.yml").read_text())
     url, branch = (config["repository"][key] for key in ("url", "branch"))
-    succeeds("git", "init", "-q", "--bare", hosted)
-    succeeds("git", "-C", hosted, "config", "receive.shallowUpdate", "true")
-    succeeds("git", "push", "-q", hosted, f"HEAD:refs/heads/{branch}", cwd=ROOT)
+    run_successfully("git", "init", "-q", "--bare", hosted)
+    run_successfully("git", "-C", hosted, "config", "receive.shallowUpdate", "true")
+    run_successfully("git", "push", "-q", hosted, f"HEAD:refs/heads/{branch}", cwd=ROOT)
     cell = next(c for c in copies.copy("01").cells if "install" in c.metadata.get("tags", []))
     after = "\nimport companion, fedstas; print(companion.__file__, fedstas.__file__)"
     after += "; from companion import chapters; print(chapters.settings('01', {}).profile)"
@@ -130,7 +134,7 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     )
     python, folder = environment(tmp_path / "env"), tmp_path / "content"
     folder.mkdir()
-    words = succeeds(python, "-c", cell.source + after, cwd=folder, env=environ).split()
+    words = run_successfully(python, "-c", cell.source + after, cwd=folder, env=environ).split()
     assert words[-1] == "quick"
     assert all(Path(path).is_relative_to(folder / "fedstas-clone") for path in words[-3:-1])
 

@@ -50,6 +50,7 @@ UNNUMBERED = ("And besides", "FedSTaS: sections, data and studies")
 
 
 def normalise_title(text: str) -> str:
+    """Return a title in lower case without spaces and punctuation."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
@@ -88,6 +89,7 @@ JOURNAL, PREPRINT, SLIDES, CLUSTERED, EXPERIMENTS = dict.fromkeys(paper for pape
 
 
 def list_items(paper: str) -> list[str]:
+    """Return the items of a paper, the first cells of its rows."""
     return [cells[0] for p, cells in read_rows() if p == paper]
 
 
@@ -95,33 +97,28 @@ def test_lists_and_ranges_of_numbers_are_expanded():
     text = "Eq. 6.9 to 6.11 and 3.5, Lemmas 3 and\n4; eq. 12–14, 17; Figure 2; Fig. 3 of eq. 6.12"
     assert find_numbered_items(text) == {
         *(f"eq. {k}" for k in ("6.9", "6.10", "6.11", "3.5", "12", "13", "14", "17", "6.12")),
-        "Lemma 3", "Lemma 4", "Fig. 2", "Fig. 3",
-    }  # fmt: skip
+        *("Lemma 3", "Lemma 4", "Fig. 2", "Fig. 3"),
+    }
     assert find_numbered_items("2.13 to 3") == set() and "eq. 6" not in find_numbered_items(
         "eq. 6.11"
     )
 
 
+def numbered(counts: dict[str, int]) -> list[str]:
+    """Return `Lemma 1`, `Lemma 2`, ... for each kind of item, up to its count."""
+    return [f"{kind} {k}" for kind, count in counts.items() for k in range(1, count + 1)]
+
+
 def test_every_numbered_item_of_the_four_papers_has_one_row():
     """The numbered items are copied from the papers, which are not part of the repository."""
-    items_by_paper = {
-        JOURNAL: [
-            *(f"eq. 2.{k}" for k in range(1, 5)), "eq. 3.5", "eq. 5.6", "eq. 5.7",
-            *(f"eq. 6.{k}" for k in range(8, 14)), *(f"Assumption {k}" for k in range(1, 7)),
-            *(f"Lemma {k}" for k in range(1, 6)), *(f"Theorem {k}" for k in range(1, 4)),
-            *(f"Algorithm {k}" for k in range(1, 4)), "Definition 1", "Sec. 3.2", "Sec. 4.1",
-        ],
-        PREPRINT: [
-            *(f"eq. {k}" for k in range(1, 12)), *(f"Algorithm {k}" for k in range(1, 4)),
-            "Lemma 2.1", "Lemma 2.2", "Definition 2.3", "Lemma 2.4", "Fig. 1", "Fig. 2", "Fig. 3",
-        ],
-        CLUSTERED: [
-            *(f"eq. {k}" for k in range(1, 58)), *(f"Assumption {k}" for k in range(1, 5)),
-            *(f"Theorem {k}" for k in range(1, 5)), "Lemma 5", "Proposition 1", "Algorithm 1",
-            "Algorithm 2", *(f"Fig. {k}" for k in range(1, 11)),
-        ],
-    }  # fmt: skip
-    for paper, items in items_by_paper.items():
+    journal = ["eq. 3.5", "eq. 5.6", "eq. 5.7", "Definition 1", "Sec. 3.2", "Sec. 4.1"]
+    journal += [f"eq. 2.{k}" for k in range(1, 5)] + [f"eq. 6.{k}" for k in range(8, 14)]
+    journal += numbered({"Assumption": 6, "Lemma": 5, "Theorem": 3, "Algorithm": 3})
+    preprint = ["Lemma 2.1", "Lemma 2.2", "Definition 2.3", "Lemma 2.4"]
+    preprint += numbered({"eq.": 11, "Algorithm": 3, "Fig.": 3})
+    clustered = ["Lemma 5", "Proposition 1"]
+    clustered += numbered({"eq.": 57, "Assumption": 4, "Theorem": 4, "Algorithm": 2, "Fig.": 10})
+    for paper, items in ((JOURNAL, journal), (PREPRINT, preprint), (CLUSTERED, clustered)):
         assert sorted(list_items(paper)) == sorted(items)
     slides = ["Algorithm 1", "Lemma 1", "Lemma 2", "Client Sampling", "Challenges", "Workflow"]
     slides += ["Uniform Data Sampling", "Privacy-Preserving Ratio Estimation"]
@@ -142,38 +139,24 @@ def test_each_row_of_the_slides_has_a_known_state_and_names_declared_sweeps():
     """The column *State*: done, declared as a sweep that exists, or done with a substitute and the reason."""
     states = {cells[0]: cells[2] for paper, cells in read_rows() if paper == SLIDES}
     assert all(re.search("done|declared|substitute|as Amazon-Toys", s) for s in states.values())
-    named = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
-    assert named and named <= set(experiments.names())
-    for what in ("MIND", "Amazon-Toys", "FEMNIST"):
-        assert re.search("not to be had|where it can be downloaded", states[what])
+    sweeps = {n for s in states.values() for n in re.findall(r"`(fedsampling-[\w-]+)`", s)}
+    assert sweeps and sweeps <= set(experiments.names())
+    for data_set in ("MIND", "Amazon-Toys", "FEMNIST"):
+        assert re.search("not to be had|where it can be downloaded", states[data_set])
 
 
 def test_the_preprints_numbers_are_mapped_to_the_journals():
-    to = {cells[0]: cells[1] for paper, cells in read_rows() if paper == PREPRINT}
-    assert set(to.values()) - {"–"} <= set(list_items(JOURNAL))
-    equations = [
-        "2.1",
-        "2.2",
-        "–",
-        "2.3",
-        "2.4",
-        "Algorithm_3",
-        "5.6",
-        "5.7",
-        "6.8",
-        "6.12",
-        "6.13",
-    ]
-    assert [to[f"eq. {k}"].replace("eq. ", "").replace(" ", "_") for k in range(1, 12)] == equations
-    assert [to[f"Algorithm {k}"] for k in (1, 2, 3)] == [
-        "Algorithm 2",
-        "Algorithm 3",
-        "Algorithm 1",
-    ]
-    assert [to[k] for k in ("Lemma 2.1", "Lemma 2.2", "Definition 2.3", "Lemma 2.4")] == [
-        "Lemma 1", "Lemma 2", "Definition 1", "Lemma 5",
-    ]  # fmt: skip
-    assert [to[f"Fig. {k}"] for k in (1, 2, 3)] == ["–"] * 3
+    mapping = {cells[0]: cells[1] for paper, cells in read_rows() if paper == PREPRINT}
+    assert set(mapping.values()) - {"–"} <= set(list_items(JOURNAL))
+    equations = ["eq. 2.1", "eq. 2.2", "–", "eq. 2.3", "eq. 2.4", "Algorithm 3", "eq. 5.6"]
+    equations += ["eq. 5.7", "eq. 6.8", "eq. 6.12", "eq. 6.13"]
+    algorithms = [f"Algorithm {k}" for k in (2, 3, 1)]
+    others = {"Lemma 2.1": "Lemma 1", "Lemma 2.2": "Lemma 2"}
+    others |= {"Definition 2.3": "Definition 1", "Lemma 2.4": "Lemma 5"}
+    assert [mapping[f"eq. {k}"] for k in range(1, 12)] == equations
+    assert [mapping[f"Algorithm {k}"] for k in (1, 2, 3)] == algorithms
+    assert [mapping[f"Fig. {k}"] for k in (1, 2, 3)] == ["–"] * 3
+    assert {item: mapping[item] for item in others} == others
 
 
 @pytest.mark.parametrize("paper", [JOURNAL, PREPRINT, SLIDES, CLUSTERED])
@@ -205,17 +188,17 @@ def read_unnumbered_rows() -> list[list[str]]:
 
 
 def test_every_section_data_set_and_study_of_fedstas_has_a_place_and_a_reason_unless_it_is_done():
-    for what, state, where, reason in read_unnumbered_rows():
-        assert state in ("done", "partly", "absent"), what
-        assert (len(reason) > 10) == (state != "done"), what
-        places = re.findall(r"\{at\}`(\w+) ([^`]+)`", where)
+    for item, state, links, reason in read_unnumbered_rows():
+        assert state in ("done", "partly", "absent"), item
+        assert (len(reason) > 10) == (state != "done"), item
+        places = re.findall(r"\{at\}`(\w+) ([^`]+)`", links)
         assert places and all(
             normalise_title(title) in read_sections(chapter) for chapter, title in places
-        ), what
+        ), item
 
 
 def test_no_section_of_the_two_versions_is_left_out():
-    titles = " ".join(what for what, *_ in read_unnumbered_rows())
+    titles = " ".join(item for item, *_ in read_unnumbered_rows())
     sections_by_version = {"journal": set(), "preprint": set()}
     for version, number in re.findall(r"(journal|preprint) (\d(?:\.\d)?)", titles):
         sections_by_version[version].add(number)
@@ -230,19 +213,31 @@ def test_sections_and_experiments_of_clustered_sampling_have_their_place_and_sta
     numbered = ["Sec. 1", *(f"Sec. 2.{k}" for k in range(1, 5)), "Sec. 3.1", "Sec. 3.2"]
     numbered += [*(f"Sec. {k}" for k in range(4, 8)), *(f"App. {k}" for k in "ABCD")]
     assert items[: len(numbered)] == numbered
-    other = {"MNIST", "CIFAR-10", "dropout", "concentration", "measure", "linkage", "local steps"}
-    assert other | {"participants", "FedProx", "rolling mean", "test sets"} <= set(items)
+    experiments_of_paper = {
+        "MNIST",
+        "CIFAR-10",
+        "dropout",
+        "concentration",
+        "measure",
+        "linkage",
+        "local steps",
+    }
+    assert experiments_of_paper | {"participants", "FedProx", "rolling mean", "test sets"} <= set(
+        items
+    )
     for _, cells in (row for row in read_rows() if row[0] == EXPERIMENTS):
         for place in re.findall(r"\{at\}`([^`]+)`", cells[2]):
             chapter, _, title = place.partition(" ")
             text = read_sections(chapter).get(normalise_title(title))
             assert text is not None, f"{cells[0]}: chapter {chapter} has no section {title!r}"
             if not cells[0].startswith(("Sec. ", "App. ")):
-                words = " ".join(text.replace("\n#", "\n").split()).lower()
-                assert re.sub("s$", "", cells[0].lower()) in words, f"{place} names no {cells[0]}"
+                section_text = " ".join(text.replace("\n#", "\n").split()).lower()
+                assert re.sub("s$", "", cells[0].lower()) in section_text, (
+                    f"{place} names no {cells[0]}"
+                )
         for state in cells[5].rstrip(" |").split("; "):
-            word, _, named = state.partition(": ")
-            sweeps = re.findall("`([^`]+)`", named)
+            word, _, names = state.partition(": ")
+            sweeps = re.findall("`([^`]+)`", names)
             assert bool(sweeps) == (word != "computed") and set(sweeps) <= set(experiments.names())
             assert {s: recorded_state(s) for s in sweeps} == dict.fromkeys(sweeps, word), cells[0]
 

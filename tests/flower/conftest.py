@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from fedstas import models, partition, tasks
+from fedstas import models, partition
 
 if find_spec("flwr") is not None:
     import torch
@@ -25,28 +25,25 @@ if find_spec("flwr") is not None:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
+def short_poll(monkeypatch):
+    """Look for replies every 5 ms."""
     monkeypatch.setattr(roster, "POLL", 0.005)
-
-
-@pytest.fixture(scope="session")
-def digits():
-    return tasks.load("digits")
 
 
 @pytest.fixture(scope="session")
 def federation(digits):
     """12 clients, one of them without data."""
-    found = partition.dirichlet(digits.train_y, 12, 0.05, seed=11)
-    assert 0 < len(found.with_data) < 12
-    return found
+    clients = partition.dirichlet(digits.train_y, 12, 0.05, seed=11)
+    assert len(clients.with_data) == 11
+    return clients
 
 
 @pytest.fixture
 def nodes(digits, federation):
-    """`nodes(method, fault=...)`: the grid of a federation of that method.
+    """Return the function `nodes(method, fault=...)`, which makes a grid of nodes in one process.
 
-    The nodes' own privacy is what the method reports with, and a thousand reports, unless given."""
+    Unless another is given, the nodes' privacy is that of the method, with a thousand reports.
+    """
 
     def make(method, seed=0, fault=None, federation=federation, **local):
         data = method.data
@@ -54,11 +51,11 @@ def nodes(digits, federation):
             memoised = getattr(data, "memoised", False)
             local["privacy"] = Privacy(data.epsilon, data.size_cap, memoised, 1000)
 
-        def load(context):
-            k = context.node_config["partition-id"]
-            shard = federation.shards[k]
+        def load_client(context):
+            client = context.node_config["partition-id"]
+            shard = federation.shards[client]
             return Local(
-                k,
+                client,
                 digits.train_x[shard],
                 digits.train_y[shard],
                 digits.model(seed),
@@ -67,26 +64,26 @@ def nodes(digits, federation):
                 **({"reproducible": True} | local),
             )
 
-        return Memory(load, len(federation.shards), fault)
+        return Memory(load_client, len(federation.shards), fault)
 
     return make
 
 
 @pytest.fixture
 def train(digits):
-    """`train(grid, method, rounds, ...)`: the final model and the strategy."""
+    """Return the function `train(grid, method, rounds, ...)`, which returns the final model and the strategy."""
 
-    def start(grid, method, rounds=10, m=4, seed=0, patience=5.0, **settings):
+    def start_run(grid, method, rounds=10, m=4, seed=0, patience=5.0, **settings):
         strategy = Designs(
             method,
             clients_per_round=m,
             seed=seed,
-            nodes=len(grid.there),
+            nodes=len(grid.online),
             patience=patience,
             **settings,
         )
-        w = ArrayRecord([models.flatten(digits.model(seed)).numpy()])
-        result = strategy.start(grid, w, num_rounds=rounds)
+        initial = ArrayRecord([models.flatten(digits.model(seed)).numpy()])
+        result = strategy.start(grid, initial, num_rounds=rounds)
         return result.arrays.to_numpy_ndarrays()[0], strategy
 
-    return start
+    return start_run

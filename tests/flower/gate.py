@@ -1,4 +1,4 @@
-"""A gate between SuperNodes and SuperLink that counts bytes by what they were for (HTTP in the clear)."""
+"""A proxy between SuperNodes and SuperLink that counts bytes by the path of the HTTP request."""
 
 import contextlib
 import socket
@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 
 
-class Gate:
-    """`port = Gate()(target)`: all that passes is counted in `up` and `down`, by path of the request."""
+class CountingProxy:
+    """A proxy: `port = CountingProxy()(target)` listens; all bytes to and from `target` are counted in `up` and `down`."""
 
     def __init__(self):
         self.up, self.down, self.requests = Counter(), Counter(), Counter()
@@ -22,50 +22,53 @@ class Gate:
         return self.port
 
     def reset(self) -> None:
+        """Set all counts to zero."""
         for counter in (self.up, self.down, self.requests):
             counter.clear()
 
     def _accept(self) -> None:
+        """Connect each node with the SuperLink."""
         while True:
             try:
                 node, _ = self.listener.accept()
             except OSError:
                 return
             link = socket.create_connection(("127.0.0.1", self.target))
-            what = ["?"]
+            path = ["?"]
             for pair in ((node, link, self.up, True), (link, node, self.down, False)):
-                threading.Thread(target=self._pass, args=(*pair, what), daemon=True).start()
+                threading.Thread(target=self._forward, args=(*pair, path), daemon=True).start()
 
-    def _pass(self, source, sink, counter, requests: bool, what: list) -> None:
-        left, head = 0, b""
+    def _forward(self, source, sink, counter, requests: bool, path: list) -> None:
+        """Forward bytes from one socket to the other and count them by the path of the request."""
+        remaining, header = 0, b""
         try:
             while data := source.recv(1 << 16):
-                if requests:  # one request after another: a head, then content-length bytes
-                    rest = data
-                    while rest:
-                        if left:
-                            taken = rest[:left]
-                            left -= len(taken)
+                if requests:  # one request after another: a header, then content-length bytes
+                    unread = data
+                    while unread:
+                        if remaining:
+                            part = unread[:remaining]
+                            remaining -= len(part)
                         else:
-                            head += rest
-                            if b"\r\n\r\n" not in head:
-                                counter[what[0]] += len(rest)
+                            header += unread
+                            if b"\r\n\r\n" not in header:
+                                counter[path[0]] += len(unread)
                                 break
-                            text, _, body = head.partition(b"\r\n\r\n")
-                            what[0] = text.split()[1].decode()
-                            self.requests[what[0]] += 1
+                            text, _, body = header.partition(b"\r\n\r\n")
+                            path[0] = text.split()[1].decode()
+                            self.requests[path[0]] += 1
                             sizes = [
                                 int(line.split(b":")[1])
                                 for line in text.split(b"\r\n")
                                 if line.lower().startswith(b"content-length:")
                             ]
-                            left = sizes[0] if sizes else 0
-                            taken = rest[: len(rest) - len(body)]
-                            head = b""
-                        counter[what[0]] += len(taken)
-                        rest = rest[len(taken) :]
+                            remaining = sizes[0] if sizes else 0
+                            part = unread[: len(unread) - len(body)]
+                            header = b""
+                        counter[path[0]] += len(part)
+                        unread = unread[len(part) :]
                 else:
-                    counter[what[0]] += len(data)
+                    counter[path[0]] += len(data)
                 sink.sendall(data)
         except OSError:
             pass
@@ -74,5 +77,6 @@ class Gate:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """Stop listening."""
         if self.port is not None:
             self.listener.close()

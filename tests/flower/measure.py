@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "flower"))
 
 from deploy import Federation  # noqa: E402
-from gate import Gate  # noqa: E402
+from gate import CountingProxy  # noqa: E402
 
 from fedstas import methods, partition, simulation, tasks  # noqa: E402
 
@@ -24,21 +24,23 @@ NODES, ROUNDS, M = 5, 10, 3
 SETTINGS = {"lr": 0.5, "batch": 32}
 
 
-def kind(path: str) -> str:
-    """What a request is for: the last part of its path."""
+def request_kind(path: str) -> str:
+    """Return the last part of a request's path, which names its purpose."""
     return path.rsplit("/", 1)[-1]
 
 
-def counted(counter) -> dict:
-    found: dict = {}
+def count_by_kind(counter) -> dict:
+    """Return the counts by kind of request."""
+    counts: dict = {}
     for path, count in counter.items():
-        found[kind(path)] = found.get(kind(path), 0) + count
-    return found
+        counts[request_kind(path)] = counts.get(request_kind(path), 0) + count
+    return counts
 
 
 def main(names) -> None:
+    """Measure the bytes of runs on these tasks and write examples/flower/bytes.json."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    rows, gate = [], Gate()
+    rows, gate = [], CountingProxy()
     with Federation(NODES, warm=True, gate=gate) as federation:
         time.sleep(15)
         gate.reset()
@@ -46,14 +48,14 @@ def main(names) -> None:
         idle = {"seconds": 12, "up": sum(gate.up.values()), "down": sum(gate.down.values())}
         for task_name in names:
             task = tasks.load(task_name)
-            dealt = partition.make(
+            clients = partition.make(
                 "dirichlet", task.train_y, clients=NODES, seed=0, concentration=0.5
             )
             for name in METHODS[task_name]:
                 method = methods.get(name, **SETTINGS)
                 frame = simulation.run(
                     task,
-                    dealt,
+                    clients,
                     method,
                     rounds=ROUNDS,
                     clients_per_round=M,
@@ -62,7 +64,7 @@ def main(names) -> None:
                     initial_model="sent",
                 ).frame.iloc[-1]
                 gate.reset()
-                began = time.monotonic()
+                start = time.monotonic()
                 lines = federation.run(method=name, task=task_name, rounds=ROUNDS)
                 assert any("fedstas: finished" in x for x in lines), "\n".join(lines[-30:])
                 rows.append(
@@ -71,10 +73,10 @@ def main(names) -> None:
                         "method": name,
                         "parameters": sum(p.numel() for p in task.model(0).parameters()),
                         "accounted": {"up": int(frame.bytes_up), "down": int(frame.bytes_down)},
-                        "up": counted(gate.up),
-                        "down": counted(gate.down),
-                        "requests": counted(gate.requests),
-                        "seconds": round(time.monotonic() - began, 1),
+                        "up": count_by_kind(gate.up),
+                        "down": count_by_kind(gate.down),
+                        "requests": count_by_kind(gate.requests),
+                        "seconds": round(time.monotonic() - start, 1),
                     }
                 )
                 print(json.dumps(rows[-1]), flush=True)

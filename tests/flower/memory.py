@@ -1,4 +1,4 @@
-"""A federation in one process: every message is turned into bytes and back, and kept for reading."""
+"""A federation in one process: every message is converted to bytes and back, and recorded."""
 
 from uuid import uuid4
 
@@ -13,8 +13,7 @@ from fedstas.flower import client_app
 class Memory(Grid):
     """A grid whose nodes answer at once. `wire` holds (direction, node, kind, bytes, message).
 
-    `fault(node, message, reply)` may change a reply or withhold it (None); `there` are the nodes
-    that are online.
+    `fault(node, message, reply)` may change a reply or withhold it (None); `online` are the nodes that answer.
     """
 
     def __init__(self, load, clients, fault=None):
@@ -23,7 +22,7 @@ class Memory(Grid):
             1000 + k: Context(7, 1000 + k, {"partition-id": k}, RecordDict(), {})
             for k in range(clients)
         }
-        self.there = set(self.contexts)
+        self.online = set(self.contexts)
         self.wire, self.replies, self.fault = [], {}, fault
 
     def set_run(self, run):
@@ -37,33 +36,35 @@ class Memory(Grid):
         )
 
     def get_node_ids(self):
-        return sorted(self.there)
+        return sorted(self.online)
 
-    def _through(self, direction, node, message):
-        sent = message_to_proto(message).SerializeToString()
+    def _transmit(self, direction, node, message):
+        """Record a message's bytes and return it as the other side reads it."""
+        content = message_to_proto(message).SerializeToString()
         proto = Proto()
-        proto.ParseFromString(sent)
-        arrived = message_from_proto(proto)
-        self.wire.append((direction, node, message.metadata.message_type, sent, arrived))
-        return arrived
+        proto.ParseFromString(content)
+        received = message_from_proto(proto)
+        self.wire.append((direction, node, message.metadata.message_type, content, received))
+        return received
 
     def push_messages(self, messages):
+        """Let each node that is online answer its message at once; return the messages' ids."""
         ids = []
         for message in messages:
-            node, name = message.metadata.dst_node_id, str(uuid4())
-            message.metadata.__dict__["_message_id"] = name
-            ids.append(name)
-            if node not in self.there:
+            node, message_id = message.metadata.dst_node_id, str(uuid4())
+            message.metadata.__dict__["_message_id"] = message_id
+            ids.append(message_id)
+            if node not in self.online:
                 continue
-            arrived = self._through("down", node, message)
+            received = self._transmit("down", node, message)
             try:
-                reply = self.app(arrived, self.contexts[node])
+                reply = self.app(received, self.contexts[node])
             except Exception as error:
-                reply = Message(Error(4, f"{type(error)}:<'{error}'>"), reply_to=arrived)
+                reply = Message(Error(4, f"{type(error)}:<'{error}'>"), reply_to=received)
             if self.fault is not None:
-                reply = self.fault(node, arrived, reply)
+                reply = self.fault(node, received, reply)
             if reply is not None:
-                self.replies[name] = self._through("up", node, reply)
+                self.replies[message_id] = self._transmit("up", node, reply)
         return ids
 
     def pull_messages(self, message_ids):

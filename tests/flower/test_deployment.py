@@ -28,7 +28,7 @@ NODES, ROUNDS = 5, 10
 
 @pytest.fixture(scope="module")
 def expected(digits):
-    """The simulation's run of a method, with the defaults of the example."""
+    """Return the function `expected(name)`: the simulation's run of a method, with the example's defaults."""
 
     def run(name, rounds=ROUNDS):
         federation = partition.make(
@@ -47,17 +47,20 @@ def expected(digits):
     return run
 
 
-def same(out: Path, expected) -> None:
-    with np.load(out) as found:
-        cohorts = [[int(k) for k in c.split(",")] for c in found["cohorts"]]
+def assert_same_run(out: Path, expected) -> None:
+    """Check that the file of a run has the cohorts and, within rounding, the parameters of the expected run."""
+    with np.load(out) as result:
+        cohorts = [[int(k) for k in c.split(",")] for c in result["cohorts"]]
         assert cohorts == [c.tolist() for c in expected.cohorts]
-        np.testing.assert_allclose(found["params"], expected.params, rtol=1e-4, atol=2e-6)
-        assert not found["events"].size, found["events"]
+        np.testing.assert_allclose(result["params"], expected.params, rtol=1e-4, atol=2e-6)
+        assert not result["events"].size, result["events"]
 
 
-def together(federation, folder, names):
-    """All runs at once, through one SuperLink and the same nodes; their lines. One server is up before the
-    next is started: Flower gives up a server that takes too long to start on a busy machine."""
+def run_at_once(federation, folder, names):
+    """Make all runs at the same time on the same nodes; return the output of each.
+
+    A server starts when the one before is up: Flower gives up a server that starts slowly on a busy machine.
+    """
     lines, readers, processes = {n: [] for n in names}, [], []
     for name in names:
         process = federation.submit(method=name, out=str(folder / f"{name}.npz"))
@@ -80,44 +83,48 @@ def together(federation, folder, names):
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
-    began = time.monotonic()
-    with Federation(NODES, warm=True, folder=tmp_path_factory.mktemp("deployment")) as started:
-        yield started
-    print(f"the deployment was up for {time.monotonic() - began:.0f} s")
+    """Start a deployment for the tests of this file."""
+    start = time.monotonic()
+    folder = tmp_path_factory.mktemp("deployment")
+    with Federation(NODES, warm=True, folder=folder) as deployment:
+        yield deployment
+    print(f"the deployment was up for {time.monotonic() - start:.0f} s")
 
 
 def test_the_deployment_makes_the_runs_of_the_simulation(federation, tmp_path, expected):
-    said = together(federation, tmp_path, METHODS)
+    outputs = run_at_once(federation, tmp_path, METHODS)
     for name in METHODS:
-        assert "fedstas: finished" in said[name], said[name][-3000:]
+        assert "fedstas: finished" in outputs[name], outputs[name][-3000:]
         run = expected(name)
-        same(tmp_path / f"{name}.npz", run)
+        assert_same_run(tmp_path / f"{name}.npz", run)
         accuracy = f"{run.frame['test_accuracy'].iloc[-1]:.1%}"
-        assert f"fedstas: finished, test accuracy {accuracy}" in said[name]
+        assert f"fedstas: finished, test accuracy {accuracy}" in outputs[name]
 
 
-def test_a_run_goes_on_in_a_new_server_process(federation, tmp_path, expected):
+def test_a_run_resumes_in_a_new_server_process(federation, tmp_path, expected):
     state, out = tmp_path / "state.npz", tmp_path / "out.npz"
     common = {"method": "fedstas-unbiased", "state": str(state), "out": str(out)}
     federation.run(rounds=2, **common)
     lines = federation.run(rounds=4, **common)
     assert any("going on after round 2" in line for line in lines)
-    same(out, expected("fedstas-unbiased", 4))
+    assert_same_run(out, expected("fedstas-unbiased", 4))
 
 
-def changed(line: str) -> tuple[set[int], set[int]]:
-    """Who left the roll and who came back, of a line that says that the federation changes."""
+def parse_roll_change(line: str) -> tuple[set[int], set[int]]:
+    """Return the clients that left and those that came back, from a line about a change of the federation."""
     if "the federation changes" not in line:
         return set(), set()
-    told = dict(re.findall(r"(without|with) \[([\d, ]+)\]", line))
-    left, came = ({int(k) for k in told.get(w, "").split(",") if k} for w in ("without", "with"))
+    groups = dict(re.findall(r"(without|with) \[([\d, ]+)\]", line))
+    left, came = ({int(k) for k in groups.get(w, "").split(",") if k} for w in ("without", "with"))
     return left, came
 
 
 def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tmp_path):
-    """Each step waits for the line that says that the one before has happened: all five are asked in each
-    round, both nodes stay away until the federation is without them, and the run has no end of its
-    own before they are back. The last one of this federation: it leaves a stopped run behind."""
+    """In round 2 one node is killed and one is stopped; both go on once the federation is without them.
+
+    All five take part in each round. The run is stopped as soon as both are back, so no test may follow on
+    this deployment.
+    """
     state = tmp_path / "faults.npz"
     process = federation.submit(
         method="fedavg",
@@ -127,47 +134,47 @@ def test_a_node_is_killed_another_falls_silent_and_both_come_back(federation, tm
         quorum=0.1,
         state=str(state),
     )
-    lines, run, left, came, stopped = [], None, set(), set(), federation.processes["node-1"].pid
+    lines, run, left, came = [], None, set(), set()
+    silent_process = federation.processes["node-1"].pid
     for line in process.stdout:
         lines.append(line)
         run = run or re.search(r"Successfully started run (\d+)", line)
         if "fedstas: round 2/" in line:
             federation.kill_node("node-0")
-            os.killpg(stopped, signal.SIGSTOP)
-        gone, back = changed(line)
-        if not {0, 1} <= left and {0, 1} <= left | gone:
+            os.killpg(silent_process, signal.SIGSTOP)
+        newly_left, newly_back = parse_roll_change(line)
+        if not {0, 1} <= left and {0, 1} <= left | newly_left:
             federation.start_node(0, "node-0-again")
-            os.killpg(stopped, signal.SIGCONT)
-        left, came = left | gone, came | back
+            os.killpg(silent_process, signal.SIGCONT)
+        left, came = left | newly_left, came | newly_back
         cohort = re.search(r"fedstas: round \d+/.*clients \[([\d, ]+)\]", line)
         if {0, 1} <= came and cohort and len(cohort[1].split(",")) == NODES:
             break
-    stop = ["flwr", "stop", run[1], "loopback"]
-    stop = subprocess.run(stop, env=federation.environment, stdout=subprocess.DEVNULL)
+    command = ["flwr", "stop", run[1], "loopback"]
+    stop = subprocess.run(command, env=federation.environment, stdout=subprocess.DEVNULL)
     end(process)
     text = "".join(lines)
     assert {0, 1} <= left & came, text[-3000:]
     assert stop.returncode == 0
-    for k in (0, 1):  # asked while it was away
+    for k in (0, 1):  # it was asked in vain
         assert re.search(rf"client {k}: train: ", text)
-    with np.load(state) as found:
-        assert np.isfinite(found["params"]).all()
+    with np.load(state) as result:
+        assert np.isfinite(result["params"]).all()
 
 
-def started(folder: Path) -> list[str]:
-    """The processes that a deployment in this folder has started, and what they have: their environment
-    names it."""
-    found = []
+def list_processes(folder: Path) -> list[str]:
+    """Return the ids of the processes of a deployment in this folder, which their environment names."""
+    ids = []
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             if f"FLWR_HOME={folder / 'flwr'}".encode() in path.read_bytes():
-                found.append(path.parent.name)
-    return found
+                ids.append(path.parent.name)
+    return ids
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
-def test_everything_stops_on_ctrl_c(tmp_path):
-    # What a shell starts in the background ignores Ctrl-C, and hands that on.
+def test_ctrl_c_ends_all_processes_of_the_deployment(tmp_path):
+    # A process that a shell starts in the background ignores Ctrl-C, and so do its children.
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLE / "deploy.py"), "--nodes", "2", "--keep", str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -178,14 +185,12 @@ def test_everything_stops_on_ctrl_c(tmp_path):
     )
     for line in process.stdout:
         if "SuperNodes are connected" in line:
-            assert len(started(tmp_path)) >= 3  # the SuperLink, two SuperNodes, and theirs
+            assert len(list_processes(tmp_path)) >= 3  # the SuperLink, two SuperNodes, and theirs
             process.send_signal(signal.SIGINT)
             break
     assert process.wait(600) == 130
     assert "stopped" in process.stdout.read()
-    end = (
-        time.monotonic() + 600
-    )  # what is in a session of its own looks for its parent now and then
-    while started(tmp_path) and time.monotonic() < end:
+    deadline = time.monotonic() + 600  # some processes look for their parent only now and then
+    while list_processes(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert not started(tmp_path)
+    assert not list_processes(tmp_path)

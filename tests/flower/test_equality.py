@@ -1,4 +1,4 @@
-"""Over messages, every method makes the run that the simulation makes."""
+"""Every method gives the same run over messages as in the simulation."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedstas.config import config, int_field
 from fedstas.data_sampling import AllData, Requested
 from fedstas.errors import InputError
 
-# What cannot be had of real nodes, and why.
+# Methods that real nodes cannot run, and why.
 REFUSED = {
     "centralised": "no federation",
     "target": "oracle",
@@ -27,15 +27,20 @@ REFUSED = {
 }
 
 
+def assert_same_run(params, strategy, expected):
+    """Check that a run over messages has the cohorts and, within rounding, the parameters of the simulation's."""
+    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
+    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+
+
 @pytest.mark.parametrize("name", [n for n in methods.names() if n not in REFUSED])
-def test_cohorts_and_models_are_those_of_the_simulation(name, digits, federation, nodes, train):
+def test_every_method_gives_the_run_of_the_simulation(name, digits, federation, nodes, train):
     method = methods.get(name)
     settings = {"rounds": 10, "clients_per_round": 4, "seed": 0}
     total = int(federation.sizes.sum())
     expected = simulation.run(digits, federation, method, eval_every=10, **settings)
     params, strategy = train(nodes(method), method, total=total)
-    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert_same_run(params, strategy, expected)
     assert not strategy.view.events
 
 
@@ -62,14 +67,15 @@ def test_cohorts_and_models_are_those_of_the_simulation(name, digits, federation
     ],
     ids=str,
 )
-def test_so_do_their_settings(name, settings, digits, federation, nodes, train):
+def test_methods_with_other_settings_give_the_run_of_the_simulation(
+    name, settings, digits, federation, nodes, train
+):
     method = methods.get(name, **settings)
     expected = simulation.run(
         digits, federation, method, rounds=12, clients_per_round=5, seed=4, eval_every=12
     )
     params, strategy = train(nodes(method, seed=4), method, rounds=12, m=5, seed=4)
-    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert_same_run(params, strategy, expected)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +85,14 @@ def test_so_do_their_settings(name, settings, digits, federation, nodes, train):
         *((name, 14) for name in ("fedstas-least-variance", "md")),
     ],
 )
-def test_so_do_cohorts_of_all_clients_and_of_more_draws(name, m, digits, federation, nodes, train):
+def test_cohorts_of_all_clients_and_of_more_draws_give_the_run_of_the_simulation(
+    name, m, digits, federation, nodes, train
+):
     method = methods.get(name)
     settings = {"rounds": 3, "clients_per_round": m, "seed": 1}
     expected = simulation.run(digits, federation, method, eval_every=3, **settings)
     params, strategy = train(nodes(method, seed=1), method, rounds=3, m=m, seed=1)
-    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert_same_run(params, strategy, expected)
 
 
 @pytest.mark.parametrize(
@@ -93,106 +100,107 @@ def test_so_do_cohorts_of_all_clients_and_of_more_draws(name, m, digits, federat
     [(Average(), AllData()), (UpdateMemoryServer(), AllData()), (Adaptive(), Requested(n_star=50))],
     ids=["average", "remembering", "adaptive"],
 )
-def test_a_round_without_a_participant_is_one_without_an_update(
+def test_a_round_without_participants_leaves_the_model_unchanged(
     server, data, digits, federation, nodes, train
 ):
     method = methods.get("poisson", server=server, data=data)
     settings = {"rounds": 6, "clients_per_round": 1, "seed": 4}
     expected = simulation.run(digits, federation, method, eval_every=6, **settings)
     empty = [t for t, c in enumerate(expected.cohorts, 1) if not len(c)]
-    assert empty == [1, 2, 5]  # before the server has kept anything, and after
+    assert empty == [1, 2, 5]  # with and without updates in the server's memory
     grid = nodes(method, seed=4)
     params, strategy = train(grid, method, rounds=6, m=1, seed=4)
-    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert_same_run(params, strategy, expected)
     trained = {int(w[4].metadata.group_id) for w in grid.wire if w[2] == "train"}
     assert trained == set(range(1, 7)) - set(empty)
     assert not strategy.view.events
 
 
 @dataclass
-class Seen:
+class RoundsAndFirstCohort:
+    """What `GradientsTwice` remembers: clients and a sum by round, and its first choice."""
+
     rounds: list[tuple[int, float]] = field(default_factory=list)
     first: np.ndarray | None = None
 
 
 @config
-class Turns:
-    """A design of one's own: it keeps a list of its own, and asks for gradients twice, at two levels."""
+class GradientsTwice:
+    """A user's design with a state; it asks for gradients twice a round, with 9 and with 2 levels."""
 
-    State: ClassVar[type] = Seen
+    State: ClassVar[type] = RoundsAndFirstCohort
     step: int = int_field(1)
 
     def draw(self, view, m, rng):
-        seen = view.state_of(self)
+        state = view.state_of(self)
         fine, coarse = view.gradients(9).norms(), view.gradients(2).norms()
         assert (fine != coarse).any()
-        chosen = (np.argsort(fine - coarse)[:m] + self.step * len(seen.rounds)) % view.clients
-        seen.rounds.append((view.clients, float(coarse.sum())))
-        seen.first = chosen if seen.first is None else seen.first
-        return Cohort(np.concatenate([chosen, seen.first[:1]]), np.full(m + 1, 1 / (m + 1)))
+        chosen = (np.argsort(fine - coarse)[:m] + self.step * len(state.rounds)) % view.clients
+        state.rounds.append((view.clients, float(coarse.sum())))
+        state.first = chosen if state.first is None else state.first
+        return Cohort(np.concatenate([chosen, state.first[:1]]), np.full(m + 1, 1 / (m + 1)))
 
 
-def test_a_design_of_ones_own_runs_as_in_the_simulation_and_goes_on(
+def test_a_users_design_gives_the_run_of_the_simulation_and_resumes(
     digits, federation, nodes, train, tmp_path
 ):
-    method = methods.get("md", clients=Turns(step=2))
+    method = methods.get("md", clients=GradientsTwice(step=2))
     settings = {"rounds": 4, "clients_per_round": 3, "seed": 0}
     expected = simulation.run(digits, federation, method, eval_every=4, **settings)
     state = tmp_path / "run.npz"
     train(nodes(method), method, rounds=2, m=3, state=state)
     params, strategy = train(nodes(method), method, rounds=4, m=3, state=state)
-    assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
+    assert_same_run(params, strategy, expected)
     with pytest.raises(InputError, match="of another method"):
-        other = methods.get("md", clients=Turns(step=3))
+        other = methods.get("md", clients=GradientsTwice(step=3))
         train(nodes(other), other, rounds=5, m=3, state=state)
 
 
-class Wrong:
-    """A design that asks for what `how` says."""
+class Misbehaving:
+    """A design whose cohort is what the function `request` returns, given the view."""
 
-    def __init__(self, how):
-        self.how = how
+    def __init__(self, request):
+        self.request = request
 
     def draw(self, view, m, rng):
-        return self.how(view)
+        return self.request(view)
 
 
 @pytest.mark.parametrize(
-    "how, said",
+    "request, message",
     [
         (
             lambda view: Cohort(np.array([0, 99]), np.ones(2)),
-            "md, clients Wrong: the cohort names client 99",
+            "md, clients Misbehaving: the cohort names client 99",
         ),
         (
             lambda view: view.centres(np.sort, 32, 9),
-            "md, clients Wrong: .*test_equality.py line .*: nodes make the centres of a gradient",
+            "md, clients Misbehaving: .*test_equality.py line .*: nodes make the centres of a gradient",
         ),
         (
             lambda view: view.majority_labels,
-            "md, clients Wrong: .*test_equality.py line .*: majority labels are an oracle's",
+            "md, clients Misbehaving: .*test_equality.py line .*: majority labels are an oracle's",
         ),
     ],
 )
-def test_what_is_wrong_with_a_design_is_said_with_the_name_of_its_method(how, said, nodes, train):
-    method = methods.get("md", clients=Wrong(how))
-    with pytest.raises(InputError, match=f"^{said}"):
+def test_the_error_of_a_wrong_design_names_its_method(request, message, nodes, train):
+    method = methods.get("md", clients=Misbehaving(request))
+    with pytest.raises(InputError, match=f"^{message}"):
         train(nodes(method), method, rounds=1)
 
 
-def test_a_design_that_does_not_tell_its_settings_runs_without_a_state(nodes, train, tmp_path):
-    method = methods.get("md", clients=Wrong(lambda view: Cohort(np.array([0]), np.ones(1))))
+def test_a_design_whose_repr_hides_its_settings_runs_but_cannot_be_saved(nodes, train, tmp_path):
+    method = methods.get("md", clients=Misbehaving(lambda view: Cohort(np.array([0]), np.ones(1))))
     _, strategy = train(nodes(method), method, rounds=1)
     assert [c.tolist() for c in strategy.cohorts] == [[0]]
     with pytest.raises(
-        InputError, match=r"^md, clients Wrong has a part whose repr does not show its settings"
+        InputError,
+        match=r"^md, clients Misbehaving has a part whose repr does not show its settings",
     ):
         train(nodes(method), method, rounds=1, state=tmp_path / "run.npz")
 
 
-def test_a_server_that_remembers_is_refused_where_it_cannot_weigh(nodes, train):
+def test_a_server_with_update_memory_is_refused_if_it_cannot_know_the_weights(nodes, train):
     method = methods.get("fedstas-dp", server=UpdateMemoryServer())
     grid = nodes(method)
     with pytest.raises(InputError, match=r"^fedstas-dp: this method is private, and asks for true"):
@@ -203,21 +211,21 @@ def test_a_server_that_remembers_is_refused_where_it_cannot_weigh(nodes, train):
         train(nodes(method), method)
 
 
-def test_another_way_to_the_centres_is_refused(nodes, train):
-    """`processor` is of the simulation; the nodes' own way used to be taken for it, silently."""
+def test_a_setting_of_centres_that_nodes_do_not_have_is_refused(nodes, train):
+    """The setting `processor` exists in the simulation only."""
     method = methods.get("fedsts-authors-dec", processor=1)
     with pytest.raises(InputError, match=r"^fedsts-authors-dec: nodes make the centres"):
         train(nodes(method), method, rounds=1)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_real_nodes_cannot_do_is_refused(name, nodes, train):
+def test_a_method_that_real_nodes_cannot_run_is_refused(name, nodes, train):
     method = methods.get(name)
     with pytest.raises(InputError, match=f"^{name}.*{REFUSED[name]}"):
         train(nodes(method), method)
 
 
-def test_the_readme_names_what_is_refused_and_nothing_else():
+def test_the_readme_names_exactly_the_methods_that_are_refused():
     text = (Path(__file__).parents[2] / "examples" / "flower" / "README.md").read_text()
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)

@@ -1,4 +1,4 @@
-"""What the round does when nodes die, are late, join, or send nonsense."""
+"""Rounds in which nodes die, are late, join, or send invalid messages."""
 
 import itertools
 import re
@@ -17,8 +17,8 @@ from fedstas.errors import InputError
 from fedstas.flower import TooFew, reweight
 
 
-def broken(value):
-    """A reply whose model is `value(model)`."""
+def fault_in_model(value):
+    """Return a fault: node 1001 sends `value(models)` in the place of its trained models."""
 
     def fault(node, message, reply):
         if message.metadata.message_type == "train" and node == 1001:
@@ -31,7 +31,7 @@ def broken(value):
 
 
 @pytest.mark.parametrize(
-    "value, said",
+    "value, reason",
     [
         (lambda w: w * np.float32(np.nan), "not finite"),
         (lambda w: np.where(w > 0, np.float32(np.inf), w), "not finite"),
@@ -40,34 +40,36 @@ def broken(value):
         (lambda w: w[:0], r"\[0, 3760\]"),
     ],
 )
-def test_unsound_models_are_left_out_and_the_rest_is_weighted_anew(value, said, nodes, train):
+def test_invalid_models_are_left_out_and_the_others_are_weighted_up(value, reason, nodes, train):
     method = methods.get("fedavg")
-    params, strategy = train(nodes(method, fault=broken(value)), method, rounds=4, m=6)
+    params, strategy = train(nodes(method, fault=fault_in_model(value)), method, rounds=4, m=6)
     took_part = [t for t, c in enumerate(strategy.cohorts, 1) if 1 in c]
     assert took_part
     events = [e for e in strategy.view.events if "client 1: train" in e]
     assert len(events) == len(took_part)
     assert np.isfinite(params).all()
-    assert all(re.search(said, e) for e in events)
+    assert all(re.search(reason, e) for e in events)
 
 
-def test_a_model_left_out_equals_a_cohort_without_it(digits, federation, nodes, train):
+def test_leaving_a_model_out_equals_a_cohort_without_its_client(digits, federation, nodes, train):
     """fedavg without one participant is fedavg over the others, exactly."""
     method = methods.get("fedavg")
-    sick = nodes(method, fault=broken(lambda w: w * np.float32(np.nan)))
-    params, strategy = train(sick, method, rounds=1, m=11)
-    names = [k for k in strategy.cohorts[0] if k != 1]
-    sent = {
+    grid = nodes(method, fault=fault_in_model(lambda w: w * np.float32(np.nan)))
+    params, strategy = train(grid, method, rounds=1, m=11)
+    others = [k for k in strategy.cohorts[0] if k != 1]
+    models_by_client = {
         n - 1000: m.content.array_records["arrays"]["models"].numpy()[0]
-        for way, n, kind, _, m in sick.wire
-        if way == "up" and kind == "train" and n != 1001
+        for direction, n, kind, _, m in grid.wire
+        if direction == "up" and kind == "train" and n != 1001
     }
-    sizes = federation.sizes[names]
-    expected = sum(n * sent[k] for n, k in zip(sizes, names, strict=True)) / sizes.sum()
+    sizes = federation.sizes[others]
+    expected = (
+        sum(n * models_by_client[k] for n, k in zip(sizes, others, strict=True)) / sizes.sum()
+    )
     np.testing.assert_allclose(params, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_nonsense_in_answers_of_a_design_strikes_the_client_for_the_round(nodes, train):
+def test_a_client_with_an_invalid_answer_is_left_out_for_the_round(nodes, train):
     def fault(node, message, reply):
         if message.metadata.message_type == "query.gradient" and node == 1002:
             levels = reply.content.array_records["arrays"]["levels"].numpy()[::-1]
@@ -80,21 +82,21 @@ def test_nonsense_in_answers_of_a_design_strikes_the_client_for_the_round(nodes,
     assert sum("levels out of order" in e for e in strategy.view.events) == 2
 
 
-def test_a_node_that_dies_leaves_a_smaller_federation(digits, federation, nodes, train):
+def test_after_a_node_dies_the_run_is_that_of_the_other_clients(digits, federation, nodes, train):
     """From the round after its death the run is the one that the others make by themselves."""
     method = methods.get("fedstas-unbiased", restratify_every=1)
-    dead, grid = int(np.argmax(federation.sizes)), None
+    dead_client, grid = int(np.argmax(federation.sizes)), None
 
     def fault(node, message, reply):
-        if node == 1000 + dead:
-            grid.there.discard(node)
+        if node == 1000 + dead_client:
+            grid.online.discard(node)
             return None
         return reply
 
-    others = [s if k != dead else s[:0] for k, s in enumerate(federation.shards)]
+    shards = [s if k != dead_client else s[:0] for k, s in enumerate(federation.shards)]
     expected = simulation.run(
         digits,
-        partition.federation(digits.train_y, others),
+        partition.federation(digits.train_y, shards),
         method,
         rounds=6,
         clients_per_round=4,
@@ -108,31 +110,31 @@ def test_a_node_that_dies_leaves_a_smaller_federation(digits, federation, nodes,
     assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
     np.testing.assert_allclose(params, expected.params, rtol=1e-4, atol=2e-6)
     assert any(
-        f"client {dead}: query.gradient: no answer within" in e for e in strategy.view.events
+        f"client {dead_client}: query.gradient: no answer within" in e for e in strategy.view.events
     )
 
 
 def test_a_late_node_misses_its_round_and_comes_back(nodes, train):
-    method, late = methods.get("md"), []
+    method, late_nodes = methods.get("md"), []
 
     def fault(node, message, reply):
-        if message.metadata.message_type == "train" and not late:
-            late.append(node)
+        if message.metadata.message_type == "train" and not late_nodes:
+            late_nodes.append(node)
             return None
         return reply
 
     _, strategy = train(nodes(method, fault=fault), method, rounds=8, patience=0.3)
     events = "\n".join(strategy.view.events)
-    client = late[0] - 1000
+    client = late_nodes[0] - 1000
     assert f"round 1: client {client}: train: no answer within 0.3 s" in events
-    # It answered the hello at once, so it is there again in round 2.
+    # It answered the hello of round 2, so the federation did not change.
     assert "without" not in events
     assert any(client in c for c in strategy.cohorts[1:])
 
 
 @pytest.mark.parametrize("code, noted", [(2, True), (5, False)], ids=["failed", "gone"])
 def test_a_node_whose_hello_failed_is_greeted_again_in_the_next_round(code, noted, nodes, train):
-    """The SuperLink answers for a node that is gone; such an answer used to be the last word."""
+    """The SuperLink answers for a node that is gone; the node is asked again all the same."""
     method = methods.get("fedavg")
 
     def fault(node, message, reply):
@@ -147,8 +149,8 @@ def test_a_node_whose_hello_failed_is_greeted_again_in_the_next_round(code, note
     assert "round 2: the federation changes: with [1]" in last
 
 
-def test_what_the_superlink_says_of_a_node_is_that_nodes_answer(nodes, train):
-    """It signs as itself: a reply belongs to the question that it replies to."""
+def test_an_error_from_the_superlink_counts_as_the_answer_of_its_node(nodes, train):
+    """The SuperLink signs as itself: a reply belongs to the node to which its question went."""
     method = methods.get("fedavg")
 
     def fault(node, message, reply):
@@ -161,21 +163,21 @@ def test_what_the_superlink_says_of_a_node_is_that_nodes_answer(nodes, train):
     assert strategy.view.events == ["round 1: client 1: train: node unavailable"]
 
 
-def test_an_answer_that_is_there_is_read_however_late_the_server_looks(nodes, train):
+def test_an_answer_that_has_arrived_is_read_after_the_patience_too(nodes, train):
     method = methods.get("fedavg")
     grid = nodes(method)
     _, strategy = train(grid, method, rounds=2, patience=1e-9)
     assert not strategy.view.events
 
 
-def test_a_node_that_joins_is_drawn_from_its_first_whole_round(nodes, train):
+def test_a_node_that_joins_is_drawn_from_the_next_round_on(nodes, train):
     method = methods.get("clustered-similarity")
     grid = nodes(method)
-    grid.there.discard(1004)
+    grid.online.discard(1004)
 
     def fault(node, message, reply):
         if message.metadata.group_id == "3":
-            grid.there.add(1004)
+            grid.online.add(1004)
         return reply
 
     grid.fault = fault
@@ -185,28 +187,28 @@ def test_a_node_that_joins_is_drawn_from_its_first_whole_round(nodes, train):
     assert any(4 in c for c in strategy.cohorts[3:])
 
 
-def test_a_restarted_node_takes_its_shard_over(nodes, train, federation):
+def test_a_restarted_node_replaces_its_old_node(nodes, train, federation):
     method = methods.get("md")
-    grid, old = nodes(method), 1000 + int(np.argmax(federation.sizes))
-    new, client = old + 1000, old - 1000
+    grid, old_node = nodes(method), 1000 + int(np.argmax(federation.sizes))
+    new_node, client = old_node + 1000, old_node - 1000
 
     def fault(node, message, reply):
-        if message.metadata.group_id == "2" and old in grid.there:
-            grid.there.discard(old)
-            grid.contexts[new] = grid.contexts[old]
-            grid.there.add(new)
+        if message.metadata.group_id == "2" and old_node in grid.online:
+            grid.online.discard(old_node)
+            grid.contexts[new_node] = grid.contexts[old_node]
+            grid.online.add(new_node)
         return reply
 
     grid.fault = fault
     _, strategy = train(grid, method, rounds=10, patience=0.3)
     assert any(
-        f"client {client} is now node {new}, no longer node {old}" in e
+        f"client {client} is now node {new_node}, no longer node {old_node}" in e
         for e in strategy.view.events
     )
-    assert sum(n == new and k == "train" for _, n, k, *_ in grid.wire) > 0
+    assert sum(n == new_node and k == "train" for _, n, k, *_ in grid.wire) > 0
 
 
-def test_below_the_quorum_the_run_stops_and_says_why(nodes, train):
+def test_below_the_quorum_the_run_ends_with_the_reason(nodes, train):
     method = methods.get("md")
 
     def fault(node, message, reply):
@@ -218,7 +220,7 @@ def test_below_the_quorum_the_run_stops_and_says_why(nodes, train):
         train(nodes(method, fault=fault), method)
 
 
-def test_missing_nodes_at_the_start_are_said(nodes, train):
+def test_missing_nodes_at_the_start_are_reported(nodes, train):
     method = methods.get("md")
     grid = nodes(method, fault=lambda n, m, r: None if n == 1000 else r)
     with pytest.raises(TooFew, match=r"of 12 nodes were there after 0\.3 s"):
@@ -228,10 +230,12 @@ def test_missing_nodes_at_the_start_are_said(nodes, train):
 @pytest.mark.parametrize(
     "name", ["fedstas-unbiased", "clustered-similarity", "fedadam", "fedstas-authors-dec"]
 )
-def test_a_run_goes_on_from_its_last_round(name, tmp_path, digits, federation, nodes, train):
+def test_a_run_resumes_after_its_last_complete_round(
+    name, tmp_path, digits, federation, nodes, train
+):
     """Interrupted twice, it is the run that was never interrupted."""
     method, state = methods.get(name), tmp_path / "run.npz"
-    whole, expected = train(nodes(method), method, rounds=7)
+    uninterrupted, expected = train(nodes(method), method, rounds=7)
     train(nodes(method), method, rounds=2, state=state)
     grid = nodes(method)
     grid.fault = lambda n, m, r: (
@@ -241,7 +245,7 @@ def test_a_run_goes_on_from_its_last_round(name, tmp_path, digits, federation, n
         train(grid, method, rounds=7, state=state, patience=0.2)
     params, strategy = train(nodes(method), method, rounds=7, state=state)
     assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_array_equal(params, whole)
+    np.testing.assert_array_equal(params, uninterrupted)
     with pytest.raises(InputError, match="has 7 rounds already"):
         train(nodes(method), method, rounds=7, state=state)
     with pytest.raises(InputError, match="of another method, seed"):
@@ -251,15 +255,15 @@ def test_a_run_goes_on_from_its_last_round(name, tmp_path, digits, federation, n
         train(nodes(method), method, rounds=9, state=state)
 
 
-LEAST = "fedstas-least-variance"
+LEAST_VARIANCE = "fedstas-least-variance"
 
 
 @pytest.mark.parametrize(
     "name, settings",
     [
-        (LEAST, {}),
-        (LEAST, {"draws": "norm", "noise": True}),
-        (LEAST, {"features": "updates", "equal_clients": True}),
+        (LEAST_VARIANCE, {}),
+        (LEAST_VARIANCE, {"draws": "norm", "noise": True}),
+        (LEAST_VARIANCE, {"features": "updates", "equal_clients": True}),
         *(
             (n, {})
             for n in ("optimal-client-sampling", "poisson", "k-vib", "cube", "local-pivotal")
@@ -268,70 +272,82 @@ LEAST = "fedstas-least-variance"
     ],
     ids=str,
 )
-def test_two_rounds_and_two_of_a_new_strategy_are_four(name, settings, tmp_path, nodes, train):
-    """What designs and servers remember comes back as it was: dicts, tuples, squeezed gradients, rows."""
+def test_a_resumed_run_of_each_method_equals_the_uninterrupted_one(
+    name, settings, tmp_path, nodes, train
+):
+    """The state of designs and servers is restored from the file."""
     method, state = methods.get(name, **settings), tmp_path / "run.npz"
-    whole, expected = train(nodes(method), method, rounds=4)
+    uninterrupted, expected = train(nodes(method), method, rounds=4)
     _, first = train(nodes(method), method, rounds=2, state=state)
     params, strategy = train(nodes(method), method, rounds=4, state=state)
     assert [c.tolist() for c in strategy.cohorts] == [c.tolist() for c in expected.cohorts]
-    np.testing.assert_array_equal(params, whole)
+    np.testing.assert_array_equal(params, uninterrupted)
     assert {*strategy.view.memory.designs} == {*expected.view.memory.designs}
     assert {*first.view.memory.designs} == {*expected.view.memory.designs}
 
 
-def test_what_is_remembered_of_another_roll_is_dropped_but_the_last_updates_of_those_who_stay(
+def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_stay(
     nodes, train, tmp_path
 ):
     """Client 11, of the first cohort, leaves in round 2 and is back in round 5, in a new strategy."""
-    method = methods.get(LEAST, draws="norm", server=UpdateMemoryServer())
+    method = methods.get(LEAST_VARIANCE, draws="norm", server=UpdateMemoryServer())
     grid, state = nodes(method), tmp_path / "run.npz"
 
     def fault(node, message, reply):
         if message.metadata.group_id == "2":
-            grid.there.discard(1011)
-        return reply if node in grid.there else None
+            grid.online.discard(1011)
+        return reply if node in grid.online else None
 
     grid.fault = fault
     _, strategy = train(grid, method, rounds=4, m=6, state=state, patience=0.3)
-    asked = [w[4].metadata.group_id for w in grid.wire if w[:3:2] == ("up", "query.gradient")]
-    assert {t: asked.count(t) for t in set(asked)} == {"1": 11, "3": 10}
+    rounds_of_gradients = [
+        models_by_round[4].metadata.group_id
+        for models_by_round in grid.wire
+        if models_by_round[:3:2] == ("up", "query.gradient")
+    ]
+    assert {t: rounds_of_gradients.count(t) for t in set(rounds_of_gradients)} == {"1": 11, "3": 10}
     gradients = strategy.view.state_of(method.clients).gradients
     assert gradients.round == 3 and gradients.value.codes.shape == (10, 3760)
-    told, roll = {}, strategy.view.roll
+    updates, roll = {}, strategy.view.roll
     assert len(roll) == 10 and 11 not in roll
-    w = {}  # the model of a round
-    for way, node, kind, _, message in grid.wire:
+    models_by_round = {}  # the server's model
+    for direction, node, kind, _, message in grid.wire:
         arrays = message.content.array_records.get("arrays", {})
-        if way == "down" and "model" in arrays:
-            w[message.metadata.group_id] = arrays["model"].numpy()
-        if way == "up" and kind == "train" and "models" in arrays:
-            told[node - 1000] = arrays["models"].numpy()[0] - w[message.metadata.group_id]
-    assert 11 in told
-    last = np.stack([told.get(c, np.zeros(3760, dtype=np.float32)) for c in roll])
+        if direction == "down" and "model" in arrays:
+            models_by_round[message.metadata.group_id] = arrays["model"].numpy()
+        if direction == "up" and kind == "train" and "models" in arrays:
+            updates[node - 1000] = (
+                arrays["models"].numpy()[0] - models_by_round[message.metadata.group_id]
+            )
+    assert 11 in updates
+    last = np.stack([updates.get(c, np.zeros(3760, dtype=np.float32)) for c in roll])
     assert last.any(axis=1).sum() >= 6
     np.testing.assert_array_equal(strategy.view.memory.optimizer.updates.numpy(), last)
     np.testing.assert_array_equal(strategy.view.memory.last_updates, last)
-    again = nodes(method)
-    _, strategy = train(again, method, rounds=5, m=6, state=state)
+    new_grid = nodes(method)
+    _, strategy = train(new_grid, method, rounds=5, m=6, state=state)
     assert "round 5: the federation changes: with [11]" in strategy.view.events[0]
-    assert {w[4].metadata.group_id for w in again.wire if w[2] == "query.gradient"} == {"5"}
-    drawn = set(strategy.cohorts[4])
+    assert {
+        models_by_round[4].metadata.group_id
+        for models_by_round in new_grid.wire
+        if models_by_round[2] == "query.gradient"
+    } == {"5"}
+    cohort = set(strategy.cohorts[4])
     for k, c in enumerate(strategy.view.roll):
         expected = last[roll.index(c)] if c in roll else np.zeros(3760)
-        same = np.array_equal(strategy.view.memory.optimizer.updates[k].numpy(), expected)
-        assert same == (c not in drawn)
+        unchanged = np.array_equal(strategy.view.memory.optimizer.updates[k].numpy(), expected)
+        assert unchanged == (c not in cohort)
 
 
-def test_when_all_nodes_are_gone_the_run_says_so(nodes, train):
-    """With rows to carry over to nobody, too."""
+def test_a_run_without_nodes_ends_with_the_reason(nodes, train):
+    """The method has a server with update memory, of which nothing can be kept."""
     method, trained = methods.get("fedvarp"), []
     grid = nodes(method)
 
     def fault(node, message, reply):
         trained.extend([node] if message.metadata.message_type == "train" else [])
         if len(trained) == 4:
-            grid.there.clear()
+            grid.online.clear()
         return reply
 
     grid.fault = fault
@@ -339,11 +355,11 @@ def test_when_all_nodes_are_gone_the_run_says_so(nodes, train):
         train(grid, method, rounds=2)
 
 
-def test_a_silent_participant_keeps_what_the_server_remembers_of_it(digits, nodes, train):
-    """fedvarp over all clients, one of which does not answer: the others stand for it, its row stays."""
+def test_the_stored_update_of_a_silent_participant_is_kept(digits, nodes, train):
+    """fedvarp over all clients, one of which does not answer: its row stays, the others are weighted up."""
     method = methods.get("fedvarp")
-    sick = nodes(method, fault=broken(lambda w: w * np.float32(np.nan)))
-    params, strategy = train(sick, method, rounds=1, m=11)
+    grid = nodes(method, fault=fault_in_model(lambda w: w * np.float32(np.nan)))
+    params, strategy = train(grid, method, rounds=1, m=11)
     last, sizes = strategy.view.memory.optimizer.updates.numpy(), strategy.view.sizes
     assert last.any(axis=1).tolist() == [c != 1 for c in strategy.view.roll]
     omega = sizes / sizes[last.any(axis=1)].sum()
@@ -351,37 +367,37 @@ def test_a_silent_participant_keeps_what_the_server_remembers_of_it(digits, node
     np.testing.assert_allclose(step, omega @ last, rtol=1e-3, atol=1e-7)
 
 
-def test_the_adjustment_keeps_hansen_hurwitz_unbiased_when_silence_is_at_random():
-    """Over all draws and all ways to stay silent (given that both strata answer), exactly."""
+def test_reweighting_keeps_hansen_hurwitz_unbiased_if_clients_are_silent_at_random():
+    """Enumerate all draws and all answers in which no stratum is silent as a whole."""
     values, omega = np.array([3.0, -1.0, 5.0, 2.0, 8.0]), np.full(5, 0.2)
     members, draws = [[0, 1], [2, 3, 4]], [2, 2]
     p = [np.array([0.3, 0.7]), np.array([0.2, 0.5, 0.3])]
-    mean = mass = 0.0
+    mean = total = 0.0
     pairs = [list(itertools.product(range(len(k)), repeat=2)) for k in members]
     for first, second in itertools.product(*pairs):
-        chance = np.prod([p[0][i] for i in first]) * np.prod([p[1][i] for i in second])
+        p_draw = np.prod([p[0][i] for i in first]) * np.prod([p[1][i] for i in second])
         clients = np.array([members[0][i] for i in first] + [members[1][i] for i in second])
-        own = np.array([p[0][i] for i in first] + [p[1][i] for i in second])
-        cohort = Cohort(clients, omega[clients] / (2 * own), np.array([0, 0, 1, 1]))
+        selection = np.array([p[0][i] for i in first] + [p[1][i] for i in second])
+        cohort = Cohort(clients, omega[clients] / (2 * selection), np.array([0, 0, 1, 1]))
         for answered in itertools.product([False, True], repeat=4):
             answered = np.array(answered)
             if not (answered[:2].any() and answered[2:].any()):
                 continue
-            q = np.prod(np.where(answered, 0.6, 0.4))
-            mean += chance * q * (reweight(cohort, answered) @ values[clients])
-            mass += chance * q
+            p_answers = np.prod(np.where(answered, 0.6, 0.4))
+            mean += p_draw * p_answers * (reweight(cohort, answered) @ values[clients])
+            total += p_draw * p_answers
     assert draws == [2, 2]
-    assert mean / mass == pytest.approx(omega @ values, abs=1e-12)
+    assert mean / total == pytest.approx(omega @ values, abs=1e-12)
 
 
-def test_the_adjustment_is_nothing_when_all_answer_and_an_error_when_nobody_does():
+def test_reweighting_changes_nothing_if_all_answer_and_fails_if_nobody_does():
     cohort = Cohort(np.arange(3), np.array([0.2, 0.3, 0.9]))
     np.testing.assert_array_equal(reweight(cohort, [True] * 3), cohort.weights)
     with pytest.raises(InputError, match="nobody"):
         reweight(cohort, [False] * 3)
 
 
-def test_a_silent_stratum_leaves_its_weight_to_the_others():
+def test_the_weight_of_a_silent_stratum_goes_to_the_others():
     cohort = Cohort(np.arange(4), np.array([0.25, 0.25, 0.3, 0.2]), np.array([0, 0, 1, 1]))
     weights = reweight(cohort, [True, True, False, False])
     np.testing.assert_allclose(weights, [0.5, 0.5, 0, 0])

@@ -1,4 +1,4 @@
-"""Whatever a node replies, it is what was asked for or an `InputError`; the node is struck, the run goes on."""
+"""A reply of a node is valid or an `InputError`: then the node is left out for the round, and the run goes on."""
 
 import re
 
@@ -16,7 +16,7 @@ from fedstas.errors import InputError
 from fedstas.flower import messages
 
 D, LEVELS, CAP = 11, 3, 100
-ABOUT = {
+REQUESTS = {
     "query.hello": {},
     "query.size": {},
     "query.gradient": {"d": D, "levels": LEVELS},
@@ -27,7 +27,7 @@ ABOUT = {
     "query.report": {"size_cap": CAP, "count": 2},
     "train": {"shape": (2, D)},
 }
-SOUND = {  # settings and arrays of a reply that is as asked for
+VALID = {  # settings and arrays of a valid reply
     "query.hello": ({"client": 3, "data": True}, {}),
     "query.size": ({"size": 12}, {}),
     "query.gradient": (
@@ -43,19 +43,20 @@ SOUND = {  # settings and arrays of a reply that is as asked for
 }
 
 
-def reply(arrays, given) -> Message:
-    """A reply with these settings, of this version unless they say otherwise."""
+def make_reply(arrays, fields) -> Message:
+    """Return a reply with these arrays and settings, of this version unless the settings name another."""
     content = messages.content(arrays or None)
-    content.config_records["settings"] = ConfigRecord({"version": messages.VERSION} | given)
+    content.config_records["settings"] = ConfigRecord({"version": messages.VERSION} | fields)
     return Message(content, 1, "train")
 
 
 def read(kind, message):
-    return messages.read(kind, message, 1.0, **ABOUT[kind])
+    """Read a reply to a question of this kind."""
+    return messages.read(kind, message, 1.0, **REQUESTS[kind])
 
 
-def sound(kind, value) -> bool:
-    """Whether a value is one that the strategy can go on with."""
+def is_valid(kind, value) -> bool:
+    """Whether the strategy can use a value that was read from a reply."""
     if kind in ("query.hello", "query.size"):
         none = kind == "query.hello" and value is None
         return none or (type(value) is int and 0 <= value <= messages.MOST)
@@ -68,68 +69,70 @@ def sound(kind, value) -> bool:
     return [p.shape for p in parts] == shapes[kind] and all(np.abs(p).max() <= 1e15 for p in parts)
 
 
-@pytest.mark.parametrize("kind", ABOUT)
-def test_a_sound_reply_is_read(kind):
-    given, arrays = SOUND[kind]
-    value = read(kind, reply(arrays, given))
-    assert sound(kind, value)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_valid_reply_is_read(kind):
+    fields, arrays = VALID[kind]
+    value = read(kind, make_reply(arrays, fields))
+    assert is_valid(kind, value)
     if kind == "query.gradient":
         assert [v.tolist() for v in value] == [[-1, 0, 1], [1, 0, 2, 1, *[0] * 7]]
 
 
-scalars = [
+SCALARS = [
     st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, 99, 100, 10**12, 10**12 + 1]),
     st.floats() | st.sampled_from([0.0, 1.0, 1e15, 2e15]),
     st.booleans(),
     st.text(max_size=5),
     st.binary(max_size=5),
 ]
-values = st.one_of(*scalars, *(st.lists(s, max_size=3) for s in scalars))
-dtypes = st.sampled_from(["float32", "float64", "uint8", "int64", "bool", ">f4", "S3"])
-shapes = st.sampled_from([(), (0,), (3,), (LEVELS,), (D,), (2, D), (1, D), (D, 2), (1, 1, 1)])
-numbers = st.sampled_from([0.0, 1.0, -1.0, 255.0, 1e14, 3e38, np.inf, -np.inf, np.nan])
+VALUES = st.one_of(*SCALARS, *(st.lists(s, max_size=3) for s in SCALARS))
+DTYPES = st.sampled_from(["float32", "float64", "uint8", "int64", "bool", ">f4", "S3"])
+SHAPES = st.sampled_from([(), (0,), (3,), (LEVELS,), (D,), (2, D), (1, D), (D, 2), (1, 1, 1)])
+NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 255.0, 1e14, 3e38, np.inf, -np.inf, np.nan])
 
 
 @st.composite
-def arrays_(draw):
-    """An array that may be anything: of any kind, shape and content, or bytes that are none."""
+def draw_array(draw):
+    """Draw an array of any kind, shape and content, or bytes that are no array."""
     if draw(st.integers(0, 4)) == 0:
         return Array(dtype="float32", shape=(D,), stype="numpy.ndarray", data=draw(st.binary()))
-    shape = draw(shapes)
-    filled = np.array([draw(numbers) for _ in range(int(np.prod(shape)))]).reshape(shape)
+    shape = draw(SHAPES)
+    filled = np.array([draw(NUMBERS) for _ in range(int(np.prod(shape)))]).reshape(shape)
     with np.errstate(all="ignore"):
-        return Array(np.ascontiguousarray(filled.astype(draw(dtypes)).reshape(shape)))
+        return Array(np.ascontiguousarray(filled.astype(draw(DTYPES)).reshape(shape)))
 
 
 @st.composite
-def replies(draw, kind):
-    """A sound reply of which fields are replaced, dropped and added."""
-    given, arrays = (dict(part) for part in SOUND[kind])
-    given["version"] = messages.VERSION
+def draw_reply(draw, kind):
+    """Draw a valid reply with some entries replaced, dropped or added."""
+    fields, arrays = (dict(part) for part in VALID[kind])
+    fields["version"] = messages.VERSION
     arrays = {k: Array(v) for k, v in arrays.items()}
-    given |= draw(st.dictionaries(st.sampled_from([*given, "other"]), values, max_size=2))
-    arrays |= draw(st.dictionaries(st.sampled_from([*arrays, "other"]), arrays_(), max_size=2))
-    for part in (given, arrays):
+    fields |= draw(st.dictionaries(st.sampled_from([*fields, "other"]), VALUES, max_size=2))
+    arrays |= draw(st.dictionaries(st.sampled_from([*arrays, "other"]), draw_array(), max_size=2))
+    for part in (fields, arrays):
         for name in draw(st.sets(st.sampled_from([*part, "none"]), max_size=1)):
             part.pop(name, None)
-    records = {"settings": ConfigRecord(given), "arrays": ArrayRecord(arrays)}
-    kept = draw(st.sampled_from([("settings", "arrays")] * 6 + [("settings",), ("arrays",), ()]))
-    return RecordDict({name: records[name] for name in kept})
+    records = {"settings": ConfigRecord(fields), "arrays": ArrayRecord(arrays)}
+    record_names = draw(
+        st.sampled_from([("settings", "arrays")] * 6 + [("settings",), ("arrays",), ()])
+    )
+    return RecordDict({name: records[name] for name in record_names})
 
 
-@pytest.mark.parametrize("kind", ABOUT)
+@pytest.mark.parametrize("kind", REQUESTS)
 @given(data=st.data())
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_any_other_reply_is_an_input_error(kind, data):
-    content = data.draw(replies(kind))
+def test_a_reply_is_valid_or_an_input_error(kind, data):
+    content = data.draw(draw_reply(kind))
     try:
         value = read(kind, Message(content, 1, "train"))
     except InputError:
         return
-    assert sound(kind, value)
+    assert is_valid(kind, value)
 
 
-@pytest.mark.parametrize("kind", ABOUT)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_a_missing_reply_and_an_error_are_input_errors(kind):
     with pytest.raises(InputError, match="no answer within 1 s"):
         read(kind, None)
@@ -137,7 +140,7 @@ def test_a_missing_reply_and_an_error_are_input_errors(kind):
         read(kind, Message(Error(0, "out of memory"), reply_to=Message(RecordDict(), 1, "train")))
 
 
-BAD = [
+INVALID = [
     ("fedavg", "query.hello", {"client": "abc", "data": True}, "its client is 'abc'"),
     ("fedavg", "query.hello", {"client": 3.0, "data": True}, "its client is 3.0"),
     ("fedavg", "query.hello", {"client": -1, "data": True}, "its client is -1"),
@@ -163,24 +166,24 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("name, kind, given, said", BAD)
-def test_a_malformed_reply_strikes_its_node_and_the_run_goes_on(
-    name, kind, given, said, nodes, train
+@pytest.mark.parametrize("name, kind, fields, reason", INVALID)
+def test_a_node_with_a_malformed_reply_is_left_out_and_the_run_goes_on(
+    name, kind, fields, reason, nodes, train
 ):
     def fault(node, message, answer):
         if message.metadata.message_type == kind and node == 1001:
             answer = Message(RecordDict(), reply_to=message)
-            if given is not None:
-                record = ConfigRecord({"version": messages.VERSION} | given)
+            if fields is not None:
+                record = ConfigRecord({"version": messages.VERSION} | fields)
                 answer.content.config_records["settings"] = record
         return answer
 
     method = methods.get(name)
     params, strategy = train(nodes(method, fault=fault), method, rounds=2, m=11, total=1438)
     assert len(strategy.cohorts) == 2 and np.isfinite(params).all()
-    struck = [e for e in strategy.view.events if kind in e]
-    assert len(struck) == 2  # once a round
-    assert all(re.search(said, e) for e in struck), struck
+    events = [e for e in strategy.view.events if kind in e]
+    assert len(events) == 2  # once a round
+    assert all(re.search(reason, e) for e in events), events
 
 
 @pytest.mark.parametrize("name", ["fedstas", "fedstas-dp"])
@@ -191,10 +194,10 @@ def test_a_malformed_reply_strikes_its_node_and_the_run_goes_on(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_a_run_outlives_a_node_that_replies_anything(name, nodes, train, data):
+def test_a_run_goes_on_whatever_one_node_replies(name, nodes, train, data):
     def fault(node, message, answer):
         if node == 1001:
-            content = data.draw(replies(message.metadata.message_type))
+            content = data.draw(draw_reply(message.metadata.message_type))
             answer = Message(content, reply_to=message)
         return answer
 

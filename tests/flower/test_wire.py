@@ -1,4 +1,4 @@
-"""What is sent, message by message: only what the design asks for, and of private methods no size."""
+"""The messages that are sent: only what the design requests, and no size if the method is private."""
 
 import tomllib
 from pathlib import Path
@@ -24,8 +24,9 @@ PRIVATE = {
 }
 
 
-def asked(grid) -> set:
-    return {w[2] for w in grid.wire}
+def message_kinds(grid) -> set:
+    """Return the kinds of all messages that were sent."""
+    return {kind for _, _, kind, _, _ in grid.wire}
 
 
 @pytest.mark.parametrize(
@@ -50,33 +51,33 @@ def asked(grid) -> set:
         ("mifa", {"query.size"}),
     ],
 )
-def test_a_method_asks_for_nothing_but_what_its_design_asks_for(name, expected, nodes, train):
+def test_the_server_sends_only_the_requests_of_the_design(name, expected, nodes, train):
     method = methods.get(name)
     grid = nodes(method)
     train(grid, method, rounds=3, total=1438)
-    assert asked(grid) == expected | {"query.hello", "train"}
+    assert message_kinds(grid) == expected | {"query.hello", "train"}
     assert not [w for w in grid.wire if "num-examples" in str(w[4].content)]
 
 
 def numbers(message) -> list:
-    """Every number of a message, by name, but those of models and gradients."""
-    found = []
+    """Return all numbers of a message with their names, except those of models and gradients."""
+    pairs = []
     for name, record in message.content.config_records.items():
         for key, value in record.items():
-            for each in value if isinstance(value, list) else [value]:
-                found.append((f"{name}/{key}", each))
+            for number in value if isinstance(value, list) else [value]:
+                pairs.append((f"{name}/{key}", number))
     for name, record in message.content.array_records.items():
         for key, array in record.items():
             if key not in ("model", "models", "levels", "codes"):
-                found.extend((f"{name}/{key}", v) for v in array.numpy().ravel().tolist())
+                pairs.extend((f"{name}/{key}", v) for v in array.numpy().ravel().tolist())
     for name, record in message.content.metric_records.items():
-        found.extend((f"{name}/{k}", v) for k, v in record.items())
-    return found
+        pairs.extend((f"{name}/{k}", v) for k, v in record.items())
+    return pairs
 
 
 @pytest.mark.parametrize("case", PRIVATE)
 def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, train):
-    """Sizes that no other number takes: they are looked for among all numbers and all shapes of every message."""
+    """Search all numbers and shapes of all messages for the clients' sizes, which are primes that occur nowhere else."""
     method = methods.get(case.split()[0], **PRIVATE[case])
     assert is_private(method)
     sizes = [131, 137, 139, 149, 151, 157, 163, 167]
@@ -85,8 +86,8 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     federation = partition.federation(digits.train_y, shards)
     grid = nodes(method, federation=federation, reproducible=False)
     train(grid, method, rounds=5, total=sum(sizes))
-    sent = [w for w in grid.wire if w[0] == "up"]
-    assert len(sent) >= 8 + 5
+    replies = [w for w in grid.wire if w[0] == "up"]
+    assert len(replies) >= 8 + 5
     allowed = {
         "query.hello": {"settings/version", "settings/client", "settings/data"},
         "query.gradient": {"settings/version"},
@@ -94,12 +95,12 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
         "train": {"settings/version"},
     }
     reports = []
-    for _, _, kind, _, message in sent:
-        found = numbers(message)
-        assert {name for name, _ in found} <= allowed[kind], (kind, found)
-        values = [v for name, v in found if name != "settings/client"]
+    for _, _, kind, _, message in replies:
+        pairs = numbers(message)
+        assert {name for name, _ in pairs} <= allowed[kind], (kind, pairs)
+        values = [v for name, v in pairs if name != "settings/client"]
         assert not set(values) & set(sizes), "a size, or a report that is not clipped"
-        reports += [v for name, v in found if name == "settings/reports"]
+        reports += [v for name, v in pairs if name == "settings/reports"]
         arrays = message.content.array_records.get("arrays", {})
         expected = {"train": {"models"}, "query.gradient": {"levels", "codes"}}.get(kind, set())
         assert set(arrays) == expected
@@ -108,7 +109,7 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     assert all(1 <= r < 100 for r in reports)
 
 
-def test_an_unprivate_method_would_be_caught_by_that(nodes, train, federation):
+def test_the_sizes_of_a_method_that_is_not_private_are_found_on_the_wire(nodes, train, federation):
     method = methods.get("fedavg")
     grid = nodes(method)
     train(grid, method, rounds=1)
@@ -119,7 +120,7 @@ def test_an_unprivate_method_would_be_caught_by_that(nodes, train, federation):
 
 
 @pytest.mark.parametrize("name", ["fedstas", "fedstas-unbiased-dp"])
-def test_gradients_travel_squeezed(name, digits, nodes, train):
+def test_gradients_are_sent_squeezed(name, digits, nodes, train):
     """A gradient's message holds nine floats and four bits an entry, never the gradient."""
     method = methods.get(name)
     grid = nodes(method)
@@ -134,54 +135,54 @@ def test_gradients_travel_squeezed(name, digits, nodes, train):
 
 
 def refusal(grid, kind, content) -> str:
-    """What node 1001 says to a question that it does not answer."""
+    """Return the reason that node 1001 gives for not answering a question."""
     question = Message(content, 1001, kind)
     grid.push_messages([question])
     (reply,) = grid.pull_messages([question.metadata.message_id])
     return reply.error.reason
 
 
-def test_a_client_of_a_private_run_refuses_to_tell_its_size(nodes):
-    said = refusal(nodes(methods.get("fedstas-unbiased-dp")), "query.size", messages.content())
-    assert "fedstas-unbiased-dp never sends its size" in said
+def test_a_client_of_a_private_method_refuses_to_send_its_size(nodes):
+    message = refusal(nodes(methods.get("fedstas-unbiased-dp")), "query.size", messages.content())
+    assert "fedstas-unbiased-dp never sends its size" in message
 
 
-def test_a_node_with_an_epsilon_never_tells_its_size_whatever_the_method(nodes):
+def test_a_node_with_an_epsilon_refuses_to_send_its_size_for_any_method(nodes):
     grid = nodes(methods.get("fedavg"), privacy=Privacy(3.0))
     assert "never sends its size" in refusal(grid, "query.size", messages.content())
 
 
 def test_a_node_without_an_epsilon_gives_no_reports(nodes):
     grid = nodes(methods.get("fedstas-dp"), privacy=None)
-    said = refusal(
-        grid, "query.report", messages.content(**terms(Privacy(3.0)), round=1, slots=[0])
+    message = refusal(
+        grid, "query.report", messages.content(**privacy_terms(Privacy(3.0)), round=1, slots=[0])
     )
-    assert "has no epsilon of its own" in said
+    assert "has no epsilon of its own" in message
 
 
 @pytest.mark.parametrize("kind", ["norm", "spread", "loss"])
-def test_a_node_with_an_epsilon_answers_what_tells_no_size(kind, digits, nodes):
+def test_a_node_with_an_epsilon_answers_questions_that_reveal_no_size(kind, digits, nodes):
     """Means over its examples: the same for twice the same ones."""
     shard = np.flatnonzero(digits.train_y.numpy() < 3)[:24]
     federation = partition.federation(digits.train_y, [shard, np.tile(shard, 2)])
     grid = nodes(methods.get("fedavg"), federation=federation, privacy=Privacy(3.0))
-    w, said = {"model": models.flatten(digits.model(0)).numpy()}, []
+    w, answers = {"model": models.flatten(digits.model(0)).numpy()}, []
     for node in (1000, 1001):
         question = Message(messages.content(w, round=1), node, f"query.{kind}")
         grid.push_messages([question])
         (reply,) = grid.pull_messages([question.metadata.message_id])
-        said.append(messages.read(f"query.{kind}", reply, 1.0))
-    assert said[0] > 0 and said[0] == pytest.approx(said[1], rel=1e-5)
+        answers.append(messages.read(f"query.{kind}", reply, 1.0))
+    assert answers[0] > 0 and answers[0] == pytest.approx(answers[1], rel=1e-5)
 
 
 def test_a_server_of_another_version_is_refused(nodes):
     content = messages.content(round=1)
     content.config_records["settings"]["version"] = 1
-    said = refusal(nodes(methods.get("fedavg")), "query.hello", content)
-    assert "its version is 1" in said
+    message = refusal(nodes(methods.get("fedavg")), "query.hello", content)
+    assert "its version is 1" in message
 
 
-def test_an_error_tells_its_kind_and_not_its_text(digits):
+def test_the_error_of_a_client_names_its_kind_but_not_its_text(digits):
     """A traceback of PyTorch names shapes, and with them a size."""
 
     def load(context):
@@ -189,21 +190,22 @@ def test_an_error_tells_its_kind_and_not_its_text(digits):
 
     app = client_app(load)
     message = Message(messages.content(), 1001, "query.hello")
-    with pytest.raises(RuntimeError, match=r"^the client failed \(RuntimeError\)$") as caught:
+    with pytest.raises(RuntimeError, match=r"^the client failed \(RuntimeError\)$") as exc_info:
         app(message, Context(7, 1001, {}, RecordDict(), {}))
-    assert "137" not in str(caught.value)
+    assert "137" not in str(exc_info.value)
 
 
-def terms(privacy) -> dict:
-    """What a question for reports names, if the server agrees with the node."""
+def privacy_terms(privacy) -> dict:
+    """Return the privacy parameters that a question for reports must name."""
     return {"size_cap": privacy.size_cap, "alpha": privacy.alpha, "memoised": privacy.memoised}
 
 
 FRESH, MEMOISED = Privacy(3.0, reports=50), Privacy(3.0, memoised=True)
 
 
-def ask(grid, t, slots, privacy):
-    content = messages.content(round=t, slots=slots, place=3, **terms(privacy))
+def request_reports(grid, t, slots, privacy):
+    """Ask node 1001 for the reports of these places of the cohort in round t."""
+    content = messages.content(round=t, slots=slots, place=3, **privacy_terms(privacy))
     message = Message(content, 1001, "query.report")
     grid.push_messages([message])
     (reply,) = grid.pull_messages([message.metadata.message_id])
@@ -212,7 +214,7 @@ def ask(grid, t, slots, privacy):
 
 @pytest.mark.parametrize("privacy", [FRESH, MEMOISED], ids=["fresh", "memoised"])
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
         {"alpha": 1.0},
         {"alpha": 0.999},
@@ -224,33 +226,31 @@ def ask(grid, t, slots, privacy):
     ],
     ids=str,
 )
-def test_no_message_changes_what_a_report_tells(privacy, asked, nodes):
-    """Before, alpha came from the message, and alpha = 1 was answered with the true size."""
-    if asked == {"memoised": None}:
-        asked = {"memoised": not privacy.memoised}
-    (name,) = asked
+def test_a_message_cannot_change_the_privacy_of_a_report(privacy, changes, nodes):
+    """If alpha came from the message, alpha = 1 would reveal the true size."""
+    if changes == {"memoised": None}:
+        changes = {"memoised": not privacy.memoised}
+    (name,) = changes
     grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
-    given = terms(privacy) | asked | {"slots": [0], "place": 3, "round": 1}
-    said = refusal(grid, "query.report", messages.content(**given))
-    assert f"this node reports with {name} {getattr(privacy, name)!r}, not with" in said
+    settings = privacy_terms(privacy) | changes | {"slots": [0], "place": 3, "round": 1}
+    message = refusal(grid, "query.report", messages.content(**settings))
+    assert f"this node reports with {name} {getattr(privacy, name)!r}, not with" in message
     assert not grid.contexts[1001].state.config_records.get("reports")
-    assert len(ask(grid, 1, [0], privacy)) == 1
+    assert len(request_reports(grid, 1, [0], privacy)) == 1
 
 
-def test_a_node_gives_so_many_reports_in_a_run_and_no_more(nodes):
-    own = Privacy(3.0, reports=3)
-    grid = nodes(methods.get("fedstas-dp"), privacy=own, reproducible=False)
-    three = messages.content(round=2, slots=[0, 1], **terms(own))
-    assert len(ask(grid, 1, [0, 1], own)) == 2
-    said = refusal(grid, "query.report", three)
-    assert "at most 3 reports in a run: 2 are given, and 2 more are asked for" in said
-    assert len(ask(grid, 3, [4], own)) == 1
-    assert "3 are given, and 2 more" in refusal(grid, "query.report", three)
+def test_a_node_refuses_more_reports_than_its_limit_in_a_run(nodes):
+    privacy = Privacy(3.0, reports=3)
+    grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
+    question_for_two = messages.content(round=2, slots=[0, 1], **privacy_terms(privacy))
+    assert len(request_reports(grid, 1, [0, 1], privacy)) == 2
+    message = refusal(grid, "query.report", question_for_two)
+    assert "at most 3 reports in a run: 2 are given, and 2 more are asked for" in message
+    assert len(request_reports(grid, 3, [4], privacy)) == 1
+    assert "3 are given, and 2 more" in refusal(grid, "query.report", question_for_two)
 
 
-def test_a_run_that_asks_for_more_reports_than_the_nodes_give_ends_with_their_sentence(
-    nodes, train
-):
+def test_a_run_that_needs_more_reports_than_the_nodes_limit_ends_with_their_message(nodes, train):
     method = methods.get("fedsampling")
     grid = nodes(method, privacy=Privacy(3.0, reports=2))
     with pytest.raises(TooFew, match=r"round 3: no node answers.*at most 2 reports in a run"):
@@ -258,7 +258,7 @@ def test_a_run_that_asks_for_more_reports_than_the_nodes_give_ends_with_their_se
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "options, message",
     [
         ({"epsilon": 0.0}, "epsilon is 0.0"),
         ({"epsilon": float("inf")}, "epsilon is inf"),
@@ -267,9 +267,9 @@ def test_a_run_that_asks_for_more_reports_than_the_nodes_give_ends_with_their_se
         ({"epsilon": 1.0, "memoised": 1}, "memoised is 1"),
     ],
 )
-def test_a_privacy_that_is_none_is_refused(given, said):
-    with pytest.raises(InputError, match=said):
-        Privacy(**given)
+def test_invalid_privacy_settings_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        Privacy(**options)
 
 
 def test_the_example_takes_its_privacy_from_the_node_and_not_from_the_run(monkeypatch):
@@ -281,8 +281,14 @@ def test_the_example_takes_its_privacy_from_the_node_and_not_from_the_run(monkey
         (Path(load.__globals__["__file__"]).parents[1] / "pyproject.toml").read_text()
     )
     run = app["tool"]["flwr"]["app"]["config"]
-    own = {"epsilon": 9.0, "size-cap": 1000, "memoised": False, "reports": 99, "reproducible": True}
-    run = run | {"method": "fedstas-dp", "settings": "{}", **own}
+    privacy_of_run = {
+        "epsilon": 9.0,
+        "size-cap": 1000,
+        "memoised": False,
+        "reports": 99,
+        "reproducible": True,
+    }
+    run = run | {"method": "fedstas-dp", "settings": "{}", **privacy_of_run}
     local = load(Context(7, 1, {"partition-id": 1}, RecordDict(), run))
     assert local.privacy is None and not local.reproducible
     node = {"partition-id": 1, "epsilon": 2.0, "size-cap": 50, "reports": 4, "memoised": True}
@@ -290,35 +296,39 @@ def test_the_example_takes_its_privacy_from_the_node_and_not_from_the_run(monkey
     assert local.privacy == Privacy(2.0, 50, True, 4) and not local.reproducible
 
 
-def test_a_memoised_report_is_one_for_good_and_a_fresh_one_is_fresh(nodes):
+def test_a_memoised_report_is_repeated_and_others_are_drawn_anew(nodes):
     method = methods.get("fedstas-unbiased-dp", n_star=200)
     grid = nodes(method, reproducible=False, privacy=MEMOISED)
-    first = ask(grid, 1, [0, 1], MEMOISED)
-    assert len(set(first + ask(grid, 7, [2], MEMOISED))) == 1
+    first = request_reports(grid, 1, [0, 1], MEMOISED)
+    assert len(set(first + request_reports(grid, 7, [2], MEMOISED))) == 1
     grid = nodes(methods.get("fedstas-dp"), reproducible=False, privacy=FRESH)
-    assert len(set(ask(grid, 1, list(range(50)), FRESH))) > 10
+    assert len(set(request_reports(grid, 1, list(range(50)), FRESH))) > 10
 
 
 def test_a_secret_of_the_node_makes_its_report_the_same_in_every_run(nodes):
     method = methods.get("fedstas-unbiased-dp", n_star=200)
-    own = {"reproducible": False, "privacy": MEMOISED}
-    runs = [ask(nodes(method, secret=5, **own), 1, [0], MEMOISED) for _ in range(5)]
+    options = {"reproducible": False, "privacy": MEMOISED}
+    runs = [request_reports(nodes(method, secret=5, **options), 1, [0], MEMOISED) for _ in range(5)]
     assert len({tuple(r) for r in runs}) == 1
-    runs = [ask(nodes(method, **own), 1, [0], MEMOISED) for _ in range(40)]
+    runs = [request_reports(nodes(method, **options), 1, [0], MEMOISED) for _ in range(40)]
     assert len({tuple(r) for r in runs}) > 5
 
 
-def test_reports_do_not_come_from_the_public_seed_unless_that_is_wanted(nodes):
+def test_reports_depend_on_the_public_seed_only_if_reproducible_is_set(nodes):
     """The server knows the seed: from it, it would know which answers are true."""
     method = methods.get("fedstas-dp")
-    public = [ask(nodes(method, privacy=FRESH), 1, list(range(30)), FRESH) for _ in range(2)]
+    public = [
+        request_reports(nodes(method, privacy=FRESH), 1, list(range(30)), FRESH) for _ in range(2)
+    ]
     assert public[0] == public[1]
-    own = ask(nodes(method, reproducible=False, privacy=FRESH), 1, list(range(30)), FRESH)
-    assert own != public[0]
+    private = request_reports(
+        nodes(method, reproducible=False, privacy=FRESH), 1, list(range(30)), FRESH
+    )
+    assert private != public[0]
 
 
 @pytest.mark.parametrize("levels", [2, 3, 9, 16, 17, 256])
-def test_packing_and_unpacking_give_the_squeezed_gradient_again(levels):
+def test_unpack_inverts_pack(levels):
     gradient = np.random.default_rng(levels).normal(size=(1, 777)).astype(np.float32)
     squeezed = compression.squeeze(gradient, levels)
     packed = messages.pack(squeezed)
@@ -335,21 +345,21 @@ def test_packing_and_unpacking_give_the_squeezed_gradient_again(levels):
         *("optimal-client-sampling", "power-of-choice", "fedvarp"),
     ],
 )
-def test_the_arrays_that_are_sent_are_the_bytes_that_the_simulation_accounts(
+def test_the_bytes_of_the_arrays_agree_with_the_simulations_accounting(
     name, digits, federation, nodes, train
 ):
     """Models and squeezed gradients, each once a round and client; the rest is a few numbers."""
     method = methods.get(name)
     grid = nodes(method)
     train(grid, method)
-    how = {"rounds": 10, "clients_per_round": 4, "seed": 0, "eval_every": 10}
-    history = simulation.run(digits, federation, method, initial_model="sent", **how)
+    options = {"rounds": 10, "clients_per_round": 4, "seed": 0, "eval_every": 10}
+    history = simulation.run(digits, federation, method, initial_model="sent", **options)
     frame = history.frame.iloc[-1]
-    for way, accounted in (("down", frame.bytes_down), ("up", frame.bytes_up)):
+    for direction, accounted in (("down", frame.bytes_down), ("up", frame.bytes_up)):
         arrays = [
             a.numpy().nbytes
             for w in grid.wire
-            if w[0] == way
+            if w[0] == direction
             for a in w[4].content.array_records.get("arrays", {}).values()
         ]
         assert sum(arrays) == pytest.approx(accounted, rel=0.002)
