@@ -1,10 +1,10 @@
 """The designs of the authors' released code of December 2024, where it differs from the paper.
 
-Written anew from a description of that code, with three repairs. Probabilities are at most 1 and m_h at most N_h, or it
-would run on their own federation only. Gradients are rounded before they are clustered, and the first of equally
-good k-means starts is taken: in their code a rounding error decides which start wins, so the order of the centres
-and with it the strata, and a run could not be repeated on another processor. As in their code, a stratum with
-m_h = 0 is never drawn.
+They are written from a description of that code, with two changes. Probabilities are at most 1 and m_h at most N_h;
+otherwise the code would run on the authors' federation only. Gradients are rounded before they are clustered, and the
+first of equally good k-means starts is taken: in the authors' code a rounding error decides which start is best, and so
+the order of the centres and the strata, so that a run cannot be repeated on another processor. As in their code, a
+stratum with m_h = 0 is never drawn.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fedstas.client_sampling import Cohort, View, check_participants, client_siz
 from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.data_sampling import bernoulli, private_total
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import kmeans, rounded, stratify
+from fedstas.stratification import kmeans, round_to_grid, stratify
 
 CAP = 10.0  # largest weight, before it is divided by p
 
@@ -30,7 +30,7 @@ def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
     """
     from sklearn.utils import check_random_state
 
-    values, counts = np.unique(rounded(gradient), return_counts=True)
+    values, counts = np.unique(round_to_grid(gradient), return_counts=True)
     state = check_random_state(0)  # one generator for all ten starts, as in scikit-learn
     start = kmeans(min(levels, len(values)), n_init=1, tol=0.0, random_state=state)
     fits = []
@@ -43,10 +43,10 @@ def unsorted_centres(gradient: np.ndarray, levels: int) -> np.ndarray:
 
 
 def raw_centres(gradient: np.ndarray, levels: int, processor: int) -> np.ndarray:
-    """Return the centres [levels] as the authors' call does, for a gradient [d] with rounding errors.
+    """Return the centres [levels] of a gradient [d] as the authors' code computes them, with simulated rounding errors.
 
-    Each entry is changed by 2^-24 of the largest, up or down, as another `processor` might: that can change which of
-    ten starts wins, and so the order of the centres.
+    Each entry is changed by 2^-24 of the largest one, up or down at random with the seed `processor`, as on another
+    processor. This can change which of the ten starts is best, and with it the order of the centres.
     """
     signs = np.random.default_rng(processor).choice([-1, 1], len(gradient))
     perturbed = (gradient + signs * 2.0**-24 * np.abs(gradient).max()).astype(np.float32)
@@ -64,8 +64,8 @@ def pairwise_spread(centres: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def rounded_allocation(sizes: np.ndarray, spreads: np.ndarray, m: int) -> np.ndarray:
     """Return the allocation m_h [H] of the authors' code.
 
-    Eq. 3.5 is rounded down; then each stratum of no draw, lowest label first, gets max(1, round(missing / zeros)) draws
-    until the sum is m. A stratum that has a draw gets no more.
+    Eq. 3.5 is rounded down. Then the strata without a draw, lowest label first, get max(1, round(missing / zeros))
+    draws each until the sum is m, where `missing` draws are to be shared among `zeros` strata.
     """
     products = sizes * spreads
     total = products.sum()
@@ -112,6 +112,7 @@ class AuthorsStratified:
     processor: int = int_field(0, 0)
 
     def _freeze(self, view: View, m: int, rng: np.random.Generator) -> FrozenStrata:
+        """Ask all clients for their centres, cluster the clients, and allocate the draws."""
         raw = partial(raw_centres, processor=self.processor)
         make = partial(raw if self.processor else unsorted_centres, levels=self.levels)
         centres = view.centres(make, self.batch, self.levels)

@@ -1,8 +1,8 @@
 """Balanced and spatially spread samples of given inclusion probabilities: the cube and the local pivotal method.
 
-Exactly m distinct clients are drawn, with pi_k proportional to n_k |Z_k| (at most 1) or to n_k and weights
-omega_k / pi_k: unbiased. The draws depend on each other, so that the theorem of chapter 9, on independent draws
-from strata, does not cover them.
+Exactly m distinct clients are drawn. pi_k is proportional to n_k |Z_k| or to n_k, and at most 1; with weights
+omega_k / pi_k the update is unbiased. The draws depend on each other, so that the theorem of chapter 9, which is about
+independent draws from strata, does not apply.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
 from fedstas.least_variance import gram_coordinates, sketch
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import rounded
+from fedstas.stratification import round_to_grid
 
-TINY = 1e-9
+TINY = 1e-9  # probabilities and pivots below it are taken as 0
 
 
 def null_vector(rows) -> np.ndarray | None:
@@ -101,7 +101,7 @@ def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
     while len(open_clients := undecided(pi)) > 1:
         k = rng.choice(open_clients)
         others = open_clients[open_clients != k]
-        other = others[rounded(np.square(features[others] - features[k]).sum(1)).argmin()]
+        other = others[round_to_grid(np.square(features[others] - features[k]).sum(1)).argmin()]
         total = pi[k] + pi[other]
         if total < 1:
             wins = rng.random() < pi[k] / total
@@ -147,7 +147,7 @@ class Balanced:
             z = gram_coordinates(sketch(squeezed))
             if self.how == "cube":
                 vectors, singular, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
-                z = rounded((vectors * singular)[:, : m - 1])
+                z = round_to_grid((vectors * singular)[:, : m - 1])
             return z, squeezed.norms()
 
         coordinates = view.state_of(self).coordinates

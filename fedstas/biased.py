@@ -19,7 +19,7 @@ from fedstas.client_sampling import (
 )
 from fedstas.config import config, int_field
 from fedstas.errors import InputError, check_int
-from fedstas.stratification import rounded
+from fedstas.stratification import round_to_grid
 
 
 @config
@@ -38,7 +38,7 @@ class PowerOfChoice:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
         d = check_int("candidates", self.candidates or min(2 * m, view.clients), m, view.clients)
         candidates = successive_sample(sizes, d, rng)
-        losses = rounded(view.losses(candidates))
+        losses = round_to_grid(view.losses(candidates))
         worst = candidates[np.argsort(-losses, kind="stable")[:m]]
         return Cohort(worst, np.full(m, 1 / m))
 
@@ -79,7 +79,7 @@ class DivFL:
         squared_norms = gram.diagonal()
         squares = np.maximum(squared_norms[:, None] + squared_norms - 2 * gram, 0.0)
         np.fill_diagonal(squares, 0.0)  # the distance to oneself, which rounding may leave above 0
-        distances = rounded(np.sqrt(squares))
+        distances = round_to_grid(np.sqrt(squares))
         chosen = facility_location(distances, m)
         representative = chosen[distances[:, chosen].argmin(axis=1)]
         representative[chosen] = chosen  # also where two chosen clients have the same gradient

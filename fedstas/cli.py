@@ -29,6 +29,7 @@ app = typer.Typer(
 
 
 def _print_version(requested: bool) -> None:
+    """Print the version and stop, if it was requested."""
     if requested:
         typer.echo(f"fedstas {__version__}")
         raise typer.Exit
@@ -44,10 +45,12 @@ def _common_options(
 
 
 def _option(text: str):
+    """Declare an option with this help text."""
     return typer.Option(help=text)
 
 
 def _complete_method(start: str) -> list[str]:
+    """Return the methods whose names begin with `start`, for completion in a shell."""
     return [name for name in methods.names() if name.startswith(start)]
 
 
@@ -149,7 +152,8 @@ def run(
     arguments["initial_model"] = initial_model
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if checkpoint:
-        files = ("task", "network", "partition", "method")  # these, and what they read, may change
+        # The contents of these files enter the checkpoint's key, since they may change between two calls.
+        files = ("task", "network", "partition", "method")
         options["of"] = data.digest + "".join(
             user_code.sha256(options[k].partition(" ")[0]) for k in files
         )
@@ -195,7 +199,7 @@ def _partition_maker(partition: str, concentration: float | None, sigma: float |
 
 
 def _check_folder(out: Path | None) -> None:
-    """Refuse a file in a folder that does not exist."""
+    """Raise an `InputError` if the folder of a file does not exist."""
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out {out}: the folder {out.parent} does not exist")
 
@@ -224,13 +228,17 @@ def variance(
     sigma: SIGMA = None,
     clients: CLIENTS = None,
     clients_per_round: PARTICIPANTS = 10,
-    rounds: Annotated[int, _option("of training before the round that is looked at")] = 0,
-    method: Annotated[str, _option("what they are trained by")] = "md",
-    seeds: Annotated[int, _option("partitions, models and k-means starts: 0 to this - 1")] = 3,
+    rounds: Annotated[int, _option("rounds of training before the round that is measured")] = 0,
+    method: Annotated[str, _option("the method of these rounds")] = "md",
+    seeds: Annotated[
+        int, _option("number of seeds of partition, model and k-means: 0, 1, ...")
+    ] = 3,
     draws: Annotated[int, _option("cohorts of each design and seed")] = 1000,
     drop: Annotated[float, _option("probability that a drawn client does not answer")] = 0.0,
     device: DEVICE = "auto",
-    out: Annotated[Path | None, _option("write here, as csv, a row a design and seed")] = None,
+    out: Annotated[
+        Path | None, _option("write a csv file with one row for each design and seed")
+    ] = None,
 ) -> None:
     """Measure how far one round of each design is from all clients taking part, relative to MD sampling."""
     import pandas as pd
@@ -256,7 +264,7 @@ def variance(
     if out is not None:
         frame.to_csv(out)
     mean, error = (getattr(frame.groupby("design"), k)() for k in ("mean", "sem"))
-    # With one seed there is only the error of its draws.
+    # With one seed the standard error is that of its draws.
     summary = mean.drop(columns="seed").assign(se=error["error"] if seeds > 1 else mean["se"])
     typer.echo(summary.loc[list(compared)].to_string(float_format=lambda v: f"{v:.4g}"))
     typer.echo(
@@ -271,11 +279,11 @@ def audit(
         str, typer.Argument(help=f"a method's name, or {USER_DESIGN}", metavar="DESIGN")
     ],
     unbiased: Annotated[bool, typer.Option("--unbiased", help="fail if it is biased")] = False,
-    draws: Annotated[int, _option("cohorts, at most, in each of four federations")] = 2000,
+    draws: Annotated[int, _option("number of cohorts in each of four federations")] = 2000,
     seed: Annotated[int, _option("fixes the federations and every draw")] = 0,
 ) -> None:
-    """Test a design on small federations: bias, weights, determinism, cost, extremes; exit code 1 if a
-    check fails. To be biased is reported, and fails only with --unbiased."""
+    """Test a design on small federations: bias, weights, determinism, cost, extremes. Exit code 1 if a check
+    fails; a biased design is reported, and fails only with --unbiased."""
     from fedstas.sim import audit as audits
 
     findings = audits.audit(methods.parse(design), draws=draws, seed=seed)
@@ -296,8 +304,11 @@ def list_methods() -> None:
 
 
 def _add_companion(arguments: list[str]) -> list[str]:
-    """Add the companion's commands, unless one of the package's is called, and return the arguments as its
-    parser takes them; `InputError` for an unknown command, or for one of the companion's where that is missing."""
+    """Add the companion's commands if there is a companion, and return the arguments as its parser needs them.
+
+    If one of the package's own commands is called, nothing is added. `InputError` for an unknown command, and for a
+    command of the companion if that is missing.
+    """
     command = next((a for a in arguments if not a.startswith("-")), "")
     of_package = command in PACKAGE_COMMANDS
     if not of_package and find_spec("companion") and find_spec("companion.commands"):
@@ -317,7 +328,7 @@ def _add_companion(arguments: list[str]) -> list[str]:
 
 
 def _usage_message(error, arguments: list[str]) -> str:
-    """Return a parser's message, with the value that it is about."""
+    """Return the message of a usage error, with the wrong option and its value."""
     message = error.format_message().replace("\n", " ")
     for option in getattr(getattr(error, "param", None), "opts", []):
         values = [b for a, b in itertools.pairwise(arguments) if a == option]

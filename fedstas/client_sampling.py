@@ -35,7 +35,7 @@ class View(Protocol):
         """True sizes n_k, int [N]."""
 
     def gradients(self, levels: int) -> Squeezed:
-        """Every client's gradient of its local loss at w_t, squeezed."""
+        """Return every client's gradient of its local loss at w_t, squeezed."""
 
     def sketches(self, size: int) -> np.ndarray:
         """Sketches of every client's gradient of its local loss at w_t, float32 [N, size]: see `fedstas.sketch`."""
@@ -55,16 +55,16 @@ class View(Protocol):
         """
 
     def norms(self) -> np.ndarray:
-        """The norm of every client's gradient of its local loss at w_t, float [N]."""
+        """Return the norm of every client's gradient of its local loss at w_t, float [N]."""
 
     def losses(self, clients) -> np.ndarray:
-        """The mean loss of each of these clients at w_t, float [m]."""
+        """Return the mean loss of each of these clients at w_t, float [m]."""
 
     def centres(self, make, batch: int, levels: int) -> np.ndarray:
-        """`make(gradient)` [N, levels] for each client, of its gradient at w_t as a mean over batch means."""
+        """Return `make(gradient)` of every client, [N, levels], for its gradient at w_t as a mean over batch means."""
 
     def last_updates(self) -> np.ndarray:
-        """The update w_k - w_t that each client sent when it last took part [N, P]; zero if it never did."""
+        """Return the update that each client sent when it last took part, [N, P]; zero if it never did."""
 
     def class_updates(self) -> np.ndarray:
         """Of the last updates what concerns each class, float32 [N, classes]: the entries of the last layer's bias, or
@@ -75,13 +75,16 @@ class View(Protocol):
         """Each client's most frequent class, int [N]. Only oracles use it: a real server does not know it."""
 
     def state_of(self, design):
-        """What this design remembers from round to round: the `State` it declares (see `fedstas.state`)."""
+        """Return what this design remembers from round to round, the `State` it declares (see `fedstas.state`)."""
 
     def gradient_spreads(self, clients) -> np.ndarray:
-        """The standard deviation of each of these clients' example gradients at w_t, [m]."""
+        """Return the standard deviation of each of these clients' example gradients at w_t, [m]."""
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
-        """The randomised responses of these clients on their sizes, int [m]."""
+        """Return randomised responses of these clients on their sizes, int [m] (`privacy.report`).
+
+        `memoised`: a client repeats its first response in all rounds.
+        """
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Cohort:
         clients: int [m]. A client that occurs twice trains twice.
         weights: float [m], of the participants' updates; they may be negative.
         strata: the stratum of each participant, int [m], or None for a design without strata.
-        per_example: a weight is that of each example which the participant draws, not of its update.
+        per_example: a participant's weight is that of each example that it draws, and not that of its update.
     """
 
     clients: np.ndarray
@@ -119,7 +122,7 @@ class Cohort:
         object.__setattr__(self, "weights", weights)
 
     def on_updates(self, examples) -> np.ndarray:
-        """The weight of each participant's update [m], given how many examples each drew, int [m]."""
+        """Return the weight of each participant's update [m]; `examples` int [m] is how many examples each drew."""
         return self.weights * examples if self.per_example else self.weights
 
 
@@ -155,12 +158,12 @@ class ClientDesign(Protocol):
 
 
 def has_flag(design, name: str) -> bool:
-    """Whether a design (over clients or over examples) or a server optimiser declares this capability."""
+    """Return whether a design (over clients or over examples) or a server optimiser declares this capability."""
     return bool(getattr(design, name, False))
 
 
 def check_cohort_size(design, m: int, clients: int) -> None:
-    """Raise `InputError` if a design of distinct clients is to draw more of them than there are."""
+    """Raise `InputError` if a design that draws no client twice is to draw more clients than there are."""
     m = check_int(PARTICIPANTS, m, 1)
     if m > check_int("the number of clients", clients, 1) and not (
         has_flag(design, "replaces") or has_flag(design, "pooled")
@@ -270,10 +273,14 @@ class MD:
 
 @config
 class PerExample:
-    """Take all clients, or a `fraction` of them drawn uniformly, and weight each drawn example by 1 / K, where K
-    is `share` of all examples (FedSampling: Qi et al. 2023, arXiv:2306.14245).
+    """Take all clients, or some of them, and weight each example that they draw by 1 / K (FedSampling: Qi et al. 2023,
+    arXiv:2306.14245).
 
-    As in the paper the weights ignore the fraction: the expected update is that fraction of the full one.
+    Args:
+        share: K as a share of the examples of all clients. It should equal the `share` of the data design
+            `data_sampling.FedSampling`, which draws K examples in expectation.
+        fraction: the share of the clients that take part, drawn uniformly. As in the paper the weights do not correct
+            for it, so that the expected update is this fraction of the full one.
     """
 
     replaces: ClassVar[bool] = True
@@ -289,7 +296,7 @@ class PerExample:
 
 @config
 class Pooled:
-    """Train centrally: one client holds all data, for the simulation pools the shards."""
+    """Train centrally: the simulation pools the data of all clients, and this client alone takes part."""
 
     pooled: ClassVar[bool] = True
 
@@ -321,8 +328,10 @@ def cluster_clients(points, norms, strata: int, rng: np.random.Generator) -> Str
 
 
 def stratify_clients(design, view: View, m: int, rng) -> Strata:
-    """Stratify the clients by k-means of their restored gradients Z_k (Alg. 2), every `restratify_every` rounds, with
-    the design's settings `strata` and `levels`."""
+    """Stratify the clients by k-means of their restored gradients Z_k (Alg. 2), or return the strata of earlier rounds.
+
+    The design's settings are used: `strata`, `levels`, and `restratify_every`, the rounds for which strata are kept.
+    """
 
     def compute() -> Strata:
         squeezed = view.gradients(design.levels)
@@ -371,7 +380,7 @@ class Stratified:
 
     `allocation`: "neyman" or "proportional", both whole numbers with 1 <= m_h <= N_h.
     `selection` within a stratum: "norm" (p_k proportional to the norm of Z_k, Sec. 3.2) or "uniform".
-    `replace`: draw with replacement; by default distinct clients are drawn one after another.
+    `replace`: draw with replacement; by default clients are drawn one after another, none twice.
     `spread`: S_h is the within-stratum standard "deviation" or "variance", the two readings of the paper.
     The estimator is biased unless p is uniform: see chapter 4.
     """

@@ -2,7 +2,7 @@
 
 The distributions are the rows of r [m, N], with row sums 1 and column sums m p_i, p_i = n_i/n. Then weights 1/m are
 unbiased, and no client's weight varies more than under MD sampling (their Proposition 1, eq. 7-8). Computations
-are with whole numbers r' = n r: each row has the capacity n, and client i has the mass m n_i.
+are in whole numbers r' = n r: each row has the capacity n, and client i has the mass m n_i to distribute over the rows.
 
 The printed pseudocode of both algorithms has errors (see `theory.printed_algorithm_1` and `_2`); the functions here
 follow their Fig. 3 and 4.
@@ -19,7 +19,7 @@ from fedstas.client_sampling import check_sizes as _sizes
 from fedstas.config import choice_field, config
 from fedstas.errors import InputError, check_choice, check_int
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import rounded
+from fedstas.stratification import round_to_grid
 
 MEASURES = ("arccos", "L2", "L1")
 LINKAGES = ("ward", "single", "complete", "average", "weighted", "centroid", "median")
@@ -27,7 +27,7 @@ MAX_ROWS = 10**6  # distributions
 
 
 def _fill(masses, capacities) -> np.ndarray:
-    """Fill rows of these capacities [m] with masses [n], one after another: the mass of each in each row, [m, n]."""
+    """Distribute masses [n] over rows of the given capacities [m], one after another; return each row's parts [m, n]."""
     ends, stops = np.cumsum(masses), np.cumsum(capacities)[:, None]
     starts = np.maximum(ends - masses, stops - np.reshape(capacities, (-1, 1)))
     return np.maximum(np.minimum(ends, stops) - starts, 0)
@@ -159,7 +159,7 @@ class Clustered:
             labels = view.majority_labels
             groups = [np.flatnonzero(labels == c).tolist() for c in np.unique(labels)]
         else:
-            updates = rounded(view.last_updates())
+            updates = round_to_grid(view.last_updates())
             groups = similarity_groups(updates, view.sizes, m, self.measure, self.linkage)
         return by_groups(view.sizes, groups, m)
 

@@ -5,7 +5,7 @@ authors' code clusters the d' levels alone, and in arbitrary order.
 
 The optimum of 1-D k-means cuts the sorted entries into consecutive cells. `squeeze` sorts them, finds the best
 cuts among some candidates by dynamic programming (Wang and Song 2011, R Journal 3(2)), and goes on with
-Lloyd's algorithm. Everywhere R is a number of gradients that are squeezed together, E one of candidates.
+Lloyd's algorithm. In shapes, R is the number of gradients that are squeezed together and E the number of candidates.
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,18 @@ from fedstas.errors import InputError, check_int
 
 ROWS_AT_ONCE = 50  # gradients squeezed together, to share the cost of each call
 CANDIDATES = 128  # cuts among which the dynamic programme chooses
-ENDS_AT_ONCE = 16  # ends of cells in one of its steps: half of all pairs of cuts are never formed
+ENDS_AT_ONCE = 16  # ends of cells in one step of the dynamic programme, so that fewer pairs of cuts are computed
 BLOCK = 16  # entries in one step of the prefix sums
 PRECEDING = np.tri(BLOCK, BLOCK, -1)  # row i has ones for the entries before place i of a block
-REFINED_SIZE = (
-    8192  # entries up to which there are twice as many candidates, then finer ones around the best
-)
-REFINED_STEPS = 8  # of the finer ones on either side
+REFINED_SIZE = 8192  # up to this many entries there are twice as many candidates, and then finer ones around the best
+REFINED_STEPS = 8  # finer candidates on either side of a cut
 RELAXED_STEPS, RELAXATION = 5, 1.9  # Lloyd's first steps are longer by this factor
 MAX_STEPS = 300  # of Lloyd's algorithm
 MAX_OFFSET = (
-    1024  # times their interquartile range: entries whose median is further off are centred
+    1024  # entries are centred if their median exceeds this multiple of their interquartile range
 )
-MAX_SUMMABLE = 2.0**120  # entry up to which sums of float32 cannot overflow
-MAX_ENTRY = 1e300  # of a gradient: its norm is finite too
+MAX_SUMMABLE = 2.0**120  # largest entry for which sums of float32 cannot overflow
+MAX_ENTRY = 1e300  # largest entry of a gradient; its norm is then finite, too
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,7 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
 
 
 def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.ndarray:
-    """Choose the best d' + 1 cuts among candidates [R, E + 1], by the dynamic programme of 1-D k-means.
+    """Choose the best d' + 1 cuts among candidate `edges` [R, E + 1], by the dynamic programme of 1-D k-means.
 
     best[l, e] is the largest gain of l + 1 cells that end at candidate e; the optimal cuts are read off backwards.
     """
@@ -267,7 +265,7 @@ def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.nda
 
 
 def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> tuple:
-    """Compute by how much each cell lowers the objective, [from, to, R], for cells that end in the slice `to`.
+    """Compute by how much each possible cell lowers the objective, [from, to, R], for cells that end in the slice `to`.
 
     That is s^2 / n for a cell of n entries with sum s, where the row's mean is subtracted; -inf for a cell that
     ends before it begins.

@@ -79,6 +79,7 @@ def config(kind: type[T]) -> type[T]:
     post_init = kind.__dict__.get("__post_init__")
 
     def check(self) -> None:
+        """Check and convert every field, then run the `__post_init__` of the class."""
         for f in fields(self):
             value = getattr(self, f.name)
             if "check" in f.metadata:

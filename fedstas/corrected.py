@@ -26,10 +26,10 @@ SELECTIONS = ("size-norm", "size", "norm", "uniform")
 
 
 def proportional_inclusion(measure, m: int) -> np.ndarray:
-    """Return inclusion probabilities pi [N] proportional to `measure` [N], at most 1, with sum m.
+    """Return inclusion probabilities pi [N] with sum m, proportional to `measure` [N] but at most 1.
 
-    A client whose pi would exceed 1 gets 1. Clients of measure zero share what is left of m once all others
-    have 1. `InputError` for m outside 0..N.
+    A client whose pi would exceed 1 gets 1, and the others share the rest in proportion. Clients of measure zero get
+    more than 0 only if all others have 1; then they share equally. `InputError` for m outside 0..N.
     """
     measure = as_float_array("measure", measure, 0)
     m = check_int("m", m, 0, len(measure))
@@ -40,7 +40,7 @@ def proportional_inclusion(measure, m: int) -> np.ndarray:
         rest = rescale_exponent(measure[uncertain])[0]
         pi[uncertain] = remaining * rest / rest.sum() if rest.any() else remaining / len(rest)
         certain = uncertain & (pi >= 1 - 1e-12)
-        # If the certain ones take all of m, the tiny probabilities of the others are kept.
+        # If the certain clients take all of m, the others keep their tiny probabilities, instead of exactly 0.
         if not certain.any() or certain.sum() == remaining < len(rest):
             return np.minimum(pi, 1.0)
         pi[certain], uncertain = 1.0, uncertain & ~certain

@@ -23,10 +23,13 @@ from fedstas.errors import check_float, check_int
 
 
 class DataDesign(Protocol):
-    """Chooses the examples of each participant."""
+    """A design over examples: it chooses on which examples each participant trains.
+
+    The server computes `rates`; a participant knows its own rate only, and draws its `sample`.
+    """
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
-        """Compute what the server sends to each participant of the cohort, float [m]."""
+        """Compute the rate that the server sends to each participant, [m]: a probability or, for some, a number."""
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
         """Draw the positions in 0..size-1 that a client of this size trains on; there may be none."""
@@ -54,7 +57,7 @@ def fixed_size(size: int, number: float, rng: np.random.Generator) -> np.ndarray
 
 @config
 class AllData:
-    """Every example."""
+    """Train on all examples."""
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
         return np.ones(len(cohort.clients))
@@ -65,7 +68,7 @@ class AllData:
 
 @config
 class FixedRate:
-    """Each example with the same probability, chosen beforehand: no size is needed."""
+    """Keep each example with the same fixed probability `rate`; the server need not know any size."""
 
     rate: float = float_field(1.0, 0, 1)
 
@@ -78,11 +81,10 @@ class FixedRate:
 
 @config
 class Requested:
-    """Each example with probability p = min(1, n* / n), n the total of the participants (Sec. 5.2).
+    """Keep each example with probability p = min(1, n* / n), where n is the participants' total size (Sec. 5.2).
 
-    With an `epsilon`, n is the estimate of eq. 5.7 from randomised responses, guarded from below
-    by the number of reports; if `memoised`, a client repeats its first report, so that the total epsilon stays
-    epsilon.
+    With an `epsilon`, n is estimated from randomised responses (eq. 5.7), and is at least the number of reports. If
+    `memoised`, a client repeats its first report, so that all its reports together cost one epsilon.
     """
 
     sample = staticmethod(bernoulli)
@@ -103,11 +105,11 @@ class Requested:
 
 @config
 class FedSampling:
-    """Each example of every participant with probability K / N~ (Qi et al. 2023).
+    """Keep each example of every participant with probability K / N~ (FedSampling: Qi et al. 2023, arXiv:2306.14245).
 
-    K is `share` of all examples; N~ the private estimate of eq. 5.7 from fresh reports of *all*
-    clients, guarded from below by their number, or the true total without an `epsilon`. Their slides
-    clip sizes at M, which leaves the support of the fakes; here at M-1.
+    K is the `share` of all examples. N~ is the private estimate of their number (eq. 5.7) from new reports of *all*
+    clients, and at least the number of clients; without an `epsilon` it is the true number. The authors' slides clip
+    sizes at M, which is not among the random answers 1..M-1; here they are clipped at M-1.
     """
 
     sample = staticmethod(bernoulli)
@@ -157,10 +159,9 @@ def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
 
 @config
 class Optimal:
-    """n* examples in all, shared among the participants so that the variance of the aggregated gradient is
-    smallest (`optimal_sizes`): the paper's future work.
+    """Share n* examples among the participants so that the aggregated gradient has the least variance (`optimal_sizes`).
 
-    Samples are of fixed size, without replacement, at least one example each. Each participant passes over all its
+    The paper names this as future work. Samples are of fixed size, without replacement, at least one example each. Each participant passes over all its
     data at w_t and sends its true size and the standard deviation of its example gradients, neither of them
     privately.
     """
@@ -177,8 +178,10 @@ class Optimal:
 
 @config
 class FixedSize:
-    """floor(n*/m) examples of each participant without replacement, the other reading of Alg. 1; all of a client
-    that has fewer."""
+    """Draw floor(n*/m) examples of each participant without replacement, or all if it has fewer.
+
+    This is the other reading of Alg. 1.
+    """
 
     sample = staticmethod(fixed_size)
     n_star: int = int_field(2048)

@@ -36,7 +36,7 @@ def format_value(values) -> str:
 
 
 def check_choice(name: str, value, allowed) -> None:
-    """Refuse a value that is not among the allowed ones."""
+    """Raise an `InputError` unless the value is among the allowed ones."""
     allowed = list(allowed)
     if not any(isinstance(value, type(each)) and value == each for each in allowed):
         listed = [*filter(None, map(str, allowed))]

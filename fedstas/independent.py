@@ -39,9 +39,10 @@ class Poisson:
 def approximate_inclusion(measure, m: int, rounds: int) -> np.ndarray:
     """Approximate `proportional_inclusion` by sums over clients (Chen et al. 2022, arXiv:2010.13723, Algorithm 2).
 
-    From pi_k = min(1, m measure_k / total) on, each of `rounds` repetitions shares what is missing to m among the
-    clients below 1, in proportion. Only sums are needed, so that it works under secure aggregation. The result is
-    exact after at most N repetitions if m clients or more have a measure above 0; before, its sum is below m.
+    It starts from pi_k = min(1, m measure_k / total), whose sum is below m if some pi_k are 1. Each of `rounds`
+    repetitions raises the other pi_k in proportion, to the sum m, and again to at most 1. Only sums over clients are
+    needed, so that it works under secure aggregation. After at most N repetitions the result is exact, if at least m
+    clients have a measure above 0.
     """
     measure = rescale_exponent(as_float_array("measure", measure, 0))[0]
     m, rounds = check_int("m", m, 0, len(measure)), check_int("rounds", rounds, 0)
@@ -83,8 +84,13 @@ class OptimalClientSampling:
 
 @dataclass(frozen=True)
 class Scores:
-    """What K-Vib has learnt: each client's sum of |omega_k u_k|^2 / pi_k over its participations [N], gamma (0
-    before the first updates), and the inclusion probabilities pi [N] of the round."""
+    """What K-Vib remembers of earlier rounds.
+
+    Args:
+        sums: each client's sum of |omega_k u_k|^2 / pi_k over its participations, [N].
+        gamma: as in `KVib`; 0 before the first updates.
+        pi: the inclusion probabilities of the round, [N].
+    """
 
     sums: np.ndarray
     gamma: float
@@ -104,9 +110,9 @@ class KVib:
     """Poisson sampling that learns from the norms of received updates (K-Vib: Zeng et al. 2023, arXiv:2310.02698).
     Unbiased.
 
-    pi is the mean of m / N, with weight `mix` (their theta, (N / (T m))^(1/3) for T rounds), and of probabilities
-    proportional to the root of gamma plus the client's sum of |omega_k u_k|^2 / pi_k over its participations.
-    gamma is G^2 N / (mix m), G the largest |omega_k u_k| of the first cohort.
+    pi_k is a weighted mean of two probabilities: m / N with weight `mix` (their theta, which is (N / (T m))^(1/3) for T
+    rounds), and one that is proportional to the root of gamma plus the client's sum of |omega_k u_k|^2 / pi_k over its
+    participations. gamma is G^2 N / (mix m), where G is the largest |omega_k u_k| of the first cohort.
     """
 
     State: ClassVar[type] = KVibState
@@ -117,6 +123,7 @@ class KVib:
         omega, state = sizes / sizes.sum(), view.state_of(self)
 
         def learn() -> Scores:
+            """Add the updates of the last cohort to the scores, and compute the new probabilities."""
             last, cohort = state.scores.value, state.cohort
             sums, gamma = (
                 (np.zeros(len(omega)), 0.0) if last is None else (last.sums.copy(), last.gamma)

@@ -1,4 +1,4 @@
-"""Randomised response on client sizes, the total that it estimates, and what it costs in epsilon; noisy label counts.
+"""Randomised response on client sizes, the estimate of their total, the privacy loss epsilon; noisy label counts.
 
 FedSTaS Sec. 5.2 and 6.4. A client of size n answers min(n, M-1) with probability alpha, and a
 uniform number of 1..M-1 otherwise; the support 1..M-1 is the only one that agrees with both
@@ -30,6 +30,7 @@ def truth_probability(epsilon: float, size_cap: int) -> float:
 
 
 def _check_cap(size_cap) -> int:
+    """Return the size cap M as an int of at least 3, or raise an `InputError`."""
     return check_int("size_cap", size_cap, 3, MAX_COUNT)
 
 
@@ -40,7 +41,7 @@ def epsilon(alpha: float, size_cap: int) -> float:
 
 
 def clip(sizes, size_cap: int) -> np.ndarray:
-    """Clip sizes to 1..M-1. The paper clips above only, where the report 0 of an empty client would reveal it."""
+    """Clip sizes to 1..M-1. The paper clips above only, so that a true report 0 would reveal an empty client."""
     return np.clip(as_int_array("client sizes", sizes, ndim=None), 1, _check_cap(size_cap) - 1)
 
 

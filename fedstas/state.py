@@ -16,11 +16,12 @@ The class declares it as `State`, a dataclass whose fields have defaults, and ge
             turn.next += m
             return Cohort(chosen, np.full(m, 1 / m))
 
-A field `strata: Renewed[Strata] = renewed()` holds a value that is computed once every so many rounds and is
-not modified in between. Any other field may change in every draw: where many cohorts of one round are
-drawn, as `fedstas variance` and `fedstas audit` do, it is reset before each of them. Fields hold None,
-numbers, text, arrays, tensors, lists, tuples and dicts of these, and dataclasses that their annotations name:
-then a run can be stored and continued.
+There are two kinds of fields. A field `strata: Renewed[Strata] = renewed()` holds a value that is computed once every so
+many rounds and is not modified in between. Any other field may change in every draw. `fedstas variance` and
+`fedstas audit` draw many cohorts of one round, and reset these other fields before each draw.
+
+So that a run can be stored and continued, fields hold None, numbers, text, arrays, tensors, lists, tuples and dicts of
+these, and dataclasses that their annotations name.
 """
 
 import copy
@@ -41,25 +42,27 @@ class Renewed(Generic[T]):
     round: int | None = None  # None: not computed yet
 
     def get(self, now: int, every: int | None, compute: Callable[[], T]) -> T:
-        """The value in round `now`, computed again if it is `every` rounds old (None: never again)."""
+        """Return the value in round `now`; compute it anew if it is `every` rounds old (None: only the first time)."""
         if self.round is None or (every is not None and now - self.round >= every):
             self.value, self.round = compute(), now
         return self.value  # type: ignore[return-value]
 
 
 def renewed() -> Any:
-    """The default of a `Renewed` field."""
+    """Declare a `Renewed` field of a state."""
     return field(default_factory=Renewed)
 
 
 def per_client() -> Any:
-    """A field that is None or has one row for each client [N, ...]: rows follow their clients when clients
-    leave or join (see `move_clients`)."""
+    """Declare a field of a state that is None or an array with one row for each client, [N, ...].
+
+    If clients leave or join, the rows follow their clients (see `move_clients`).
+    """
     return field(default=None, metadata={"per_client": True})
 
 
 def new_state(owner) -> Any:
-    """A new `State` of a design or server optimiser; `InputError` if it declares none that can be made."""
+    """Make a new `State` of a design or server optimiser; `InputError` if it declares none or one without defaults."""
     kind, name = getattr(owner, "State", None), type(owner).__name__
     if not (isinstance(kind, type) and is_dataclass(kind)):
         raise InputError(
@@ -72,8 +75,10 @@ def new_state(owner) -> Any:
 
 
 def state_of(states: dict[type, Any], owner) -> Any:
-    """The state of a design in `states`, by its declared class; made and stored there at first use. Designs
-    that declare the same class share one state."""
+    """Return the state of a design from `states`; it is made and stored there at first use.
+
+    States are stored by their class, so that designs that declare the same class share one state.
+    """
     kind = getattr(owner, "State", None)
     if kind not in states:
         states[kind] = new_state(owner)  # type: ignore[index]
@@ -81,27 +86,34 @@ def state_of(states: dict[type, Any], owner) -> Any:
 
 
 def copy_draw_fields(states: dict[type, Any]) -> dict[type, dict[str, Any]]:
-    """Copies of the fields that a draw may change, by state class and name: all but the renewed ones."""
+    """Copy all fields of the states that a draw may change, by state class and field name."""
     return {kind: copy.deepcopy(_draw_fields(state)) for kind, state in states.items()}
 
 
 def reset_draw_fields(states: dict[type, Any], saved: dict[type, dict[str, Any]]) -> None:
-    """Set the fields that a draw may change to copies of the `saved` ones; to their defaults in states that
-    were made since."""
+    """Set all fields that a draw may change back to what `copy_draw_fields` has `saved`.
+
+    States that were made after that get their default values.
+    """
     for kind, state in states.items():
-        before = saved[kind] if kind in saved else _draw_fields(kind())
-        for name, value in before.items():
+        values = saved[kind] if kind in saved else _draw_fields(kind())
+        for name, value in values.items():
             setattr(state, name, copy.deepcopy(value))
 
 
 def _draw_fields(state) -> dict[str, Any]:
+    """Return the fields of a state that a draw may change, all but the `Renewed` ones, by name."""
     values = {f.name: getattr(state, f.name) for f in fields(state)}
     return {name: value for name, value in values.items() if not isinstance(value, Renewed)}
 
 
 def move_clients(state, before: Sequence[int], now: Sequence[int]) -> None:
-    """Rearrange the per-client rows of a state of the clients `before` for the clients `now`: zero for a
-    client that was not there."""
+    """Rearrange the `per_client` rows of a state, in place, when the clients have changed.
+
+    Args:
+        before: the clients of the rows so far.
+        now: the clients of the rows after the call; a new client gets a row of zeros.
+    """
     places = [before.index(client) if client in before else -1 for client in now]
     for f in fields(state) if is_dataclass(state) else ():
         rows = getattr(state, f.name)
@@ -112,7 +124,7 @@ def move_clients(state, before: Sequence[int], now: Sequence[int]) -> None:
 
 
 def declared_classes(kind) -> set[type]:
-    """A state class and the dataclasses that the annotations of its fields name, and theirs in turn."""
+    """Return a state class and all dataclasses that the annotations of its fields name, directly or indirectly."""
     classes: set[type] = set()
 
     def add(hint) -> None:
@@ -133,7 +145,7 @@ def declared_classes(kind) -> set[type]:
 
 
 def classes_of_parts(*parts) -> set[type]:
-    """The declared state classes of designs and server optimisers, and of designs that are their fields."""
+    """Return the state classes that designs and server optimisers declare, and designs that are their fields."""
     classes: set[type] = set()
     for part in parts:
         classes |= declared_classes(getattr(part, "State", None))

@@ -8,8 +8,8 @@ from fedstas.arrays import as_array, as_float_array, as_int_array, rescale_expon
 from fedstas.compression import Squeezed
 from fedstas.errors import InputError, check_int
 
-LARGE = 2**26  # entries of all restored gradients, above which they are not restored at once
-COLUMNS = 4096  # of the gradients that are restored at once then
+LARGE = 2**26  # entries N d of all gradients, above which they are restored block by block
+COLUMNS = 4096  # columns of a block
 
 
 def coordinates(features) -> np.ndarray:
@@ -27,7 +27,7 @@ def coordinates(features) -> np.ndarray:
     if points.shape[1] > len(points):
         values, vectors = np.linalg.eigh(points @ points.T)
         points = vectors * np.sqrt(np.maximum(values, 0.0))
-    return rounded(points)
+    return round_to_grid(points)
 
 
 def restored_features(squeezed: Squeezed) -> np.ndarray:
@@ -55,8 +55,11 @@ def restored_features(squeezed: Squeezed) -> np.ndarray:
     return points
 
 
-def rounded(points) -> np.ndarray:
-    """Round points to multiples of 2^-16 of the largest coordinate (the next power of two), float64."""
+def round_to_grid(points) -> np.ndarray:
+    """Round points to multiples of 2^-16 of the largest coordinate (rounded up to a power of two), float64.
+
+    So rounding errors, which differ between machines, do not change strata and cohorts.
+    """
     points, e = rescale_exponent(as_float_array("points", points, ndim=None))
     largest = max(points.max(initial=0.0), -points.min(initial=0.0))
     if largest == 0.0:

@@ -577,7 +577,7 @@ print(check.answer("aggregation/expected", expected))
 
 sizes, aim = (1, 2, 3), [Q(1, 6), Q(2, 6), Q(3, 6)]
 thirds, halves = [Q(1, 3)] * 3, [Q(1, 2), Q(1, 4), Q(1, 4)]
-pairs = list(theory.successive(thirds, 2))  # (cohort, its chance)
+pairs = list(theory.successive_samples(thirds, 2))  # (cohort, its chance)
 
 
 def share(k, cohort):
@@ -592,8 +592,8 @@ designs = {
     "(a)": ([((0, 1), Q(1))], share),
     "(b)": (pairs, share),
     "(c)": (pairs, lambda k, cohort: Q(3, 2) * aim[k]),
-    "(d)": (theory.with_replacement(sizes, 2), lambda k, cohort: Q(1, 2)),
-    "(e)": (theory.with_replacement(halves, 2), hansen_hurwitz),
+    "(d)": (theory.samples_with_replacement(sizes, 2), lambda k, cohort: Q(1, 2)),
+    "(e)": (theory.samples_with_replacement(halves, 2), hansen_hurwitz),
 }
 for name, (cohorts, weight_of) in designs.items():
     outcomes = [(c, [weight_of(k, c) for k in c], p) for c, p in cohorts]

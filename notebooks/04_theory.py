@@ -163,7 +163,7 @@ for _ in range(300):
         theory.printed_algorithm_1(n, seats),
         clustered.counts_by_size(n, seats).tolist(),
     )
-    right += [bool(theory.proposition_1(counts, n, seats)) for counts in both]
+    right += [bool(theory.satisfies_proposition_1(counts, n, seats)) for counts in both]
 
 # %% tags=["remove-input"]
 glue_values("ch4", plain=plain, target=target, simple=simple, lemma4=printed)

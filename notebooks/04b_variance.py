@@ -311,8 +311,8 @@ gain = one_draw([0, 2, 10, 12], [1] * 4)[1] / 2 / variance([2, 2], [1, 1], [1, 1
 halves = {len(half): half for half in ([-1, 1], 10 * [-1, 1], 1000 * [-1, 1])}
 few = {}
 for n, half in halves.items():
-    split = theory.stratified_random([half, half], [1, 1])
-    few[2 * n] = split / theory.simple_random(half + half, 2)
+    split = theory.stratified_random_variance([half, half], [1, 1])
+    few[2 * n] = split / theory.simple_random_variance(half + half, 2)
 
 # %% tags=["remove-input"]
 third = evidence_variance.theorem_1_third()

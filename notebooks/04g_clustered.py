@@ -147,7 +147,7 @@ def moments(rows):
 sizes, m = (5, 3, 2, 1, 1), 3
 p = np.array([Q(k, 12) for k in sizes])
 # of Algorithm 1
-r = np.array(theory.rows_of(clustered.counts_by_size(sizes, m)))
+r = np.array(theory.normalise_rows(clustered.counts_by_size(sizes, m)))
 md, one = moments(np.array([p] * m)), moments(r)
 # part 2, in fractions
 assert (md[1] - one[1] == (r - p).T @ (r - p) / m**2).all()
@@ -206,7 +206,7 @@ MD, MIXED = [[quarter] * 4] * 2, [[half, half, 0, 0], [0, 0, half, half]]
 ALIKE = [[half, 0, half, 0], [0, half, 0, half]]
 for name, rows in {"MD": MD, "mixed rows": MIXED, "rows alike": ALIKE}.items():
     print(f"{name}: variance {variance(rows, z)}")
-    assert variance(rows, z) == theory.mean_variance(rows, z)
+    assert variance(rows, z) == theory.variance_of_mean(rows, z)
 
 # a row for each
 both = moments(np.eye(2, dtype=int))[2], moments(np.array([[half] * 2] * 2))[2]
@@ -468,7 +468,7 @@ table(evidence["alg2"].table)
 # %%
 # ten draws from 100 equal clients, all different
 ten = prod(Q(100 - j, 100) for j in range(10))
-assert ten == theory.distinct_uniform(100, 10)[10]
+assert ten == theory.distinct_uniform_probabilities(100, 10)[10]
 
 # the chance of 0, 1, … different digits among ten draws of ten clients
 digits = [Q(1)]
@@ -476,7 +476,7 @@ for _ in range(10):
     # stay, or find a new one
     pairs = zip([*digits, Q(0)], [Q(0), *digits], strict=True)
     digits = [Q(j, 10) * a + Q(11 - j, 10) * b for j, (a, b) in enumerate(pairs)]
-assert digits == theory.distinct_uniform(10, 10)
+assert digits == theory.distinct_uniform_probabilities(10, 10)
 
 heavy = moments(np.array(theory.groups_as_rows([7, 1, 1, 1], [[0], [1, 2, 3]])))[0]
 first_column = clustered.counts_by_groups([7, 1, 1, 1], [[0], [1, 2, 3]], 2).sum(axis=0)
@@ -586,7 +586,7 @@ share = [Q(1, 6), Q(3, 6), Q(2, 6)]
 uniform = [(pair, Q(1, 3)) for pair in combinations(range(3), 2)]
 again = [((i, j), share[i] * share[j]) for i, j in product(range(3), repeat=2)]
 # without replacement, one after another
-in_turn = list(theory.successive(share, 2))
+in_turn = list(theory.successive_samples(share, 2))
 print("wanted:", *map(str, share))
 print("uniform pair:", *map(str, expected(uniform, share)))
 print("weighted pair:", *map(str, expected(again, [Q(1, 3)] * 3)))

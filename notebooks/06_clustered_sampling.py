@@ -47,7 +47,7 @@ from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import allocation, clustered, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Cohort
 from fedstas.sim.rng import stream
-from fedstas.stratification import rounded, stratify
+from fedstas.stratification import round_to_grid, stratify
 
 s = chapters.settings("06_clustered_sampling", globals())
 plots.set_page_style()
@@ -93,7 +93,7 @@ def rows_by_size(sizes, m):
 SIZES = (5, 3, 2, 1, 1)
 counts = rows_by_size(SIZES, 3)
 assert (counts == clustered.counts_by_size(SIZES, 3)).all()
-assert theory.proposition_1(counts, SIZES, 3)
+assert theory.satisfies_proposition_1(counts, SIZES, 3)
 print(counts)
 
 # %% tags=["remove-input"]
@@ -255,7 +255,7 @@ def printed_algorithm_1(n, m, fixes=()):
         r[a, i] = b if entered or "line 13" not in fixes else b - b_before
         k, b_before = a, b
     # do rows count from 1 or from 0? The paper does not say: the reading that passes
-    return r[1:] if theory.proposition_1(r[1:], n, m) else r[:m]
+    return r[1:] if theory.satisfies_proposition_1(r[1:], n, m) else r[:m]
 
 
 # %% [markdown]
@@ -276,7 +276,7 @@ for bits in np.ndindex(2, 2, 2):  # which slips are mended
     fixes = tuple(each for each, bit in zip(slips, bits, strict=True) if bit)
     matrices = [printed_algorithm_1(n, m_, fixes) for n, m_ in trials]
     pairs = zip(matrices, trials, strict=True)
-    right = [theory.proposition_1(r, n, m_) for r, (n, m_) in pairs]
+    right = [theory.satisfies_proposition_1(r, n, m_) for r, (n, m_) in pairs]
     correct_counts[fixes] = sum(right)
     print(f"{', '.join(fixes) or 'as printed':24} {correct_counts[fixes]}")
 for r, (n, m_) in zip(matrices, trials, strict=True):  # the last: all mended
@@ -320,7 +320,7 @@ trained_run = simulation.run(
     device=s.device,
 )
 # [N, d], as the server receives them
-last = rounded(trained_run.state.server.last_updates)
+last = round_to_grid(trained_run.state.server.last_updates)
 never = ~last.any(axis=1)  # clients that have not taken part yet
 
 # %% [markdown]
@@ -523,10 +523,10 @@ expect("That gives other groups", len(common) < len(groups), common=len(common),
 
 # %%
 # chances of 0, 1, … different digits, exact; 4g shows how
-digits = theory.distinct_uniform(10, 10)
+digits = theory.distinct_uniform_probabilities(10, 10)
 mean_md = sum(j * chance for j, chance in enumerate(digits))
 assert mean_md == 10 * (1 - Q(9, 10) ** 10)
-different = theory.distinct_uniform(100, 10)[10]  # ten different clients
+different = theory.distinct_uniform_probabilities(100, 10)[10]  # ten different clients
 # digits among ten different clients
 mean_apart = 10 * (1 - Q(comb(90, 10), comb(100, 10)))
 print(f"MD: {float(mean_md):.2f} digits,", end=" ")
@@ -995,7 +995,7 @@ def variance_of_rows(r, updates):
 H = max(2, m // 2)
 stratum = stratify(last, H, s.seed)
 strata = [np.flatnonzero(stratum == h) for h in range(stratum.max() + 1)]
-fresh = clustered.similarity_groups(rounded(D), sizes, m)
+fresh = clustered.similarity_groups(round_to_grid(D), sizes, m)
 schemes["Algorithm 2, from the new updates"] = clustered.by_groups(sizes, fresh, m)
 groups_ = [g.tolist() for g in strata]
 schemes["strata, rows of equal mass"] = clustered.by_groups(sizes, groups_, m)
@@ -1182,7 +1182,7 @@ def own_rows(sizes, m):
 print(check.answer("clustered_sampling/own-rows", own_rows))
 n_, m_ = (17, 15, 2, 1), 5
 proof = own_rows(n_, m_)
-assert theory.proposition_1(proof, n_, m_)
+assert theory.satisfies_proposition_1(proof, n_, m_)
 for name, c_ in (
     ("MD", np.tile(n_, (m_, 1))),
     ("Fig. 3", clustered.counts_by_size(n_, m_)),

@@ -87,7 +87,7 @@ plots.set_page_style()
 #
 # | question | asked by | of | the answer |
 # | --- | --- | --- | --- |
-# | `hello` | the roll | every node, once | its number; whether it has data |
+# | `hello` | the roster | every node, once | its number; whether it has data |
 # | `size` | `fedavg`, `md`, `fedstas`, … | every client, once | its true size; refused in private methods |
 # | `gradient` | strata, `cube`, `divfl`, … | every client | levels and codes of its squeezed gradient |
 # | `norm` | `optimal-client-sampling` | every client | the norm of its gradient |
@@ -202,10 +202,10 @@ table(ch08.tabulate_bytes(wire))
 # place (`messages.read`): its version, and the type, shape, finiteness and range of each field. What is not as asked for counts as no answer, also to the
 # first question, and the run goes on.
 #
-# *Before the cohort is drawn*, a client that does not answer soundly is not in the federation of this round. The roll is shortened and the design draws again. $N$, sizes,
+# *Before the cohort is drawn*, a client that does not answer soundly is not in the federation of this round. The roster is shortened and the design draws again. $N$, sizes,
 # strata and inclusion probabilities are those of the clients who are there. So the estimator stays what it was, for the objective of those who are there. Remembered
 # strata are made anew, since they were those of another federation. Last updates stay with the clients who stay. A node that joins or comes back is in the
-# roll of the next round, with no update to remember.
+# roster of the next round, with no update to remember.
 #
 # *After the draw* it is different. A participant is silent, or sends numbers that are not finite or an array of the wrong shape. Its update is left out,
 # and the others stand for it:

@@ -635,7 +635,7 @@ table(ch09.tabulate_rounding(rounded))
 
 # %%
 three = min(inside(simplex(3), x) for x in lv.partitions(3, 2))
-distinct = 3 * theory.simple_random([1, 0, 0], 2)  # three coordinates
+distinct = 3 * theory.simple_random_variance([1, 0, 0], 2)  # three coordinates
 assert three / distinct == 1 + Q(1 * (2 - 1), 3 * (3 - 2))
 
 
@@ -1308,7 +1308,7 @@ def by_cohorts(omega, p, u, strata, seats):
     total = Q(0)
     for h, seat in zip(strata, seats, strict=True):
         one = [omega[k] * u[k] / (seat * p[k]) for k in h]
-        ways = theory.with_replacement([p[k] for k in h], seat)
+        ways = theory.samples_with_replacement([p[k] for k in h], seat)
         total += theory.moments((sum(one[k] for k in way), c) for way, c in ways)[1]
     return total
 
@@ -1343,7 +1343,7 @@ for before, now in (("MD", "strata"), ("strata", "norms"), ("norms", "allocation
 
 pair, ends = [Q(1, 2)] * 2, [1, -1]
 again = by_cohorts(pair, pair, ends, [[0, 1]], [2])
-assert theory.stratified_random([ends], [2]) == Q(2 - 2, 2 - 1) * again
+assert theory.stratified_random_variance([ends], [2]) == Q(2 - 2, 2 - 1) * again
 
 # %% tags=["remove-cell"]
 glue_values("ch9", distinct=Q(0), again=again)
@@ -1446,7 +1446,7 @@ def rate_error(sizes, M, alpha, n_star, times):
 
 
 p, square, stated = (Q(1, 4), Q(3, 4)), Q(0), Q(0)
-for way, chance in theory.with_replacement(p, 2):
+for way, chance in theory.samples_with_replacement(p, 2):
     times = [way.count(k) for k in (0, 1)]
     stated += chance * sum(
         t * t * one_report(n, 4, alpha) for t, n in zip(times, (1, 3), strict=True)

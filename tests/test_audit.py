@@ -233,9 +233,9 @@ def test_the_audit_raises_no_false_alarm_on_rare_clients_and_detects_a_bias():
     """A client of weight 5 in one of fifty cohorts is unbiased for 0.1: its distances are like a normal's, below 5."""
     rng = stream(0, "test")
     weights = (rng.random((2000, 400)) < 0.02) * 5.0
-    distances = audit.distances(weights, np.full(400, 0.1))
+    distances = audit.z_scores(weights, np.full(400, 0.1))
     assert 0.5 < distances[distances > 0].std() * 2 < 2 and distances.max() < 5
-    assert audit.distances(weights, np.full(400, 0.3)).min() > 5
+    assert audit.z_scores(weights, np.full(400, 0.3)).min() > 5
 
 
 def test_designs_that_draw_with_replacement_have_the_flag_replaces():

@@ -164,7 +164,7 @@ def chi_square(counts: Counter, probabilities: dict, draws: int) -> float:
 
 @pytest.mark.parametrize(("selection", "m"), [([1, 2, 3], 2), ([5, 1, 1, 3], 3)])
 def test_successive_sampling_has_the_enumerated_probabilities(selection, m, false_alarm):
-    probabilities = dict(theory.successive(selection, m))
+    probabilities = dict(theory.successive_samples(selection, m))
     rng = np.random.default_rng(11)
     counts = Counter(tuple(map(int, successive_sample(selection, m, rng))) for _ in range(20_000))
     assert chi_square(counts, probabilities, 20_000) > false_alarm

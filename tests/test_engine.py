@@ -215,7 +215,7 @@ def test_results_of_a_perceptron_are_equal_bit_for_bit_for_any_chunks(size, hidd
     result = []
     for room, count in ((1, 2), (pair, 2), (2 * pair, 4), (3 * pair + 1, 6), (16 * pair, 32)):
         monkeypatch.setattr(perceptron, "cache_bytes", lambda room=room: room)
-        assert perceptron.chunk(BATCH, params, 784) == count
+        assert perceptron.clients_per_pass(BATCH, params, 784) == count
         result.append(results())
     for trained, gradients in result[1:]:
         assert torch.equal(trained, result[0][0])

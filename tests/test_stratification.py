@@ -76,8 +76,8 @@ def test_strata_and_relative_spreads_do_not_depend_on_the_unit(exponent):
     np.testing.assert_allclose(
         within_stratum_std(scaled, labels), expected, rtol=1e-15, atol=5e-324
     )
-    grid = stratification.rounded(features)
-    np.testing.assert_array_equal(stratification.rounded(scaled), np.ldexp(grid, exponent))
+    grid = stratification.round_to_grid(features)
+    np.testing.assert_array_equal(stratification.round_to_grid(scaled), np.ldexp(grid, exponent))
 
 
 def test_coordinates_are_equal_bit_for_bit_under_rounding_noise():

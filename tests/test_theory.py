@@ -76,11 +76,11 @@ def test_the_probabilities_of_enumerated_samples_sum_to_one_and_no_sample_is_rep
     selection, data
 ):
     m = data.draw(st.integers(1, sum(x > 0 for x in selection)))
-    for enumerate_samples in (theory.with_replacement, theory.successive):
+    for enumerate_samples in (theory.samples_with_replacement, theory.successive_samples):
         samples = list(enumerate_samples(selection, m))
         assert sum(probability for _, probability in samples) == 1
         assert len({sample for sample, _ in samples}) == len(samples)
-    assert all(len(set(sample)) == m for sample, _ in theory.successive(selection, m))
+    assert all(len(set(sample)) == m for sample, _ in theory.successive_samples(selection, m))
 
 
 def test_a_client_with_probability_zero_is_never_drawn():
@@ -179,8 +179,8 @@ def test_ldp_ratio_is_one_plus_the_closed_form(size_cap, alpha):
         (lambda: theory.design_moments("plain-wr", [1, 2], [0, 0], 1), "not all zero"),
         (lambda: theory.design_moments("plain-wr", [1, 2], [2, -1], 1), ">= 0"),
         (lambda: theory.inclusion_probabilities([1, 0], 2), "m is 2.*at most 1"),
-        (lambda: list(theory.with_replacement([1, 2], 0)), "m is 0"),
-        (lambda: list(theory.with_replacement([1] * 10, 9)), "too many to enumerate"),
+        (lambda: list(theory.samples_with_replacement([1, 2], 0)), "m is 0"),
+        (lambda: list(theory.samples_with_replacement([1] * 10, 9)), "too many to enumerate"),
         (lambda: theory.size_estimator_moments([4], 4, "1/2"), "a size is 4"),
         (lambda: theory.size_estimator_moments([0], 4, "1/2"), "a size is 0"),
         (lambda: theory.size_estimator_moments([1], 4, 0), "alpha is 0"),

@@ -104,7 +104,7 @@ def test_every_claim_has_the_expected_verdict(module, name, verdict):
 @pytest.mark.parametrize("case", SIZE_CASES, ids=lambda c: str(c["n"]))
 def test_weights_of_both_algorithms_agree_with_the_reference_cases(case):
     n, m = case["n"], case["m"]
-    rows = theory.rows_of(case["r_prime"])
+    rows = theory.normalise_rows(case["r_prime"])
     assert rows == [[Fraction(x) for x in row] for row in case["r"]]
     for r, key in ((rows, "clustered"), (theory.md_rows(n, m), "md")):
         result = theory.weight_moments(r)
@@ -117,7 +117,7 @@ def test_weights_of_both_algorithms_agree_with_the_reference_cases(case):
         assert theory.row_inclusion(r) == result.sampled == sampled
         if key == "clustered":
             assert [list(t) for t in result.times] == case["times_min_max"]
-    assert theory.proof_of_theorem_3(n, m) == case["proof_variant_r_prime"]
+    assert theory.theorem_3_counts(n, m) == case["proof_variant_r_prime"]
     assert theory.printed_algorithm_1(n, m, REPAIRS_1) == case["r_prime"]
 
 
@@ -136,7 +136,9 @@ def test_the_repaired_algorithm_2_agrees_with_the_reference_cases(case):
 
 def test_the_probability_of_ten_distinct_clients_agrees_with_the_reference_cases():
     reference = CASES["distinct_10_of_100"]
-    assert theory.distinct_uniform(100, 10)[10] == Fraction(reference["p_all_distinct"])
+    assert theory.distinct_uniform_probabilities(100, 10)[10] == Fraction(
+        reference["p_all_distinct"]
+    )
 
 
 @st.composite
@@ -154,10 +156,10 @@ def count_matrices(draw):
 @given(count_matrices())
 def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
     """MD sampling has the mean row as its probabilities p: the lemma does not need the clients' sizes."""
-    rows, m, n = theory.rows_of(counts), len(counts), range(len(counts[0]))
+    rows, m, n = theory.normalise_rows(counts), len(counts), range(len(counts[0]))
     p = [sum(column) / m for column in zip(*rows, strict=True)]
     result, md = theory.weight_moments(rows), theory.weight_moments([p] * m)
-    removed = theory.removed_covariance(rows)
+    removed = theory.covariance_reduction(rows)
     assert result.mean == md.mean == p
     assert all(md.covariance[i][j] - result.covariance[i][j] == removed[i][j] for i in n for j in n)
     assert np.linalg.eigvalsh(np.array(removed, dtype=float)).min() > -1e-12
@@ -171,7 +173,7 @@ def test_the_difference_to_md_is_a_sum_of_squares_for_every_matrix(counts):
 
 @given(count_matrices(), st.data())
 def test_the_variance_of_the_mean_is_the_quadratic_form_of_the_weights(counts, data):
-    rows = theory.rows_of(counts)
+    rows = theory.normalise_rows(counts)
     z = data.draw(
         st.lists(st.tuples(*[st.integers(-3, 3)] * 2), min_size=len(rows[0]), max_size=len(rows[0]))
     )
@@ -181,13 +183,13 @@ def test_the_variance_of_the_mean_is_the_quadratic_form_of_the_weights(counts, d
         for i, a in enumerate(z)
         for j, b in enumerate(z)
     )
-    assert theory.mean_variance(rows, z) == quadratic_form
+    assert theory.variance_of_mean(rows, z) == quadratic_form
 
 
 @given(count_matrices())
 def test_the_expected_number_of_distinct_clients_is_the_sum_of_the_inclusion_probabilities(counts):
-    rows = theory.rows_of(counts)
-    probabilities = theory.distinct(rows)
+    rows = theory.normalise_rows(counts)
+    probabilities = theory.distinct_probabilities(rows)
     assert sum(probabilities) == 1
     assert sum(j * p for j, p in enumerate(probabilities)) == sum(theory.row_inclusion(rows))
 
@@ -195,16 +197,16 @@ def test_the_expected_number_of_distinct_clients_is_the_sum_of_the_inclusion_pro
 def test_distinct_uniform_is_distinct_of_equal_rows():
     for categories, draws in ((1, 3), (4, 3), (3, 5)):
         rows = [[Fraction(1, categories)] * categories] * draws
-        uniform = theory.distinct_uniform(categories, draws)
-        assert theory.distinct(rows)[: len(uniform)] == uniform
+        uniform = theory.distinct_uniform_probabilities(categories, draws)
+        assert theory.distinct_probabilities(rows)[: len(uniform)] == uniform
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 11))
 def test_both_allocations_of_theorem_3_satisfy_proposition_1_and_its_bound_on_rows(sizes, m):
     sizes = sorted(sizes, reverse=True)
-    counts, proof = clustered.counts_by_size(sizes, m).tolist(), theory.proof_of_theorem_3(sizes, m)
-    assert theory.proposition_1(counts, sizes, m)
-    assert theory.proposition_1(proof, sizes, m)
+    counts, proof = clustered.counts_by_size(sizes, m).tolist(), theory.theorem_3_counts(sizes, m)
+    assert theory.satisfies_proposition_1(counts, sizes, m)
+    assert theory.satisfies_proposition_1(proof, sizes, m)
     assert theory.printed_algorithm_1(sizes, m, REPAIRS_1) == counts
     for k, column in zip(sizes, zip(*counts, strict=True), strict=True):
         assert sum(x > 0 for x in column) <= m * k // sum(sizes) + 2
@@ -217,8 +219,8 @@ def test_the_total_variance_of_weights_agrees_with_the_reference_for_three_schem
     sizes, m = [17, 15, 2, 1], 5
     schemes = (
         theory.md_rows(sizes, m),
-        theory.rows_of(clustered.counts_by_size(sizes, m)),
-        theory.rows_of(theory.proof_of_theorem_3(sizes, m)),
+        theory.normalise_rows(clustered.counts_by_size(sizes, m)),
+        theory.normalise_rows(theory.theorem_3_counts(sizes, m)),
     )
     result = [sum(theory.weight_variances(rows)) for rows in schemes]
     assert result == [Fraction(706, 6125), Fraction(52, 1225), Fraction(34, 1225)]
@@ -250,9 +252,9 @@ def test_groups_of_unequal_size_as_rows_give_biased_weights():
 def test_proportional_stratification_lies_between_md_and_split_rows():
     """Strata {1, 2} and {3, 4} of equal clients, two draws each: MD >= equal rows >= one client per row."""
     z, quarter, half = (3, 1, -1, 0), Fraction(1, 4), Fraction(1, 2)
-    md = theory.mean_variance([[quarter] * 4] * 4, z)
-    equal = theory.mean_variance([[half, half, 0, 0]] * 2 + [[0, 0, half, half]] * 2, z)
-    split = theory.mean_variance(np.eye(4, dtype=int).tolist(), z)
+    md = theory.variance_of_mean([[quarter] * 4] * 4, z)
+    equal = theory.variance_of_mean([[half, half, 0, 0]] * 2 + [[0, 0, half, half]] * 2, z)
+    split = theory.variance_of_mean(np.eye(4, dtype=int).tolist(), z)
     between = Fraction(1, 4) * sum(half * (c - Fraction(3, 4)) ** 2 for c in (2, -half))
     assert md - equal == between
     assert split == 0 < equal < md
@@ -299,8 +301,8 @@ def test_exercises_accept_the_solution_and_reject_each_mistake(name):
         (lambda: theory.printed_algorithm_1([1], 1, ["line 12"]), "line 12"),
         (lambda: theory.printed_algorithm_2([1], [[0]], 1, ["line 13"]), "line 13"),
         (lambda: theory.printed_algorithm_2([2, 1], [[0, 1]], 2), "heavier than a row"),
-        (lambda: theory.distinct([[Fraction(1, 15)] * 15]), "columns"),
-        (lambda: theory.distinct_uniform(0, 1), "categories is 0"),
+        (lambda: theory.distinct_probabilities([[Fraction(1, 15)] * 15]), "columns"),
+        (lambda: theory.distinct_uniform_probabilities(0, 1), "categories is 0"),
         (lambda: theory.md_rows([1], 0), "m is 0"),
     ],
 )

@@ -48,7 +48,7 @@ def test_designs_with_unequal_probabilities_have_the_moments_of_the_reference_ca
     assert np.allclose(pi, [float(F(x)) for x in case["pi_successive"]], atol=1e-12, rtol=0)
     p = to_fractions(case["p"])
     mismatched = theory.moments(
-        (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive(p, m)
+        (sum(w[k] / (len(w) * p[k]) for k in s) / m, q) for s, q in theory.successive_samples(p, m)
     )
     assert mismatched == tuple(F(case["hh_weights_on_successive"][k]) for k in ("mean", "var"))
 
@@ -94,9 +94,9 @@ def test_theorem_1_agrees_with_the_reference_cases():
     by_norm = theory.per_draw(case["hh_wrong_norm"]["w"], case["hh_wrong_norm"]["norm"])
     assert by_norm.hansen_hurwitz == F(case["hh_wrong_norm"]["hh"])
     strat = case["strat_gt_rand"]
-    assert theory.stratified_random(strat["strata"], strat["m_h"]) == F(strat["V_strat"])
+    assert theory.stratified_random_variance(strat["strata"], strat["m_h"]) == F(strat["V_strat"])
     population = [x for h in strat["strata"] for x in h]
-    assert theory.simple_random(population, sum(strat["m_h"])) == F(strat["V_rand"])
+    assert theory.simple_random_variance(population, sum(strat["m_h"])) == F(strat["V_rand"])
     rounded = case["stradiv_rounded_gt_strat"]
     for key in ("neyman_LR", "proportional_LR"):
         v = theory.allocation_variance(rounded["N"], rounded["S"], rounded[key])
@@ -258,7 +258,10 @@ def test_the_gain_of_strata_is_between_minus_within_variance():
         between = sum(2 * (F(sum(h), 2) - F(sum(w), 4)) ** 2 for h in strata)
         inside = sum(F(1, 2) * F((h[0] - h[1]) ** 2, 2) for h in strata)
         gain = (1 - F(m, n)) / (m * (n - 1)) * (between - inside)
-        assert theory.simple_random(w, m) - theory.stratified_random(strata, (1, 1)) == gain
+        assert (
+            theory.simple_random_variance(w, m) - theory.stratified_random_variance(strata, (1, 1))
+            == gain
+        )
 
 
 def test_the_corrected_chain_has_no_violation():

@@ -161,7 +161,7 @@ def test_equal_strata_that_no_swap_improves_are_never_worse_than_distinct_client
                 if cost <= min(swapped):
                     local_optima += 1
                     assert cost <= bound
-        distinct = sum(theory.simple_random([v[i] for v in u], m) for i in (0, 1))
+        distinct = sum(theory.simple_random_variance([v[i] for v in u], m) for i in (0, 1))
         assert bound == distinct  # the last omega is the equal one
     assert local_optima >= 12  # at least one for each of six federations and two weightings
     simplex_pairs = lv.pair_weights([Q(1, 6)] * 6, simplex(6))
@@ -542,7 +542,7 @@ def test_on_a_simplex_distinct_clients_are_better_unless_m_divides_n(n):
     omega, u = [Q(1, n)] * n, simplex(n)
     d = lv.pair_weights(omega, u)
     for m in range(1, n + 1):
-        distinct = n * theory.simple_random([1] + [0] * (n - 1), m)
+        distinct = n * theory.simple_random_variance([1] + [0] * (n - 1), m)
         best_strata = min(lv.sum_within_strata(d, labels) for labels in lv.partitions(n, m))
         remainder = n % m
         if m < n:

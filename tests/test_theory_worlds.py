@@ -217,7 +217,7 @@ WORLDS = {
     "clusters_bounds.lemma_5": (PRINTED, {"three": Q(1, 3)}),
     "clusters_bounds.eq_26_41": (
         PRINTED,
-        {"formula": lambda rows, g: 2 * theory.mean_variance(rows, g)},
+        {"formula": lambda rows, g: 2 * theory.variance_of_mean(rows, g)},
     ),
     "clusters_bounds.eq_42_43": (PRINTED, {"pairs": [(*UNEQUAL[:3], HALF, Q(0))]}),
     "clusters_bounds.a2_equality": (
@@ -236,7 +236,7 @@ WORLDS = {
         {"inputs": [(n, m) for n, m in algorithms.algorithm_1_inputs() if m <= len(n)]},
         {"scheme": md_rows},
     ),
-    "clusters_algorithms.theorem_3_proof": ({"scheme": theory.proof_of_theorem_3}, PRINTED),
+    "clusters_algorithms.theorem_3_proof": ({"scheme": theory.theorem_3_counts}, PRINTED),
     "clusters_algorithms.figure_3": (PRINTED, {"scheme": md_rows}),
     "clusters_algorithms.most_draws_per_client": (PRINTED, {"scheme": md_rows}),
     "clusters_algorithms.algorithm_2_printed": ({"repaired": REPAIRS_2}, PRINTED),

@@ -222,16 +222,18 @@ def test_a_task_of_a_users_function_has_the_hash_of_its_file_in_its_identity(exa
     task = tasks.load("my_data.py", network="my_network.py")
     assert task.name == "my_data.py:task" and str(task.network) == "my_network.py:network"
     files = {"task": hash_file(Path("my_data.py")), "network": hash_file(Path("my_network.py"))}
-    assert task.other == {"network": "my_network.py:network", "files": files}
+    assert task.identity_extras == {"network": "my_network.py:network", "files": files}
     assert task.classes == 2 and len(task.train_y) == 456 and len(task.test_y) == 113
-    assert tasks.load("my_data.py:task").other == {"files": {"task": files["task"]}}
+    assert tasks.load("my_data.py:task").identity_extras == {"files": {"task": files["task"]}}
     first, second = task.model(3), task.model(3)
     assert all(
         torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
     )
     assert not torch.equal(next(first.parameters()), next(task.model(4).parameters()))
     assert task.to("cpu").network is task.network
-    assert tasks.load("digits").other == {}  # a task of the package adds nothing to the identity
+    assert (
+        tasks.load("digits").identity_extras == {}
+    )  # a task of the package adds nothing to the identity
 
 
 TASK = "my_task.py"
@@ -324,7 +326,7 @@ def test_a_subclass_of_the_perceptron_is_trained_by_autograd(examples_folder):
     from fedstas.sim import autograd, engine
 
     task = tasks.load("my_data.py", network="my_net.py")
-    assert engine.arithmetic(task.model(0)) is autograd
+    assert engine.kernels_of(task.model(0)) is autograd
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def enumerated_variance(omega, p, labels, draws_by_stratum, updates) -> Q:
     for h, count in enumerate(draws_by_stratum):
         k = [i for i, label in enumerate(labels) if label == h]
         terms = [omega[i] * updates[i] / (count * p[i]) for i in k]
-        draws = theory.with_replacement([p[i] for i in k], count)
+        draws = theory.samples_with_replacement([p[i] for i in k], count)
         total += theory.moments(
             (sum(terms[i] for i in draw), probability) for draw, probability in draws
         )[1]
@@ -237,7 +237,7 @@ def test_distinct_uniform_draws_can_beat_draws_by_norm():
     """Two clients of updates 1 and -1, m = 2: both are drawn, and the variance is 0."""
     half = [Q(1, 2)] * 2
     assert variance(half, half, [0, 0], [2], [1, -1]) == Q(1, 2)
-    assert theory.stratified_random([[1, -1]], [2]) == 0
+    assert theory.stratified_random_variance([[1, -1]], [2]) == 0
 
 
 def test_one_draw_per_stratum_can_be_worse_than_md():
@@ -303,7 +303,7 @@ def test_the_error_over_draws_and_memoised_reports_is_that_of_the_lemma(p, m):
     """One stratum, every cohort and every report: E t_k^2 = m p_k + m (m - 1) p_k^2."""
     sizes, M, alpha = (1, 3, 2)[: len(p)], 4, Q(2, 5)
     error, squares = Q(0), [Q(0)] * len(p)
-    for draws, chance in theory.with_replacement(p, m):
+    for draws, chance in theory.samples_with_replacement(p, m):
         times = [draws.count(k) for k in range(len(p))]
         total = sum(t * n for t, n in zip(times, sizes, strict=True))
         error += chance * sum(

@@ -126,7 +126,7 @@ def identity(
     further = sorted({*simulation.evaluated_rounds(rounds, eval_every, eval_rounds)} - {*usual})
     average = simulation.check_average(average)
     optional = {"eval_rounds": further} if further else {}
-    optional |= _merge_files(task.other, model_files.identity(initial_model))
+    optional |= _merge_files(task.identity_extras, model_files.identity(initial_model))
     optional |= {} if average is None else {"average": average}
     return {
         "algorithms": methods.version(method),

@@ -1,13 +1,13 @@
 """The designs in a real federation: a Flower strategy and client (extra `flower`).
 
-`strategy` (a round of any method, over messages), `client` (training and answers), `nodes` (the server's view of real
-nodes), `messages` (what is sent, and how replies are judged), `roster` (which nodes are there), `nonresponse` (weights
-when some do not answer), `state_file` (the server on disk after each round).
+`strategy` (one round of any method, by messages), `client` (answers questions, trains), `nodes` (the view that asks
+real nodes), `messages` (the format of messages, and the checks of replies), `roster` (which nodes take part),
+`nonresponse` (the weights if participants do not answer), `state_file` (the server on disk after each round).
 
-May import `fedstas` and `fedstas.sim`. No algorithm is here: designs draw the cohorts, the engine trains. Start from
-`Designs` (the strategy) and `client_app`; `examples/flower` uses both.
+May import `fedstas` and `fedstas.sim`, and has no algorithm of its own: designs draw the cohorts, the engine trains.
+Start from `Designs` (the strategy) and `client_app`; `examples/flower` uses both.
 
-To let a design ask for something new, add the question to `nodes` and its answer to `client`.
+To let a design ask for something new, add the question to `nodes`, its answer to `client` and its check to `messages`.
 """
 
 import importlib
@@ -24,7 +24,8 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str):  # lazily, so that `nonresponse` can be had without Flower
+def __getattr__(name: str):  # lazily, so that `nonresponse` can be imported without Flower
+    """Import a public name from its module when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fedstas.flower' has no attribute {name!r}")
     return getattr(importlib.import_module(f"fedstas.flower.{_HOMES[name]}"), name)

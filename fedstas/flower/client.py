@@ -1,4 +1,4 @@
-"""The client: answers what a design asks, trains with the package's engine, and refuses the rest."""
+"""The client: it answers the questions of designs and trains with the package's engine, and refuses all else."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ from fedstas import authors, privacy
 from fedstas.client_sampling import Cohort, has_flag
 from fedstas.compression import squeeze
 from fedstas.errors import InputError, check_int
-from fedstas.flower.messages import array_of, content, pack, settings_of, shown
+from fedstas.flower.messages import make_content, pack, read_array, read_settings, short_repr
 from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine
@@ -30,11 +30,13 @@ from fedstas.sketch import signed_sums
 
 @dataclass(frozen=True)
 class Privacy:
-    """What a node lets be learnt of its size: its own, and no message changes it.
+    """How far a node reports its size, as set on the node itself; no message of the server changes it.
 
-    A report is over 1..`size_cap` - 1 and costs `epsilon`; the node gives at most `reports` of them
-    in a run, of which all together cost at most `reports` times `epsilon`. `memoised`: the first
-    one is given again and again, at the cost of one.
+    Args:
+        epsilon: the privacy loss of one report, a randomised response in 1..`size_cap` - 1.
+        size_cap: M.
+        memoised: repeat the first report in place of new ones, so that all together cost one epsilon.
+        reports: the largest number of new reports in a run, which cost at most `reports` times `epsilon`.
     """
 
     epsilon: float
@@ -50,20 +52,28 @@ class Privacy:
 
     @property
     def alpha(self) -> float:
-        """The probability of the true answer."""
+        """The probability with which a report is the true size."""
         return privacy.truth_probability(self.epsilon, self.size_cap)
 
 
 @dataclass(frozen=True)
 class Local:
-    """What one node holds: its number, its examples (possibly none), the network, the method and seed
-    that it agreed to.
+    """The data and settings of one node.
 
-    With `privacy` its size leaves it in reports alone, whatever the method; without, it gives no
-    reports. What else is asked is answered with and without: gradients, their norm and spread, the
-    loss and the models are means over its examples, which tell of these, and not how many they are. `secret` is the node's own seed of its private reports: with it, a memoised report is the
-    same in every run; without it, each run draws a new one. `reproducible` draws reports from
-    the run's public seed as the simulation does: whoever knows the seed sees through them.
+    All other questions (gradients, their norms and spreads, losses, models) are answered with and without `privacy`:
+    the answers are means over the examples, which depend on these but not directly on their number.
+
+    Args:
+        client: the number of the client.
+        x, y: its examples, possibly none, as in `Task`.
+        module: the network.
+        method: the method that the node agreed to.
+        seed: of the run, known to all.
+        secret: the node's own seed of its memoised report, which is then the same in every run; None: each run draws
+            a new one.
+        reproducible: draw reports from `seed`, as the simulation does. They hide nothing from those who know the seed.
+        privacy: the terms of its reports. With it the node sends its size in reports only, whatever the method;
+            without it the node sends no reports.
     """
 
     client: int
@@ -78,11 +88,12 @@ class Local:
 
     @property
     def pool(self) -> engine.Pool:
+        """The examples as a pool of one client."""
         return engine.Pool(self.x, self.y, np.array([0, len(self.y)]))
 
 
 def is_private(method: Method) -> bool:
-    """Whether the method promises that no true size leaves a client."""
+    """Return whether a method promises that no client sends its true size."""
     reports = getattr(method.data, "epsilon", None) is not None
     return (
         reports or has_flag(method.data, "hides_sizes") or has_flag(method.clients, "hides_sizes")
@@ -90,21 +101,27 @@ def is_private(method: Method) -> bool:
 
 
 def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
-    """A ClientApp for any method: `load` says what the node of a context holds."""
+    """Make a ClientApp for any method; `load` returns the data and settings of the node of a context."""
     app = ClientApp(mods=mods)
 
-    def handler(work):
-        @functools.wraps(work)
+    def handler(answer):
+        """Turn `answer(local, question, context)` into a handler of messages, which computes on one thread."""
+
+        @functools.wraps(answer)
         def handle(message: Message, context: Context) -> Message:
             before = torch.get_num_threads()
             torch.set_num_threads(1)
             try:
-                settings_of(message.content)
+                read_settings(message.content)
                 with threadpool_limits(1):
-                    return Message(work(load(context), message.content, context), reply_to=message)
+                    return Message(
+                        answer(load(context), message.content, context), reply_to=message
+                    )
             except InputError:
                 raise
-            except Exception as error:  # its text may name a shape, and so a size: keep it here
+            except (
+                Exception
+            ) as error:  # the text is not sent: it may contain a shape, and with it the size
                 log(ERROR, "the client failed", exc_info=error)
                 raise RuntimeError(f"the client failed ({type(error).__name__})") from None
             finally:
@@ -112,37 +129,39 @@ def client_app(load: Callable[[Context], Local], mods=None) -> ClientApp:
 
         return handle
 
-    app.query("hello")(handler(_hello))
-    app.query("size")(handler(_size))
-    app.query("gradient")(handler(_gradient))
-    app.query("sketch")(handler(_sketch))
-    app.query("centres")(handler(_centres))
-    app.query("spread")(handler(_spread))
-    app.query("norm")(handler(_norm))
-    app.query("loss")(handler(_loss))
-    app.query("report")(handler(_report))
-    app.train()(handler(_train))
+    app.query("hello")(handler(_answer_hello))
+    app.query("size")(handler(_answer_size))
+    app.query("gradient")(handler(_answer_gradient))
+    app.query("sketch")(handler(_answer_sketch))
+    app.query("centres")(handler(_answer_centres))
+    app.query("spread")(handler(_answer_spread))
+    app.query("norm")(handler(_answer_norm))
+    app.query("loss")(handler(_answer_loss))
+    app.query("report")(handler(_answer_report))
+    app.train()(handler(_answer_train))
     return app
 
 
-def _hello(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    return content(client=local.client, data=bool(len(local.y)))
+def _answer_hello(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the client's number, and whether it has data."""
+    return make_content(client=local.client, data=bool(len(local.y)))
 
 
-def _size(local: Local, asked: RecordDict, context: Context) -> RecordDict:
+def _answer_size(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the client's size, unless the node or the method is private."""
     if local.privacy is not None:
         raise InputError("this node has an epsilon, and never sends its size")
     if is_private(local.method):
         raise InputError(f"a client of the private method {local.method.name} never sends its size")
-    return content(size=len(local.y))
+    return make_content(size=len(local.y))
 
 
-def _model(local: Local, asked: RecordDict, context: Context) -> torch.Tensor:
-    """w_t: from the message, or kept since an earlier question of the same round."""
-    t = settings_of(asked)["round"]
+def _read_model(local: Local, question: RecordDict, context: Context) -> torch.Tensor:
+    """Return w_t [P], from the question or, if it has none, from an earlier question of the same round."""
+    t = read_settings(question)["round"]
     parameters = sum(p.numel() for p in local.module.parameters())
-    if "arrays" in asked.array_records:
-        params = array_of(asked, "model", (parameters,))
+    if "arrays" in question.array_records:
+        params = read_array(question, "model", (parameters,))
         context.state["model"] = ArrayRecord([params])
         context.state["model of"] = ConfigRecord({"round": t})
     elif context.state.config_records.get("model of", {}).get("round") != t:
@@ -152,74 +171,95 @@ def _model(local: Local, asked: RecordDict, context: Context) -> torch.Tensor:
     return torch.from_numpy(np.array(params)).to(local.x.device)
 
 
-def _norm(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    (gradient,) = engine.client_gradients(local.module, _model(local, asked, context), local.pool)
-    return content(norm=float(gradient.double().norm()))
+def _answer_norm(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the norm of the gradient at w_t."""
+    (gradient,) = engine.client_gradients(
+        local.module, _read_model(local, question, context), local.pool
+    )
+    return make_content(norm=float(gradient.double().norm()))
 
 
-def _loss(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    params = _model(local, asked, context)
-    return content(loss=engine.evaluate(local.module, params, local.x, local.y)[0])
+def _answer_loss(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the mean loss at w_t."""
+    params = _read_model(local, question, context)
+    return make_content(loss=engine.evaluate(local.module, params, local.x, local.y)[0])
 
 
-def _gradient(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    (gradient,) = engine.client_gradients(local.module, _model(local, asked, context), local.pool)
-    return content(pack(squeeze(gradient.cpu().numpy()[None], settings_of(asked)["levels"])))
+def _answer_gradient(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the squeezed gradient at w_t."""
+    (gradient,) = engine.client_gradients(
+        local.module, _read_model(local, question, context), local.pool
+    )
+    return make_content(
+        pack(squeeze(gradient.cpu().numpy()[None], read_settings(question)["levels"]))
+    )
 
 
-def _sketch(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    (gradient,) = engine.client_gradients(local.module, _model(local, asked, context), local.pool)
-    size, signs = settings_of(asked)["size"], sketch_signs(local.seed)
-    return content({"sketch": signed_sums(gradient.cpu().numpy(), size, signs)})
+def _answer_sketch(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the signed sums of the gradient at w_t (`sketch`)."""
+    (gradient,) = engine.client_gradients(
+        local.module, _read_model(local, question, context), local.pool
+    )
+    size, signs = read_settings(question)["size"], sketch_signs(local.seed)
+    return make_content({"sketch": signed_sums(gradient.cpu().numpy(), size, signs)})
 
 
-def _centres(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    given, params = settings_of(asked), _model(local, asked, context)
-    k = given["place"]
-    weight = batch_mean_weights([1] * k + [len(local.y)], given["batch"], local.seed)[k:]
+def _answer_centres(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the unsorted centres of the gradient at w_t, as a mean over batch means (`authors`)."""
+    settings, params = read_settings(question), _read_model(local, question, context)
+    k = settings["place"]
+    # The weights depend on the client's place k: the clients before it are replaced by clients of one example.
+    weight = batch_mean_weights([1] * k + [len(local.y)], settings["batch"], local.seed)[k:]
     weight = torch.from_numpy(weight).to(params)
     (gradient,) = engine.client_gradients(local.module, params, local.pool, weight)
-    make = ascending_levels if given.get("ascending") else authors.unsorted_centres
-    centres = make(gradient.cpu().numpy(), given["levels"])
-    return content({"centres": centres.astype(np.float32)})
+    make = ascending_levels if settings.get("ascending") else authors.unsorted_centres
+    centres = make(gradient.cpu().numpy(), settings["levels"])
+    return make_content({"centres": centres.astype(np.float32)})
 
 
-def _spread(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    params = _model(local, asked, context)
-    return content(spread=float(engine.gradient_spread(local.module, params, local.x, local.y)))
+def _answer_spread(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Answer with the standard deviation of the example gradients at w_t."""
+    params = _read_model(local, question, context)
+    return make_content(
+        spread=float(engine.gradient_spread(local.module, params, local.x, local.y))
+    )
 
 
-def _report(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    """Randomised responses, one for each place in the cohort that is asked for, on the node's own terms.
+def _answer_report(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Return randomised responses on the node's size, one for each place of the cohort in the question.
 
-    The question names the terms of the server's estimate: other terms than the node's are refused.
+    `InputError` if the question has other terms (alpha, size_cap, memoised) than the node, or asks for too many.
     """
-    own, given = local.privacy, settings_of(asked)
-    if own is None:
+    terms, settings = local.privacy, read_settings(question)
+    if terms is None:
         raise InputError("this node has no epsilon of its own, and gives no reports")
     for name in ("alpha", "size_cap", "memoised"):
-        term, wanted = getattr(own, name), given.get(name)
-        if not isinstance(wanted, int | float) or not math.isclose(wanted, term, rel_tol=1e-9):
-            raise InputError(f"this node reports with {name} {term!r}, not with {shown(wanted)}")
-    slots, purpose = given["slots"], "memoised report" if own.memoised else "report"
-    ids: list[tuple] = [(given["round"], slot) for slot in slots]
-    if own.memoised:
-        ids = [(given["place"] if local.reproducible else local.client,)]
-    answers = list(context.state.config_records.get("reports", {}).get("given", []))
-    if not own.memoised or not answers:
-        if len(answers) + len(ids) > own.reports:
+        term, requested = getattr(terms, name), settings.get(name)
+        if not isinstance(requested, int | float) or not math.isclose(
+            requested, term, rel_tol=1e-9
+        ):
             raise InputError(
-                f"this node gives at most {own.reports} reports in a run: {len(answers)} are given, "
+                f"this node reports with {name} {term!r}, not with {short_repr(requested)}"
+            )
+    slots, purpose = settings["slots"], "memoised report" if terms.memoised else "report"
+    ids: list[tuple] = [(settings["round"], slot) for slot in slots]
+    if terms.memoised:
+        ids = [(settings["place"] if local.reproducible else local.client,)]
+    answers = list(context.state.config_records.get("reports", {}).get("given", []))
+    if not terms.memoised or not answers:
+        if len(answers) + len(ids) > terms.reports:
+            raise InputError(
+                f"this node gives at most {terms.reports} reports in a run: {len(answers)} are given, "
                 f"and {len(ids)} more are asked for"
             )
-        answers += [_draw(local, purpose, each) for each in ids]
+        answers += [_draw_report(local, purpose, each) for each in ids]
         context.state["reports"] = ConfigRecord({"given": answers})
-    new = answers[:1] * len(slots) if own.memoised else answers[len(answers) - len(slots) :]
-    return content(reports=new)
+    new = answers[:1] * len(slots) if terms.memoised else answers[len(answers) - len(slots) :]
+    return make_content(reports=new)
 
 
-def _draw(local: Local, purpose: str, ids: tuple[int, ...]) -> int:
-    """One report, from the system's entropy unless the node has a secret or is `reproducible`."""
+def _draw_report(local: Local, purpose: str, ids: tuple[int, ...]) -> int:
+    """Draw one report, from the system's entropy unless the node has a secret or is `reproducible`."""
     assert local.privacy is not None
     seed = secrets.randbelow(LARGEST_SEED)
     if local.reproducible:
@@ -231,20 +271,24 @@ def _draw(local: Local, purpose: str, ids: tuple[int, ...]) -> int:
     return int(privacy.report(len(local.y), size_cap=size_cap, alpha=alpha, rng=rng))
 
 
-def _train(local: Local, asked: RecordDict, context: Context) -> RecordDict:
-    """The models after local SGD, one for each of the node's places in the cohort.
+def _answer_train(local: Local, question: RecordDict, context: Context) -> RecordDict:
+    """Return the models after local SGD, one for each of the client's places in the cohort.
 
-    Where a weight counts for each drawn example, the update is multiplied by their number here, so
-    that the number need not be sent.
+    If aggregation weights are those of single examples ("scaled"), the client multiplies its update by the number of
+    examples that it drew, so that it need not send this number.
     """
-    given, params, method = settings_of(asked), _model(local, asked, context), local.method
-    slots, rates = given["slots"], given["rates"]
+    settings, params, method = (
+        read_settings(question),
+        _read_model(local, question, context),
+        local.method,
+    )
+    slots, rates = settings["slots"], settings["rates"]
     cohort = Cohort(np.zeros(len(slots), dtype=np.int64), np.ones(len(slots)))
     idx, weight, drawn = draw_batches(
-        method, local.pool, cohort, rates, local.seed, given["round"], slots
+        method, local.pool, cohort, rates, local.seed, settings["round"], slots
     )
-    own, t = method.local, given["round"]
-    trained = train_cohort(local.module, params, local.pool, own, idx, weight, local.seed, t, slots)
-    if given["scaled"]:
+    sgd, t = method.local, settings["round"]
+    trained = train_cohort(local.module, params, local.pool, sgd, idx, weight, local.seed, t, slots)
+    if settings["scaled"]:
         trained = params + torch.from_numpy(drawn).to(params)[:, None] * (trained - params)
-    return content({"models": trained.cpu().numpy()})
+    return make_content({"models": trained.cpu().numpy()})

@@ -1,7 +1,7 @@
-"""Weights of those who answered, when some of a cohort did not.
+"""Aggregation weights when some participants of a cohort did not answer.
 
-The survey statistician's adjustment for unit nonresponse: within a stratum the respondents stand for
-the silent.
+This is the weighting-class adjustment for unit nonresponse of survey statistics: within a stratum, the participants
+who answered represent those who did not.
 """
 
 import numpy as np
@@ -11,14 +11,16 @@ from fedstas.errors import InputError
 
 
 def reweight(cohort: Cohort, answered) -> np.ndarray:
-    """Weights float [m] of a cohort of which only `answered` bool [m] sent an update, 0 for the rest.
+    """Return the weights [m] of a cohort whose participants `answered` (bool [m]), 0 for those who did not.
 
-    Weights that sum to one over the cohort and have no strata (fedavg, md) are normalised over the
-    respondents. All others are multiplied by m_h / r_h within their stratum (the cohort, if it has
-    none), r_h of its m_h draws having been answered; the weight of a stratum without any
-    answer goes to the others in proportion. If silence has nothing to do with the updates, the first
-    step keeps an unbiased estimator unbiased for the strata that answered: r_h of the m_h
-    draws are themselves a sample of the same design. `InputError` if nobody answered.
+    Weights that sum to one and have no strata (fedavg, md) are normalised over the participants who answered. All
+    others are multiplied by m_h / r_h, where r_h of the m_h draws of their stratum were answered (a cohort without
+    strata is one stratum). The weight of a stratum without any answer is shared among the others in proportion.
+    If answering does not depend on the updates, the answered draws of a stratum are a sample of the same design, so that
+    an unbiased estimator stays unbiased for the strata with answers.
+
+    Raises:
+        InputError: nobody answered.
     """
     weights, answered = np.asarray(cohort.weights, dtype=float), np.asarray(answered, dtype=bool)
     if not answered.any():
@@ -28,10 +30,10 @@ def reweight(cohort: Cohort, answered) -> np.ndarray:
     total, sums_to_one = weights.sum(), bool(np.isclose(weights.sum(), 1.0, rtol=0, atol=1e-9))
     strata = np.zeros(len(weights), dtype=np.int64) if cohort.strata is None else cohort.strata
     if cohort.strata is None and sums_to_one:
-        kept = weights * answered
-        return kept * (total / kept.sum())
+        weights = weights * answered
+        return weights * (total / weights.sum())
     draws, answers = np.bincount(strata), np.bincount(strata, answered)
-    heard = answers > 0
-    factor = np.divide(draws, answers, out=np.zeros(len(draws)), where=heard)
+    has_answer = answers > 0
+    factor = np.divide(draws, answers, out=np.zeros(len(draws)), where=has_answer)
     adjusted = weights * answered * factor[strata]
-    return adjusted * (total / weights[heard[strata]].sum())
+    return adjusted * (total / weights[has_answer[strata]].sum())

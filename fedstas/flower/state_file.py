@@ -14,26 +14,30 @@ from fedstas.sim import run_file
 
 
 def key(strategy) -> str:
-    """Return the hash of all that a state file must share with the run that continues it.
+    """Return the hash of the settings that a run must have to continue from a state file.
 
-    `InputError` if a part of the method has no text that shows its settings.
+    `InputError` if the repr of a part of the method does not show its settings.
     """
     method = strategy.method
     files = user_code.source_digests(method.clients, method.data, method.server)
-    what = repr((method, strategy.m, strategy.seed, files))
-    if " object at 0x" in what:
+    settings = repr((method, strategy.m, strategy.seed, files))
+    if " object at 0x" in settings:
         raise InputError(
             f"{method.name} has a part whose repr does not show its settings, so that a state file "
             "could be of other settings: make it a frozen dataclass, or give no state"
         )
-    return hashlib.sha256(what.encode()).hexdigest()
+    return hashlib.sha256(settings.encode()).hexdigest()
 
 
 def write(strategy, params: np.ndarray) -> None:
-    """Replace the state file: the model, the server's memory, the clients on the roster, the cohorts."""
-    view, file = strategy.view, strategy.file
+    """Replace the state file by the model, the server's memory, the clients on the roster and the cohorts so far."""
+    view, file = strategy.view, strategy.state_path
     arrays: dict[str, np.ndarray] = {}
-    plain = {"key": key(strategy), "round": strategy.done, "roll": list(view.roll)}
+    plain = {
+        "key": key(strategy),
+        "round": strategy.rounds_done,
+        "roll": list(view.client_ids),
+    }  # "roll": old name
     plain["cohorts"] = [c.tolist() for c in strategy.cohorts]
     plain |= {"version": run_file.VERSION}
     classes = run_file.memory_classes(view.memory)
@@ -42,17 +46,20 @@ def write(strategy, params: np.ndarray) -> None:
 
 
 def read(strategy) -> np.ndarray:
-    """Restore a strategy from its state file and return the model; `InputError` if the file is of another run or version, or damaged."""
-    file, view = Path(strategy.file), strategy.view
-    with run_file.reading(file) as (plain, arrays):
+    """Restore a strategy from its state file and return the model [P].
+
+    `InputError` if the file is damaged, or is of another run or version.
+    """
+    file, view = Path(strategy.state_path), strategy.view
+    with run_file.open_run_file(file) as (plain, arrays):
         same = plain["key"] == key(strategy)
         classes = run_file.method_classes(strategy.method)
         memory = run_file.decode(plain["memory"], arrays, classes) if same else None
-        params, done = arrays["params"], plain["round"]
+        params, rounds_done = arrays["params"], plain["round"]
         cohorts = [np.array(c, dtype=np.int64) for c in plain["cohorts"]]
     if memory is None:
         raise InputError(f"{file} is of another method, seed or number of participants")
     view.memory = memory
-    strategy.done, strategy.cohorts = done, cohorts
+    strategy.rounds_done, strategy.cohorts = rounds_done, cohorts
     view.resume(plain["roll"])
     return params

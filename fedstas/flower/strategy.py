@@ -1,4 +1,4 @@
-"""The strategy: one round of any method, over messages (FedSTaS, Algorithm 3)."""
+"""The strategy: one round of any method, by messages (FedSTaS, Algorithm 3)."""
 
 from collections.abc import Iterable
 from logging import INFO
@@ -18,7 +18,7 @@ from fedstas.flower import messages, state_file
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
 from fedstas.flower.nonresponse import reweight
-from fedstas.flower.roster import Struck, TooFew, exchange
+from fedstas.flower.roster import RosterChanged, TooFew, exchange
 from fedstas.methods import Method
 from fedstas.sim.rng import stream
 
@@ -26,10 +26,15 @@ from fedstas.sim.rng import stream
 class Designs(Strategy):
     """Any method of `methods.get` as a strategy of Flower's message API.
 
-    `nodes`: how many nodes the first round waits for. `patience`: seconds for one answer.
-    `quorum`: the share of a cohort that must send an update, or the run stops (`TooFew`).
-    `total`: the number of all examples, a public constant, for private methods that need it.
-    `state`: a file that keeps the run after each round; if it is there, the run goes on from it.
+    Args:
+        method: the method.
+        clients_per_round: the number of participants m.
+        seed: of the server's draws.
+        nodes: the number of nodes for which the first round waits.
+        patience: seconds to wait for an answer.
+        quorum: the share of a cohort that must send an update; with fewer the run stops with `TooFew`.
+        total: the number of all examples, a public constant, for private methods that need it.
+        state: a file to which the run is saved after each round. If the file exists, the run continues from it.
     """
 
     def __init__(
@@ -53,14 +58,14 @@ class Designs(Strategy):
         self._remembers = has_flag(method.server, "remembers")
         private = is_private(method)
         self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total)
-        self.file = None if state is None else Path(state)
-        if self.file is not None:
+        self.state_path = None if state is None else Path(state)
+        if self.state_path is not None:
             state_file.key(self)
-        self.done = 0
+        self.rounds_done = 0
         self.cohorts: list[np.ndarray] = []
 
     def summary(self) -> None:
-        """One line on what will run."""
+        """Log one line about the run."""
         log(
             INFO, "\t└──> %s, %d participants a round, seed %d", self.method.name, self.m, self.seed
         )
@@ -75,20 +80,20 @@ class Designs(Strategy):
         evaluate_config=None,
         evaluate_fn=None,
     ) -> Result:
-        """Flower's `start` with rounds counted from the saved state, and answers looked for more often.
+        """Run `num_rounds` rounds, those in the state file included; arguments as in Flower's `start`.
 
-        `timeout` is that of the strategy: its `patience`.
+        `timeout` is ignored: the strategy's `patience` takes its place.
         """
-        if self.file is not None and self.file.exists():
+        if self.state_path is not None and self.state_path.exists():
             params = state_file.read(self)
             initial_arrays = ArrayRecord([params])
-            log(INFO, "going on after round %d of %s", self.done, self.file)
-        before = self.done
+            log(INFO, "continuing after round %d of %s", self.rounds_done, self.state_path)
+        before = self.rounds_done
         if before >= num_rounds:
-            raise InputError(f"{self.file} has {before} rounds already, not {num_rounds}")
+            raise InputError(f"{self.state_path} has {before} rounds already, not {num_rounds}")
         shifted = None if evaluate_fn is None else lambda t, a: evaluate_fn(before + t, a)
         result = super().start(
-            _Prompt(grid),
+            _PollingGrid(grid),
             initial_arrays,
             num_rounds - before,
             self.patience,
@@ -103,8 +108,8 @@ class Designs(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Draw the cohort of the round and tell each participant its places and data rates."""
-        t = self.done + 1
+        """Draw the cohort of the round, and make the message to each participant: w_t, its places and data rates."""
+        t = self.rounds_done + 1
         params = torch.from_numpy(np.array(arrays.to_numpy_ndarrays()[0]))
         self.view.begin(t, params, grid)
         while True:
@@ -117,26 +122,30 @@ class Designs(Strategy):
                 cohort = draw_cohort(self.method.clients, self.view, m, rng)
                 if self._remembers and cohort.per_example:
                     raise InputError("a server that remembers updates takes no weights of examples")
-                self._omega = self._shares() if self._remembers else None
+                self._omega = self._client_shares() if self._remembers else None
                 rates = self.method.data.rates(self.view, cohort) if len(cohort.clients) else ()
                 break
-            except Struck:
+            except RosterChanged:
                 continue
             except InputError as error:
                 raise InputError(f"{self.method.name}: {error}") from None
-        self._params, self._cohort, self._clients = params, cohort, np.array(self.view.roll)
+        self._params, self._cohort, self._clients = params, cohort, np.array(self.view.client_ids)
         self._slots: dict[int, list[int]] = {}
         for slot, k in enumerate(cohort.clients):
             self._slots.setdefault(int(k), []).append(slot)
-        self._asked: dict[int, Message] = {}
+        self._questions: dict[int, Message] = {}
         for k, slots in self._slots.items():
-            own = {"slots": slots, "rates": [float(rates[s]) for s in slots]}
-            asked = self.view.question(k, "train", True, scaled=cohort.per_example, **own)
-            self._asked[k] = asked
-        return list(self._asked.values())
+            places = {"slots": slots, "rates": [float(rates[s]) for s in slots]}
+            self._questions[k] = self.view.question(
+                k, "train", True, scaled=cohort.per_example, **places
+            )
+        return list(self._questions.values())
 
-    def _shares(self) -> torch.Tensor:
-        """omega [N] of a server that remembers, as in the simulation: 1/N where the design hides sizes."""
+    def _client_shares(self) -> torch.Tensor:
+        """Return the clients' weights in the objective, omega [N], for a server optimiser that remembers updates.
+
+        As in the simulation they are n_k / n, or 1/N if the design must not know sizes or treats clients alike.
+        """
         design = self.method.clients
         hidden = has_flag(design, "equal_clients") or has_flag(design, "hides_sizes")
         sizes = np.ones(self.view.clients) if hidden else self.view.sizes
@@ -145,18 +154,20 @@ class Designs(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The next model, from the updates that came and are sound; of an empty cohort the same one, unless
-        the server goes by what it remembers."""
-        t, cohort, params = self.done + 1, self._cohort, self._params
+        """Compute the next model from the updates that arrived and are valid.
+
+        With an empty cohort the model stays the same, unless the server optimiser remembers earlier updates.
+        """
+        t, cohort, params = self.rounds_done + 1, self._cohort, self._params
         if not len(cohort.clients) and not self._remembers:
-            return self._ended(params, np.zeros(0, dtype=bool))
-        # By question: what the SuperLink says of a node that is gone names no node.
-        came = {reply.metadata.reply_to_message_id: reply for reply in replies}
+            return self._finish_round(params, np.zeros(0, dtype=bool))
+        # Replies are matched by question, since Flower's error reply for a node that is gone names no node.
+        replies_by_question = {reply.metadata.reply_to_message_id: reply for reply in replies}
         trained = params.repeat(len(cohort.clients), 1)
         answered, wrong, late = np.zeros(len(cohort.clients), dtype=bool), {}, []
         for k, slots in self._slots.items():
-            node, shape = self.view.node[k], (len(slots), len(params))
-            reply = came.get(self._asked[k].metadata.message_id)
+            node, shape = self.view.node_ids[k], (len(slots), len(params))
+            reply = replies_by_question.get(self._questions[k].metadata.message_id)
             try:
                 models = messages.read("train", reply, self.patience, shape=shape)
                 trained[slots] = torch.from_numpy(models)
@@ -164,7 +175,7 @@ class Designs(Strategy):
             except InputError as error:
                 wrong[node] = f"train: {error}"
                 late += [node] if reply is None else []
-        self.view.strike(wrong, late)
+        self.view.record_failures(wrong, late)
         if len(answered) and answered.sum() < max(1, self.quorum * len(answered)):
             raise TooFew(
                 f"round {t}: {answered.sum()} of {len(answered)} updates came, fewer than the quorum "
@@ -174,40 +185,44 @@ class Designs(Strategy):
         weights = torch.from_numpy(weights).to(params)
         server = self.method.server
         state = self.view.optimizer_state(server)
-        heard, there = cohort.clients[answered], torch.from_numpy(answered)
-        updates = (trained - params)[there]
-        self.view.receive(heard, updates)
+        participants, mask = cohort.clients[answered], torch.from_numpy(answered)
+        updates = (trained - params)[mask]
+        self.view.receive(participants, updates)
         if self._omega is not None:
-            clients, omega = torch.from_numpy(heard), self._omega.to(params)
-            told = clients, weights[there], updates, omega, state
-            update = server.combine(*told)  # type: ignore[union-attr]
+            clients, omega = torch.from_numpy(participants), self._omega.to(params)
+            update = server.combine(clients, weights[mask], updates, omega, state)  # type: ignore[union-attr]
         else:
             update = aggregation.aggregate(params, trained, weights)
         after = server.step(params, update, state)
         if not bool(torch.isfinite(after).all()):
             raise Diverged(f"the model is not finite after round {t}: try a smaller lr")
-        return self._ended(after, answered)
+        return self._finish_round(after, answered)
 
-    def _ended(self, after: torch.Tensor, answered: np.ndarray) -> tuple[ArrayRecord, MetricRecord]:
-        """The round has ended with this model, and is kept."""
+    def _finish_round(
+        self, after: torch.Tensor, answered: np.ndarray
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Store the cohort of the round that ended with this model, save the run, and return model and metrics."""
         cohort = self._cohort.clients
         self.cohorts.append(self._clients[cohort])
-        self.done += 1
-        if self.file is not None:
+        self.rounds_done += 1
+        if self.state_path is not None:
             state_file.write(self, after.numpy())
-        said = {"participants": len(np.unique(cohort[answered])), "answered": int(answered.sum())}
-        return ArrayRecord([after.numpy()]), MetricRecord(said)
+        metrics = {
+            "participants": len(np.unique(cohort[answered])),
+            "answered": int(answered.sum()),
+        }
+        return ArrayRecord([after.numpy()]), MetricRecord(metrics)
 
     def configure_evaluate(self, server_round, arrays, config, grid) -> Iterable[Message]:
-        """No evaluation on the clients."""
+        """Return no messages: clients do not evaluate."""
         return []
 
     def aggregate_evaluate(self, server_round, replies) -> None:
-        """No evaluation on the clients."""
+        """Return nothing: clients do not evaluate."""
 
 
-class _Prompt:
-    """A grid that looks for replies more often than every three seconds."""
+class _PollingGrid:
+    """A grid that asks for replies every 0.2 s (`roster.POLL`), where Flower's own asks every 3 s."""
 
     def __init__(self, grid: Grid):
         self._grid = grid
@@ -216,5 +231,5 @@ class _Prompt:
         return getattr(self._grid, name)
 
     def send_and_receive(self, messages, *, timeout: float | None = None):
-        """The replies that came in time."""
+        """Send messages and return the replies that arrive within `timeout` seconds."""
         return list(exchange(self._grid, list(messages), timeout or 600.0).values())

@@ -25,15 +25,16 @@ from fedstas.state import copy_draw_fields, new_state, reset_draw_fields
 
 SIZES = (2, 3, 4, 5, 6, 8)  # examples of the clients
 M = 3  # participants
-BENCHES: dict = {  # rounds before the one that is tested, and arguments of its `Bench`
+BENCHES: dict = {  # name: (rounds before the one that is tested, arguments of its `Bench`)
     "a first round": (0, {}),
     "a third round": (2, {}),
     "a round of one participant": (0, {"m": 1}),
     "a round with a gradient of zero": (0, {"zero_gradient_clients": (2,)}),
 }
 FALSE_ALARM = 1e-6  # probability that an unbiased design is called biased
-MIN_DRAWS = 250  # cohorts, of which fewer hardly distinguish a bias from chance
-ROUNDS = 5  # in which a method's questions are recorded
+MIN_DRAWS = 250  # cohorts; with fewer, a bias can hardly be distinguished from chance
+ROUNDS = 5  # in which `secure` records a method's questions
+# Questions whose answers are vectors of single clients.
 VECTORS = {"gradients", "sketches", "output_gradients", "centres", "last_updates", "class_updates"}
 
 
@@ -47,12 +48,16 @@ class Finding:
 
 
 class RecordingView:
-    """The view of a server that records which `questions` a design asks."""
+    """The view of a server that records in `questions` which of its attributes and methods a design uses.
+
+    Those that reveal nothing of a client (`clients`, `total`, `round`, `state_of`) are left out.
+    """
 
     def __init__(self, server: Server):
         self.server, self.questions = server, dict[str, None]()  # a set in order
 
     def __getattr__(self, name: str):
+        """Return an attribute of the server, and record it as a question."""
         answer = getattr(self.server, name)
         if name not in ("clients", "total", "round", "state_of", "output_layer"):
             self.questions[name] = None
@@ -64,8 +69,14 @@ class Bench:
 
     Args:
         sizes: the clients' numbers of examples.
-        zero_gradient_clients: clients whose features, and so gradients, are zero.
+        zero_gradient_clients: clients whose features are zero, so that their gradients are zero, too.
         m: participants of a round.
+        seed: of the data, the model and all draws.
+
+    Attributes:
+        omega: the clients' shares of the data, [N].
+        updates: every client's update in every round, its negative gradient [N, P].
+        nonzero: whether an update is not zero, bool [2 N], for the new and then for the remembered updates.
     """
 
     def __init__(
@@ -74,7 +85,6 @@ class Bench:
         sizes = (sum(sizes),) if has_flag(method.clients, "pooled") else sizes
         self.method, self.m, self.seed, self.clients = method, m, seed, len(sizes)
         self.omega = np.array(sizes) / sum(sizes)
-        # Whether each client's new update, and its remembered one, is not zero.
         self.nonzero = ~np.isin(np.arange(2 * self.clients), zero_gradient_clients)
         rng, owner = stream(seed, "audit data"), np.repeat(np.arange(self.clients), sizes)
         x = np.eye(self.clients)[owner] + 0.2 * rng.normal(size=(len(owner), self.clients))
@@ -87,7 +97,7 @@ class Bench:
         self.updates = -torch.stack([*engine.client_gradients(self.module, self.params, self.data)])
 
     def server(self) -> RecordingView:
-        """Make a server before its first round, which stores last updates from now on."""
+        """Start a server, recorded, whose designs have remembered nothing yet and may ask for last updates."""
         majority = np.arange(self.clients) % 3
         server = Server(self.data, self.module, self.seed, majority, classes=3)
         server.begin(1, self.params)
@@ -95,7 +105,7 @@ class Bench:
         return RecordingView(server)
 
     def draw(self, view, *ids: int) -> tuple[Cohort, np.ndarray]:
-        """Draw a cohort: return it, and its weights on updates."""
+        """Draw a cohort with the random stream of `ids`; return it and the weights of its participants' updates [m]."""
         rng, data = stream(self.seed, "audit", *ids), self.method.data
         cohort = draw_cohort(self.method.clients, view, self.m, rng)
         rates = data.rates(view, cohort) if len(cohort.clients) else ()
@@ -104,7 +114,7 @@ class Bench:
         return cohort, cohort.on_updates(np.array(counts))
 
     def rounds(self, view: RecordingView, count: int) -> list[Cohort]:
-        """Do the first rounds and begin the next one; return their cohorts."""
+        """Run `count` rounds, begin the next one, and return the cohorts of the rounds."""
         cohorts = []
         for t in range(1, count + 1):
             cohort, _ = self.draw(view, t)
@@ -114,10 +124,12 @@ class Bench:
         return cohorts
 
     def weights(self, view: RecordingView, draws: int) -> np.ndarray:
-        """Draw many cohorts of this round: the weights [draws, 2 N] of each client's new and remembered update.
+        """Draw many cohorts of this round, and return the weights of all clients' updates [draws, 2 N].
 
-        Remembered updates have weights only if the server optimiser has an update memory. Each cohort is drawn from the
-        state of a design that has drawn once in this round: given its strata, or the group whose turn it is.
+        The first N columns are the weights of new updates, 0 for clients that are not in the cohort. The others are
+        the weights of remembered updates, which are 0 unless the server optimiser has an update memory. Before each
+        draw the design's state is reset to what it was after one draw in this round, so that all cohorts have the same
+        strata.
         """
         n, server = self.clients, self.method.server
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
@@ -140,33 +152,41 @@ class Bench:
         return weights
 
 
-def distances(weights, target) -> np.ndarray:
-    """Return the distance of the mean weight [N] of cohorts [draws, N] from the target, in standard errors.
+def z_scores(weights, target) -> np.ndarray:
+    """Return by how many standard errors each client's mean weight [N] over the cohorts differs from its target [N].
 
-    A standard error is at least that of a weight that is as large as in the cohorts and as rare as the target demands.
+    A client that is drawn seldom may be in few cohorts or in none, and the empirical variance of its weight is too small
+    then. So at least the variance is taken that the target implies: a weight that is w with probability target / w,
+    and otherwise 0, has the mean `target` and the variance target * w - target^2. For w the mean of the client's
+    nonzero weights is taken.
+
+    Args:
+        weights: of each client in each cohort, [draws, N].
+        target: the mean weights of an unbiased design.
     """
-    count, off = (weights != 0).sum(0), np.abs(weights.mean(0) - target)
-    large = np.abs(weights).sum(0) / np.maximum(count, 1)
-    square = np.maximum(weights.var(0), target * large - target**2)
+    deviation, count = np.abs(weights.mean(0) - target), (weights != 0).sum(0)
+    mean_nonzero = np.abs(weights).sum(0) / np.maximum(count, 1)
+    variance = np.maximum(weights.var(0), target * mean_nonzero - target**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = off / np.sqrt(np.maximum(square, 0) / len(weights))
-    return np.where(off < 1e-6, 0.0, distance)
+        score = deviation / np.sqrt(np.maximum(variance, 0) / len(weights))
+    return np.where(deviation < 1e-6, 0.0, score)
 
 
 def bias(method: Method, draws: int, seed: int) -> Finding:
     """Test whether the aggregate is unbiased for sum omega_k u_k, with omega_k = n_k/n or 1/N."""
-    limit = norm.isf(FALSE_ALARM / 2 / len(BENCHES) / 2 / len(SIZES))  # two-sided
-    deviations: dict[str, str] = {}  # by target that is not met
-    for where, (before, case) in BENCHES.items():
-        bench = Bench(method, seed=seed, **case)
+    # Bonferroni: two-sided tests of two targets for every client of every bench.
+    limit = norm.isf(FALSE_ALARM / 2 / len(BENCHES) / 2 / len(SIZES))
+    deviations: dict[str, str] = {}  # a sentence for each target that is missed
+    for where, (before, arguments) in BENCHES.items():
+        bench = Bench(method, seed=seed, **arguments)
         view, n = bench.server(), bench.clients
         bench.rounds(view, before)
         weights = bench.weights(view, draws)
         for name, omega in ("n_k/n", bench.omega), ("1/N", np.full(n, 1 / n)):
             target = np.append(omega, np.zeros(n))
-            errors = np.where(bench.nonzero, distances(weights, target), 0.0)
-            if name not in deviations and errors.max() > limit:
-                k = int(errors.argmax())
+            scores = np.where(bench.nonzero, z_scores(weights, target), 0.0)
+            if name not in deviations and scores.max() > limit:
+                k = int(scores.argmax())
                 what = f"in {where} client {k % n}'s {'remembered ' * (k >= n)}weight"
                 deviations[name] = (
                     f"{what} is {weights[:, k].mean():.3f} on average, not {target[k]:.3f}"
@@ -181,9 +201,10 @@ def bias(method: Method, draws: int, seed: int) -> Finding:
 
 
 def determinism(method: Method, seed: int) -> list[Finding]:
-    """Test that equal seeds give equal cohorts, whatever was asked before, without the global generators."""
+    """Test that a seed determines the cohorts: whatever was asked before, and without global random generators."""
 
     def cohorts(ask: bool) -> list:
+        """Run three rounds; with `ask`, first ask the view for what the design may ask itself."""
         bench = Bench(method, seed=seed)
         view = bench.server()
         if ask:
@@ -191,6 +212,7 @@ def determinism(method: Method, seed: int) -> list[Finding]:
         return [(c.clients.tolist(), c.weights.tolist()) for c in bench.rounds(view, 3)]
 
     def generators() -> str:
+        """Return the states of the global generators of Python, numpy and torch."""
         old = global_random.get_state()  # noqa: NPY002
         return repr((random.getstate(), old, torch.get_rng_state().tolist()))
 
@@ -210,6 +232,7 @@ def determinism(method: Method, seed: int) -> list[Finding]:
 
 
 def _finding(check: str, passed: bool, failure: str) -> Finding:
+    """Make the finding of a check that passed, or failed with this message."""
     return Finding(check, "ok" if passed else "FAILS", "" if passed else failure)
 
 
@@ -249,11 +272,12 @@ def extremes(method: Method, seed: int) -> list[Finding]:
 
 
 def _span(values) -> str:
+    """Format the smallest and the largest value as "0.5 to 2", or as one number if they are equal."""
     return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
 
 
 def _message(error: Exception) -> str:
-    """The error on one line, with its class unless it is an `InputError`."""
+    """Return the error on one line, with its class unless it is an `InputError`."""
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     return text.replace("\n", " ")
 

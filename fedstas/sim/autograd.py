@@ -1,4 +1,4 @@
-"""The arithmetic of any network, by torch's own derivatives: one client after another, or all at once."""
+"""The arithmetic of any network, with torch's automatic derivatives: one client after another, or all at once."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ class SGD(NamedTuple):
         return self if self.shift is None else self._replace(shift=self.shift[clients])
 
 
-def images(x: Tensor) -> Tensor:
-    """Lay out images with the channels innermost on a CPU, which convolves and pools these 1.6 times as fast; return
-    tokens as they are."""
+def channels_last(x: Tensor) -> Tensor:
+    """Store images on a CPU with the channels innermost, which makes convolutions 1.6 times as fast.
+
+    Tokens, and images on other devices, are returned as they are.
+    """
     on_cpu = x.device.type == "cpu" and x.ndim == 4
     return x.contiguous(memory_format=torch.channels_last) if on_cpu else x
 
 
 def logits(module: nn.Module, models: Tensor, x: Tensor) -> list[Tensor]:
     """Compute the logits [n, classes] of each of the models [c, P] on x [n, ...]."""
-    x = images(x)
+    x = channels_last(x)
     return [torch.func.functional_call(module, unflatten(module, p), (x,)) for p in models]
 
 
@@ -55,7 +57,7 @@ def loss(
 def gradient(module, models: Tensor, x: Tensor, *batch: Tensor) -> Tensor:
     """Compute the gradient [1, P] of one client at its model [1, P]; x, y, weight and keys are [1, batch, ...]."""
     leaf = models[0].detach().requires_grad_()
-    client_batch = (images(x[0]), *(values[0] for values in batch))
+    client_batch = (channels_last(x[0]), *(values[0] for values in batch))
     return torch.autograd.grad(loss(module, leaf, *client_batch), leaf)[0][None]
 
 

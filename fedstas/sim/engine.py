@@ -1,9 +1,9 @@
 """The arithmetic: local SGD of a cohort, gradients of all clients, evaluation (FedSTaS eq. 2.2).
 
-Examples lie in one resident pool in the order of the clients; a batch is a gather of its rows. One contract,
-`(params, idx [m, steps, batch], weight [m, steps, batch]) -> params [m, P]`, and two backends that must
-agree: `loop` (one client after another) and `batched` (all clients at once: by hand for the perceptron, by
-torch.func otherwise). Ragged clients are padded with weight 0. Parameters are flat vectors.
+The examples of all clients are one tensor (a `Pool`), and a batch is given by row numbers. Models are vectors of all
+parameters [P]. Two backends compute the same function, `(params, idx [m, steps, batch], weight [m, steps, batch]) ->
+params [m, P]`: `loop` (one client after another) and `batched` (all clients at once; with derivatives by hand for the
+perceptron, by torch.func for other networks). Clients with smaller batches or fewer steps are padded with weight 0.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fedstas.sim.models import Perceptron
 
 BACKENDS = ("auto", "loop", "batched")
 EXAMPLES_AT_ONCE = (
-    32  # gradients of single examples: more leave the cache, and take three times as long
+    32  # whose gradients are computed in one call: more do not fit into the processor's cache
 )
 
 
-def arithmetic(module: nn.Module):
-    """Return the module that computes a network's gradients: `perceptron` (by hand), or `autograd` for any other."""
+def kernels_of(module: nn.Module):
+    """Return the module with the arithmetic of a network: `perceptron` (derivatives by hand), or `autograd`."""
     return perceptron if type(module) is Perceptron else autograd
 
 
@@ -93,8 +93,8 @@ def local_updates(
     check_choice("backend", backend, BACKENDS)
     rows = torch.from_numpy(idx).to(params.device)
     weights = torch.from_numpy(weight).to(params)
-    kernels = arithmetic(module)
-    # Steps on documents are small: all clients at once take a quarter of the time, or at most all of it.
+    kernels = kernels_of(module)
+    # With documents, all clients at once are up to four times as fast as one after another, and never slower.
     batched = (
         kernels.BATCHED_ON_CPU or params.device.type != "cpu" or not data.x.is_floating_point()
     )
@@ -113,14 +113,14 @@ def client_gradients(
     It is the sum over the client's examples divided by n_k, not a mean of batch means; with `row_weight` [n]
     each example of the pool has that weight instead of 1 / n_k.
     """
-    return arithmetic(module).client_gradients(module, params, data, row_weight)
+    return kernels_of(module).client_gradients(module, params, data, row_weight)
 
 
 def gradient_spread(module: nn.Module, params: Tensor, x: Tensor, y: Tensor) -> float:
     """Compute the standard deviation of one client's example gradients: the root of the mean squared distance
     to their mean."""
     squares, mean = 0.0, torch.zeros_like(params)
-    kernel = arithmetic(module).gradients
+    kernel = kernels_of(module).gradients
     for start in range(0, len(x), EXAMPLES_AT_ONCE):
         rows = slice(start, start + EXAMPLES_AT_ONCE)
         one = torch.ones(len(x[rows]), 1, dtype=params.dtype, device=params.device)
@@ -138,7 +138,7 @@ def evaluate_models(
 ) -> list[tuple[float, Tensor]]:
     """Compute the mean cross-entropy and the predicted labels [n] of each of the models [c, P], in one pass over the
     examples."""
-    kernels = arithmetic(module)
+    kernels = kernels_of(module)
     losses = [torch.zeros((), dtype=torch.float64, device=x.device) for _ in models]
     predictions: list[list[Tensor]] = [[] for _ in models]
     for start in range(0, len(x), kernels.ROWS):

@@ -37,7 +37,7 @@ class Convolutional(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [n, classes] of images [n, 3, 32, 32]."""
-        # The maximum first: relu commutes with it, and has a quarter of the entries left.
+        # ReLU after the pooling gives the same result as before it, with a quarter of the entries.
         x = F.relu(F.max_pool2d(self.conv1(x), 2))  # [n, 32, 15, 15]
         x = F.relu(F.max_pool2d(self.conv2(x), 2))  # [n, 64, 6, 6]
         x = F.relu(self.conv3(x)).flatten(1)  # [n, 1024]
@@ -55,8 +55,8 @@ def hash_int64(z: Tensor) -> Tensor:
 class ConvolutionalDropout(Convolutional):
     """The network as Fraboni et al. (Section 6) train it: dropout after each convolution, no ReLU after the third.
 
-    Both, and the rate, are those of their code, where dropout stays on in evaluations; here it is on where `keys`
-    are given.
+    The layers and the dropout rate are those of their code. Their code applies dropout in evaluations too; here it is
+    applied in training only, when `keys` are given.
     """
 
     RATE = 0.2
@@ -64,8 +64,9 @@ class ConvolutionalDropout(Convolutional):
     def drop(self, x: Tensor, keys: Tensor | None, layer: int) -> Tensor:
         """Apply dropout to the units x [n, c, h, w] of a layer, c a multiple of 4.
 
-        Each is 0 with probability `RATE` (to 2**-16), else divided by 1 - `RATE`. A hash of the example's key
-        (int64 [n]), the layer and the unit's place decides, so that all backends drop the same units.
+        A unit becomes 0 with probability `RATE` (rounded to a multiple of 2**-16), and is divided by 1 - `RATE`
+        otherwise. A hash of the example's key (int64 [n]), the layer and the unit's place decides, so that all
+        backends drop the same units.
         """
         if keys is None:
             return x
@@ -75,7 +76,7 @@ class ConvolutionalDropout(Convolutional):
         return x * (mask.view(x.movedim(1, -1).shape).movedim(-1, 1) / (1 - self.RATE))
 
     def forward(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
-        """Logits [n, classes] of images [n, 3, 32, 32]; `keys` int64 [n], one an example, while it is trained."""
+        """Logits [n, classes] of images [n, 3, 32, 32]; in training, `keys` int64 [n] are the examples' dropout keys."""
         x = self.drop(F.relu(F.max_pool2d(self.conv1(x), 2)), keys, 1)
         x = self.drop(F.relu(F.max_pool2d(self.conv2(x), 2)), keys, 2)
         x = self.drop(self.conv3(x), keys, 3).flatten(1)
@@ -181,10 +182,10 @@ def class_entries(module: nn.Module, vectors):
 
 
 def find_defect(module: nn.Module, x: Tensor, classes: int) -> str:
-    """Say why a network cannot be trained here on examples x [n, ...], after "the network"; "" if it can.
+    """Return why a network cannot be trained here on examples x [n, ...], as a predicate of "the network"; "" if it can.
 
-    Its parameters must be float32 and trainable; its logits [n, classes] finite, the same each time, and each
-    of its own example alone.
+    Its parameters must be float32 and trainable. Its logits [n, classes] must be finite and deterministic, and those of
+    an example must not depend on the other examples.
     """
     for name, p in module.named_parameters():
         if nn.parameter.is_lazy(p):

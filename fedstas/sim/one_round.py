@@ -1,8 +1,8 @@
-"""The error of one round of a design relative to full participation: the instrument behind `fedstas variance`.
+"""The error of one round of a design relative to full participation, which `fedstas variance` measures.
 
-All clients train once at a model w_t. Then a design draws thousands of cohorts, and the aggregate of each is a weighted
-sum of these updates, so that its error costs no training. It is far more sensitive than accuracy after many rounds, and
-a hundred times cheaper.
+All clients train from one model w_t. Then a design draws thousands of cohorts; the aggregate of each is a weighted sum of
+the clients' updates, so that no further training is needed. Designs that differ in this error can hardly be told apart
+by accuracies, which take a hundred times as long.
 """
 
 import copy
@@ -24,7 +24,7 @@ from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import find_device
 from fedstas.state import copy_draw_fields, reset_draw_fields
 
-TRAINED = 20  # cohorts over which the cost of training is averaged
+TRAINED_COHORTS = 20  # the first cohorts of a design, over which the cost of training is averaged
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class State:
     """A model w_t and all clients' updates from it.
 
     Args:
-        setup: of the run that led to the model.
+        setup: the federation, method and settings of the run that led to the model.
         round: t.
         params, start: w_t and w_0 [P].
-        memory: the server's, after the rounds before t.
+        memory: what the server remembers from the rounds before t.
         gram: inner products of the clients' mean updates, float [N, N].
         noise: the variance of one update of each client about its mean, float [N].
-        answers: what designs have asked here, so that it is computed once.
+        answers: the clients' answers to designs at this model, so that each is computed once.
     """
 
     setup: simulation.Setup
@@ -90,9 +90,11 @@ class _CachingServer(Server):
         return self._answers[self.round, key]
 
     def _pass(self, what, make):
+        """Ask all clients about their gradients, or return the stored answer."""
         return super()._pass(what, lambda gradients: self._cached(what, lambda: make(gradients)))
 
     def _loss(self, k: int) -> float:
+        """Compute the mean loss of client k, or return the stored one."""
         return self._cached(("loss", k), lambda: super(_CachingServer, self)._loss(k))
 
 
@@ -110,9 +112,10 @@ def state_after(
     initial_model: str = "seed",
     device: str = "auto",
 ) -> State:
-    """Train `rounds` rounds with a method (0: none), then let all clients train `repeats` times: the state there.
+    """Train for `rounds` rounds with a method, then let all clients train `repeats` times from that model.
 
-    `initial_model` is as in `simulation.run`. With two repetitions or more, the noise of an update (of SGD's batches) is estimated apart from its mean.
+    From the repetitions, at least two, the mean of each client's update and its noise (by SGD's random batches) are
+    estimated. `initial_model` is as in `simulation.run`.
     """
     rounds, repeats = check_int("rounds", rounds, 0), check_int("repeats", repeats, 2)
     method = method if isinstance(method, Method) else get(method)
@@ -143,7 +146,7 @@ def state_after(
 
 
 def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
-    """Train all clients from w_t with batches of their own: updates float64 [repeats, N, P]."""
+    """Train all clients from w_t, with other random batches in each repetition: updates float64 [repeats, N, P]."""
     data, local, clients = setup.data, setup.method.local, np.arange(len(setup.clients))
     ones, method = np.ones(len(clients)), replace(setup.method, data=AllData())
     updates = []
@@ -159,10 +162,10 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
 
 
 def view_at(state: State, design) -> Server:
-    """Make the server that a design asks at a state.
+    """Make the server at a state, for a design to ask.
 
-    What the design remembers is what a run of its own method has left in `state`, or else what it would remember of
-    one draw at w_0.
+    If the state is of a run with this design, the design remembers what it remembered there. Otherwise it remembers one
+    draw at w_0.
     """
     setup = state.setup
     server = _CachingServer(state)
@@ -189,9 +192,10 @@ def errors(
     Returns:
         error, se: the mean squared error of the aggregate relative to MD sampling's, and its standard error.
         bias: the length of the mean error relative to MD's root mean squared error.
-        largest, effective: means of a cohort's largest weight, and of (sum w)^2 / sum w^2.
-        megabytes, examples: of this round, for what the design asks and for training.
-        remedied: with `drop`, the error if the weights of those who answer are divided by 1 - drop.
+        largest: the largest weight of a cohort, on average.
+        effective: the effective number of participants (sum w)^2 / sum w^2, on average.
+        megabytes, examples: traffic and processed examples of this round, for the design's questions and for training.
+        remedied: only with `drop`, the error if the weights of the clients that answer are divided by 1 - drop.
     """
     drop = check_float("drop", drop, 0, 1, open_low=False, open_high=True)
     draws = check_int("draws", draws, 2)
@@ -205,14 +209,14 @@ def errors(
         rng = stream(seed, "one round", i)
         reset_draw_fields(designs, before)
         cohort = draw_cohort(clients, server, setup.m, rng)
-        if i < TRAINED or cohort.per_example:
+        if i < TRAINED_COHORTS or cohort.per_example:
             rates = method.data.rates(server, cohort)
         if i == 0:
             asking = dict(server.cost)
         if not len(cohort.clients):
             continue
-        if i < TRAINED:
-            trained.append(_training(server, state, method, cohort, rates))
+        if i < TRAINED_COHORTS:
+            trained.append(_training_cost(server, state, method, cohort, rates))
         w = cohort.weights
         if cohort.per_example:
             pairs = zip(cohort.clients, rates, strict=True)
@@ -224,10 +228,11 @@ def errors(
         np.add.at(squares[i], cohort.clients, w**2)  # a client drawn twice trains twice
 
     def squared_errors(factor: float) -> np.ndarray:
+        """Compute the expected squared error of each cohort [draws] if its weights are multiplied by `factor`."""
         off = factor * weights - state.omega
         return (off @ state.gram * off).sum(1) + factor**2 * squares @ state.noise
 
-    sent, examples = np.sum(trained, axis=0) / min(draws, TRAINED) if trained else (0, 0)
+    sent, examples = np.sum(trained, axis=0) / min(draws, TRAINED_COHORTS) if trained else (0, 0)
     per_cohort, mean = squared_errors(1.0), weights.mean(0) - state.omega
     spread = (weights - weights.mean(0)) @ state.gram * (weights - weights.mean(0))
     squared = mean @ state.gram @ mean - spread.sum(1).mean() / (draws - 1)
@@ -255,13 +260,13 @@ def stratified_error(state: State, labels, q) -> tuple[float, float]:
         The exact mean squared error, and the part of it that is the noise of the clients' updates.
     """
     omega, p = state.omega, q / np.bincount(labels, q)[labels]
-    inside = (np.arange(labels.max() + 1)[:, None] == labels) * omega
+    weights = (np.arange(labels.max() + 1)[:, None] == labels) * omega  # [strata, N]
     noise = omega**2 / p @ state.noise
-    spread = omega**2 / p @ state.gram.diagonal() - ((inside @ state.gram) * inside).sum()
+    spread = omega**2 / p @ state.gram.diagonal() - ((weights @ state.gram) * weights).sum()
     return float((spread + noise) / state.md_error), float(noise / state.md_error)
 
 
-def _training(server: Server, state: State, method: Method, cohort: Cohort, rates):
+def _training_cost(server: Server, state: State, method: Method, cohort: Cohort, rates):
     """Return the bytes down and up, and the examples, of the training of one cohort."""
     data, seed = state.setup.data, state.setup.seed
     _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)

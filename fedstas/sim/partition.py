@@ -63,10 +63,12 @@ def _check_labels(labels) -> np.ndarray:
 
 
 def _check_seed(seed: int) -> int:
+    """Return the seed of a partition as an int, or raise an `InputError`."""
     return check_int("seed", seed, 0, LARGEST_SEED)
 
 
 def _check_clients(clients: int, labels: np.ndarray) -> int:
+    """Return the number of clients, at most that of the examples, or raise an `InputError`."""
     return check_int("the number of clients", clients, 1, len(labels))
 
 
@@ -86,7 +88,7 @@ def iid(labels, clients: int, seed: int) -> Federation:
 
 
 def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federation:
-    """Split each class over the clients with Dirichlet shares; every example once.
+    """Split each class over the clients with Dirichlet shares; every example belongs to exactly one client.
 
     Sizes are unequal, and at small concentrations many clients get nothing.
     """
@@ -108,8 +110,9 @@ def dirichlet(labels, clients: int, concentration: float, seed: int) -> Federati
 def dirichlet_fixed_size(labels, sizes, concentration: float, seed: int) -> Federation:
     """Let each client draw its class shares from a Dirichlet distribution, and its examples with replacement.
 
-    The scheme of the authors' code and of Fraboni et al.: counts are floor(P n_k), the remainder
-    goes to the last class, and clients overlap: not a partition of the data, and `sizes` may exceed it.
+    This is the scheme of the authors' code and of Fraboni et al. Of class shares P a client of n_k examples gets
+    floor(P n_k) of each class; the remainder goes to the last class. An example can belong to several clients or to
+    none, and the sum of `sizes` may exceed the number of examples.
     """
     labels, sizes = _check_labels(labels), as_int_array("sizes", sizes)
     concentration, seed = check_float("concentration", concentration, 0), _check_seed(seed)
@@ -152,8 +155,7 @@ def by_class(labels, clients_per_class: int, size: int, seed: int) -> Federation
 
 
 def lognormal(labels, clients: int, sigma: float, seed: int) -> Federation:
-    """Split the examples uniformly at random, with sizes proportional to a log-normal variable of
-    parameter sigma; disjoint."""
+    """Split the examples uniformly at random, with sizes proportional to log-normal variables of parameter sigma."""
     labels, seed = _check_labels(labels), _check_seed(seed)
     clients = _check_clients(clients, labels)
     sigma = check_float("sigma", sigma, 0, 20, open_low=False)
@@ -195,8 +197,8 @@ def load_partition(
         spec: FILE.npy, an array of whole numbers or words [n]; or FILE.csv:COLUMN. Clients are numbered in the
             order of their names.
         labels: int [n].
-        clients: the number of clients, if it is to be checked.
-        sizes: refused unless it is empty.
+        clients: None, or the number of clients that the file must name.
+        sizes: must be empty, since the file determines the sizes.
     """
     file, table, column = user_code.TABLE.fullmatch(spec).groups()  # type: ignore[union-attr]
     path = Path(file or table)
@@ -221,12 +223,12 @@ def load_partition(
             "examples: name the client of each, in their order (if the table is the data, too: from_csv with "
             "client=, and partition natural)"
         )
-    known, client_of = np.unique(names, return_inverse=True)
-    if clients not in (None, len(known)):
-        raise InputError(f"clients is {clients}: {path} names {len(known)} clients")
+    client_names, client_of = np.unique(names, return_inverse=True)
+    if clients not in (None, len(client_names)):
+        raise InputError(f"clients is {clients}: {path} names {len(client_names)} clients")
     if sizes:
         raise InputError(f"sizes are of use only with dirichlet_fixed_size, not {path}")
-    shards = [np.flatnonzero(client_of == k) for k in range(len(known))]
+    shards = [np.flatnonzero(client_of == k) for k in range(len(client_names))]
     name = f"{path.name}:{column}" if table else path.name
     return federation(labels, shards, name=name, sha256=user_code.sha256(spec))
 

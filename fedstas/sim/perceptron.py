@@ -1,7 +1,6 @@
-"""The perceptron's arithmetic by hand: all clients at once, in passes that fit the processor's cache.
+"""The perceptron's arithmetic with derivatives by hand: all clients at once, in passes that fit the processor's cache.
 
-For the perceptron on a CPU this is several times as fast as torch's own derivatives (see `autograd`, of
-whose functions these are the counterparts).
+On a CPU this is several times as fast as torch's automatic derivatives. The functions are those of `autograd`.
 """
 
 import itertools
@@ -33,14 +32,19 @@ def logits(module, models: Tensor, x: Tensor) -> list[Tensor]:
 def gradients(module, models: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Compute the gradients [m, P] of perceptrons [m, P], with the backward pass by hand."""
     result = torch.empty_like(models, memory_format=torch.contiguous_format)
-    by_hand(unflatten(module, models), x, y, weight, unflatten(module, result))
+    write_gradients(unflatten(module, models), x, y, weight, unflatten(module, result))
     return result
 
 
-def by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
-    """Write the gradients of c perceptrons p into out, both by parameter name [c, *shape].
+def write_gradients(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
+    """Compute the gradients of c perceptrons, each on its own batch, and write them into `out`.
 
-    Two products are large: of x [c, b, ...] with the hidden layer, and with its derivative.
+    Args:
+        p: the parameters, by name, each [c, *shape].
+        x: the examples of each perceptron [c, b, ...].
+        y: their labels [c, b].
+        weight: their weights in the loss [c, b].
+        out: tensors for the gradients, by name as in p.
     """
     x = x.flatten(2)  # [c, b, in]
     hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
@@ -58,8 +62,11 @@ def by_hand(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) -> None:
 
 @cache
 def cache_bytes() -> int:
-    """Return the bytes that a pass may fill: a quarter of the processor's last-level cache, which others share,
-    between 8 MiB (also where the system does not say its size) and 32 MiB."""
+    """Return how many bytes of the processor's cache one pass may use.
+
+    It is a quarter of the last-level cache, which other processes use too, but at least 8 MiB (also if its size is not
+    known) and at most 32 MiB.
+    """
     size_file = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K", on Linux
     try:
         size = int(size_file.read_text().strip().removesuffix("K")) * 1024
@@ -68,12 +75,12 @@ def cache_bytes() -> int:
     return min(max(size // 4, 2**23), 2**25)
 
 
-def chunk(rows: int, params: Tensor, inputs: int) -> int:
-    """Return how many clients of that many rows go into one pass: two, or as many as keep their rows and three
-    vectors of parameters each in the cache.
+def clients_per_pass(rows: int, params: Tensor, inputs: int) -> int:
+    """Return how many clients with `rows` rows of `inputs` numbers each are computed in one pass.
 
-    The number is even, so that the address of a client's data modulo 16 bytes, and with it the last bit of its
-    matrix products, does not depend on it (if a model has an even number of parameters).
+    They are as many as fit into the cache with their rows and three vectors of parameters, and at least two. The number
+    is even: matrix products can differ in the last bit with the address of the data modulo 16 bytes, and with an even
+    number (of clients, and of a model's parameters) this address does not depend on the number of clients.
     """
     if params.device.type != "cpu":
         return 256
@@ -81,11 +88,11 @@ def chunk(rows: int, params: Tensor, inputs: int) -> int:
     return 2 * max(1, cache_bytes() // (2 * client_bytes))
 
 
-def memory(shape: tuple[int, int], like: Tensor) -> Tensor:
+def allocate(shape: tuple[int, int], like: Tensor) -> Tensor:
     """Allocate an empty tensor of the type of `like`.
 
-    On a CPU numpy allocates it, with large pages: the first touch of each small page of 100 models would take
-    longer than one step of 100 tiny clients.
+    On a CPU numpy allocates it, in large pages. In small pages the first access to every page would take longer, for 100
+    models, than one step of 100 small clients.
     """
     if like.device.type != "cpu":
         return like.new_empty(shape)
@@ -100,14 +107,14 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
     [m, P]."""
     m, steps, batch = rows.shape
     x_all, start = data.x.flatten(1), unflatten(module, params)
-    count = min(m, chunk(batch, params, x_all.shape[1]))
+    count = min(m, clients_per_pass(batch, params, x_all.shape[1]))
     x_buffer, y_buffer = (
         x_all.new_empty(count * batch, x_all.shape[1]),
         data.y.new_empty(count * batch),
     )
     buffers, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
     velocities = {k: torch.empty_like(v) for k, v in buffers.items()} if sgd.momentum else {}
-    models = memory((m, len(params)), params)
+    models = allocate((m, len(params)), params)
     for low in range(0, m, count):
         group = slice(low, min(low + count, m))
         c = group.stop - low
@@ -121,7 +128,7 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
             x = torch.index_select(x_all, 0, chosen, out=x_buffer[: c * batch])
             y = torch.index_select(data.y, 0, chosen, out=y_buffer[: c * batch])
             x, y = x.view(c, batch, -1), y.view(c, batch)
-            by_hand(local, x, y, weights[group, t], gradient)
+            write_gradients(local, x, y, weights[group, t], gradient)
             after = result if t == steps - 1 else {k: v[:c] for k, v in buffers.items()}
             for k, g in gradient.items():
                 if sgd.prox:
@@ -142,7 +149,7 @@ def client_gradients(module, params: Tensor, data, row_weight) -> Iterator[Tenso
     for size, run in itertools.groupby(data.sizes.tolist()):
         remaining = len(list(run))
         while remaining:
-            c = 1 if size % 2 else min(remaining, chunk(size, params, inputs))
+            c = 1 if size % 2 else min(remaining, clients_per_pass(size, params, inputs))
             low = int(data.offsets[first])
             rows = slice(low, low + c * size)
             x, y = data.x[rows].unflatten(0, (c, size)), data.y[rows].view(c, size)

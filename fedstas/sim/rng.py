@@ -1,4 +1,4 @@
-"""Random streams: each draw has a generator of its own, so that it does not depend on earlier draws."""
+"""Random streams: every random draw has its own generator, so that it does not depend on earlier draws."""
 
 from hashlib import blake2b
 
@@ -10,9 +10,9 @@ LARGEST_SEED = 2**63 - 1  # that torch accepts
 
 
 def stream(seed: int, purpose: str, *ids: int) -> np.random.Generator:
-    """Return the generator of (seed, purpose, ids), e.g. `stream(0, "data", round, place in the cohort)`.
+    """Return the random generator of a purpose and its ids, e.g. `stream(0, "data", round, place in the cohort)`.
 
-    Counter-based (Philox), keyed by a 128-bit hash: the same on every platform and backend.
+    It is counter-based (Philox) with a 128-bit hash of the arguments as key, the same on every platform.
     """
     seed = check_int("seed", seed, 0, LARGEST_SEED)
     name = "/".join([str(seed), purpose, *(str(int(i)) for i in ids)])

@@ -1,8 +1,8 @@
-"""Runs in progress on disk: values as JSON and arrays, without pickle, and the file that a run continues from.
+"""Runs in progress on disk, as JSON and arrays (no pickle): the file from which an interrupted run continues.
 
-`encode` takes apart plain values, arrays, tensors, and the dataclasses in which designs and servers declare their
-state (`fedstas.state`); `decode` puts them together again, from the classes that the run's method declares and
-from no others. `encode_history` and `decode_history` do so for a `History`.
+`encode` converts values, arrays, tensors, and the dataclasses in which designs and servers declare their state
+(`fedstas.state`). `decode` converts back, and makes instances only of the classes that the run's method declares.
+`encode_history` and `decode_history` do the same for a `History`.
 """
 
 import contextlib
@@ -26,23 +26,23 @@ VERSION = 3  # of this encoding; files of other versions are refused
 
 
 def class_name(kind: type) -> str:
-    """The name of a state class in a file."""
+    """Return the name of a state class in files."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def memory_classes(memory: ServerMemory) -> set[type]:
-    """The classes that a server's memory may hold: those that its states declare."""
+    """Return the classes that a server's memory may contain: those that its states declare."""
     kinds = [ServerMemory, *memory.designs, *([type(memory.optimizer)] if memory.optimizer else [])]
     return set().union(*map(declared_classes, kinds))
 
 
 def method_classes(method: Method) -> set[type]:
-    """The classes that the memory of a server of this method may hold."""
+    """Return the classes that the memory of a server may contain if it runs this method."""
     return {ServerMemory} | classes_of_parts(method.clients, method.data, method.server)
 
 
 def encode(value, arrays: dict[str, np.ndarray], classes: Iterable[type] = ()):
-    """A value as plain data for JSON; its arrays are added to `arrays`, which the plain data refers to by name.
+    """Convert a value to plain data for JSON, which refers by name to arrays that are added to `arrays`.
 
     Args:
         value: None, a bool, number, text, array or tensor, a list, tuple or dict of these, or a dataclass
@@ -83,8 +83,10 @@ def encode(value, arrays: dict[str, np.ndarray], classes: Iterable[type] = ()):
 
 
 def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
-    """The value that `encode` took apart, of these classes; `InputError` if it is of a class that is not among
-    them, or that has other fields now."""
+    """Convert plain data and arrays back to the value that `encode` was given.
+
+    `OtherVersion` if it contains a class that is not among `classes`, or that has other fields now.
+    """
     by_name = {class_name(kind): kind for kind in classes}
 
     def value(plain):
@@ -121,14 +123,14 @@ class OtherVersion(InputError):
 
 
 def check_version(plain: dict) -> None:
-    """`OtherVersion` if plain data of a file do not say that they are of this `VERSION`."""
+    """Raise `OtherVersion` unless the plain data of a file are of this `VERSION`."""
     if not isinstance(plain, dict) or plain.get("version") != VERSION:
-        found = plain.get("version") if isinstance(plain, dict) else None
-        raise OtherVersion(f"format {format_value(found)}, not {VERSION}")
+        version = plain.get("version") if isinstance(plain, dict) else None
+        raise OtherVersion(f"format {format_value(version)}, not {VERSION}")
 
 
 def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
-    """A history as plain data for JSON and named arrays; `InputError` if a state holds what no file can store."""
+    """Convert a history to plain data and named arrays; `InputError` if a state contains what no file can store."""
     state, cohorts = history.state, history.cohorts
     arrays: dict[str, np.ndarray] = {}
     memory = encode(state.server, arrays, memory_classes(state.server))
@@ -143,8 +145,10 @@ def encode_history(history: History) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def decode_history(plain: dict, arrays, method: Method) -> History:
-    """The history of a run of this method that `encode_history` took apart; `OtherVersion` if the code that did was
-    of another version."""
+    """Convert plain data and arrays back to the history of a run of this method.
+
+    `OtherVersion` if another version of the code wrote them.
+    """
     check_version(plain)
     averages = [name for name in AVERAGE_COLUMNS if f"column/{name}" in arrays]
     frame = pd.DataFrame({name: arrays[f"column/{name}"] for name in (*COLUMNS, *averages)})
@@ -169,9 +173,11 @@ def write(file: Path, plain: dict, arrays: dict[str, np.ndarray]) -> None:
 
 
 @contextlib.contextmanager
-def reading(file: Path):
-    """The plain data and arrays of a file, for a `with` block that decodes them; `InputError` that names the file
-    if it is of another version, or damaged."""
+def open_run_file(file: Path):
+    """Read a file and yield its plain data and arrays, to be decoded in a `with` block.
+
+    `InputError` that names the file if it is damaged or of another version; also for errors within the block.
+    """
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             arrays = {k: data[k] for k in data.files}
@@ -185,20 +191,24 @@ def reading(file: Path):
 
 
 def save_history(file: Path, settings: dict, history: History) -> None:
-    """Replace the file of a run with these settings, all but the number of rounds. Where a state holds what no file
-    can store, or the disk is full, no file is written."""
+    """Save a run, so that `load_history` can continue it; `settings` are all but the number of rounds.
+
+    If a state contains what no file can store, or the disk is full, no file is written and nothing is raised.
+    """
     with contextlib.suppress(InputError, OSError):
         plain, arrays = encode_history(history)
         write(file, plain | {"settings": settings}, arrays)
 
 
 def load_history(file: Path, settings: dict, method: Method) -> History | None:
-    """The history that `save_history` wrote, to continue from; None if there is no such file. `InputError` if it is
-    damaged, of another version, or of a run with other settings."""
+    """Return the history that `save_history` wrote, or None if there is no such file.
+
+    `InputError` if the file is damaged, of another version, or of a run with other settings.
+    """
     if not file.exists():
         return None
     history = None
-    with reading(file) as (plain, arrays):
+    with open_run_file(file) as (plain, arrays):
         if plain["settings"] == settings:
             history = decode_history(plain, arrays, method)
     if history is None:

@@ -14,7 +14,7 @@ from fedstas.compression import ROWS_AT_ONCE, Squeezed, squeeze
 from fedstas.errors import Diverged, InputError, check_float, check_int
 from fedstas.sim import engine, models
 from fedstas.sim.rng import stream
-from fedstas.stratification import rounded
+from fedstas.stratification import round_to_grid
 
 SEED_BYTES = 8  # of a seed that a client downloads to make w_0
 
@@ -147,7 +147,7 @@ class Server:
                     )
                 except InputError as error:  # not finite
                     raise Diverged(f"round {self.round}: {error}") from None
-            return rounded(np.concatenate(parts)).astype(np.float32), 4 * size
+            return round_to_grid(np.concatenate(parts)).astype(np.float32), 4 * size
 
         return self._pass(("sketches", size), make).copy()
 

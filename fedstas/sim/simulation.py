@@ -165,7 +165,10 @@ class Setup:
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         later = () if self.average is None else ("average", self.average)
-        others = [*self.task.other.values(), *initial_model.identity(self.initial_model).values()]
+        others = [
+            *self.task.identity_extras.values(),
+            *initial_model.identity(self.initial_model).values(),
+        ]
         return hashlib.sha256(repr((*what, *files, *others, *later)).encode()).hexdigest()
 
     def start(self) -> tuple[Server, torch.Tensor]:

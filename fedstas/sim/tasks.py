@@ -41,8 +41,8 @@ TEXT = ("topics", "newsgroups")
 NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
-TEST_EVERY = 5  # without a test set, every fifth example of each class is one
-# Examples of train and test, shape of an image, classes; for clear messages where digests differ.
+TEST_EVERY = 5  # without a test set, every fifth example of each class is a test example
+# Training examples, test examples, shape of an image, classes: for clear messages if digests differ.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
 SHAPES["emnist"] = (112_800, 18_800, (1, 28, 28), 47)  # its balanced split
 SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
@@ -60,7 +60,7 @@ class Task:
         train_y: labels int64 [n] in 0..classes - 1.
         test_x: as train_x.
         test_y: as train_y.
-        classes: how many there are.
+        classes: the number of classes.
         digest: SHA-256 that identifies the data.
         network: one of `networks`, the first of them if empty; or FILE.py:FUNCTION, whose function makes a
             torch module of the task.
@@ -122,9 +122,11 @@ class Task:
         return ("convolutional", "convolutional-dropout", "perceptron") if fits else ("perceptron",)
 
     @property
-    def other(self) -> dict:
-        """What enters a run's identity besides the task's name: the network, where it is not the default, and
-        the SHA-256 of files of the user's."""
+    def identity_extras(self) -> dict:
+        """What a run's identity contains besides the task's name.
+
+        That is the network, unless it is the default, and the SHA-256 of the user's files.
+        """
         files = {"task": self.source, "network": self.network}
         shas = {k: f.sha256 for k, f in files.items() if isinstance(f, user_code.UserFunction)}
         default = self.network == self.networks[0]
@@ -134,6 +136,7 @@ class Task:
 
     @property
     def device(self) -> torch.device:
+        """The device of the data."""
         return self.train_x.device
 
     def model(self, seed: int) -> nn.Module:
@@ -172,7 +175,7 @@ def find_device(name: str) -> torch.device:
     check_choice("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device 'cuda' was asked for, but there is none here: use cpu or auto")
-    # A GPU's convolutions are to round as the CPU's do (not to 10 bits), and alike each time.
+    # A GPU's convolutions shall round to float32 as the CPU's do (not to TF32's 10 bits), and be deterministic.
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
@@ -235,8 +238,11 @@ def load(
 
 
 def check_tensors(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
-    """Refuse tensors that are no task: examples must have one shape and be finite, labels in 0..classes - 1,
-    the test set must have every class, and `users`, if given, one user for each training example."""
+    """Raise an `InputError` unless tensors are those of a task.
+
+    Examples must have one shape and be finite, labels must be in 0..classes - 1, the test set must have every class,
+    and `users`, if given, must be one user for each training example.
+    """
     import torch
 
     for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
@@ -297,7 +303,7 @@ def _load_user_task(spec: str) -> Task:
 
 
 def _check_network(task: Task) -> None:
-    """Refuse a network of the user's that cannot be trained here; the error names its file and line."""
+    """Raise an `InputError` with file and line if a network from the user's file cannot be trained here."""
     import torch
 
     from fedstas.sim import models
@@ -326,7 +332,7 @@ def array_digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _digits_arrays() -> dict[str, np.ndarray]:
-    """Return scikit-learn's 1,797 digits of 8x8 pixels, every fifth one for the test."""
+    """Return scikit-learn's 1,797 digits of 8x8 pixels; every fifth one is a test example."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -443,8 +449,8 @@ def _download(name: str, root: Path) -> dict[str, np.ndarray]:
 
 @contextmanager
 def _download_errors(name: str, path: Path, instead: str) -> Iterator[None]:
-    """Turn whatever a download raises into one `DataError` with the remedy, and give up after `PATIENCE`
-    seconds without an answer.
+    """Turn any error of a download into one `DataError` that says what to do, and wait at most `PATIENCE` seconds
+    for an answer.
 
     Args:
         name: the task's.

@@ -16,14 +16,15 @@ import numpy as np
 from fedstas.sim.rng import stream
 
 TOPICS, WORDS, USERS = 10, 1000, 100
-LENGTHS = (4, 16)  # fewest and most words of a document, as in headlines
-TRAIN, TEST = 6000, 2000  # documents
-TOPIC_SHARE = 0.4  # of a document's words, drawn from its topic's own; the others from all words
-CONCENTRATION = 0.3  # of the Dirichlet distribution of a user's topics
-SIZE_SIGMA = 1.0  # of the log-normal distribution of users' sizes
+LENGTHS = (4, 16)  # the smallest and the largest number of words in a document, as in headlines
+TRAIN, TEST = 6000, 2000  # numbers of documents
+TOPIC_SHARE = 0.4  # share of a document's words that are drawn from its topic's own words
+CONCENTRATION = 0.3  # parameter of the Dirichlet distribution of a user's topics
+SIZE_SIGMA = 1.0  # parameter of the log-normal distribution of the users' numbers of documents
 NEWSGROUPS = "20news-bydate_py3.pkz"  # scikit-learn's file
 AUTHOR = r"(?m)^From:(.*)$"  # header line of a post
-VOCABULARY, MAX_WORDS = 5000, 100  # known words, and words of a post that are kept
+VOCABULARY = 5000  # the most frequent words, which have tokens of their own
+MAX_WORDS = 100  # words of a post that are kept
 UNKNOWN = 1  # the token of every other word
 
 

@@ -133,6 +133,7 @@ def from_folder(path, size: int = 32, *, network: str = "") -> Task:
     from torchvision.datasets import ImageFolder
 
     def read(place: Path):
+        """Read the names of the classes, the images [n, 3, size, size] and the labels of one folder."""
         try:
             images = ImageFolder(str(place))
             pixels = [np.asarray(im.convert("RGB").resize((size, size))) for im, _ in images]

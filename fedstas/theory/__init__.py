@@ -2,7 +2,7 @@
 
 `designs` (moments of sampling designs), `allocations` (draws per stratum), `variances` (Theorem 1), `sizes` and
 `reports` (the private total), `covariances` (sampling of examples), `clusters` (clustered sampling), `convergence`
-(where a design leads), `least_variance` (strata of least variance, by all partitions).
+(exact errors over rounds), `least_variance` (strata of least variance, among all partitions).
 
 May import `fedstas` and no torch. `from fedstas import theory` has the functions that chapters and claims use. All
 take small federations: enumeration grows exponentially, and each function refuses what is too large.
@@ -17,18 +17,18 @@ from fedstas.theory.allocations import (
     neyman_printed,
 )
 from fedstas.theory.clusters import (
-    distinct,
-    distinct_uniform,
+    covariance_reduction,
+    distinct_probabilities,
+    distinct_uniform_probabilities,
     groups_as_rows,
     md_rows,
-    mean_variance,
+    normalise_rows,
     printed_algorithm_1,
     printed_algorithm_2,
-    proof_of_theorem_3,
-    proposition_1,
-    removed_covariance,
     row_inclusion,
-    rows_of,
+    satisfies_proposition_1,
+    theorem_3_counts,
+    variance_of_mean,
     weight_moments,
     weight_variances,
 )
@@ -41,10 +41,10 @@ from fedstas.theory.designs import (
     expected_weights,
     inclusion_probabilities,
     moments,
+    samples_with_replacement,
     stratified_moments,
-    successive,
     successive_inclusion,
-    with_replacement,
+    successive_samples,
 )
 from fedstas.theory.reports import (
     busiest_bounds,
@@ -65,7 +65,13 @@ from fedstas.theory.sizes import (
     size_estimator_exact,
     size_estimator_moments,
 )
-from fedstas.theory.variances import PerDraw, per_draw, simple_random, stratified_random, theorem_1
+from fedstas.theory.variances import (
+    PerDraw,
+    per_draw,
+    simple_random_variance,
+    stratified_random_variance,
+    theorem_1,
+)
 
 __all__ = [
     "DESIGNS",
@@ -77,9 +83,10 @@ __all__ = [
     "bernoulli_covariance",
     "busiest_bounds",
     "composed_ratio",
+    "covariance_reduction",
     "design_moments",
-    "distinct",
-    "distinct_uniform",
+    "distinct_probabilities",
+    "distinct_uniform_probabilities",
     "estimated_rate",
     "expansion_moments",
     "expected_weights",
@@ -88,36 +95,35 @@ __all__ = [
     "integer_optimum",
     "ldp_ratio",
     "md_rows",
-    "mean_variance",
     "mode_attack",
     "moments",
     "neyman_bounded",
     "neyman_printed",
+    "normalise_rows",
     "paper_lemma4",
     "per_draw",
     "printed_algorithm_1",
     "printed_algorithm_2",
-    "proof_of_theorem_3",
-    "proposition_1",
     "raw_rate_error",
-    "removed_covariance",
     "report_distribution",
     "report_ratio",
     "row_inclusion",
-    "rows_of",
-    "simple_random",
+    "samples_with_replacement",
+    "satisfies_proposition_1",
+    "simple_random_variance",
     "size_estimator_distribution",
     "size_estimator_exact",
     "size_estimator_moments",
     "srs_covariance",
     "stratified_moments",
-    "stratified_random",
-    "successive",
+    "stratified_random_variance",
     "successive_inclusion",
+    "successive_samples",
     "theorem_1",
+    "theorem_3_counts",
     "truth_probability_bounds",
+    "variance_of_mean",
     "weight_moments",
     "weight_variances",
-    "with_replacement",
     "worst_ratio",
 ]

@@ -26,8 +26,7 @@ def _check(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fra
 
 
 def allocation_variance(sizes: Sequence, spreads: Sequence, draws: Sequence) -> Fraction | float:
-    """Compute sum_h W_h^2 S_h^2 / m_h for real m_h >= 0, the `draws` [H]; infinite if a stratum with S_h > 0 has
-    none."""
+    """Compute sum_h W_h^2 S_h^2 / m_h for real `draws` m_h >= 0 [H]; infinite if a stratum with S_h > 0 has no draw."""
     n, s = _check(sizes, spreads)
     draws = exact(draws)
     if len(draws) != len(n) or min(draws) < 0:
@@ -39,7 +38,10 @@ def allocation_variance(sizes: Sequence, spreads: Sequence, draws: Sequence) -> 
 
 
 def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
-    """Compute m T_h / sum T_h for a measure T [H], not rounded: eq. 3.5 for T_h = N_h S_h, proportional for T_h = N_h."""
+    """Share m draws in proportion to a measure T [H], without rounding: m T_h / sum T_h.
+
+    It is eq. 3.5 for T_h = N_h S_h, and the proportional allocation for T_h = N_h.
+    """
     t, draws = exact(measure), exact([m])[0]
     if not t or min(t) < 0 or not sum(t) or draws < 0:
         raise InputError("the allocation is 0/0: measures must be >= 0 and not all zero")
@@ -47,7 +49,7 @@ def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
 
 
 def neyman_printed(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
-    """Compute eq. 3.5 as printed, m N_h S_h / sum N_h S_h; with the squares of the spreads S_h is read as variance."""
+    """Compute the Neyman allocation of eq. 3.5 as printed, m N_h S_h / sum N_h S_h, without rounding or bounds."""
     n, s = _check(sizes, spreads)
     return in_proportion([a * b for a, b in zip(n, s, strict=True)], m)
 
@@ -55,9 +57,11 @@ def neyman_printed(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
 def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
     """Compute the real-valued optimum under 1 <= m_h <= N_h: clip(lambda N_h S_h, 1, N_h) with sum m.
 
-    By the Karush-Kuhn-Tucker conditions; sum_h clip(...) is piecewise linear and increasing in
-    lambda, so lambda is variances exactly. `InputError` where all spreads are zero (then any allocation is optimal) or m
-    is not between H and N.
+    By the Karush-Kuhn-Tucker conditions. The sum over h is piecewise linear and increasing in lambda, so that lambda is
+    computed exactly.
+
+    Raises:
+        InputError: all spreads are zero, so that any allocation is optimal; or m is not in H..N.
     """
     n, s = _check(sizes, spreads)
     t = [a * b for a, b in zip(n, s, strict=True)]
@@ -66,6 +70,7 @@ def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
     check_int("m", m, len(n), int(sum(n)))
 
     def clipped(rate):
+        """Clip rate * N_h S_h to 1..N_h in each stratum."""
         return [min(max(rate * x, Fraction(1)), a) for x, a in zip(t, n, strict=True)]
 
     kinks = sorted({x for a, b in zip(n, t, strict=True) if b for x in (1 / b, a / b)})
@@ -97,7 +102,7 @@ def integer_allocations(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
 
 
 def integer_optimum(sizes: Sequence, spreads: Sequence, m: int):
-    """Return the least variance among `integer_allocations` and all that attain it, by trying them all."""
+    """Return the least variance of all `integer_allocations`, and the list of allocations that attain it."""
     _check(sizes, spreads)
     variances = [(allocation_variance(sizes, spreads, k), k) for k in integer_allocations(sizes, m)]
     if not variances:

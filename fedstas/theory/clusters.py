@@ -1,7 +1,8 @@
 """Clustered sampling, exactly (Fraboni et al., ICML 2021): weights, rows, and the printed pseudocode.
 
-A scheme is a matrix r [m, n], one row per draw. `rows` below are lists of lists whose entries are read as
-`Fraction`s; `counts` are the same in whole numbers r'_{k,i} with row capacity M = sum(sizes), the paper's M.
+A scheme of m draws from n clients is a matrix r [m, n]: draw k selects client i with probability r_ki. In the functions
+below, `rows` are the matrix r as a list of lists whose entries are read as `Fraction`s, and `counts` are the whole
+numbers r'_ki = M r_ki, whose rows sum to M = sum(sizes), the paper's M.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ REPAIRS_2 = ("line 12", "update")
 
 
 class Weights(NamedTuple):
-    """Exact moments of the aggregation weights: omega_i is the share of the m draws that took client i."""
+    """Exact moments of the aggregation weights omega_i, the share of the m draws that selected client i."""
 
     mean: list[Fraction]  # [n], eq. 12
     covariance: list[list[Fraction]]  # [n, n]; its diagonal is eq. 14 and 16
@@ -29,7 +30,7 @@ class Weights(NamedTuple):
 
 
 def _decimals(row) -> list[Fraction]:
-    """Convert numbers to Fractions as they are printed: 0.1 to 1/10."""
+    """Convert numbers to the Fractions of their decimal representation: 0.1 to 1/10."""
     return exact([str(x) for x in row])
 
 
@@ -51,8 +52,8 @@ def as_rows(rows: Sequence[Sequence]) -> list[list[Fraction]]:
     return matrix
 
 
-def rows_of(counts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
-    """Normalise whole-number rows r' of one capacity to r [m, n]."""
+def normalise_rows(counts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
+    """Divide each row of the whole numbers r' by its sum: r [m, n]."""
     return as_rows([[Fraction(int(c), int(sum(row))) for c in row] for row in counts])
 
 
@@ -63,7 +64,7 @@ def md_rows(sizes: Sequence[int], m: int) -> list[list[Fraction]]:
 
 
 def weight_moments(rows: Sequence[Sequence]) -> Weights:
-    """Compute the moments of the weights by listing every cohort with its probability (no formula of the paper)."""
+    """Compute the moments of the weights by enumerating all cohorts, without the paper's formulas."""
     r = as_rows(rows)
     m, n = len(r), len(r[0])
     support = [[i for i in range(n) if row[i]] for row in r]
@@ -97,9 +98,11 @@ def row_inclusion(rows: Sequence[Sequence]) -> list[Fraction]:
     return [1 - prod(1 - x for x in column) for column in zip(*as_rows(rows), strict=True)]
 
 
-def removed_covariance(rows: Sequence[Sequence]) -> list[list[Fraction]]:
-    """Compute (1/m^2) sum_k (r_k - p)(r_k - p)', p the mean row: the covariance of MD sampling less that of an unbiased
-    scheme r."""
+def covariance_reduction(rows: Sequence[Sequence]) -> list[list[Fraction]]:
+    """Compute by how much a scheme reduces the covariance of the weights relative to MD sampling, [n, n].
+
+    That is (1/m^2) sum_k (r_k - p)(r_k - p)', where p is the mean of the rows r_k.
+    """
     r = as_rows(rows)
     m, n = len(r), len(r[0])
     p = [sum(column) / m for column in zip(*r, strict=True)]
@@ -107,8 +110,11 @@ def removed_covariance(rows: Sequence[Sequence]) -> list[list[Fraction]]:
     return [[sum(d[i] * d[j] for d in off) / m**2 for j in range(n)] for i in range(n)]
 
 
-def mean_variance(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
-    """Compute E || (1/m) sum_k z_{l_k} - its mean ||^2 for vectors z [n] or [n, d]: B of eq. 32 and eq. 40."""
+def variance_of_mean(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
+    """Compute the variance of the mean of the m drawn vectors, B of eq. 32 and eq. 40.
+
+    That is E |X - E X|^2 for X = (1/m) sum_k z_{l_k}, where draw k selects client l_k and `vectors` are z [n] or [n, d].
+    """
     r = as_rows(rows)
     z = [_decimals(v if hasattr(v, "__len__") else [v]) for v in vectors]
     total = Fraction(0)
@@ -119,8 +125,8 @@ def mean_variance(rows: Sequence[Sequence], vectors: Sequence) -> Fraction:
     return total / len(r) ** 2
 
 
-def proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int) -> bool:
-    """Return whether m rows sum to M and the columns to m n_i, in whole numbers (eq. 7 and 8)."""
+def satisfies_proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int) -> bool:
+    """Return whether counts [m, n] are those of an unbiased scheme: row sums M and column sums m n_i (eq. 7 and 8)."""
     total = int(sum(sizes))
     return (
         len(counts) == m
@@ -130,11 +136,14 @@ def proposition_1(counts: Sequence[Sequence[int]], sizes: Sequence[int], m: int)
 
 
 def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[int]]:
-    """Run Algorithm 1 line by line as printed: counts r' [m, n], clients by descending size.
+    """Run Algorithm 1 line by line as printed, and return counts r' [m, n] of the clients by descending size.
 
-    `repaired` names slips to mend: "start" (line 3: rows count from 0, as the quotients a_i do), "line 11"
-    (fill r'_{l,i}, not r'_{k,i}), "line 13" (in a row begun before, b_i - b_{i-1}, not b_i). The quotients
-    run from 0 to m: the m rows returned are 0..m-1, or 1..m where only these satisfy Proposition 1.
+    The printed algorithm numbers rows from 0 to m: rows 1..m are returned if they satisfy Proposition 1, else 0..m-1.
+
+    Args:
+        repaired: the errors of the printed algorithm that are to be corrected. "start": in line 3, rows count from 0,
+            as the quotients a_i do. "line 11": fill r'_{l,i}, not r'_{k,i}. "line 13": in a row that another client
+            has begun, fill b_i - b_{i-1}, not b_i.
     """
     for name in repaired:
         check_choice("repair", name, REPAIRS_1)
@@ -152,14 +161,16 @@ def printed_algorithm_1(sizes: Sequence[int], m: int, repaired=()) -> list[list[
                 r[row if "line 11" in repaired else k][i] = total
         r[a][i] = b if entered or "line 13" not in repaired else b - before  # line 13
         k, before = a, b  # line 14
-    return r[1:] if proposition_1(r[1:], n, m) else r[:m]
+    return r[1:] if satisfies_proposition_1(r[1:], n, m) else r[:m]
 
 
 def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
-    """Run Algorithm 2, lines 4 to 18, as printed: counts r' [m, n], clients in the order given.
+    """Run lines 4 to 18 of Algorithm 2 as printed, and return counts r' [m, n].
 
-    `repaired` names slips to mend: "line 12" (r'_{k,i} <- u_i, not b_i) and "update" (q_k grows with what
-    the row is given, after lines 12 and 14). Groups must fit into a row (line 3), else `InputError`.
+    Args:
+        groups: lists of clients, of which none may be heavier than a row (line 3), else `InputError`.
+        repaired: the errors of the printed algorithm that are to be corrected. "line 12": r'_{k,i} is u_i, not b_i.
+            "update": after lines 12 and 14, add to q_k what was put into the row.
     """
     for name in repaired:
         check_choice("repair", name, REPAIRS_2)
@@ -189,26 +200,33 @@ def printed_algorithm_2(sizes, groups, m: int, repaired=()) -> list[list[int]]:
     return r
 
 
-def proof_of_theorem_3(sizes: Sequence[int], m: int) -> list[list[int]]:
-    """Make the allocation of Theorem 3's proof: floor(m p_i) rows of its own for each client, then the remainders."""
+def theorem_3_counts(sizes: Sequence[int], m: int) -> list[list[int]]:
+    """Return the counts r' [m, n] of the scheme in the proof of Theorem 3.
+
+    Each client i first fills floor(m p_i) rows alone; then the clients' remainders fill the other rows one after
+    another.
+    """
     (n, total), m = _check_sizes(sizes), check_int("m", m, 1, MOST)
     owners = [i for i, size in enumerate(n) for _ in range(m * size // total)]
     rows = [[total if i == j else 0 for j in range(len(n))] for i in owners]
-    row, room = [0] * len(n), total
+    row, free = [0] * len(n), total  # the row that is being filled, and what still fits into it
     for i, size in enumerate(n):
         remaining = m * size % total
         while remaining:
-            part = min(remaining, room)
+            part = min(remaining, free)
             row[i] += part
-            remaining, room = remaining - part, room - part
-            if not room:
+            remaining, free = remaining - part, free - part
+            if not free:
                 rows.append(row)
-                row, room = [0] * len(n), total
+                row, free = [0] * len(n), total
     return rows
 
 
 def groups_as_rows(sizes: Sequence[int], groups) -> list[list[Fraction]]:
-    """Make each group a row, normalised and not split, also where it does not fill or fit one."""
+    """Return a scheme with one row for each group, in which its clients are drawn in proportion to their sizes.
+
+    Unlike in Algorithm 2, groups are not split; the scheme is unbiased only if all groups have the same total size.
+    """
     rows = []
     for group in groups:
         mass = sum(int(sizes[i]) for i in group)
@@ -217,8 +235,11 @@ def groups_as_rows(sizes: Sequence[int], groups) -> list[list[Fraction]]:
     return as_rows(rows)
 
 
-def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
-    """Compute P(exactly j distinct values), j = 0..min, among uniform draws with replacement (Stirling numbers)."""
+def distinct_uniform_probabilities(categories: int, draws: int) -> list[Fraction]:
+    """Compute the probability of exactly j distinct values in uniform draws with replacement, j = 0, 1, ...
+
+    By Stirling numbers of the second kind; the last j is the smaller of `categories` and `draws`.
+    """
     categories = check_int("categories", categories, 1, MOST)
     draws = check_int("draws", draws, 1, MOST)
     most = min(categories, draws)
@@ -230,8 +251,11 @@ def distinct_uniform(categories: int, draws: int) -> list[Fraction]:
     return [Fraction(w * f, categories**draws) for w, f in zip(ways, falling, strict=True)]
 
 
-def distinct(rows: Sequence[Sequence]) -> list[Fraction]:
-    """Compute P(exactly j distinct columns), j = 0..n, when one column is drawn from each row (at most 14 columns)."""
+def distinct_probabilities(rows: Sequence[Sequence]) -> list[Fraction]:
+    """Compute the probability of exactly j distinct clients in a cohort, j = 0..n, for one draw from each row.
+
+    For at most 14 clients.
+    """
     r = as_rows(rows)
     check_int("the number of columns", len(r[0]), 1, 14)
     chances: dict[frozenset, Fraction] = {frozenset(): Fraction(1)}

@@ -1,7 +1,8 @@
 """Covariances of one local step under designs over examples (FedSTaS Lemmas 3 and 4, Theorem 3).
 
-A client with gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i with random c. A design that
-treats all examples alike gives the step the covariance `each` sum gg' + `total` (sum g)(sum g)': a `Form`.
+A client with example gradients g_1..g_n takes one step of size 1 along sum_i c_i g_i, where the random coefficients c
+depend on the sample. If a design treats all examples alike, the covariance of the step has the form
+each * sum_i g_i g_i' + total * (sum_i g_i)(sum_i g_i)' with two numbers `each` and `total`: a `Form`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ class Form(NamedTuple):
     total: Fraction
 
     def at(self, gradients) -> np.ndarray:
-        """Evaluate the matrix [p, p] for gradients [n, p]; exact for arrays of objects."""
+        """Evaluate the covariance [p, p] for gradients [n, p]; exact for arrays of Fractions."""
         g = as_array("gradients", gradients)
         if g.ndim != 2 or not len(g):
             raise InputError("gradients must be [n, p] with at least one row")
@@ -54,8 +55,10 @@ class Form(NamedTuple):
         return covariance
 
     def eigenvalues(self, n: int) -> tuple[Fraction, Fraction]:
-        """Return the two eigenvalues of the matrix each I + total 11' [n, n]: that of vectors with sum 0 (n - 1 times), and
-        that of constant vectors."""
+        """Return the two eigenvalues of each I + total 11' [n, n], the covariance of the coefficients of n gradients.
+
+        The first belongs to vectors with sum 0 (it has multiplicity n - 1), the second to constant vectors.
+        """
         return self.each, self.each + n * self.total
 
     def is_covariance(self, n: int) -> bool:
@@ -77,7 +80,7 @@ def srs_form(n_k: int, size: int) -> Form:
 
 
 def lemma4_form(n: int, n_star: int, size: int) -> Form:
-    """Return eq. 6.11 as printed: eq. 6.10 with n*/n for 1/n_k and n*(n̄-1)/(n-1) for (n̄-1)/(n_k-1)."""
+    """Return eq. 6.11 as printed: eq. 6.10 with n*/n in place of 1/n_k and n*(n̄-1)/(n-1) in place of (n̄-1)/(n_k-1)."""
     n, size = check_int("n", n, 2), check_int("sample_size", size, 1)
     n_star = check_int("n_star", n_star, 1)
     scale, joint = Fraction(n_star, n * size), Fraction(n_star * (size - 1), n - 1)
@@ -136,7 +139,7 @@ def _sample_size_distribution(
 
 
 def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
-    """Refuse a name that is not in `READINGS`, and sizes that the reading does not allow."""
+    """Raise an `InputError` unless the reading is in `READINGS` and allows these sizes."""
     check_choice("reading", reading, READINGS)
     check_int("n_k", n_k, 1, check_int("n", n, 2))
     check_int("n_star", n_star, 1, n)
@@ -148,7 +151,10 @@ def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
 def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tuple[Fraction, Form]:
     """Compute the expectation and the exact covariance of a client's step under one of the `READINGS`.
 
-    The expectation is a factor of the client's mean gradient. The client has n_k examples, all participants have n.
+    The client has n_k examples, all participants together have n.
+
+    Returns:
+        A factor, which times the client's mean gradient is the expectation of the step; and the covariance.
     """
     _check(reading, n_k, n, n_star, size)
     chances = _sample_size_distribution(reading, n_k, n, n_star, size)
@@ -165,9 +171,9 @@ def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tupl
 
 
 def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator[tuple]:
-    """Enumerate the coefficients c [n_k] that are possible under one of the `READINGS`, each with its probability.
+    """Enumerate the coefficients c [n_k] that are possible under one of the `READINGS`, with their probabilities.
 
-    For checks of `reading_form`.
+    With it `reading_form` is tested.
     """
     _check(reading, n_k, n, n_star, size)
     chances = _sample_size_distribution(reading, n_k, n, n_star, size)
@@ -218,6 +224,6 @@ def semidefinite(matrix) -> bool:
 
 
 def loewner(a, b) -> str:
-    """Return the Loewner order of two symmetric matrices: "=", "≥", "≤", or "neither"."""
+    """Compare two symmetric matrices in the Loewner order: "=", "≥", "≤", or "neither"."""
     more, less = semidefinite(np.asarray(a) - b), semidefinite(np.asarray(b) - a)
     return {(1, 1): "=", (1, 0): "≥", (0, 1): "≤", (0, 0): "neither"}[more, less]

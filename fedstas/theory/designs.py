@@ -1,6 +1,6 @@
 """Exact moments of sampling designs by enumeration, in rationals (FedSTaS Lemma 1, Theorem 1).
 
-`successive_inclusion` alone is in floating point: it goes where an enumeration cannot.
+Only `successive_inclusion` computes in floating point, for federations that are too large to be enumerated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ LARGEST = 2_000_000  # outcomes that an enumeration may have
 
 
 def exact(numbers: Sequence) -> list[Fraction]:
-    """Convert numbers (or texts like "1/3") to Fractions; a float to the fraction that it is exactly."""
+    """Convert numbers, or strings like "1/3", to Fractions; a float becomes exactly the fraction that it represents."""
     try:
         return [
             Fraction(x if isinstance(x, (str, Fraction)) else x.item() if hasattr(x, "item") else x)
@@ -32,14 +32,16 @@ def exact(numbers: Sequence) -> list[Fraction]:
 
 
 def probabilities(selection: Sequence) -> list[Fraction]:
-    """Normalise measures >= 0, not all zero, to exact probabilities."""
+    """Normalise numbers >= 0, of which one at least is positive, to exact probabilities."""
     p = exact(selection)
     if not p or min(p) < 0 or sum(p) == 0:
         raise InputError("selection probabilities must be >= 0 and not all zero")
     return [x / sum(p) for x in p]
 
 
-def with_replacement(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+def samples_with_replacement(
+    selection: Sequence, m: int
+) -> Iterator[tuple[tuple[int, ...], Fraction]]:
     """Enumerate the ordered samples of m draws with replacement, with their probabilities."""
     p = probabilities(selection)
     m = check_int("m", m, 1, LARGEST)
@@ -60,7 +62,7 @@ def expected_weights(clients: int, outcomes: Iterable) -> list[Fraction]:
     return total
 
 
-def successive(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
+def successive_samples(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
     """Enumerate the ordered samples of m distinct clients, drawn one after another, with their probabilities."""
     p = probabilities(selection)
     check_int("m", m, 1, sum(x > 0 for x in p))
@@ -76,7 +78,7 @@ def successive(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], F
 
 
 def _check_outcomes(outcomes: int) -> None:
-    """Refuse an enumeration of too many outcomes."""
+    """Raise an `InputError` if there are too many outcomes to enumerate."""
     if outcomes > LARGEST:
         raise InputError(f"{outcomes} outcomes are too many to enumerate: use at most {LARGEST}")
 
@@ -91,11 +93,13 @@ def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fr
 
 
 def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
-    """Compute the inclusion probabilities pi_k of m successive draws, as numpy's `choice` without replacement makes
-    them; they are not m p_k."""
+    """Compute the inclusion probabilities pi_k of m successive draws without replacement, as Fractions.
+
+    Such draws are those of numpy's `choice(replace=False, p=...)`. pi_k is not m p_k in general.
+    """
     selection = probabilities(selection)
     pi = [Fraction(0)] * len(selection)
-    for sample, chance in successive(selection, m):
+    for sample, chance in successive_samples(selection, m):
         for k in sample:
             pi[k] += chance
     return pi
@@ -104,10 +108,13 @@ def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
 def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.ndarray:
     """Compute pi_k, float [N], of m successive draws from any number of clients, to about 1e-12.
 
-    Client k arrives at an exponential time of rate p_k (Efraimidis and Spirakis) and is in the sample
-    if fewer than m others come before it: one integral per client, by the trapezoid rule in log
-    time. Clients of probability zero are drawn last, uniformly. `InputError` for a negative or
-    infinite selection, or m beyond N; agrees with `inclusion_probabilities` where that can be enumerated.
+    In an equivalent model, client k arrives after an exponential time of rate p_k and is in the sample if fewer than m
+    others arrive before it (Efraimidis and Spirakis 2006). That is one integral for each client, computed by the
+    trapezoid rule in the logarithm of time. Clients of probability zero are drawn last, uniformly. The result agrees
+    with `inclusion_probabilities`, which enumerates.
+
+    Raises:
+        InputError: a selection is negative or infinite, or m is above N.
     """
     p = rescale_exponent(as_float_array("selection probabilities", selection, 0))[0]
     m = check_int("m", m, 0, len(p))
@@ -133,11 +140,16 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
 def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
     """Compute the mean and the variance, as Fractions, of an estimator of the mean of `values` [N] in a stratum.
 
-    `plain-wr`, `plain-successive`: the paper's (1/m) sum w_k, with and without replacement
-    (Algorithm 3, last line); `hansen-hurwitz`: (1/m) sum w_k / (N p_k), with replacement;
-    `horvitz-thompson`: sum w_k / (N pi_k), successive draws with their true inclusion
-    probabilities; `des-raj`: the mean of t_1..t_m over successive draws k_1..k_m, where N t_r is
-    the sum of w over the r - 1 earlier draws plus w_{k_r} (1 - their p) / p_{k_r}.
+    Args:
+        design: the estimator and how clients are drawn.
+            "plain-wr", "plain-successive": the paper's (1/m) sum w_k, with and without replacement (Algorithm 3, last
+            line). "hansen-hurwitz": (1/m) sum w_k / (N p_k), with replacement. "horvitz-thompson": sum w_k / (N pi_k)
+            for successive draws, with their true inclusion probabilities. "des-raj": the mean of t_1..t_m over
+            successive draws k_1..k_m, where N t_r is the sum of w over the r - 1 earlier draws, plus w_{k_r} times
+            (1 - the sum of their p) / p_{k_r}.
+        values: w [N].
+        selection: numbers to which the selection probabilities p are proportional, [N].
+        m: the number of draws.
     """
     check_choice("design", design, ESTIMATORS)
     m = check_int("m", m, 1)
@@ -145,7 +157,9 @@ def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
     if len(p) != n:
         raise InputError("values and selection must have the same length")
     if design == "des-raj":
-        return moments((_des_raj(sample, w, p), chance) for sample, chance in successive(p, m))
+        return moments(
+            (_des_raj(sample, w, p), chance) for sample, chance in successive_samples(p, m)
+        )
     if design == "horvitz-thompson":
         pi = inclusion_probabilities(p, m)
         unit = [x / (n * q) if q else Fraction(0) for x, q in zip(w, pi, strict=True)]
@@ -153,15 +167,19 @@ def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
         unit = [x / (n * q * m) if q else Fraction(0) for x, q in zip(w, p, strict=True)]
     else:
         unit = [x / m for x in w]
-    draw = with_replacement if design in ("plain-wr", "hansen-hurwitz") else successive
+    draw = (
+        samples_with_replacement if design in ("plain-wr", "hansen-hurwitz") else successive_samples
+    )
     return moments((_total(unit, sample), chance) for sample, chance in draw(p, m))
 
 
 def _total(unit: Sequence[Fraction], sample: tuple[int, ...]) -> Fraction:
+    """Sum the contributions `unit` [N] of the sampled clients."""
     return sum((unit[k] for k in sample), start=Fraction(0))
 
 
 def _des_raj(sample: tuple[int, ...], w: list[Fraction], p: list[Fraction]) -> Fraction:
+    """Compute Des Raj's estimate of the mean of w from one ordered sample."""
     total = previous = Fraction(0)
     remaining = Fraction(1)
     for k in sample:
@@ -195,11 +213,19 @@ def stratified_moments(design: str, strata: Sequence, selections: Sequence, allo
 
 
 def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m: int):
-    """Compute the mean and the variance of eq. 2.3, (N/m) sum omega_k w_k over m successive draws, and the set of
-    sums of a cohort's weights; Fractions. `omega` [N] are the weights of eq. 2.1."""
+    """Compute exact moments of eq. 2.3, (N/m) sum omega_k w_k over m successive draws.
+
+    Args:
+        values: w [N].
+        omega: the clients' weights in the objective (eq. 2.1), [N].
+        selection: numbers to which the selection probabilities are proportional, [N].
+
+    Returns:
+        The mean, the variance, and the set of all values that the sum of a cohort's weights can have.
+    """
     w, omega, m = exact(values), exact(omega), check_int("m", m, 1)
     unit = [Fraction(len(w), m) * a for a in omega]
-    samples = [(s, q) for s, q in successive(selection, m) if q]
+    samples = [(s, q) for s, q in successive_samples(selection, m) if q]
     sums = {_total(unit, s) for s, _ in samples}
     terms = [a * b for a, b in zip(unit, w, strict=True)]
     mean, variance = moments((_total(terms, s), q) for s, q in samples)

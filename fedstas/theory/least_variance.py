@@ -96,6 +96,7 @@ def partitions(clients: int, m: int) -> Iterator[tuple[int, ...]]:
     """Enumerate the labels of every partition of the clients into at most m strata, numbered by first appearance."""
 
     def extend(labels, used):
+        """Yield all partitions that begin with `labels`, which use the strata 0..used - 1."""
         if len(labels) == clients:
             yield labels
             return

@@ -1,4 +1,4 @@
-"""One client's private size report, exactly: its distribution, what it tells, and what many tell.
+"""Private size reports of one client, exactly: their distribution, and what one and many of them reveal.
 
 FedSTaS Sec. 5.2, Definition 1 and Lemma 5; FedSampling's slides, Lemma 2. A report is the client's (clipped)
 size with probability alpha, else uniform on a support of fake sizes, by default 1..M-1.
@@ -14,11 +14,11 @@ import numpy as np
 from fedstas.arrays import MAX_COUNT
 from fedstas.errors import InputError, check_float, check_int, format_value
 
-MOST = 10_000  # sizes, or reports, whose outcomes are gone through one by one
+MOST = 10_000  # sizes or reports; their outcomes are enumerated
 
 
 def truth(alpha, name: str = "alpha") -> Fraction:
-    """Convert alpha (or another probability) to a Fraction (of a Fraction, a string like "101/625", or a number), in [0, 1]."""
+    """Convert a probability, a number, Fraction or string like "101/625", to a Fraction; `InputError` outside [0, 1]."""
     try:
         alpha = Fraction(alpha.item() if hasattr(alpha, "item") else alpha)
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
@@ -53,7 +53,10 @@ def report_distribution(size: int, alpha, support: Sequence[int]) -> dict[int, F
 
 
 def worst_ratio(laws: Iterable[dict[int, Fraction]]) -> Fraction | float:
-    """Compute the largest P(y) / P'(y) over all outcomes y and pairs of laws (eq. 6.12); inf where one rules y out."""
+    """Compute the largest P(y) / P'(y) over all outcomes y and pairs of distributions P, P' (eq. 6.12).
+
+    It is infinite if an outcome has probability 0 under one distribution and not under another.
+    """
     laws = list(laws)
     worst = Fraction(1)
     for y in set().union(*laws):
@@ -70,7 +73,7 @@ def report_ratio(alpha, support: Sequence[int], sizes: Iterable[int]) -> Fractio
 
 
 def ldp_ratio(size_cap: int, alpha) -> Fraction:
-    """Compute `report_ratio` for fakes and true sizes both in 1..M-1: equals 1 + (M-1) alpha / (1 - alpha)."""
+    """Compute `report_ratio` for true and random sizes in 1..M-1; it equals 1 + (M-1) alpha / (1 - alpha)."""
     size_cap = check_int("size_cap", size_cap, 3, MOST)
     alpha = truth(alpha)
     if alpha == 1:
@@ -80,7 +83,7 @@ def ldp_ratio(size_cap: int, alpha) -> Fraction:
 
 @cache
 def _ldp_ratio(size_cap: int, alpha: Fraction) -> Fraction:
-    # Finite, since every outcome has a chance under every size.
+    """Compute the likelihood ratio of `ldp_ratio`; it is finite, since alpha is below 1."""
     return Fraction(report_ratio(alpha, range(1, size_cap), range(1, size_cap)))
 
 

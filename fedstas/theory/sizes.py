@@ -22,7 +22,10 @@ class SizeEstimator(NamedTuple):
 
 
 class EstimatedRate(NamedTuple):
-    """The guarded rate p~: its mean, E[(p~ - p)^2], and P(n*/estimate is not in (0, 1])."""
+    """The guarded rate p~: its mean, its squared error E[(p~ - p)^2], and the probability that it needed the guard.
+
+    `outside` is P(n*/estimate is not in (0, 1]).
+    """
 
     mean: float
     squared_error: float

@@ -1,8 +1,8 @@
 """The variances of Theorem 1 (FedSTaS eq. 6.9), and the order that can be proved instead.
 
-All in the limit that the theorem names: draws are independent and allocations are real numbers, so that an
-estimator of the mean of vectors d_k [N, P] has the total variance (trace) sum_h W_h^2 v_h / m_h, v_h that
-of one draw. With one stratum it is exact for draws with replacement.
+As the theorem assumes, draws are independent and allocations are real numbers. An estimator of the mean of vectors d_k
+[N, P] then has the total variance (trace of the covariance) sum_h W_h^2 v_h / m_h, where v_h is the variance of one draw
+from stratum h. With one stratum this is exact for draws with replacement.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,14 @@ from fedstas.theory.designs import exact, probabilities
 
 
 class PerDraw(NamedTuple):
-    """One draw from one stratum, exactly: the plain mean under p (its mean too), the plain mean under
-    uniform p, Hansen-Hurwitz under p."""
+    """Exact moments of three estimators of a stratum's mean, from one draw.
+
+    Args:
+        plain_mean: the expectation of the drawn value itself under p; unlike the others it is biased.
+        plain: its variance.
+        uniform: the variance of the drawn value under uniform p.
+        hansen_hurwitz: the variance of the drawn value over N p_k, under p.
+    """
 
     plain_mean: Fraction
     plain: Fraction
@@ -26,29 +32,33 @@ class PerDraw(NamedTuple):
 
 
 def _sum(terms: Iterable[Fraction]) -> Fraction:
+    """Sum Fractions; a Fraction even if there are none."""
     return sum(terms, start=Fraction(0))
 
 
 def per_draw(values: Sequence, selection: Sequence) -> PerDraw:
-    """Compute the moments of one draw from a stratum of numbers `values` [N] with p proportional to `selection` [N] > 0
-    where the value is not 0; Fractions. Divided by m they are the variances of m draws with replacement."""
+    """Compute exact moments of one draw from a stratum of numbers `values` [N], with p proportional to `selection` [N].
+
+    The variances divided by m are those of the means of m draws with replacement. `selection` must be above 0 where the
+    value is not 0.
+    """
     w, p = exact(values), probabilities(selection)
     if len(w) != len(p) or any(x and not q for x, q in zip(w, p, strict=True)):
         raise InputError("every value that is not 0 needs a selection probability above 0")
     n = len(w)
     pairs = list(zip(w, p, strict=True))
-    aimed, mean = _sum(q * x for x, q in pairs), _sum(w) / n
+    plain_mean, mean = _sum(q * x for x, q in pairs), _sum(w) / n
     inverse = _sum(x**2 / q for x, q in pairs if x) / n**2
     return PerDraw(
-        plain_mean=aimed,
-        plain=_sum(q * x**2 for x, q in pairs) - aimed**2,
+        plain_mean=plain_mean,
+        plain=_sum(q * x**2 for x, q in pairs) - plain_mean**2,
         uniform=_sum(x**2 for x in w) / n - mean**2,
         hansen_hurwitz=inverse - mean**2,
     )
 
 
 class Variances(NamedTuple):
-    """Total variances of the four schemes of eq. 6.9, the squared bias of the first, and the corrected scheme."""
+    """Total variances of the four schemes of eq. 6.9 and of the corrected one, and the squared bias of the first."""
 
     sts: float  # FedSTS: p by `selection`, plain mean, Neyman allocation
     stradiv: float  # uniform within strata, Neyman allocation ("re-allocation")
@@ -59,25 +69,31 @@ class Variances(NamedTuple):
 
 
 def theorem_1(updates, labels, selection, m: int) -> Variances:
-    """Compute the variances of eq. 6.9 for vectors `updates` [N, P] in strata `labels` [N], p within a stratum
-    proportional to `selection` [N] > 0, m draws in all; the allocation is real and follows the
-    standard deviation of the updates themselves."""
+    """Compute the variances of eq. 6.9 for m draws in all.
+
+    Allocations are real numbers; S_h is the standard deviation of the updates in stratum h.
+
+    Args:
+        updates: the clients' vectors [N, P].
+        labels: the stratum of each client [N].
+        selection: numbers > 0 [N], to which p is proportional within a stratum.
+    """
     d = np.asarray(updates, dtype=float).reshape(len(labels), -1)
     labels, selection = np.asarray(labels), np.asarray(selection, dtype=float)
     if selection.shape != labels.shape or not (selection > 0).all():
         raise InputError("selection must be one number > 0 per client")
     m, n = check_int("m", m, 1), len(d)
-    square, full = (d**2).sum(1), d.mean(0)
+    square, overall_mean = (d**2).sum(1), d.mean(0)
     rows, bias = [], np.zeros(d.shape[1])
     for h in np.unique(labels):
         k = labels == h
         p = selection[k] / selection[k].sum()
-        mean, aimed, size = d[k].mean(0), p @ d[k], int(k.sum())
-        flat = max(square[k].mean() - mean @ mean, 0.0)
-        tilted = max(p @ square[k] - aimed @ aimed, 0.0)
-        righted = max((square[k] / p).sum() / size**2 - mean @ mean, 0.0)
-        rows.append((size / n, flat, tilted, righted))
-        bias += size / n * (aimed - mean)
+        mean, plain_mean, size = d[k].mean(0), p @ d[k], int(k.sum())
+        uniform_variance = max(square[k].mean() - mean @ mean, 0.0)
+        plain_variance = max(p @ square[k] - plain_mean @ plain_mean, 0.0)
+        hansen_hurwitz = max((square[k] / p).sum() / size**2 - mean @ mean, 0.0)
+        rows.append((size / n, uniform_variance, plain_variance, hansen_hurwitz))
+        bias += size / n * (plain_mean - mean)
     share, uniform, plain, weighted = np.array(rows).T
     measure = share * np.sqrt(uniform)  # N_h S_h / N: the Neyman allocation is m times its shares
     spread = measure > 0
@@ -86,15 +102,17 @@ def theorem_1(updates, labels, selection, m: int) -> Variances:
         sts=float(sts / m),
         stradiv=float(measure.sum() ** 2 / m),
         strat=float(share @ uniform / m),
-        rand=float(max(square.mean() - full @ full, 0.0) / m),
+        rand=float(max(square.mean() - overall_mean @ overall_mean, 0.0) / m),
         squared_bias=float(bias @ bias),
         corrected=float((share @ np.sqrt(weighted)) ** 2 / m),
     )
 
 
-def simple_random(values: Sequence, m: int) -> Fraction:
-    """Compute the variance of the mean of m of N numbers drawn without replacement, all samples alike:
-    (1 - m/N) S^2 / m with S^2 of divisor N - 1 (Cochran, Sampling Techniques, Theorem 2.2)."""
+def simple_random_variance(values: Sequence, m: int) -> Fraction:
+    """Compute the variance of the mean of a simple random sample of m of N numbers, without replacement.
+
+    It is (1 - m/N) S^2 / m with S^2 of divisor N - 1 (Cochran, Sampling Techniques, Theorem 2.2).
+    """
     w = exact(values)
     n = len(w)
     m = check_int("m", m, 1, n)
@@ -104,10 +122,13 @@ def simple_random(values: Sequence, m: int) -> Fraction:
     return (1 - Fraction(m, n)) * spread / m
 
 
-def stratified_random(strata: Sequence, allocation: Sequence) -> Fraction:
-    """Compute the variance of (1/N) sum_h N_h times the mean of m_h values of stratum h, drawn as in `simple_random`."""
+def stratified_random_variance(strata: Sequence, allocation: Sequence) -> Fraction:
+    """Compute the variance of the stratified mean (1/N) sum_h N_h y_h for simple random samples.
+
+    y_h is the mean of a sample of m_h of the N_h values of stratum h; `strata` are lists of values, `allocation` is m [H].
+    """
     total = sum(len(values) for values in strata)
     return _sum(
-        Fraction(len(v), total) ** 2 * simple_random(v, k)
+        Fraction(len(v), total) ** 2 * simple_random_variance(v, k)
         for v, k in zip(strata, allocation, strict=True)
     )

@@ -133,7 +133,7 @@ def _valid_values(rng) -> dict:
 CALLS = [
     (compression.squeeze, lambda s: {"gradients": s["rows"], "levels": s["fine"]}),
     (stratification.coordinates, lambda s: {"features": s["rows"]}),
-    (stratification.rounded, lambda s: {"points": s["rows"]}),
+    (stratification.round_to_grid, lambda s: {"points": s["rows"]}),
     (
         stratification.stratify,
         lambda s: {"features": s["rows"], "strata": s["m"], "seed": s["seed"]},
@@ -295,12 +295,12 @@ CALLS = [
             "m": min(2, s["m"]),
         },
     ),
-    (theory.simple_random, lambda s: {"values": s["values"], "m": min(2, s["m"])}),
+    (theory.simple_random_variance, lambda s: {"values": s["values"], "m": min(2, s["m"])}),
     (theory.per_draw, lambda s: {"values": s["values"], "selection": s["measure"]}),
     (theory.md_rows, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
     (theory.printed_algorithm_1, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
-    (theory.proof_of_theorem_3, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
-    (theory.distinct_uniform, lambda s: {"categories": s["n"], "draws": s["m"]}),
+    (theory.theorem_3_counts, lambda s: {"sizes": s["sizes"], "m": s["m"]}),
+    (theory.distinct_uniform_probabilities, lambda s: {"categories": s["n"], "draws": s["m"]}),
     (theory.srs_covariance, lambda s: {"gradients": s["rows"], "sample_size": 2}),
     (theory.bernoulli_covariance, lambda s: {"gradients": s["rows"], "rate": 0.5, "norm": 2.0}),
     (

@@ -106,7 +106,7 @@ def test_a_run_resumes_in_a_new_server_process(federation, tmp_path, expected):
     common = {"method": "fedstas-unbiased", "state": str(state), "out": str(out)}
     federation.run(rounds=2, **common)
     lines = federation.run(rounds=4, **common)
-    assert any("going on after round 2" in line for line in lines)
+    assert any("continuing after round 2" in line for line in lines)
     assert_same_run(out, expected("fedstas-unbiased", 4))
 
 

@@ -179,7 +179,7 @@ class Misbehaving:
         ),
         (
             lambda view: view.majority_labels,
-            "md, clients Misbehaving: .*test_equality.py line .*: majority labels are an oracle's",
+            "md, clients Misbehaving: .*test_equality.py line .*: this method needs every client's most frequent class",
         ),
     ],
 )

@@ -308,7 +308,7 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
     assert {t: rounds_of_gradients.count(t) for t in set(rounds_of_gradients)} == {"1": 11, "3": 10}
     gradients = strategy.view.state_of(method.clients).gradients
     assert gradients.round == 3 and gradients.value.codes.shape == (10, 3760)
-    updates, roll = {}, strategy.view.roll
+    updates, roll = {}, strategy.view.client_ids
     assert len(roll) == 10 and 11 not in roll
     models_by_round = {}  # the server's model
     for direction, node, kind, _, message in grid.wire:
@@ -333,7 +333,7 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
         if models_by_round[2] == "query.gradient"
     } == {"5"}
     cohort = set(strategy.cohorts[4])
-    for k, c in enumerate(strategy.view.roll):
+    for k, c in enumerate(strategy.view.client_ids):
         expected = last[roll.index(c)] if c in roll else np.zeros(3760)
         unchanged = np.array_equal(strategy.view.memory.optimizer.updates[k].numpy(), expected)
         assert unchanged == (c not in cohort)
@@ -361,7 +361,7 @@ def test_the_stored_update_of_a_silent_participant_is_kept(digits, nodes, train)
     grid = nodes(method, fault=fault_in_model(lambda w: w * np.float32(np.nan)))
     params, strategy = train(grid, method, rounds=1, m=11)
     last, sizes = strategy.view.memory.optimizer.updates.numpy(), strategy.view.sizes
-    assert last.any(axis=1).tolist() == [c != 1 for c in strategy.view.roll]
+    assert last.any(axis=1).tolist() == [c != 1 for c in strategy.view.client_ids]
     omega = sizes / sizes[last.any(axis=1)].sum()
     step = params - models.flatten(digits.model(0)).numpy()
     np.testing.assert_allclose(step, omega @ last, rtol=1e-3, atol=1e-7)

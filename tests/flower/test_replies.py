@@ -45,7 +45,7 @@ VALID = {  # settings and arrays of a valid reply
 
 def make_reply(arrays, fields) -> Message:
     """Return a reply with these arrays and settings, of this version unless the settings name another."""
-    content = messages.content(arrays or None)
+    content = messages.make_content(arrays or None)
     content.config_records["settings"] = ConfigRecord({"version": messages.VERSION} | fields)
     return Message(content, 1, "train")
 

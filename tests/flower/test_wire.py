@@ -143,19 +143,23 @@ def refusal(grid, kind, content) -> str:
 
 
 def test_a_client_of_a_private_method_refuses_to_send_its_size(nodes):
-    message = refusal(nodes(methods.get("fedstas-unbiased-dp")), "query.size", messages.content())
+    message = refusal(
+        nodes(methods.get("fedstas-unbiased-dp")), "query.size", messages.make_content()
+    )
     assert "fedstas-unbiased-dp never sends its size" in message
 
 
 def test_a_node_with_an_epsilon_refuses_to_send_its_size_for_any_method(nodes):
     grid = nodes(methods.get("fedavg"), privacy=Privacy(3.0))
-    assert "never sends its size" in refusal(grid, "query.size", messages.content())
+    assert "never sends its size" in refusal(grid, "query.size", messages.make_content())
 
 
 def test_a_node_without_an_epsilon_gives_no_reports(nodes):
     grid = nodes(methods.get("fedstas-dp"), privacy=None)
     message = refusal(
-        grid, "query.report", messages.content(**privacy_terms(Privacy(3.0)), round=1, slots=[0])
+        grid,
+        "query.report",
+        messages.make_content(**privacy_terms(Privacy(3.0)), round=1, slots=[0]),
     )
     assert "has no epsilon of its own" in message
 
@@ -168,7 +172,7 @@ def test_a_node_with_an_epsilon_answers_questions_that_reveal_no_size(kind, digi
     grid = nodes(methods.get("fedavg"), federation=federation, privacy=Privacy(3.0))
     w, answers = {"model": models.flatten(digits.model(0)).numpy()}, []
     for node in (1000, 1001):
-        question = Message(messages.content(w, round=1), node, f"query.{kind}")
+        question = Message(messages.make_content(w, round=1), node, f"query.{kind}")
         grid.push_messages([question])
         (reply,) = grid.pull_messages([question.metadata.message_id])
         answers.append(messages.read(f"query.{kind}", reply, 1.0))
@@ -176,7 +180,7 @@ def test_a_node_with_an_epsilon_answers_questions_that_reveal_no_size(kind, digi
 
 
 def test_a_server_of_another_version_is_refused(nodes):
-    content = messages.content(round=1)
+    content = messages.make_content(round=1)
     content.config_records["settings"]["version"] = 1
     message = refusal(nodes(methods.get("fedavg")), "query.hello", content)
     assert "its version is 1" in message
@@ -189,7 +193,7 @@ def test_the_error_of_a_client_names_its_kind_but_not_its_text(digits):
         raise RuntimeError("shapes (137x64 and 63x50) cannot be multiplied")
 
     app = client_app(load)
-    message = Message(messages.content(), 1001, "query.hello")
+    message = Message(messages.make_content(), 1001, "query.hello")
     with pytest.raises(RuntimeError, match=r"^the client failed \(RuntimeError\)$") as exc_info:
         app(message, Context(7, 1001, {}, RecordDict(), {}))
     assert "137" not in str(exc_info.value)
@@ -205,11 +209,11 @@ FRESH, MEMOISED = Privacy(3.0, reports=50), Privacy(3.0, memoised=True)
 
 def request_reports(grid, t, slots, privacy):
     """Ask node 1001 for the reports of these places of the cohort in round t."""
-    content = messages.content(round=t, slots=slots, place=3, **privacy_terms(privacy))
+    content = messages.make_content(round=t, slots=slots, place=3, **privacy_terms(privacy))
     message = Message(content, 1001, "query.report")
     grid.push_messages([message])
     (reply,) = grid.pull_messages([message.metadata.message_id])
-    return messages.settings_of(reply.content)["reports"]
+    return messages.read_settings(reply.content)["reports"]
 
 
 @pytest.mark.parametrize("privacy", [FRESH, MEMOISED], ids=["fresh", "memoised"])
@@ -233,7 +237,7 @@ def test_a_message_cannot_change_the_privacy_of_a_report(privacy, changes, nodes
     (name,) = changes
     grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
     settings = privacy_terms(privacy) | changes | {"slots": [0], "place": 3, "round": 1}
-    message = refusal(grid, "query.report", messages.content(**settings))
+    message = refusal(grid, "query.report", messages.make_content(**settings))
     assert f"this node reports with {name} {getattr(privacy, name)!r}, not with" in message
     assert not grid.contexts[1001].state.config_records.get("reports")
     assert len(request_reports(grid, 1, [0], privacy)) == 1
@@ -242,7 +246,7 @@ def test_a_message_cannot_change_the_privacy_of_a_report(privacy, changes, nodes
 def test_a_node_refuses_more_reports_than_its_limit_in_a_run(nodes):
     privacy = Privacy(3.0, reports=3)
     grid = nodes(methods.get("fedstas-dp"), privacy=privacy, reproducible=False)
-    question_for_two = messages.content(round=2, slots=[0, 1], **privacy_terms(privacy))
+    question_for_two = messages.make_content(round=2, slots=[0, 1], **privacy_terms(privacy))
     assert len(request_reports(grid, 1, [0, 1], privacy)) == 2
     message = refusal(grid, "query.report", question_for_two)
     assert "at most 3 reports in a run: 2 are given, and 2 more are asked for" in message
@@ -333,7 +337,7 @@ def test_unpack_inverts_pack(levels):
     squeezed = compression.squeeze(gradient, levels)
     packed = messages.pack(squeezed)
     assert packed["codes"].nbytes + packed["levels"].nbytes == -(-squeezed.bits // 8)
-    centres, codes = messages.unpack(messages.content(packed), 777, levels)
+    centres, codes = messages.unpack(messages.make_content(packed), 777, levels)
     np.testing.assert_array_equal(centres, squeezed.levels[0])
     np.testing.assert_array_equal(codes, squeezed.codes[0])
 

@@ -33,7 +33,7 @@ def _example() -> pd.DataFrame:
     """Tabulate MD sampling beside Algorithm 1 for clients of 5, 3, 2, 1, 1 examples and three draws."""
     sizes, m = (5, 3, 2, 1, 1), 3
     md = theory.weight_moments(theory.md_rows(sizes, m))
-    one = theory.weight_moments(theory.rows_of(clustered.counts_by_size(sizes, m)))
+    one = theory.weight_moments(theory.normalise_rows(clustered.counts_by_size(sizes, m)))
     return pd.DataFrame(
         {
             "n": sizes,
@@ -237,7 +237,7 @@ def eq_17(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Check that no weight varies more than under MD, and the stronger identity for the difference of the covariances."""
     checks = []
     for _, rows, w, md in cases or schemes():
-        difference, clients = theory.removed_covariance(rows), range(len(rows[0]))
+        difference, clients = theory.covariance_reduction(rows), range(len(rows[0]))
         same = all(
             md.covariance[i][j] - w.covariance[i][j] == difference[i][j]
             for i in clients
@@ -543,7 +543,7 @@ def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
     for sizes in federations(7, 4):
         for m in (1, 2, 3):
             md = theory.md_rows(sizes, m)
-            by_size = theory.rows_of(clustered.counts_by_size(sizes, m))
+            by_size = theory.normalise_rows(clustered.counts_by_size(sizes, m))
             mean_of_both = [
                 [(x + y) / 2 for x, y in zip(a, b, strict=True)]
                 for a, b in zip(by_size, md, strict=True)
@@ -551,8 +551,10 @@ def schemes() -> list[tuple[list[int], list, Weights, Weights]]:
             candidates = [
                 md,
                 by_size,
-                theory.rows_of(clustered.counts_by_groups(sizes, alternate_groups(sizes), m)),
-                theory.rows_of(theory.proof_of_theorem_3(sizes, m)),
+                theory.normalise_rows(
+                    clustered.counts_by_groups(sizes, alternate_groups(sizes), m)
+                ),
+                theory.normalise_rows(theory.theorem_3_counts(sizes, m)),
                 mean_of_both,
             ]
             under_md = theory.weight_moments(md)

@@ -62,7 +62,8 @@ def count_valid_algorithm_1(repaired=(), inputs=None) -> tuple[int, int]:
     """
     inputs = algorithm_1_inputs() if inputs is None else inputs
     valid = [
-        theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m) for n, m in inputs
+        theory.satisfies_proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m)
+        for n, m in inputs
     ]
     return sum(valid), len(valid)
 
@@ -70,7 +71,7 @@ def count_valid_algorithm_1(repaired=(), inputs=None) -> tuple[int, int]:
 def count_valid_algorithm_2(repaired=()) -> tuple[int, int]:
     """Count the inputs for which the printed Algorithm 2 satisfies Proposition 1; see `count_valid_algorithm_1`."""
     valid = [
-        theory.proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
+        theory.satisfies_proposition_1(theory.printed_algorithm_2(n, g, m, repaired), n, m)
         for n, g, m in algorithm_2_inputs()
     ]
     return sum(valid), len(valid)
@@ -98,7 +99,7 @@ def algorithm_1_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
 
     def violates(n, m):
         """Return whether the printed lines break Proposition 1 for this input."""
-        return not theory.proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m)
+        return not theory.satisfies_proposition_1(theory.printed_algorithm_1(n, m, repaired), n, m)
 
     table = []
     if valid < inputs:
@@ -146,7 +147,7 @@ def theorem_3(
 ) -> Evidence:
     """Check Proposition 1 for the scheme of Fig. 3 (`scheme`), and that the repaired lines compute that scheme."""
     schemes = [(n, m, np.array(scheme(n, m)).tolist()) for n, m in algorithm_1_inputs()]
-    figure_is_valid = all(theory.proposition_1(c, n, m) for n, m, c in schemes)
+    figure_is_valid = all(theory.satisfies_proposition_1(c, n, m) for n, m, c in schemes)
     repaired_is_figure = all(
         theory.printed_algorithm_1(n, m, REPAIRS_1) == c for n, m, c in schemes
     )
@@ -217,7 +218,7 @@ def format_expected_draws(n, m) -> list[str]:
 
 def sum_of_variances(counts) -> Fraction:
     """Return the sum of the clients' weight variances under the rows r' `counts`."""
-    return sum(theory.weight_variances(theory.rows_of(counts)))
+    return sum(theory.weight_variances(theory.normalise_rows(counts)))
 
 
 def count_certain_rows(counts) -> list[int]:
@@ -247,16 +248,16 @@ def theorem_3_proof(claim: Claim, *, scheme: Callable = clustered.counts_by_size
     inputs = algorithm_1_inputs()
     failures = [(n, m) for n, m in inputs if lacks_rows(n, m, np.array(scheme(n, m)).tolist())]
     proof_is_valid = all(
-        theory.proposition_1(counts, n, m) and not lacks_rows(n, m, counts)
+        theory.satisfies_proposition_1(counts, n, m) and not lacks_rows(n, m, counts)
         for n, m in inputs
-        for counts in [theory.proof_of_theorem_3(n, m)]
+        for counts in [theory.theorem_3_counts(n, m)]
     )
     table = []
     if failures:
         n, m = _smallest_input(failures, lambda n, m: True)
         allocations = {
             "Fig. 3": np.array(scheme(n, m)).tolist(),
-            "proof": theory.proof_of_theorem_3(n, m),
+            "proof": theory.theorem_3_counts(n, m),
         }
         for name, counts in allocations.items():
             table.append(
@@ -368,7 +369,7 @@ def algorithm_2_printed(claim: Claim, *, repaired: tuple = ()) -> Evidence:
     def violates(n, groups, m):
         """Return whether the printed lines break Proposition 1 for this input."""
         counts = theory.printed_algorithm_2(n, groups, m, repaired)
-        return not theory.proposition_1(counts, n, m)
+        return not theory.satisfies_proposition_1(counts, n, m)
 
     table = []
     if valid < inputs:
@@ -420,7 +421,8 @@ def theorem_4(
     """Check Proposition 1 for the scheme of Fig. 4 (`scheme`), and that the repaired lines compute that scheme."""
     schemes = [(n, g, m, np.array(scheme(n, g, m)).tolist()) for n, g, m in algorithm_2_inputs()]
     same = [
-        c == theory.printed_algorithm_2(n, g, m, REPAIRS_2) and theory.proposition_1(c, n, m)
+        c == theory.printed_algorithm_2(n, g, m, REPAIRS_2)
+        and theory.satisfies_proposition_1(c, n, m)
         for n, g, m, c in schemes
     ]
     rows = [

@@ -94,7 +94,7 @@ def _example_table() -> pd.DataFrame:
                 "gradients": ", ".join(map(str, EXAMPLE_GRADIENTS)),
                 "scheme": name,
                 "mean gradients of the rows": ", ".join(map(str, means)),
-                "B": str(theory.mean_variance(rows, EXAMPLE_GRADIENTS)),
+                "B": str(theory.variance_of_mean(rows, EXAMPLE_GRADIENTS)),
             }
         )
     return pd.DataFrame(table)
@@ -112,7 +112,7 @@ def _example_table() -> pd.DataFrame:
     meaning="of the terms of the proof, over all cohorts of small federations",
     order=790,
 )
-def eq_26_41(claim: Claim, *, formula: Callable = theory.mean_variance) -> Evidence:
+def eq_26_41(claim: Claim, *, formula: Callable = theory.variance_of_mean) -> Evidence:
     """Check the two terms of the proof by enumerating all cohorts: the drift term (eq. 28-29 and 35) and B (eq. 32, 40).
 
     `formula` gives B, the variance of the cohort's mean gradient, from the rows and the gradients.
@@ -150,7 +150,9 @@ def _variance_cases() -> list:
     for sizes, rows in _small_schemes():
         md = theory.md_rows(sizes, len(rows))
         for g in _gradients(len(sizes)):
-            result.append((rows, md, g, theory.mean_variance(rows, g), theory.mean_variance(md, g)))
+            result.append(
+                (rows, md, g, theory.variance_of_mean(rows, g), theory.variance_of_mean(md, g))
+            )
     return result
 
 
@@ -205,7 +207,7 @@ def a2_equality(claim: Claim, *, rows: list = MIXED_ROWS, pairs: list | None = N
         rows: a scheme of four clients, shown as the example.
         pairs: the cases to search, as from `_variance_cases`.
     """
-    b, b_md = (theory.mean_variance(r, EXAMPLE_GRADIENTS) for r in (rows, MD_ROWS))
+    b, b_md = (theory.variance_of_mean(r, EXAMPLE_GRADIENTS) for r in (rows, MD_ROWS))
     equality_is_claimed = len(set(EXAMPLE_GRADIENTS)) == 1 or rows == MD_ROWS
     checks = [(b == b_md) == equality_is_claimed]
     checks += [
@@ -271,7 +273,7 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
 
     Two of the four clients have the gradient +1 at the optimum, two have -1; `rows` is their sampling scheme.
     """
-    b = float(theory.mean_variance(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
+    b = float(theory.variance_of_mean(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
     lines = []
     for steps in STEPS:
         rounds = float((m * steps) ** 3)
@@ -299,7 +301,7 @@ def _check_rate(rows, case: str, drift: float) -> Evidence:
     table = rates(rows)
     ratios = table["over the printed rate"].to_numpy()
     slope = np.polyfit(np.log(table["N"]), np.log(ratios), 1)[0] if ratios.all() else 0.0
-    b = drift * float(theory.mean_variance(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
+    b = drift * float(theory.variance_of_mean(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
     bounded_for_fixed_steps = all(
         average_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t)
         for n in (1, 16, 256)

@@ -45,7 +45,7 @@ def heavy_clients(claim: Claim, *, scheme: Callable = clustered.counts_by_groups
             has_own_rows = all(
                 x >= m * k // sum(n) for x, k in zip(count_certain_rows(c), n, strict=True)
             )
-            checks.append(theory.proposition_1(c, n, m) and has_own_rows)
+            checks.append(theory.satisfies_proposition_1(c, n, m) and has_own_rows)
     sizes, groups = [7, 1, 1, 1], [[0], [1, 2, 3]]
     without = theory.weight_moments(theory.groups_as_rows(sizes, groups)).mean
     row_counts = clustered.counts_by_groups(sizes, groups, 2)
@@ -159,7 +159,7 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
     weak, strict, above_1 = [], [], []
     for n, groups, m in algorithm_2_inputs():
         md = theory.weight_variances(theory.md_rows(n, m))
-        two = theory.weight_variances(theory.rows_of(scheme(n, groups, m)))
+        two = theory.weight_variances(theory.normalise_rows(scheme(n, groups, m)))
         weak.append(all(a <= b for a, b in zip(two, md, strict=True)))
         strict.append(weak[-1] and sum(two) < sum(md))
         one = sum_of_variances(clustered.counts_by_size(n, m))
@@ -189,8 +189,8 @@ def further_variance(claim: Claim, *, scheme: Callable = clustered.counts_by_gro
 def both_rows(n, groups, m):
     """Return the rows of Algorithm 1 and of Algorithm 2."""
     return [
-        theory.rows_of(clustered.counts_by_size(n, m)),
-        theory.rows_of(clustered.counts_by_groups(n, groups, m)),
+        theory.normalise_rows(clustered.counts_by_size(n, m)),
+        theory.normalise_rows(clustered.counts_by_groups(n, groups, m)),
     ]
 
 
@@ -279,7 +279,7 @@ def no_extra_messages(claim: Claim, *, design: Callable = clustered.Clustered) -
 )
 def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
     """Compute the probability that ten MD draws from 100 equal clients are all different; compare it with the printed one."""
-    chance = theory.distinct_uniform(100, 10)[10]
+    chance = theory.distinct_uniform_probabilities(100, 10)[10]
     ours = 100 * float(chance)
     table = pd.DataFrame(
         {"draws so far": range(10), "factor": [f"{100 - j}/100" for j in range(10)]}
@@ -303,7 +303,7 @@ def distinct_clients(claim: Claim, *, printed: float = 63) -> Evidence:
 )
 def repeated_clients(claim: Claim, *, printed: float = 37) -> Evidence:
     """Compute the probability that ten MD draws from 100 equal clients repeat one; compare it with the printed one."""
-    ours = 100 * float(1 - theory.distinct_uniform(100, 10)[10])
+    ours = 100 * float(1 - theory.distinct_uniform_probabilities(100, 10)[10])
     good = round(ours) == round(float(claim.printed if claim else printed))
     return Evidence(judge_theory(good), round(ours, 2), note="The complement of 100!/(90! 100^10).")
 
@@ -322,7 +322,7 @@ def repeated_clients(claim: Claim, *, printed: float = 37) -> Evidence:
 )
 def six_to_eight(claim: Claim, *, draws: int = 10) -> Evidence:
     """Compute the distribution of distinct digits in ten uniform draws from ten digits, one digit per client."""
-    p = theory.distinct_uniform(10, draws)
+    p = theory.distinct_uniform_probabilities(10, draws)
     inside, mean = sum(p[6:9]), sum(j * x for j, x in enumerate(p))
     table = pd.DataFrame(
         {"digits": range(4, len(p)), "probability (%)": [f"{100 * float(x):.3f}" for x in p[4:]]}
@@ -397,7 +397,7 @@ def ten_different(claim: Claim, *, m: int = 10) -> Evidence:
 def equal_variances(claim: Claim, *, m: int = 10) -> Evidence:
     """Compute all weight variances of 100 equal clients, under Algorithm 1 and under MD."""
     clustered_variances = set(
-        theory.weight_variances(theory.rows_of(clustered.counts_by_size([5] * 100, m)))
+        theory.weight_variances(theory.normalise_rows(clustered.counts_by_size([5] * 100, m)))
     )
     md = set(theory.weight_variances(theory.md_rows([5] * 100, m)))
     table = pd.DataFrame(

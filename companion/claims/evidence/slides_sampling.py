@@ -30,8 +30,8 @@ def designs(
     pairs = list(combinations(range(len(sizes)), m))
     return {
         "uniform": [(c, Fraction(1, len(pairs))) for c in pairs],
-        "weighted, with replacement": list(theory.with_replacement(omega, m)),
-        "weighted, without": list(theory.successive(omega, m)),
+        "weighted, with replacement": list(theory.samples_with_replacement(omega, m)),
+        "weighted, without": list(theory.successive_samples(omega, m)),
     }
 
 

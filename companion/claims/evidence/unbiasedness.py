@@ -236,7 +236,9 @@ def selection_probability(
     pi, one = inclusion(norms, m), inclusion(norms, 1)
     again = [1 - (1 - q) ** m for q in p]
     expected = [m * q for q in p]
-    counted = [sum(s.count(k) * q for s, q in theory.with_replacement(norms, m)) for k in range(3)]
+    counted = [
+        sum(s.count(k) * q for s, q in theory.samples_with_replacement(norms, m)) for k in range(3)
+    ]
     rows = [
         {
             "client": str(k + 1),
@@ -507,7 +509,7 @@ def cohort_weights(
     for sizes, m in cases:
         aim, _ = theory.moments(
             (weighted([UPDATES[k] for k in s], [sizes[k] for k in s]), q)
-            for s, q in theory.successive((1, 1, 1), m)
+            for s, q in theory.successive_samples((1, 1, 1), m)
         )
         target = weighted(UPDATES, sizes)
         rows.append(

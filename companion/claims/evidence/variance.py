@@ -170,8 +170,8 @@ def theorem_1_third(claim: Claim | None = None, *, plain: dict = PLAIN) -> Evide
             rows.append((case, strata, draws_per_stratum(sizes, sum(sizes)), within, everyone))
     for name, (strata, draws_per_stratum) in FINITE.items():
         values = (
-            theory.stratified_random(strata, draws_per_stratum),
-            theory.simple_random(sum(strata, ()), 2),
+            theory.stratified_random_variance(strata, draws_per_stratum),
+            theory.simple_random_variance(sum(strata, ()), 2),
         )
         rows.append((f"{name}: left out by the theorem", strata, draws_per_stratum, *values))
     worst = next((f"{a} > {b}" for _, _, _, a, b in rows[: 2 * len(plain)] if a > b), None)

@@ -22,7 +22,10 @@ def weights_by_size(cohort):
 def five_designs():
     """Return the exercise's designs by letter, each as its outcomes (cohort, weights, probability)."""
     even, p = [F(1, 3)] * 3, [F(1, 2), F(1, 4), F(1, 4)]
-    pairs, sized = list(theory.successive(even, 2)), theory.with_replacement(SIZES, 2)
+    pairs, sized = (
+        list(theory.successive_samples(even, 2)),
+        theory.samples_with_replacement(SIZES, 2),
+    )
     return {
         "a": [((0, 1), weights_by_size((0, 1)), F(1))],
         "b": [(c, weights_by_size(c), q) for c, q in pairs],
@@ -30,7 +33,7 @@ def five_designs():
         "d": [(c, (F(1, 2), F(1, 2)), q) for c, q in sized],
         "e": [
             (c, tuple(TARGET[k] / (2 * p[k]) for k in c), q)
-            for c, q in theory.with_replacement(p, 2)
+            for c, q in theory.samples_with_replacement(p, 2)
         ],
     }
 

@@ -98,7 +98,7 @@ def check_no_gain(rows) -> str:
         return f"eq. 8 asks for column sums m p_i = 1/2; yours are {shown}."
     if r[0] == r[1]:
         return "both rows are p: this is MD sampling, which the sentence allows."
-    b = theory.mean_variance(r, GRADIENTS)
+    b = theory.variance_of_mean(r, GRADIENTS)
     return "" if b == Fraction(1, 8) else f"B_Cl is {b}, and B_MD is 1/8: your rows do gain."
 
 
