@@ -10,7 +10,7 @@ from fedstas.client_sampling import Cohort, View, check_participants
 from fedstas.clustered import dissimilarity
 from fedstas.config import config, float_field, int_field
 from fedstas.state import Renewed, per_client, renewed
-from fedstas.stratification import rounded
+from fedstas.stratification import round_to_grid
 
 
 def softmax_entropy(updates, temperature: float) -> np.ndarray:
@@ -75,7 +75,7 @@ class LabelEntropy:
         from scipy.cluster import hierarchy
         from scipy.spatial.distance import pdist
 
-        updates = rounded(view.class_updates())
+        updates = round_to_grid(view.class_updates())
         entropies = softmax_entropy(updates, self.temperature)
         differences = np.abs(entropies[:, None] - entropies)
         distances = dissimilarity(updates, "arccos") + self.entropy_weight * differences
