@@ -157,13 +157,18 @@ def one_round(
         list[str] | None,
         typer.Option("--setting", help="mnist, mnist-equal, ...; all if not given"),
     ] = None,
+    table: Annotated[
+        str, option("designs, or features: strata by what clients are asked")
+    ] = "designs",
     folder: Annotated[Path, option("where to record; the book's table is in results")] = RUNS,
 ) -> None:
-    """Record the table of one-round errors: five partitions of each setting, designs against md."""
-    from companion.runs import one_rounds
+    """Record a table of one-round errors: five partitions of each setting, against md."""
+    from companion.runs import feature_errors, one_rounds
 
+    tables = {"designs": one_rounds.record, "features": feature_errors.record}
+    check_choice("table", table, tables)
     with recording(folder):
-        paths = one_rounds.record(setting, folder=folder)
+        paths = tables[table](setting, folder=folder)
     for path in paths:
         typer.echo(relative(path))
 

@@ -1,7 +1,7 @@
 """Recorded runs: made in sweeps, stored in `results/`, read as tables.
 
 Making: `experiments` (the sweeps by name), `clustered_grid`, `fedsampling_grid` (two papers' grids), `averaging`, `sweeps` (parallel,
-resumable), `protocol` (chapter 10's tuned comparison), `one_rounds`, `features`, `local_tests`. Storing: `records` (the
+resumable), `protocol` (chapter 10's tuned comparison), `one_rounds`, `feature_errors`, `features`, `local_tests`. Storing: `records` (the
 store), `atomic` (files complete or absent, locks), `provenance`. Reading: `tables`, `statistics` (intervals, paired
 differences, verdicts), `leaderboard`, `compare`, `grid_results`, `averaging_results` and `least_variance_results` (of some sweeps), `provenance_report`.
 

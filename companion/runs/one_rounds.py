@@ -102,7 +102,7 @@ def _exact_error(state: one_round.State, name: str, settings: dict) -> dict:
     return dict(zip(("exact", "noise"), one_round.stratified_error(state, labels, q), strict=True))
 
 
-def _oracle_row(state: one_round.State) -> dict:
+def oracle_row(state: one_round.State) -> dict:
     """Return the row of strata of least variance formed from the clients' true updates, which no server knows."""
     values, vectors = np.linalg.eigh(state.gram)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -143,7 +143,7 @@ def _measure_partition(
                     {**keys, "design": label, **errors, **_exact_error(state, name, settings)}
                 )
                 bar.update()
-            rows.append(keys | _oracle_row(state))
+            rows.append(keys | oracle_row(state))
     return pd.DataFrame(rows)
 
 
@@ -208,9 +208,9 @@ def load(folder: str | Path = "results") -> pd.DataFrame:
     return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
 
 
-def load_metadata(folder: str | Path = "results") -> list[dict]:
-    """Load the seed of each recorded partition and the `environment` in which it was measured."""
-    paths = sorted((Path(folder) / ONE_ROUND).glob("*.json"))
+def load_metadata(folder: str | Path = "results", table: str = ONE_ROUND) -> list[dict]:
+    """Load the seed of each recorded partition of a table and the `environment` in which it was measured."""
+    paths = sorted((Path(folder) / table).glob("*.json"))
     return [
         {"identity": {"seed": int(seed)}, "environment": recorded}
         for path in paths

@@ -20,6 +20,7 @@ COMMANDS = {
     protocol.SWEEP: "fedstas arena",
     records.PARTITIONS: "fedstas sweep preprint --profile paper",
     records.ONE_ROUND: "fedstas one-round",
+    records.FEATURE_ERRORS: "fedstas one-round --table features",
 }
 SWEEPS = (*experiments.SWEEPS, *COMMANDS)
 
@@ -60,8 +61,8 @@ def _read_metadata(sweep: str, folder: str | Path) -> tuple[list[dict], list[int
         files = sorted((Path(folder) / sweep).glob("*.json"))
         metadata = [json.loads(file.read_text(encoding="utf-8")) for file in files]
         return metadata, [each["identity"]["partition"]["seed"] for each in metadata]
-    if sweep == records.ONE_ROUND:
-        metadata = one_rounds.load_metadata(folder)
+    if sweep in records.ERROR_TABLES:
+        metadata = one_rounds.load_metadata(folder, sweep)
     else:
         metadata = [record.metadata for record in records.read_runs(Path(folder) / sweep)]
     return metadata, [each["identity"]["seed"] for each in metadata]
@@ -71,7 +72,7 @@ def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
     """Report in words how a sweep's recorded runs were made: runs, commits, machines, command.
 
     `partitions` are the label counts of the papers' Fig. 1, which the sweep `preprint` records, too;
-    `one-round` is the table of one-round errors.
+    `one-round` and `one-round-features` are tables of one-round errors.
     """
     check_choice("sweep", sweep, SWEEPS)
     command = COMMANDS.get(sweep, f"fedstas sweep {sweep} --profile paper")
@@ -79,7 +80,7 @@ def report(sweep: str, folder: str | Path = "results") -> dict[str, str]:
     if not metadata:
         return {"runs": "not recorded yet", "command": command}
     environments = [each["environment"] for each in metadata]
-    unit = "partitions" if sweep in (records.PARTITIONS, records.ONE_ROUND) else "runs"
+    unit = "partitions" if sweep in (records.PARTITIONS, *records.ERROR_TABLES) else "runs"
     return {
         "runs": f"{len(metadata):,} {unit}, {format_seeds(seeds)}",
         "commits": format_commits(e["commit"] for e in environments),

@@ -41,6 +41,8 @@ CHAIN_DIGITS = (
 ROWS, RUNS = "rows.parquet", "runs.parquet"
 PARTITIONS = "partitions"  # the folder of recorded partitions, beside those of the sweeps
 ONE_ROUND = "one-round"  # that of the table of one-round errors
+FEATURE_ERRORS = "one-round-features"  # the same, by what clients are asked
+ERROR_TABLES = (ONE_ROUND, FEATURE_ERRORS)
 
 _LATER_COLUMNS = ("worst_decile", "local_accuracy")  # of `runs.parquet`: older tables lack them
 _TYPES = {
@@ -728,7 +730,7 @@ def read_runs(folder: str | Path = "results") -> list[Record]:
     except OSError as error:
         failure = f"{folder} cannot be searched: {error.strerror} ({error.filename})"
         raise InputError(f"{failure}: name the folder of the results") from error
-    sweeps = (path for path in sorted(folders) if path.name not in (PARTITIONS, ONE_ROUND))
+    sweeps = (path for path in sorted(folders) if path.name not in (PARTITIONS, *ERROR_TABLES))
     return [record for path in sweeps for record in _read_folder(path)]
 
 

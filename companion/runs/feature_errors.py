@@ -1,0 +1,146 @@
+"""The table of one-round errors by what clients are asked, which `fedstas one-round --table features` records.
+
+Strata of least variance are made of something that clients are asked once, at w_0: a squeezed gradient, a sketch of
+it, label counts, the gradient of the output layer; or of updates, which they send anyway. After 30 rounds of `md`, at
+the learning rate that chapter 10 tuned for it, each file of `results/one-round-features` holds the exact errors in one
+setting, relative to MD sampling's. A seed fixes the partition, the initial model and the noise.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+from tqdm import tqdm
+
+from companion.runs import one_rounds
+from companion.runs.atomic import write
+from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
+from companion.runs.provenance import environment
+from companion.runs.records import FEATURE_ERRORS
+from fedstas import methods
+from fedstas.errors import InputError, check_choice
+from fedstas.sim import one_round, partition, tasks
+
+ROUNDS, PARTICIPANTS, SEEDS = 30, (5, 10, 20), range(5)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation, the learning rate that chapter 10 tuned for `md` there, and the steps of local SGD."""
+
+    title: str
+    task: str
+    partition: str
+    concentration: float
+    lr: float
+    clients: int = 100
+
+
+SETTINGS = {
+    "mnist": Setting("MNIST 0.01, disjoint", "mnist", "dirichlet", 0.01, 0.3),
+    "mnist-equal": Setting("MNIST 0.01, equal sizes", "mnist", "dirichlet_fixed_size", 0.01, 0.3),
+    "mnist-0.1": Setting("MNIST 0.1, disjoint", "mnist", "dirichlet", 0.1, 0.3),
+    "mnist-1000": Setting("MNIST 0.1, 1,000 clients", "mnist", "dirichlet", 0.1, 0.3, 1000),
+    "fashion-mnist": Setting("Fashion-MNIST 0.01", "fashion-mnist", "dirichlet", 0.01, 0.1),
+    "cifar100-coarse": Setting("20 superclasses 0.1", "cifar100-coarse", "dirichlet", 0.1, 0.1),
+}
+# What strata are made of, by the label of the table: settings of least variance.
+FEATURES = {
+    "squeezed gradient": {"features": "gradients"},
+    "64 signed sums": {},
+    "16 signed sums": {"sketch_size": 16},
+    "64 signed sums, epsilon 10": {"epsilon": 10.0, "delta": 1e-5, "clip": 1.0},
+    "output layer's gradient": {"features": "output"},
+    "label counts": {"features": "labels"},
+    "label counts, epsilon 1": {"features": "labels", "epsilon": 1.0},
+    "label counts, epsilon 0.1": {"features": "labels", "epsilon": 0.1},
+    "last updates": {"features": "updates"},
+    "64 signed sums, then updates": {"features": "sketch+updates"},
+}
+ORACLE = one_rounds.ORACLE
+
+
+def _bytes_per_client(state: one_round.State, design) -> dict[str, float]:
+    """Return the bytes that a client sends, and that it receives, for the design's question at w_0."""
+    first = replace(state, round=1, params=state.start)
+    server = one_round.view_at(first, design)
+    design.strata(server, state.setup.m)
+    sizes = 0 if design.equal_clients else 8  # of every design that weights clients by size
+    up, down = (server.cost[key] / server.clients for key in ("bytes_up", "bytes_down"))
+    return {"bytes_up": up - sizes, "bytes_down": down}
+
+
+def _measure_partition(setting: Setting, seed: int, bar) -> pd.DataFrame:
+    """Measure the errors of all features in one partition."""
+    data = tasks.load(setting.task)
+    where = {"clients": setting.clients, "concentration": setting.concentration, "seed": seed}
+    federation = partition.make(setting.partition, data.train_y, **where)
+    local = methods.get("md", lr=setting.lr).local
+    after = one_round.state_after(data, federation, rounds=ROUNDS, local=local, seed=seed)
+    rows = []
+    for m in PARTICIPANTS:
+        state = after.with_m(m)
+        for label, settings in FEATURES.items():
+            design = methods.get(LEAST_VARIANCE_METHOD, **settings).clients
+            labels, q, _ = design.strata(one_round.view_at(state, design), m)
+            error, noise = one_round.stratified_error(state, labels, q)
+            row = {"seed": seed, "m": m, "features": label, "error": error, "noise": noise}
+            rows.append(row | _bytes_per_client(state, design))
+            bar.update()
+        oracle = one_rounds.oracle_row(state)
+        rows.append(
+            {
+                "seed": seed,
+                "m": m,
+                "features": ORACLE,
+                "error": oracle["error"],
+                "noise": oracle["noise"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def record(
+    settings: list[str] | None = None, *, seeds=SEEDS, folder: str | Path = "results"
+) -> list[Path]:
+    """Record what is missing of the table, setting by setting and seed by seed; return the files."""
+    paths = []
+    for name in settings or list(SETTINGS):
+        check_choice("setting", name, SETTINGS)
+        path = Path(folder) / FEATURE_ERRORS / f"{name}.parquet"
+        known = path.with_suffix(".json")
+        metadata = json.loads(known.read_text(encoding="utf-8")) if path.exists() else {}
+        missing = [seed for seed in seeds if str(seed) not in metadata]
+        count = len(missing) * len(PARTICIPANTS) * len(FEATURES)
+        with tqdm(total=count, desc=name, unit="design") as bar:
+            for seed in missing:
+                rows = _measure_partition(SETTINGS[name], seed, bar)
+                before = [pd.read_parquet(path)] if path.exists() else []
+                table = pd.concat([*before, rows], ignore_index=True)
+                metadata[str(seed)] = environment("cpu", 1)
+                write(path, lambda p, frame=table: frame.to_parquet(p, index=False))
+                text = json.dumps(metadata, indent=1) + "\n"
+                write(known, lambda p, text=text: p.write_text(text, encoding="utf-8"))
+        paths.append(path)
+    return paths
+
+
+def load(folder: str | Path = "results") -> pd.DataFrame:
+    """Load all recorded rows, with the column `setting`; raise `InputError` where nothing is recorded."""
+    paths = sorted((Path(folder) / FEATURE_ERRORS).glob("*.parquet"))
+    if not paths:
+        command = f"fedstas one-round --table features --folder {folder}"
+        raise InputError(f"{Path(folder) / FEATURE_ERRORS} holds no table: `{command}` makes it")
+    return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
+
+
+def summarise(table: pd.DataFrame) -> pd.DataFrame:
+    """Summarise the errors: one row per setting, m and features, the `mean` over partitions, its standard error `se`,
+    and the bytes of a client's answer, `bytes_up`."""
+    groups = table.groupby(["setting", "m", "features"], sort=False)
+    return groups.agg(
+        mean=("error", "mean"), se=("error", "sem"), bytes_up=("bytes_up", "mean")
+    ).reset_index()
