@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from companion.pages import ch05, plots
-from companion.runs import experiments, records, statistics, tables
+from companion.runs import experiments, records, statistics, sweeps, tables
 from fedstas import methods
-from fedstas.sim import simulation
+from fedstas.sim import partition, simulation, tasks
 
 
 @pytest.fixture
@@ -257,14 +257,25 @@ def record(folder, sweep, run, task, federation, diverged=None, **changes):
     """Record a run of a sweep without training it; `changes` replace entries of its identity."""
     method = methods.get(run.method, **run.overrides)
     options = {"rounds": run.rounds, "clients_per_round": run.clients_per_round, "seed": run.seed}
-    identity = (
-        records.identity(task, federation, method, **options, eval_every=run.eval_every) | changes
-    )
+    options |= {"eval_every": run.eval_every, "initial_model": run.initial_model}
+    identity = records.identity(task, federation, method, **options) | changes
     rounds = records.evaluated_rounds(identity)
     columns = {c: np.arange(len(rounds)).astype(t) for c, t in simulation.COLUMNS.items()}
     columns["round"] = np.array(rounds)
     history = SimpleNamespace(frame=pd.DataFrame(columns), cohorts=[])
     records.save(history, identity, sweep, folder, device="cpu", diverged=diverged)
+
+
+def test_a_declared_run_and_its_record_have_one_key_where_the_last_round_is_asked_for_twice():
+    """The last round is evaluated anyway, so that an identity does not list it among `eval_rounds`."""
+    run = sweeps.Run("digits", "iid", 0.1, "md", 0, rounds=9, eval_every=9, eval_rounds=(8, 9))
+    task = tasks.load("digits")
+    federation = partition.make("iid", task.train_y, clients=run.clients, seed=run.seed)
+    settings = {"rounds": 9, "clients_per_round": run.clients_per_round, "seed": run.seed}
+    settings |= {"eval_every": 9, "eval_rounds": (8, 9), "initial_model": run.initial_model}
+    identity = records.identity(task, federation, methods.get("md"), **settings)
+    assert identity["eval_rounds"] == [8]
+    assert tables.run_key(run) == tables.record_key(identity)
 
 
 def test_a_partly_recorded_sweep_has_the_runs_of_the_current_version_and_names_its_variants(

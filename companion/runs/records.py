@@ -124,8 +124,7 @@ def identity(
     """
     if not federation.recipe:
         raise InputError("a federation without a recipe cannot be recorded: use a named partition")
-    usual = simulation.evaluated_rounds(rounds, eval_every)
-    further = sorted({*simulation.evaluated_rounds(rounds, eval_every, eval_rounds)} - {*usual})
+    further = further_rounds(rounds, eval_every, eval_rounds)
     average = simulation.check_average(average)
     optional = {"eval_rounds": further} if further else {}
     optional |= _merge_files(task.identity_extras, model_files.identity(initial_model))
@@ -142,6 +141,12 @@ def identity(
         "eval_every": check_int("eval_every", eval_every, 1),
         "seed": check_int("seed", seed, 0),
     } | optional
+
+
+def further_rounds(rounds: int, eval_every: int, eval_rounds: Sequence[int]) -> list[int]:
+    """Return the rounds that `eval_rounds` adds to each `eval_every`-th and the last."""
+    usual = simulation.evaluated_rounds(rounds, eval_every)
+    return sorted({*simulation.evaluated_rounds(rounds, eval_every, eval_rounds)} - {*usual})
 
 
 def _merge_files(*parts: dict) -> dict:

@@ -115,7 +115,7 @@ def run_key(run: Run) -> str:
         start.get("initial_model", ""),
     )
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
-    shape += (run.eval_rounds, run.average)
+    shape += (records.further_rounds(run.rounds, run.eval_every, run.eval_rounds), run.average)
     return _encode_key(methods.to_dict(method), methods.version(method), *names, *shape, files)
 
 
