@@ -37,8 +37,17 @@ class View(Protocol):
     def gradients(self, levels: int) -> Squeezed:
         """Return every client's gradient of its local loss at w_t, squeezed."""
 
-    def sketches(self, size: int) -> np.ndarray:
-        """Sketches of every client's gradient of its local loss at w_t, float32 [N, size]: see `fedstas.sketch`."""
+    def sketches(
+        self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
+    ) -> np.ndarray:
+        """Sketches of every client's gradient of its local loss at w_t, float32 [N, size]: see `fedstas.sketch`.
+
+        With `epsilon` each client shortens its sketch to `clip` and adds Gaussian noise once a round
+        (`privacy.noisy_sketch`); the unit is the client.
+        """
+
+    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
+        """Sketches [n, size] of vectors [n, P] that the server has, with the signs of `sketches`; it asks nobody."""
 
     def output_gradients(self) -> np.ndarray:
         """The `output_layer` of every client's gradient of its local loss at w_t, float32 [N, P_out]."""

@@ -16,13 +16,15 @@ import numpy as np
 
 from fedstas.client_sampling import Cohort, View, client_sizes
 from fedstas.compression import Squeezed
-from fedstas.config import bool_field, choice_field, config, int_field
+from fedstas.config import bool_field, choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
 from fedstas.state import Renewed, renewed
-from fedstas.stratification import COLUMNS
+from fedstas.stratification import COLUMNS, round_to_grid
 
 DENSE = 1024  # clients up to which gradients are not sketched and all exchanges are tried
 SKETCH = 128  # coordinates of a sketched gradient
+SKETCH_SIZE = 64  # signed sums that a client sends by default
+DELTA = 1e-5  # of Gaussian noise on a sketch, by default
 STARTS = 4  # orders in which clients are placed; the best result is taken
 BATCH = 32  # clients whose moves are evaluated at once
 CROWD = (
@@ -299,13 +301,37 @@ def residual_variance(features, updates) -> float:
     return float(np.square(u * (length / inner) - z).sum() / len(z))
 
 
+def with_updates(sketches, updates) -> np.ndarray:
+    """Replace the sketch of a client's gradient by that of its last update, where it has sent one: float [N, size].
+
+    Updates are scaled by one number, so that those who have sent one are as long as their gradients on average, and
+    turned round, since a step goes against its gradient.
+    """
+    z, u = (np.asarray(x, dtype=np.float64) for x in (sketches, updates))
+    seen = np.any(u, axis=1)
+    length = np.square(u).sum()
+    scale = np.sqrt(np.square(z[seen]).sum() / length) if length else 0.0
+    return np.where(seen[:, None], -scale * u, z)
+
+
 @dataclass
 class LeastVarianceState:
     """All clients' squeezed gradients, and from them or from updates each client's stratum [N] and the measure
-    q [N] that draws follow."""
+    q [N] that draws follow; what clients answered instead of gradients [N, d]."""
 
     gradients: Renewed[Squeezed] = renewed()
     partition: Renewed[tuple[np.ndarray, np.ndarray]] = renewed()
+    answers: Renewed[np.ndarray] = renewed()
+
+
+def class_shares(counts) -> np.ndarray:
+    """Return the share of each class in label counts [N, classes], noisy ones too; equal shares where none is above 0.
+
+    They differ from the gradient of a network's output bias only by the network's mean probabilities.
+    """
+    counts = np.maximum(counts, 0.0)
+    totals = counts.sum(1, keepdims=True)
+    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / counts.shape[1])
 
 
 @config
@@ -319,29 +345,97 @@ class LeastVariance:
         draws: "size" (p_k = omega_k / W_h, so that the weights are the strata's shares W_h) or "norm" (p_k
             proportional to omega_k s_k with s_k^2 = |Z_k|^2 + tau^2, and strata of directions; tau^2 is estimated
             from the updates received so far, see `residual_variance`; before there are any, "size").
-        features: "gradients" (all clients', squeezed) or "updates" (each client's last one, which the server has;
-            a client that has sent none is as far from the others as two that have are on average).
+        features: by which clients are alike: "sketch" (signed sums of their gradients, see `fedstas.sketch`),
+            "gradients" (all of them, squeezed), "output" (gradients of the last layer), "labels" (shares of the
+            classes), "updates" (each client's last one, which the server has; a client that has sent none is as far
+            from the others as two that have are on average) or "sketch+updates" (the sketch of each client's last
+            update, and of its gradient until it has sent one).
         levels: of the squeezed gradients.
-        restratify_every: rounds; 0: once for gradients, in each round for updates.
+        restratify_every: rounds; 0: once, for updates in each round.
         noise: tau^2 is added to the pairs of "size", too, so that strata of similar clients do not grow heavy.
         equal_clients: omega_k = 1/N instead of n_k/n; no size is asked for then.
+        sketch_size: numbers of a sketch.
+        epsilon: of the noise that each client adds to its answer. "labels": Laplace noise on the counts; the unit is one
+            example, added or removed. "sketch": Gaussian noise on the sketch, after it is shortened to `clip`; the
+            unit is the client, for one answer. Sizes are asked for in the clear unless `equal_clients`.
+        delta: of the Gaussian noise.
+        clip: the largest length of a sketch with noise, in L2.
     """
 
     State: ClassVar[type] = LeastVarianceState
     draws: str = choice_field("size", "norm")
-    features: str = choice_field("gradients", "updates")
+    features: str = choice_field(
+        "sketch", "gradients", "updates", "sketch+updates", "labels", "output"
+    )
     levels: int = int_field(9, 2, 256)
     restratify_every: int = int_field(0, 0)
     noise: bool = bool_field(False)
     equal_clients: bool = bool_field(False)
+    sketch_size: int = int_field(SKETCH_SIZE, later=True)
+    epsilon: float | None = float_field(None, 0, optional=True, later=True)
+    delta: float = float_field(DELTA, 1e-15, 1, open_low=False, open_high=True, later=True)
+    clip: float | None = float_field(None, 0, optional=True, later=True)
     stratifies = property(lambda self: self.features == "gradients")
     hides_sizes = property(lambda self: self.equal_clients)
     replaces: ClassVar[bool] = True
 
     def __post_init__(self):
-        if self.features == "updates" and (self.noise or self.draws == "norm"):
-            setting = "noise=True" if self.noise else "draws='norm'"
-            raise InputError(f"{setting} needs features='gradients': features is 'updates'")
+        given = {
+            "noise=True": (self.noise, ("sketch", "gradients")),
+            "draws='norm'": (self.draws == "norm", ("sketch", "gradients")),
+            f"sketch_size={self.sketch_size}": (
+                self.sketch_size != SKETCH_SIZE,
+                ("sketch", "sketch+updates"),
+            ),
+            f"epsilon={self.epsilon}": (self.epsilon is not None, ("labels", "sketch")),
+            f"clip={self.clip}": (self.clip is not None, ("sketch",)),
+            f"delta={self.delta}": (self.delta != DELTA, ("sketch",)),
+        }
+        for setting, (used, allowed) in given.items():
+            if used and self.features not in allowed:
+                words = " or ".join(f"features='{name}'" for name in allowed)
+                raise InputError(f"{setting} needs {words}: features is {self.features!r}")
+
+        noisy = self.features == "sketch" and self.epsilon is not None
+        if noisy != (self.clip is not None):
+            present, missing = ("epsilon", "clip") if noisy else ("clip", "epsilon")
+            raise InputError(f"a sketch with {present} needs {missing}, too: noise is of both")
+
+    def ask(self, view: View) -> np.ndarray | Squeezed:
+        """Ask all clients for their features [N, d]."""
+        if self.features == "gradients":
+            return view.gradients(self.levels)
+        if self.features == "labels":
+            return class_shares(view.label_counts(self.epsilon))
+        if self.features == "output":
+            return view.output_gradients()
+        if self.epsilon is None:
+            return view.sketches(self.sketch_size)
+        noise = {"clip": self.clip, "epsilon": self.epsilon, "delta": self.delta}
+        return view.sketches(self.sketch_size, **noise)
+
+    def residual_variance(self, view: View, answers) -> float:
+        """Estimate tau^2 from the updates received so far: see the function of this name."""
+        updates = view.last_updates()
+        senders = np.flatnonzero(updates.any(axis=1))
+        updates = updates[senders]
+        if self.features == "gradients":
+            z = Squeezed(answers.levels[senders], answers.codes[senders]).restore()
+            return residual_variance(z, updates)
+        return residual_variance(answers[senders], view.sketch_vectors(updates, self.sketch_size))
+
+    def points(self, view: View, answers) -> np.ndarray:
+        """Return coordinates [N, r] of what clients are alike by."""
+        if self.features == "gradients":
+            return gram_coordinates(sketch(answers))
+        if self.features == "updates":
+            return gram_coordinates(view.last_updates())
+        if self.features == "sketch+updates":
+            answers = with_updates(
+                answers, view.sketch_vectors(view.last_updates(), self.sketch_size)
+            )
+        few = answers.shape[1] <= len(answers)
+        return round_to_grid(answers) if few else gram_coordinates(answers)
 
     def strata(self, view: View, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return each client's stratum [N] in this round, the measure q [N] that draws follow, and omega [N]."""
@@ -349,26 +443,23 @@ class LeastVariance:
         omega = sizes / sizes.sum()
         if view.clients <= m:
             return np.arange(view.clients), omega, omega
-        gradients = self.features == "gradients"
-        every = self.restratify_every or (None if gradients else 1)
-        state = view.state_of(self)
-        if gradients:
-            squeezed = state.gradients.get(view.round, every, lambda: view.gradients(self.levels))
-        tau2 = 0.0
+        state, answers, tau2 = view.state_of(self), None, 0.0
+        every = asked_every = self.restratify_every or None
+        if "updates" in self.features:
+            every, asked_every = every or 1, None
+        if self.features != "updates":
+            store = state.gradients if self.features == "gradients" else state.answers
+            answers = store.get(view.round, asked_every, lambda: self.ask(view))
         if self.noise or self.draws == "norm":
-            updates = view.last_updates()
-            senders = np.flatnonzero(updates.any(axis=1))
-            z = Squeezed(squeezed.levels[senders], squeezed.codes[senders]).restore()
-            tau2, every = residual_variance(z, updates[senders]), 1
+            tau2, every = self.residual_variance(view, answers), 1
         by_norm = self.draws == "norm" and np.isfinite(tau2)
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
-            features = sketch(squeezed) if gradients else view.last_updates()
-            z = gram_coordinates(features)
+            z = self.points(view, answers)
             length = np.square(z).sum(1)
             noise = np.full(len(z), tau2 if self.noise and np.isfinite(tau2) else 0.0)
-            if not gradients:
-                silent = ~features.any(axis=1)
+            if self.features == "updates":
+                silent = ~view.last_updates().any(axis=1)
                 noise[silent] = length[~silent].mean() if not silent.all() else 1.0
             if not by_norm:
                 return max_cut_strata(omega, z, length + noise, m), omega

@@ -1,18 +1,20 @@
-"""Randomised response on client sizes, the estimate of their total, the privacy loss epsilon; noisy label counts.
+"""Randomised response on client sizes, the estimate of their total, the privacy loss epsilon; noisy label counts and
+sketches.
 
 FedSTaS Sec. 5.2 and 6.4. A client of size n answers min(n, M-1) with probability alpha, and a
 uniform number of 1..M-1 otherwise; the support 1..M-1 is the only one that agrees with both
 eq. 5.7 and Lemma 5.
 
 Each mechanism is local: a client draws its own noise. What an epsilon protects is its unit: the whole size for a
-report; one example, added to or removed from the client's data, for label counts (`noisy_counts`).
+report; one example, added to or removed from the client's data, for label counts (`noisy_counts`); the client, all its
+data at once, for a sketch (`noisy_sketch`).
 """
 
 import math
 
 import numpy as np
 
-from fedstas.arrays import MAX_COUNT, as_int_array
+from fedstas.arrays import MAX_COUNT, as_float_array, as_int_array
 from fedstas.errors import check_float, check_int
 from fedstas.theory import reports as theory
 
@@ -89,3 +91,38 @@ def noisy_counts(counts, epsilon: float, rng: np.random.Generator) -> np.ndarray
     counts = as_int_array("label counts", counts, ndim=None)
     epsilon = check_float("epsilon", epsilon, 0)
     return counts + rng.laplace(scale=1 / epsilon, size=counts.shape)
+
+
+def gaussian_delta(sigma: float, epsilon: float, sensitivity: float) -> float:
+    """Compute the least delta at which Gaussian noise of standard deviation sigma is (epsilon, delta)-differentially
+    private for answers that are `sensitivity` apart in L2 (Balle and Wang 2018, arXiv:1805.06530, Theorem 8)."""
+    half, shift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
+
+    def normal_cdf(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    return normal_cdf(half - shift) - math.exp(epsilon) * normal_cdf(-half - shift)
+
+
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
+    """Compute the least standard deviation of Gaussian noise that is (epsilon, delta)-differentially private for
+    answers that are `sensitivity` apart in L2: the analytic Gaussian mechanism of Balle and Wang 2018."""
+    from scipy.optimize import brentq
+
+    epsilon = check_float("epsilon", epsilon, 0, 100)
+    delta = check_float("delta", delta, 1e-15, 1, open_low=False, open_high=True)
+    sensitivity = check_float("sensitivity", sensitivity, 0)
+    solved = brentq(lambda x: gaussian_delta(math.exp(x), epsilon, 1) - delta, -20, 40, xtol=1e-13)
+    return sensitivity * math.exp(solved)
+
+
+def noisy_sketch(sketch, clip: float, epsilon: float, delta: float, rng) -> np.ndarray:
+    """Shorten a client's sketch [size] to at most `clip` in L2 and add Gaussian noise: float [size].
+
+    The unit is the client: the sketches of any two are at most 2 clip apart, so that one answer is (epsilon, delta)-
+    locally differentially private. Answers of several rounds compose: T of them are (T epsilon, T delta)-private.
+    """
+    sketch, clip = as_float_array("a sketch", sketch), check_float("clip", clip, 0)
+    length = np.linalg.norm(sketch)
+    sketch = sketch * min(1.0, clip / length) if length else sketch
+    return sketch + gaussian_sigma(epsilon, delta, 2 * clip) * rng.normal(size=sketch.shape)

@@ -107,7 +107,7 @@ glue_figure("ch9_figure_draws", draw_probabilities.draw_figure())
 #
 # One draw from each of $m$ strata, which are cut once, before the first round.
 #
-# ```{prf:algorithm} Strata of least variance: fedstas-least-variance
+# ```{prf:algorithm} Strata of least variance: fedstas-least-variance, features=gradients
 # :label: wwi-alg-cut
 # **Input** $\boldsymbol w_0$; $m$; $d' = 9$; $q = 1$; $E$, $B$, $\eta$; weights $\omega_k = n_k/n$
 #
@@ -130,6 +130,9 @@ glue_figure("ch9_figure_draws", draw_probabilities.draw_figure())
 #
 # **With private sizes** put $\omega_k = 1/N$ in every line (`equal_clients`). Then no size is asked for: draws are uniform in a stratum, and
 # $W_h = N_h/N$. With no more clients than participants, all take part.
+#
+# What this chapter measures asks for squeezed gradients (`features="gradients"`), unless it says updates. By default the method now asks
+# for less: 64 random signed sums of each gradient (`features="sketch"`).
 #
 # Six things differ from the journal's Algorithm 3. Weights undo the selection, and act on updates. Strata are
 # cut so that the variance is small, not so that clusters are tight. Each has one seat. They are made once. Draws follow the clients' weights,
@@ -507,7 +510,8 @@ def draw(labels, omega, rng):
     return np.array(chosen), weights
 
 
-least_variance = methods.get("fedstas-least-variance", levels=s.levels).clients
+options = {"features": "gradients", "levels": s.levels}
+least_variance = methods.get("fedstas-least-variance", **options).clients
 view = one_round.view_at(state, least_variance)  # the view of the server
 labels = least_variance.strata(view, m)[0]
 ours = draw(labels, state.omega, stream(s.seed, "a"))

@@ -552,7 +552,7 @@ expect("chance never found as many", max(exchanged) < agree, most=max(exchanged)
 # :recorded: which-design
 # ```
 #
-# Their names for `--method`: `md`, `fedstas-least-variance`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
+# Their names for `--method`: `md`, `"fedstas-least-variance features=gradients"`, `"fedstas-least-variance features=updates"` and `clustered-similarity`. {doc}`10a_own_data` runs
 # them on your data.
 #
 # What the rule rests on:

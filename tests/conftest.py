@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from fedstas import partition, tasks
 from fedstas.compression import squeeze
+from fedstas.privacy import noisy_counts, noisy_sketch
+from fedstas.sketch import signed_sums
 from fedstas.state import state_of
 
 settings.register_profile("fedstas", derandomize=True, deadline=None, max_examples=60)
@@ -95,7 +97,10 @@ def real_data():
 
 
 class View:
-    """A view of the server with given sizes and gradients, which counts the requests for gradients."""
+    """A view of the server with given sizes and gradients, which counts the requests for gradients and sketches.
+
+    The last layer has the first parameter; each client has one class, that of its largest entry.
+    """
 
     def __init__(self, sizes, gradients):
         self._sizes = np.asarray(sizes)
@@ -110,6 +115,24 @@ class View:
     def gradients(self, levels):
         self.asked += 1
         return squeeze(self._gradients, levels)
+
+    def sketches(self, size, **noise):
+        self.asked += 1
+        sketches, rng = self.sketch_vectors(self._gradients, size), np.random.default_rng(0)
+        return (
+            np.stack([noisy_sketch(s, rng=rng, **noise) for s in sketches]) if noise else sketches
+        )
+
+    def sketch_vectors(self, vectors, size):
+        return signed_sums(vectors, size, np.random.default_rng(0))
+
+    def output_gradients(self):
+        return self._gradients[:, :1]
+
+    def label_counts(self, epsilon=None):
+        counts = np.eye(self._gradients.shape[1])[self._gradients.argmax(1)] * self._sizes[:, None]
+        rng = np.random.default_rng(0)
+        return counts if epsilon is None else noisy_counts(counts, epsilon, rng)
 
     def norms(self):
         return np.linalg.norm(self._gradients, axis=1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedstas import config, methods, one_round, partition, simulation
 from fedstas import least_variance as lv
-from fedstas import methods, simulation
 from fedstas.compression import squeeze
 from fedstas.errors import InputError
 from fedstas.least_variance import LeastVariance, MaxCutPartition
@@ -308,13 +308,21 @@ def test_sketches_of_many_clients_keep_inner_products_approximately():
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"draws": "norm"},
+        {"features": "gradients"},
+        {"features": "gradients", "draws": "norm"},
+        {"features": "gradients", "noise": True},
         {"features": "updates"},
-        {"noise": True},
-        {"equal_clients": True},
-        {"restratify_every": 2},
+        {"features": "sketch+updates", "sketch_size": 8},
+        {"features": "labels"},
+        {"features": "labels", "epsilon": 0.5},
+        {"features": "output"},
+        {"sketch_size": 8, "epsilon": 5.0, "clip": 1.0},
+        {"sketch_size": 8, "draws": "norm"},
+        {"sketch_size": 8, "noise": True},
+        {"sketch_size": 8, "equal_clients": True},
+        {"sketch_size": 8, "restratify_every": 2},
     ],
+    ids=str,
 )
 def test_every_setting_is_unbiased_given_its_strata(view, options):
     rng = np.random.default_rng(5)
@@ -350,8 +358,88 @@ def test_with_as_many_participants_as_clients_all_take_part(view):
     assert server.asked == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "bytes_up"),
+    [
+        ({}, 4 * 64),
+        ({"sketch_size": 16}, 4 * 16),
+        ({"features": "sketch+updates"}, 4 * 64),
+        ({"features": "output"}, 4 * 510),
+        ({"features": "labels"}, 4 * 10),
+        ({"features": "labels", "epsilon": 1.0}, 4 * 10),
+        ({"features": "updates"}, 0),
+        ({"features": "gradients"}, -(-(9 * 32 + 3760 * 4) // 8)),
+    ],
+    ids=str,
+)
+def test_each_client_is_asked_once_for_what_its_features_cost(
+    digits, federation, settings, bytes_up
+):
+    method = methods.get("fedstas-least-variance", **settings)
+    history = simulation.run(digits, federation, method, rounds=3, clients_per_round=5, seed=0)
+    n, frame = len(federation.with_data), history.frame
+    trained = 5 * 4 * 3760
+    assert frame["bytes_up"].tolist() == [n * (8 + bytes_up) + t * trained for t in (1, 2, 3)]
+    # Whoever is asked for a gradient's features makes w_0 from a seed; labels and updates need no model.
+    asked = n if settings.get("features", "sketch") not in ("labels", "updates") else 5
+    later = np.array([0, 1, 2]) * 5 * 4 * 3760
+    assert frame["bytes_down"].tolist() == (8 * asked + later).tolist()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"sketch_size": 16}, {"features": "sketch+updates"}, {"features": "labels", "epsilon": 0.3}],
+    ids=str,
+)
+def test_a_run_that_goes_on_is_the_run_that_was_not_cut_off(digits, federation, settings):
+    method = methods.get("fedstas-least-variance", lr=0.1, **settings)
+    how = {"clients_per_round": 5, "seed": 0}
+    whole = simulation.run(digits, federation, method, rounds=4, **how)
+    half = simulation.run(digits, federation, method, rounds=2, **how)
+    on = simulation.run(digits, federation, method, rounds=4, resume=half, **how)
+    np.testing.assert_array_equal(on.params, whole.params)
+    assert on.frame["bytes_up"].tolist() == whole.frame["bytes_up"].tolist()
+
+
+def test_the_identity_of_the_old_default_is_as_it_was_recorded():
+    design = methods.get("fedstas-least-variance", features="gradients").clients
+    recorded = {"is": "LeastVariance", "draws": "size", "features": "gradients", "levels": 9}
+    recorded |= {"restratify_every": 0, "noise": False, "equal_clients": False}
+    assert config.to_dict(design) == recorded and config.from_dict(recorded) == design
+    assert config.to_dict(LeastVariance())["features"] == "sketch"
+    assert config.to_dict(LeastVariance(sketch_size=16))["sketch_size"] == 16
+
+
+def test_last_updates_stand_in_for_gradients_where_there_are_any():
+    z = np.array([[3.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
+    np.testing.assert_array_equal(lv.with_updates(z, np.zeros((3, 2))), z)  # nobody seen yet
+    # All seen, after steps of length 0.1: the same features again.
+    np.testing.assert_allclose(lv.with_updates(z, -0.1 * z), z)
+    mixed = lv.with_updates(z, np.array([[0.0, -0.2], [0.0, 0.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(mixed, [[0.0, 3.0], [0.0, 4.0], [1.0, 1.0]])
+
+
+def test_shares_of_classes_are_those_of_the_counts_and_noise_below_zero_counts_as_none():
+    counts = np.array([[2, 0, 6], [1.5, -3.0, 0.5], [-1, -2, -3]])
+    shares = [[0.25, 0, 0.75], [0.75, 0, 0.25], [1 / 3, 1 / 3, 1 / 3]]
+    np.testing.assert_allclose(lv.class_shares(counts), shares)
+
+
+def test_a_sketch_of_gradients_cuts_as_well_as_the_gradients(digits, federation):
+    """Error of one round of both, relative to MD's, on three partitions."""
+    errors = {"sketch": [], "gradients": []}
+    for seed in range(3):
+        dealt = partition.dirichlet(digits.train_y, 30, 0.1, seed)
+        state = one_round.state_after(digits, dealt, clients_per_round=5, seed=seed, device="cpu")
+        for features, found in errors.items():
+            design = LeastVariance(features=features)
+            labels, q, _ = design.strata(one_round.view_at(state, design), 5)
+            found.append(one_round.stratified_error(state, labels, q)[0])
+    assert np.mean(errors["sketch"]) < 1.1 * np.mean(errors["gradients"]) < 0.7
+
+
 def test_a_run_asks_for_gradients_once(digits, federation):
-    method = methods.get("fedstas-least-variance")
+    method = methods.get("fedstas-least-variance", features="gradients")
     history = simulation.run(digits, federation, method, rounds=4, clients_per_round=5, seed=0)
     bytes_of_rounds = history.frame["bytes_up"].diff().dropna()
     assert (
@@ -366,9 +454,27 @@ def test_a_run_asks_for_gradients_once(digits, federation):
 
 
 def test_bad_input_is_refused():
-    for options in ({"noise": True}, {"draws": "norm"}):
-        with pytest.raises(InputError, match="needs features='gradients': features is 'updates'"):
-            LeastVariance(features="updates", **options)
+    for way in ({"noise": True}, {"draws": "norm"}):
+        for features in ("updates", "labels"):
+            wrong = f"needs features='sketch' or features='gradients': features is '{features}'"
+            with pytest.raises(InputError, match=wrong):
+                LeastVariance(features=features, **way)
+    with pytest.raises(InputError, match=r"sketch_size=16 needs .*: features is 'labels'"):
+        LeastVariance(features="labels", sketch_size=16)
+    with pytest.raises(InputError, match=r"epsilon=1.0 needs .*: features is 'output'"):
+        LeastVariance(features="output", epsilon=1.0)
+    with pytest.raises(InputError, match="a sketch with epsilon needs clip, too"):
+        LeastVariance(epsilon=1.0)
+    with pytest.raises(InputError, match="a sketch with clip needs epsilon, too"):
+        LeastVariance(clip=1.0)
+    for wrong in ({"clip": 1.0}, {"delta": 1e-6}):
+        with pytest.raises(InputError, match=r".* needs features='sketch': .* is 'labels'"):
+            LeastVariance(features="labels", epsilon=1.0, **wrong)
+    for epsilon in (0, -1):
+        with pytest.raises(InputError, match=r"epsilon is .*: it must be a number above 0"):
+            LeastVariance(features="labels", epsilon=epsilon)
+    with pytest.raises(InputError, match="sketch_size is 0"):
+        LeastVariance(sketch_size=0)
     with pytest.raises(InputError, match="must be finite"):
         lv.gram_coordinates(np.array([[np.nan]]))
     with pytest.raises(InputError, match="draws"):

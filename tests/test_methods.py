@@ -36,6 +36,7 @@ DEFAULTS = {
 EXCEPTIONS = {
     ("fedprox", "prox"): 0.1,
     ("fedstas-unbiased-dp", "n_star"): None,
+    ("fedstas-least-variance", "epsilon"): None,
 }
 RESTRATIFY_EVERY = dict.fromkeys(
     ("fedstas-unbiased", "fedstas-unbiased-dp", "cube", "local-pivotal"), 10
@@ -97,6 +98,9 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         "candidates": 30,
         "draws": "norm",
         "features": "updates",
+        "sketch_size": 16,
+        "delta": 1e-6,
+        "clip": 0.5,
         "noise": True,
         "equal_clients": True,
         "linkage": "average",
@@ -120,11 +124,16 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         changed_values["replace"] = not default if key == "replace" else None
         assert changed_values[key] != default
         base = {"n_star": 10} if key in needs_reports else {}
-        changed = methods.get(name, **base, **{key: changed_values[key]})
+        if (name, key) == ("fedstas-least-variance", "epsilon"):
+            base = {"features": "labels"}
+        if name == "fedstas-least-variance" and key in ("clip", "delta"):
+            base = {"epsilon": 2.0, "clip": 1.0}
+        changed = methods.get(name, **base | {key: changed_values[key]})
         method = methods.get(name, **base)
         assert changed != method, key
         assert methods.to_dict(changed) != methods.to_dict(method), key
-        assert methods.get(name, **base, **{key: default}) == method, key
+        if key != "clip":  # which has no default where it is needed
+            assert methods.get(name, **base | {key: default}) == method, key
     scheduled = [methods.get(name, schedule="step", decay_rounds=rounds) for rounds in (8, 9)]
     scheduled.append(methods.get(name, schedule="inverse", decay_rounds=9))
     records = [str(methods.to_dict(variant)) for variant in [methods.get(name), *scheduled]]
@@ -232,12 +241,12 @@ def test_the_identity_of_a_method_that_squeezes_has_the_version_of_the_squeeze()
         "fedstas-optimal-data",
         "fedstas-unbiased",
         "fedstas-unbiased-dp",
-        "fedstas-least-variance",
         "hcsfed",
         "cube",
         "local-pivotal",
     }
     assert methods.version(methods.get("fedstas-unbiased", replace=False)) == 2
+    assert methods.version(methods.get("fedstas-least-variance", features="gradients")) == 2
 
 
 def test_fedsampling_without_an_epsilon_uses_the_true_total():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare, kstest, laplace
+from scipy.integrate import quad
+from scipy.stats import chisquare, kstest, laplace, norm
 
 from fedstas import privacy, theory
 from fedstas.errors import InputError
@@ -232,3 +233,53 @@ def test_the_noise_of_label_counts_has_the_density_that_its_epsilon_promises():
 def test_noise_of_label_counts_needs_an_epsilon_above_zero(epsilon):
     with pytest.raises(InputError, match=r"epsilon is .*: it must be a number above 0"):
         privacy.noisy_counts([1, 2], epsilon, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(0.4, 0.1), (1.0, 1.0), (3.0, 0.5), (0.7, 6.0)])
+def test_the_delta_of_gaussian_noise_is_the_integral_of_its_definition(sigma, epsilon):
+    one, other = norm(0, sigma).pdf, norm(1, sigma).pdf
+    value, error = quad(
+        lambda x: max(0.0, other(x) - math.exp(epsilon) * one(x)), -30, 60, points=[0, 1], limit=500
+    )
+    assert privacy.gaussian_delta(sigma, epsilon, 1.0) == pytest.approx(value, abs=1e-9 + error)
+    # At epsilon 0 it is the distance in total variation of two normal laws.
+    distance = 2 * norm.cdf(1 / (2 * sigma)) - 1
+    assert privacy.gaussian_delta(sigma, 0.0, 1.0) == pytest.approx(distance, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
+def test_sigma_is_the_least_that_is_private(epsilon, delta):
+    sigma = privacy.gaussian_sigma(epsilon, delta, 2.0)
+    assert privacy.gaussian_delta(sigma, epsilon, 2.0) == pytest.approx(delta, rel=1e-6)
+    assert privacy.gaussian_delta(sigma * 0.999, epsilon, 2.0) > delta
+    if epsilon < 1:  # the classical bound, sufficient there (Dwork and Roth 2014, Theorem A.1)
+        assert sigma < 2.0 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def test_a_noisy_sketch_is_short_and_its_noise_is_that_of_its_epsilon():
+    """Noise is compared with sigma by a Kolmogorov-Smirnov test that fails a right sampler once in a million."""
+    long, clip = np.array([30.0, 40.0]), 5.0
+    rng = np.random.default_rng(0)
+    answers = np.stack([privacy.noisy_sketch(long, clip, 2.0, 1e-5, rng) for _ in range(4000)])
+    sigma = privacy.gaussian_sigma(2.0, 1e-5, 2 * clip)
+    noise = (answers - [3.0, 4.0]) / sigma
+    assert kstest(noise.ravel(), norm.cdf).pvalue > 1e-6
+    short = privacy.noisy_sketch([0.3, 0.4], clip, 2.0, 1e-5, np.random.default_rng(1))
+    same = privacy.noisy_sketch([0.0, 0.0], clip, 2.0, 1e-5, np.random.default_rng(1))
+    np.testing.assert_allclose(short - same, [0.3, 0.4])  # within clip it is as it was
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon is 0.0: it must be a number above 0 and at most 100"),
+        ({"delta": 0.0}, "delta is 0.0"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"clip": 0.0}, "clip is 0.0: it must be a number above 0"),
+    ],
+)
+def test_noise_of_a_sketch_needs_epsilon_delta_and_clip(wrong, message):
+    settings = {"clip": 1.0, "epsilon": 1.0, "delta": 1e-5} | wrong
+    with pytest.raises(InputError, match=message):
+        privacy.noisy_sketch([1.0], rng=np.random.default_rng(0), **settings)

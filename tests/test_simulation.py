@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import chi2
 from sklearn.metrics import accuracy_score, f1_score
 from torch.nn import functional as F
 
@@ -19,6 +20,7 @@ from fedstas import (
     methods,
     models,
     partition,
+    privacy,
     server,
     simulation,
     sketch,
@@ -436,6 +438,21 @@ def test_sketches_and_output_gradients_are_those_of_the_gradients(digits, federa
     for size in (0, P + 1, 1.5):
         with pytest.raises(InputError, match=f"at least 1 and at most {P}"):
             server.sketches(size)
+
+
+def test_noise_of_sketches_is_drawn_once_a_round(digits, federation):
+    server, params = make_server(federation, digits)
+    noise, answers = {"clip": 0.1, "epsilon": 4.0}, []
+    for t in (1, 2):
+        server.begin(t, params)
+        answers += [server.sketches(8, **noise), server.sketches(8, **noise)]
+    np.testing.assert_array_equal(answers[0], answers[1])
+    assert not np.isclose(answers[0], answers[2]).any()  # the same sketch, other noise
+    sigma = privacy.gaussian_sigma(4.0, 1e-5, 0.2)
+    difference = (answers[0] - answers[2]) / (np.sqrt(2) * sigma)
+    # Its mean square is chi-squared's over its degrees of freedom, here beyond these ends once in a million.
+    ends = chi2(difference.size).ppf([5e-7, 1 - 5e-7]) / difference.size
+    assert ends[0] < np.square(difference).mean() < ends[1]
 
 
 @pytest.mark.parametrize("backend", ["batched", "loop"])

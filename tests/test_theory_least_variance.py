@@ -87,9 +87,19 @@ def test_the_variance_of_md_is_the_sum_over_all_pairs_divided_by_m(world, m):
 @pytest.mark.parametrize(
     ("options", "sizes"),
     [
-        ({}, (1, 1, 2, 1, 3)),
-        ({"draws": "norm"}, (1, 1, 2, 1, 3)),
-        ({"equal_clients": True}, (1,) * 5),
+        ({"features": "gradients"}, (1, 1, 2, 1, 3)),
+        ({"features": "gradients", "draws": "norm"}, (1, 1, 2, 1, 3)),
+        ({"features": "gradients", "equal_clients": True}, (1,) * 5),
+        ({"sketch_size": 2}, (1, 1, 2, 1, 3)),
+        ({"sketch_size": 2, "draws": "norm"}, (1, 1, 2, 1, 3)),
+        ({"sketch_size": 2, "epsilon": 1.0, "clip": 3.0}, (1, 1, 2, 1, 3)),
+        ({"sketch_size": 2, "noise": True}, (1, 1, 2, 1, 3)),
+        ({"sketch_size": 2, "equal_clients": True}, (1,) * 5),
+        ({"features": "sketch+updates", "sketch_size": 2}, (1, 1, 2, 1, 3)),
+        ({"features": "updates"}, (1, 1, 2, 1, 3)),
+        ({"features": "labels"}, (1, 1, 2, 1, 3)),
+        ({"features": "labels", "epsilon": 1.0}, (1, 1, 2, 1, 3)),
+        ({"features": "output"}, (1, 1, 2, 1, 3)),
     ],
 )
 def test_the_packages_design_is_unbiased_for_updates_unrelated_to_its_features(

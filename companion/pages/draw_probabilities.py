@@ -68,7 +68,7 @@ def probabilities_of_designs(state: one_round.State) -> dict[str, np.ndarray]:
     bounds = {"lower": np.ones(len(totals)), "upper": np.full(len(totals), m)}
     draws = allocation.by_priority(totals, m, **bounds)
     clustered = methods.get("clustered-similarity").clients
-    least_variance = methods.get("fedstas-least-variance").clients
+    least_variance = methods.get("fedstas-least-variance", features="gradients").clients
     strata, q, _ = least_variance.strata(one_round.view_at(state, least_variance), m)
     return {
         MD: np.tile(omega, (m, 1)),

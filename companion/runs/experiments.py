@@ -52,6 +52,7 @@ ONE_ROUND_METHODS = (
     "hics-fl",
     "fed-cbs",
 )
+GRADIENTS = {"features": "gradients"}  # with which strata of least variance were recorded
 SMALL = {"clients": 20, "clients_per_round": 5, "rounds": 3}  # the federation of `quick`
 
 
@@ -59,6 +60,11 @@ def _restratify_every(rounds: int, method: str) -> dict:
     """Return the setting that stratifies every `rounds` rounds; nothing for a method without that setting."""
     has_setting = methods.parameters(method).get("restratify_every")
     return {"restratify_every": rounds} if has_setting else {}
+
+
+def _recorded_features(method: str) -> dict:
+    """Return the setting with which strata of least variance were recorded, where the method has it."""
+    return GRADIENTS if method == "fedstas-least-variance" else {}
 
 
 def preprint(profile: str) -> list[Run]:
@@ -187,7 +193,7 @@ def _cifar100_equal(arms: list[tuple[str, dict]], seeds: range) -> Callable[[str
                 0.1,
                 m,
                 s,
-                MORE_LOCAL_WORK | o | _restratify_every(interval, m),
+                MORE_LOCAL_WORK | o | _restratify_every(interval, m) | _recorded_features(m),
                 **shape,
             )
             for s in (seeds if profile == "paper" else seeds[:1])
@@ -336,9 +342,12 @@ BATCH_SIZES, BATCH_SIZE_METHODS = (32, 512), ("md", "fedstas", "fedstas-least-va
 
 def batch_size(profile: str) -> list[Run]:
     """Return runs with batches of 32 and 512; those of 128 are in `sensitivity` and `least-variance`."""
-    return _around_default(
-        profile, [(m, {"batch": b}, {}) for b in BATCH_SIZES for m in BATCH_SIZE_METHODS]
-    )
+    arms = [
+        (m, {"batch": b} | _recorded_features(m), {})
+        for b in BATCH_SIZES
+        for m in BATCH_SIZE_METHODS
+    ]
+    return _around_default(profile, arms)
 
 
 # By method, the setting that is tuned and its values: the servers' rates, and FedProx's mu, with the values of Li et al.
@@ -363,7 +372,11 @@ def servers(profile: str) -> list[Run]:
     return _around_default(profile, [(m, o, {}) for m, o in SERVER_TUNED.items()], seeds=10)
 
 
-LEAST_VARIANCE_SETTINGS = ({}, {"restratify_every": 10}, {"features": "updates"})
+LEAST_VARIANCE_SETTINGS = (
+    GRADIENTS,
+    GRADIENTS | {"restratify_every": 10},
+    {"features": "updates"},
+)
 
 
 def least_variance(profile: str) -> list[Run]:

@@ -44,15 +44,18 @@ DESIGNS = {
     "clustered-size": ("clustered-size", {}),
     "clustered-similarity": ("clustered-similarity", {}),
     "fedstas-unbiased": ("fedstas-unbiased", {}),
-    LEAST_VARIANCE_METHOD: (LEAST_VARIANCE_METHOD, {}),
-    f"{LEAST_VARIANCE_METHOD}, every 10 rounds": (LEAST_VARIANCE_METHOD, {"restratify_every": 10}),
+    LEAST_VARIANCE_METHOD: (LEAST_VARIANCE_METHOD, {"features": "gradients"}),
+    f"{LEAST_VARIANCE_METHOD}, every 10 rounds": (
+        LEAST_VARIANCE_METHOD,
+        {"features": "gradients", "restratify_every": 10},
+    ),
     f"{LEAST_VARIANCE_METHOD}, draws by norm": (
         LEAST_VARIANCE_METHOD,
-        {"restratify_every": 10, "draws": "norm"},
+        {"features": "gradients", "restratify_every": 10, "draws": "norm"},
     ),
     f"{LEAST_VARIANCE_METHOD}, noise": (
         LEAST_VARIANCE_METHOD,
-        {"restratify_every": 10, "noise": True},
+        {"features": "gradients", "restratify_every": 10, "noise": True},
     ),
     f"{LEAST_VARIANCE_METHOD}, from updates": (LEAST_VARIANCE_METHOD, {"features": "updates"}),
     "poisson": ("poisson", {}),

@@ -95,7 +95,8 @@ def variant_of(run: Run) -> Variant:
     defaults = methods.parameters(run.method)
     # Ten rounds are the usual interval of methods that stratify more than once.
     usual_interval = ("restratify_every", 10) if defaults.get("restratify_every") else None
-    overrides = {k: v for k, v in run.overrides.items() if (k, v) != usual_interval}
+    usual_settings = (usual_interval, ("features", "gradients"))  # of strata of least variance
+    overrides = {k: v for k, v in run.overrides.items() if (k, v) not in usual_settings}
     usual = {"clients_per_round": 10, "concentration": 0.01, "network": ""}
     shape = {k: getattr(run, k) for k, v in usual.items() if getattr(run, k) != v}
     return Variant.of(**overrides, **shape)

@@ -10,8 +10,8 @@ from fedstas.errors import InputError
 from fedstas.flower import messages
 from fedstas.flower.roster import Roster, exchange
 from fedstas.level_strata import ascending_levels
-from fedstas.sim.server import Server
-from fedstas.sketch import check_size
+from fedstas.sim.server import Server, sketch_signs
+from fedstas.sketch import check_size, signed_sums
 from fedstas.stratification import round_to_grid
 
 
@@ -22,11 +22,12 @@ class Nodes(Roster, Server):
         expected, patience: as in `Roster`.
         private: no client sends its size, since the method is private.
         total: the number of all examples, a public constant; None if the clients are to be asked for their sizes.
+        seed: of the run, which all nodes know.
     """
 
-    def __init__(self, expected: int, patience: float, private: bool, total: int | None):
+    def __init__(self, expected: int, patience: float, private: bool, total: int | None, seed: int):
         Roster.__init__(self, expected, patience)
-        self._private, self._total = private, total
+        self._private, self._total, self._seed = private, total, seed
         self._sizes: dict[int, int] = {}
 
     def begin(self, t, params, grid) -> None:  # type: ignore[override]  # each round may have another grid
@@ -129,11 +130,18 @@ class Nodes(Roster, Server):
         )
         return Squeezed(np.stack([v for v, _ in parts]), np.stack([c for _, c in parts]))
 
-    def sketches(self, size: int) -> np.ndarray:
+    def sketches(
+        self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
+    ) -> np.ndarray:
         """Ask every client for the signed sums of its gradient at w_t, [N, size]."""
+        if epsilon is not None:
+            raise InputError("nodes add no noise to their sketches: leave out epsilon")
         check_size(size, self._params.numel())
         parts = self._ask_all("query.sketch", lambda k: {"size": size}, model=True, size=size)
         return round_to_grid(np.stack(parts)).astype(np.float32)
+
+    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
+        return signed_sums(vectors, size, sketch_signs(self._seed))
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
         """Raise an `InputError`: nodes do not send them."""

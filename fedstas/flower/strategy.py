@@ -57,7 +57,7 @@ class Designs(Strategy):
         self.quorum = check_float("quorum", quorum, 0, 1)
         self._remembers = has_flag(method.server, "remembers")
         private = is_private(method)
-        self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total)
+        self.view = Nodes(check_int("nodes", nodes, 1), self.patience, private, total, self.seed)
         self.state_path = None if state is None else Path(state)
         if self.state_path is not None:
             state_file.key(self)

@@ -59,9 +59,19 @@ class RecordingView:
     def __getattr__(self, name: str):
         """Return an attribute of the server, and record it as a question."""
         answer = getattr(self.server, name)
-        if name not in ("clients", "total", "round", "state_of", "output_layer"):
+        if name not in ("clients", "total", "round", "state_of", "output_layer", "sketch_vectors"):
             self.questions[name] = None
         return answer
+
+
+class SmallServer(Server):
+    """A server whose network has fewer parameters than a usual sketch: sketches then have as many numbers as it has."""
+
+    def sketches(self, size: int, **noise) -> np.ndarray:
+        return super().sketches(min(size, self._params.numel()), **noise)
+
+    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
+        return super().sketch_vectors(vectors, min(size, self._params.numel()))
 
 
 class Bench:
@@ -99,7 +109,7 @@ class Bench:
     def server(self) -> RecordingView:
         """Start a server, recorded, whose designs have remembered nothing yet and may ask for last updates."""
         majority = np.arange(self.clients) % 3
-        server = Server(self.data, self.module, self.seed, majority, classes=3)
+        server = SmallServer(self.data, self.module, self.seed, majority, classes=3)
         server.begin(1, self.params)
         server.last_updates()
         return RecordingView(server)

@@ -132,7 +132,9 @@ class Server:
 
         return self._pass(levels, make)
 
-    def sketches(self, size: int) -> np.ndarray:
+    def sketches(
+        self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
+    ) -> np.ndarray:
         """See `View`: rounded to 2^-16 of the largest entry, as coordinates for strata are, so that backends agree."""
         sketch.check_size(
             size, self._params.numel()
@@ -142,14 +144,23 @@ class Server:
             parts = []
             while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS_AT_ONCE)]:
                 try:
-                    parts.append(
-                        sketch.signed_sums(np.stack(chunk), size, sketch_signs(self._seed))
-                    )
+                    parts.append(self.sketch_vectors(np.stack(chunk), size))
                 except InputError as error:  # not finite
                     raise Diverged(f"round {self.round}: {error}") from None
-            return round_to_grid(np.concatenate(parts)).astype(np.float32), 4 * size
+            answers = np.concatenate(parts)
+            if epsilon is not None:
+                what = f"noise of sketches, {size}, {clip!r}, {epsilon!r}, {delta!r}"
+                rngs = (stream(self._seed, what, k, self.round) for k in range(self.clients))
+                pairs = zip(answers, rngs, strict=True)
+                answers = np.stack(
+                    [privacy.noisy_sketch(x, clip, epsilon, delta, rng) for x, rng in pairs]
+                )
+            return round_to_grid(answers).astype(np.float32), 4 * size
 
-        return self._pass(("sketches", size), make).copy()
+        return self._pass(("sketches", size, clip, epsilon, delta), make).copy()
+
+    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
+        return sketch.signed_sums(vectors, size, sketch_signs(self._seed))
 
     @property
     def output_layer(self) -> slice:

@@ -262,6 +262,8 @@ LEAST_VARIANCE = "fedstas-least-variance"
     "name, settings",
     [
         (LEAST_VARIANCE, {}),
+        (LEAST_VARIANCE, {"features": "gradients"}),
+        (LEAST_VARIANCE, {"features": "sketch+updates"}),
         (LEAST_VARIANCE, {"draws": "norm", "noise": True}),
         (LEAST_VARIANCE, {"features": "updates", "equal_clients": True}),
         *(
@@ -290,7 +292,9 @@ def test_a_change_of_the_federation_keeps_only_the_last_updates_of_clients_that_
     nodes, train, tmp_path
 ):
     """Client 11, of the first cohort, leaves in round 2 and is back in round 5, in a new strategy."""
-    method = methods.get(LEAST_VARIANCE, draws="norm", server=UpdateMemoryServer())
+    method = methods.get(
+        LEAST_VARIANCE, features="gradients", draws="norm", server=UpdateMemoryServer()
+    )
     grid, state = nodes(method), tmp_path / "run.npz"
 
     def fault(node, message, reply):

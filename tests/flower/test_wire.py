@@ -42,7 +42,7 @@ def message_kinds(grid) -> set:
         ("clustered-similarity", {"query.size"}),
         ("fedsampling", {"query.report"}),
         ("fedsts-authors-dec", {"query.centres", "query.size"}),
-        ("fedstas-least-variance", {"query.gradient", "query.size"}),
+        ("fedstas-least-variance", {"query.sketch", "query.size"}),
         ("optimal-client-sampling", {"query.norm", "query.size"}),
         ("poisson", {"query.size"}),
         ("k-vib", {"query.size"}),
@@ -68,7 +68,7 @@ def numbers(message) -> list:
                 pairs.append((f"{name}/{key}", number))
     for name, record in message.content.array_records.items():
         for key, array in record.items():
-            if key not in ("model", "models", "levels", "codes"):
+            if key not in ("model", "models", "levels", "codes", "sketch"):
                 pairs.extend((f"{name}/{key}", v) for v in array.numpy().ravel().tolist())
     for name, record in message.content.metric_records.items():
         pairs.extend((f"{name}/{k}", v) for k, v in record.items())
@@ -91,6 +91,7 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
     allowed = {
         "query.hello": {"settings/version", "settings/client", "settings/data"},
         "query.gradient": {"settings/version"},
+        "query.sketch": {"settings/version"},
         "query.report": {"settings/version", "settings/reports"},
         "train": {"settings/version"},
     }
@@ -102,7 +103,12 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
         assert not set(values) & set(sizes), "a size, or a report that is not clipped"
         reports += [v for name, v in pairs if name == "settings/reports"]
         arrays = message.content.array_records.get("arrays", {})
-        expected = {"train": {"models"}, "query.gradient": {"levels", "codes"}}.get(kind, set())
+        names = {
+            "train": {"models"},
+            "query.gradient": {"levels", "codes"},
+            "query.sketch": {"sketch"},
+        }
+        expected = names.get(kind, set())
         assert set(arrays) == expected
         for size in sizes:  # no example weight, no array of that length
             assert not [a for a in arrays.values() if size in a.shape]
