@@ -302,7 +302,7 @@ def residual_variance(features, updates) -> float:
 
 
 def with_updates(sketches, updates) -> np.ndarray:
-    """Replace the sketch of a client's gradient by that of its last update, where it has sent one: float [N, size].
+    """Average the sketch of a client's gradient and that of its last update, where it has sent one: float [N, size].
 
     Updates are scaled by one number, so that those who have sent one are as long as their gradients on average, and
     turned round, since a step goes against its gradient.
@@ -311,7 +311,7 @@ def with_updates(sketches, updates) -> np.ndarray:
     seen = np.any(u, axis=1)
     length = np.square(u).sum()
     scale = np.sqrt(np.square(z[seen]).sum() / length) if length else 0.0
-    return np.where(seen[:, None], -scale * u, z)
+    return np.where(seen[:, None], (z - scale * u) / 2, z)
 
 
 @dataclass
@@ -348,8 +348,8 @@ class LeastVariance:
         features: by which clients are alike: "sketch" (signed sums of their gradients, see `fedstas.sketch`),
             "gradients" (all of them, squeezed), "output" (gradients of the last layer), "labels" (shares of the
             classes), "updates" (each client's last one, which the server has; a client that has sent none is as far
-            from the others as two that have are on average) or "sketch+updates" (the sketch of each client's last
-            update, and of its gradient until it has sent one).
+            from the others as two that have are on average) or "sketch+updates" (the mean of the sketches of each
+            client's gradient and last update, see `with_updates`; of its gradient until it has sent one).
         levels: of the squeezed gradients.
         restratify_every: rounds; 0: once, for updates in each round.
         noise: tau^2 is added to the pairs of "size", too, so that strata of similar clients do not grow heavy.

@@ -410,13 +410,13 @@ def test_the_identity_of_the_old_default_is_as_it_was_recorded():
     assert config.to_dict(LeastVariance(sketch_size=16))["sketch_size"] == 16
 
 
-def test_last_updates_stand_in_for_gradients_where_there_are_any():
+def test_last_updates_are_averaged_with_gradients_where_there_are_any():
     z = np.array([[3.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
     np.testing.assert_array_equal(lv.with_updates(z, np.zeros((3, 2))), z)  # nobody seen yet
     # All seen, after steps of length 0.1: the same features again.
     np.testing.assert_allclose(lv.with_updates(z, -0.1 * z), z)
     mixed = lv.with_updates(z, np.array([[0.0, -0.2], [0.0, 0.0], [0.0, 0.0]]))
-    np.testing.assert_allclose(mixed, [[0.0, 3.0], [0.0, 4.0], [1.0, 1.0]])
+    np.testing.assert_allclose(mixed, [[1.5, 1.5], [0.0, 4.0], [1.0, 1.0]])
 
 
 def test_shares_of_classes_are_those_of_the_counts_and_noise_below_zero_counts_as_none():
