@@ -16,14 +16,15 @@ from fedstas import cli, engine, methods, models, partition, run_file, simulatio
 from fedstas.aggregation import average_models
 from fedstas.errors import Diverged, InputError
 
-HOW = {"rounds": 6, "clients_per_round": 5, "seed": 1}
+SETTINGS = {"rounds": 6, "clients_per_round": 5, "seed": 1}
 RAW = [name for name in simulation.COLUMNS if name not in ("train_loss", "seconds")]
 AVERAGES = [*simulation.AVERAGE_COLUMNS]
 
 
-def run(task, federation, **how):
-    method = methods.get(how.pop("method", "md"), lr=0.3)
-    return simulation.run(task, federation, method, device="cpu", **HOW | how)
+def run(task, federation, **options):
+    """Run a method, md unless another is given, for six rounds."""
+    method = methods.get(options.pop("method", "md"), lr=0.3)
+    return simulation.run(task, federation, method, device="cpu", **SETTINGS | options)
 
 
 @given(
@@ -105,16 +106,16 @@ def test_models_that_are_evaluated_together_are_evaluated_as_alone(network):
 def test_a_resumed_average_equals_an_uninterrupted_one_also_from_a_file(
     name, digits, federation, tmp_path
 ):
-    method, how = methods.get(name), {"average": 0.9, "device": "cpu"} | HOW
-    whole = simulation.run(digits, federation, method, **how)
-    first = simulation.run(digits, federation, method, **how | {"rounds": 2})
+    method, options = methods.get(name), {"average": 0.9, "device": "cpu"} | SETTINGS
+    uninterrupted = simulation.run(digits, federation, method, **options)
+    first = simulation.run(digits, federation, method, **options | {"rounds": 2})
     run_file.save_history(tmp_path / "run", {}, first)
     for history in (first, run_file.load_history(tmp_path / "run", {}, method)):
-        resumed = simulation.run(digits, federation, method, resume=history, **how)
-        np.testing.assert_array_equal(resumed.average, whole.average)
+        resumed = simulation.run(digits, federation, method, resume=history, **options)
+        np.testing.assert_array_equal(resumed.average, uninterrupted.average)
         pd.testing.assert_frame_equal(
             resumed.frame.drop(columns="seconds"),
-            whole.frame.drop(columns="seconds"),
+            uninterrupted.frame.drop(columns="seconds"),
             check_exact=True,
         )
 
@@ -130,13 +131,13 @@ def test_an_average_outside_zero_to_one_is_refused(beta, digits, federation):
     with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
         run(digits, federation, average=beta)
     with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
-        records.identity(digits, federation, methods.get("md"), average=beta, **HOW)
+        records.identity(digits, federation, methods.get("md"), average=beta, **SETTINGS)
 
 
 def test_a_diverged_run_keeps_the_columns_of_the_average(digits, federation):
     method = methods.get("md", lr=1e12)
     with pytest.raises(Diverged) as caught:
-        simulation.run(digits, federation, method, average=0.9, **HOW | {"rounds": 50})
+        simulation.run(digits, federation, method, average=0.9, **SETTINGS | {"rounds": 50})
     assert list(caught.value.history.frame.columns) == [*simulation.COLUMNS, *AVERAGES]
 
 
@@ -161,8 +162,8 @@ def test_further_rounds_that_a_run_does_not_have_are_refused(further, words, dig
 
 
 def test_identities_have_what_is_set_and_nothing_else(digits, federation):
-    def identity(**how):
-        return records.identity(digits, federation, methods.get("md"), **HOW | how)
+    def identity(**options):
+        return records.identity(digits, federation, methods.get("md"), **SETTINGS | options)
 
     usual = identity()
     assert {"average", "eval_rounds"}.isdisjoint(usual)
@@ -204,11 +205,11 @@ def test_recorded_averages_are_read_packed_and_made_again(recorded, tmp_path):
         assert averages.isna().all(axis=None) == ("average" not in identities[name])
         rounds = [2, 3, 4] if "eval_rounds" in identities[name] else [1, 2, 3, 4]
         assert frame["round"].tolist() == rounds
-        again = records.rerun(name, tmp_path / "copy", device="cpu")
+        repeated = records.rerun(name, tmp_path / "copy", device="cpu")
         drop = {"columns": "seconds"}
         pd.testing.assert_frame_equal(
-            again.frame.drop(**drop),
-            frame[again.frame.columns].reset_index(drop=True).drop(**drop),
+            repeated.frame.drop(**drop),
+            frame[repeated.frame.columns].reset_index(drop=True).drop(**drop),
             check_exact=True,
         )
 

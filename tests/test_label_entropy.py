@@ -139,9 +139,11 @@ def test_nothing_is_asked_of_the_clients():
 
 
 def test_a_continued_run_is_the_whole_run(digits, federation):
-    how, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
-    whole = simulation.run(digits, federation, method, rounds=7, **how)
-    half = simulation.run(digits, federation, method, rounds=4, **how)  # in the middle of clusters
-    on = simulation.run(digits, federation, method, rounds=7, resume=half, **how)
-    np.testing.assert_array_equal(on.params, whole.params)
-    assert on.frame.drop(columns="seconds").equals(whole.frame.drop(columns="seconds"))
+    options, method = {"clients_per_round": 7, "seed": 0}, methods.get("hics-fl", horizon=7)
+    uninterrupted = simulation.run(digits, federation, method, rounds=7, **options)
+    interrupted = simulation.run(
+        digits, federation, method, rounds=4, **options
+    )  # in the middle of clusters
+    resumed = simulation.run(digits, federation, method, rounds=7, resume=interrupted, **options)
+    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
+    assert resumed.frame.drop(columns="seconds").equals(uninterrupted.frame.drop(columns="seconds"))

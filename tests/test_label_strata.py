@@ -85,9 +85,9 @@ def test_counts_are_charged_and_nothing_else():
 
 
 def test_a_continued_run_is_the_whole_run(digits, federation):
-    how, method = {"clients_per_round": 4, "seed": 0}, methods.get("stratified-labels")
-    whole = simulation.run(digits, federation, method, rounds=5, **how)
-    half = simulation.run(digits, federation, method, rounds=2, **how)
-    on = simulation.run(digits, federation, method, rounds=5, resume=half, **how)
-    np.testing.assert_array_equal(on.params, whole.params)
-    assert on.frame.drop(columns="seconds").equals(whole.frame.drop(columns="seconds"))
+    options, method = {"clients_per_round": 4, "seed": 0}, methods.get("stratified-labels")
+    uninterrupted = simulation.run(digits, federation, method, rounds=5, **options)
+    interrupted = simulation.run(digits, federation, method, rounds=2, **options)
+    resumed = simulation.run(digits, federation, method, rounds=5, resume=interrupted, **options)
+    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
+    assert resumed.frame.drop(columns="seconds").equals(uninterrupted.frame.drop(columns="seconds"))

@@ -80,19 +80,19 @@ def test_a_schedule_that_ends_before_the_run_is_refused_before_the_first_round(d
 
 
 def test_a_run_uses_the_rate_of_each_round_also_when_it_is_resumed(digits, federation, monkeypatch):
-    rates, real = [], engine.local_updates
+    rates, original = [], engine.local_updates
 
-    def spy(*args, lr, **how):
+    def spy(*args, lr, **options):
         rates.append(lr)
-        return real(*args, lr=lr, **how)
+        return original(*args, lr=lr, **options)
 
     monkeypatch.setattr(engine, "local_updates", spy)
     method = methods.get("md", lr=0.2, schedule="step", decay_rounds=2, decay_factor=0.5)
     first = simulation.run(digits, federation, method, rounds=2, **DIGITS)
     resumed = simulation.run(digits, federation, method, rounds=5, resume=first, **DIGITS)
     assert rates == pytest.approx([0.2, 0.2, 0.1, 0.1, 0.05])
-    whole = simulation.run(digits, federation, method, rounds=5, **DIGITS)
-    np.testing.assert_array_equal(resumed.params, whole.params)
+    uninterrupted = simulation.run(digits, federation, method, rounds=5, **DIGITS)
+    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
     rates.clear()
     one_round.state_after(digits, federation, rounds=2, method=method, seed=1, device="cpu")
     assert rates == pytest.approx([0.2, 0.2, 0.1, 0.1])  # two rounds, twice the third
@@ -113,8 +113,8 @@ def problem(network: str, local: LocalSGD, dtype=torch.float64, cohort=(2, 0, 1,
     cuts = np.cumsum((0, *SIZES))
     data = engine.pool(x, y, [np.arange(a, b) for a, b in itertools.pairwise(cuts)])
     method = methods.get("md", local=local)
-    drawn = Cohort(np.array(cohort), np.ones(len(cohort)))
-    idx, weight, _ = simulation.draw_batches(method, data, drawn, np.ones(len(cohort)), 0, 3)
+    participants = Cohort(np.array(cohort), np.ones(len(cohort)))
+    idx, weight, _ = simulation.draw_batches(method, data, participants, np.ones(len(cohort)), 0, 3)
     return module, models.flatten(module), data, idx, weight
 
 
@@ -152,12 +152,12 @@ def test_momentum_and_passes_are_those_of_pytorch_on_ragged_clients(network, bac
     local = LocalSGD(lr=0.1, **settings)
     module, params, data, idx, weight = problem(network, local)
     shift = torch.randn(len(idx), len(params), dtype=params.dtype) / 10
-    how = {"lr": local.lr, "prox": local.prox, "momentum": local.momentum, "backend": backend}
+    options = {"lr": local.lr, "prox": local.prox, "momentum": local.momentum, "backend": backend}
     for extra in (None, shift):
-        result = engine.local_updates(module, params, data, idx, weight, shift=extra, **how)
+        result = engine.local_updates(module, params, data, idx, weight, shift=extra, **options)
         expected = plain(module, data, idx, weight, local, extra)
         assert (expected - params).abs().max() > 1e-4
-        torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_steps_without_examples_come_first_and_change_nothing():
@@ -170,8 +170,8 @@ def test_steps_without_examples_come_first_and_change_nothing():
     weight[1] = 0
     shift = torch.ones(len(idx), len(params))
     for backend in ("loop", "batched"):
-        how = {"lr": 0.1, "prox": 0.5, "momentum": 0.9, "shift": shift, "backend": backend}
-        result = engine.local_updates(module, params, data, idx, weight, **how)
+        options = {"lr": 0.1, "prox": 0.5, "momentum": 0.9, "shift": shift, "backend": backend}
+        result = engine.local_updates(module, params, data, idx, weight, **options)
         assert torch.equal(result[1], params)
 
 

@@ -132,8 +132,8 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
 ):
     """Identities of runs that were recorded before there was a choice have no such key."""
 
-    def make(**how):
-        return records.identity(digits, federation, methods.get("md"), **SETTINGS | how)
+    def make(**options):
+        return records.identity(digits, federation, methods.get("md"), **SETTINGS | options)
 
     sent = make(initial_model="sent")
     assert "initial_model" not in sent and "files" not in sent
@@ -144,14 +144,14 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
     named = {"initial_model": "start.npy", "files": {"initial_model": sha}}
     assert make(initial_model=str(file)) == sent | named
     folder = tmp_path / "results"
-    how = {"initial_model": str(file), "rounds": 1}
-    history, identity, _ = record(digits, federation, methods.get("md"), folder, **how)
+    options = {"initial_model": str(file), "rounds": 1}
+    history, identity, _ = record(digits, federation, methods.get("md"), folder, **options)
     records.pack(folder / "trial")
     with pytest.raises(InputError, match=r"the initial model in start.npy .* is not here"):
         records.rerun(records.run_id(identity), folder, device="cpu")
     monkeypatch.chdir(tmp_path)
-    again = records.rerun(records.run_id(identity), folder, device="cpu")
-    np.testing.assert_array_equal(again.params, history.params)
+    repeated = records.rerun(records.run_id(identity), folder, device="cpu")
+    np.testing.assert_array_equal(repeated.params, history.params)
     np.save(file, np.ones(3760, np.float32))
     with pytest.raises(InputError, match=r"the initial model in start.npy .* has changed since"):
         records.rerun(records.run_id(identity), folder, device="cpu")
@@ -159,10 +159,10 @@ def test_an_identity_says_how_the_first_model_comes_unless_it_is_sent(
 
 @pytest.mark.parametrize("rule", ["seed", "sent"])
 def test_a_run_is_made_again_by_its_own_rule(digits, federation, tmp_path, rule):
-    method, how = methods.get("md"), {"initial_model": rule, "rounds": 1}
-    history, identity, _ = record(digits, federation, method, tmp_path, **how)
-    again = records.rerun(records.run_id(identity), tmp_path, device="cpu")
-    assert again.frame.bytes_down.tolist() == history.frame.bytes_down.tolist()
+    method, options = methods.get("md"), {"initial_model": rule, "rounds": 1}
+    history, identity, _ = record(digits, federation, method, tmp_path, **options)
+    repeated = records.rerun(records.run_id(identity), tmp_path, device="cpu")
+    assert repeated.frame.bytes_down.tolist() == history.frame.bytes_down.tolist()
 
 
 def test_equal_runs_have_equal_identities_for_any_type_of_number(digits, federation):

@@ -161,17 +161,17 @@ def test_a_users_design_gives_the_run_of_the_simulation_and_resumes(
 
 
 class Misbehaving:
-    """A design whose cohort is what the function `request` returns, given the view."""
+    """A design whose cohort is what the function `ask` returns, given the view."""
 
-    def __init__(self, request):
-        self.request = request
+    def __init__(self, ask):
+        self.ask = ask
 
     def draw(self, view, m, rng):
-        return self.request(view)
+        return self.ask(view)
 
 
 @pytest.mark.parametrize(
-    "request, message",
+    "ask, message",
     [
         (
             lambda view: Cohort(np.array([0, 99]), np.ones(2)),
@@ -187,8 +187,8 @@ class Misbehaving:
         ),
     ],
 )
-def test_the_error_of_a_wrong_design_names_its_method(request, message, nodes, train):
-    method = methods.get("md", clients=Misbehaving(request))
+def test_the_error_of_a_wrong_design_names_its_method(ask, message, nodes, train):
+    method = methods.get("md", clients=Misbehaving(ask))
     with pytest.raises(InputError, match=f"^{message}"):
         train(nodes(method), method, rounds=1)
 
