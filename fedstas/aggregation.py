@@ -16,9 +16,10 @@ from fedstas.arrays import (
     check_same_shape,
     rescale_exponent,
 )
-from fedstas.config import choice_field, config, float_field
+from fedstas.config import choice_field, config, float_field, int_field
 from fedstas.errors import InputError, check_int
 from fedstas.state import per_client
+from fedstas.stratification import restored_features, stratify
 
 
 def cohort_weights(sizes) -> np.ndarray:
@@ -178,3 +179,139 @@ class UpdateMemoryServer:
     def step(self, params, update, state=None):
         """Return the next parameters [P]."""
         return params + self.rate * update
+
+
+@dataclass
+class ClusterMemory:
+    """The cluster of each client, int tensor [N], and the last mean update of each cluster [H, P]; None before the
+    first round."""
+
+    labels: Any = per_client()
+    updates: Any = None
+
+
+@config
+class ClusterMemoryServer:
+    """A server with a memory of each cluster's last mean update y_h, zero before its first: ClusterFedVARP
+    (Jhunjhunwala et al. 2022, arXiv:2207.14130), whose memory does not grow with the number of clients.
+
+    The update is sum_k omega_k y_h(k) plus the cohort's weighted sum of u_k - y_h(k), unbiased if the weights are; y_h
+    becomes the mean of the new updates of its participants. The paper takes the clusters as given. Here they are at
+    most `strata` strata by k-means of gradients with `levels` levels at w_0 (FedSTaS, Algorithm 2), for which all clients
+    are asked once. Where each stratum of the same clusters has a weight of its own, y_h cancels.
+    """
+
+    State: ClassVar[type] = ClusterMemory
+    remembers: ClassVar[bool] = True
+    clusters: ClassVar[bool] = True
+    strata: int = int_field(10)
+    levels: int = int_field(9, 2, 256)
+    rate: float = float_field(1.0, 0)
+
+    def assign(self, view, rng):
+        """Return the cluster of each client, int array [N], from the squeezed gradients that the view gives."""
+        features = restored_features(view.gradients(self.levels))
+        return stratify(features, min(self.strata, view.clients), int(rng.integers(2**31)))
+
+    def combine(self, clients, weights, updates, omega, state: ClusterMemory):
+        """Return the aggregated update [P] of the cohort's `updates` [m, P]; the memory is updated in place."""
+        labels, count = state.labels, int(state.labels.max()) + 1
+        if state.updates is None:
+            state.updates = updates.new_zeros((count, updates.shape[1]))
+        last, own = state.updates, labels[clients]
+        shares = updates.new_zeros(count).index_add_(0, labels, omega)
+        update = shares @ last + weights @ (updates - last[own])
+        for h in own.unique():
+            last[h] = updates[own == h].mean(0)
+        return update
+
+    def step(self, params, update, state=None):
+        """Return the next parameters [P]."""
+        return params + self.rate * update
+
+
+@dataclass
+class ControlVariates:
+    """Each client's control variate c_k [N, P], which the client itself keeps; None before the first round."""
+
+    clients: Any = per_client()
+
+
+@config
+class Scaffold:
+    """SCAFFOLD with option II (Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1).
+
+    Each local step of client k adds c - c_k to its gradient, where c = sum_k omega_k c_k (the paper's mean for equal
+    omega). After them c_k becomes the mean of the gradients of these steps, c_k - c - u_k / (lr steps). A participant
+    downloads c beside w_t and sends the change of c_k beside its model: twice the traffic, both ways.
+    """
+
+    State: ClassVar[type] = ControlVariates
+    remembers: ClassVar[bool] = True
+    corrects: ClassVar[bool] = True
+    rate: float = float_field(1.0, 0)
+
+    def corrections(self, clients, omega, state: ControlVariates):
+        """Return c - c_k [m, P] of these clients; None before the first round, where all are zero."""
+        c = state.clients
+        return None if c is None else omega @ c - c[clients]
+
+    def combine(self, clients, weights, updates, omega, state: ControlVariates, lengths):
+        """Return the aggregated update [P] of the cohort's `updates` [m, P]; control variates are updated in place.
+
+        `lengths` [m] are learning rates times numbers of local steps; who made no step keeps its control variate.
+        """
+        if state.clients is None:
+            state.clients = updates.new_zeros((len(omega), updates.shape[1]))
+        c, trained = state.clients, lengths > 0
+        new = c[clients] - omega @ c - updates / (lengths + ~trained)[:, None]
+        for k, value in zip(clients[trained], new[trained], strict=True):
+            c[k] = value
+        return weights @ updates
+
+    def step(self, params, update, state=None):
+        """Return the next parameters [P]."""
+        return params + self.rate * update
+
+
+@config
+class NormalisedAverage:
+    """FedNova (Wang et al. 2020, arXiv:2007.07481): w_{t+1} = w_t + rate tau sum_i weights_i u_i / tau_i, where
+    tau = sum_i weights_i tau_i and tau_i is the number of local steps of participant i.
+
+    It is `Average` where all have as many steps. With momentum or FedProx, tau_i is what the paper calls ||a_i||_1 (see
+    `LocalSGD.lengths`).
+    """
+
+    normalises: ClassVar[bool] = True
+    rate: float = float_field(1.0, 0)
+
+    def normalise(self, weights, lengths):
+        """Return the weights [m] of updates, for learning rates times numbers of local steps [m]; without any step an
+        update is zero, and has any weight."""
+        return (weights @ lengths) * weights / (lengths + (lengths == 0))
+
+    def step(self, params, update, state=None):
+        """Return the next parameters [P]; no state is needed."""
+        return params + self.rate * update
+
+
+@dataclass
+class Velocity:
+    """The velocity v [P] of a server with momentum, None before its first step."""
+
+    v: Any = None
+
+
+@config
+class ServerMomentum:
+    """FedAvgM (Hsu et al. 2019, arXiv:1909.06335): v_t = beta v_{t-1} + update and w_{t+1} = w_t + rate v_t."""
+
+    State: ClassVar[type] = Velocity
+    rate: float = float_field(1.0, 0)
+    beta: float = float_field(0.9, 0, 1, open_low=False, open_high=True)
+
+    def step(self, params, update, state: Velocity):
+        """Return the next parameters [P]; the velocity is updated in place."""
+        state.v = update if state.v is None else self.beta * state.v + update
+        return params + self.rate * state.v

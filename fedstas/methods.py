@@ -10,8 +10,18 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
+
 from fedstas import ALGORITHMS, user_code
-from fedstas.aggregation import Adaptive, Average, UpdateMemoryServer
+from fedstas.aggregation import (
+    Adaptive,
+    Average,
+    ClusterMemoryServer,
+    NormalisedAverage,
+    Scaffold,
+    ServerMomentum,
+    UpdateMemoryServer,
+)
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
 from fedstas.balanced import Balanced
 from fedstas.biased import Cyclic, DivFL, PowerOfChoice
@@ -86,6 +96,17 @@ class LocalSGD:
             )
         return rate
 
+    def lengths(self, steps, t: int) -> np.ndarray:
+        """Return how far local steps move a client whose gradient is always 1, for numbers of steps [m]: without
+        momentum and prox the rate of round t times the steps; generally the rate times ||a||_1 of Wang et al. 2020
+        (arXiv:2007.07481)."""
+        rate, steps = self.learning_rate(t), np.asarray(steps)
+        moved = velocity = np.zeros(len(steps))
+        for step in range(steps.max(initial=0)):
+            velocity = self.momentum * velocity + 1 - self.prox * moved
+            moved = np.where(step < steps, moved + rate * velocity, moved)
+        return moved
+
     def count_steps(self, sample: int) -> int:
         """Return the number of local steps of a client with a sample of this size, 0 if it is empty."""
         passes = self.steps if self.epochs is None else -(-self.epochs * sample // self.batch)
@@ -125,7 +146,15 @@ class Method:
     clients: ClientDesign
     data: DataDesign = AllData()
     local: LocalSGD = LocalSGD()
-    server: Average | Adaptive | UpdateMemoryServer = Average()
+    server: (
+        Average
+        | Adaptive
+        | ClusterMemoryServer
+        | NormalisedAverage
+        | Scaffold
+        | ServerMomentum
+        | UpdateMemoryServer
+    ) = Average()
     _: KW_ONLY
     description: str = field(default="", compare=False, repr=False)
     settings: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
@@ -461,6 +490,43 @@ _PACKAGE = (
         settings=(),
         unbiased_for="none",
         secure_aggregation="no",
+    ),
+    Method(
+        "cluster-fedvarp",
+        Uniform("expansion"),
+        server=ClusterMemoryServer(),
+        description="As fedvarp, with the last mean update of each of ten clusters (Jhunjhunwala et al.).",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="no",
+    ),
+    Method(
+        "scaffold",
+        Uniform("expansion"),
+        server=Scaffold(),
+        description="As fedavg-unbiased, with control variates in local steps; twice the traffic (Karimireddy et al.).",
+        settings=(),
+        unbiased_for="n_k/n",
+        secure_aggregation="yes",
+    ),
+    Method(
+        "fednova",
+        MD(),
+        local=LocalSGD(epochs=1),
+        server=NormalisedAverage(),
+        description="As md, an epoch each, and updates divided by their numbers of local steps (Wang et al.).",
+        settings=(),
+        unbiased_for="none",
+        secure_aggregation="with scalars",
+    ),
+    Method(
+        "fedavgm",
+        Uniform("cohort"),
+        server=ServerMomentum(),
+        description="As fedavg, with momentum on the server (Hsu et al.).",
+        settings=_ADAPTIVE,
+        unbiased_for="none",
+        secure_aggregation="yes",
     ),
     Method(
         "centralised",

@@ -24,7 +24,7 @@ WITH_REPLACEMENT = (
     "target",
     *WITHOUT_COHORT_SIZE,
 )
-WITH_REPLACEMENT += ("fedstas-unbiased", "fedstas-unbiased-dp", "fedstas-least-variance")
+WITH_REPLACEMENT += ("fednova", "fedstas-unbiased", "fedstas-unbiased-dp", "fedstas-least-variance")
 
 
 def audit_by_check(method, **options) -> dict:

@@ -22,6 +22,12 @@ from fedstas.flower.roster import RosterChanged, TooFew, exchange
 from fedstas.methods import Method
 from fedstas.sim.rng import stream
 
+OF_SIMULATION = {  # flags of server optimisers that messages do not serve
+    "corrects": "its clients keep control variates",
+    "clusters": "its server clusters all clients",
+    "normalises": "its server asks for numbers of local steps",
+}
+
 
 class Designs(Strategy):
     """Any method of `methods.get` as a strategy of Flower's message API.
@@ -51,6 +57,9 @@ class Designs(Strategy):
     ):
         if has_flag(method.clients, "pooled"):
             raise InputError(f"{method.name} pools all data in one place: it is no federation")
+        for flag, why in OF_SIMULATION.items():
+            if has_flag(method.server, flag):
+                raise InputError(f"{method.name} is of the simulation alone: {why}")
         self.method, self.seed = method, check_int("seed", seed, 0)
         self.m = check_int("the number of participants (clients per round)", clients_per_round, 1)
         self.patience = check_float("patience", patience, 0)
@@ -190,7 +199,8 @@ class Designs(Strategy):
         self.view.receive(participants, updates)
         if self._omega is not None:
             clients, omega = torch.from_numpy(participants), self._omega.to(params)
-            update = server.combine(clients, weights[mask], updates, omega, state)  # type: ignore[union-attr]
+            arguments = clients, weights[mask], updates, omega, state
+            update = server.combine(*arguments)  # type: ignore[union-attr, call-arg]
         else:
             update = aggregation.aggregate(params, trained, weights)
         after = server.step(params, update, state)

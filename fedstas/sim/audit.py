@@ -7,7 +7,8 @@ weight does not matter. An unbiased design is called biased in one of a million 
 
 import copy
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from fedstas.state import copy_draw_fields, new_state, reset_draw_fields
 
 SIZES = (2, 3, 4, 5, 6, 8)  # examples of the clients
 M = 3  # participants
+BATCH = 2  # examples of a local step, at most, where numbers of steps matter
 BENCHES: dict = {  # name: (rounds before the one that is tested, arguments of its `Bench`)
     "a first round": (0, {}),
     "a third round": (2, {}),
@@ -121,7 +123,13 @@ class Bench:
         rates = data.rates(view, cohort) if len(cohort.clients) else ()
         pairs = zip(self.data.sizes[cohort.clients], rates, strict=True)
         counts = [len(data.sample(int(size), float(rate), rng)) for size, rate in pairs]
-        return cohort, cohort.on_updates(np.array(counts))
+        weights = cohort.on_updates(np.array(counts))
+        if has_flag(server := self.method.server, "normalises"):
+            # Batches as small as the clients, so that their numbers of local steps differ.
+            local = replace(self.method.local, batch=min(self.method.local.batch, BATCH))
+            steps = np.array([local.count_steps(count) for count in counts])
+            weights = server.normalise(weights, local.lengths(steps, 1))  # type: ignore[union-attr]
+        return cohort, weights
 
     def rounds(self, view: RecordingView, count: int) -> list[Cohort]:
         """Run `count` rounds, begin the next one, and return the cohorts of the rounds."""
@@ -145,8 +153,11 @@ class Bench:
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
         omega, weights = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
         if remembers := has_flag(server, "remembers"):
-            state = new_state(server)
-            server.combine(torch.arange(n), omega, old, omega, state)  # type: ignore[union-attr]
+            state, everyone = new_state(server), torch.arange(n)
+            if has_flag(server, "clusters"):
+                labels = server.assign(view, stream(self.seed, "audit clusters"))  # type: ignore[union-attr]
+                state.labels = torch.from_numpy(labels)
+            self.combine(everyone, omega, old, omega, state)
         self.draw(view, 0)
         designs = view.server.memory.designs
         before = copy_draw_fields(designs)
@@ -155,11 +166,21 @@ class Bench:
             cohort, on_updates = self.draw(view, 0, i)
             k, w = torch.as_tensor(cohort.clients), torch.as_tensor(on_updates).double()
             if remembers:
-                row[:] = server.combine(k, w, new[k], omega, copy.deepcopy(state))  # type: ignore[union-attr]
+                row[:] = self.combine(k, w, new[k], omega, copy.deepcopy(state))
             else:
                 row[:] = w @ new[k]
         reset_draw_fields(designs, before)
         return weights
+
+    def combine(self, clients, weights, updates, omega, state) -> torch.Tensor:
+        """Return the aggregated update of a server that remembers. Where clients correct their gradients, one local
+        step of rate 1 does: to first order in the rate any number of steps has the same weights."""
+        server: Any = self.method.server
+        if not has_flag(server, "corrects"):
+            return server.combine(clients, weights, updates, omega, state)
+        shift = server.corrections(clients, omega, state)
+        updates = updates if shift is None else updates - shift
+        return server.combine(clients, weights, updates, omega, state, torch.ones(len(clients)))
 
 
 def z_scores(weights, target) -> np.ndarray:
@@ -322,7 +343,8 @@ def secure(method: Method) -> str:
     which shows the server only sums over clients, from what it asks the server for in a few rounds.
 
     Returns:
-        "no": it asks for vectors of single clients (gradients, centres, last updates), or its server stores updates.
+        "no": it asks for vectors of single clients (gradients, centres, last updates), or its server stores updates (control variates
+        are stored by the clients, and summed).
         "with scalars": it asks for numbers of single clients (sizes, norms, losses, spreads, labels,
         label counts, reports), and
         updates can be summed. "yes": it asks for nothing of a single client but sizes that do not change the cohorts,
@@ -339,7 +361,8 @@ def secure(method: Method) -> str:
         view = bench.server()
         cohorts.append([cohort.clients.tolist() for cohort in bench.rounds(view, ROUNDS)])
         questions |= view.questions.keys()
-    if questions & VECTORS or has_flag(method.server, "remembers"):
+    stores = has_flag(method.server, "remembers") and not has_flag(method.server, "corrects")
+    if questions & VECTORS or stores:
         return "no"
     only_weights = {"sizes"} if cohorts[0] == cohorts[1] else set()
     return "with scalars" if questions - only_weights else "yes"

@@ -104,10 +104,11 @@ class Server:
         self._has_model[new] = True
         self.cost["bytes_down"] += len(new) * self.model_bytes
 
-    def charge(self, *, examples: int, bytes_up: int) -> None:
-        """Add to the cost: examples that clients went through, and bytes that they sent."""
+    def charge(self, *, examples: int, bytes_up: int, bytes_down: int = 0) -> None:
+        """Add to the cost: examples that clients went through, and bytes that they sent and were sent."""
         self.cost["examples"] += examples
         self.cost["bytes_up"] += bytes_up
+        self.cost["bytes_down"] += bytes_down
 
     @property
     def sizes(self) -> np.ndarray:

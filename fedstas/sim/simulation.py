@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -107,11 +108,14 @@ def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
     return keys if local.epochs is None else keys[:, ::-1].copy()
 
 
-def train_cohort(module, params, data: engine.Pool, local, idx, weight, seed, t: int, places=None):
-    """Train a cohort in round t on the batches of `draw_batches`, and return its models [m, P]."""
+def train_cohort(
+    module, params, data: engine.Pool, local, idx, weight, seed, t: int, places=None, shift=None
+):
+    """Train a cohort in round t on the batches of `draw_batches`, and return its models [m, P]; `shift` [m, P] is added
+    to their gradients."""
     keys = draw_keys(module, local, idx, seed, t, places)
     how = {"lr": local.learning_rate(t), "prox": local.prox, "momentum": local.momentum}
-    return engine.local_updates(module, params, data, idx, weight, keys=keys, **how)
+    return engine.local_updates(module, params, data, idx, weight, keys=keys, shift=shift, **how)
 
 
 def measure(
@@ -312,33 +316,51 @@ class Progress:
 def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
     """Do round t of Algorithm 3, from w_t = params [P]: return w_{t+1} and the cohort."""
     method, data, seed, local = setup.method, setup.data, setup.seed, setup.method.local
+    rule: Any = method.server
+    state = server.optimizer_state(rule)
+    remembers, corrects = has_flag(rule, "remembers"), has_flag(rule, "corrects")
     server.begin(t, params)
+    if has_flag(rule, "clusters") and state.labels is None:
+        labels = rule.assign(server, stream(seed, "clusters"))
+        state.labels = torch.from_numpy(labels).to(params.device)
     cohort = draw_cohort(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
-    remembers = has_flag(method.server, "remembers")
-    trained, weights = params.new_zeros((0, len(params))), params.new_zeros(0)
+    chosen = torch.as_tensor(cohort.clients, dtype=torch.long).to(params.device)
+    omega = client_shares(method, server, params) if remembers else None
+    trained = params.new_zeros((0, len(params)))
+    weights = lengths = params.new_zeros(0)
     if len(cohort.clients):
         rates = method.data.rates(server, cohort)  # lines 11-14
         idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
-        trained = train_cohort(server.module, params, data, local, idx, weight, seed, t)
+        shift = rule.corrections(chosen, omega, state) if corrects else None
+        trained = train_cohort(
+            server.module, params, data, local, idx, weight, seed, t, shift=shift
+        )
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
+        lengths = torch.from_numpy(local.lengths(weight.any(2).sum(1), t)).to(params)
     elif not remembers:  # an empty cohort: a round without an update
         return params, cohort
-    if remembers:
-        hidden = has_flag(method.clients, "equal_clients") or has_flag(
-            method.clients, "hides_sizes"
-        )
-        sizes = np.ones(server.clients) if hidden else server.sizes
-        omega = torch.from_numpy(sizes / sizes.sum()).to(params)
-        chosen = torch.as_tensor(cohort.clients, dtype=torch.long)
-        update = method.server.combine(  # type: ignore[union-attr]
-            chosen, weights, trained - params, omega, server.optimizer_state(method.server)
-        )
+    if corrects:  # control variates are as large as models
+        down = len(np.unique(cohort.clients)) * params.nbytes
+        server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
+        update = rule.combine(chosen, weights, trained - params, omega, state, lengths)
+    elif remembers:
+        update = rule.combine(chosen, weights, trained - params, omega, state)
     else:
+        if has_flag(rule, "normalises"):
+            weights = rule.normalise(weights, lengths)
         update = aggregate(params, trained, weights)
-    return method.server.step(params, update, server.optimizer_state(method.server)), cohort
+    return rule.step(params, update, state), cohort
+
+
+def client_shares(method: Method, server: Server, params) -> torch.Tensor:
+    """Return omega [N] for a server that remembers clients, as `params`: 1/N where the design hides sizes."""
+    design = method.clients
+    hidden = has_flag(design, "equal_clients") or has_flag(design, "hides_sizes")
+    sizes = np.ones(server.clients) if hidden else server.sizes
+    return torch.from_numpy(sizes / sizes.sum()).to(params)
 
 
 def run(

@@ -24,6 +24,9 @@ REFUSED = {
     "stratified-labels": "do not send their label counts",
     "fed-cbs": "do not send their label counts",
     "hics-fl": "knows no last layer",
+    "scaffold": "clients keep control variates",
+    "cluster-fedvarp": "clusters all clients",
+    "fednova": "numbers of local steps",
 }
 
 
@@ -233,7 +236,7 @@ def test_the_readme_names_exactly_the_methods_that_are_refused():
     text = (Path(__file__).parents[2] / "examples" / "flower" / "README.md").read_text()
     first = text.split("methods are refused, each with a sentence:")[1].split(". So are", 1)[0]
     assert {n for n in methods.names() if f"`{n}`" in first} == set(REFUSED)
-    assert {6: "Six"}[len(REFUSED)] + " methods are refused" in text
+    assert {9: "Nine"}[len(REFUSED)] + " methods are refused" in text
 
 
 def test_more_participants_than_clients_are_refused(nodes, train):
