@@ -128,30 +128,39 @@ class Balanced:
 
     `how`: "cube" balances pi and the m - 1 leading principal coordinates of omega_k Z_k; "pivotal" spreads over the
     Z_k. `measure`: pi_k by "size-norm" or "size"; a norm counts at least a thousandth of the mean norm, so that a
-    client of gradient zero can be drawn.
+    client of gradient zero can be drawn. `features`: Z_k are the "gradients", squeezed to `levels`, or a "sketch" of
+    them, `sketch_size` signed sums (`fedstas.sketch`), whose norms stand for the gradients'. They are asked every
+    `restratify_every` rounds; 0: once.
     """
 
     State: ClassVar[type] = BalancedState
-    stratifies: ClassVar[bool] = True
+    stratifies = property(lambda self: self.features == "gradients")
     how: str = choice_field("cube", "pivotal")
     measure: str = choice_field("size-norm", "size")
     levels: int = int_field(9, 2, 256)
-    restratify_every: int = int_field(10)
+    restratify_every: int = int_field(10, 0)
+    features: str = choice_field("gradients", "sketch", later=True)
+    sketch_size: int = int_field(64, later=True)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m, sizes = check_participants(m, view.clients), client_sizes(view)
         omega = sizes / sizes.sum()
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
-            squeezed = view.gradients(self.levels)
-            z = gram_coordinates(sketch(squeezed))
+            if self.features == "sketch":
+                vectors = view.sketches(self.sketch_size)
+                norms = np.linalg.norm(vectors, axis=1)
+            else:
+                squeezed = view.gradients(self.levels)
+                vectors, norms = sketch(squeezed), squeezed.norms()
+            z = gram_coordinates(vectors)
             if self.how == "cube":
-                vectors, singular, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
-                z = round_to_grid((vectors * singular)[:, : m - 1])
-            return z, squeezed.norms()
+                left, singular, _ = np.linalg.svd(omega[:, None] * z, full_matrices=False)
+                z = round_to_grid((left * singular)[:, : m - 1])
+            return z, norms
 
         coordinates = view.state_of(self).coordinates
-        features, norms = coordinates.get(view.round, self.restratify_every, compute)
+        features, norms = coordinates.get(view.round, self.restratify_every or None, compute)
         norms = np.maximum(norms, 1e-3 * norms.mean()) if norms.any() else np.ones(len(norms))
         pi = proportional_inclusion(omega if self.measure == "size" else omega * norms, m)
         if self.how == "pivotal":

@@ -179,7 +179,7 @@ PARTS, LOCAL = tuple(_REQUIRED), _REQUIRED["local"]
 
 _STRATA = ("strata", "levels", "restratify_every")
 _AS_CODED = ("strata", "levels", "n_star", "processor")
-_BALANCED = ("measure", "levels", "restratify_every")
+_BALANCED = ("measure", "levels", "restratify_every", "features", "sketch_size")
 _ADAPTIVE = ("weights", "server_rate")
 
 _PACKAGE = (

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from fedstas import methods, simulation
 from fedstas.balanced import Balanced, cube_sample, local_pivotal_sample, null_vector
 from fedstas.corrected import proportional_inclusion
 from fedstas.errors import InputError
@@ -222,6 +223,73 @@ def test_a_client_without_gradient_is_drawn_too(view):
     for cohort, chance in enumerate_outcomes(lambda rng: Balanced().draw(server, 2, rng)):
         mean[cohort.clients] += chance * cohort.weights
     np.testing.assert_allclose(mean, 1 / 4, rtol=1e-9)
+
+
+@pytest.fixture
+def sketching(view):
+    """The class of a view that answers with the gradients themselves where sketches are asked for."""
+
+    class Sketching(view):
+        def sketches(self, size):
+            self.size = size
+            self.asked += 1
+            return self._gradients.astype(np.float32)
+
+        def gradients(self, levels):
+            raise AssertionError("the design asked for gradients")
+
+    return Sketching
+
+
+@pytest.mark.parametrize("how", ["cube", "pivotal"])
+def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketching, view, how):
+    """Of sketches that equal the gradients the cohorts are those of the gradients, of which no value is squeezed."""
+    design, levels = Balanced(how, features="sketch", sketch_size=5), 9
+    known, mean = sketching(SIZES, GRADIENTS), np.zeros(4)
+    for cohort, chance in outcomes(lambda rng: design.draw(known, 2, rng)):
+        mean[cohort.clients] += chance * cohort.weights
+    np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
+    assert (known.asked, known.size) == (1, 5)
+    for seed in range(20):
+        ours = design.draw(known, 2, np.random.default_rng(seed))
+        whole = Balanced(how, levels=levels).draw(view(SIZES, GRADIENTS), 2, np.random.default_rng(seed))  # fmt: skip
+        np.testing.assert_array_equal(ours.clients, whole.clients)
+        np.testing.assert_allclose(ours.weights, whole.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("every", "asked"), [(0, 1), (10, 3), (1, 21)])
+def test_features_are_asked_once_or_every_so_many_rounds(sketching, every, asked):
+    known, design = sketching(SIZES, GRADIENTS), Balanced(features="sketch", restratify_every=every)
+    for known.round in range(1, 22):
+        design.draw(known, 2, np.random.default_rng(0))
+    assert known.asked == asked
+
+
+def test_a_sketch_of_64_numbers_costs_256_bytes_a_client_and_the_seed_of_w_0(digits, federation):
+    """By default the first model is made from a seed of 8 bytes; 19 of 20 clients have data."""
+    method = methods.get("cube", features="sketch", restratify_every=0)
+    setup = simulation.prepare(digits, federation, method, 4, 0)
+    server, params = setup.start()
+    server.begin(1, params)
+    method.clients.draw(server, 4, np.random.default_rng(0))
+    asked = {"bytes_down": 19 * 8, "bytes_up": 19 * (256 + 8), "examples": len(digits.train_y)}
+    assert server.cost == asked  # and 8 bytes of each size
+
+
+def test_a_continued_run_from_sketches_is_the_whole_run(digits, federation):
+    how = {"clients_per_round": 4, "seed": 0}
+    method = methods.get("local-pivotal", features="sketch", restratify_every=0)
+    whole = simulation.run(digits, federation, method, rounds=5, **how)
+    half = simulation.run(digits, federation, method, rounds=2, **how)
+    on = simulation.run(digits, federation, method, rounds=5, resume=half, **how)
+    np.testing.assert_array_equal(on.params, whole.params)
+
+
+def test_recorded_identities_of_the_designs_are_unchanged():
+    kept = {"is", "how", "measure", "levels", "restratify_every"}
+    assert methods.to_dict(methods.get("cube"))["clients"].keys() == kept
+    assert methods.version(methods.get("cube")) == 2
+    assert methods.version(methods.get("cube", features="sketch")) == 1
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
     }
     measures = {"cube": "size", "local-pivotal": "size-norm"}
     changed_values["measure"] = measures.get(name, "L1")
+    changed_values["features"] = "sketch" if name in measures else "updates"
     method = methods.get(name)
     needs_reports = {"epsilon", "size_cap"} if name == "fedstas-unbiased-dp" else set()
     for key, default in methods.parameters(name).items():
