@@ -14,6 +14,7 @@ from fedstas.client_sampling import (
     draw_stratified,
 )
 from fedstas.config import config, int_field
+from fedstas.least_variance import class_shares
 from fedstas.state import Renewed, renewed
 
 
@@ -44,8 +45,7 @@ class LabelStrata:
         m = check_participants(m, view.clients)
 
         def compute() -> Strata:
-            counts = view.label_counts()
-            shares = counts / counts.sum(axis=1, keepdims=True)
+            shares = class_shares(view.label_counts())
             return cluster_clients(shares, np.ones(view.clients), min(self.strata, m), rng)
 
         strata = view.state_of(self).strata.get(view.round, None, compute)

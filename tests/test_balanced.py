@@ -246,7 +246,7 @@ def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketching, v
     """Of sketches that equal the gradients the cohorts are those of the gradients, of which no value is squeezed."""
     design, levels = Balanced(how, features="sketch", sketch_size=5), 9
     known, mean = sketching(SIZES, GRADIENTS), np.zeros(4)
-    for cohort, chance in outcomes(lambda rng: design.draw(known, 2, rng)):
+    for cohort, chance in enumerate_outcomes(lambda rng: design.draw(known, 2, rng)):
         mean[cohort.clients] += chance * cohort.weights
     np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
     assert (known.asked, known.size) == (1, 5)
