@@ -287,7 +287,7 @@ def test_a_partly_recorded_sweep_has_the_runs_of_the_current_version_and_names_i
     federation = SimpleNamespace(
         recipe=recipe | {"concentration": run.concentration}, shards=[0] * 100
     )
-    task = SimpleNamespace(name="mnist", digest="x", other={})
+    task = SimpleNamespace(name="mnist", digest="x", identity_extras={})
     record(tmp_path, "sensitivity", run, task, federation)
     record(tmp_path, "sensitivity", run, task, federation, algorithms=0)  # outdated
     record(tmp_path, "sensitivity", run, task, federation, rounds=30)  # not of the sweep
