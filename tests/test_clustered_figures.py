@@ -41,7 +41,7 @@ def record(folder, sweep: str) -> None:
         recipe = {"name": run.partition, "concentration": run.concentration, "seed": run.seed}
         recipe["sizes"] = partition.parse_sizes(run.sizes)
         federation = SimpleNamespace(recipe=recipe, shards=[0] * 100)
-        task = SimpleNamespace(name=run.task, digest="x", other={})
+        task = SimpleNamespace(name=run.task, digest="x", identity_extras={})
         options = {"rounds": run.rounds, "clients_per_round": run.clients_per_round}
         options |= {"seed": run.seed, "eval_every": run.eval_every}
         method = methods.get(run.method, **run.overrides)
