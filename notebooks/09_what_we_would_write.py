@@ -1795,10 +1795,10 @@ def slope_of(x):
 
 left_over = {}
 for gamma, labels in product((0.02, 0.125), ([0, 0, 1, 1, 1], [0, 1, 0, 1, 0])):
-    at, each = models[:, None], np.repeat(models[:, None], 5, axis=1)
+    start, each = models[:, None], np.repeat(models[:, None], 5, axis=1)
     for _ in range(E):
         each = each - gamma / E * slope_of(each)
-    u, g = each - at, slope_of(at)
+    u, g = each - start, slope_of(start)
     mean_g = g @ w5
     drift = (g - mean_g[:, None]) ** 2 @ w5
     groups = [np.flatnonzero(np.equal(labels, h)) for h in range(2)]

@@ -73,7 +73,7 @@ def compute_draws(state: one_round.State, levels: int) -> dict[str, tuple[np.nda
     counts = allocation.by_priority(totals, m, **bounds)
     similar = methods.get("clustered-similarity").clients
     r = similar.distributions(one_round.view_at(state, similar), m)
-    least = methods.get(LEAST_VARIANCE_METHOD, levels=levels).clients
+    least = methods.get(LEAST_VARIANCE_METHOD, features="gradients", levels=levels).clients
     strata, q, _ = least.strata(one_round.view_at(state, least), m)
 
     def stratified(labels, measure, counts):
@@ -147,7 +147,11 @@ def compare_nonresponse(
         MD_LABEL: (state, "md", {}),
         KMEANS_LABEL: (state, "fedstas-unbiased", {"levels": levels}),
         SIMILAR_LABEL: (state, "clustered-similarity", {}),
-        LEAST_VARIANCE_LABEL: (state, LEAST_VARIANCE_METHOD, {"levels": levels}),
+        LEAST_VARIANCE_LABEL: (
+            state,
+            LEAST_VARIANCE_METHOD,
+            {"features": "gradients", "levels": levels},
+        ),
         "distinct clients at random": (state, "fedavg-unbiased", {}),
         **{
             f"K-Vib, round {t + 1} of its own run": (after, "k-vib", {})
