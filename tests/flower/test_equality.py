@@ -19,7 +19,7 @@ from fedstas.errors import InputError
 # Methods that real nodes cannot run, and why.
 REFUSED = {
     "centralised": "no federation",
-    "target": "oracle",
+    "target": "most frequent class",
     "fedstas-dp-authors-dec": "asks for true sizes",
     "stratified-labels": "do not send their label counts",
     "fed-cbs": "do not send their label counts",
