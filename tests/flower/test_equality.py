@@ -73,6 +73,8 @@ def test_every_method_gives_the_run_of_the_simulation(name, digits, federation, 
         ("poisson", {"server": UpdateMemoryServer("mifa", rate=0.5)}),
         ("fedstas-least-variance", {"server": UpdateMemoryServer()}),
         ("fedstas-unbiased-dp", {"server": UpdateMemoryServer()}),
+        ("md", {"epochs": 2, "batch": 32, "momentum": 0.5}),
+        ("md", {"schedule": "cosine", "decay_rounds": 12}),
     ],
     ids=str,
 )
