@@ -83,6 +83,9 @@ class RandomView:
     def gradients(self, levels):
         return squeeze(self.vectors, levels)
 
+    def sketches(self, size):
+        return self.vectors[:, :size]
+
     def centres(self, make, batch, levels):
         return self.vectors[:, :levels]
 
