@@ -15,7 +15,7 @@ TARGET = [F(k, sum(SIZES)) for k in SIZES]
 
 
 def weights_by_size(cohort):
-    """FedAvg's weights n_k over the cohort."""
+    """Return FedAvg's weights: each participant's share of the cohort's examples."""
     return tuple(F(SIZES[k], sum(SIZES[j] for j in cohort)) for k in cohort)
 
 
@@ -59,7 +59,7 @@ REPEATED_DRAW = [((0, 0), (F(1, 2), F(1, 2)), F(1, 4)), ((0, 1), (F(1, 2), F(1, 
 
 
 def count_clients_once(clients, outcomes):
-    """Expected weights in which a client that is drawn twice has the weight of its last draw alone."""
+    """Return the expected weights if a client that is drawn twice counts with its last draw alone (a mistake)."""
     distinct = [(dict(zip(c, weights, strict=True)), q) for c, weights, q in outcomes]
     return theory.expected_weights(clients, [(tuple(w), tuple(w.values()), q) for w, q in distinct])
 
@@ -86,7 +86,7 @@ EXERCISES["expected"] = Function(
 
 
 def check_five_designs(example) -> str:
-    """Return what is wrong with the letters of the unbiased designs."""
+    """Return what is wrong with the letters of the unbiased designs; "" if nothing is."""
     try:  # "CDE", "c, d, e", ["c", "d", "e"]
         example = {letter.lower() for letter in "".join(example) if letter.isalnum()}
     except TypeError:
@@ -113,7 +113,7 @@ EXERCISES["five-designs"] = Example(
 
 
 def check_smallest(example) -> str:
-    """Return what is wrong with (sizes, m) as the smallest federation in which weights over the cohort are biased."""
+    """Return what is wrong with (sizes, m) as the smallest federation in which weights over the cohort are biased; "" if nothing is."""
     sizes, m = as_sizes(example[0]), int(example[1])
     n = len(sizes)
     if not 1 <= m < n <= 8:
@@ -191,7 +191,7 @@ def variances_of_aggregate(sizes, updates, common):
 
 
 def check_models_win(example) -> str:
-    """Return what is wrong with (sizes, updates, w) for which weights on models should have the smaller variance."""
+    """Return what is wrong with (sizes, updates, w) for which weights on models should have the smaller variance; "" if nothing is."""
     sizes, updates, common = example
     sizes, updates, common = as_sizes(sizes), [F(x) for x in updates], F(common)
     if len(sizes) != len(updates):

@@ -1,4 +1,9 @@
-"""Exercises of chapter 6: taking part, one client's equality, own rows, rows that gain nothing."""
+"""Exercises of chapter 6: taking part, one client's equality, own rows, rows that gain nothing.
+
+Equations, algorithms and figures are those of Fraboni et al. (2021, arXiv:2105.05883). `rows` are a sampling scheme
+[m, N]: draw k picks client i with probability rows[k][i]. r' are the same rows as integer counts [m, N] that sum to the
+number of all examples.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ def inclusion_probability(rows, client):
 
 
 def md_inclusion_probability(rows, client):
-    """Return the inclusion probability under MD sampling with the mean row p, eq. 19."""
+    """Return the inclusion probability under MD sampling with the mean row p, eq. 19 (a mistake)."""
     p = sum(row[client] for row in rows) / len(rows)
     return 1 - (1 - p) ** len(rows)
 
@@ -49,7 +54,7 @@ EXERCISES["included"] = Function(
 
 
 def check_one_equality(example) -> str:
-    """Return what is wrong with (sizes, rows) in which exactly one client should gain nothing."""
+    """Return what is wrong with (sizes, rows) in which exactly one client should gain nothing; "" if nothing is."""
     sizes, rows = [int(n) for n in example[0]], example[1]
     r = as_rows(rows)
     if len(sizes) != 3 or min(sizes) < 1 or len(r) != 2 or len(r[0]) != 3:
@@ -135,7 +140,7 @@ def expected_digits(rows):
 
 
 def check_nothing(rows) -> str:
-    """Return what is wrong with three rows of clients whose cohorts should see no more digits than MD's."""
+    """Return what is wrong with three rows of clients whose cohorts should see no more digits than MD's; "" if nothing is."""
     rows = [[int(k) for k in row] for row in rows]
     if len(rows) != 3 or any(len(row) != 3 for row in rows):
         return "three rows of three clients are asked for."

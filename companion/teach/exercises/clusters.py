@@ -1,4 +1,9 @@
-"""Exercises of chapter 4g, clustered sampling."""
+"""Exercises of chapter 4g, clustered sampling.
+
+Equations, algorithms and figures are those of Fraboni et al. (2021, arXiv:2105.05883). `rows` are a sampling scheme
+[m, N]: draw k picks client i with probability rows[k][i]. r' are the same rows as integer counts [m, N] that sum to the
+number of all examples.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +17,17 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def variance(rows, client):
-    """Var omega_i of eq. 16."""
+    """Return the variance of the weight omega_i of client i = `client`, 1/m for each draw of it (eq. 16)."""
     return sum(row[client] * (1 - row[client]) for row in rows) / len(rows) ** 2
 
 
 def variance_without_square(rows, client):
-    """Eq. 16 with 1/m instead of 1/m^2."""
+    """Return the variance of eq. 16 with 1/m instead of 1/m^2 (a mistake)."""
     return sum(row[client] * (1 - row[client]) for row in rows) / len(rows)
 
 
 def md_variance(rows, client):
-    """Var omega_i under MD sampling, eq. 14."""
+    """Return the variance of omega_i under MD sampling, whose m rows all equal the mean row p (eq. 14; a mistake)."""
     p = sum(row[client] for row in rows) / len(rows)
     return p * (1 - p) / len(rows)
 
@@ -44,22 +49,22 @@ EXERCISES["variance"] = Function(
 
 
 def cut_line(sizes, m):
-    """Algorithm 1 as Fig. 3 draws it: r' of clients that are given by descending size."""
+    """Return r' of Algorithm 1 as Fig. 3 draws it, for clients in descending order of size."""
     return [list(row) for row in clustered.counts_by_size(sizes, m).tolist()]
 
 
 def algorithm_1_without_line_13(sizes, m):
-    """r' of Algorithm 1 with all repairs but that of line 13."""
+    """Return r' of Algorithm 1 with all repairs but that of line 13 (a mistake)."""
     return theory.printed_algorithm_1(sizes, m, ("start", "line 11"))
 
 
 def algorithm_1_as_printed(sizes, m):
-    """r' of Algorithm 1 as printed."""
+    """Return r' of Algorithm 1 as printed (a mistake)."""
     return theory.printed_algorithm_1(sizes, m)
 
 
 def md_rows(sizes, m):
-    """r' of MD sampling: m equal rows."""
+    """Return r' of MD sampling: m equal rows (a mistake)."""
     return [list(sizes) for _ in range(m)]
 
 
@@ -88,7 +93,7 @@ GRADIENTS = (1, 0, 1, 0)  # scalar gradients of four equal clients
 
 
 def check_no_gain(rows) -> str:
-    """Return what is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies."""
+    """Return what is wrong with two rows for which B_Cl = B_MD, though neither exception of Appendix A.2 applies; "" if nothing is."""
     r = as_rows(rows)
     if len(r) != 2 or len(r[0]) != 4:
         return "two rows and four columns are asked for."
@@ -115,7 +120,7 @@ EXERCISES["no-gain"] = Example(
 
 
 def check_certain(example) -> str:
-    """Return what is wrong with (sizes, m) in which Fig. 3 gives a client fewer rows of its own than floor(m p_i)."""
+    """Return what is wrong with (sizes, m) in which Fig. 3 gives a client fewer rows of its own than floor(m p_i); "" if nothing is."""
     sizes, m = example
     counts = clustered.counts_by_size(sizes, m)
     if len(sizes) > 3:

@@ -72,7 +72,7 @@ def error_slope(steps):
 
 
 def check_steps(steps) -> str:
-    """Return what is wrong with a step size, a function of t = 0, 1, ..., that should give the rate 1/T."""
+    """Return what is wrong with a step size, a function of t = 0, 1, ..., that should give the rate 1/T; "" if nothing is."""
     if not callable(steps):
         return "it must be a function of the round t = 0, 1, 2, ..."
     slope = error_slope(steps)

@@ -102,7 +102,7 @@ def shares_by_size(sizes, labels):
 
 
 def check_worse_than_md(example) -> str:
-    """Return what is wrong with (sizes, updates, labels), whose strata should have a larger variance than MD, or ""."""
+    """Return what is wrong with (sizes, updates, labels), whose strata should have a larger variance than MD; "" if nothing is."""
     sizes, updates, labels = (list(x) for x in example)
     if not len(sizes) == len(updates) == len(labels) or not sizes:
         return "give three lists of equal length: sizes, updates, labels."

@@ -41,7 +41,7 @@ def srs_variance(gradients, size):
 
 
 def variance_with_replacement(gradients, size):
-    """Return the variance of the mean of `size` draws with replacement."""
+    """Return the variance of the mean of `size` draws with replacement (a mistake)."""
     n, mean = len(gradients), sum(gradients) / len(gradients)
     return sum((g - mean) ** 2 for g in gradients) / n / size
 
@@ -64,7 +64,7 @@ EXERCISES["lemma-3"] = Function(
 
 
 def check_bernoulli_wins(gradients) -> str:
-    """Return what is wrong with four scalar gradients for which Bernoulli sampling should have the smaller variance."""
+    """Return what is wrong with four scalar gradients for which Bernoulli sampling should have the smaller variance; "" if nothing is."""
     g = [Fraction(x) for x in gradients]
     if len(g) != 4:
         return f"it has {len(g)} gradients, not 4."
@@ -88,7 +88,7 @@ EXERCISES["bernoulli-wins"] = Example(
 
 
 def check_negative_variance(setting) -> str:
-    """Return what is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should give a negative variance, or ""."""
+    """Return what is wrong with (n_k, n, n*, n̄), n̄ >= 2, for which eq. 6.11 should give a negative variance; "" if nothing is."""
     n_k, n, n_star, size = setting
     if not (2 <= n_k <= n and 2 <= size <= n_k and 1 <= n_star <= n):
         return "it must have 2 ≤ n_k ≤ n, 2 ≤ n̄ ≤ n_k and 1 ≤ n* ≤ n."

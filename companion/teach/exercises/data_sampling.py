@@ -40,22 +40,24 @@ CAP = 100  # M, the size cap of the paper
 
 
 def check_clip(example) -> str:
-    """Return what is wrong with (size, other size, report): the report should rule out the second of the two sizes.
+    """Return what is wrong with (size, other size, report), "" if nothing: the report should be possible under the first
+    of the two sizes and impossible under the second.
 
-    Sizes are clipped at M, fakes lie on 1..M-1.
+    A client of `size` examples reports min(size, M) with probability alpha, and otherwise a fake, uniform on 1..M-1. So
+    P(report | size) = alpha [report = min(size, M)] + (1 - alpha) / (M - 1) [1 <= report < M].
     """
     one, other, report = example
     if any(x != int(x) for x in example) or min(one, other) < 1:
         return "give two sizes of at least 1 and a report, all whole numbers."
-    fake = 1 if 1 <= report < CAP else 0  # times (1 - alpha) / (M - 1)
-    true = [int(min(size, CAP) == report) for size in (one, other)]  # times alpha
-    if not fake and not any(true):
-        return f"nobody ever reports {int(report)}."
-    if fake:
-        return f"any size can report {int(report)}, by a fake answer: the ratio is finite."
-    if all(true):
-        return f"both sizes are reported as {int(report)}: the ratio is 1."
-    return "" if true[0] else "the ratio is 0: name the size that gives itself away first."
+    can_be_fake = 1 <= report < CAP
+    can_be_true, other_can_be_true = (report == min(size, CAP) for size in (one, other))
+    if can_be_fake:
+        return f"any size can report {int(report)}, by a fake answer: it rules out neither of the two."
+    if not can_be_true and not other_can_be_true:
+        return f"neither size is ever reported as {int(report)}."
+    if can_be_true and other_can_be_true:
+        return f"both sizes are reported as {int(report)}: it rules out neither of the two."
+    return "" if can_be_true else "the report rules out the first size: name the two in the other order."
 
 
 EXERCISES["clip"] = Example(
@@ -115,7 +117,7 @@ def best_cap(reports, size, epsilon):
 
 
 def best_cap_by_sum(reports, size, epsilon):
-    """Return the cap with the least sum of bias and standard deviation."""
+    """Return the cap with the least sum of bias and standard deviation (a mistake)."""
     caps, bias, variance = bias_and_variance(reports, size, epsilon)
     return int(caps[np.argmin(abs(bias) + np.sqrt(variance))])
 

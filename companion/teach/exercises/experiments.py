@@ -12,12 +12,12 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def holm(p):
-    """Holm's correction of p-values, in the order given."""
+    """Return the p-values corrected by Holm's method, in the order given."""
     return statistics.holm(p)
 
 
 def holm_without_order(p):
-    """Holm's correction without the running maximum."""
+    """Return the p-values corrected by Holm's method without the running maximum (a mistake)."""
     order = np.argsort(p)
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(1, np.sort(p) * np.arange(len(p), 0, -1))
@@ -57,12 +57,12 @@ def seeds_needed(gap: float, sd: float) -> int:
 
 
 def seeds_for_half_power(gap, sd):
-    """Return the number of seeds at which the interval's half-width equals the gap: a power of about one half."""
+    """Return the number of seeds at which the interval's half-width equals the gap: a power of about one half (a mistake)."""
     return next(k for k in range(2, 100_000) if stats.t.ppf(0.975, k - 1) * sd / np.sqrt(k) <= gap)
 
 
 def seeds_needed_unpaired(gap, sd):
-    """Return the number of seeds for two independent samples, each with the sd of the paired difference."""
+    """Return the number of seeds for two independent samples, each with the sd of the paired difference (a mistake)."""
     return seeds_needed(gap, sd * np.sqrt(2))
 
 
@@ -85,7 +85,7 @@ FEDSTAS = (86, 95, 76, 90, 0, 25, 0, 0, 13, 97)
 
 
 def check_shares(example) -> str:
-    """Return what is wrong with ten shares of digits under which FedSTaS should lead by two points."""
+    """Return what is wrong with ten shares of digits under which FedSTaS should lead by two points; "" if nothing is."""
     shares = np.asarray(example, dtype=float)
     if shares.shape != (10,):
         return f"these are {shares.size} numbers: give one share for each of the ten digits."

@@ -61,18 +61,18 @@ def reweight_respondents(weights, strata, answered):
 
 
 def keep_weights(weights, strata, answered):
-    """Return the old weights of the respondents, 0 of the others."""
+    """Return the old weights of the respondents, 0 of the others (a mistake)."""
     return (np.asarray(weights, dtype=float) * np.asarray(answered)).tolist()
 
 
 def normalise_weights(weights, strata, answered):
-    """Return the respondents' weights, divided by their sum."""
+    """Return the respondents' weights, divided by their sum (a mistake)."""
     respondents = np.asarray(weights, dtype=float) * np.asarray(answered)
     return (respondents / respondents.sum()).tolist()
 
 
 def reweight_over_cohort(weights, strata, answered):
-    """Return the reweighting with the cohort as one stratum."""
+    """Return the reweighting with the cohort as one stratum (a mistake)."""
     return reweight_respondents(weights, [0] * len(weights), answered)
 
 
@@ -95,7 +95,7 @@ EXERCISES["stand-for"] = Function(
 
 
 def check_not_at_random(example) -> str:
-    """Return what is wrong with two clients' values and probabilities to answer: the respondents' mean should be biased."""
+    """Return what is wrong with two clients' values and probabilities to answer: the respondents' mean should be biased; "" if nothing is."""
     values, chances = (list(map(float, part)) for part in example)
     if len(values) != 2 or len(chances) != 2:
         return "two values and two chances are asked for."

@@ -98,7 +98,7 @@ def round_variances(shards, request=2):
 
 
 def check_one_client(example) -> str:
-    """Return what is wrong with two shards, of which one drawn client should have a smaller variance than FedSampling, or ""."""
+    """Return what is wrong with two shards, of which one drawn client should have a smaller variance than FedSampling; "" if nothing is."""
     shards = [[F(x) for x in shard] for shard in example]
     if len(shards) != 2 or any(len(x) != 2 for x in shards):
         return "two clients with two numbers each are asked for."

@@ -38,7 +38,7 @@ CAP, ALPHA = 4, F(2, 5)  # size cap M and truth probability of the small case
 
 
 def check_outlier(example) -> str:
-    """Return what is wrong with (size, other size, report): the report should be possible under the first size alone."""
+    """Return what is wrong with (size, other size, report): the report should be possible under the first size alone; "" if nothing is."""
     one, other, report = (int(x) for x in example)
     if min(one, other, report) < 1:
         return "sizes and the report must be at least 1."

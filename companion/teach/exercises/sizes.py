@@ -61,7 +61,7 @@ EXERCISES["mean-with-zero"] = Function(
 
 
 def check_zero(example) -> str:
-    """Return what is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability."""
+    """Return what is wrong with (alpha, sizes) for which the estimate should be 0 with a positive probability; "" if nothing is."""
     alpha, sizes = Fraction(example[0]), list(example[1])
     if not 0 < alpha < 1:
         return f"alpha is {alpha}, and must be between 0 and 1."

@@ -73,7 +73,7 @@ def bits(shares):
 
 
 def bits_with_zero_shares(shares):
-    """Return the entropy with 0 log 0, which is not a number."""
+    """Return the entropy with the terms 0 log 0 of unused levels, which are not numbers (a mistake)."""
     q = np.asarray(shares, dtype=float)
     with np.errstate(all="ignore"):
         return float(-(q * np.log2(q)).sum())
@@ -108,13 +108,13 @@ def saved_share(sizes, spreads):
 
 
 def saved_variance(sizes, spreads):
-    """m times the variance that Neyman's allocation saves."""
+    """Return m times the variance that Neyman's allocation saves, instead of its share (a mistake)."""
     w = [F(n, sum(sizes)) for n in sizes]
     return saved_share(sizes, spreads) * sum(a * s**2 for a, s in zip(w, spreads, strict=True))
 
 
 def remaining_share(sizes, spreads):
-    """Return the share of the variance that Neyman's allocation leaves."""
+    """Return the share of the variance that Neyman's allocation leaves (a mistake)."""
     return 1 - saved_share(sizes, spreads)
 
 
@@ -138,7 +138,7 @@ EXERCISES["saved"] = Function(
 
 
 def check_empty(example) -> str:
-    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should leave a stratum without a draw."""
+    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should leave a stratum without a draw; "" if nothing is."""
     *_, quotas, allocated = round_quotas(example)
     if 0 in allocated:
         return ""
@@ -154,7 +154,7 @@ EXERCISES["empty"] = Example(
 
 
 def check_not_optimal(example) -> str:
-    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal."""
+    """Return what is wrong with (sizes, spreads, m) whose rounded quotas should keep the bounds and not be optimal; "" if nothing is."""
     sizes, spreads, m, _, rounded = round_quotas(example)
     if 0 in rounded or any(a > n for a, n in zip(rounded, sizes, strict=True)):
         return f"the rounded allocation {rounded} breaks the bounds 1 to {sizes}: this time it must keep them."

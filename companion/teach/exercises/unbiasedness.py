@@ -11,7 +11,7 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def check_smallest(example) -> str:
-    """Return what is wrong with (updates, norms) as the smallest case in which the plain mean is biased."""
+    """Return what is wrong with (updates, norms) as the smallest case in which the plain mean is biased; "" if nothing is."""
     updates, norms = (list(x) for x in example)
     if len(updates) != len(norms) or any(x != int(x) for x in updates + norms):
         return "give as many updates as norms, all whole numbers."
@@ -91,7 +91,7 @@ def des_raj(sample, updates, norms):
 
 
 def hansen_hurwitz(sample, updates, norms):
-    """Return Hansen and Hurwitz' estimate of the mean, which is made for draws with replacement."""
+    """Return Hansen and Hurwitz' estimate of the mean, which is made for draws with replacement (a mistake)."""
     total, n = sum(norms), len(norms)
     return sum(Fraction(updates[k] * total, n * norms[k]) for k in sample) / len(sample)
 

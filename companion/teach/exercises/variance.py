@@ -26,7 +26,7 @@ def least_variance(sizes, spreads, m):
 
 
 def proportional_variance(sizes, spreads, m):
-    """Return the variance of the proportional allocation."""
+    """Return the variance of the proportional allocation (a mistake)."""
     return theory.allocation_variance(sizes, spreads, in_proportion(sizes, m))
 
 
@@ -58,7 +58,7 @@ def best_allocation(sizes, spreads, m):
 
 
 def unbounded_allocation(sizes, spreads, m):
-    """Return the integer optimum under 1 <= m_h."""
+    """Return the integer optimum under 1 <= m_h, without the bound m_h <= N_h (a mistake)."""
     return allocate_by_priority(sizes, spreads, m, bounds=[m] * len(sizes))
 
 
@@ -94,7 +94,7 @@ EXERCISES["best-allocation"] = Function(
 
 
 def check_noisier(example) -> str:
-    """Return what is wrong with updates for which draws by norm should be unbiased and have the larger variance."""
+    """Return what is wrong with updates for which draws by norm should be unbiased and have the larger variance; "" if nothing is."""
     w = [Fraction(x) for x in example]
     if not 1 <= len(w) <= 4:
         return "use at most four clients."

@@ -19,7 +19,10 @@ EXERCISES: dict[str, Exercise] = {}
 
 
 def verdict(low, high):
-    """Return the verdict on a gain from its interval, where one point matters."""
+    """Return the verdict on a gain in accuracy, in percentage points, from the low and high end of its interval.
+
+    A gain or loss of up to one point does not matter.
+    """
     if low > 1:
         return "better"
     if high < -1:
@@ -28,18 +31,18 @@ def verdict(low, high):
 
 
 def verdict_against_zero(low, high):
-    """Return the verdict with 0 in place of one point."""
+    """Return the verdict if the interval of the gain is held against 0 instead of one percentage point (a mistake)."""
     return "better" if low > 0 else "worse" if high < 0 else "we do not know"
 
 
 def verdict_by_middle(low, high):
-    """Return the verdict from the middle of the interval."""
+    """Return the verdict if only the middle of the interval is compared with one percentage point (a mistake)."""
     middle = (low + high) / 2
     return "better" if middle > 1 else "worse" if middle < -1 else "no worse"
 
 
 def verdict_without_no_worse(low, high):
-    """Return the verdict that never says `no worse`."""
+    """Return the verdict if an interval above minus one percentage point counts for nothing: never `no worse` (a mistake)."""
     return "better" if low > 1 else "worse" if high < -1 else "we do not know"
 
 
@@ -56,13 +59,13 @@ EXERCISES["verdict"] = Function(
 
 
 def last_accuracy_before(megabytes, accuracy, budget):
-    """Return the accuracy of the last evaluation within the budget."""
+    """Return the accuracy of the last evaluation within the budget, not interpolated (a mistake)."""
     reached = [a for x, a in zip(megabytes, accuracy, strict=True) if x <= budget]
     return reached[-1] if reached else 0.1
 
 
 def interpolate_from_first(megabytes, accuracy, budget):
-    """Return the accuracy at a budget, constant before the first evaluation."""
+    """Return the accuracy at a budget, constant before the first evaluation instead of rising from 0.1 at 0 MB (a mistake)."""
     return float(np.interp(budget, megabytes, accuracy))
 
 
@@ -81,7 +84,7 @@ EXERCISES["at-budget"] = Function(
 
 
 def check_turned(example) -> str:
-    """Return what is wrong with ((curve, curve), (MB, MB a round), budget) of two methods whose order should reverse."""
+    """Return what is wrong with ((curve, curve), (MB, MB a round), budget) of two methods whose order should reverse; "" if nothing is."""
     curves, price, budget = example
     a, b = ([float(x) for x in curve] for curve in curves)
     cost_a, cost_b = (float(x) for x in price)
