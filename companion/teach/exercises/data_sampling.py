@@ -52,12 +52,18 @@ def check_clip(example) -> str:
     can_be_fake = 1 <= report < CAP
     can_be_true, other_can_be_true = (report == min(size, CAP) for size in (one, other))
     if can_be_fake:
-        return f"any size can report {int(report)}, by a fake answer: it rules out neither of the two."
+        return (
+            f"any size can report {int(report)}, by a fake answer: it rules out neither of the two."
+        )
     if not can_be_true and not other_can_be_true:
         return f"neither size is ever reported as {int(report)}."
     if can_be_true and other_can_be_true:
         return f"both sizes are reported as {int(report)}: it rules out neither of the two."
-    return "" if can_be_true else "the report rules out the first size: name the two in the other order."
+    return (
+        ""
+        if can_be_true
+        else "the report rules out the first size: name the two in the other order."
+    )
 
 
 EXERCISES["clip"] = Example(
