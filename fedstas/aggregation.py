@@ -50,7 +50,7 @@ def stratum_weights(sizes, allocation) -> np.ndarray:
         raise InputError(
             "every stratum with clients needs a participant, and one stratum must have clients"
         )
-    return sizes / (sizes.sum() * np.maximum(draws, sizes == 0))
+    return sizes / (sizes.sum() * np.maximum(draws, sizes == 0))  # not 0/0 in an empty stratum
 
 
 def hansen_hurwitz(omega, selection, draws) -> np.ndarray:

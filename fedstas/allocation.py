@@ -37,6 +37,13 @@ def largest_remainder(quotas, m: int) -> np.ndarray:
     """Round quotas [H] that sum to m to whole numbers [H] that sum to m, by the largest-remainder method.
 
     These are the floors, and one more for the largest fractions, ties to the lowest index; a stratum may get 0.
+
+    Args:
+        quotas: numbers >= 0 that sum to m, up to 1e-6.
+        m: the number of draws.
+
+    Raises:
+        InputError: the quotas are not so.
     """
     quotas, m = as_float_array("quotas", quotas, 0), check_int("m", m, 0, MAX_COUNT)
     if abs(quotas.sum() - m) > 1e-6:
@@ -47,7 +54,7 @@ def largest_remainder(quotas, m: int) -> np.ndarray:
 
 def add_draws(draws: np.ndarray, remainders: np.ndarray, m: int) -> np.ndarray:
     """Add one draw each to the strata with the largest remainders [H], ties to the lowest index, until the draws
-    [H] sum to m; changes and returns `draws`."""
+    [H] sum to m, from which at most H may be missing; changes and returns `draws`."""
     order = np.argsort(-remainders, kind="stable")
     draws[order[: m - draws.sum()]] += 1
     return draws

@@ -54,8 +54,10 @@ def as_array(name: str, values) -> np.ndarray:
 
 def check_same_shape(names: str, *arrays) -> None:
     """Raise an `InputError` where arrays differ in shape; `names` is the subject of its message."""
-    if len({np.shape(a) for a in arrays}) > 1:
-        raise InputError(f"{names} must have the same length")
+    shapes = [np.shape(a) for a in arrays]
+    if len(set(shapes)) > 1:
+        unequal = " and ".join(str(list(shape)) for shape in shapes)
+        raise InputError(f"{names} have the shapes {unequal}: they must have the same shape")
 
 
 def rescale_exponent(x: np.ndarray) -> tuple[np.ndarray, int]:

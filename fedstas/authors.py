@@ -97,9 +97,17 @@ class FrozenState:
 class AuthorsStratified:
     """Stratify once, at w_0, by unsorted centres; draw without replacement with p proportional to their norms.
 
-    `weights`: "uniform" (FedSTS: 1 / cohort) or "strata" (FedSTaS: N_h / (m m_h), at most 10, over
-    p = min(1, n*/n_k), normalised over the cohort). `processor`: 0 rounds gradients before clustering; another number
-    is the seed of rounding errors as in `raw_centres`.
+    The selection probabilities of a stratum are uniform where it has fewer centres of positive norm than draws.
+
+    Args:
+        weights: "uniform" (FedSTS: one over the number of participants) or "strata" (FedSTaS: N_h / (m m_h), at most
+            10, over the probability min(1, n*/n_k) with which client k keeps an example; normalised over the cohort).
+        strata: the largest number of strata.
+        levels: the number of centres that a client sends.
+        batch: examples in a batch; the mean of a client's batch means is taken for its gradient.
+        n_star: n*, for the weights "strata".
+        processor: 0 rounds gradients before clustering; another number is the seed of rounding errors as in
+            `raw_centres`.
     """
 
     State: ClassVar[type] = FrozenState
@@ -116,32 +124,33 @@ class AuthorsStratified:
         raw = partial(raw_centres, processor=self.processor)
         make = partial(raw if self.processor else unsorted_centres, levels=self.levels)
         centres = view.centres(make, self.batch, self.levels)
-        strata, seed = min(self.strata, len(np.unique(centres, axis=0))), int(rng.integers(2**31))
+        count, seed = min(self.strata, len(np.unique(centres, axis=0))), int(rng.integers(2**31))
         if self.processor:
-            labels = kmeans(strata, n_init=10, random_state=seed).fit_predict(centres)
+            labels = kmeans(count, n_init=10, random_state=seed).fit_predict(centres)
         else:
-            labels = stratify(centres, strata, seed)
+            labels = stratify(centres, count, seed)
         sizes = np.bincount(labels)
         draws = rounded_allocation(sizes, pairwise_spread(centres, labels), m)
         return FrozenStrata(labels, draws, np.linalg.norm(centres, axis=1))
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_participants(m, view.clients)
-        strata = view.state_of(self).strata
-        frozen = strata.get(view.round, None, lambda: self._freeze(view, m, rng))
+        cache = view.state_of(self).strata
+        frozen = cache.get(view.round, None, lambda: self._freeze(view, m, rng))
 
         def pick(members, count: int) -> np.ndarray:
-            p = frozen.norms[members]
-            p = p / p.sum() if 0 < count <= np.count_nonzero(p) else None
+            norms = frozen.norms[members]
+            # numpy does not draw a client of probability 0: with too few others the draw is uniform.
+            p = norms / norms.sum() if 0 < count <= np.count_nonzero(norms) else None
             return rng.choice(members, count, replace=False, p=p)
 
-        clients, strata = draw_from_strata(frozen.labels, frozen.allocation, pick)
+        clients, labels = draw_from_strata(frozen.labels, frozen.allocation, pick)
         if self.weights == "uniform":
-            return Cohort(clients, np.full(len(clients), 1 / len(clients)), strata)
+            return Cohort(clients, np.full(len(clients), 1 / len(clients)), labels)
         sizes = np.bincount(frozen.labels, minlength=len(frozen.allocation))
-        raw = np.minimum(sizes[strata] / (m * frozen.allocation[strata]), CAP)
-        raw = raw / np.minimum(1.0, self.n_star / client_sizes(view)[clients])
-        return Cohort(clients, raw / raw.sum(), strata)
+        weights = np.minimum(sizes[labels] / (m * frozen.allocation[labels]), CAP)
+        weights = weights / np.minimum(1.0, self.n_star / client_sizes(view)[clients])
+        return Cohort(clients, weights / weights.sum(), labels)
 
 
 @config

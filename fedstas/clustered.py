@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedstas.arrays import as_float_array, as_int_array, rescale_exponent
-from fedstas.client_sampling import Cohort, View
-from fedstas.client_sampling import check_sizes as _sizes
+from fedstas.client_sampling import Cohort, View, check_sizes
 from fedstas.config import choice_field, config
 from fedstas.errors import InputError, check_choice, check_int
 from fedstas.state import Renewed, renewed
@@ -35,7 +34,7 @@ def _fill(masses, capacities) -> np.ndarray:
 
 def counts_by_size(sizes, m: int) -> np.ndarray:
     """Return r' int [m, N] of Algorithm 1: clients by descending size, ties by index, fill row after row."""
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
+    sizes, m = check_sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     order = np.argsort(-sizes, kind="stable")
     rows = np.zeros((m, len(sizes)), dtype=np.int64)
     rows[:, order] = _fill(m * sizes[order], np.full(m, sizes.sum()))
@@ -44,7 +43,7 @@ def counts_by_size(sizes, m: int) -> np.ndarray:
 
 def by_size(sizes, m: int) -> np.ndarray:
     """Return r [m, N] of Algorithm 1 (Fig. 3). A client with n_k > n/m can fill several rows."""
-    return counts_by_size(sizes, m) / _sizes(sizes).sum()
+    return counts_by_size(sizes, m) / check_sizes(sizes).sum()
 
 
 def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
@@ -54,7 +53,7 @@ def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
     decreasing mass (ties in their order) start a row each, while there are rows; the clients of the remaining groups,
     by decreasing mass of the group, fill the rows from the first on.
     """
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
+    sizes, m = check_sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     groups = [list(group) for group in groups]
     listed = as_int_array("the groups", [k for group in groups for k in group])
     if sorted(listed) != list(range(len(sizes))):
@@ -77,7 +76,7 @@ def counts_by_groups(sizes, groups, m: int) -> np.ndarray:
 
 def by_groups(sizes, groups, m: int) -> np.ndarray:
     """Return r [m, N] of Algorithm 2 after the clustering: see `counts_by_groups`."""
-    return counts_by_groups(sizes, groups, m) / _sizes(sizes).sum()
+    return counts_by_groups(sizes, groups, m) / check_sizes(sizes).sum()
 
 
 def dissimilarity(updates, measure: str) -> np.ndarray:
@@ -108,7 +107,7 @@ def similarity_groups(
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    sizes, m = _sizes(sizes), check_int("m", m, 1, MAX_ROWS)
+    sizes, m = check_sizes(sizes), check_int("m", m, 1, MAX_ROWS)
     distances = dissimilarity(updates, measure)
     check_choice("linkage", linkage, LINKAGES)
     clients, total = len(sizes), int(sizes.sum())

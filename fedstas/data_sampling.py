@@ -25,14 +25,22 @@ from fedstas.errors import check_float, check_int
 class DataDesign(Protocol):
     """A design over examples: it chooses on which examples each participant trains.
 
-    The server computes `rates`; a participant knows its own rate only, and draws its `sample`.
+    The server computes `rates`; a participant knows its own rate only, and draws its `sample`. An optional attribute
+    `hides_sizes` of the class is true where no client's true size is asked for (see `client_sampling.ClientDesign`).
     """
 
     def rates(self, view: View, cohort: Cohort) -> np.ndarray:
-        """Compute the rate that the server sends to each participant, [m]: a probability or, for some, a number."""
+        """Compute what the server sends to each participant, float [m].
+
+        That is the probability with which it keeps each of its examples or, for the designs of fixed size (`Optimal`,
+        `FixedSize`), how many examples it draws.
+        """
 
     def sample(self, size: int, rate: float, rng: np.random.Generator) -> np.ndarray:
-        """Draw the positions in 0..size-1 that a client of this size trains on; there may be none."""
+        """Draw the positions in 0..size-1 that a client of this size trains on, ascending; there may be none.
+
+        `rate` is what the server sent to it: see `rates`.
+        """
 
 
 def private_total(view: View, clients, epsilon, size_cap, memoised=False) -> float:

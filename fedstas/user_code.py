@@ -160,7 +160,15 @@ def locate(spec: str, sha: str, what: str) -> str:
 
 
 def load_design(spec: str) -> tuple[str, type]:
-    """Load the design of FILE.py or FILE.py:CLASS; return the name FILE.py:CLASS without folders, and the class."""
+    """Load the design of FILE.py, which must have exactly one, or of FILE.py:CLASS.
+
+    Returns:
+        The name FILE.py:CLASS without folders, and the class.
+
+    Raises:
+        InputError: the file has no such design, or FILE.py alone has several; its class is not a frozen dataclass; or
+            it cannot be run.
+    """
     file, name = FILE.fullmatch(spec).groups()  # type: ignore[union-attr]
     module = _load_file(file, "a design", "CLASS")
     classes = [k for k in vars(module).values() if isinstance(k, type)]

@@ -149,7 +149,7 @@ for rule, path in paths.items():
     np.testing.assert_allclose(path, theirs[1:, :, 0, 0], atol=1e-9)
 
 # where the expected step of "as written" is 0
-fixed = cv.norm_fixed_point(toy, [[0.9]], 0.1)
+fixed = cv.as_written_fixed_point(toy, [[0.9]], 0.1)
 np.testing.assert_allclose(fixed, sqrt(2) - 1, atol=1e-10)
 
 # %% tags=["remove-input"]
@@ -306,7 +306,7 @@ np.testing.assert_allclose(uniform, theirs, rtol=1e-6)
 # %%
 slopes, runs, bound = convergence.slopes(ridge, m, s.seeds, T, s.seed)
 np.testing.assert_allclose(L / 2 * bound.distance, promised)
-beside = float(ridge.excess(cv.norm_fixed_point(ridge, np.zeros_like(w_star), 0.2)))
+beside = float(ridge.excess(cv.as_written_fixed_point(ridge, np.zeros_like(w_star), 0.2)))
 
 constant = {part: exact(np.full(T, part / Lambda)) for part in (1, 1 / 4, 1 / 16)}
 ceilings = {part: promised_constant(part / Lambda) for part in constant}

@@ -182,7 +182,7 @@ def test_an_empty_stratum_gets_no_participant():
     [
         (lambda: allocation.neyman([3, 3], [1, 1], 1), "m is 1.*from 2 to 6"),
         (lambda: allocation.neyman([3, 3], [1, 1], 7), "m is 7.*from 2 to 6"),
-        (lambda: allocation.neyman([3, 3], [1], 4), "same length"),
+        (lambda: allocation.neyman([3, 3], [1], 4), "same shape"),
         (lambda: allocation.neyman([3, 3], [1, -1], 4), "spreads are .* finite numbers >= 0"),
         (lambda: allocation.neyman([3, 3], [1, np.nan], 4), "spreads are .* finite numbers >= 0"),
         (lambda: allocation.neyman_real([3, 3], [0, 0], 4), "0/0"),
@@ -198,7 +198,7 @@ def test_an_empty_stratum_gets_no_participant():
         (lambda: allocation.by_priority([1, 1], 5, lower=[1, 1], upper=[2, 2]), "m is 5.*bounds"),
         (lambda: allocation.by_priority([1, 1], 3, lower=[2, 1], upper=[1, 2]), "m is 3.*bounds"),
         (lambda: allocation.by_priority([1, np.nan], 3, lower=[1, 1], upper=[2, 2]), "totals"),
-        (lambda: allocation.by_priority([1], 3, lower=[1, 1], upper=[2, 2]), "same length"),
+        (lambda: allocation.by_priority([1], 3, lower=[1, 1], upper=[2, 2]), "same shape"),
         (lambda: allocation.by_priority([1], 10**12, lower=[1], upper=[10**9]), "at most 1000000"),
         (lambda: allocation.proportional([10**20], 4), "stratum sizes"),
         (lambda: allocation.proportional([np.inf], 4), "stratum sizes"),

@@ -298,9 +298,9 @@ def test_recorded_identities_of_the_designs_are_unchanged():
         (lambda rng: cube_sample([[1.0]], [1.5], rng), "inclusion probability is 1.5"),
         (lambda rng: cube_sample([[1.0]], [-0.5], rng), "inclusion probabilities are"),
         (lambda rng: cube_sample([[np.nan]], [0.5], rng), "balancing variables are"),
-        (lambda rng: cube_sample([[1.0], [2.0]], [0.5], rng), "same length"),
+        (lambda rng: cube_sample([[1.0], [2.0]], [0.5], rng), "same shape"),
         (lambda rng: local_pivotal_sample([[np.inf]], [0.5], rng), "features are"),
-        (lambda rng: local_pivotal_sample([[1.0], [2.0]], [0.5], rng), "same length"),
+        (lambda rng: local_pivotal_sample([[1.0], [2.0]], [0.5], rng), "same shape"),
         (lambda rng: Balanced("random"), "unknown how 'random'"),
     ],
 )

@@ -196,7 +196,7 @@ def test_optimal_sizes_depend_on_ratios_alone_up_to_the_ends_of_the_floats():
         (lambda: optimal_sizes([1, 1], [1, np.inf], [5, 5], 4), "spreads"),
         (lambda: optimal_sizes([1, 1], [1, 1], [5, -5], 4), "client sizes"),
         (lambda: optimal_sizes([1, 1], [1, 1], [5, 5], -4), "total is -4"),
-        (lambda: optimal_sizes([1, 1], [1], [5, 5], 4), "same length"),
+        (lambda: optimal_sizes([1, 1], [1], [5, 5], 4), "same shape"),
         (lambda: bernoulli(5, np.nan, np.random.default_rng(0)), "rate is nan"),
         (lambda: bernoulli(-5, 0.5, np.random.default_rng(0)), "size is -5"),
         (lambda: FixedSize.sample(5, -1.0, np.random.default_rng(0)), "number is -1"),

@@ -58,7 +58,7 @@ def test_a_fifth_of_the_units_is_dropped_and_the_mean_is_preserved():
     keys = torch.from_numpy(np.random.default_rng(0).integers(-(2**63), 2**63, 2000))
     x = torch.randn(4, 3, 4, dtype=torch.float64)
     module, n = make_network(), len(keys)
-    dropped = {k: module.drop(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
+    dropped = {k: module.dropout(x.expand(n, -1, -1, -1), keys, k) for k in (1, 2, 3)}
     for layer, result in dropped.items():
         mask = compute_masks(keys, layer, (4, 3, 4))
         assert torch.equal(result != 0, mask)

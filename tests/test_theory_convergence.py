@@ -139,7 +139,7 @@ def test_clustered_sampling_is_never_above_md_on_quadratics(seed, steps):
 
 def test_the_fixed_point_of_biased_draws_of_three_clients_is_root_two_minus_one():
     clients = convergence.scalars((0, 0, 1))
-    end = cv.norm_fixed_point(clients, [[0.9]], 0.1)
+    end = cv.as_written_fixed_point(clients, [[0.9]], 0.1)
     assert abs(end.item() - (sqrt(2) - 1)) < 1e-10
     assert abs(clients.excess(end) - (sqrt(2) - 4 / 3) ** 2 / 2) < 1e-12
     assert abs(clients.minimiser.item() - 1 / 3) < 1e-12

@@ -46,7 +46,7 @@ def test_eq_6_11_agrees_with_the_reference_cases(case):
     assert form == (Fraction(case["coef_gg"]), Fraction(case["coef_ss"]))
     assert form.is_covariance(n_k) == case["psd_for_all_g"]
     srs = cov.srs_form(n_k, case["nbar"])
-    assert srs.above(form, n_k) == case["srs_minus_lemma4_psd_for_all_g"]
+    assert srs.is_at_least(form, n_k) == case["srs_minus_lemma4_psd_for_all_g"]
     assert (srs == form) == case["srs_equals_lemma4"]
 
 
@@ -121,14 +121,14 @@ def test_neither_of_bernoulli_and_simple_random_sampling_is_above_the_other():
             factor = (Fraction(n, size) - 1) / (n**2 * (n - 1))
             difference = bernoulli.each - srs.each, bernoulli.total - srs.total
             assert difference == (-factor, factor)
-            assert not bernoulli.above(srs, n)
-            assert not srs.above(bernoulli, n)
+            assert not bernoulli.is_at_least(srs, n)
+            assert not srs.is_at_least(bernoulli, n)
 
 
 def test_where_lemma_4_is_below_simple_random_sampling_it_is_that_of_a_shrunk_estimator():
     form, srs = cov.lemma4_form(64, 6, 4), cov.srs_form(8, 4)
     assert form.is_covariance(8)
-    assert srs.above(form, 8)
+    assert srs.is_at_least(form, 8)
     assert srs != form
     factor = Fraction(8 * 6, 64)
     srs_of_three = cov.srs_form(8, 3)

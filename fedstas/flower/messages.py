@@ -1,6 +1,7 @@
 """The messages between server and clients: arrays and settings as Flower records, and the checks of replies."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -36,7 +37,7 @@ def read_settings(record: RecordDict) -> dict:
     return settings
 
 
-def read(kind: str, reply: Message | None, patience: float, **about):
+def read(kind: str, reply: Message | None, patience: float, **about) -> Any:
     """Read and check the reply to a question.
 
     Presence, type, shape, range and version of every field are checked, and that numbers are finite.
@@ -45,7 +46,14 @@ def read(kind: str, reply: Message | None, patience: float, **about):
         kind: of the question, a key of `_READERS`.
         reply: None if there is none.
         patience: the seconds that were waited for it, for the message of the error.
-        about: what the length and range of the answer depend on, arguments of the reader.
+        about: what the length and range of the answer depend on: the keyword arguments of this kind's reader in
+            `_READERS`, as levels=9 for "query.centres".
+
+    Returns:
+        The answer, of a type that depends on the kind: the int of "query.size", the float of "query.spread",
+        "query.norm" and "query.loss", the float32 array of "query.sketch", "query.centres" and "train", the levels and
+        codes of "query.gradient", the ints of "query.report", and of "query.hello" the client's number, None for a
+        client without data.
 
     Raises:
         InputError: there is no reply, or it is wrong. No other exception is raised, whatever a node sends.
@@ -150,6 +158,7 @@ def _read_reports(record: RecordDict, size_cap: int, count: int) -> list[int]:
     return values
 
 
+# The reader of each kind of question: it takes the content of a reply, and by keyword what its answer depends on.
 _READERS: dict[str, Callable] = {
     "query.hello": _read_hello,
     "query.size": lambda record: read_int(record, "size", 1),

@@ -45,7 +45,7 @@ class Nodes(Roster, Server):
         return self.message(self.node_ids[k], kind, content, ttl=2 * self._patience + 60)
 
     def model_for(self, k: int) -> dict | None:
-        """Return w_t as the arrays of a message, or None if client k has it already."""
+        """Return w_t as the arrays of a message, or None if client k has it already; from now on k counts as having it."""
         client = self.client_ids[k]
         if client in self._clients_with_model:
             return None
@@ -78,14 +78,20 @@ class Nodes(Roster, Server):
         return answers, wrong, [n for n in wrong if n not in replies]
 
     def _ask_all(self, kind: str, settings=lambda k: {}, model=False, **about) -> list:
-        """Return the answers of all clients; each is asked at most once in a round."""
+        """Return the answers of all clients, in their order; each is asked at most once in a round. Arguments as in
+        `_ask_missing`."""
         self._ask_missing(kind, range(self.clients), settings, model, **about)
         return [self._answers[kind, c, *about.values()] for c in self.client_ids]
 
     def _ask_missing(self, kind: str, clients, settings=lambda k: {}, model=False, **about) -> None:
         """Ask those of these clients that have not answered in this round, and store their answers.
 
-        `RosterChanged` if one of them does not answer, or wrongly.
+        Args:
+            kind, settings, model: as in `ask`.
+            about: as in `messages.read`, the same for all clients; an answer is stored under the kind and these values.
+
+        Raises:
+            RosterChanged: one of them does not answer, or wrongly.
         """
         suffix = tuple(about.values())
         missing = [k for k in clients if (kind, self.client_ids[k], *suffix) not in self._answers]

@@ -44,11 +44,18 @@ class Convolutional(nn.Module):
         return self.output(F.relu(self.hidden(x)))
 
 
+# The constants of splitmix64 (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195), as int64: the step between the
+# states of the generator, and the two factors of its finaliser.
+SPLITMIX_STEP = 0x9E3779B97F4A7C15 - 2**64
+SPLITMIX_FACTORS = (0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64)
+
+
 def hash_int64(z: Tensor) -> Tensor:
-    """Hash int64 to int64, one to one and the same on every device, by the finaliser of splitmix64 (Steele et al.
-    2014)."""
-    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
-    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
+    """Hash int64 to int64, one to one and the same on every device, by the finaliser of splitmix64 (see
+    `SPLITMIX_FACTORS`)."""
+    # Shifts of int64 fill with the sign: the masks make of them the shifts of uint64, which torch does not have.
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * SPLITMIX_FACTORS[0]
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * SPLITMIX_FACTORS[1]
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
@@ -61,25 +68,28 @@ class ConvolutionalDropout(Convolutional):
 
     RATE = 0.2
 
-    def drop(self, x: Tensor, keys: Tensor | None, layer: int) -> Tensor:
-        """Apply dropout to the units x [n, c, h, w] of a layer, c a multiple of 4.
+    def dropout(self, x: Tensor, keys: Tensor | None, layer: int) -> Tensor:
+        """Apply dropout to the units x [n, c, h, w] of a layer; without keys, as in evaluations, return x.
 
         A unit becomes 0 with probability `RATE` (rounded to a multiple of 2**-16), and is divided by 1 - `RATE`
         otherwise. A hash of the example's key (int64 [n]), the layer and the unit's place decides, so that all
-        backends drop the same units.
+        backends drop the same units. One hash of 64 bits decides on four channels of a pixel: c must be a multiple of 4.
         """
         if keys is None:
             return x
         places = torch.arange(x[0].numel() // 4, device=x.device)
-        words = hash_int64(hash_int64(keys + layer)[:, None] + places * -7046029254386353131)
-        mask = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)  # four of each word
-        return x * (mask.view(x.movedim(1, -1).shape).movedim(-1, 1) / (1 - self.RATE))
+        words = hash_int64(hash_int64(keys + layer)[:, None] + places * SPLITMIX_STEP)
+        # The int16 are uniform in [-1/2, 1/2) 2^16, and there are four in each word: a unit stays if its is not among
+        # the lowest share `RATE`.
+        stays = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)
+        stays = stays.view(x.movedim(1, -1).shape).movedim(-1, 1)  # the order is pixel, channel
+        return x * (stays / (1 - self.RATE))
 
     def forward(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
         """Logits [n, classes] of images [n, 3, 32, 32]; in training, `keys` int64 [n] are the examples' dropout keys."""
-        x = self.drop(F.relu(F.max_pool2d(self.conv1(x), 2)), keys, 1)
-        x = self.drop(F.relu(F.max_pool2d(self.conv2(x), 2)), keys, 2)
-        x = self.drop(self.conv3(x), keys, 3).flatten(1)
+        x = self.dropout(F.relu(F.max_pool2d(self.conv1(x), 2)), keys, 1)
+        x = self.dropout(F.relu(F.max_pool2d(self.conv2(x), 2)), keys, 2)
+        x = self.dropout(self.conv3(x), keys, 3).flatten(1)
         return self.output(F.relu(self.hidden(x)))
 
 

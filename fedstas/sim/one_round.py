@@ -89,9 +89,11 @@ class _CachingServer(Server):
             self._answers[self.round, key] = make()
         return self._answers[self.round, key]
 
-    def _pass(self, what, make):
+    def _ask_gradients(self, what, make):
         """Ask all clients about their gradients, or return the stored answer."""
-        return super()._pass(what, lambda gradients: self._cached(what, lambda: make(gradients)))
+        return super()._ask_gradients(
+            what, lambda gradients: self._cached(what, lambda: make(gradients))
+        )
 
     def _loss(self, k: int) -> float:
         """Compute the mean loss of client k, or return the stored one."""
@@ -151,7 +153,9 @@ def all_updates(setup, module, t: int, params, repeats: int) -> np.ndarray:
     ones, method = np.ones(len(clients)), replace(setup.method, data=AllData())
     updates = []
     for repeat in range(repeats):
-        places = len(clients) * repeat + clients
+        places = (
+            len(clients) * repeat + clients
+        )  # random streams are keyed by place: batches are new
         cohort = Cohort(clients, ones)
         idx, weight, _ = simulation.draw_batches(method, data, cohort, ones, setup.seed, t, places)
         trained = simulation.train_cohort(

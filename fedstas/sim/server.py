@@ -131,7 +131,7 @@ class Server:
             result = Squeezed(np.concatenate(rows), np.concatenate(codes))
             return result, -(-result.bits // 8)
 
-        return self._pass(levels, make)
+        return self._ask_gradients(levels, make)
 
     def sketches(
         self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
@@ -158,7 +158,7 @@ class Server:
                 )
             return round_to_grid(answers).astype(np.float32), 4 * size
 
-        return self._pass(("sketches", size, clip, epsilon, delta), make).copy()
+        return self._ask_gradients(("sketches", size, clip, epsilon, delta), make).copy()
 
     def sketch_vectors(self, vectors, size: int) -> np.ndarray:
         return sketch.signed_sums(vectors, size, sketch_signs(self._seed))
@@ -174,7 +174,7 @@ class Server:
             answer = np.stack([g[layer].cpu().numpy() for g in gradients])
             return self._finite("gradient", answer), answer[0].nbytes
 
-        return self._pass("output gradients", make).copy()
+        return self._ask_gradients("output gradients", make).copy()
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
         if self._classes is None:
@@ -201,15 +201,18 @@ class Server:
         def make(gradients):
             return self._finite("norm", [float(g.double().norm()) for g in gradients]), 8
 
-        return self._pass("norms", make).copy()
+        return self._ask_gradients("norms", make).copy()
 
-    def _pass(self, what, make):
-        """Ask all clients about their gradients at w_t.
+    def _ask_gradients(self, what, make):
+        """Ask all clients about their gradients at w_t, or return their answer of this round.
 
         Args:
             what: names the question. Its answer is kept for the round; later questions of the round charge no
                 further pass over the examples.
             make: turns an iterator over the clients' gradients into the answer and its bytes per client.
+
+        Returns:
+            The answer as `make` gives it. Copy it before it is changed: later questions of the round get it again.
         """
         if what not in self._client_pass_cache:
             self.send_model(np.arange(self.clients))
@@ -222,14 +225,17 @@ class Server:
         return self._client_pass_cache[what]
 
     def losses(self, clients) -> np.ndarray:
-        self._ask(clients)
+        self._charge_pass(clients)
         return self._finite("loss", [self._loss(int(k)) for k in clients])
 
     def _loss(self, k: int) -> float:
         return engine.evaluate(self.module, self._params, *self._data.of(k))[0]
 
-    def _ask(self, clients) -> None:
-        """Charge these clients for a pass over their examples at w_t and one number each."""
+    def _charge_pass(self, clients) -> None:
+        """Add to the cost a pass of these clients over their examples at w_t.
+
+        That is the download of w_t by those who do not have it, the examples, and one float64 that each client sends.
+        """
         self.send_model(clients)
         self.charge(examples=int(self._data.sizes[clients].sum()), bytes_up=8 * len(clients))
 
@@ -247,7 +253,7 @@ class Server:
         return np.stack([make(g.cpu().numpy()) for g in gradients])
 
     def gradient_spreads(self, clients) -> np.ndarray:
-        self._ask(clients)
+        self._charge_pass(clients)
         shards = map(self._data.of, clients)
         spreads = [engine.gradient_spread(self.module, self._params, *shard) for shard in shards]
         return np.array(spreads)

@@ -112,8 +112,8 @@ def integer_optimum(sizes: Sequence, spreads: Sequence, m: int):
 
 
 def largest_remainder(quotas: Sequence, m: int) -> list[int]:
-    """Round exact quotas [H] to whole numbers that sum to m: floors, and one more for the largest fractions, ties to
-    the lowest index."""
+    """Round exact quotas [H] that sum to m to whole numbers that sum to m: floors, and one more for the largest
+    fractions, ties to the lowest index."""
     q = exact(quotas)
     floors = [int(x) for x in q]
     remainders = np.array([x - floor for x, floor in zip(q, floors, strict=True)], dtype=object)

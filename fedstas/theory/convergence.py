@@ -4,6 +4,9 @@ F_k(W) = tr (W - C_k)' A_k (W - C_k) / 2, F = sum omega_k F_k. The server adds s
 the model after client k's local steps of gradient descent and the weights c are random, independent of W. A round is
 then linear in W. So the mean E c and the second moment E cc' of the weights determine the expected model and its second
 moment exactly, round by round.
+
+In shapes, N is the number of clients, and [d, c] is the shape of a model W: d features and c outputs, as of ridge
+regression. This c is a number, the weights c_k are random.
 """
 
 from dataclasses import dataclass
@@ -140,20 +143,24 @@ def errors(clients: Quadratics, design: Moments, lrs, start, steps: int = 1) -> 
     n, d, c = clients.centres.shape
     start = np.asarray(start, dtype=float).reshape(d, c)
     z = np.vstack([start, np.eye(c)])  # (W, 1): the second moment is carried for both
-    x, off = z @ z.T, np.hstack([np.eye(d), -clients.minimiser])
+    x = z @ z.T
+    off = np.hstack([np.eye(d), -clients.minimiser])  # off @ z is W - W*
     h, out, computed_lr = clients.curvature, np.empty((3, len(lrs) + 1)), None
     for t in range(len(lrs) + 1):
-        s = off @ x @ off.T
+        s = off @ x @ off.T  # E (W - W*)(W - W*)'
         out[:, t] = np.trace(s), 0.5 * np.trace(h @ s), np.trace(h @ s @ h)
         if t == len(lrs):
             break
         if computed_lr != lrs[t]:
             computed_lr, b = lrs[t], clients.local(lrs[t], steps)
-            k = np.zeros((n, d + c, d + c))
+            k = np.zeros(
+                (n, d + c, d + c)
+            )  # client k's step is -K_k z: -B_k (W - C_k), and 0 for the 1
             k[:, :d, :d], k[:, :d, d:] = b, -b @ clients.centres
-            bar = np.tensordot(design.mean, k, 1)
+            bar = np.tensordot(design.mean, k, 1)  # sum_k E[c_k] K_k
             mixed = np.tensordot(design.square, k, 1)  # sum_l E[c_k c_l] K_l
         kx = k @ x
+        # E z z' of the next round, with z + sum_k c_k (-K_k z) in place of z
         x = x - bar @ x - x @ bar.T + np.tensordot(kx, mixed, ([0, 2], [0, 2]))
     return out
 
@@ -178,6 +185,7 @@ def simulate(clients: Quadratics, rule: str, lrs, start, uniforms) -> np.ndarray
         norm = np.sqrt((g**2).sum(axis=(2, 3)))
         p = np.ones_like(norm) if rule == "uniform" else norm
         p = p / p.sum(axis=1, keepdims=True)
+        # By inversion: the first client whose cumulative probability is at least the uniform number.
         k = (uniforms[t][:, :, None] > p.cumsum(1)[:, None, :]).sum(2).clip(max=p.shape[1] - 1)
         weight = np.ones((runs, m)) if rule == "as written" else clients.omega[k] / p[at, k]
         w = w - lrs[t] * np.einsum("rm,rmdc->rdc", weight / m, g[at, k])
@@ -241,10 +249,22 @@ def ridge(x, targets, shards, penalty: float) -> Quadratics:
     return Quadratics(a, np.linalg.solve(a, b), np.full(len(a), 1 / len(a)))
 
 
-def norm_fixed_point(clients: Quadratics, start, lr: float, rounds: int = 20_000) -> np.ndarray:
-    """Find the model [d, c] where the expected step of the rule "as written" is zero, by iteration.
+def as_written_fixed_point(
+    clients: Quadratics, start, lr: float, rounds: int = 20_000
+) -> np.ndarray:
+    """Find the model [d, c] that a round of FedSTaS's Algorithm 3 as written leaves unchanged in expectation.
 
-    There sum_k |g_k| g_k = 0 for the clients' gradients g_k; it is not the minimiser of F.
+    That is the rule "as written" of `simulate`: m draws with p_k proportional to the norm of the client's gradient g_k,
+    and the plain mean of their models. Its expected step is -lr sum_k |g_k| g_k / sum_k |g_k|, so that the model is where
+    sum_k |g_k| g_k = 0. It is not the minimiser of F, where sum_k omega_k g_k = 0.
+
+    Args:
+        start: the first model, [d, c].
+        lr: the learning rate of the expected steps; it decides how fast they arrive, and not where.
+        rounds: the most steps; fewer are made if one changes no entry by more than 1e-14.
+
+    Returns:
+        The model after the last step, even if `rounds` steps are not enough to arrive.
     """
     w = np.asarray(start, dtype=float)
     for _ in range(rounds):

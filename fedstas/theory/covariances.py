@@ -62,11 +62,13 @@ class Form(NamedTuple):
         return self.each, self.each + n * self.total
 
     def is_covariance(self, n: int) -> bool:
-        """Return whether the matrix is positive semidefinite for all n >= 2 gradients."""
+        """Return whether this is positive semidefinite, and so a covariance, whatever the values of the n >= 2
+        gradients."""
         return min(self.eigenvalues(n)) >= 0
 
-    def above(self, other: Self, n: int) -> bool:
-        """Return whether this covariance is at least the other one, in the Loewner order, for all n >= 2 gradients."""
+    def is_at_least(self, other: Self, n: int) -> bool:
+        """Return whether self - other is positive semidefinite (self >= other in the Loewner order), whatever the values
+        of the n >= 2 gradients; so it is if they are equal."""
         return Form(self.each - other.each, self.total - other.total).is_covariance(n)
 
 

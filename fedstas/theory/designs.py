@@ -42,9 +42,19 @@ def probabilities(selection: Sequence) -> list[Fraction]:
 def samples_with_replacement(
     selection: Sequence, m: int
 ) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Enumerate the ordered samples of m draws with replacement, with their probabilities."""
+    """Enumerate the ordered samples of m draws with replacement, with their probabilities.
+
+    Args:
+        selection: numbers to which the selection probabilities p are proportional, [N].
+        m: the number of draws.
+
+    Yields:
+        Each of the N^m samples of clients, a tuple [m], and its probability.
+    """
     p = probabilities(selection)
     m = check_int("m", m, 1, LARGEST)
+    # The work is that of the N^m samples times their m draws. From 64 draws on, N^m is 1 or far above the limit: the
+    # cap spares the computation of a number with millions of digits.
     _check_outcomes(m * len(p) ** min(m, 64))
     for sample in product(range(len(p)), repeat=m):
         yield sample, prod((p[k] for k in sample), start=Fraction(1))
@@ -63,7 +73,11 @@ def expected_weights(clients: int, outcomes: Iterable) -> list[Fraction]:
 
 
 def successive_samples(selection: Sequence, m: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Enumerate the ordered samples of m distinct clients, drawn one after another, with their probabilities."""
+    """Enumerate the ordered samples of m distinct clients, drawn one after another, with their probabilities.
+
+    After each draw the selection probabilities of the remaining clients are normalised again. Arguments as in
+    `samples_with_replacement`; samples whose probability is 0 are yielded, too.
+    """
     p = probabilities(selection)
     check_int("m", m, 1, sum(x > 0 for x in p))
     _check_outcomes(perm(len(p), m))
@@ -72,7 +86,7 @@ def successive_samples(selection: Sequence, m: int) -> Iterator[tuple[tuple[int,
         for k in sample:
             chance *= p[k] / remaining if p[k] else 0
             remaining -= p[k]
-            if not chance:
+            if not chance:  # nor can later draws make the sample possible; `remaining` may be 0
                 break
         yield sample, chance
 
@@ -95,7 +109,8 @@ def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fr
 def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
     """Compute the inclusion probabilities pi_k of m successive draws without replacement, as Fractions.
 
-    Such draws are those of numpy's `choice(replace=False, p=...)`. pi_k is not m p_k in general.
+    Such draws are those of numpy's `choice(replace=False, p=...)`. pi_k is not m p_k in general. Arguments as in
+    `samples_with_replacement`.
     """
     selection = probabilities(selection)
     pi = [Fraction(0)] * len(selection)
@@ -113,6 +128,11 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
     trapezoid rule in the logarithm of time. Clients of probability zero are drawn last, uniformly. The result agrees
     with `inclusion_probabilities`, which enumerates.
 
+    Args:
+        selection: numbers to which the selection probabilities p are proportional, [N].
+        m: the number of draws.
+        step: of the trapezoid rule, in the logarithm of time.
+
     Raises:
         InputError: a selection is negative or infinite, or m is above N.
     """
@@ -125,14 +145,16 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
     pi, p = np.zeros(len(p)), p[positive] / p.sum()
     if m == 0:
         return pi
+    # Before e^-45 hardly any client has arrived; after 60 / min p all have, but for a chance of e^-60.
     t = np.exp(np.arange(-45.0, np.log(60 / p.min()), step))
     arrived = -np.expm1(-np.outer(p, t))  # P(k has arrived by t)
     for i, k in enumerate(positive):
         before = np.zeros((m, len(t)))  # P(j others before t), j < m
         before[0] = 1.0
-        for q in np.delete(arrived, i, axis=0):
+        for q in np.delete(arrived, i, axis=0):  # one more client has arrived or has not
             before[1:] += q * (before[:-1] - before[1:])
             before[0] *= 1 - q
+        # k arrives at t with density p exp(-p t), while fewer than m others are there; dt = t d(log t)
         pi[k] = step * np.sum(p[i] * t * np.exp(-p[i] * t) * before.sum(0))
     return pi
 
@@ -174,7 +196,7 @@ def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
 
 
 def _total(unit: Sequence[Fraction], sample: tuple[int, ...]) -> Fraction:
-    """Sum the contributions `unit` [N] of the sampled clients."""
+    """Sum the contributions of the sampled clients; `unit` [N] are those of each client."""
     return sum((unit[k] for k in sample), start=Fraction(0))
 
 

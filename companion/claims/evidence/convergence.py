@@ -171,7 +171,7 @@ def theorem_2_selection(claim: Claim, *, centres: tuple = (0, 0, 1)) -> Evidence
     rows, bias = [], []
     for name in ("as written", "corrected"):
         if name == "as written":
-            end = float(cv.norm_fixed_point(clients, [[0.9]], 0.1).item())
+            end = float(cv.as_written_fixed_point(clients, [[0.9]], 0.1).item())
         else:
             end = float(clients.fixed_point(clients.omega).item())
         g = end - clients.centres[:, 0, 0]

@@ -186,7 +186,7 @@ def order(form: Callable = cov.lemma4_form) -> dict[str, int]:
     count = dict.fromkeys(("settings", "covariance", "ordered", "both", "strict"), 0)
     for n_k, n, n_star, size in grid():
         eq_6_11, eq_6_10 = form(n, n_star, size), cov.srs_form(n_k, size)
-        is_covariance, is_below = eq_6_11.is_covariance(n_k), eq_6_10.above(eq_6_11, n_k)
+        is_covariance, is_below = eq_6_11.is_covariance(n_k), eq_6_10.is_at_least(eq_6_11, n_k)
         count["settings"] += 1
         count["covariance"] += is_covariance
         count["ordered"] += is_below
@@ -214,7 +214,7 @@ def unbiased_readings(reading_form: Callable = cov.reading_form) -> pd.DataFrame
             if weight != 1:
                 continue
             srs = cov.srs_form(n_k, size)
-            less, more = srs.above(form, n_k), form.above(srs, n_k)
+            less, more = srs.is_at_least(form, n_k), form.is_at_least(srs, n_k)
             count["settings"] += 1
             which = {(1, 1): "equal", (1, 0): "always below", (0, 1): "always above"}
             count[which.get((less, more), "indefinite")] += 1
