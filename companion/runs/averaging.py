@@ -25,6 +25,8 @@ ARMS = {
     "clustered by similarity": ("clustered-similarity", {}),
     "least variance, sketch": ("fedstas-least-variance", {}),
     "least variance, label counts": ("fedstas-least-variance", {"features": "labels"}),
+    "strata of label counts (Shen et al.)": ("stratified-labels", {}),
+    "local pivotal, sketch": ("local-pivotal", {"features": "sketch", "restratify_every": 0}),
 }
 
 
