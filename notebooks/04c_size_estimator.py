@@ -325,7 +325,7 @@ for name, (each, request) in settings.items():
     relative[name] = error[name] / right**2
 
 # %% tags=["remove-input"]
-assert evidence.zero_counts(100) == [25, 50, 75, 100]
+assert evidence.participants_with_zero_estimate(100) == [25, 50, 75, 100]
 limit = evidence.limits()
 falls, stays = limit["unclipped times m"], limit["clipped"]
 glue_figure("figure_theory_lemma2", ch04c.draw_rate_error(counts, error, relative, stays, falls))

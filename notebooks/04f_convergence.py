@@ -475,7 +475,8 @@ tails = {
     "MD": chance_away([(-1, 1, -3, 3)] * 2),
     "clustered": chance_away([(-1, 1), (-3, 3)]),
 }
-assert all(tails[name] == list(convergence.flat_tails(8)[name]) for name in tails)
+in_package = convergence.squared_gradients_on_flat_tails(8)
+assert all(tails[name] == list(in_package[name]) for name in tails)
 
 # %% tags=["remove-input"]
 glue_figure("ch4f_figure_clustered", ch04f.draw_clustered(floors, tails))

@@ -134,7 +134,9 @@ def test_the_sweep_of_every_printed_setting_has_five_runs_of_each_scheme():
         ]
         for place in (clustered.CIFAR, clustered.MNIST, clustered.COARSE)
     }
-    changes = [(p, c) for p in (clustered.CIFAR, clustered.MNIST) for c in clustered.PRINTED]
+    changes = [
+        (p, c) for p in (clustered.CIFAR, clustered.MNIST) for c in clustered.CHANGES_IN_PAPER
+    ]
     changes += [(clustered.COARSE, {"concentration": c}) for c in clustered.SKEWS]
     for place, change in changes:
         s = evidence.replace(place, **change)

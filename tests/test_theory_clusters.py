@@ -270,7 +270,7 @@ def test_the_average_gradient_is_that_of_a_simulated_path():
         x = x - gamma * (x - draw)
         total += x**2
     average = total / rounds
-    exact = clusters_bounds.average_gradient(0.5, steps, m, rounds)
+    exact = clusters_bounds.average_squared_gradient(0.5, steps, m, rounds)
     assert abs(average.mean() - exact) < 6 * average.std() / paths**0.5
 
 

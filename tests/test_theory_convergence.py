@@ -154,7 +154,7 @@ def test_local_steps_move_the_fixed_point_of_full_participation():
 
 
 def test_flat_tails_are_a_counterexample_to_clustered_sampling_being_better():
-    tails = convergence.flat_tails(3)
+    tails = convergence.squared_gradients_on_flat_tails(3)
     assert (str(tails["MD"][0]), str(tails["clustered"][0])) == ("3/4", "1")
     assert (tails["clustered"] > tails["MD"]).all()
 

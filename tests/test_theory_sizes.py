@@ -189,7 +189,7 @@ def test_lemma_2_fails_without_any_of_its_three_conditions():
         law = theory.size_estimator_exact([3] * m, 4, Fraction(1, 2))
         assert law[0] == Fraction(1, 6**m)
         assert theory.raw_rate_error([3] * m, 4, Fraction(1, 2), m) == math.inf
-    assert sizes_evidence.zero_counts() == [25, 50, 75, 100]
+    assert sizes_evidence.participants_with_zero_estimate() == [25, 50, 75, 100]
     reference = {10: 0.378302, 100: 0.297927, 1000: 0.260052}  # (2) clipped
     for m, error in reference.items():
         assert sizes_evidence.squared_error(600, m, 60 * m) == pytest.approx(error, abs=1e-6)

@@ -188,7 +188,7 @@ WORLDS = {
         {"table": slope_table({}, -0.2)},
     ),
     "convergence.improvement": (
-        {"c": (-1, 1, -1, 1)},
+        {"slopes": (-1, 1, -1, 1)},
         {"scheme": lambda sizes, m: np.eye(len(sizes))[[0] * m]},
     ),
     "clusters.eq_3_biased": (PRINTED, {"cases": (([1, 1, 8], 3), ([2, 3], 2))}),

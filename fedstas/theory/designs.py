@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations, product
 from math import perm, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,13 +98,33 @@ def _check_outcomes(outcomes: int) -> None:
         raise InputError(f"{outcomes} outcomes are too many to enumerate: use at most {LARGEST}")
 
 
-def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
+class MeanAndVariance(NamedTuple):
+    """Exact moments of an estimator."""
+
+    mean: Fraction
+    variance: Fraction
+
+
+class ExpansionMoments(NamedTuple):
+    """Exact moments of the estimator of eq. 2.3.
+
+    Attributes:
+        mean, variance: of the estimator.
+        weight_sums: all values that the sum of a cohort's weights can have.
+    """
+
+    mean: Fraction
+    variance: Fraction
+    weight_sums: set[Fraction]
+
+
+def moments(outcomes: Iterator[tuple[Fraction, Fraction]]) -> MeanAndVariance:
     """Compute the mean and the variance over (value, probability) pairs."""
     mean = square = Fraction(0)
     for value, chance in outcomes:
         mean += chance * value
         square += chance * value * value
-    return mean, square - mean * mean
+    return MeanAndVariance(mean, square - mean * mean)
 
 
 def inclusion_probabilities(selection: Sequence, m: int) -> list[Fraction]:
@@ -159,7 +180,7 @@ def successive_inclusion(selection: Sequence, m: int, step: float = 0.05) -> np.
     return pi
 
 
-def design_moments(design: str, values: Sequence, selection: Sequence, m: int):
+def design_moments(design: str, values: Sequence, selection: Sequence, m: int) -> MeanAndVariance:
     """Compute the mean and the variance, as Fractions, of an estimator of the mean of `values` [N] in a stratum.
 
     Args:
@@ -213,7 +234,9 @@ def _des_raj(sample: tuple[int, ...], w: list[Fraction], p: list[Fraction]) -> F
     return total / (len(sample) * len(w))
 
 
-def stratified_moments(design: str, strata: Sequence, selections: Sequence, allocation: Sequence):
+def stratified_moments(
+    design: str, strata: Sequence, selections: Sequence, allocation: Sequence
+) -> MeanAndVariance:
     """Compute the mean and the variance, as Fractions, of (1/N) sum_h N_h times `design`'s estimate of stratum h
     (Algorithm 3, last line; preprint eq. 6).
 
@@ -231,19 +254,19 @@ def stratified_moments(design: str, strata: Sequence, selections: Sequence, allo
         share = Fraction(len(values), total)
         a, b = design_moments(design, values, selection, m)
         mean, variance = mean + share * a, variance + share**2 * b
-    return mean, variance
+    return MeanAndVariance(mean, variance)
 
 
-def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m: int):
+def expansion_moments(
+    values: Sequence, omega: Sequence, selection: Sequence, m: int
+) -> ExpansionMoments:
     """Compute exact moments of eq. 2.3, (N/m) sum omega_k w_k over m successive draws.
 
     Args:
         values: w [N].
         omega: the clients' weights in the objective (eq. 2.1), [N].
         selection: numbers to which the selection probabilities are proportional, [N].
-
-    Returns:
-        The mean, the variance, and the set of all values that the sum of a cohort's weights can have.
+        m: the number of draws.
     """
     w, omega, m = exact(values), exact(omega), check_int("m", m, 1)
     unit = [Fraction(len(w), m) * a for a in omega]
@@ -251,4 +274,4 @@ def expansion_moments(values: Sequence, omega: Sequence, selection: Sequence, m:
     sums = {_total(unit, s) for s, _ in samples}
     terms = [a * b for a, b in zip(unit, w, strict=True)]
     mean, variance = moments((_total(terms, s), q) for s, q in samples)
-    return mean, variance, sums
+    return ExpansionMoments(mean, variance, sums)

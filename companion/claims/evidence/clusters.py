@@ -486,15 +486,19 @@ def eq_56(claim: Claim, *, cases: list | None = None) -> Evidence:
 )
 def representativity(claim: Claim, *, cases: list | None = None) -> Evidence:
     """Compare variance and inclusion probability with MD's: never worse for any client, better only where a row differs from p."""
-    strict, weak = [], []
+    never_worse, better_or_md = [], []
     for _, rows, w, md in cases or schemes():
         for i in range(len(rows[0])):
             gains = md.covariance[i][i] - w.covariance[i][i], w.sampled[i] - md.sampled[i]
-            weak.append(min(gains) >= 0)
-            strict.append(min(gains) > 0 or _is_md(rows))
+            never_worse.append(min(gains) >= 0)
+            better_or_md.append(min(gains) > 0 or _is_md(rows))
     note = "Never worse for any client; strictly better for a client if and only if some r_ki differs from p_i."
-    ours = f"never worse in {sum(weak)} of {len(weak)} cases, strictly better or MD itself in {sum(strict)}"
-    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_example())
+    ours = (
+        f"never worse in {sum(never_worse)} of {len(never_worse)} cases, "
+        f"strictly better or MD itself in {sum(better_or_md)}"
+    )
+    verdict = judge_theory(all(better_or_md), all(never_worse))
+    return Evidence(verdict, ours, note=note, table=_example())
 
 
 HALF = Fraction(1, 2)

@@ -235,24 +235,35 @@ def better_guarantees(claim: Claim, *, pairs: list | None = None) -> Evidence:
     The two bounds differ in this term alone, until the proof's last step bounds B_Cl by B_MD.
     """
     pairs = list(pairs or _variance_cases())
-    weak = [b <= b_md for _, _, _, b, b_md in pairs]
-    strict = [b < b_md or r == md for r, md, _, b, b_md in pairs]
+    not_worse = [b <= b_md for _, _, _, b, b_md in pairs]
+    better_or_md = [b < b_md or r == md for r, md, _, b, b_md in pairs]
     note = "Never worse: B_Cl <= B_MD; better if and only if the rows' mean gradients differ. Theorem 2 itself states MD's bound."
-    ours = f"better or MD in {sum(strict)} of {len(strict)} cases, worse in {len(weak) - sum(weak)}"
-    return Evidence(judge_theory(all(strict), all(weak)), ours, note=note, table=_example_table())
+    worse = len(pairs) - sum(not_worse)
+    ours = f"better or MD in {sum(better_or_md)} of {len(pairs)} cases, worse in {worse}"
+    verdict = judge_theory(all(better_or_md), all(not_worse))
+    return Evidence(verdict, ours, note=note, table=_example_table())
 
 
-def average_gradient(b: float, steps: int, m: int, rounds: float) -> float:
+def average_squared_gradient(gradient_variance: float, steps: int, m: int, rounds: float) -> float:
     """Return (1/T) sum_{t=0..T} E theta_t^2 from theta_0 = 0, exactly, for losses (theta - c_i)^2/2 whose c_i have mean 0.
 
-    N local steps of rate eta = sqrt(m/(N T)) pull a client to c_i by gamma = 1 - (1 - eta)^N, so theta is an
-    autoregression whose innovations have variance gamma^2 B, B the variance of the cohort's mean gradient.
+    The gradient at theta is theta. N local steps of rate eta = sqrt(m/(N T)) take a client from theta to
+    rho theta + gamma c_i with rho = (1 - eta)^N and gamma = 1 - rho, so theta_t is an autoregression whose innovations
+    have the variance gamma^2 B.
+
+    Args:
+        gradient_variance: B, the variance of the cohort's mean gradient.
+        steps: N, the local steps of a round.
+        m: the number of participants.
+        rounds: T.
     """
     eta = sqrt(m / (steps * rounds))
-    gamma = -expm1(steps * log1p(-eta))
-    log_rho = 2 * steps * log1p(-eta)
-    limit = gamma * b / (2 - gamma)
-    return limit * ((rounds + 1) - expm1((rounds + 1) * log_rho) / expm1(log_rho)) / rounds
+    log_rho_squared = 2 * steps * log1p(-eta)
+    gamma = -expm1(log_rho_squared / 2)
+    stationary_variance = gamma * gradient_variance / (2 - gamma)  # gamma^2 B / (1 - rho^2)
+    # E theta_t^2 = stationary_variance (1 - rho^(2t)); the geometric series of rho^(2t) over t = 0..T:
+    series = expm1((rounds + 1) * log_rho_squared) / expm1(log_rho_squared)
+    return stationary_variance * (rounds + 1 - series) / rounds
 
 
 def printed_rate(steps: int, m: int, rounds: float) -> float:
@@ -277,7 +288,7 @@ def rates(rows, m: int = 2) -> pd.DataFrame:
     lines = []
     for steps in STEPS:
         rounds = float((m * steps) ** 3)
-        result = average_gradient(b, steps, m, rounds)
+        result = average_squared_gradient(b, steps, m, rounds)
         lines.append(
             {
                 "N": steps,
@@ -303,7 +314,7 @@ def _check_rate(rows, case: str, drift: float) -> Evidence:
     slope = np.polyfit(np.log(table["N"]), np.log(ratios), 1)[0] if ratios.all() else 0.0
     b = drift * float(theory.variance_of_mean(rows, [2 * g - 1 for g in EXAMPLE_GRADIENTS]))
     bounded_for_fixed_steps = all(
-        average_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t)
+        average_squared_gradient(b, n, 2, t) <= n * printed_rate(n, 2, t)
         for n in (1, 16, 256)
         for t in (float((2 * n) ** k) for k in range(3, 7))
     )

@@ -157,10 +157,18 @@ def squared_error(size: int, m: int, n_star: float) -> float:
     return theory.estimated_rate([size] * m, CAP, float(ALPHA), n_star).squared_error
 
 
-def zero_counts(most: int = 100) -> list[int]:
-    """List the m up to `most` for which the estimate of m clients can be exactly 0 at the preprint's M and alpha."""
-    shift = (1 - ALPHA) * CAP / 2
-    return [m for m in range(1, most + 1) if (shift * m).denominator == 1 and shift * m >= m]
+def participants_with_zero_estimate(largest: int = 100) -> list[int]:
+    """List the numbers m of participants up to `largest` whose estimate can be exactly 0 at the preprint's M and alpha.
+
+    Eq. 5.7 is 0 where the sum R of the reports is m (1 - alpha) M / 2, what fakes add on average. R is a whole number
+    and at least m, since each report is at least 1.
+    """
+    mean_fakes = (1 - ALPHA) * CAP / 2  # of one report
+    return [
+        m
+        for m in range(1, largest + 1)
+        if (mean_fakes * m).denominator == 1 and mean_fakes * m >= m
+    ]
 
 
 def lemma2_table(counts=(10, 100, 1000)) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def biases(design: str, cases: tuple | None = None) -> list[tuple]:
     """List the cases (updates, norms, m), by default all small ones, in which a design is biased, with its expected value."""
     result = []
     for w, g, m in small_cases() if cases is None else cases:
-        moment = theory.design_moments(design, w, g, m)[0]
+        moment = theory.design_moments(design, w, g, m).mean
         if moment != mean(w):
             result.append((w, g, m, moment))
     return result
@@ -263,7 +263,7 @@ def selection_probability(
 def everyone(models: tuple) -> Fraction:
     """Return what Algorithm 3 aggregates if all clients of its one stratum take part."""
     n = len(models)
-    return theory.stratified_moments("plain-successive", [models], [[1] * n], [n])[0]
+    return theory.stratified_moments("plain-successive", [models], [[1] * n], [n]).mean
 
 
 @claim(
@@ -358,8 +358,8 @@ def expansion(
     target = weighted(UPDATES, SIZES)
     rows, unbiased = [], {}
     for name, selection in designs.items():
-        aim, _, _ = theory.expansion_moments(UPDATES, _omega(), selection, DRAWS)
-        aim = aim * factor / FACTOR
+        moments = theory.expansion_moments(UPDATES, _omega(), selection, DRAWS)
+        aim = moments.mean * factor / FACTOR
         unbiased[name] = aim == target
         pi = theory.inclusion_probabilities(selection, DRAWS)
         rows.append(
@@ -408,37 +408,39 @@ def expansion(
 def weights_sum_to_one(
     claim: Claim | None = None, *, sizes: tuple = SIZES, factor: Fraction = FACTOR
 ) -> Evidence:
-    """Compute what the weights of eq. 2.3 sum to in each cohort, and the error if models, not updates, are averaged."""
+    """Compute what the weights (N/m) omega_k of eq. 2.3 sum to in each cohort, of three clients two of which are drawn.
 
-    def sums(omega):
-        """Return what the weights of each cohort sum to, as a set."""
-        result = theory.expansion_moments(UPDATES, omega, (1, 1, 1), DRAWS)[2]
-        return {x * factor / FACTOR for x in result}
+    The table has the variance of eq. 2.3 and of other estimators, on updates and on models: an update and a part that
+    all models have in common.
 
-    sizes_sum, equal_sum = sums(_omega(sizes)), sums([Fraction(1, 3)] * 3)
+    Args:
+        sizes: the clients' numbers of examples, whose shares are omega.
+        factor: takes the place of N/m.
+    """
+    uniform, omega = (1, 1, 1), _omega(sizes)
+
+    def list_weight_sums(shares) -> set[Fraction]:
+        """List what the weights of a cohort can sum to for these omega."""
+        sums = theory.expansion_moments(UPDATES, shares, uniform, DRAWS).weight_sums
+        return {x * factor / FACTOR for x in sums}
+
+    sizes_sum, equal_sum = list_weight_sums(omega), list_weight_sums([Fraction(1, 3)] * 3)
     rows = []
     for common in (0, 10, 100):
         models = [common + x for x in UPDATES]
-        rows.append(
-            {
-                "common part": str(common),
-                "eq. 2.3, on models": str(
-                    theory.expansion_moments(models, _omega(sizes), (1, 1, 1), DRAWS)[1]
-                ),
-                "eq. 2.3, on updates": str(
-                    theory.expansion_moments(UPDATES, _omega(sizes), (1, 1, 1), DRAWS)[1]
-                ),
-                "Hansen–Hurwitz, p ∝ update, on models": str(
-                    theory.design_moments("hansen-hurwitz", models, UPDATES, DRAWS)[1]
-                ),
-                "Hansen–Hurwitz, p ∝ update, on updates": str(
-                    theory.design_moments("hansen-hurwitz", UPDATES, UPDATES, DRAWS)[1]
-                ),
-                "plain mean, uniform p": str(
-                    theory.design_moments("plain-wr", models, (1, 1, 1), DRAWS)[1]
-                ),
-            }
-        )
+        moments = {
+            "eq. 2.3, on models": theory.expansion_moments(models, omega, uniform, DRAWS),
+            "eq. 2.3, on updates": theory.expansion_moments(UPDATES, omega, uniform, DRAWS),
+            "Hansen–Hurwitz, p ∝ update, on models": theory.design_moments(
+                "hansen-hurwitz", models, UPDATES, DRAWS
+            ),
+            "Hansen–Hurwitz, p ∝ update, on updates": theory.design_moments(
+                "hansen-hurwitz", UPDATES, UPDATES, DRAWS
+            ),
+            "plain mean, uniform p": theory.design_moments("plain-wr", models, uniform, DRAWS),
+        }
+        variances = {name: str(each.variance) for name, each in moments.items()}
+        rows.append({"common part": str(common)} | variances)
     return Evidence(
         judge_theory(sizes_sum == {1}, equal_sum == {1}),
         ours=" or ".join(map(str, sorted(sizes_sum))),
@@ -467,7 +469,7 @@ def empty_stratum(claim: Claim | None = None, *, strata: tuple = ((4, 4), (9, 11
     drawn_strata = sum(
         Fraction(1, 2) * mean(s) for s, k in zip(strata, draws_per_stratum, strict=True) if k
     )
-    one_each = theory.stratified_moments("plain-successive", strata, [(1, 1)] * 2, (1, 1))[0]
+    one_each = theory.stratified_moments("plain-successive", strata, [(1, 1)] * 2, (1, 1)).mean
     rows = [
         {"what is done with the stratum without a draw": a, "mean": b, "target": str(target)}
         for a, b in (

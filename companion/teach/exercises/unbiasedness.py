@@ -17,7 +17,7 @@ def check_smallest(example) -> str:
         return "give as many updates as norms, all whole numbers."
     if min(updates) < 0 or min(norms) < 1:
         return "updates are at least 0 and norms at least 1."
-    mean = theory.design_moments("plain-wr", updates, norms, 1)[0]
+    mean = theory.design_moments("plain-wr", updates, norms, 1).mean
     target = Fraction(sum(updates), len(updates))
     if mean == target:
         return f"the mean is {mean}, which is the target: no counterexample."
@@ -52,7 +52,7 @@ def plain_bias(updates, norms, m):
 
 def bias_of_distinct_draws(updates, norms, m):
     """Return the bias for distinct clients, drawn one after another (a mistake)."""
-    mean = theory.design_moments("plain-successive", updates, norms, m)[0]
+    mean = theory.design_moments("plain-successive", updates, norms, m).mean
     return mean - Fraction(sum(updates), len(updates))
 
 
