@@ -46,7 +46,9 @@ def test_power_of_choice_takes_the_worst_of_its_candidates(server):
 def test_power_of_choice_with_all_candidates_is_the_worst_clients_whatever_their_size(server):
     for seed in range(20):
         cohort = PowerOfChoice(6).draw(server, 2, np.random.default_rng(seed))
-        assert set(cohort.clients.tolist()) == {1, 3}  # of 4 of 39 examples, with all the weight
+        # They hold 4 of the 39 examples, and get all the weight.
+        assert set(cohort.clients.tolist()) == {1, 3}
+        assert cohort.weights.tolist() == [1 / 2, 1 / 2]
 
 
 def test_the_bias_of_power_of_choice_by_enumeration(server):

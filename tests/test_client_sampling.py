@@ -244,20 +244,25 @@ def test_a_client_of_zero_gradient_is_drawn_with_the_probability_of_the_floor(vi
     assert p.min() > 0
 
 
-@pytest.mark.parametrize("allocated", ["neyman", "proportional"])
+@pytest.mark.parametrize("rule", ["neyman", "proportional"])
 @pytest.mark.parametrize("selection", ["norm", "uniform"])
 @pytest.mark.parametrize("m", [2, 3, 4, 6])
 def test_stratified_cohorts_are_distinct_and_follow_the_allocation_with_weights_that_sum_to_one(
-    view, allocated, selection, m
+    view, rule, selection, m
 ):
     server = view(SIZES, gradients())
-    cohort = Stratified(2, 9, 1, allocated, selection).draw(server, m, np.random.default_rng(0))
+    design = Stratified(strata=2, levels=9, allocation=rule, selection=selection)
+    cohort = design.draw(server, m, np.random.default_rng(0))
     assert len(set(cohort.clients.tolist())) == m
     np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
-    spreads = within_stratum_std(gradients(), GROUPS) if allocated == "neyman" else np.ones(2)
-    allocated_to = allocation.neyman([3, 3], spreads, m)
-    np.testing.assert_array_equal(np.bincount(cohort.strata), allocated_to)
-    np.testing.assert_allclose(cohort.weights, (3 / 6 / allocated_to)[cohort.strata], rtol=1e-14)
+    N, N_h = 6, np.array([3, 3])
+    if rule == "neyman":
+        S_h = within_stratum_std(gradients(), GROUPS)
+    else:
+        S_h = np.ones(2)  # Neyman's allocation with equal spreads is the proportional one
+    m_h = allocation.neyman(N_h, S_h, m)
+    np.testing.assert_array_equal(np.bincount(cohort.strata), m_h)
+    np.testing.assert_allclose(cohort.weights, (N_h / (N * m_h))[cohort.strata], rtol=1e-14)
     assert cohort.weights.sum() == pytest.approx(1, abs=1e-14)
 
 

@@ -18,10 +18,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_sizes_have_the_papers_shares_and_total_for_any_number_of_clients():
-    assert grid.sizes(100, 48_500) == "100x10,250x30,500x30,750x20,1000x10"
-    assert grid.sizes(100, 24_250) == "50x10,125x30,250x30,375x20,500x10"
+    """`250x30` are 30 clients of 250 examples each. In the paper 10, 30, 30, 20 and 10 % of the clients have sizes in the
+    ratio 1 : 2.5 : 5 : 7.5 : 10."""
+    papers_sizes = grid.sizes(clients=100, total=48_500)
+    assert papers_sizes == "100x10,250x30,500x30,750x20,1000x10"
+    half_the_examples = grid.sizes(clients=100, total=24_250)
+    assert half_the_examples == "50x10,125x30,250x30,375x20,500x10"
     for clients in (10, 100, 500):
-        sizes = partition.parse_sizes(grid.sizes(clients, 48_500))
+        sizes = partition.parse_sizes(grid.sizes(clients=clients, total=48_500))
         assert (len(sizes), sum(sizes)) == (clients, 48_500)
 
 

@@ -156,21 +156,22 @@ def test_a_later_setting_enters_an_identity_only_where_it_differs_from_its_defau
 
 def test_a_check_that_a_config_defines_is_run():
     @config.config
-    class Even:
-        """A part with a check that no setting can make by itself."""
+    class Range:
+        """A part whose check relates two settings, which the bounds of a field cannot express."""
 
-        power: float = config.float_field(1.0, 0)
+        low: float = config.float_field(1.0, 0)
+        high: float = config.float_field(4.0, 0)
 
         def __post_init__(self):
-            if self.power > 4:
-                raise InputError(f"power is {self.power}: it must be at most 4")
+            if self.low > self.high:
+                raise InputError(f"low is {self.low}: it must be at most high, {self.high}")
 
-    assert Even(2.0).power == 2.0
-    with pytest.raises(InputError, match="at most 4"):
-        Even(5.0)
-    with pytest.raises(InputError, match="power is 0"):
-        Even(0)
-    del config.CONFIG_CLASSES["Even"]
+    assert Range(2.0).low == 2.0
+    with pytest.raises(InputError, match="low is 5.0: it must be at most high, 4.0"):
+        Range(5.0)
+    with pytest.raises(InputError, match="low is 0"):  # the bounds of the fields are checked, too
+        Range(0)
+    del config.CONFIG_CLASSES["Range"]
 
 
 def test_a_class_name_registered_by_another_module_is_refused(kinds):

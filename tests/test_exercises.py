@@ -70,8 +70,8 @@ def test_a_function_that_fails_or_returns_another_kind_is_rejected_with_a_reason
     assert not result and "it raises KeyError: 'm'" in result.message
     result = check.answer(name, lambda: 0)
     assert not result and "it raises TypeError" in result.message
-    for shape in ("text", [], np.zeros((7, 5, 3)), {"a": 1}, [[1], [2, 3]]):
-        result = check.answer(name, lambda *arguments, shape=shape: shape)
+    for wrong_value in ("text", [], np.zeros((7, 5, 3)), {"a": 1}, [[1], [2, 3]]):
+        result = check.answer(name, lambda *arguments, value=wrong_value: value)
         assert not result and "it gives" in result.message
 
 

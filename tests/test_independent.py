@@ -131,7 +131,8 @@ def test_the_approximation_agrees_with_a_calculation_by_hand():
 @given(MEASURES, st.data())
 def test_the_approximation_converges_to_the_exact_probabilities(measure, data):
     m = data.draw(st.integers(1, len(measure)))
-    sums = [approximate_inclusion(measure, m, r).sum() for r in range(len(measure) + 1)]
+    repetitions = range(len(measure) + 1)
+    sums = [approximate_inclusion(measure, m, rounds=r).sum() for r in repetitions]
     assert (np.diff(sums) > -1e-12).all() and sums[-1] <= m + 1e-9
     exact = proportional_inclusion(measure, m)
     np.testing.assert_allclose(approximate_inclusion(measure, m, len(measure)), exact, rtol=1e-9)

@@ -454,11 +454,11 @@ def test_a_run_asks_for_gradients_once(digits, federation):
 
 
 def test_bad_input_is_refused():
-    for way in ({"noise": True}, {"draws": "norm"}):
+    for options in ({"noise": True}, {"draws": "norm"}):
         for features in ("updates", "labels"):
             wrong = f"needs features='sketch' or features='gradients': features is '{features}'"
             with pytest.raises(InputError, match=wrong):
-                LeastVariance(features=features, **way)
+                LeastVariance(features=features, **options)
     with pytest.raises(InputError, match=r"sketch_size=16 needs .*: features is 'labels'"):
         LeastVariance(features="labels", sketch_size=16)
     with pytest.raises(InputError, match=r"epsilon=1.0 needs .*: features is 'output'"):

@@ -348,13 +348,16 @@ def replace_runs(monkeypatch):
 LEVEL = Claim(**FIELDS | {"kind": "figure", "printed": "56.0 %"})
 
 
-def test_a_level_agrees_within_the_interval_of_one_more_run(replace_runs):
-    for base, spread, verdict in (
+def test_a_printed_accuracy_is_judged_by_the_prediction_interval_of_one_more_run(replace_runs):
+    """It agrees if the interval lies within one point (the smallest effect that matters) of the printed 56 %, differs
+    if 56 % is outside the interval, and is undecided if 56 % is inside an interval that is wider."""
+    for mean, deviation, verdict in (
         (0.56, 0.001, "agrees"),
-        (0.56, 0.01, "undecided"),  # it holds the printed value and others that matter
+        (0.56, 0.01, "undecided"),
         (0.66, 0.01, "differs"),
     ):
-        replace_runs(runs({"fedstas": [base + spread * e for e in (-1, 0, 1, 0, 0)]}))
+        accuracies = [mean + deviation * e for e in (-1, 0, 1, 0, 0)]
+        replace_runs(runs({"fedstas": accuracies}))
         evidence = figures.mnist_fedstas(LEVEL)
         assert evidence.verdict == verdict
         assert (evidence.low < 56 < evidence.high) is (verdict != "differs")
@@ -518,11 +521,15 @@ def test_the_page_shows_core_claims_facts_and_verdicts_on_substitutes(monkeypatc
     assert {len(row) for row in table[0][-1].children} == {4}  # no column of nothing
 
 
-def test_every_verdict_has_a_colour_of_its_own_kind_on_the_page():
+def test_the_verdicts_on_runs_have_five_colours_and_holds_if_has_a_sixth():
+    """A verdict on a theorem, `holds` or `fails`, may share the background of the like verdict on runs, `agrees` or
+    `differs`; all others are distinct."""
     style = (ROOT / "book" / "_static" / "book.css").read_text()
-    grounds = {
-        v: re.search(rf"\.verdict-{v}\b[^{{}}]*{{ --ground: (#\w+)", style)[1] for v in VERDICTS
+    background = {
+        verdict: re.search(rf"\.verdict-{verdict}(?=[ ,])[^{{}}]*{{ --ground: (#\w+)", style)[1]
+        for verdict in VERDICTS
     }
-    runs = [grounds[v] for v in ("agrees", "differs", "undecided", "no-data", "pending")]
-    assert len(set(runs)) == len(runs)  # `holds` and `agrees`, `fails` and `differs` share theirs
-    assert grounds["undecided"] != grounds["holds-if"]
+    on_runs = {background[v] for v in ("agrees", "differs", "undecided", "no-data", "pending")}
+    assert len(on_runs) == 5
+    assert background["holds-if"] not in on_runs
+    assert background["holds"] != background["fails"]

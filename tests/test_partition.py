@@ -85,9 +85,13 @@ def test_small_concentrations_leave_clients_empty_and_large_ones_are_nearly_iid(
 
 
 @pytest.mark.parametrize("concentration", [1e-9, 1e-300, 1e12])
-def test_extreme_concentrations_give_every_example_to_one_client(concentration):
+def test_with_an_extreme_concentration_each_example_still_has_exactly_one_client(concentration):
+    """No share underflows to NaN, so that no example is lost or dealt twice, and every class is split as documented:
+    a tiny concentration gives a whole class to one client, a huge one gives all clients equal parts."""
     federation = partition.dirichlet(LABELS, 20, concentration, seed=0)
     assert sorted(np.concatenate(federation.shards)) == list(range(len(LABELS)))
+    clients_of_class = (federation.label_counts > 0).sum(axis=0)
+    assert (clients_of_class == (1 if concentration < 1 else 20)).all()
 
 
 def test_dirichlet_shares_have_the_moments_of_the_distribution():

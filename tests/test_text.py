@@ -78,11 +78,16 @@ def test_the_transformer_is_torchs_own_encoder_layer_without_dropout():
     state = {f"{k}{w}": getattr(v, w) for k, v in parts.items() for w in ("weight", "bias")}
     layer.load_state_dict(state)
     angles = [[p / 1e4 ** (i / 16) for i in range(16)] for p in range(5)]
-    waves = torch.tensor([[*map(math.sin, row), *map(math.cos, row)] for row in angles])
-    words = module.words(DOCUMENTS) + waves.double()
-    hidden = layer(words, src_key_padding_mask=DOCUMENTS == 0)
+    positional_encoding = torch.tensor(
+        [[*map(math.sin, row), *map(math.cos, row)] for row in angles]
+    )
+    hidden = layer(
+        module.words(DOCUMENTS) + positional_encoding.double(),
+        src_key_padding_mask=DOCUMENTS == 0,
+    )
     pairs = zip(hidden, DOCUMENTS, strict=True)
     means = torch.stack([row[: (d > 0).sum()].mean(0) for row, d in pairs])
+    # 1e-7: the encoding is in single precision, the rest in double.
     torch.testing.assert_close(module(DOCUMENTS), module.output(means), rtol=0, atol=1e-7)
 
 

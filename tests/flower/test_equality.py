@@ -168,7 +168,10 @@ def test_a_users_design_gives_the_run_of_the_simulation_and_resumes(
 
 
 class Misbehaving:
-    """A design whose cohort is what the function `ask` returns, given the view."""
+    """A design whose cohort is what the function `ask` returns, given the view.
+
+    It has no `__repr__`: Python's default shows an address instead of the settings.
+    """
 
     def __init__(self, ask):
         self.ask = ask
@@ -222,8 +225,8 @@ def test_a_server_with_update_memory_is_refused_if_it_cannot_know_the_weights(no
         train(nodes(method), method)
 
 
-def test_a_setting_of_centres_that_nodes_do_not_have_is_refused(nodes, train):
-    """The setting `processor` exists in the simulation only."""
+def test_k_means_that_only_the_simulation_has_is_refused(nodes, train):
+    """A method whose k-means runs for `processor` 1, as its authors' did, needs an option that nodes do not have."""
     method = methods.get("fedsts-authors-dec", processor=1)
     with pytest.raises(InputError, match=r"^fedsts-authors-dec: nodes make the centres"):
         train(nodes(method), method, rounds=1)
