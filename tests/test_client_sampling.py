@@ -256,10 +256,8 @@ def test_stratified_cohorts_are_distinct_and_follow_the_allocation_with_weights_
     assert len(set(cohort.clients.tolist())) == m
     np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
     N, N_h = 6, np.array([3, 3])
-    if rule == "neyman":
-        S_h = within_stratum_std(gradients(), GROUPS)
-    else:
-        S_h = np.ones(2)  # Neyman's allocation with equal spreads is the proportional one
+    # With equal spreads Neyman's allocation is the proportional one.
+    S_h = within_stratum_std(gradients(), GROUPS) if rule == "neyman" else np.ones(2)
     m_h = allocation.neyman(N_h, S_h, m)
     np.testing.assert_array_equal(np.bincount(cohort.strata), m_h)
     np.testing.assert_allclose(cohort.weights, (N_h / (N * m_h))[cohort.strata], rtol=1e-14)

@@ -167,7 +167,7 @@ def test_a_check_that_a_config_defines_is_run():
                 raise InputError(f"low is {self.low}: it must be at most high, {self.high}")
 
     assert Range(2.0).low == 2.0
-    with pytest.raises(InputError, match="low is 5.0: it must be at most high, 4.0"):
+    with pytest.raises(InputError, match=r"low is 5\.0: it must be at most high, 4\.0"):
         Range(5.0)
     with pytest.raises(InputError, match="low is 0"):  # the bounds of the fields are checked, too
         Range(0)

@@ -455,27 +455,47 @@ def test_the_name_of_a_sweep_must_be_the_name_of_a_folder(tmp_path, name):
 
 
 def test_hidden_files_of_killed_processes_beside_recorded_runs_are_deleted(tmp_path):
-    """Those of a locked run stay, and so does the checkpoint of a run that is not recorded yet."""
+    """Those of a run that another process holds stay, and so does the checkpoint of a run that is not recorded yet."""
     assert sweep(tmp_path, methods=["md"]) == []
-    first, locked = (p.with_suffix(".parquet") for p in records.sidecars(tmp_path))
-    recorded = list_files(tmp_path)
-    unrecorded = records.checkpoint_file(first.with_name("digits-other-0-01234567.parquet"))
-    stale = [records.checkpoint_file(first), atomic.hidden_file(first.with_suffix(""), "lock")]
-    stale += [
-        atomic.hidden_file(p, "partial") for p in (first, *stale[:1], first.with_suffix(".json"))
+    recorded = [tmp_path / path for path in list_files(tmp_path)]
+    free, held = (sidecar.with_suffix(".parquet") for sidecar in records.sidecars(tmp_path))
+    checkpoint = records.checkpoint_file(free)
+    stale = [
+        checkpoint,
+        atomic.hidden_file(free.with_suffix(""), "lock"),
+        # half written: the run's rows, its sidecar, and its checkpoint
+        atomic.hidden_file(free, "partial"),
+        atomic.hidden_file(free.with_suffix(".json"), "partial"),
+        atomic.hidden_file(checkpoint, "partial"),
     ]
-    in_use = [records.checkpoint_file(locked), atomic.hidden_file(locked, "partial")]
-    for path in (*stale, *in_use, unrecorded):
+    in_use = [records.checkpoint_file(held), atomic.hidden_file(held, "partial")]
+    unrecorded = make_checkpoint_of_unrecorded_run(free.parent)
+    for path in (*stale, *in_use):
         path.write_bytes(b"x")
-    with records.run_lock(locked) as acquired:
+    with records.run_lock(held) as acquired:
         assert acquired
-        assert sweep(tmp_path, methods=["md"], dry_run=True) == []
-        assert len(list_files(tmp_path)) == len([*recorded, *stale, *in_use, unrecorded]) + 1
+        to_stay = [*recorded, *in_use, atomic.hidden_file(held.with_suffix(""), "lock"), unrecorded]
+        assert sweep(tmp_path, methods=["md"], dry_run=True) == []  # it deletes nothing
+        assert {tmp_path / path for path in list_files(tmp_path)} == {*to_stay, *stale}
         assert sweep(tmp_path, methods=["md"]) == []
-        expected = [*in_use, atomic.hidden_file(locked.with_suffix(""), "lock"), unrecorded]
-        expected = {*recorded, *(p.relative_to(tmp_path) for p in expected)}
-        assert set(list_files(tmp_path)) == expected
-    records.pack(first.parent)
+        assert {tmp_path / path for path in list_files(tmp_path)} == {*to_stay}
+
+
+def make_checkpoint_of_unrecorded_run(folder: Path) -> Path:
+    """Write a file in the place of the checkpoint of a run that is in progress, and return its path."""
+    path = records.checkpoint_file(folder / "digits-other-0-01234567.parquet")
+    path.write_bytes(b"x")
+    return path
+
+
+def test_packing_deletes_the_hidden_files_of_packed_runs_and_no_others(tmp_path):
+    assert sweep(tmp_path, methods=["md"], seeds=[0]) == []
+    (sidecar,) = records.sidecars(tmp_path)
+    data = sidecar.with_suffix(".parquet")
+    for stale in (records.checkpoint_file(data), atomic.hidden_file(data, "partial")):
+        stale.write_bytes(b"x")
+    unrecorded = make_checkpoint_of_unrecorded_run(data.parent)
+    records.pack(data.parent)
     assert {p.name for p in list_files(tmp_path)} == {records.ROWS, records.RUNS, unrecorded.name}
 
 

@@ -126,12 +126,14 @@ class RecordingServer(Server):
 
 
 def test_the_page_draws_the_packages_cohorts_with_the_packages_weights(page, model_and_data):
+    """`page.select` returns the clients S_t and their weights N_h / (N m_h), given the package's strata."""
     module, data = model_and_data
-    m, strata = (9, 4) if len(data.sizes) < 20 else (15, 6)
-    design, w = Stratified(strata=strata), models.flatten(module)
+    of_digits = len(data.sizes) < 20  # MNIST has 40 clients
+    m, strata = (9, 4) if of_digits else (15, 6)
+    design, params = Stratified(strata=strata), models.flatten(module)
     server, allocations = RecordingServer(data, module, 0), []
     for t in range(1, ROUNDS + 1):
-        server.begin(t, w)
+        server.begin(t, params)
         cohort = design.draw(server, m, stream(0, "clients", t))
         rng = stream(0, "clients", t)
         rng.integers(2**31)  # the seed that the package's k-means takes
@@ -140,8 +142,10 @@ def test_the_page_draws_the_packages_cohorts_with_the_packages_weights(page, mod
         np.testing.assert_array_equal(clients, cohort.clients)
         np.testing.assert_allclose(weights, cohort.weights, rtol=0, atol=1e-12)
         allocations.append(tuple(np.bincount(labels[clients])))
-        w = w - 0.5 * torch.from_numpy((weights @ Z[clients]).astype(np.float32))
-    assert max(map(max, allocations)) > 1 and len(set(allocations)) > 3
+        params = params - 0.5 * torch.from_numpy((weights @ Z[clients]).astype(np.float32))
+    # The rounds tried different cases: a stratum with several participants, and more than three allocations.
+    assert max(map(max, allocations)) > 1
+    assert len(set(allocations)) > 3
 
 
 def test_the_page_allocates_like_the_package_also_in_extreme_cases(page):
