@@ -5,7 +5,7 @@ designs), averaging models would scale the model itself. Works on numpy arrays a
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -88,6 +88,29 @@ def average_models(average, params, beta: float, t: int):
     """
     new = (1 - beta) / (1 - beta**t)
     return params if t == 1 else (1 - new) * average + new * params
+
+
+class ServerOptimizer(Protocol):
+    """What a server does with the updates of a round: a frozen dataclass of its settings, with the method `step`.
+
+    By default the cohort's updates u_i are aggregated to sum_i weights_i u_i. Optional attributes of the class declare
+    that more is to be done (`client_sampling.has_flag` reads them), by further methods. In their arguments `clients` [m]
+    are the numbers of the participants, `weights` [m] and `updates` [m, P] are theirs, `omega` [N] is each client's weight
+    in the objective, and `lengths` [m] are the learning rate times the numbers of local steps (`LocalSGD.lengths`).
+
+        State: a dataclass of what is remembered from round to round. It is made before the first round and given to
+            the methods as `state`, which change it in place; without it `state` is None.
+        remembers: updates of earlier rounds enter. `combine(clients, weights, updates, omega, state)` returns the
+            aggregated update [P]; it is called for an empty cohort, too, where a server without memory does nothing.
+        corrects, besides `remembers`: participants add a vector to each gradient. `corrections(clients, omega, state)`
+            returns these vectors [m, P], or None before there are any; `combine` takes `lengths` as its last argument.
+        clusters, besides `remembers`: `assign(view, rng)` returns the cluster of each client, int [N]. It is called once,
+            before the first cohort, and the result is stored as `state.labels`.
+        normalises: `normalise(weights, lengths)` returns the weights [m] with which updates are aggregated.
+    """
+
+    def step(self, params, update, state: Any) -> Any:
+        """Return the next parameters [P], from w_t = params [P] and the aggregated update [P]."""
 
 
 @dataclass

@@ -140,8 +140,9 @@ class ClientDesign(Protocol):
 
     Optional attributes of the class declare its capabilities (`has_flag` reads them; designs over examples have
     them, too): `stratifies` (it squeezes the clients' gradients, so that its runs have the squeeze's version),
-    `hides_sizes` (it asks for no true size), `pooled` (one client holds all data), `replaces` (m may be larger
-    than N, since it draws with replacement or ignores m).
+    `hides_sizes` (it asks for no true size), `equal_clients` (its omega_k are 1/N instead of n_k/n),
+    `pooled` (one client holds all data), `replaces` (m may be larger than N, since it draws with replacement or ignores
+    m). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
 
     A design that remembers something from round to round declares a dataclass as `State` and gets it from the view:
 

@@ -20,6 +20,7 @@ from fedstas.aggregation import (
     NormalisedAverage,
     Scaffold,
     ServerMomentum,
+    ServerOptimizer,
     UpdateMemoryServer,
 )
 from fedstas.authors import AuthorsPrivateRate, AuthorsRate, AuthorsStratified
@@ -131,7 +132,7 @@ class Method:
         clients: which clients take part, with which weights.
         data: on which of their examples.
         local: how a client trains.
-        server: what the server does with the clients' updates.
+        server: what the server does with the clients' updates: an optimiser of `aggregation`.
         description: one line for lists.
         settings: the fields of the designs that `get` takes as settings, in the order of lists;
             None: all of them.
@@ -146,15 +147,7 @@ class Method:
     clients: ClientDesign
     data: DataDesign = AllData()
     local: LocalSGD = LocalSGD()
-    server: (
-        Average
-        | Adaptive
-        | ClusterMemoryServer
-        | NormalisedAverage
-        | Scaffold
-        | ServerMomentum
-        | UpdateMemoryServer
-    ) = Average()
+    server: ServerOptimizer = Average()
     _: KW_ONLY
     description: str = field(default="", compare=False, repr=False)
     settings: tuple[str, ...] | None = field(default=None, compare=False, repr=False)

@@ -118,7 +118,7 @@ def problem(network: str, local: LocalSGD, dtype=torch.float64, cohort=(2, 0, 1,
     return module, models.flatten(module), data, idx, weight
 
 
-def plain(module, data, idx, weight, local: LocalSGD, shift=None):
+def plain(module, data, idx, weight, local: LocalSGD, corrections=None):
     """Train each client alone by an optimiser of PyTorch, on its steps that have examples."""
     results, start = [], models.flatten(module)
     for k, (rows, w) in enumerate(zip(idx, weight, strict=True)):
@@ -131,7 +131,7 @@ def plain(module, data, idx, weight, local: LocalSGD, shift=None):
                 params = torch.cat([p.flatten() for p in own.parameters()])
                 loss = F.cross_entropy(own(data.x[batch]), data.y[batch])
                 loss = loss + local.prox / 2 * (params - start).square().sum()
-                (loss if shift is None else loss + shift[k] @ params).backward()
+                (loss if corrections is None else loss + corrections[k] @ params).backward()
                 optimizer.step()
         results.append(models.flatten(own))
     return torch.stack(results)
@@ -151,10 +151,12 @@ def plain(module, data, idx, weight, local: LocalSGD, shift=None):
 def test_momentum_and_passes_are_those_of_pytorch_on_ragged_clients(network, backend, settings):
     local = LocalSGD(lr=0.1, **settings)
     module, params, data, idx, weight = problem(network, local)
-    shift = torch.randn(len(idx), len(params), dtype=params.dtype) / 10
+    corrections = torch.randn(len(idx), len(params), dtype=params.dtype) / 10
     options = {"lr": local.lr, "prox": local.prox, "momentum": local.momentum, "backend": backend}
-    for extra in (None, shift):
-        result = engine.local_updates(module, params, data, idx, weight, shift=extra, **options)
+    for extra in (None, corrections):
+        result = engine.local_updates(
+            module, params, data, idx, weight, corrections=extra, **options
+        )
         expected = plain(module, data, idx, weight, local, extra)
         assert (expected - params).abs().max() > 1e-4
         torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
@@ -168,9 +170,15 @@ def test_steps_without_examples_come_first_and_change_nothing():
     assert (np.diff(active.astype(int), axis=1) >= 0).all()
     module, params, data, idx, weight = problem("perceptron", local, torch.float32)
     weight[1] = 0
-    shift = torch.ones(len(idx), len(params))
+    corrections = torch.ones(len(idx), len(params))
     for backend in ("loop", "batched"):
-        options = {"lr": 0.1, "prox": 0.5, "momentum": 0.9, "shift": shift, "backend": backend}
+        options = {
+            "lr": 0.1,
+            "prox": 0.5,
+            "momentum": 0.9,
+            "corrections": corrections,
+            "backend": backend,
+        }
         result = engine.local_updates(module, params, data, idx, weight, **options)
         assert torch.equal(result[1], params)
 

@@ -135,8 +135,10 @@ def test_scaffold_trains_as_the_algorithm_written_out(digits):
         c, moved = omega @ c_k, x * 0
         for place, k in enumerate(cohort):
             rows = idx[[place]], weight[[place]]
-            shift = (c - c_k[k])[None]
-            y = engine.local_updates(server.module, x, setup.data, *rows, lr=0.3, shift=shift)[0]
+            corrections = (c - c_k[k])[None]
+            y = engine.local_updates(
+                server.module, x, setup.data, *rows, lr=0.3, corrections=corrections
+            )[0]
             moved = moved + omega[k] * (y - x)
             c_k[k] = c_k[k] - c + (x - y) / (4 * 0.3)
         x = x + moved

@@ -200,7 +200,7 @@ class Designs(Strategy):
         if self._omega is not None:
             clients, omega = torch.from_numpy(participants), self._omega.to(params)
             arguments = clients, weights[mask], updates, omega, state
-            update = server.combine(*arguments)  # type: ignore[union-attr, call-arg]
+            update = server.combine(*arguments)  # type: ignore[attr-defined]
         else:
             update = aggregation.aggregate(params, trained, weights)
         after = server.step(params, update, state)

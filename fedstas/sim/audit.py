@@ -128,7 +128,7 @@ class Bench:
             # Batches as small as the clients, so that their numbers of local steps differ.
             local = replace(self.method.local, batch=min(self.method.local.batch, BATCH))
             steps = np.array([local.count_steps(count) for count in counts])
-            weights = server.normalise(weights, local.lengths(steps, 1))  # type: ignore[union-attr]
+            weights = server.normalise(weights, local.lengths(steps, 1))  # type: ignore[attr-defined]
         return cohort, weights
 
     def rounds(self, view: RecordingView, count: int) -> list[Cohort]:
@@ -155,7 +155,7 @@ class Bench:
         if remembers := has_flag(server, "remembers"):
             state, everyone = new_state(server), torch.arange(n)
             if has_flag(server, "clusters"):
-                labels = server.assign(view, stream(self.seed, "audit clusters"))  # type: ignore[union-attr]
+                labels = server.assign(view, stream(self.seed, "audit clusters"))  # type: ignore[attr-defined]
                 state.labels = torch.from_numpy(labels)
             self.combine(everyone, omega, old, omega, state)
         self.draw(view, 0)
@@ -178,8 +178,8 @@ class Bench:
         server: Any = self.method.server
         if not has_flag(server, "corrects"):
             return server.combine(clients, weights, updates, omega, state)
-        shift = server.corrections(clients, omega, state)
-        updates = updates if shift is None else updates - shift
+        corrections = server.corrections(clients, omega, state)
+        updates = updates if corrections is None else updates - corrections
         return server.combine(clients, weights, updates, omega, state, torch.ones(len(clients)))
 
 

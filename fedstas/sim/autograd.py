@@ -23,11 +23,15 @@ class SGD(NamedTuple):
     lr: float
     prox: float = 0.0
     momentum: float = 0.0
-    shift: Tensor | None = None
+    corrections: Tensor | None = None
 
     def of(self, clients) -> SGD:
-        """Return the settings of some of the clients."""
-        return self if self.shift is None else self._replace(shift=self.shift[clients])
+        """Return the settings of some of the clients, by their places in the cohort."""
+        return (
+            self
+            if self.corrections is None
+            else self._replace(corrections=self.corrections[clients])
+        )
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -111,8 +115,8 @@ def _train(
         update = gradients_at(module, models, x, y, weights[:, t], *(k[:, t] for k in keys))
         if sgd.prox:
             update += sgd.prox * (models - params)
-        if sgd.shift is not None:
-            update += weights[:, t].any(1, keepdim=True) * sgd.shift
+        if sgd.corrections is not None:
+            update += weights[:, t].any(1, keepdim=True) * sgd.corrections
         if velocity is not None:
             update = velocity.mul_(sgd.momentum).add_(update)
         models -= sgd.lr * update

@@ -70,7 +70,7 @@ def local_updates(
     lr: float,
     prox: float = 0.0,
     momentum: float = 0.0,
-    shift: Tensor | None = None,
+    corrections: Tensor | None = None,
     keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
@@ -86,7 +86,7 @@ def local_updates(
         lr: the learning rate.
         prox: mu of FedProx, which adds mu (w - w_t) to each gradient.
         momentum: beta of v <- beta v + gradient, from v = 0; a step subtracts lr v.
-        shift: [m, P], added to each gradient of a participant.
+        corrections: [m, P], each added to all gradients of its participant, as in SCAFFOLD; None for none.
         keys: of a network with dropout, int64 [m, steps, batch] (`simulation.draw_keys`).
         backend: "loop", "batched", or "auto", which takes the faster one.
     """
@@ -101,7 +101,7 @@ def local_updates(
     loop = backend == "loop" or (backend == "auto" and not batched)
     train = autograd.train_one_by_one if loop else kernels.train_all_at_once
     dropout_keys = () if keys is None else (torch.from_numpy(keys).to(params.device),)
-    sgd = autograd.SGD(lr, prox, momentum, shift)
+    sgd = autograd.SGD(lr, prox, momentum, corrections)
     return train(module, params, data, rows, weights, sgd, *dropout_keys)
 
 

@@ -122,7 +122,7 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
         gradient = {k: v[:c] for k, v in gradients.items()}
         local = {k: v.expand(c, *v.shape) for k, v in start.items()}
         velocity = {k: v[:c].zero_() for k, v in velocities.items()}
-        shift = {} if sgd.shift is None else unflatten(module, sgd.shift[group])
+        corrections = {} if sgd.corrections is None else unflatten(module, sgd.corrections[group])
         for t in range(steps):
             chosen = rows[group, t].flatten()
             x = torch.index_select(x_all, 0, chosen, out=x_buffer[: c * batch])
@@ -133,9 +133,9 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
             for k, g in gradient.items():
                 if sgd.prox:
                     g += sgd.prox * (local[k] - start[k])
-                if shift:
+                if corrections:
                     active = weights[group, t].any(1)
-                    g += active.view(c, *[1] * (g.ndim - 1)) * shift[k]
+                    g += active.view(c, *[1] * (g.ndim - 1)) * corrections[k]
                 if velocity:
                     g.copy_(velocity[k].mul_(sgd.momentum).add_(g))
                 torch.sub(local[k], g.mul_(sgd.lr), out=after[k])

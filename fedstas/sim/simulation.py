@@ -109,13 +109,28 @@ def draw_keys(module, local, idx: np.ndarray, seed: int, t: int, places=None):
 
 
 def train_cohort(
-    module, params, data: engine.Pool, local, idx, weight, seed, t: int, places=None, shift=None
-):
-    """Train a cohort in round t on the batches of `draw_batches`, and return its models [m, P]; `shift` [m, P] is added
-    to their gradients."""
+    module,
+    params,
+    data: engine.Pool,
+    local,
+    idx,
+    weight,
+    seed,
+    t: int,
+    places=None,
+    corrections=None,
+) -> torch.Tensor:
+    """Train a cohort in round t on the batches of `draw_batches`, and return its models [m, P].
+
+    Args:
+        places: as in `draw_batches`.
+        corrections: [m, P], each added to all gradients of its participant; None for none.
+    """
     keys = draw_keys(module, local, idx, seed, t, places)
     how = {"lr": local.learning_rate(t), "prox": local.prox, "momentum": local.momentum}
-    return engine.local_updates(module, params, data, idx, weight, keys=keys, shift=shift, **how)
+    return engine.local_updates(
+        module, params, data, idx, weight, keys=keys, corrections=corrections, **how
+    )
 
 
 def measure(
@@ -313,15 +328,21 @@ class Progress:
         return History(frame, self.params.cpu().numpy(), self.cohorts, state)
 
 
-def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
-    """Do round t of Algorithm 3, from w_t = params [P]: return w_{t+1} and the cohort."""
+def train_round(
+    setup: Setup, server: Server, t: int, params: torch.Tensor
+) -> tuple[torch.Tensor, Cohort]:
+    """Do round t of Algorithm 3, from w_t = params [P]: return w_{t+1} and the cohort.
+
+    What is done besides the algorithm's steps depends on the flags that the method's server optimiser declares: see
+    `aggregation.ServerOptimizer`.
+    """
     method, data, seed, local = setup.method, setup.data, setup.seed, setup.method.local
-    rule: Any = method.server
-    state = server.optimizer_state(rule)
-    remembers, corrects = has_flag(rule, "remembers"), has_flag(rule, "corrects")
+    optimizer: Any = method.server  # which of its methods there are depends on its flags
+    state = server.optimizer_state(optimizer)
+    remembers, corrects = has_flag(optimizer, "remembers"), has_flag(optimizer, "corrects")
     server.begin(t, params)
-    if has_flag(rule, "clusters") and state.labels is None:
-        labels = rule.assign(server, stream(seed, "clusters"))
+    if has_flag(optimizer, "clusters") and state.labels is None:
+        labels = optimizer.assign(server, stream(seed, "clusters"))
         state.labels = torch.from_numpy(labels).to(params.device)
     cohort = draw_cohort(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
     chosen = torch.as_tensor(cohort.clients, dtype=torch.long).to(params.device)
@@ -332,9 +353,9 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
         rates = method.data.rates(server, cohort)  # lines 11-14
         idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
         server.send_model(cohort.clients)
-        shift = rule.corrections(chosen, omega, state) if corrects else None
+        corrections = optimizer.corrections(chosen, omega, state) if corrects else None
         trained = train_cohort(
-            server.module, params, data, local, idx, weight, seed, t, shift=shift
+            server.module, params, data, local, idx, weight, seed, t, corrections=corrections
         )
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
@@ -345,14 +366,21 @@ def train_round(setup: Setup, server: Server, t: int, params: torch.Tensor):
     if corrects:  # control variates are as large as models
         down = len(np.unique(cohort.clients)) * params.nbytes
         server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
-        update = rule.combine(chosen, weights, trained - params, omega, state, lengths)
-    elif remembers:
-        update = rule.combine(chosen, weights, trained - params, omega, state)
-    else:
-        if has_flag(rule, "normalises"):
-            weights = rule.normalise(weights, lengths)
-        update = aggregate(params, trained, weights)
-    return rule.step(params, update, state), cohort
+    update = _aggregate_round(optimizer, state, params, trained, chosen, weights, omega, lengths)
+    return optimizer.step(params, update, state), cohort
+
+
+def _aggregate_round(
+    optimizer, state, params, trained, clients, weights, omega, lengths
+) -> torch.Tensor:
+    """Return the aggregated update [P] of a cohort's models `trained` [m, P], as the server optimiser's flags ask for;
+    the other arguments are those of `aggregation.ServerOptimizer`."""
+    if has_flag(optimizer, "remembers"):
+        last = (lengths,) if has_flag(optimizer, "corrects") else ()
+        return optimizer.combine(clients, weights, trained - params, omega, state, *last)
+    if has_flag(optimizer, "normalises"):
+        weights = optimizer.normalise(weights, lengths)
+    return aggregate(params, trained, weights)
 
 
 def client_shares(method: Method, server: Server, params) -> torch.Tensor:
