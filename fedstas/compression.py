@@ -22,7 +22,7 @@ CANDIDATES = 128  # cuts among which the dynamic programme chooses
 ENDS_AT_ONCE = 16  # ends of cells in one step of the dynamic programme, so that fewer pairs of cuts are computed
 BLOCK = 16  # entries in one step of the prefix sums
 PRECEDING = np.tri(BLOCK, BLOCK, -1)  # row i has ones for the entries before place i of a block
-REFINED_SIZE = 8192  # up to this many entries there are twice as many candidates, and then finer ones around the best
+REFINED_SIZE = 8192  # up to this many entries there are 2 CANDIDATES candidates, and then finer ones around the best
 REFINED_STEPS = 8  # finer candidates on either side of a cut
 RELAXED_STEPS, RELAXATION = 5, 1.9  # Lloyd's first steps are longer by this factor
 MAX_STEPS = 300  # of Lloyd's algorithm
@@ -198,7 +198,7 @@ class PrefixSums:
 
     def __call__(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the sums [R, k] of the entries before `places` [R, k] in `rows` [R, 1]."""
-        block = places // BLOCK + rows * self.blocks
+        block = places // BLOCK + rows * self.blocks  # its place among the blocks of all rows
         part = self.before.take(places % BLOCK, axis=0)
         within = np.einsum("rki,rki->rk", self.x.take(block, axis=0), part)
         return self.sums.take(block) + within
@@ -216,23 +216,27 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
     """Choose candidate cuts [R, E + 1] among places [P] where the sorted rows have the given values [R, P].
 
     They are at equal steps of the integral of the cube root of the density, where an optimal quantiser has its
-    boundaries (Panter and Dite 1951); all places, if they are few.
+    boundaries (Panter and Dite 1951); all places, if they are few. Both ends are candidates.
     """
-    last, count = (
-        len(places) - 1,
-        max(CANDIDATES if places[-1] > REFINED_SIZE else 2 * CANDIDATES, 2 * levels),
-    )
-    rows, order = np.arange(len(values))[:, None], np.arange(count + 1)
-    if last <= count:
+    cells = max(CANDIDATES if places[-1] > REFINED_SIZE else 2 * CANDIDATES, 2 * levels)  # E
+    last = len(places) - 1
+    if last <= cells:
         return np.repeat(places[None], len(values), axis=0)
+    # Between two places the density is the number of entries over the gap of their values, and the integral of its cube
+    # root is (entries / gap)^(1/3) gap = (entries gap^2)^(1/3). `integral` [R, P - 1] is from the first place.
     gaps = np.diff(values.astype(np.float64))
-    mass = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
-    mass /= mass[:, -1:]
-    steps = order[1:-1] / count + 2 * rows  # rows are 2 apart, so that one search serves all
-    chosen = np.zeros((len(values), count + 1), dtype=np.intp)
-    chosen[:, 1:-1] = (mass + 2 * rows).ravel().searchsorted(steps) - rows * last + 1
-    chosen = np.maximum.accumulate(chosen - order, axis=1) + order  # all different
-    chosen = np.minimum(chosen, last - count + order)
+    integral = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
+    integral /= integral[:, -1:]
+    # Candidate i is the first place where the integral is at least i / E. Row r is moved to 2 r .. 2 r + 1: laid end to
+    # end the rows ascend, and one search serves all. Of the result, the r * last entries of earlier rows are
+    # subtracted; 1 is added, since integral[i] belongs to place i + 1.
+    rows, order = np.arange(len(values))[:, None], np.arange(cells + 1)
+    steps = order[1:-1] / cells + 2 * rows
+    chosen = np.zeros((len(values), cells + 1), dtype=np.intp)
+    chosen[:, 1:-1] = (integral + 2 * rows).ravel().searchsorted(steps) - rows * last + 1
+    # All must differ: each is at least one place after the one before, and leaves room for those after it.
+    chosen = np.maximum.accumulate(chosen - order, axis=1) + order
+    chosen = np.minimum(chosen, last - cells + order)
     chosen[:, -1] = last
     return places[chosen]
 
@@ -240,12 +244,13 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
 def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.ndarray:
     """Choose the best d' + 1 cuts among candidate `edges` [R, E + 1], by the dynamic programme of 1-D k-means.
 
-    best[l, e] is the largest gain of l + 1 cells that end at candidate e; the optimal cuts are read off backwards.
+    best[l, e] is the largest gain of l + 1 cells that end at candidate e, `_cell_gains` added up; the optimal cuts are
+    read off backwards.
     """
     rows, e = np.arange(len(edges)), edges.shape[1] - 1
     sums = prefix(rows[:, None], edges)
-    sums -= sums[:, -1:] / edges[:, -1:] * edges
-    s, n = sums.T.copy(), edges.T.astype(np.float64, order="C")
+    sums -= sums[:, -1:] / edges[:, -1:] * edges  # of entries less their row's mean
+    s, n = sums.T.copy(), edges.T.astype(np.float64, order="C")  # [E + 1, R]
     buffer = np.empty((2, e * len(edges) * ENDS_AT_ONCE))
     best = np.full((levels - 1, e + 1, len(edges)), -np.inf)  # [cells - 1, to, R]
     for start in range(1, e + 1, ENDS_AT_ONCE):
@@ -257,9 +262,10 @@ def _optimise_cuts(edges: np.ndarray, prefix: PrefixSums, levels: int) -> np.nda
     cuts = np.zeros((len(edges), levels + 1), dtype=np.intp)
     cuts[:, -1], place = edges[:, -1], np.full(len(edges), e)
     for level in range(levels - 1, 0, -1):
-        last = (s[place, rows] - s) ** 2 / np.maximum(n[place, rows] - n, 1)
-        last[np.arange(e + 1)[:, None] >= place] = -np.inf
-        place = (last + best[level - 1]).argmax(axis=0)
+        # [E + 1, R]: the gain of a cell from each candidate to `place`, the end that is decided already.
+        last_cell = (s[place, rows] - s) ** 2 / np.maximum(n[place, rows] - n, 1)
+        last_cell[np.arange(e + 1)[:, None] >= place] = -np.inf
+        place = (last_cell + best[level - 1]).argmax(axis=0)
         cuts[:, level] = edges[rows, place]
     return cuts
 
@@ -276,7 +282,7 @@ def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> 
         to: the candidates at which the cells end.
         buffer: memory for the gains, and for a scratch array of the same shape, which is returned too.
     """
-    shape = (to.stop - 1, to.stop - to.start, s.shape[1])
+    shape = (to.stop - 1, to.stop - to.start, s.shape[1])  # a cell begins before the last end
     gain, size = buffer[:, : np.prod(shape)].reshape(2, *shape)
     np.subtract(s[to], s[: len(gain), None], out=gain)
     gain *= gain
@@ -288,8 +294,8 @@ def _cell_gains(s: np.ndarray, n: np.ndarray, to: slice, buffer: np.ndarray) -> 
 
 
 def _refine_cuts(cuts: np.ndarray, step: int, prefix: PrefixSums) -> np.ndarray:
-    """Choose the best cuts [R, d' + 1] among those up to REFINED_STEPS steps from the given ones, by the same
-    dynamic programme."""
+    """Choose the best cuts [R, d' + 1] among those up to REFINED_STEPS steps from the given ones, by the dynamic
+    programme of `_optimise_cuts`; `step` is a number of entries."""
     rows, levels, d = np.arange(len(cuts)), cuts.shape[1] - 1, cuts[0, -1]
     near = np.clip(cuts[:, :, None] + step * np.arange(-REFINED_STEPS, REFINED_STEPS + 1), 1, d - 1)
     near[:, 0], near[:, -1] = 0, d
@@ -297,6 +303,7 @@ def _refine_cuts(cuts: np.ndarray, step: int, prefix: PrefixSums) -> np.ndarray:
     gain = (sums[:, 1:, :, None] - sums[:, :-1, None, :]) ** 2  # [R, cell, to, from]
     size = near[:, 1:, :, None] - near[:, :-1, None, :]
     gain = np.where(size > 0, gain / np.maximum(size, 1), -np.inf)
+    # best[l][r, j]: the largest gain of l + 1 cells of row r that end at the j-th place near cut l + 1.
     best = [gain[:, 0, :, 0]]
     for cell in range(1, levels):
         best.append((gain[:, cell] + best[-1][:, None, :]).max(axis=2))

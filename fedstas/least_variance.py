@@ -31,7 +31,7 @@ CROWD = (
     100  # clients in a stratum, on average, above which exchanges gain too little for their time
 )
 MIN_FALL = 1e-3  # the share of its cost that a pass of exchanges must save, or it is the last
-MIN_GAIN = 8  # units of rounding that a change must gain, or the search could go in circles
+MIN_GAIN = 8  # units by which a change must lower the cost, or the search could go in circles by rounding errors
 
 
 def gram_coordinates(features) -> np.ndarray:
@@ -133,17 +133,20 @@ class MaxCutPartition:
             places = np.arange(start, min(start + BATCH, at + count)) % count
             k = order[places]
             costs = self.costs(k)
-            gains = costs.min(1) <= costs[np.arange(len(k)), self.labels[k]] - MIN_GAIN
-            first = gains.argmax()
-            if gains[first]:
+            improves = costs.min(1) <= costs[np.arange(len(k)), self.labels[k]] - MIN_GAIN
+            first = improves.argmax()
+            if improves[first]:
                 return int(places[first]), int(costs[first].argmin())
         return None
 
     def swap_with_nearest(self, order) -> None:
-        """Exchange each client with the best member of the stratum that would suit it best, if that gains."""
+        """Exchange each client with the best member of the other stratum where it costs least, if that lowers the cost.
+
+        The change of the cost by an exchange is computed as in `MaxCutTables.renew_changes`.
+        """
         for k in order:
             own, costs = self.labels[k], self.costs(k[None])[0]
-            costs -= costs[own]
+            costs -= costs[own]  # the change of k's cost in each stratum
             costs[own] = np.inf
             other = costs.argmin()
             members = np.flatnonzero(self.labels == other)
@@ -152,9 +155,9 @@ class MaxCutPartition:
             theirs = self.costs(members, [own, other])
             distances = self.b[k] + self.b[members] - 2 * self.a[members] @ self.a[k]  # squared
             pairs = np.round(2 * self.q[k] * self.q[members] * distances / self.unit)
-            gains = costs[other] + theirs[:, 0] - theirs[:, 1] - pairs
-            best = gains.argmin()
-            if gains[best] <= -MIN_GAIN:
+            changes = costs[other] + theirs[:, 0] - theirs[:, 1] - pairs
+            best = changes.argmin()
+            if changes[best] <= -MIN_GAIN:
                 self.assign(k, int(other))
                 self.assign(members[best], own)
 
@@ -170,19 +173,21 @@ class MaxCutPartition:
 
 
 def replace_rows(table, minima, rows, values) -> None:
-    """Replace rows of a table [H, N] by values, and renew the minima [N] of its columns."""
+    """Replace rows of a table [H, N] by values, and renew the minima [N] of its columns, both in place."""
     before, after = table[rows].min(0), values.min(0)
     table[rows] = values
+    # Only where a replaced row had the minimum, and has a larger number now, must the whole column be searched.
     risen = (before == minima) & (after > before)
     np.minimum(minima, after, out=minima)
     minima[risen] = table[:, risen].min(0)
 
 
 class MaxCutTables(MaxCutPartition):
-    """The same for at most some thousand clients: it keeps the costs of all moves and the gains of all exchanges.
+    """A `MaxCutPartition` of at most some thousand clients that stores the cost of each client in each stratum, and by
+    how much each exchange of two clients would change the cost of the partition.
 
-    A move changes two strata: only their rows of the costs [m, N] are computed anew, and only the rows and columns of
-    their members in the gains [N, N]. The exchanges are those that computing all gains anew would find.
+    A move changes two strata. Only their rows of the costs [m, N] are computed anew, and only the rows and columns of
+    their members in the changes [N, N]. The exchanges are those that computing all changes anew would find.
     """
 
     def __init__(self, q, a, b, m: int):
@@ -191,16 +196,18 @@ class MaxCutTables(MaxCutPartition):
         self.everyone = np.arange(len(q))
         super().__init__(q, a, b, m)
         distances = b[:, None] + b - twice  # squared
-        # The cost of each pair of clients in one stratum, in units.
+        # What the cost of k in the stratum of l, and that of l in the stratum of k, count of the other, in units: twice
+        # the cost of the pair.
         self.pairs = np.rint(2 * np.outer(q, q) * distances / self.unit)
 
     def clear(self) -> None:
         super().clear()
         count = len(self.q)
         self.inner = np.zeros((self.m, count))  # products of each point with each stratum's sum
-        self.table, self.least = np.full((self.m, count), np.inf), np.full(count, np.inf)
-        self.gains, self.best = np.full((count, count), np.inf), np.full(count, np.inf)
-        self.old_costs, self.old_gains = np.ones((2, self.m), dtype=bool)  # strata to compute anew
+        # Numbers of strata and clients, and their minima over the rows.
+        self.cost_table, self.least_cost = np.full((self.m, count), np.inf), np.full(count, np.inf)
+        self.changes, self.best_change = np.full((count, count), np.inf), np.full(count, np.inf)
+        self.stale_costs, self.stale_changes = np.ones((2, self.m), dtype=bool)  # of which strata
 
     def inner_products(self, k, strata) -> np.ndarray:
         return self.inner[strata].take(k, axis=1).T
@@ -210,47 +217,59 @@ class MaxCutTables(MaxCutPartition):
         super().assign(k, h)
         if old >= 0:
             self.inner[old] -= self.products[k]
-            self.old_costs[old] = True
+            self.stale_costs[old] = True
         self.inner[h] += self.products[k]
-        self.old_costs[h] = True
+        self.stale_costs[h] = True
 
     def renew_costs(self) -> None:
         """Compute the costs of all clients in the strata that have changed."""
-        strata = self.old_costs.nonzero()[0]
+        strata = self.stale_costs.nonzero()[0]
         if len(strata):
             costs = self.costs(self.everyone, strata).T
-            replace_rows(self.table, self.least, strata, costs)
-            self.old_gains[strata], self.old_costs[strata] = True, False
+            replace_rows(self.cost_table, self.least_cost, strata, costs)
+            self.stale_changes[strata], self.stale_costs[strata] = True, False
 
     def next_move(self, order, at: int) -> tuple[int, int] | None:
         self.renew_costs()
-        now = self.table[self.labels, self.everyone]
-        places = (self.least <= now - MIN_GAIN)[order].nonzero()[0]
+        now = self.cost_table[self.labels, self.everyone]
+        places = (self.least_cost <= now - MIN_GAIN)[order].nonzero()[0]
         if not len(places):
             return None
-        place = int(places[places.searchsorted(at) % len(places)])
-        return place, int(self.table[:, order[place]].argmin())
+        place = int(places[places.searchsorted(at) % len(places)])  # the first from `at`, and round
+        return place, int(self.cost_table[:, order[place]].argmin())
 
-    def renew_gains(self) -> None:
-        """Compute what exchanges with members of the strata that have changed would gain."""
+    def renew_changes(self) -> None:
+        """Compute the changes of the cost by exchanges with members of the strata that have changed.
+
+        With C(k, h) the cost of client k in stratum h with its other members, and h_k the stratum of k, an exchange of k
+        and l changes the cost of the partition by
+
+            C(k, h_l) - C(k, h_k) + C(l, h_k) - C(l, h_l) - pairs[k, l],
+
+        where the last term takes the pair of k and l, who are apart after the exchange too, out of the first and the
+        third. Below zero the exchange lowers the cost; for two clients of one stratum the change is 0.
+        """
         self.renew_costs()
         at = self.labels
-        now = self.table[at, self.everyone]
-        members = self.old_gains[at].nonzero()[0]
-        self.old_gains[:] = False
-        gains = (self.table[:, members].T - now[members, None]).take(at, axis=1)
-        gains += self.table[at[members]] - now
-        gains -= self.pairs[members]
-        gains[at[members, None] == at] = 0
-        replace_rows(self.gains, self.best, members, gains)
-        self.gains[:, members], self.best[members] = gains.T, gains.min(1)
+        now = self.cost_table[at, self.everyone]  # the cost of each client where it is, [N]
+        members = self.stale_changes[at].nonzero()[0]
+        self.stale_changes[:] = False
+        # [members, N]: first what the member costs more in each client's stratum, then what the client costs more in
+        # the member's.
+        changes = (self.cost_table[:, members].T - now[members, None]).take(at, axis=1)
+        changes += self.cost_table[at[members]] - now
+        changes -= self.pairs[members]
+        changes[at[members, None] == at] = 0
+        replace_rows(self.changes, self.best_change, members, changes)
+        # The table is symmetric: the columns of the members are their rows.
+        self.changes[:, members], self.best_change[members] = changes.T, changes.min(1)
 
     def swap(self) -> bool:
-        """Exchange the two clients whose exchange gains most; return False if none gains enough."""
-        self.renew_gains()
-        k = int(self.best.argmin())
-        other = int(self.gains[k].argmin())
-        if self.gains[k, other] > -MIN_GAIN:
+        """Exchange the two clients whose exchange lowers the cost most; return False if none lowers it enough."""
+        self.renew_changes()
+        k = int(self.best_change.argmin())
+        other = int(self.changes[k].argmin())
+        if self.changes[k, other] > -MIN_GAIN:
             return False
         stratum, other_stratum = self.labels[[k, other]]
         self.assign(k, other_stratum)
@@ -402,7 +421,7 @@ class LeastVariance:
             raise InputError(f"a sketch with {present} needs {missing}, too: noise is of both")
 
     def ask(self, view: View) -> np.ndarray | Squeezed:
-        """Ask all clients for their features [N, d]."""
+        """Ask all clients for their features: squeezed gradients, or float [N, d] of any other kind."""
         if self.features == "gradients":
             return view.gradients(self.levels)
         if self.features == "labels":
@@ -414,8 +433,9 @@ class LeastVariance:
         noise = {"clip": self.clip, "epsilon": self.epsilon, "delta": self.delta}
         return view.sketches(self.sketch_size, **noise)
 
-    def residual_variance(self, view: View, answers) -> float:
-        """Estimate tau^2 from the updates received so far: see the function of this name."""
+    def estimate_tau2(self, view: View, answers) -> float:
+        """Estimate tau^2 from the last updates received so far, by `residual_variance`; `answers` are the features of all
+        clients, as `ask` returns them."""
         updates = view.last_updates()
         senders = np.flatnonzero(updates.any(axis=1))
         updates = updates[senders]
@@ -425,7 +445,8 @@ class LeastVariance:
         return residual_variance(answers[senders], view.sketch_vectors(updates, self.sketch_size))
 
     def points(self, view: View, answers) -> np.ndarray:
-        """Return coordinates [N, r] of what clients are alike by."""
+        """Return coordinates [N, r] of what clients are alike by; `answers` are as `ask` returns them, and are not used
+        with the features "updates"."""
         if self.features == "gradients":
             return gram_coordinates(sketch(answers))
         if self.features == "updates":
@@ -451,7 +472,7 @@ class LeastVariance:
             store = state.gradients if self.features == "gradients" else state.answers
             answers = store.get(view.round, asked_every, lambda: self.ask(view))
         if self.noise or self.draws == "norm":
-            tau2, every = self.residual_variance(view, answers), 1
+            tau2, every = self.estimate_tau2(view, answers), 1
         by_norm = self.draws == "norm" and np.isfinite(tau2)
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
