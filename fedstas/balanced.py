@@ -36,7 +36,7 @@ def null_vector(rows) -> np.ndarray | None:
             if np.abs(x).max(initial=0.0) < 1 / TINY:
                 return np.append(x, 1.0)
     least = TINY * np.abs(rows).max(initial=0.0)
-    for c in range(many):
+    for c in range(many):  # c pivots are done: the first c columns are those of the identity
         i = c + int(np.abs(rows[c:, c]).argmax()) if c < few else c
         if c == few or abs(rows[i, c]) <= least:  # a combination of the columns before it
             return np.concatenate([-rows[:c, c], [1.0], np.zeros(many - c - 1)])
@@ -47,7 +47,7 @@ def null_vector(rows) -> np.ndarray | None:
     return None
 
 
-def undecided(pi) -> np.ndarray:
+def find_undecided(pi) -> np.ndarray:
     """Return the clients whose probability is neither 0 nor 1 up to rounding, int [n]."""
     return np.flatnonzero((pi > TINY) & (pi < 1 - TINY))
 
@@ -74,11 +74,12 @@ def cube_sample(balance, pi, rng: np.random.Generator) -> np.ndarray:
     check_same_shape("balancing variables and inclusion probabilities", balance[:, 0], pi)
     rows = (balance / np.where(pi > 0, pi, 1.0)[:, None]).T
     rows = rows / np.maximum(np.abs(rows).max(1, keepdims=True), np.finfo(float).tiny)
-    while len(open_clients := undecided(pi)):
+    while len(open_clients := find_undecided(pi)):
         some = open_clients[: len(rows) + 1]
         if (direction := null_vector(rows[:, some])) is None:
             rows = rows[:-1]
             continue
+        # How far pi can go forwards and backwards until a probability is 0 or 1.
         with np.errstate(divide="ignore"):
             up, down = (
                 (np.where(way > 0, 1 - pi[some], pi[some]) / np.abs(way)).min()
@@ -98,7 +99,7 @@ def local_pivotal_sample(features, pi, rng: np.random.Generator) -> np.ndarray:
     """
     pi, features = check_probabilities(pi), as_float_array("features", features, ndim=2)
     check_same_shape("features and inclusion probabilities", features[:, 0], pi)
-    while len(open_clients := undecided(pi)) > 1:
+    while len(open_clients := find_undecided(pi)) > 1:
         k = rng.choice(open_clients)
         others = open_clients[open_clients != k]
         other = others[round_to_grid(np.square(features[others] - features[k]).sum(1)).argmin()]

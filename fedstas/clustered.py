@@ -27,6 +27,7 @@ MAX_ROWS = 10**6  # distributions
 
 def _fill(masses, capacities) -> np.ndarray:
     """Distribute masses [n] over rows of the given capacities [m], one after another; return each row's parts [m, n]."""
+    # Laid end to end on a line, masses are intervals, and so are rows: a part is the length of their intersection.
     ends, stops = np.cumsum(masses), np.cumsum(capacities)[:, None]
     starts = np.maximum(ends - masses, stops - np.reshape(capacities, (-1, 1)))
     return np.maximum(np.minimum(ends, stops) - starts, 0)

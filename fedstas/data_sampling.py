@@ -169,9 +169,9 @@ def optimal_sizes(weights, spreads, sizes, total: float) -> np.ndarray:
 class Optimal:
     """Share n* examples among the participants so that the aggregated gradient has the least variance (`optimal_sizes`).
 
-    The paper names this as future work. Samples are of fixed size, without replacement, at least one example each. Each participant passes over all its
-    data at w_t and sends its true size and the standard deviation of its example gradients, neither of them
-    privately.
+    The paper names this as future work. Samples are of fixed size, without replacement, at least one example each. Each
+    participant passes over all its data at w_t and sends its true size and the standard deviation of its example
+    gradients, neither of them privately.
     """
 
     sample = staticmethod(fixed_size)

@@ -71,7 +71,7 @@ class LabelEntropy:
     horizon: int = int_field(300)
 
     def clusters(self, view: View, m: int) -> EntropyClusters:
-        """Return the clusters of this round."""
+        """Form at most m clusters by the class updates that the server has in this round."""
         from scipy.cluster import hierarchy
         from scipy.spatial.distance import pdist
 
@@ -99,11 +99,12 @@ class LabelEntropy:
         return Cohort(chosen, np.full(m, 1 / m))
 
     def _draw_from(self, clusters: EntropyClusters, t: int, m: int, rng) -> np.ndarray:
+        """Draw m distinct clients in round t, [m]: first how many come from each cluster, then which."""
         gamma = self.gamma * max(0.0, 1 - t / self.horizon)
         measure = np.exp(gamma * (clusters.entropies - clusters.entropies.max()))
-        left, counts = np.bincount(clusters.labels), np.zeros(len(measure), dtype=int)
+        sizes, counts = np.bincount(clusters.labels), np.zeros(len(measure), dtype=int)
         for _ in range(m):
-            p = np.where(counts < left, measure, 0.0)
+            p = np.where(counts < sizes, measure, 0.0)
             counts[rng.choice(len(p), p=p / p.sum())] += 1
         members = [np.flatnonzero(clusters.labels == c) for c in range(len(counts))]
         pairs = zip(members, counts, strict=True)

@@ -304,6 +304,7 @@ def max_cut_strata(q, a, b, m: int) -> np.ndarray:
         if cut.cost() < least - cut.unit:
             best, least = cut.labels, cut.cost()
     _, first, labels = np.unique(best, return_index=True, return_inverse=True)
+    # The rank of each stratum's first client replaces its label.
     return np.argsort(np.argsort(first))[labels]
 
 

@@ -47,7 +47,8 @@ def restored_features(squeezed: Squeezed) -> np.ndarray:
         block = Squeezed(squeezed.levels, codes).restore().astype(np.float64)
         block -= block.mean(axis=0)
         gram += block @ block.T
-    # LAPACK reads columns first: the upper triangle of a symmetric matrix is its lower one.
+    # LAPACK reads columns first: the upper triangle of a symmetric matrix is its lower one. Row i of the factor L, of
+    # which the lower triangle alone is written, belongs to client pivots[i] - 1 (LAPACK counts from 1).
     factor, pivots, rank, _ = dpstrf(gram.T, lower=1, overwrite_a=True)
     points = np.zeros((count, rank))
     for column in range(rank):
@@ -96,6 +97,7 @@ def stratify(features, strata: int, seed: int) -> np.ndarray:
         warnings.simplefilter("ignore", ConvergenceWarning)
         raw = kmeans(strata, n_init=10, random_state=seed).fit(points).labels_
     _, first, labels = np.unique(raw, return_index=True, return_inverse=True)
+    # The rank of each stratum's first client replaces its label.
     return np.argsort(np.argsort(first))[labels].astype(np.int64)
 
 

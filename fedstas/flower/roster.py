@@ -1,7 +1,8 @@
 """The roster of a round: which nodes take part, and which of them stopped answering or came back.
 
-A node is on the roster, or silent (the server waits for its answer to a hello), or has no data. A node that does not answer a question of the design is taken off the roster of this
-round, and the design draws again among the other clients.
+A node is on the roster, or silent (the server waits for its answer to a hello), or has no data. A node that does not
+answer a question of the design is taken off the roster of this round, and the design draws again among the other
+clients.
 """
 
 import time

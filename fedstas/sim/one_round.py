@@ -270,8 +270,10 @@ def stratified_error(state: State, labels, q) -> tuple[float, float]:
     return float((spread + noise) / state.md_error), float(noise / state.md_error)
 
 
-def _training_cost(server: Server, state: State, method: Method, cohort: Cohort, rates):
-    """Return the bytes down and up, and the examples, of the training of one cohort."""
+def _training_cost(
+    server: Server, state: State, method: Method, cohort: Cohort, rates
+) -> tuple[int, int]:
+    """Return the bytes of both directions together, and the examples, of the training of one cohort."""
     data, seed = state.setup.data, state.setup.seed
     _, weight, _ = simulation.draw_batches(method, data, cohort, rates, seed, state.round)
     new = np.count_nonzero(~server._has_model[np.unique(cohort.clients)])

@@ -112,12 +112,14 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
         x_all.new_empty(count * batch, x_all.shape[1]),
         data.y.new_empty(count * batch),
     )
-    buffers, gradients = ({k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in "12")
+    buffers, gradients = (
+        {k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in range(2)
+    )
     velocities = {k: torch.empty_like(v) for k, v in buffers.items()} if sgd.momentum else {}
     models = allocate((m, len(params)), params)
     for low in range(0, m, count):
         group = slice(low, min(low + count, m))
-        c = group.stop - low
+        c = group.stop - low  # clients of this group: the last may have fewer than `count`
         result = unflatten(module, models[group])
         gradient = {k: v[:c] for k, v in gradients.items()}
         local = {k: v.expand(c, *v.shape) for k, v in start.items()}
@@ -129,6 +131,7 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
             y = torch.index_select(data.y, 0, chosen, out=y_buffer[: c * batch])
             x, y = x.view(c, batch, -1), y.view(c, batch)
             write_gradients(local, x, y, weights[group, t], gradient)
+            # The last step writes into the result; the others into the buffers, from the second on in place.
             after = result if t == steps - 1 else {k: v[:c] for k, v in buffers.items()}
             for k, g in gradient.items():
                 if sgd.prox:
