@@ -191,7 +191,8 @@ def test_printed_accuracies_stand_beside_ours_with_their_intervals(table_of_chap
     assert mean.notna().to_numpy().tolist() == [[True, True, False], [True, True, True]]
     assert (low["as written"] < mean["as written"]).all() and low["printed"].isna().all()
     assert (mean["as written"] < high["as written"]).all()
-    figure = ch05.draw_fig_3({"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}, runs, runs)
+    printed = {"here": {"fedsts": 50.0}, "there": {"fedsts": 9.0}}
+    figure = ch05.draw_fig_3(printed, {"here": runs, "there": runs})
     first, second = figure.axes
     assert {t.get_text() for t in first.texts} == {"as written", "printed"} and not second.texts
     assert [bar.get_width() for bar in second.containers[0]] == [9.0]

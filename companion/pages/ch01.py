@@ -21,10 +21,11 @@ ESTIMATORS = {  # by the chapter's names: the title of a panel, and the style wi
 
 
 def draw_partitions(federations: dict) -> Figure:
-    """Draw a square for each client and class, its area the number of examples; a panel for each federation."""
+    """Draw a square for each client and class, its area the number of examples; a panel for each federation, by title."""
     largest = max(f.label_counts.max() for f in federations.values())
 
     def draw(ax: Axes, federation) -> None:
+        """Draw the clients of one federation into a panel."""
         counts = federation.label_counts[federation.with_data]
         counts = counts[np.lexsort((-counts.max(1), counts.argmax(1)))]
         client, label = np.nonzero(counts)
@@ -53,9 +54,15 @@ def tabulate_partitions(federations: dict) -> pd.DataFrame:
 
 
 def draw_estimators(projections: dict[str, np.ndarray], limit: float = 4.0) -> Figure:
-    """Draw a histogram for each estimator of its cohorts' estimates, projected on the target (1: the target)."""
+    """Draw a histogram for each estimator of its cohorts' estimates, projected on the target (1: the target).
+
+    Args:
+        projections: of the cohorts' estimates [cohorts], by the names of ESTIMATORS.
+        limit: how far from 1 the axis reaches; the share outside is written.
+    """
 
     def draw(ax: Axes, name: str) -> None:
+        """Draw the histogram of one estimator into a panel."""
         values, (title, style) = projections[name], ESTIMATORS[name]
         ax.hist(values, np.linspace(1 - limit, 1 + limit, 81), color=style.colour, density=True)
         ax.axvline(1, color="black", lw=1)
@@ -94,7 +101,12 @@ def tabulate_errors(errors: dict[str, np.ndarray], weights: dict[str, np.ndarray
 
 
 def draw_averaging(rounds: list[int], errors: dict[str, list[float]]) -> Figure:
-    """Draw the error of the mean of many rounds, a curve for each estimator."""
+    """Draw the error of the mean of many rounds, a curve for each estimator.
+
+    Args:
+        rounds: numbers of rounds that are averaged.
+        errors: for each of them, in lengths of the target, by the names of ESTIMATORS.
+    """
     figure, ax = plt.subplots()
     styles = {name: style for name, (_, style) in ESTIMATORS.items()}
     bottom = 0.5 * min(map(min, errors.values()))  # the lowest name above the axis
@@ -105,7 +117,14 @@ def draw_averaging(rounds: list[int], errors: dict[str, list[float]]) -> Figure:
 
 
 def draw_common_part(lengths, on_models, on_updates: float, model_length: float) -> Figure:
-    """Draw the error of a round over the length of the models' common part; `model_length`: that of the chapter's."""
+    """Draw the error of a round over the length of the models' common part; all in lengths of the target.
+
+    Args:
+        lengths: of the common part, ascending.
+        on_models: the error of weights on models, for each length.
+        on_updates: the error of weights on updates, which is the same for all lengths.
+        model_length: the length of the chapter's model.
+    """
     figure, ax = plt.subplots()
     lines = {"on models": pd.Series(on_models, lengths)}
     axis = {"xscale": "log", "yscale": "log", "ylabel": "error of a round\n(lengths of the target)"}

@@ -24,9 +24,11 @@ SUMMARIES = {  # of a client's gradient, by the chapter's names
 def draw_squeeze(
     gradient: np.ndarray, levels: np.ndarray, losses: pd.DataFrame, chosen_levels: int
 ) -> Figure:
-    """Draw the entries [d] of a gradient with its levels, and what the squeeze loses over what is sent.
+    """Draw the entries of a gradient with its levels, and what the squeeze loses over what is sent.
 
     Args:
+        gradient: of one client [d].
+        levels: the values that its squeezed entries have.
         losses: squared error of all clients (%): columns levels, bits (per entry), median, low, high.
         chosen_levels: the chapter's number of levels.
     """
@@ -65,6 +67,7 @@ def draw_planes(features: dict[str, np.ndarray], strata: dict[str, np.ndarray], 
     """
 
     def draw(ax: Axes, name: str) -> None:
+        """Draw the clients in the principal plane of one summary into a panel."""
         points, share = _principal_plane(features[name].astype(float))
         for stratum in range(strata[name].max() + 1):
             members = points[strata[name] == stratum]
@@ -83,27 +86,31 @@ def draw_planes(features: dict[str, np.ndarray], strata: dict[str, np.ndarray], 
 
 
 def draw_purity(purities: pd.DataFrame) -> Figure:
-    """Draw the label purity of the summaries' strata as bars with intervals, a panel for each partition; a tick where it
-    is for shuffled clients.
+    """Draw the label purity of the summaries' strata as bars with intervals, a panel for each partition. A tick on each
+    bar marks the purity that strata of the same sizes have by chance: with the clients shuffled among them.
 
     Args:
         purities: columns partition, seed, strata of (a summary, or `... shuffled`), purity (%).
     """
 
     def draw(ax: Axes, part: pd.DataFrame) -> None:
+        """Draw the bars of one partition into a panel, a row for each summary."""
         by_kind = part.groupby("strata of")["purity"]
-        rows = [statistics.mean_interval(by_kind.get_group(name)) for name in SUMMARIES]
+        intervals = [statistics.mean_interval(by_kind.get_group(name)) for name in SUMMARIES]
+        # `plots.bars` colours by column, and here each row needs a colour of its own: so each row has a value in its own
+        # column alone, on the diagonal, and stacking leaves out the others.
         mean, low, high = (
-            pd.DataFrame(np.diag(column), SUMMARIES, SUMMARIES).replace(0, np.nan)  # a colour a row
-            for column in np.transpose(rows)
+            pd.DataFrame(np.diag(values), SUMMARIES, SUMMARIES).replace(0, np.nan)
+            for values in zip(*intervals, strict=True)
         )
         plots.bars(ax, mean, SUMMARIES, low=low, high=high, stacked=True, width=0.36)
-        for y, (name, style) in enumerate(SUMMARIES.items()):
-            chance = by_kind.get_group(f"{name} shuffled").mean()
+        by_chance = [by_kind.get_group(f"{name} shuffled").mean() for name in SUMMARIES]
+        for y, (style, chance) in enumerate(zip(SUMMARIES.values(), by_chance, strict=True)):
             ax.plot([chance, chance], [y - 0.22, y + 0.26], color=BLACK, lw=2)
             colour = plots.text_colour(style.colour)
             ax.text(0, y - 0.27, style.label, color=colour, fontsize=9)
-        plots.annotate(ax, chance, y + 0.26, "by chance", BLACK, 0, -7, ha="center")
+        last_row = len(SUMMARIES) - 1
+        plots.annotate(ax, by_chance[-1], last_row + 0.26, "by chance", BLACK, 0, -7, ha="center")
         ax.set(yticks=[], ylim=(2.75, -0.75), xlim=(0, 100))
 
     parts = dict(list(purities.groupby("partition", sort=False)))
@@ -206,8 +213,12 @@ def _write_in_corner(ax: Axes, styles: Iterable[Style], x: float, ha: str) -> No
 
 
 def draw_exponents(powers: np.ndarray, variances: dict[str, np.ndarray]) -> Figure:
-    """Draw the variance V over the exponent of the within-stratum standard deviation in the allocation, a curve for each
-    set of strata; proportional allocation has 100."""
+    """Draw the variance V over the exponent of the within-stratum standard deviation in the allocation.
+
+    Args:
+        powers: the exponents, ascending from 0.
+        variances: by the name of two sets of strata, V for each exponent, in per cent of proportional allocation's.
+    """
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
     colours = dict(zip(variances, (Style(BLACK), Style(WRITTEN)), strict=True))
     axis = {"xlabel": "exponent of $S_h$ in the allocation", "ylabel": "V (% of proportional)"}
@@ -283,6 +294,7 @@ def draw_out_of_reach(reach: pd.DataFrame) -> Figure:
     bins = np.arange(reach["clients"].max() + 2)
 
     def draw(ax: Axes, part: pd.DataFrame) -> None:
+        """Draw the histogram of one partition into a panel."""
         counts = np.bincount(part["clients"], minlength=len(bins))
         ax.bar(bins, counts, 0.8, color=CODED, lw=0)
         ax.set_ylabel("stratifications")
@@ -305,6 +317,7 @@ def draw_inclusion(panels: dict[str, tuple]) -> Figure:
     names += (Style(WRITTEN, label="m times p: line"),)
 
     def draw(ax: Axes, part: tuple) -> None:
+        """Draw the inclusion probabilities of one stratum into a panel."""
         printed, exact, shares = part
         ends = np.array([min(*printed, *exact), max(*printed, *exact)])
         ends = ends + np.ptp(ends) * np.array([-0.12, 0.12])

@@ -55,6 +55,7 @@ def draw_report(size_cap: int, fake: float, truth: float) -> Figure:
     """Draw the distribution of one report of a client of 40 examples, and of one at or above the cap.
 
     Args:
+        size_cap: M; reports are 1 to M-1.
         fake: probability of each size that is not the client's.
         truth: probability of the client's size.
     """
@@ -119,7 +120,8 @@ def draw_caps(
     """Draw the error of the estimated total (%): over the cap, over the number of reports, and over epsilon.
 
     Args:
-        caps: size caps, with the clipping bias and the standard deviation at each.
+        caps: size caps, ascending.
+        bias, spread: clipping bias and standard deviation at each cap (% of the total).
         by_cap: for each cap, the numbers of reports and the errors.
         by_m: for each number of reports, epsilon and the errors.
     """
@@ -160,7 +162,11 @@ def draw_caps(
 
 
 def draw_accuracy(runs: pd.DataFrame) -> Figure:
-    """Draw the difference of each rate's accuracy to that of all data, in points, with 95 % intervals."""
+    """Draw the difference of each rate's accuracy to that of all data, in points, with 95 % intervals.
+
+    Args:
+        runs: a row for each run and evaluated round, the rate in the column `method`.
+    """
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.0))
     for metric, (name, colour, offset) in METRICS.items():
         table = tables.paired_differences(runs, metric, 1.0)

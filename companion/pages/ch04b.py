@@ -39,7 +39,9 @@ def draw_allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Fi
     """Draw the variance over the first stratum's share of the allocation.
 
     Args:
-        marks: share and variance of the named allocations.
+        shares: of the first stratum in the allocation, ascending.
+        variance: for each share, in multiples of proportional allocation's.
+        marks: by name, share and variance of three allocations.
     """
     figure, ax = plt.subplots()
     axis = {
@@ -66,8 +68,12 @@ def draw_allocation(shares: np.ndarray, variance: np.ndarray, marks: dict) -> Fi
 
 
 def draw_order(variances: dict[str, float], squared_bias: float) -> Figure:
-    """Draw a bar for the variance of each design in per cent of that without strata; the squared bias of the plain mean
-    is hatched."""
+    """Draw a bar for the variance of each design, in multiples of that without strata.
+
+    Args:
+        variances: by the design's name.
+        squared_bias: of the plain mean, the design `as written`, in the same unit; it is hatched.
+    """
     colours = {"no strata": plots.GREY, "strata": plots.ORANGE, "as written": plots.WRITTEN}
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 4.4))
     for row, (name, value) in enumerate(variances.items()):

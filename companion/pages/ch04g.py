@@ -127,8 +127,16 @@ def tabulate_weights(sizes, md: tuple, algorithm_1: tuple) -> pd.DataFrame:
     )
 
 
-def draw_local_steps(counts, average, printed, corrected) -> Figure:
-    """Draw the mean squared gradient over the number of local steps, between the printed and the corrected rate."""
+def draw_local_steps(
+    counts: pd.Series, average: pd.Series, printed: pd.Series, corrected: pd.Series
+) -> Figure:
+    """Draw the mean squared gradient over the number of local steps, between the printed and the corrected rate.
+
+    Args:
+        counts: the numbers N of local steps, ascending.
+        average: for each of them, the exact mean squared gradient over (2N)^3 rounds.
+        printed, corrected: for each of them, the rate of Theorems 1 and 2 as printed and as corrected.
+    """
     figure, ax = plt.subplots(figsize=(plots.WIDTH, 3.2))
     lines = {"printed": printed, "corrected": corrected, "exact": average}
     lines = {name: pd.Series(np.asarray(values), counts) for name, values in lines.items()}
@@ -152,7 +160,11 @@ def draw_local_steps(counts, average, printed, corrected) -> Figure:
 
 
 def draw_repairs(percent: dict[str, list[float]]) -> Figure:
-    """Draw how often Proposition 1 holds (%) over the number of clients, a curve for each state of repair."""
+    """Draw how often Proposition 1 holds over the number of clients, a curve for each state of repair of Algorithm 1.
+
+    Args:
+        percent: by the names of REPAIRS, how often it holds (%) with 1, 2, ... clients.
+    """
     figure, ax = plt.subplots()
     clients = range(1, len(percent["all three"]) + 1)
     lines = {name: pd.Series(values, clients) for name, values in percent.items()}

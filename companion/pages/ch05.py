@@ -244,8 +244,13 @@ PUBLISHED_LOSSES = {  # their training losses at the same rounds
 
 
 def draw_fig_2(frame: pd.DataFrame, theirs: dict, note: str) -> Figure:
-    """Draw the published accuracies on ours, a panel for each method: `theirs` at rounds 20 to 80 and
-    PUBLISHED_ENDS at 10 and 99."""
+    """Draw the published accuracies on ours, a panel for each method.
+
+    Args:
+        theirs: by method, the published accuracies (%) at rounds 20, 40, 60 and 80, and of the last ten rounds, which
+            is left out; those at rounds 10 and 99 are PUBLISHED_ENDS.
+        note: what to write where none of the runs is recorded.
+    """
     curves = {m: (PUBLISHED_ENDS[m][0], *theirs[m][:-1], PUBLISHED_ENDS[m][1]) for m in PAPER_NAMES}
     return _draw_on_runs(frame, curves, SHARES, note)
 
@@ -313,7 +318,13 @@ def count_losses_inside(frame: pd.DataFrame) -> dict[str, float]:
 def tabulate_published(
     frame: pd.DataFrame, rounds: tuple, theirs: dict, losses: dict
 ) -> pd.DataFrame:
-    """Tabulate the published values, each with the prediction interval of one more run of ours as coded."""
+    """Tabulate the published values, each with the prediction interval of one more run of ours as coded.
+
+    Args:
+        rounds: of `theirs`; the last is None, which stands for the mean of the last ten rounds.
+        theirs: by method, the published accuracies (%) at these rounds.
+        losses: by method, the published training loss at round 99.
+    """
     rows = []
     for m, printed in theirs.items():
         rows.append(
@@ -345,8 +356,13 @@ def tabulate_explanations(
 ) -> pd.DataFrame:
     """Tabulate whose runs explain the published values: `coded`, `written`, and methods in place of all three.
 
-    Returns one row for each, with the columns whose runs, their curves, their ends (the printed accuracies and the
-    losses) and points to either side.
+    Args:
+        rounds, theirs, losses: as for `tabulate_published`.
+        printed: by method, the printed final accuracy (%).
+
+    Returns:
+        One row for each, with the columns whose runs, their curves, their ends (the printed accuracies and the losses)
+        and points to either side (half the width of the prediction intervals).
     """
     curves = [(m, SHARES, t, v) for m in theirs for t, v in zip(rounds, theirs[m], strict=True)]
     ends = [(m, SHARES, None, value) for m, value in printed.items()]
@@ -369,7 +385,8 @@ def tabulate_explanations(
 def explained_counts(explanations: pd.DataFrame) -> dict[str, str]:
     """Return how many points of the curves, and how many ends, each row of `tabulate_explanations` explains.
 
-    The keys are as `curve_written` and `ends_md`.
+    The keys are as `curve_written` and `ends_md`. `curve_md` is left out: the chapter glues it by itself, since values
+    that another page shows too are looked up by their names in the chapter's source.
     """
     curves, ends = explanations["their curves"].drop("md"), explanations["their ends"]
     return {f"curve_{k}": v for k, v in curves.items()} | {f"ends_{k}": v for k, v in ends.items()}
@@ -404,12 +421,12 @@ def count_levels_inside(
 # Figure 3 and CIFAR-100
 
 
-def draw_fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
-    """Draw the printed accuracies beside ours, with the interval of one more run.
+def draw_fig_3(printed: dict[str, dict], runs: dict[str, pd.DataFrame]) -> Figure:
+    """Draw the printed accuracies beside ours, with the interval of one more run, a panel for each setting.
 
     Args:
-        printed: the printed accuracy of each method (%), by setting.
-        frames: our runs in each setting, in the same order.
+        printed: by the setting's title, the printed accuracy of each method (%).
+        runs: by the same titles, our runs.
     """
     labelled: set[str] = set()  # versions that a panel names already
 
@@ -421,15 +438,19 @@ def draw_fig_3(printed: dict[str, dict], *frames: pd.DataFrame) -> Figure:
         plots.bars(ax, mean, plots.VERSIONS, low=low, high=high, names=names)
         ax.set_xlim(left=0)
 
-    parts = dict(zip(printed, zip(printed.values(), frames, strict=True), strict=True))
+    parts = {title: (accuracies, runs[title]) for title, accuracies in printed.items()}
     return plots.panels(draw, parts, height=1.6, xlabel="final accuracy, clients' shares (%)")
 
 
 def compare_with_printed(
     printed: dict[str, float], runs: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the printed accuracy of each method and that of one more run of ours, with the interval's low and high
-    ends: three frames with a row for each method and a column for each version."""
+    """Compare printed accuracies with the prediction of one more run of ours, as written and as coded.
+
+    Returns:
+        Three frames of accuracies (%), with a row for each method and a column for each version: the printed accuracy
+        and the mean of our runs, and the low and the high end of the prediction interval.
+    """
     rows = []
     for method, value in printed.items():
         rows.append((PAPER_NAMES[method], "printed", value, np.nan, np.nan))
@@ -445,29 +466,35 @@ def compare_with_printed(
     return mean, low, high
 
 
-def tabulate_other_settings(frames: list[pd.DataFrame], printed: dict[str, dict]) -> pd.DataFrame:
-    """Tabulate all methods in three other settings: both accuracies, and on the global test set against MD."""
-    places = ("MNIST 0.001", "MNIST, IID", "Fashion-MNIST 0.01")
-    frames = dict(zip(places, frames, strict=True))
-    comparison = tables.compare_methods(frames, METRICS)
+def tabulate_other_settings(
+    runs: dict[str, pd.DataFrame], printed: dict[str, dict]
+) -> pd.DataFrame:
+    """Tabulate every method in some settings: its final accuracy on the global test set and under the clients' class
+    shares, and its difference to MD on the global test set.
+
+    Args:
+        runs: by the setting's title, the runs of all methods.
+        printed: by the setting's title, the printed accuracies by method (%); nothing is printed of other settings.
+    """
+    comparison = tables.compare_methods(runs, METRICS)
     rows = []
-    for (place, m), part in comparison.groupby(["place", "method"], sort=False):
-        one, other = (part[part["metric"] == k].iloc[0] for k in METRICS)
-        sent, processed = tables.relative_cost(frames[place], m, "md")
+    for (title, method), part in comparison.groupby(["place", "method"], sort=False):
+        on_global, on_shares = (part[part["metric"] == metric].iloc[0] for metric in METRICS)
+        sent, processed = tables.relative_cost(runs[title], method, "md")
         rows.append(
             {
-                "setting": place.replace(" ", "\u00a0").replace("-", "\u2011"),
-                "method": METHOD_NAMES[m],
-                "printed": str(printed.get(place, {}).get(m, "")),
+                "setting": title.replace(" ", "\u00a0").replace("-", "\u2011"),  # do not break
+                "method": METHOD_NAMES[method],
+                "printed": str(printed.get(title, {}).get(method, "")),
                 "global": statistics.format_plus_minus(
-                    one["mean"], one["mean_low"], one["mean_high"]
+                    on_global["mean"], on_global["mean_low"], on_global["mean_high"]
                 ),
                 "against MD": statistics.format_plus_minus(
-                    one["difference"], one["low"], one["high"], "+.1f"
+                    on_global["difference"], on_global["low"], on_global["high"], "+.1f"
                 ),
-                "p (Holm)": statistics.format_p(one["holm"]),
+                "p (Holm)": statistics.format_p(on_global["holm"]),
                 "clients' shares": statistics.format_plus_minus(
-                    other["mean"], other["mean_low"], other["mean_high"]
+                    on_shares["mean"], on_shares["mean_low"], on_shares["mean_high"]
                 ),
                 "bytes, examples (MD: 1)": f"{sent:.2f}, {processed:.2f}",
             }
@@ -476,7 +503,12 @@ def tabulate_other_settings(frames: list[pd.DataFrame], printed: dict[str, dict]
 
 
 def draw_cifar100(panels: dict[str, pd.DataFrame], printed: dict[str, float]) -> Figure:
-    """Draw the accuracy on CIFAR-100 over rounds, a panel for each kind of local work; dotted, the printed values."""
+    """Draw the accuracy on CIFAR-100 over rounds, a panel for each kind of local work.
+
+    Args:
+        panels: by title, the runs; first those with the local work that the paper states, last those with more.
+        printed: the printed final accuracy of each method (%), dotted lines.
+    """
     options = {"methods": experiments.CIFAR100_METHODS, "names": False, "ylim": (0, 28)}
     figure = plots.panels(plots.learning_curves, panels, GLOBAL, sharey=True, **options)
     first, last = figure.axes
@@ -525,7 +557,7 @@ def draw_method_intervals(differences: pd.DataFrame, baseline: str = "md") -> Fi
 
 
 def tabulate_methods(comparison: pd.DataFrame, frame: pd.DataFrame, place: str) -> pd.DataFrame:
-    """Tabulate all methods in one partition: both accuracies, their differences to MD, p, and the cost.
+    """Tabulate all methods in one partition: both accuracies, their differences to MD with Holm's p, and the cost.
 
     Args:
         comparison: as `tables.compare_methods` returns it.
@@ -592,7 +624,12 @@ UNITS = ("megabytes", "thousands")
 
 
 def tabulate_costs(frames: dict[str, pd.DataFrame], goal: float = 0.6) -> pd.DataFrame:
-    """Tabulate what six methods cost in 99 rounds, and until their mean curve reaches the goal."""
+    """Tabulate what COST_METHODS cost in all rounds, and until their mean curve reaches a goal.
+
+    Args:
+        frames: by the partition's name, the runs.
+        goal: accuracy on the global test set, a share.
+    """
     rows = []
     for place, frame in frames.items():
         last = frame[frame["round"] == frame["rounds"]].groupby("method").mean(numeric_only=True)
@@ -631,7 +668,11 @@ SETTINGS = {  # by key: the row's name, the default, the method whose runs it sh
 
 
 def accuracy_by_setting(by_variant: pd.DataFrame) -> pd.DataFrame:
-    """The mean final accuracy at each value of each setting: columns key, value, method, mean, low, high."""
+    """Return the mean final accuracy at each value of each setting: columns key, value, method, mean, low, high.
+
+    Args:
+        by_variant: columns variant, method, mean, low, high.
+    """
     rows = []
     for key, (_, default, method) in SETTINGS.items():
         for value in sorted({default, *experiments.SENSITIVITY_VALUES[key][0]}):
@@ -672,7 +713,11 @@ def draw_setting_ranges(accuracies: pd.DataFrame) -> Figure:
 
 
 def tabulate_gains_by_setting(around: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the corrected method against MD along the settings that both have."""
+    """Tabulate the corrected method against MD along the settings that both have.
+
+    Args:
+        around: the runs of the sweep `sensitivity` and those of the default settings.
+    """
     rows = []
     for key in ("clients_per_round", "steps", "concentration"):
         label, default, _ = SETTINGS[key]
@@ -813,7 +858,11 @@ def equal_size_trials(rates: tables.RecordedSweep) -> dict[str, float]:
 
 
 def equal_size_gaps(differences: dict[str, tuple[float, float, float]]) -> dict[str, str]:
-    """Format how far each method is below MD."""
+    """Format how far each method is below MD, with keys as `equal_least_variance`.
+
+    Args:
+        differences: by method, the difference to MD and the ends of its interval, in points.
+    """
     return {f"equal_{m.replace('-', '_')}": format_distance(gap) for m, gap in differences.items()}
 
 
@@ -869,7 +918,12 @@ def name_parts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate all parts: accuracy, difference, Holm's p, and the cost as a multiple of the corrected method's."""
+    """Tabulate the parts that are exchanged: accuracy, difference to the corrected method, Holm's p, and relative cost.
+
+    Args:
+        parts: as `name_parts` returns them.
+        change: by part, the paired difference to the corrected method, as `tables.paired_differences` returns it.
+    """
     accuracy, rows = tables.summarise(parts, GLOBAL), []
     holm_p = pd.Series(statistics.holm(change["p"]), change.index)
     for name in (n for n in experiments.ABLATIONS if n in change.index):
@@ -891,10 +945,18 @@ def tabulate_parts(parts: pd.DataFrame, change: pd.DataFrame) -> pd.DataFrame:
 
 
 def part_changes(parts: pd.DataFrame, change: pd.DataFrame) -> dict[str, object]:
-    """Return what exchanging a part changes, as `part_one`, and its bytes as a multiple, as `part_one_sent`."""
-    keys = {"one": "one stratum", "uniform": "p uniform"}
-    values, keys = {}, keys | {"cheap": "a tenth of the data, strata frozen"}
-    for key, part in keys.items():
+    """Return what exchanging a part changes, as `part_one`, and its bytes as a multiple, as `part_one_sent`.
+
+    Args:
+        parts, change: as for `tabulate_parts`.
+    """
+    quoted = {
+        "one": "one stratum",
+        "uniform": "p uniform",
+        "cheap": "a tenth of the data, strata frozen",
+    }
+    values: dict[str, object] = {}
+    for key, part in quoted.items():
         values[f"part_{key}"] = statistics.format_interval(
             *change.loc[part, ["difference", "low", "high"]], "+.1f"
         )

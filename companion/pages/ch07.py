@@ -57,6 +57,7 @@ def draw_distributions(distributions: dict[str, list[tuple]], target: float) -> 
     """
 
     def draw(ax: Axes, outcomes: list[tuple]) -> None:
+        """Draw the distribution under one rule into a panel."""
         values, probabilities = np.array(outcomes, dtype=float).T
         support, where = np.unique(values.round(9), return_inverse=True)
         colour = (
@@ -81,6 +82,7 @@ def draw_one_round(rounds: dict[float, tuple[np.ndarray, np.ndarray, np.ndarray]
     largest = max(sizes.max() for sizes, _, _ in rounds.values())
 
     def draw(ax: Axes, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Draw one round at one sigma into a panel."""
         sizes, counts, cohort = part
         ax.plot(sizes, counts, "o", color=plots.PURPLE, ms=4, alpha=0.6, mew=0)
         ax.plot(sizes[cohort], sizes[cohort], "s", color=plots.GREY, ms=5)
@@ -267,8 +269,11 @@ def draw_errors_by_cap(
 
 
 def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
-    """Draw the sampling rates that clients receive, a panel for each number of clients and a row for each size cap:
-    their median, middle half (thick) and middle 90 %."""
+    """Draw the sampling rates that clients receive: their median, middle half (thick) and middle 90 %.
+
+    Args:
+        rates: the rates of many rounds, by the number of clients (a panel) and the size cap (a row).
+    """
     parts = {}
     for clients, by_cap in rates.items():
         quantiles = [
@@ -278,6 +283,7 @@ def draw_rates(rates: dict[int, dict[int, np.ndarray]]) -> Figure:
         parts[f"{clients:,} clients"] = pd.DataFrame(quantiles, rows, columns)
 
     def draw(ax: Axes, table: pd.DataFrame) -> None:
+        """Draw the quantiles of the rates for one number of clients into a panel, a row for each cap."""
         styles = {"rates": plots.Style(plots.PURPLE)}
         plots.intervals(ax, {"rates": table}, styles, xscale="log", xlim=(0.03, 1.15))
         thick = {"color": plots.PURPLE, "lw": 6, "alpha": 0.6, "zorder": 1}

@@ -63,7 +63,12 @@ def tabulate_cohorts(cohorts, updates) -> pd.DataFrame:
 
 
 def compute_draws(state: one_round.State, levels: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Compute the contributions x and probabilities p [m, N] of the independent draws of four designs at a state."""
+    """Compute the independent draws of four designs at a state.
+
+    Returns:
+        By the design's label, x and p [m, N]: draw j picks client k with probability p[j, k], and then adds
+        x[j, k] / p[j, k] of its update.
+    """
     m, omega = state.setup.m, state.omega
     kmeans = methods.get("fedstas-unbiased", levels=levels).clients
     rng = stream(state.setup.seed, "one round", 0)
@@ -171,7 +176,11 @@ def tabulate_nonresponse(errors: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_bounds(measured: dict) -> pd.DataFrame:
-    """Tabulate, by state, the parts of the bound for strata of features, and the ratio that it bounds."""
+    """Tabulate the parts of the bound for strata of features, and the ratio to MD's variance that it bounds.
+
+    Args:
+        measured: by the name of the strata, as `least_variance.features_bound` returns it.
+    """
     rows = [
         (k, *(f"{v:.2f}" for v in (x.rho, x.eps, x.bound, x.ratio))) for k, x in measured.items()
     ]
@@ -215,8 +224,15 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
 
 
 def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate, by setting and number of participants, the error of least variance relative to MD's, its largest over
-    partitions and rounds, and the designs that err less in every partition."""
+    """Tabulate the one-round error of least variance, which the page calls LEAST_VARIANCE_LABEL, in multiples of MD's.
+
+    Args:
+        table: as `one_rounds.load` returns it.
+
+    Returns:
+        One row per setting and number of participants m: the mean and the largest error over partitions and rounds, and
+        the designs whose error is less in every partition.
+    """
     summary, rows = one_rounds.summarise(table).set_index(["setting", "m", "design"]), []
     for setting, title in one_rounds.SETTING_TITLES.items():
         for m in sorted(table.loc[table["setting"] == setting, "m"].unique()):
@@ -226,12 +242,22 @@ def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
             better = one_rounds.list_better_designs(table, setting, m)
             designs = "; ".join(one_rounds.DESIGN_NAMES[design] for design in better) or "–"
             rows.append((title, m, f"{mean:.2g}", f"{largest:.2g}", designs))
-    names = ["setting", "$m$", "the cut leaves", "at most", "less in every partition"]
+    names = [
+        "setting",
+        "$m$",
+        f"{LEAST_VARIANCE_LABEL} leaves",
+        "at most",
+        "less in every partition",
+    ]
     return pd.DataFrame(rows, columns=names)
 
 
 def tabulate_gaps(gaps: dict) -> pd.DataFrame:
-    """Tabulate by N and m how far the search is from the best of all partitions."""
+    """Tabulate how far the search for strata is from the best of all partitions.
+
+    Args:
+        gaps: by the numbers of clients N and of strata m, as `least_variance.measure_search` returns them.
+    """
     rows = [
         (n, m, f"{100 * g.optimal:.0f} %", f"{g.worst:.2f}", f"{g.of_md:.2f}")
         for (n, m), g in gaps.items()
@@ -241,7 +267,7 @@ def tabulate_gaps(gaps: dict) -> pd.DataFrame:
 
 
 def tabulate_series(series: dict[str, np.ndarray]) -> pd.DataFrame:
-    """Tabulate values of several series at some rounds as text."""
+    """Tabulate values of several series [rounds + 1], by name, at rounds 0, 10, ..., 10,000 as text."""
     rows = [
         (f"{t:,}", *(f"{x[t]:.3g}" for x in series.values())) for t in (0, 10, 100, 1_000, 10_000)
     ]
@@ -257,7 +283,7 @@ def tabulate_comparisons(comparisons: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (place, m, rival), group in comparisons.groupby(["place", "m", "rival"], sort=False):
-        row = {"data": place, "$m$": m, "cut against": COST_LABELS[rival]}
+        row = {"data": place, "$m$": m, f"{LEAST_VARIANCE_LABEL} against": COST_LABELS[rival]}
         for variant, one in group.set_index("variant").iterrows():
             name = variant.removeprefix(LEAST_VARIANCE_METHOD).removeprefix(", ") or "strata once"
             interval = statistics.format_interval(
@@ -320,7 +346,11 @@ def format_gain(frame: pd.DataFrame, method: str = "fedstas-unbiased", other: st
 
 
 def tabulate_corrected_method(grids: dict) -> pd.DataFrame:
-    """Tabulate the corrected method's gain on MD wherever both were trained."""
+    """Tabulate the corrected method's gain on MD wherever both were trained.
+
+    Args:
+        grids: by name, the recorded sweeps `preprint`, `mnist-0.001`, `mnist-iid`, `fashion-mnist` and `sensitivity`.
+    """
     mnist = {x: grids["preprint"].where(partition=x) for x in ("dirichlet", "dirichlet_fixed_size")}
     sensitivity = grids["sensitivity"].frame
     federations = [
@@ -455,13 +485,22 @@ def format_citation() -> str:
 
 
 def tabulate_rounding(rounded: dict) -> pd.DataFrame:
-    """Tabulate the variances of draws, of the strata that rounding makes of them, and of the best strata."""
+    """Tabulate variances of independent draws and of strata.
+
+    Args:
+        rounded: by the design's name, the variances of its draws, of the strata that rounding makes of them, and of the
+            best strata.
+    """
     rows = [(name, *(f"{v:.3f}" for v in values)) for name, values in rounded.items()]
     return pd.DataFrame(rows, columns=["draws of", "variance", "rounded to strata", "best strata"])
 
 
 def tabulate_rates(rates: dict[int, tuple[float, float, float]]) -> pd.DataFrame:
-    """Tabulate the relative error of the rate by the number of clients: exact, to first order, and the bound."""
+    """Tabulate the relative squared error of the private sampling rate by the number of clients.
+
+    Args:
+        rates: by the number of clients, the exact error, the error to first order, and its bound.
+    """
     rows = [
         (f"{count:,}", f"{exact:.4f}", f"{first:.4f}", f"{bound:.2f}")
         for count, (exact, first, bound) in rates.items()

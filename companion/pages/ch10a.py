@@ -36,7 +36,12 @@ def draw_class_counts(counts: np.ndarray) -> Figure:
 
 
 def load_runs(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
-    """Load the curves of these runs, and their identities by run; the folder may hold other runs, too."""
+    """Load the curves of these runs, and their identities by run.
+
+    Args:
+        runs: as `experiments.Run`.
+        folder: where they are recorded, possibly with other runs.
+    """
     keys = {tables.run_key(run) for run in runs}
     identities = {
         run: identity
@@ -48,12 +53,17 @@ def load_runs(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
 
 
 def show_leaderboard(identities: dict, folder: str) -> Markdown:
-    """Show the leaderboard of the setting of these runs."""
+    """Show the leaderboard of the setting of these runs.
+
+    Args:
+        identities: of the runs, by run. All have one setting: they differ in method and seed alone.
+        folder: where they are recorded, possibly with runs in other settings.
+    """
     ranking = leaderboard.rank_methods([folder])
     title = leaderboard.describe_setting(next(iter(identities.values())))
-    return Markdown(
-        leaderboard.format_markdown(ranking[ranking["federation"].str.startswith(title)])
-    )
+    # Settings that differ in nothing that the title says, such as in their data, have a suffix after the title.
+    is_of_setting = ranking["federation"].str.startswith(title)
+    return Markdown(leaderboard.format_markdown(ranking[is_of_setting]))
 
 
 def curve_style(method: str) -> plots.Style:

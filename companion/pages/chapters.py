@@ -87,7 +87,10 @@ def _device_name(device: str) -> str:
 
 
 def _kernel_cpu_seconds() -> float | None:
-    """Return the CPU seconds of the kernels of this process that have ended; None on Windows."""
+    """Return the CPU seconds of all ended child processes, kernels among them; None on Windows.
+
+    Those of ended kernels that `warm` forked from its server are added: they are the server's children, not ours.
+    """
     try:
         import resource
     except ImportError:  # Windows

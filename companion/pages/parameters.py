@@ -47,9 +47,9 @@ def _one_of(*allowed: str, user_file: re.Pattern | None = None) -> Check:
     return check
 
 
-def _field_of(config: type, name: str) -> Check:
-    """Return the check of the field `name` of a design."""
-    return config.__dataclass_fields__[name].metadata["check"]  # type: ignore[attr-defined]
+def _check_of_field(design: type, name: str) -> Check:
+    """Return the check of the field `name` of a design, a class that is decorated by `fedstas.config.config`."""
+    return design.__dataclass_fields__[name].metadata["check"]  # type: ignore[attr-defined]
 
 
 CHECKS_BY_TYPE: dict[type, Check] = {
@@ -65,8 +65,8 @@ CHECKS: dict[str, Check] = {  # of parameters whose type does not say what is al
     "partition": _one_of(*partition.names(), user_file=user_code.TABLE),
     "method": _one_of(*methods.names(), user_file=user_code.FILE),
     "clients": lambda name, value: errors.check_int(name, value, 2),
-    **{name: _field_of(Stratified, name) for name in ("strata", "levels")},
-    **{name: _field_of(Requested, name) for name in ("n_star", "epsilon", "size_cap")},
+    **{name: _check_of_field(Stratified, name) for name in ("strata", "levels")},
+    **{name: _check_of_field(Requested, name) for name in ("n_star", "epsilon", "size_cap")},
 }
 
 

@@ -1,7 +1,7 @@
 """Accuracy of strata of least variance and of the methods that they are compared with.
 
-Least variance was recorded by the sweep `least-variance`, its rivals by `preprint` and `fashion-mnist`; they are compared
-at the rounds that both evaluated.
+With five participants a round all were recorded by the sweep `least-variance`. With ten, that sweep has least variance alone,
+and the rivals were recorded by `preprint` and `fashion-mnist`; they are compared at the rounds that both evaluated.
 """
 
 from __future__ import annotations
@@ -45,21 +45,27 @@ def _name_variants(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_frames(folder: str | Path = "results") -> dict[tuple[str, int], pd.DataFrame]:
-    """Load the runs by place and number of participants; methods are LEAST_VARIANCE_METHOD, its two variants, and RIVALS."""
+    """Load the runs of least variance and its rivals.
+
+    Returns:
+        The runs by place, a key of PLACES, and number of participants, 10 or 5; their methods are LEAST_VARIANCE_METHOD,
+        its two variants, and RIVALS. An empty dictionary if the sweep `least-variance` is not recorded.
+    """
     runs = tables.load_sweep(SWEEP, folder).frame
     frames: dict[tuple[str, int], pd.DataFrame] = {}
     if not len(runs):
         return frames
-    runs, five = _name_variants(runs), runs["clients_per_round"] == 5
+    runs, has_five = _name_variants(runs), runs["clients_per_round"] == 5
     for place, (sweep, task, kind) in PLACES.items():
         in_place = (runs["task"] == task) & (runs["partition"] == kind)
+        with_five, with_ten = runs[in_place & has_five], runs[in_place & ~has_five]
+        # With five participants the rivals are in the same sweep, with ten they are in another.
         rivals = tables.load_sweep(sweep, folder).where(task=task, partition=kind)
         rivals = rivals[rivals["method"].isin(RIVALS)]
         rivals = rivals.assign(method=rivals["method"].astype(str))
-        ten = runs[in_place & ~five]
-        rivals = rivals[rivals["round"].isin(ten["round"].unique())]
-        frames[place, 10] = pd.concat([rivals, ten], ignore_index=True)
-        frames[place, 5] = runs[in_place & five].reset_index(drop=True)
+        rivals = rivals[rivals["round"].isin(with_ten["round"].unique())]
+        frames[place, 10] = pd.concat([rivals, with_ten], ignore_index=True)
+        frames[place, 5] = with_five.reset_index(drop=True)
     return frames
 
 
