@@ -612,3 +612,11 @@ def test_the_error_of_a_backend_that_is_not_installed_names_its_package(
         InputError, match=f"the backend {backend} needs the package {package}: .?pip install"
     ):
         sweep(tmp_path, backend=backend, address="tcp://127.0.0.1:1")
+
+
+def test_the_rates_of_the_comparison_with_an_average_are_those_that_its_recorded_trials_chose():
+    chosen = averaging_results.choose_rates()
+    assert not chosen[["raw_at_end", "average_at_end"]].to_numpy().any()
+    for row in chosen.itertuples():
+        assert averaging.TUNED[row.setting][row.arm] == (row.raw, row.average)
+    assert len(chosen) == sum(len(arms) for arms in averaging.TUNED.values())

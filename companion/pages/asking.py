@@ -1,0 +1,125 @@
+"""Chapter 10's figures and tables on what clients are asked, and on an average of the server's models."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from companion.pages import plots
+from companion.runs import averaging, feature_errors, statistics
+from companion.runs.averaging import ARMS, MODELS, REFERENCE, SETTINGS
+
+# The features whose errors are drawn against the bytes of a client's answer, without noise.
+DRAWN = (
+    "last updates",
+    "label counts",
+    "16 signed sums",
+    "64 signed sums",
+    "output layer's gradient",
+    "squeezed gradient",
+)
+NOTHING = 5  # bytes: where the axis, which is logarithmic, shows an answer of 0 bytes
+STYLES = {
+    name: plots.Style(colour, "-", "o")
+    for name, colour in zip(feature_errors.SETTINGS, (*plots.DRAW_COLOURS, plots.GREY), strict=True)
+}
+MODEL_STYLES = {
+    "raw": plots.Style(plots.GREY, "", "o"),
+    "average": plots.Style(plots.BLACK, "", "o"),
+}
+
+
+def draw_error_by_bytes(summary: pd.DataFrame, m: int = 10) -> Figure:
+    """Draw the error of one round against the bytes of a client's answer, a curve per setting.
+
+    Args:
+        summary: as `feature_errors.summarise` returns it.
+        m: the number of participants.
+    """
+    rows = summary[(summary["m"] == m) & summary["features"].isin(DRAWN)]
+    lines, styles = {}, {}
+    for name, setting in feature_errors.SETTINGS.items():
+        part = rows[rows["setting"] == name]
+        if len(part):
+            means = part.set_index(part["bytes_up"].clip(lower=NOTHING))["mean"].sort_index()
+            lines[setting.title], styles[setting.title] = means, STYLES[name]
+
+    def draw(ax: Axes, lines: dict[str, pd.Series]) -> None:
+        ticks = {NOTHING: "0", 40: "40", 256: "256", 2_000: "2,000", 20_000: "20,000"}
+        ax.set(xscale="log", yscale="log", xlim=(4, 25_000), ylim=(0.025, 1.1))
+        ax.set_xticks(list(ticks), list(ticks.values()))
+        ax.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
+        ax.minorticks_off()
+        ax.figure.draw_without_rendering()
+        limits = {"xlim": ax.get_xlim(), "ylabel": "error of one round (MD = 1)"}
+        plots.curves(ax, lines, styles, band="bars", **limits)
+
+    xlabel = "bytes that a client is asked for, once"
+    return plots.panels(draw, {"": lines}, height=3.4, xlabel=xlabel)
+
+
+def tabulate_errors(summary: pd.DataFrame, m: int = 10) -> pd.DataFrame:
+    """Tabulate the mean error of one round: a row per kind of features, a column per setting, and the bytes of an
+    answer where there are ten classes; arguments as for `draw_error_by_bytes`."""
+    rows = summary[summary["m"] == m]
+    table = rows.pivot(index="features", columns="setting", values="mean")
+    names = [name for name in feature_errors.SETTINGS if name in table]
+    order = [*feature_errors.FEATURES, feature_errors.ORACLE]
+    table = table.loc[[name for name in order if name in table.index], names].map("{:.3g}".format)
+    table.columns = [feature_errors.SETTINGS[name].title for name in names]
+    sent = rows[rows["setting"] == names[0]].set_index("features")["bytes_up"]
+    bytes_up = [f"{sent[name]:,.0f}" if sent[name] >= 0 else "–" for name in table.index]
+    return table.assign(bytes=bytes_up).rename_axis("strata from").reset_index()
+
+
+def draw_differences(differences: pd.DataFrame, budget: int) -> Figure:
+    """Draw points above MD sampling, both raw and both averaged: a panel per arm, a row per setting.
+
+    Args:
+        differences: as `averaging_results.differences` returns it.
+        budget: in rounds.
+    """
+    at_budget = differences[differences["budget"] == budget]
+    arms = {}
+    for arm in ARMS:
+        rows = at_budget[at_budget["arm"] == arm].assign(
+            title=lambda frame: frame["setting"].map(lambda name: SETTINGS[name].title)
+        )
+        if arm != REFERENCE and len(rows):
+            arms[arm] = {
+                model: rows[rows["model"] == model]
+                .set_index("title")[["mean", "low", "high"]]
+                .reindex([s.title for s in SETTINGS.values()])
+                for model in MODELS
+            }
+    xlabel = f"points above MD sampling, before round {budget}"
+    figure = plots.panels(
+        plots.intervals, arms, MODEL_STYLES, reference=0, height=1.7, xlabel=xlabel
+    )
+    plots.legend(figure, MODEL_STYLES)
+    return figure
+
+
+def tabulate_accuracies(accuracies: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate mean accuracies in per cent with 95 % intervals: a row per setting and arm, a column per budget and
+    model.
+
+    Args:
+        accuracies: as `averaging_results.accuracies` returns it.
+    """
+    rows = []
+    for setting, place in SETTINGS.items():
+        for arm in ARMS:
+            row = {"setting": place.title, "design": arm}
+            for budget in averaging.WINDOWS:
+                for model in MODELS:
+                    keys = {"setting": setting, "arm": arm, "budget": budget, "model": model}
+                    part = accuracies
+                    for key, value in keys.items():
+                        part = part[part[key] == value]
+                    interval = statistics.mean_interval(part["accuracy"])
+                    text = statistics.format_plus_minus(*interval) if len(part) else "–"
+                    row[f"{model}, round {budget}"] = text
+            rows.append(row)
+    return pd.DataFrame(rows)
