@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from companion import atomic, experiments, records, sweeps, tables
-from companion.runs import fedsampling_grid
+from companion.runs import averaging, averaging_results, fedsampling_grid
 from fedstas import cli, methods, partition, simulation
 from fedstas.errors import Diverged, InputError
 

@@ -16,10 +16,11 @@ from companion.pages import chapters, design_comparison, myst
 from companion.runs import experiments, least_variance_results, provenance_report, records
 
 ROOT = Path(__file__).parents[1]
-NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round"}
+NAMES = {*experiments.SWEEPS, "which-design", "partitions", "one-round", "one-round-features"}
 SWEEPS_OF_READER = {  # (module, function) -> the sweeps that it reads, whatever its arguments
     ("records", "load_partitions"): {"partitions"},
     ("one_rounds", "load"): {"one-round"},
+    ("feature_errors", "load"): {"one-round-features"},
     ("design_comparison", "load_results"): {"which-design"},
     ("protocol", "load_curves"): {"which-design"},
     ("least_variance_results", "load_frames"): {

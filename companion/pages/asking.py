@@ -19,6 +19,7 @@ DRAWN = (
     "output layer's gradient",
     "squeezed gradient",
 )
+SEED_BYTES = 8  # what a client downloads to make w_0
 NOTHING = 5  # bytes: where the axis, which is logarithmic, shows an answer of 0 bytes
 STYLES = {
     name: plots.Style(colour, "-", "o")
@@ -71,6 +72,51 @@ def tabulate_errors(summary: pd.DataFrame, m: int = 10) -> pd.DataFrame:
     sent = rows[rows["setting"] == names[0]].set_index("features")["bytes_up"]
     bytes_up = [f"{sent[name]:,.0f}" if sent[name] >= 0 else "–" for name in table.index]
     return table.assign(bytes=bytes_up).rename_axis("strata from").reset_index()
+
+
+def _errors(summary: pd.DataFrame, m: int = 10) -> pd.DataFrame:
+    """Return the mean errors with m participants: a row per setting, a column per kind of features."""
+    return summary[summary["m"] == m].pivot(index="setting", columns="features", values="mean")
+
+
+def compute_asking_numbers(summary: pd.DataFrame) -> dict[str, float]:
+    """Compute the numbers of the section on what a client is asked, for `glue_values`."""
+    errors = _errors(summary)
+    many, disjoint = errors.loc["mnist-1000"], errors.loc["mnist"]
+    worse = errors["64 signed sums"] / errors["squeezed gradient"] - 1
+    answers = summary[(summary["setting"] == "mnist-1000") & (summary["m"] == 10)]
+    sketch = answers.set_index("features")["bytes_up"]["64 signed sums"]
+    return {
+        "asked_mb": 1000 * (sketch + SEED_BYTES) / 1e6,
+        "sketch_worse": 100 * worse.max(),
+        "labels_noisy": many["label counts, epsilon 0.1"],
+        "labels_clear": many["label counts"],
+        "client_noise": disjoint["64 signed sums, epsilon 10"],
+        "client_clear": disjoint["64 signed sums"],
+        "oracle_gain": 100 * (1 - many[feature_errors.ORACLE] / many["64 signed sums"]),
+    }
+
+
+def check_asking(summary: pd.DataFrame) -> dict[str, bool]:
+    """Check what the section on asking says, by sentence: see chapter 10."""
+    errors = _errors(summary)
+    gradient, sketch = errors["squeezed gradient"], errors["64 signed sums"]
+    updates = errors["last updates"] / gradient
+    oracle = errors[feature_errors.ORACLE] / sketch
+    client = errors["64 signed sums, epsilon 10"]
+    alike = ["mnist-0.1", "mnist-1000", "cifar100-coarse"]
+    return {
+        "sketch": bool((sketch < 1.12 * gradient).all()),
+        "labels": bool((errors["label counts"] < 1.05 * gradient).all()),
+        "updates": bool((updates > 1.1).sum() == 5 and (updates > 1.7).sum() == 4),
+        "examples": bool((errors["label counts, epsilon 1"] < 1.06 * gradient).all())
+        and errors.loc["mnist-1000", "label counts, epsilon 0.1"] > 1.15 * gradient["mnist-1000"],
+        "client": bool(((1 - client) < 0.62 * (1 - sketch)).all())
+        and client["mnist-1000"] > 1 - 0.1 * (1 - sketch["mnist-1000"]),
+        "oracle": bool((oracle[alike] < 0.95).all())
+        and oracle["mnist"] > 0.97
+        and oracle["mnist-1000"] < 0.9,
+    }
 
 
 def draw_differences(differences: pd.DataFrame, budget: int) -> Figure:
