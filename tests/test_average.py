@@ -153,11 +153,11 @@ def test_a_run_is_evaluated_in_the_further_rounds_and_nowhere_else(digits, feder
 
 
 @pytest.mark.parametrize(
-    ("further", "words"),
+    ("further", "message"),
     [([0], "eval_rounds is 0"), ([7], "at most 6"), ([2.5], "is 2.5"), (3, "is 3: .* a list")],
 )
-def test_further_rounds_that_a_run_does_not_have_are_refused(further, words, digits, federation):
-    with pytest.raises(InputError, match=words):
+def test_further_rounds_that_a_run_does_not_have_are_refused(further, message, digits, federation):
+    with pytest.raises(InputError, match=message):
         run(digits, federation, eval_rounds=further)
 
 

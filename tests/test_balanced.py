@@ -245,13 +245,13 @@ def sketching(view):
 def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketching, view, how):
     """Of sketches that equal the gradients the cohorts are those of the gradients, of which no value is squeezed."""
     design, levels = Balanced(how, features="sketch", sketch_size=5), 9
-    known, mean = sketching(SIZES, GRADIENTS), np.zeros(4)
-    for cohort, chance in enumerate_outcomes(lambda rng: design.draw(known, 2, rng)):
+    server, mean = sketching(SIZES, GRADIENTS), np.zeros(4)
+    for cohort, chance in enumerate_outcomes(lambda rng: design.draw(server, 2, rng)):
         mean[cohort.clients] += chance * cohort.weights
     np.testing.assert_allclose(mean, np.array(SIZES) / 10, rtol=1e-9)
-    assert (known.asked, known.size) == (1, 5)
+    assert (server.asked, server.size) == (1, 5)
     for seed in range(20):
-        ours = design.draw(known, 2, np.random.default_rng(seed))
+        ours = design.draw(server, 2, np.random.default_rng(seed))
         whole = Balanced(how, levels=levels).draw(view(SIZES, GRADIENTS), 2, np.random.default_rng(seed))  # fmt: skip
         np.testing.assert_array_equal(ours.clients, whole.clients)
         np.testing.assert_allclose(ours.weights, whole.weights, rtol=1e-6)
@@ -259,10 +259,13 @@ def test_from_sketches_the_designs_are_unbiased_and_balance_on_them(sketching, v
 
 @pytest.mark.parametrize(("every", "asked"), [(0, 1), (10, 3), (1, 21)])
 def test_features_are_asked_once_or_every_so_many_rounds(sketching, every, asked):
-    known, design = sketching(SIZES, GRADIENTS), Balanced(features="sketch", restratify_every=every)
-    for known.round in range(1, 22):
-        design.draw(known, 2, np.random.default_rng(0))
-    assert known.asked == asked
+    server, design = (
+        sketching(SIZES, GRADIENTS),
+        Balanced(features="sketch", restratify_every=every),
+    )
+    for server.round in range(1, 22):
+        design.draw(server, 2, np.random.default_rng(0))
+    assert server.asked == asked
 
 
 def test_a_sketch_of_64_numbers_costs_256_bytes_a_client_and_the_seed_of_w_0(digits, federation):
@@ -277,17 +280,17 @@ def test_a_sketch_of_64_numbers_costs_256_bytes_a_client_and_the_seed_of_w_0(dig
 
 
 def test_a_continued_run_from_sketches_is_the_whole_run(digits, federation):
-    how = {"clients_per_round": 4, "seed": 0}
+    options = {"clients_per_round": 4, "seed": 0}
     method = methods.get("local-pivotal", features="sketch", restratify_every=0)
-    whole = simulation.run(digits, federation, method, rounds=5, **how)
-    half = simulation.run(digits, federation, method, rounds=2, **how)
-    on = simulation.run(digits, federation, method, rounds=5, resume=half, **how)
-    np.testing.assert_array_equal(on.params, whole.params)
+    whole = simulation.run(digits, federation, method, rounds=5, **options)
+    half = simulation.run(digits, federation, method, rounds=2, **options)
+    continued = simulation.run(digits, federation, method, rounds=5, resume=half, **options)
+    np.testing.assert_array_equal(continued.params, whole.params)
 
 
 def test_recorded_identities_of_the_designs_are_unchanged():
-    kept = {"is", "how", "measure", "levels", "restratify_every"}
-    assert methods.to_dict(methods.get("cube"))["clients"].keys() == kept
+    recorded_settings = {"is", "how", "measure", "levels", "restratify_every"}
+    assert methods.to_dict(methods.get("cube"))["clients"].keys() == recorded_settings
     assert methods.version(methods.get("cube")) == 2
     assert methods.version(methods.get("cube", features="sketch")) == 1
 

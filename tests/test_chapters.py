@@ -160,7 +160,8 @@ def test_a_run_writes_the_page_with_its_provenance(clone):
     assert page == clone / "book" / "chapters" / "01_small.ipynb"
     assert printed(page) == "8\n"
     block = chapters.provenance(page)
-    assert block["cpu"] > 0 or sys.platform == "win32"
+    if sys.platform != "win32":  # which does not tell the processor time of a child
+        assert block["cpu"] > 0
     assert block["parameters"]["clients"] == 8
     assert block["command"] == "fedstas chapter 01 -p clients 8"
     assert str(clone) not in page.read_text()

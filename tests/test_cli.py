@@ -33,14 +33,14 @@ def call(arguments, capsys):
     )
 
 
-def assert_refused(arguments, capsys, *words, code=2):
-    """Assert that the command writes one sentence with these words on standard error; return its output."""
+def assert_refused(arguments, capsys, *parts, code=2):
+    """Assert that the command writes one sentence with these parts on standard error; return its output."""
     result, out, err = call(arguments, capsys)
     assert result == code
     assert len(err) == 1, err
     assert err[0].startswith("fedstas: ")
-    for word in words:
-        assert word in err[0], err[0]
+    for part in parts:
+        assert part in err[0], err[0]
     assert "Traceback" not in err[0] + out
     return out
 
@@ -226,9 +226,9 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_reported_in_one_sentence_and_exit_code_2(case, capsys):
-    options, words = BAD[case]
+    options, parts = BAD[case]
     small = SMALL.replace("--concentration 0.1", "") if "partition" in options else SMALL
-    assert_refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *words)
+    assert_refused(shlex.split(f"{small} --rounds 1 {options}"), capsys, *parts)
 
 
 def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
@@ -241,21 +241,17 @@ def test_sizes_linkage_and_measure_of_the_command_line_are_used(capsys, runs):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "parts"),
     [
-        ("train", ["train"]),
+        ("train", ["'train'"]),
         ("sweep nonsense", ["'nonsense'", "preprint"]),
         ("sweep preprint --profile huge", ["'huge'", "quick, laptop, paper"]),
         ("sweep preprint --jobs 0", ["jobs is 0", "at least 1"]),
-        ("sweep", ["NAME"]),
+        ("sweep", ["Missing argument", "name"]),
     ],
 )
-def test_bad_commands_are_reported_in_one_sentence_and_exit_code_2(line, words, capsys):
-    result, out, err = call(line, capsys)
-    assert result == 2
-    assert len(err) == 1, err
-    assert "Traceback" not in err[0] + out
-    assert any(word.lower() in err[0].lower() for word in words)
+def test_bad_commands_are_reported_in_one_sentence_and_exit_code_2(line, parts, capsys):
+    assert_refused(line, capsys, *parts)
 
 
 def test_cuda_on_a_machine_without_it_is_refused(capsys, monkeypatch):
@@ -368,7 +364,7 @@ def test_parameters_of_a_chapter_may_be_two_words_as_papermill_has_them():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "parts"),
     [
         ("-p strata", ["strata", "lacks a value"]),
         ("-p temperature 3", ["'temperature'", "strata"]),
@@ -384,12 +380,12 @@ def test_parameters_of_a_chapter_may_be_two_words_as_papermill_has_them():
         ("--profile huge", ["'huge'", "quick"]),
     ],
 )
-def test_bad_parameters_of_a_chapter_are_reported_in_one_sentence(capsys, options, words):
-    assert_refused(f"chapter 02 {options}", capsys, *words)
+def test_bad_parameters_of_a_chapter_are_reported_in_one_sentence(capsys, options, parts):
+    assert_refused(f"chapter 02 {options}", capsys, *parts)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "parts"),
     [
         ("-p network text-cnn", ["'text-cnn' does not fit task digits", "use perceptron"]),
         ("-p task topics -p network perceptron", ["'perceptron' does not fit task topics"]),
@@ -397,8 +393,8 @@ def test_bad_parameters_of_a_chapter_are_reported_in_one_sentence(capsys, option
         ("-p task poems", ["unknown task 'poems'", "topics, newsgroups"]),
     ],
 )
-def test_bad_parameters_of_the_chapter_on_text_are_reported_in_one_sentence(capsys, options, words):
-    assert_refused(f"chapter 7 {options}", capsys, *words)
+def test_bad_parameters_of_the_chapter_on_text_are_reported_in_one_sentence(capsys, options, parts):
+    assert_refused(f"chapter 7 {options}", capsys, *parts)
 
 
 def test_an_unknown_chapter_is_refused_with_the_list(capsys):
@@ -428,6 +424,7 @@ def test_claims_prints_a_table_and_the_counts(capsys):
     assert [line for line in err if not re.search("claim/s|s/claim", line)] == []
     assert lines[0].split() == ["id", "place", "printed", "ours", "verdict"]
     assert all(line.rstrip().endswith("no-data") for line in lines[1:-2])
+    assert len(lines) > 3
     assert lines[-1] == f"{len(lines) - 3} claims: {len(lines) - 3} no-data"
     assert max(map(len, lines)) <= 140
 
@@ -446,8 +443,8 @@ def test_one_claim_is_computed_again_with_its_evidence(capsys):
 
 
 def test_claims_refuses_an_unknown_claim_paper_kind_or_verdict(capsys):
-    words = ["'fig-3-top-dp-own'", "did you mean preprint"]
-    assert assert_refused("claims fig-3-top-dp-own", capsys, *words) == ""
+    parts = ["'fig-3-top-dp-own'", "did you mean preprint"]
+    assert assert_refused("claims fig-3-top-dp-own", capsys, *parts) == ""
     assert_refused("claims --paper thesis", capsys, "'thesis'", "journal")
     assert_refused("claims --kind opinion", capsys, "'opinion'", "theory")
     assert_refused("claims --verdict maybe", capsys, "'maybe'", "holds-if")
@@ -470,7 +467,7 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "parts"),
     [
         (
             ["--designs", "md,fedstas-least-variance draws=most"],
@@ -490,8 +487,8 @@ VARIANCE = ["variance", *SMALL.split()[1:], "--seeds", "1", "--draws", "50"]
         (["--designs", "fedavg", "--clients-per-round", "0"], ["is 0", "at least 1"]),
     ],
 )
-def test_bad_input_to_variance_is_reported_in_one_sentence_and_exit_code_2(options, words, capsys):
-    assert_refused([*VARIANCE, *options], capsys, *words)
+def test_bad_input_to_variance_is_reported_in_one_sentence_and_exit_code_2(options, parts, capsys):
+    assert_refused([*VARIANCE, *options], capsys, *parts)
 
 
 OWN_DESIGN = """
@@ -572,9 +569,9 @@ def test_a_wheel_without_the_companion_suggests_its_own_commands(capsys, monkeyp
 
 
 def test_methods_are_completed(monkeypatch, capsys):
-    words = {"_FEDSTAS_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
-    words["COMP_WORDS"] = "fedstas run --method fedstas-un"
-    for key, value in words.items():
+    variables = {"_FEDSTAS_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    variables["COMP_WORDS"] = "fedstas run --method fedstas-un"
+    for key, value in variables.items():
         monkeypatch.setenv(key, value)
     with pytest.raises(SystemExit):
         cli.main([])

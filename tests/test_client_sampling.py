@@ -52,7 +52,9 @@ FULL = SIZES / SIZES.sum() @ VALUES  # the full-participation update
 def test_hansen_hurwitz_is_unbiased_for_every_cohort_of_a_small_federation(
     view, selection, equal, m
 ):
-    design = StratifiedHansenHurwitz(2, 9, 1, selection, equal)
+    design = StratifiedHansenHurwitz(
+        strata=2, restratify_every=1, selection=selection, equal_clients=equal
+    )
     target = VALUES.mean() if equal else FULL
     assert expectation(design, view(SIZES, gradients()), m) == pytest.approx(target, abs=1e-12)
 
@@ -60,7 +62,7 @@ def test_hansen_hurwitz_is_unbiased_for_every_cohort_of_a_small_federation(
 @pytest.mark.parametrize("zero", ["one", "all"])
 def test_hansen_hurwitz_stays_unbiased_when_gradients_vanish(view, zero):
     vanishing = gradients() * (np.arange(6) != 2)[:, None] if zero == "one" else np.zeros((6, 4))
-    design = StratifiedHansenHurwitz(2, 9, 1)
+    design = StratifiedHansenHurwitz(strata=2, restratify_every=1)
     assert expectation(design, view(SIZES, vanishing), 3) == pytest.approx(FULL, abs=1e-12)
 
 
@@ -102,7 +104,7 @@ def test_cohort_weights_are_biased_for_unequal_sizes_and_not_for_equal_ones(view
 
 
 def test_the_papers_estimator_is_unbiased_for_the_plain_mean_with_uniform_draws(view):
-    design = Stratified(2, 9, 1, "neyman", "uniform", replace=True)
+    design = Stratified(strata=2, selection="uniform", replace=True)
     mean = expectation(design, view(SIZES, gradients()), 4)
     assert mean == pytest.approx(VALUES.mean(), abs=1e-12)
     assert abs(mean - FULL) > 0.05  # but not for sum omega_k w_k, which weighs by size
@@ -110,7 +112,7 @@ def test_the_papers_estimator_is_unbiased_for_the_plain_mean_with_uniform_draws(
 
 def test_the_papers_estimator_is_biased_by_the_covariance_of_selection_and_update(view):
     server = view(SIZES, gradients())
-    mean = expectation(Stratified(2, 9, 1, replace=True), server, 4)
+    mean = expectation(Stratified(strata=2, replace=True), server, 4)
     norms = np.linalg.norm(gradients(), axis=1)
     expected = sum(
         (3 / 6) * (norms[h == GROUPS] / norms[h == GROUPS].sum()) @ VALUES[h == GROUPS]
@@ -192,7 +194,12 @@ def test_successive_sampling_draws_zero_probabilities_last_and_equal_ones_at_ran
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
-    [Uniform(), MD(), StratifiedHansenHurwitz(2, 9, 1), Stratified(2, 9, 1, replace=True)],
+    [
+        Uniform(),
+        MD(),
+        StratifiedHansenHurwitz(strata=2, restratify_every=1),
+        Stratified(strata=2, replace=True),
+    ],
     ids=lambda design: type(design).__name__,
 )
 def test_cohorts_have_the_enumerated_frequencies(view, design, false_alarm):
@@ -209,7 +216,7 @@ def test_cohorts_have_the_enumerated_frequencies(view, design, false_alarm):
 
 def test_weights_of_hansen_hurwitz_are_omega_over_m_h_p(view):
     server, probe = view(SIZES, gradients()), ScriptedGenerator()
-    design = StratifiedHansenHurwitz(2, 9, 1)
+    design = StratifiedHansenHurwitz(strata=2, restratify_every=1)
     cohort = design.draw(server, 4, probe)
     assert [size for _, size, _, _ in probe.calls] == np.bincount(cohort.strata).tolist()
     norms = np.linalg.norm(gradients(), axis=1)
@@ -222,7 +229,9 @@ def test_weights_of_hansen_hurwitz_are_omega_over_m_h_p(view):
 
 def test_hansen_hurwitz_allocates_by_priorities_on_the_totals_of_its_measure(view):
     server = view(SIZES, gradients())
-    cohort = StratifiedHansenHurwitz(2, 9, 1).draw(server, 5, ScriptedGenerator())
+    cohort = StratifiedHansenHurwitz(strata=2, restratify_every=1).draw(
+        server, 5, ScriptedGenerator()
+    )
     totals = np.bincount(GROUPS, SIZES * np.linalg.norm(gradients(), axis=1))
     best = min(
         (sum(t * t / s for t, s in zip(totals, (a, 5 - a), strict=True)), (a, 5 - a))
@@ -234,7 +243,7 @@ def test_hansen_hurwitz_allocates_by_priorities_on_the_totals_of_its_measure(vie
 def test_a_client_of_zero_gradient_is_drawn_with_the_probability_of_the_floor(view):
     vanishing = gradients() * (np.arange(6) != 2)[:, None]
     probe = ScriptedGenerator()
-    StratifiedHansenHurwitz(1, 9, 1, "norm", True, floor=0.05).draw(
+    StratifiedHansenHurwitz(strata=1, selection="norm", equal_clients=True, floor=0.05).draw(
         view(SIZES, vanishing), 1, probe
     )
     ((pool, _, _, p),) = probe.calls
@@ -251,7 +260,7 @@ def test_stratified_cohorts_are_distinct_and_follow_the_allocation_with_weights_
     view, rule, selection, m
 ):
     server = view(SIZES, gradients())
-    design = Stratified(strata=2, levels=9, allocation=rule, selection=selection)
+    design = Stratified(strata=2, allocation=rule, selection=selection)
     cohort = design.draw(server, m, np.random.default_rng(0))
     assert len(set(cohort.clients.tolist())) == m
     np.testing.assert_array_equal(GROUPS[cohort.clients], cohort.strata)
@@ -268,7 +277,9 @@ def test_spread_can_be_read_as_a_variance(view):
     rows = np.concatenate([np.arange(8)[:, None] * [1, 0], 100 + np.arange(8)[:, None] * [0, 2]])
     server, rng = view(np.full(16, 5), rows), np.random.default_rng(0)
     participants = {
-        kind: np.bincount(Stratified(2, 16, 1, spread=kind).draw(server, 8, rng).strata).tolist()
+        kind: np.bincount(
+            Stratified(strata=2, levels=16, spread=kind).draw(server, 8, rng).strata
+        ).tolist()
         for kind in ("deviation", "variance")
     }
     labels = np.repeat([0, 1], 8)
@@ -278,7 +289,9 @@ def test_spread_can_be_read_as_a_variance(view):
     assert participants == {"deviation": [3, 5], "variance": [2, 6]}  # spreads 1 : 2
 
 
-@pytest.mark.parametrize("design", [Stratified(5, 9, 1), StratifiedHansenHurwitz(5, 9, 1)])
+@pytest.mark.parametrize(
+    "design", [Stratified(strata=5), StratifiedHansenHurwitz(strata=5, restratify_every=1)]
+)
 def test_there_are_at_most_m_strata_and_each_gives_a_participant(view, design):
     rows = np.random.default_rng(3).standard_normal((20, 30))
     for m in (1, 2, 4, 5, 9):
@@ -288,7 +301,9 @@ def test_there_are_at_most_m_strata_and_each_gives_a_participant(view, design):
         assert set(cohort.strata) == set(range(min(5, m)))
 
 
-@pytest.mark.parametrize("design", [Stratified(3, 9, 1), StratifiedHansenHurwitz(3, 9, 1)])
+@pytest.mark.parametrize(
+    "design", [Stratified(strata=3), StratifiedHansenHurwitz(strata=3, restratify_every=1)]
+)
 def test_equal_gradients_make_one_stratum_and_still_a_full_cohort(view, design):
     cohort = design.draw(view(SIZES, np.ones((6, 4))), 3, np.random.default_rng(0))
     assert len(cohort.clients) == 3
@@ -296,7 +311,9 @@ def test_equal_gradients_make_one_stratum_and_still_a_full_cohort(view, design):
     assert np.isfinite(cohort.weights).all()
 
 
-@pytest.mark.parametrize("design", [Stratified(2, 9, 1), StratifiedHansenHurwitz(2, 9, 1)])
+@pytest.mark.parametrize(
+    "design", [Stratified(strata=2), StratifiedHansenHurwitz(strata=2, restratify_every=1)]
+)
 def test_a_stratum_of_one_client_gives_that_client(view, design):
     rows = np.array([[100.0, 0], [0, 1.0], [0, 1.1], [0, 0.9]])
     cohort = design.draw(view([5, 5, 5, 5], rows), 2, np.random.default_rng(0))
@@ -304,7 +321,13 @@ def test_a_stratum_of_one_client_gives_that_client(view, design):
     assert cohort.clients[1] in (1, 2, 3)
 
 
-@pytest.mark.parametrize("design", [Stratified(2, 9, 3), StratifiedHansenHurwitz(2, 9, 3)])
+@pytest.mark.parametrize(
+    "design",
+    [
+        Stratified(strata=2, restratify_every=3),
+        StratifiedHansenHurwitz(strata=2, restratify_every=3),
+    ],
+)
 def test_gradients_are_requested_once_in_restratify_every_rounds(view, design):
     server, requests = view(SIZES, gradients()), []
     for server.round in range(1, 8):
@@ -315,12 +338,14 @@ def test_gradients_are_requested_once_in_restratify_every_rounds(view, design):
 
 @pytest.mark.parametrize("selection", ["norm", "uniform"])
 def test_with_equal_clients_no_true_size_is_requested(blind, selection):
-    design = StratifiedHansenHurwitz(2, 9, 1, selection, True)
+    design = StratifiedHansenHurwitz(strata=2, selection=selection, equal_clients=True)
     cohort = design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
     assert len(cohort.clients) == 4
 
 
-@pytest.mark.parametrize("design", [StratifiedHansenHurwitz(2, 9, 1), MD(), Uniform()])
+@pytest.mark.parametrize(
+    "design", [StratifiedHansenHurwitz(strata=2, restratify_every=1), MD(), Uniform()]
+)
 def test_the_other_designs_request_sizes(blind, design):
     with pytest.raises(AssertionError, match="true size"):
         design.draw(blind(SIZES, gradients()), 4, np.random.default_rng(0))
@@ -329,11 +354,11 @@ def test_the_other_designs_request_sizes(blind, design):
 def test_draws_with_replacement_may_be_more_than_clients(view):
     rng = np.random.default_rng(0)
     assert len(MD().draw(view(SIZES, gradients()), 9, rng).clients) == 9
-    corrected = StratifiedHansenHurwitz(2, 9, 1)
+    corrected = StratifiedHansenHurwitz(strata=2, restratify_every=1)
     assert len(corrected.draw(view(SIZES, gradients()), 9, rng).clients) == 9
 
 
-@pytest.mark.parametrize("design", [Uniform(), Stratified(2, 9, 1)])
+@pytest.mark.parametrize("design", [Uniform(), Stratified(strata=2)])
 @pytest.mark.parametrize("m", [0, 7, 2.5])
 def test_more_distinct_participants_than_clients_are_refused(view, design, m):
     with pytest.raises(InputError, match=f"{m}.*at least 1 and at most 6"):
@@ -366,8 +391,12 @@ def test_bad_settings_of_a_design_are_refused(make, message):
         make()
 
 
-SIZED = [Uniform(), MD(), StratifiedHansenHurwitz(2, 9, 1), Clustered("size")]
-EVERY = [*SIZED, Stratified(2, 9, 1), StratifiedHorvitzThompson(StratifiedHansenHurwitz(2, 9, 1))]
+SIZED = [Uniform(), MD(), StratifiedHansenHurwitz(strata=2, restratify_every=1), Clustered("size")]
+EVERY = [
+    *SIZED,
+    Stratified(strata=2),
+    StratifiedHorvitzThompson(StratifiedHansenHurwitz(strata=2, restratify_every=1)),
+]
 
 
 @pytest.mark.parametrize("design", SIZED, ids=lambda d: type(d).__name__)

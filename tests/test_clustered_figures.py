@@ -134,6 +134,7 @@ def test_figure_10_shows_the_rolling_mean_of_the_loss_above_the_loss_itself(reco
 def test_figure_6_has_a_curve_for_each_measure_of_similarity(recorded, monkeypatch):
     monkeypatch.setattr(evidence, "RESULTS", recorded)
     figure = figures.figure_6()
+    assert figure.axes
     for ax in figure.axes:
         names = {"MD", "Alg. 1", "Alg. 2, angle", "Alg. 2, L2", "Alg. 2, L1"}
         assert {t.get_text() for t in ax.texts} == names

@@ -206,7 +206,9 @@ def test_the_rates_are_those_that_the_recorded_trials_chose(sweep):
     if not (ROOT / "results" / sweep).exists():
         pytest.skip(f"record the trials with `fedstas sweep {sweep} --profile paper`")
     place, usual = TRIALS[sweep], grid.CENTRE | TRIALS[sweep].centre
-    for row in grid_results.choose_clustered_rates(sweep, ROOT / "results").to_dict("records"):
+    rows = grid_results.choose_clustered_rates(sweep, ROOT / "results").to_dict("records")
+    assert rows
+    for row in rows:
         changed = {k: row[k] for k in usual if row[k] != usual[k]}
         changed = {"clients": changed["clients"]} if "clients" in changed else changed
         assert place.run(changed, "md", 0).overrides["lr"] == row["lr"], changed

@@ -134,8 +134,12 @@ def test_the_tests_of_the_recipe_pass_in_the_copy(tree):
     ]
     names += ["tests/test_doctor.py::test_every_chapter_has_a_recorded_time_in_quick_and_laptop"]
     names += ["tests/test_repository.py::test_chapter_names_its_kernel_and_parameters"]
-    output = run(tree, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names)
-    assert "[100%]" in output or "passed" in output
+    # Without the option -q of pyproject.toml, so that the last line says how many passed.
+    options = ("-o", "addopts=--strict-markers", "-p", "no:cacheprovider")
+    output = run(tree, sys.executable, "-m", "pytest", *options, *names)
+    summary = output.strip().splitlines()[-1]
+    assert int(re.search(r"(\d+) passed", summary)[1]) >= len(names), summary
+    assert "skipped" not in summary
 
 
 @pytest.mark.slow

@@ -215,8 +215,8 @@ def test_papermill_knows_type_and_meaning_of_every_parameter(stem, tmp_path):
         assert parameter.default is None or parameter.check(parameter.default) == parameter.default
 
 
-def run_papermill(*words, folder: Path) -> subprocess.CompletedProcess:
-    command = [Path(sys.executable).with_name("papermill"), *words]
+def run_papermill(*arguments, folder: Path) -> subprocess.CompletedProcess:
+    command = [Path(sys.executable).with_name("papermill"), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 

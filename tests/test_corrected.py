@@ -85,7 +85,7 @@ def test_systematic_draws_have_the_expected_frequencies():
 @pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_horvitz_thompson_is_unbiased_on_a_small_federation(six_clients, equal, m):
-    corrected = StratifiedHansenHurwitz(2, 9, 1, "size-norm", equal)
+    corrected = StratifiedHansenHurwitz(strata=2, restratify_every=1, equal_clients=equal)
     labels, measure, omega = corrected.measure(six_clients, m, np.random.default_rng(0))
     totals, sizes = np.bincount(labels, measure), np.bincount(labels)
     participants = allocation.by_priority(totals, m, lower=np.ones(2), upper=sizes)
@@ -100,7 +100,7 @@ def test_horvitz_thompson_is_unbiased_on_a_small_federation(six_clients, equal, 
 
 
 def test_the_design_draws_distinct_clients_with_horvitz_thompson_weights(six_clients):
-    design = StratifiedHorvitzThompson(StratifiedHansenHurwitz(2, 9, 1))
+    design = StratifiedHorvitzThompson(StratifiedHansenHurwitz(strata=2, restratify_every=1))
     labels, measure, omega = design.corrected.measure(six_clients, 4, np.random.default_rng(0))
     for seed in range(20):
         cohort = design.draw(six_clients, 4, np.random.default_rng(seed))

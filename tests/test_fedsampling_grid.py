@@ -132,7 +132,9 @@ def test_the_rates_are_those_that_the_recorded_trials_chose():
         pytest.skip(
             "record the trials with `fedstas sweep fedsampling-topics-rates --profile paper`"
         )
-    for row in grid_results.choose_fedsampling_rates(ROOT / "results").itertuples():
+    rows = list(grid_results.choose_fedsampling_rates(ROOT / "results").itertuples())
+    assert rows
+    for row in rows:
         is_fedavg = row.method == "fedavg"
         rate = grid.LR[row.network] if is_fedavg else grid.SERVER[row.network, row.method]
         assert rate == row.rate, row

@@ -28,8 +28,9 @@ def sentences(recorded_settings):
 def test_checked_phrases_hold_and_stand_on_the_front_pages(sentences):
     assert all(holds for _, holds in sentences), sentences
     texts = [" ".join((parameters.ROOT / page).read_text().split()) for page in PAGES]
-    for words, _ in sentences:
-        assert any(words in text for text in texts), words
+    assert sentences
+    for sentence, _ in sentences:
+        assert any(sentence in text for text in texts), sentence
 
 
 def test_the_build_stops_if_md_leads_in_every_setting(recorded_settings, tmp_path, monkeypatch):

@@ -41,7 +41,9 @@ def test_with_one_level_a_coordinate_hcsfed_is_fedsts(server, view):
     for seed in range(20):
         levels = type(server)(SIZES, distinct)
         ours = LevelStrata(2, 4).draw(levels, 3, np.random.default_rng(seed))
-        fedsts = Stratified(2, 4).draw(view(SIZES, distinct), 3, np.random.default_rng(seed))
+        fedsts = Stratified(strata=2, levels=4).draw(
+            view(SIZES, distinct), 3, np.random.default_rng(seed)
+        )
         np.testing.assert_array_equal(ours.clients, fedsts.clients)
         np.testing.assert_array_equal(ours.weights, fedsts.weights)
 

@@ -58,7 +58,9 @@ def test_methods_have_the_parts_of_the_design_note():
     )
     assert methods.get("fedadam") == Method("fedadam", Uniform("cohort"), server=Adaptive("adam"))
     assert methods.get("mifa").server == UpdateMemoryServer("mifa")
-    assert methods.get("local-pivotal").clients == Balanced("pivotal", "size", 9, 10)
+    assert methods.get("local-pivotal").clients == Balanced(
+        how="pivotal", measure="size", levels=9, restratify_every=10
+    )
     assert methods.get("fedstas-dp").data == Requested(2048, 3.0, 100)
 
 

@@ -300,14 +300,16 @@ def test_md_sends_the_model_once_to_a_client_drawn_twice(federation, histories):
 def test_a_first_model_that_clients_make_costs_a_seed_and_changes_nothing_else(
     digits, federation, name
 ):
-    sent = run(digits, federation, name, rounds=2)
-    made = run(digits, federation, name, rounds=2, initial_model="seed")
-    needed = len(np.unique(sent.cohorts[0])) if name == "md" else len(federation.with_data)
-    saved = sent.frame.bytes_down - made.frame.bytes_down
+    downloaded = run(digits, federation, name, rounds=2)
+    from_seed = run(digits, federation, name, rounds=2, initial_model="seed")
+    needed = len(np.unique(downloaded.cohorts[0])) if name == "md" else len(federation.with_data)
+    saved = downloaded.frame.bytes_down - from_seed.frame.bytes_down
     assert saved.tolist() == [needed * (4 * P - 8)] * 2  # later models are downloaded either way
-    columns = [c for c in sent.frame if c not in ("bytes_down", "seconds")]
-    pd.testing.assert_frame_equal(sent.frame[columns], made.frame[columns], check_exact=True)
-    np.testing.assert_array_equal(sent.params, made.params)
+    columns = [c for c in downloaded.frame if c not in ("bytes_down", "seconds")]
+    pd.testing.assert_frame_equal(
+        downloaded.frame[columns], from_seed.frame[columns], check_exact=True
+    )
+    np.testing.assert_array_equal(downloaded.params, from_seed.params)
 
 
 def test_a_first_model_from_a_file_is_downloaded(digits, federation, tmp_path):

@@ -192,7 +192,8 @@ def test_every_module_can_be_imported_lazily_from_its_package():
     assert len(set(lasts)) == len(lasts), "two packages have a module of the same name"
     for (package, name), last in zip(names, lasts, strict=True):
         assert getattr(importlib.import_module(package), last) is importlib.import_module(name)
-        assert last in dir(fedstas) or package == "companion"
+        if package == "fedstas":  # the companion lists no modules
+            assert last in dir(fedstas)
     code = "import sys, fedstas; print('numpy' in sys.modules, 'torch' in sys.modules)"
     assert run_python(code) == "False False"
 

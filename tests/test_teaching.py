@@ -161,7 +161,8 @@ def test_executed_pages_record_their_time_and_device():
         pytest.skip("no chapter is executed here: `make book` does it")
     blocks = [chapters.provenance(page) for page in pages]
     assert all(block["seconds"] > 0 and block["device"] for block in blocks)
-    assert all(block["cpu"] is None or block["cpu"] >= 0 for block in blocks if "cpu" in block)
+    if sys.platform != "win32":  # which does not tell the processor time of a child
+        assert all(block["cpu"] > 0 for block in blocks)
 
 
 def test_no_chapter_needs_a_download_in_profile_quick():

@@ -10,9 +10,9 @@ from benchmarks import notebooks
 from companion.pages import parameters
 
 
-def call(monkeypatch, *words: str) -> None:
+def call(monkeypatch, *arguments: str) -> None:
     """Run `python -m benchmarks.notebooks` with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["benchmarks.notebooks", *map(str, words)])
+    monkeypatch.setattr(sys, "argv", ["benchmarks.notebooks", *map(str, arguments)])
     notebooks.main()
 
 
@@ -28,11 +28,11 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
         return {"seconds": 10.0 + len(run), "cpu": 9.0, "others": 0.25}
 
     monkeypatch.setattr(notebooks, "time_notebook", timed)
-    words = ("--json", file, "04c", "04e")
+    arguments = ("--json", file, "04c", "04e")
     with pytest.raises(RuntimeError, match="stopped"):
-        call(monkeypatch, *words)
+        call(monkeypatch, *arguments)
     capsys.readouterr()
-    call(monkeypatch, *words)
+    call(monkeypatch, *arguments)
     assert run == ["04c_size_estimator", "04e_privacy", "04e_privacy"]
     lines = capsys.readouterr().out.splitlines()
     assert (
@@ -43,7 +43,7 @@ def test_timing_resumes_where_it_stopped_and_repeats_changed_notebooks(
     times = json.loads(file.read_text())
     times["04c_size_estimator"]["notebook"] = "of another text"
     file.write_text(json.dumps(times))
-    call(monkeypatch, *words)
+    call(monkeypatch, *arguments)
     assert run[3:] == ["04c_size_estimator"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from enumeration import enumerate_cohorts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,7 +161,6 @@ def test_the_four_parts_add_up_to_the_variance_of_md(sizes, updates):
     strata_part = W @ (D - o @ d) ** 2
     norms_part = sum(o[h] @ (abs(d[h]) - T[i] / W[i]) ** 2 for i, h in enumerate(halves))
     allocation_part = W @ (root / W - root.sum()) ** 2
-    assert min(strata_part, norms_part, allocation_part) >= 0
     assert strata_part + norms_part + allocation_part + root.sum() ** 2 == pytest.approx(
         md, rel=1e-9, abs=1e-9
     )
@@ -506,7 +506,7 @@ def test_a_memoised_report_is_the_same_in_every_round(digits, federation):
     pool = engine.pool(digits.train_x, digits.train_y, shards)
     server, counts = simulation.Server(pool, None, 0), Counter()
     for t in range(1, 8):
-        server.begin(t, None)
+        server.begin(t, torch.zeros(1))  # reports do not depend on the model
         answers = server.reports([0, 3, 3], size_cap=50, alpha=0.2, memoised=True)
         counts[tuple(answers.tolist())] += 1
         assert answers[1] == answers[2]  # a client drawn twice
@@ -521,7 +521,7 @@ def test_who_knows_the_seed_knows_which_reports_are_true(digits, federation):
     shards = [federation.shards[k] for k in federation.with_data]
     pool = engine.pool(digits.train_x, digits.train_y, shards)
     server, cap, alpha, true_reports = simulation.Server(pool, None, 7), 50, 0.3, 0
-    server.begin(1, None)
+    server.begin(1, torch.zeros(1))  # reports do not depend on the model
     clients = range(len(pool.sizes))
     answers = server.reports(clients, size_cap=cap, alpha=alpha, memoised=True)
     for k, size, answer in zip(clients, pool.sizes, answers, strict=True):

@@ -95,10 +95,10 @@ def test_the_package_is_imported_from_the_environment(installed, tmp_path):
 
 
 def test_the_command_trains_in_an_empty_folder(installed, tmp_path):
-    words = (
+    arguments = (
         "run --clients 20 --clients-per-round 4 --rounds 3 --concentration 0.1 --out run.parquet"
     )
-    process = fedstas(installed, tmp_path, *words.split())
+    process = fedstas(installed, tmp_path, *arguments.split())
     assert process.returncode == 0, process.stderr
     assert "after round 3" in process.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
@@ -134,9 +134,11 @@ def test_the_first_cell_of_a_copy_installs_a_clone_where_there_is_none(tmp_path)
     )
     python, folder = environment(tmp_path / "env"), tmp_path / "content"
     folder.mkdir()
-    words = run_successfully(python, "-c", cell.source + after, cwd=folder, env=environ).split()
-    assert words[-1] == "quick"
-    assert all(Path(path).is_relative_to(folder / "fedstas-clone") for path in words[-3:-1])
+    output = run_successfully(python, "-c", cell.source + after, cwd=folder, env=environ)
+    *_, companion_file, package_file, profile = output.split()
+    assert profile == "quick"
+    for file in (companion_file, package_file):
+        assert Path(file).is_relative_to(folder / "fedstas-clone")
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

@@ -112,6 +112,7 @@ def test_no_true_size_is_on_the_wire_of_a_private_method(case, digits, nodes, tr
         assert set(arrays) == expected
         for size in sizes:  # no example weight, no array of that length
             assert not [a for a in arrays.values() if size in a.shape]
+    assert bool(reports) == any(kind == "query.report" for _, _, kind, _, _ in replies)
     assert all(1 <= r < 100 for r in reports)
 
 
