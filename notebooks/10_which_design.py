@@ -360,7 +360,7 @@ expect("where clients are many or more alike", holds["oracle"])
 # %% [markdown]
 # ```{glue:figure} ch10_asked
 # :name: fig-ch10-asked
-# :alt: Six curves, one a setting, of the error of one round against the bytes that a client is asked for once, both axes logarithmic. Each curve falls from 0 bytes, where strata are made of last updates, to 40 bytes, and is flat from there to 20,000 bytes.
+# :alt: Six curves, one a setting, of the error of one round against the bytes that a client is asked for once, both axes logarithmic. Each curve falls from 0 bytes, where strata are made of last updates, to 40 or 80 bytes, and is nearly flat from there to its end at 20,000 to 62,000 bytes. Where the superclasses of colour images are told apart, it is flat throughout.
 #
 # The error of one round with ten participants, after 30 rounds of MD at its tuned rate, relative to MD. At 0 bytes strata are made of last updates;
 # then of label counts, of 16 and of 64 signed sums, of the output layer's gradient, and of the squeezed gradient. Means over five partitions, of the

@@ -47,8 +47,8 @@ def draw_error_by_bytes(summary: pd.DataFrame, m: int = 10) -> Figure:
             lines[setting.title], styles[setting.title] = means, STYLES[name]
 
     def draw(ax: Axes, lines: dict[str, pd.Series]) -> None:
-        ticks = {NOTHING: "0", 40: "40", 256: "256", 2_000: "2,000", 20_000: "20,000"}
-        ax.set(xscale="log", yscale="log", xlim=(4, 25_000), ylim=(0.025, 1.1))
+        ticks = {NOTHING: "0", 40: "40", 256: "256", 2_000: "2 k", 20_000: "20 k"}
+        ax.set(xscale="log", yscale="log", xlim=(4, 100_000), ylim=(0.025, 1.1))
         ax.set_xticks(list(ticks), list(ticks.values()))
         ax.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
         ax.minorticks_off()

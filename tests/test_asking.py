@@ -1,0 +1,82 @@
+"""Chapter 10's figures and tables on what clients are asked, on errors that are made up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.pages import asking
+from companion.runs import averaging, feature_errors
+
+SUMMARY = feature_errors.summarise(feature_errors.load())
+
+
+def with_error(setting, features, error):
+    """Return the recorded summary with another mean error in one setting with ten participants."""
+    changed = SUMMARY.copy()
+    rows = (changed["setting"] == setting) & (changed["features"] == features)
+    assert rows.sum() == 3  # one for each number of participants
+    changed.loc[rows, "mean"] = error
+    return changed
+
+
+def test_every_sentence_on_asking_holds_of_what_is_recorded():
+    assert all(asking.check_asking(SUMMARY).values())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "setting", "features", "error"),
+    [
+        ("sketch", "mnist", "64 signed sums", 0.2),
+        ("labels", "fashion-mnist", "label counts", 0.1),
+        ("updates", "mnist", "last updates", 0.08),
+        ("examples", "mnist-1000", "label counts, epsilon 0.1", 0.5),
+        ("client", "mnist-equal", "64 signed sums, epsilon 10", 0.2),
+        ("oracle", "mnist-0.1", feature_errors.ORACLE, 0.6),
+    ],
+)
+def test_a_sentence_on_asking_fails_where_its_error_is_another(sentence, setting, features, error):
+    assert not asking.check_asking(with_error(setting, features, error))[sentence]
+
+
+def test_each_setting_has_a_curve_from_the_answer_of_no_byte_to_the_largest():
+    ax = asking.draw_error_by_bytes(SUMMARY).axes[0]
+    curves = {line.get_gid(): line for line in ax.get_lines()}
+    assert set(curves) == {setting.title for setting in feature_errors.SETTINGS.values()}
+    for curve in curves.values():
+        x = curve.get_xdata()
+        assert len(x) == len(asking.DRAWN)
+        assert min(x) == asking.NOTHING and max(x) < ax.get_xlim()[1]
+    errors = SUMMARY[(SUMMARY["m"] == 10) & (SUMMARY["setting"] == "mnist")].set_index("features")
+    mnist = curves[feature_errors.SETTINGS["mnist"].title]
+    expected = errors.loc[list(asking.DRAWN)].sort_values("bytes_up")["mean"]
+    np.testing.assert_allclose(mnist.get_ydata(), expected)
+
+
+def test_the_table_has_each_kind_of_features_and_the_bytes_of_ten_classes():
+    table = asking.tabulate_errors(SUMMARY).set_index("strata from")
+    assert list(table.index) == [*feature_errors.FEATURES, feature_errors.ORACLE]
+    assert table.loc["64 signed sums", "bytes"] == "256"  # 64 numbers of four bytes
+    assert table.loc["label counts", "bytes"] == "40"  # ten counts
+    assert table.loc[feature_errors.ORACLE, "bytes"] == "–"
+
+
+def test_the_differences_from_md_are_drawn_with_a_panel_for_each_other_arm():
+    arms = [arm for arm in averaging.ARMS if arm != averaging.REFERENCE]
+    rows = [
+        (setting, model, 75, arm, place, place - 1, place + 1)
+        for setting in averaging.SETTINGS
+        for model in averaging.MODELS
+        for place, arm in enumerate(arms)
+    ]
+    names = ["setting", "model", "budget", "arm", "mean", "low", "high"]
+    figure = asking.draw_differences(pd.DataFrame(rows, columns=names), 75)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == arms
+
+
+def test_accuracies_are_tabulated_by_setting_and_arm_and_what_is_not_recorded_is_a_dash():
+    rows = [("mnist", averaging.REFERENCE, "raw", 75, seed, 80.0 + seed) for seed in range(5)]
+    names = ["setting", "arm", "model", "budget", "seed", "accuracy"]
+    table = asking.tabulate_accuracies(pd.DataFrame(rows, columns=names))
+    first = table.iloc[0]
+    assert first["design"] == averaging.REFERENCE and first["raw, round 75"].startswith("82.0")
+    assert (table.drop(columns=["setting", "design"]).iloc[1:] == "–").all().all()
