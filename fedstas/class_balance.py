@@ -38,9 +38,10 @@ class ClassBalance:
     `class_imbalance`). The first one's QCID^-1 is increased by `exploration` (the paper's lambda) times
     sqrt(3 ln t / (2 T_k)) in round t, T_k one more than the times that the client has been drawn. Biased towards
     clients of many or rare classes. The server knows the clients' label counts, which the paper hides by homomorphic
-    encryption: there it sees the products of all pairs of clients alone. The formulas were read in two independent
-    implementations that agree, the paper's abstract beside them; exponents 1, 2, ..., m, lambda 10 and T_k from 1 on
-    are theirs, and FedAvg's weights were chosen here.
+    encryption: there it sees the products of all pairs of clients alone. The formulas were read in the paper's abstract
+    and in two independent implementations, which differ in the first draw (one takes the largest value, the other
+    samples), in the exponents and in a denominator: here clients are sampled, with exponents 1, 2, ..., m. Lambda 10
+    and T_k from 1 on are theirs, and FedAvg's weights were chosen here.
     """
 
     State: ClassVar[type] = ClassBalanceState
