@@ -342,7 +342,7 @@ assert np.allclose(holm(both["p"]), both["holm"])
 # %% tags=["remove-cell"]
 recorded_errors = feature_errors.load()
 summary = feature_errors.summarise(recorded_errors)
-glue_figure("ch10_asked", asking.draw_error_by_bytes(summary))
+glue_figure("ch10_asked_error", asking.draw_error_by_bytes(summary))
 glue_values("ch10", **asking.compute_asking_numbers(summary))
 partitions = recorded_errors.groupby("setting")["seed"].nunique()
 glue_values("ch10", colour_partitions=partitions["cifar100-coarse"])
@@ -358,7 +358,7 @@ expect("Privacy of a whole client is not", holds["client"])
 expect("where clients are many or more alike", holds["oracle"])
 
 # %% [markdown]
-# ```{glue:figure} ch10_asked
+# ```{glue:figure} ch10_asked_error
 # :name: fig-ch10-asked
 # :alt: Six curves, one a setting, of the error of one round against the bytes that a client is asked for once, both axes logarithmic. Each curve falls from 0 bytes, where strata are made of last updates, to 40 or 80 bytes, and is nearly flat from there to its end at 20,000 to 62,000 bytes. Where the superclasses of colour images are told apart, it is flat throughout.
 #
