@@ -154,7 +154,11 @@ def without_one_setting(worlds: dict) -> dict:
 
 
 def recorded_cohorts(digits: dict, clients: int = 10, seeds: int = 6, rounds: int = 60):
-    """Return a world of cohorts: `digits[scheme]` lists by seed the digits up to round 20 and after it."""
+    """Return a world of cohorts: `digits[scheme]` lists by seed the digits up to round 20 and after it, again from
+    the first entry for further seeds; 7 for a scheme that is not listed.
+
+    `clients` are the distinct clients of a cohort: MD sampling may draw a client twice, and has one less here.
+    """
     rows = []
     for scheme, seed, t in itertools.product(clustered.SCHEMES, range(seeds), range(1, rounds + 1)):
         by_seed = digits.get(scheme, [(7, 7)])
@@ -165,7 +169,8 @@ def recorded_cohorts(digits: dict, clients: int = 10, seeds: int = 6, rounds: in
 
 
 def worlds_of_more_digits(scheme: str) -> dict:
-    """Return worlds in which the scheme's cohorts hold more digits than MD sampling's, fewer, both, or too few seeds."""
+    """Return worlds in which the scheme's cohorts hold more digits than MD sampling's 7, fewer, more and fewer in turn
+    by seed, or more in too few seeds."""
     return {
         "agrees": recorded_cohorts({scheme: [(9, 9), (8, 9)]}),
         "differs": recorded_cohorts({scheme: [(6, 6), (6, 5)]}),

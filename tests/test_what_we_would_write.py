@@ -676,17 +676,17 @@ INTERVALS = {"above 0": (0.1, 9.0), "contains 0": (-0.1, 9.0)}  # points of accu
     [
         # early: least variance is ahead of MD at 240 MB (the small budget)
         ("fashion-mnist", "md", "small", "contains 0", "early"),
-        # late: at 950 MB (the large budget) only on Fashion-MNIST
+        # late: least variance is ahead of MD at 950 MB (the large budget) only on Fashion-MNIST
         ("mnist", "md", "large", "above 0", "late"),
-        # equal: with equal sizes the lead at 240 MB is open
+        # equal: with equal sizes it is open whether least variance leads MD at 240 MB
         ("mnist-equal", "md", "small", "above 0", "equal"),
-        # corrected: of k-means strata it is surely ahead
+        # corrected: least variance is surely ahead of k-means strata
         ("mnist", "fedstas-unbiased", "large", "contains 0", "corrected"),
-        # similar: of clustered sampling only on Fashion-MNIST at 950 MB
+        # similar: it is ahead of clustered sampling only on Fashion-MNIST at 950 MB
         ("mnist", "clustered-similarity", "small", "above 0", "similar"),
-        # alike: with clients more alike no lead is sure
+        # alike: where clients are more alike, no lead is sure
         ("mnist-0.1", "md", "large", "above 0", "alike"),
-        # many: with 1,000 clients it is a loss
+        # many: with 1,000 clients least variance is behind MD
         ("mnist-1000", "md", "large", "contains 0", "many"),
         # colour: on CIFAR-100 clustered sampling is ahead of MD, and least variance not surely
         ("cifar100-coarse", "md", "large", "above 0", "colour"),
