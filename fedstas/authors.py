@@ -136,6 +136,7 @@ class AuthorsStratified:
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
         m = check_participants(m, view.clients)
         cache = view.state_of(self).strata
+        # Computed in the first round, and never again (None).
         frozen = cache.get(view.round, None, lambda: self._freeze(view, m, rng))
 
         def pick(members, count: int) -> np.ndarray:

@@ -215,6 +215,9 @@ def _candidate_grid(d: int) -> np.ndarray:
 def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarray:
     """Choose candidate cuts [R, E + 1] among places [P] where the sorted rows have the given values [R, P].
 
+    A place k is the cut before entry k of a sorted row of d entries; the first is 0 and the last d, whose value is
+    that of the largest entry.
+
     They are at equal steps of the integral of the cube root of the density, where an optimal quantiser has its
     boundaries (Panter and Dite 1951); all places, if they are few. Both ends are candidates.
     """
@@ -227,8 +230,8 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
     gaps = np.diff(values.astype(np.float64))
     integral = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
     integral /= integral[:, -1:]
-    # Candidate i is the first place where the integral is at least i / E. Row r is moved to 2 r .. 2 r + 1: laid end to
-    # end the rows ascend, and one search serves all. Of the result, the r * last entries of earlier rows are
+    # Candidate i is the first place where the integral is at least i / E. Row r is moved to 2 r .. 2 r + 1, apart from
+    # its neighbours even where a sum is rounded: laid end to end the rows ascend, and one search serves all. Of the result, the r * last entries of earlier rows are
     # subtracted; 1 is added, since integral[i] belongs to place i + 1.
     rows, order = np.arange(len(values))[:, None], np.arange(cells + 1)
     steps = order[1:-1] / cells + 2 * rows

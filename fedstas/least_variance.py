@@ -437,8 +437,11 @@ class LeastVariance:
         return view.sketches(self.sketch_size, **noise)
 
     def estimate_tau2(self, view: View, answers) -> float:
-        """Estimate tau^2 from the last updates received so far, by `residual_variance`; `answers` are the features of all
-        clients, as `ask` returns them."""
+        """Estimate tau^2, the part of an update's square that the client's feature does not explain.
+
+        It is `residual_variance` of the last updates received so far. `answers` are the features of all clients, as
+        `ask` returns them: squeezed gradients or sketches, for no other features have this noise.
+        """
         updates = view.last_updates()
         senders = np.flatnonzero(updates.any(axis=1))
         updates = updates[senders]

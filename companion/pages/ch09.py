@@ -224,14 +224,14 @@ def draw_one_round_errors(summary: pd.DataFrame) -> Figure:
 
 
 def tabulate_better_designs(table: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the one-round error of least variance, which the page calls LEAST_VARIANCE_LABEL, in multiples of MD's.
+    """Tabulate the one-round error of least variance in multiples of MD's, and the designs that err less.
 
     Args:
         table: as `one_rounds.load` returns it.
 
     Returns:
         One row per setting and number of participants m: the mean and the largest error over partitions and rounds, and
-        the designs whose error is less in every partition.
+        the designs whose error is less than that of least variance in every partition.
     """
     summary, rows = one_rounds.summarise(table).set_index(["setting", "m", "design"]), []
     for setting, title in one_rounds.SETTING_TITLES.items():

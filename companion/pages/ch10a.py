@@ -53,7 +53,7 @@ def load_runs(runs: list, folder: str) -> tuple[pd.DataFrame, dict]:
 
 
 def show_leaderboard(identities: dict, folder: str) -> Markdown:
-    """Show the leaderboard of the setting of these runs.
+    """Show the leaderboard of the setting of these runs, and of settings with the same title.
 
     Args:
         identities: of the runs, by run. All have one setting: they differ in method and seed alone.
@@ -61,7 +61,7 @@ def show_leaderboard(identities: dict, folder: str) -> Markdown:
     """
     ranking = leaderboard.rank_methods([folder])
     title = leaderboard.describe_setting(next(iter(identities.values())))
-    # Settings that differ in nothing that the title says, such as in their data, have a suffix after the title.
+    # A setting has a suffix after its title where others in the folder have the same title; these are shown, too.
     is_of_setting = ranking["federation"].str.startswith(title)
     return Markdown(leaderboard.format_markdown(ranking[is_of_setting]))
 

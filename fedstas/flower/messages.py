@@ -40,7 +40,7 @@ def read_settings(record: RecordDict) -> dict:
 def read(kind: str, reply: Message | None, patience: float, **about) -> Any:
     """Read and check the reply to a question.
 
-    Presence, type, shape, range and version of every field are checked, and that numbers are finite.
+    Presence, type, shape and range of every field are checked, that numbers are finite, and the message's version.
 
     Args:
         kind: of the question, a key of `_READERS`.
@@ -62,7 +62,7 @@ def read(kind: str, reply: Message | None, patience: float, **about) -> Any:
         raise InputError(f"no answer within {patience:g} s")
     if reply.has_error():
         raise InputError(f"{reply.error.reason!s:.500}")
-    read_settings(reply.content)
+    read_settings(reply.content)  # refuses a message of another version
     return _READERS[kind](reply.content, **about)
 
 

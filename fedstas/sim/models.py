@@ -79,8 +79,8 @@ class ConvolutionalDropout(Convolutional):
             return x
         places = torch.arange(x[0].numel() // 4, device=x.device)
         words = hash_int64(hash_int64(keys + layer)[:, None] + places * SPLITMIX_STEP)
-        # The int16 are uniform in [-1/2, 1/2) 2^16, and there are four in each word: a unit stays if its is not among
-        # the lowest share `RATE`.
+        # The int16 are uniform in [-1/2, 1/2) 2^16, and there are four in each word: a unit stays if its int16
+        # is not among the lowest share `RATE` of these numbers.
         stays = words.view(torch.int16) >= round((self.RATE - 0.5) * 2**16)
         stays = stays.view(x.movedim(1, -1).shape).movedim(-1, 1)  # the order is pixel, channel
         return x * (stays / (1 - self.RATE))

@@ -360,8 +360,13 @@ def train_round(
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
-        lengths = torch.from_numpy(local.lengths(weight.any(2).sum(1), t)).to(params)
-    elif not remembers:  # an empty cohort: a round without an update
+        steps = weight.any(2).sum(
+            1
+        )  # of weight [m, steps, batch]: each participant's steps with an example
+        lengths = torch.from_numpy(local.lengths(steps, t)).to(params)
+    elif (
+        not remembers
+    ):  # an empty cohort: no update, unless the server adds the updates that it has stored
         return params, cohort
     if corrects:  # control variates are as large as models
         down = len(np.unique(cohort.clients)) * params.nbytes

@@ -414,8 +414,9 @@ def weights_sum_to_one(
     all models have in common.
 
     Args:
+        claim: not used: the evidence is computed.
         sizes: the clients' numbers of examples, whose shares are omega.
-        factor: takes the place of N/m.
+        factor: takes the place of N/m in the weights, so that a test can make the claim false; the table keeps N/m.
     """
     uniform, omega = (1, 1, 1), _omega(sizes)
 

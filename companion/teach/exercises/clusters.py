@@ -27,7 +27,10 @@ def variance_without_square(rows, client):
 
 
 def md_variance(rows, client):
-    """Return the variance of omega_i under MD sampling, whose m rows all equal the mean row p (eq. 14; a mistake)."""
+    """Return the variance of omega_i under MD sampling, whose m rows all equal the mean row p (eq. 14).
+
+    A mistake here: the exercise asks for the variance under the given rows (eq. 16).
+    """
     p = sum(row[client] for row in rows) / len(rows)
     return p * (1 - p) / len(rows)
 
