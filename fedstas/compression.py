@@ -231,8 +231,8 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
     integral = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
     integral /= integral[:, -1:]
     # Candidate i is the first place where the integral is at least i / E. Row r is moved to 2 r .. 2 r + 1, apart from
-    # its neighbours even where a sum is rounded: laid end to end the rows ascend, and one search serves all. Of the result, the r * last entries of earlier rows are
-    # subtracted; 1 is added, since integral[i] belongs to place i + 1.
+    # its neighbours even where a sum is rounded: laid end to end the rows ascend, and one search serves all. Of the
+    # result, the r * last entries of earlier rows are subtracted; 1 is added, since integral[i] belongs to place i + 1.
     rows, order = np.arange(len(values))[:, None], np.arange(cells + 1)
     steps = order[1:-1] / cells + 2 * rows
     chosen = np.zeros((len(values), cells + 1), dtype=np.intp)

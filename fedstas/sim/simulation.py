@@ -360,13 +360,10 @@ def train_round(
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
-        steps = weight.any(2).sum(
-            1
-        )  # of weight [m, steps, batch]: each participant's steps with an example
+        # Of weight [m, steps, batch]: each participant's number of steps with an example.
+        steps = weight.any(2).sum(1)
         lengths = torch.from_numpy(local.lengths(steps, t)).to(params)
-    elif (
-        not remembers
-    ):  # an empty cohort: no update, unless the server adds the updates that it has stored
+    elif not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
         return params, cohort
     if corrects:  # control variates are as large as models
         down = len(np.unique(cohort.clients)) * params.nbytes
