@@ -351,7 +351,7 @@ holds = asking.check_asking(summary)
 expect("Sixty-four numbers do as well", holds["sketch"])
 expect("the counts of a client's labels", holds["labels"])
 expect(
-    "err more in five of six settings, twice as much or nearly so in four of them", holds["updates"]
+    "err more in five of six settings, about twice as much or more in four of them", holds["updates"]
 )
 expect("Privacy of one example is nearly free", holds["examples"])
 expect("Privacy of a whole client is not", holds["client"])
@@ -376,7 +376,7 @@ expect("where clients are many or more alike", holds["oracle"])
 # $\boldsymbol w_0$ is made from a seed, too, nobody has to download it to be asked. Asking a thousand clients then takes {glue:text}`ch10_asked_mb:.2f` MB, and took 176.
 #
 # With ten participants the sketch errs at most {glue:text}`ch10_sketch_worse:.0f` % more than the squeezed gradient, in any setting. Strata from last updates, which ask for nothing,
-# err more in five of six settings, twice as much or nearly so in four of them. In numbers:
+# err more in five of six settings, about twice as much or more in four of them. In numbers:
 
 # %% tags=["remove-input"]
 table(asking.tabulate_errors(summary))
