@@ -218,7 +218,7 @@ def test_the_number_of_displays_of_recorded_runs_in_each_chapter():
         "06_clustered_sampling": 11,
         "07_fedsampling": 10,
         "09_what_we_would_write": 6,
-        "10_which_design": 13,
+        "10_which_design": 15,
     }
     figures = {title: sweeps for title, sweeps, _ in find_displays("05_experiments")}
     assert figures["figure_fig3"] == {"preprint", "mnist-0.001", "cifar100"}
