@@ -220,7 +220,7 @@ class SearchQuality(NamedTuple):
 
 
 def measure_search(clients: int, m: int, instances: int, rng: np.random.Generator) -> SearchQuality:
-    """Compare `fedstas.least_variance.max_cut_strata` with the best of all partitions, on random instances.
+    """Compare `max_cut_strata` of `fedstas.least_variance` with the best of all partitions, on random instances.
 
     Weights are uniform on the simplex, updates normal in 1, 2 or 3 dimensions.
     """
