@@ -351,7 +351,8 @@ holds = asking.check_asking(summary)
 expect("Sixty-four numbers do as well", holds["sketch"])
 expect("the counts of a client's labels", holds["labels"])
 expect(
-    "err more in five of six settings, about twice as much or more in four of them", holds["updates"]
+    "err more in five of six settings, about twice as much or more in four of them",
+    holds["updates"],
 )
 expect("Privacy of one example is nearly free", holds["examples"])
 expect("Privacy of a whole client is not", holds["client"])
