@@ -116,7 +116,8 @@ glue_figure("ch9_figure_draws", draw_probabilities.draw_figure())
 # 1. Every client receives $\boldsymbol w_0$ and returns its squeezed gradient. The server restores $Z^k$.
 # 2. It splits the clients into $m$ strata so that $\sum_h \sum_{k<l \in \mathcal C_h} \omega_k \omega_l \|Z^k - Z^l\|^2$ is
 #    small. Each client goes where it costs least; then single clients move, and pairs swap, while that helps. Of four orders the best
-#    result is kept. Above 1,024 clients there is one order, no swap, and 128 random signed sums stand for each $Z^k$ ({ref}`strata <wwi-code-cut>`, {ref}`place <wwi-code-place>`, {ref}`swap <wwi-code-swap>`).
+#    result is kept. Above 1,024 clients there is one order, pairs swap with the nearest stratum alone and only where strata are small, and
+#    128 random signed sums stand for each $Z^k$ ({ref}`strata <wwi-code-cut>`, {ref}`place <wwi-code-place>`, {ref}`swap <wwi-code-swap>`).
 #
 # For each round $t = 1, 2, \dots$
 #
@@ -2004,9 +2005,10 @@ glue_values(
 #   and on average on MNIST at 0.1. With ten participants k-means strata err less, too, on MNIST with equal sizes and at 0.1.
 # - **Availability.** A client that does not answer leaves its whole stratum out; with the remedy of {prf:ref}`wwi-prp-silent`
 #   heavy strata can be worse than MD.
-# - **Cost.** All $N$ clients are asked for a gradient over all their data, and who is offline then has no stratum. While it cuts, the server
-#   holds a byte for each client and parameter: {glue:text}`ch9_stored:.1f` MB for 100 of our perceptrons.
-# - **Privacy.** Squeezed gradients go to the server in clear, and what they tell about a size is not protected.
+# - **Cost.** All $N$ clients go through all their data once, and who is offline then has no stratum. For 64 signed sums they send 256 bytes each. Where
+#   squeezed gradients are asked for, as here, the server holds a byte for each client and parameter while it cuts: {glue:text}`ch9_stored:.1f` MB for 100 of our perceptrons.
+# - **Privacy.** Gradients, or signed sums of them, go to the server in clear, and what they tell about a size is not protected. Noise that hides a client costs two fifths of the gain or more
+#   ([](10_which_design.ipynb)).
 # - **Theory.** {prf:ref}`wwi-thm-convergence` needs strong convexity and one local step; networks have neither. {prf:ref}`wwi-thm-nonconvex` needs neither, and bounds a gradient, not an
 #   accuracy.
 # - **Evidence.** Recorded here are perceptrons of 50 hidden units on MNIST and Fashion-MNIST, at one learning rate. On CIFAR-100

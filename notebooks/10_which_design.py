@@ -336,7 +336,7 @@ assert np.allclose(holm(both["p"]), both["holm"])
 # %% [markdown]
 # ## How little can a client be asked?
 #
-# Almost nothing. The strata of this comparison were made from a squeezed gradient, twenty kilobytes from every client. Sixty-four numbers do as well, and so do
+# Almost nothing. The strata of this comparison were made from a squeezed gradient, twenty kilobytes from every client for our perceptrons. Sixty-four numbers do as well, and so do
 # the counts of a client's labels:
 
 # %% tags=["remove-cell"]
@@ -349,6 +349,7 @@ glue_values("ch10", colour_partitions=partitions["cifar100-coarse"])
 expect("Means over five partitions", (partitions.drop("cifar100-coarse") == 5).all())
 holds = asking.check_asking(summary)
 expect("Sixty-four numbers do as well", holds["sketch"])
+expect("twenty kilobytes from every client for our perceptrons", holds["gradient"])
 expect("the counts of a client's labels", holds["labels"])
 expect(
     "err more in five of six settings, about twice as much or more in four of them",
@@ -374,7 +375,7 @@ expect("where clients are many or more alike", holds["oracle"])
 #
 # A *signed sum* adds up all numbers of a client's gradient at $\boldsymbol w_0$, each with a sign that a coin has chosen; server and clients make the signs from one seed.
 # Sixty-four of them are 256 bytes. They keep how far gradients are from each other, which is all that strata need ([](09_what_we_would_write.ipynb)). And if
-# $\boldsymbol w_0$ is made from a seed, too, nobody has to download it to be asked. Asking a thousand clients then takes {glue:text}`ch10_asked_mb:.2f` MB, and took 176.
+# $\boldsymbol w_0$ is made from a seed, too, nobody has to download it to be asked. Asking a thousand clients then takes {glue:text}`ch10_asked_mb:.2f` MB, and took {glue:text}`ch10_asked:.0f`.
 #
 # With ten participants the sketch errs at most {glue:text}`ch10_sketch_worse:.0f` % more than the squeezed gradient, in any setting. Strata from last updates, which ask for nothing,
 # err more in five of six settings, about twice as much or more in four of them. In numbers:

@@ -6,6 +6,7 @@ import pytest
 
 from companion.pages import asking
 from companion.runs import averaging, feature_errors
+from fedstas.errors import InputError
 
 SUMMARY = feature_errors.summarise(feature_errors.load())
 
@@ -80,3 +81,26 @@ def test_accuracies_are_tabulated_by_setting_and_arm_and_what_is_not_recorded_is
     first = table.iloc[0]
     assert first["design"] == averaging.REFERENCE and first["raw, round 75"].startswith("82.0")
     assert (table.drop(columns=["setting", "design"]).iloc[1:] == "–").all().all()
+
+
+def test_the_table_of_features_is_recorded_partition_by_partition_and_goes_on_where_it_stopped(
+    tmp_path, monkeypatch
+):
+    digits = feature_errors.Setting("digits", "digits", "dirichlet", 0.1, 0.1, clients=25)
+    monkeypatch.setattr(feature_errors, "SETTINGS", {"digits": digits})
+    with pytest.raises(InputError, match="holds no table: `fedstas one-round --table features"):
+        feature_errors.load(tmp_path)
+    feature_errors.record(seeds=[0], folder=tmp_path)
+    first = feature_errors.load(tmp_path)
+    (path,) = feature_errors.record(["digits"], seeds=[0, 1], folder=tmp_path)
+    both = feature_errors.load(tmp_path)
+    pd.testing.assert_frame_equal(both[both["seed"] == 0], first)
+    assert set(both["seed"]) == {0, 1} and len(both) == 2 * len(first)
+    before = path.stat().st_mtime_ns
+    feature_errors.record(["digits"], seeds=[0, 1], folder=tmp_path)
+    assert path.stat().st_mtime_ns == before  # nothing was missing
+    ten = first[first["m"] == 10].set_index("features")
+    assert ten.loc["64 signed sums", ["bytes_up", "bytes_down"]].tolist() == [256, 8]
+    assert (ten["error"] > 0).all()
+    with pytest.raises(InputError, match="setting"):
+        feature_errors.record(["mnist"], folder=tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstas import methods, simulation
+from fedstas import methods
 from fedstas.class_balance import LEAST_IMBALANCE, ClassBalance, class_imbalance
 from fedstas.errors import InputError
 from fedstas.sim import audit
@@ -125,12 +125,3 @@ def test_counts_are_charged_and_nothing_else():
     bench.draw(view, 1)
     assert list(view.questions) == ["label_counts"]
     assert view.server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 6 * 3 * 4}
-
-
-def test_a_continued_run_is_the_whole_run(digits, federation):
-    options, method = {"clients_per_round": 4, "seed": 0}, methods.get("fed-cbs")
-    uninterrupted = simulation.run(digits, federation, method, rounds=5, **options)
-    interrupted = simulation.run(digits, federation, method, rounds=2, **options)
-    resumed = simulation.run(digits, federation, method, rounds=5, resume=interrupted, **options)
-    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
-    assert resumed.frame.drop(columns="seconds").equals(uninterrupted.frame.drop(columns="seconds"))

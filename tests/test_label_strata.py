@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fedstas import allocation, methods, simulation
+from fedstas import allocation, methods
 from fedstas.label_strata import LabelStrata
 from fedstas.sim import audit
 from fedstas.stratification import within_stratum_std
@@ -82,12 +82,3 @@ def test_counts_are_charged_and_nothing_else():
     bench.draw(view, 1)
     assert list(view.questions) == ["label_counts"]
     assert view.server.cost == {"examples": 0, "bytes_down": 0, "bytes_up": 6 * 3 * 4}
-
-
-def test_a_continued_run_is_the_whole_run(digits, federation):
-    options, method = {"clients_per_round": 4, "seed": 0}, methods.get("stratified-labels")
-    uninterrupted = simulation.run(digits, federation, method, rounds=5, **options)
-    interrupted = simulation.run(digits, federation, method, rounds=2, **options)
-    resumed = simulation.run(digits, federation, method, rounds=5, resume=interrupted, **options)
-    np.testing.assert_array_equal(resumed.params, uninterrupted.params)
-    assert resumed.frame.drop(columns="seconds").equals(uninterrupted.frame.drop(columns="seconds"))

@@ -105,7 +105,9 @@ def check_asking(summary: pd.DataFrame) -> dict[str, bool]:
     oracle = errors[feature_errors.ORACLE] / sketch
     client = errors["64 signed sums, epsilon 10"]
     alike = ["mnist-0.1", "mnist-1000", "cifar100-coarse"]
+    answers = summary[summary["features"] == "squeezed gradient"].set_index("setting")["bytes_up"]
     return {
+        "gradient": bool(answers.drop("cifar100-coarse").between(19_000, 21_000).all()),
         "sketch": bool((sketch < 1.12 * gradient).all()),
         "labels": bool((errors["label counts"] < 1.05 * gradient).all()),
         "updates": bool((updates > 1.1).sum() == 5 and (updates > 1.7).sum() == 4),

@@ -8,20 +8,16 @@ setting, relative to MD sampling's. A seed fixes the partition, the initial mode
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
-from tqdm import tqdm
 
 from companion.runs import one_rounds
-from companion.runs.atomic import write
 from companion.runs.least_variance_results import LEAST_VARIANCE_METHOD
-from companion.runs.provenance import environment
 from companion.runs.records import FEATURE_ERRORS
 from fedstas import methods
-from fedstas.errors import InputError, check_choice
 from fedstas.sim import one_round, partition, tasks
 
 ROUNDS, PARTICIPANTS, SEEDS = 30, (5, 10, 20), range(5)
@@ -29,7 +25,7 @@ ROUNDS, PARTICIPANTS, SEEDS = 30, (5, 10, 20), range(5)
 
 @dataclass(frozen=True)
 class Setting:
-    """A federation, the learning rate that chapter 10 tuned for `md` there, and the steps of local SGD."""
+    """A federation, and the learning rate that chapter 10 tuned for `md` there."""
 
     title: str
     task: str
@@ -73,9 +69,8 @@ def _bytes_per_client(state: one_round.State, design) -> dict[str, float]:
     return {"bytes_up": up - sizes, "bytes_down": down}
 
 
-def _measure_partition(setting: Setting, seed: int, bar) -> pd.DataFrame:
-    """Measure the errors of all features in one partition."""
-    data = tasks.load(setting.task)
+def _measure_partition(data: tasks.Task, setting: Setting, seed: int, bar) -> pd.DataFrame:
+    """Measure the errors of all features in one partition of a task."""
     where = {"clients": setting.clients, "concentration": setting.concentration, "seed": seed}
     federation = partition.make(setting.partition, data.train_y, **where)
     local = methods.get("md", lr=setting.lr).local
@@ -107,34 +102,23 @@ def record(
     settings: list[str] | None = None, *, seeds=SEEDS, folder: str | Path = "results"
 ) -> list[Path]:
     """Record what is missing of the table, setting by setting and seed by seed; return the files."""
-    paths = []
-    for name in settings or list(SETTINGS):
-        check_choice("setting", name, SETTINGS)
-        path = Path(folder) / FEATURE_ERRORS / f"{name}.parquet"
-        known = path.with_suffix(".json")
-        metadata = json.loads(known.read_text(encoding="utf-8")) if path.exists() else {}
-        missing = [seed for seed in seeds if str(seed) not in metadata]
-        count = len(missing) * len(PARTICIPANTS) * len(FEATURES)
-        with tqdm(total=count, desc=name, unit="design") as bar:
-            for seed in missing:
-                rows = _measure_partition(SETTINGS[name], seed, bar)
-                before = [pd.read_parquet(path)] if path.exists() else []
-                table = pd.concat([*before, rows], ignore_index=True)
-                metadata[str(seed)] = environment("cpu", 1)
-                write(path, lambda p, frame=table: frame.to_parquet(p, index=False))
-                text = json.dumps(metadata, indent=1) + "\n"
-                write(known, lambda p, text=text: p.write_text(text, encoding="utf-8"))
-        paths.append(path)
-    return paths
+    load_task = cache(tasks.load)  # once for all partitions of it
+    return one_rounds.record_partitions(
+        Path(folder) / FEATURE_ERRORS,
+        lambda name, seed, bar: _measure_partition(
+            load_task(SETTINGS[name].task), SETTINGS[name], seed, bar
+        ),
+        len(PARTICIPANTS) * len(FEATURES),
+        SETTINGS,
+        settings=settings,
+        seeds=seeds,
+    )
 
 
 def load(folder: str | Path = "results") -> pd.DataFrame:
     """Load all recorded rows, with the column `setting`; raise `InputError` where nothing is recorded."""
-    paths = sorted((Path(folder) / FEATURE_ERRORS).glob("*.parquet"))
-    if not paths:
-        command = f"fedstas one-round --table features --folder {folder}"
-        raise InputError(f"{Path(folder) / FEATURE_ERRORS} holds no table: `{command}` makes it")
-    return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
+    command = f"fedstas one-round --table features --folder {folder}"
+    return one_rounds.load_partitions(Path(folder) / FEATURE_ERRORS, command)
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:

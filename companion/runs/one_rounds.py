@@ -8,7 +8,9 @@ partition, the initial model and the start of k-means.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -178,21 +180,55 @@ def record(
     clients: int = 100,
 ) -> list[Path]:
     """Record what is missing of the table, setting by setting and seed by seed; return the files."""
+    chosen = DESIGNS if designs is None else designs
+
+    load_task = cache(tasks.load)  # once for all partitions of it
+
+    def measure(setting: str, seed: int, bar: tqdm) -> pd.DataFrame:
+        """Measure one partition of a setting."""
+        data = load_task(SETTINGS[setting][0])
+        return _measure_partition(data, setting, seed, chosen, clients, bar)
+
+    each = len(ROUNDS) * len(PARTICIPANTS) * len(chosen)
+    return record_partitions(
+        Path(folder) / ONE_ROUND, measure, each, SETTINGS, settings=settings, seeds=seeds
+    )
+
+
+def record_partitions(
+    folder: Path,
+    measure: Callable[[str, int, tqdm], pd.DataFrame],
+    each: int,
+    known: Iterable[str],
+    *,
+    settings: list[str] | None,
+    seeds: Iterable[int],
+) -> list[Path]:
+    """Record what is missing of a table of errors: per setting a file of rows, and one with each seed's environment.
+
+    Args:
+        folder: of the table.
+        measure: returns the rows of a setting and a seed, with a column `seed`; it moves the progress bar.
+        each: the steps of the bar for one seed.
+        known: the names of all settings.
+        settings: those to be recorded; None: all.
+        seeds: of the partitions.
+
+    Returns:
+        The files of rows.
+    """
     paths = []
-    for setting in settings or list(SETTINGS):
-        check_choice("setting", setting, SETTINGS)
-        path = Path(folder) / ONE_ROUND / f"{setting}.parquet"
+    for setting in settings or list(known):
+        check_choice("setting", setting, known)
+        path = folder / f"{setting}.parquet"
         metadata_path = path.with_suffix(".json")
-        table = pd.read_parquet(path) if path.exists() else pd.DataFrame({"seed": []})
+        tables = [pd.read_parquet(path)] if path.exists() else []
         metadata = json.loads(metadata_path.read_text(encoding="utf-8")) if path.exists() else {}
         missing = [seed for seed in seeds if str(seed) not in metadata]
-        chosen = DESIGNS if designs is None else designs
-        count = len(missing) * len(ROUNDS) * len(PARTICIPANTS) * len(chosen)
-        with tqdm(total=count, desc=setting, unit="design") as bar:
-            data = tasks.load(SETTINGS[setting][0]) if missing else None
+        with tqdm(total=len(missing) * each, desc=setting, unit="design") as bar:
             for seed in missing:
-                rows = _measure_partition(data, setting, seed, chosen, clients, bar)
-                table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
+                tables.append(measure(setting, seed, bar))
+                table = pd.concat(tables, ignore_index=True)
                 metadata[str(seed)] = environment("cpu", 1)
                 write(path, lambda p, frame=table: frame.to_parquet(p, index=False))
                 text = json.dumps(metadata, indent=1) + "\n"
@@ -203,11 +239,14 @@ def record(
 
 def load(folder: str | Path = "results") -> pd.DataFrame:
     """Load all recorded rows, with the column `setting`; raise `InputError` where nothing is recorded."""
-    paths = sorted((Path(folder) / ONE_ROUND).glob("*.parquet"))
+    return load_partitions(Path(folder) / ONE_ROUND, f"fedstas one-round --folder {folder}")
+
+
+def load_partitions(folder: Path, command: str) -> pd.DataFrame:
+    """Load the rows that `record_partitions` wrote; where there are none an `InputError` names the `command`."""
+    paths = sorted(folder.glob("*.parquet"))
     if not paths:
-        raise InputError(
-            f"{Path(folder) / ONE_ROUND} holds no table: `fedstas one-round --folder {folder}` makes it"
-        )
+        raise InputError(f"{folder} holds no table: `{command}` makes it")
     return pd.concat([pd.read_parquet(p).assign(setting=p.stem) for p in paths], ignore_index=True)
 
 
