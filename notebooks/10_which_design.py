@@ -394,7 +394,7 @@ table(asking.tabulate_errors(summary))
 # and with a thousand clients nearly all of it. On MNIST, disjoint, the error is {glue:text}`ch10_client_noise:.2f` instead of {glue:text}`ch10_client_clear:.2f`.
 #
 # What is left to win? The last row cuts the true updates, which no server knows. It is better where clients are many or more alike, by
-# {glue:text}`ch10_oracle_gain:.0f` % on MNIST with a thousand clients. Label counts help only where clients differ by their labels, as in all six settings; the sketch needs no labels, and is the default of
+# {glue:text}`ch10_oracle_gain:.0f` % on MNIST with a thousand clients. Label counts can help only where clients differ by their labels, as they do in all six settings; no other was tried. The sketch needs no labels, and is the default of
 # `fedstas-least-variance`. The runs of this chapter asked for gradients, and paid for them.
 #
 # ## What does each cell rest on?
