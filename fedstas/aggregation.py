@@ -219,9 +219,11 @@ class ClusterMemoryServer:
     (Jhunjhunwala et al. 2022, arXiv:2207.14130), whose memory does not grow with the number of clients.
 
     The update is sum_k omega_k y_h(k) plus the cohort's weighted sum of u_k - y_h(k), unbiased if the weights are; y_h
-    becomes the mean of the new updates of its participants. The paper takes the clusters as given. Here they are at
-    most `strata` strata by k-means of gradients with `levels` levels at w_0 (FedSTaS, Algorithm 2), for which all clients
-    are asked once. Where each stratum of the same clusters has a weight of its own, y_h cancels.
+    becomes the mean of the new updates of its participants, and stays where it has none. The paper takes the clusters as
+    given. Of it the abstract was read, and an independent implementation of its pseudocode, which is this for omega_k =
+    1/N and weights 1/m. Here the clusters are at most `strata` strata by k-means of gradients with `levels` levels at w_0
+    (FedSTaS, Algorithm 2), for which all clients are asked once. Where each stratum of the same clusters has a weight of
+    its own, y_h cancels.
     """
 
     State: ClassVar[type] = ClusterMemory
@@ -265,8 +267,11 @@ class Scaffold:
     """SCAFFOLD with option II (Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1).
 
     Each local step of client k adds c - c_k to its gradient, where c = sum_k omega_k c_k (the paper's mean for equal
-    omega). After them c_k becomes the mean of the gradients of these steps, c_k - c - u_k / (lr steps). A participant
-    downloads c beside w_t and sends the change of c_k beside its model: twice the traffic, both ways.
+    omega, whose server adds 1/N times the sum of the cohort's changes of c_k). After them c_k becomes the mean of the
+    gradients of these steps, c_k - c - u_k / (lr steps). A participant downloads c beside w_t and sends the change of c_k
+    beside its model: twice the traffic, both ways. Given c_k, the mean update over cohorts is that of all clients if the
+    weights are unbiased, since sum_k omega_k (c - c_k) = 0. Of the paper the abstract was read, and two
+    independent implementations, which agree; option I, the gradient of all the client's data at w_t, is left out.
     """
 
     State: ClassVar[type] = ControlVariates
@@ -303,7 +308,9 @@ class NormalisedAverage:
     tau = sum_i weights_i tau_i and tau_i is the number of local steps of participant i.
 
     It is `Average` where all have as many steps. With momentum or FedProx, tau_i is what the paper calls ||a_i||_1 (see
-    `LocalSGD.lengths`).
+    `LocalSGD.lengths`). Of the paper the authors' code was read: it agrees, but for FedProx, where its tau counts steps
+    instead, so that the whole update is longer by one factor. For m draws with replacement, p_k = omega_k and weights 1/m, the mean
+    update is (1 - 1/m) times that of all clients, tau sum_k omega_k u_k / tau_k, plus 1/m times FedAvg's sum_k omega_k u_k.
     """
 
     normalises: ClassVar[bool] = True

@@ -54,7 +54,8 @@ class LabelEntropy:
 
     The paper's abstract and its authors' code were read. There, too, m is the number of clusters, and the weights 1/m
     are no n_k/n. Their `temperature` equals their learning rate; 0.01 is this package's. They take means of the output
-    layer's weights in place of biases, and fall back to clustered sampling where entropies differ much: left out here.
+    layer's weights in place of biases for entropies, and angles of all the layer's weights; clients go first in the order
+    of their numbers; clustered sampling is used where entropies differ much: left out here.
 
     Args:
         temperature: in the units of an update; smaller ones tell clients of nearly one class apart.

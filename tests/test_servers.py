@@ -2,6 +2,7 @@
 
 import itertools
 from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fedstas.aggregation import (
     ServerMomentum,
     Velocity,
 )
+from fedstas.client_sampling import Cohort
 from fedstas.config import from_dict, to_dict
 from fedstas.errors import InputError
 from fedstas.methods import LocalSGD
@@ -145,6 +147,50 @@ def test_scaffold_trains_as_the_algorithm_written_out(digits):
     np.testing.assert_allclose(history.params, x.numpy(), atol=1e-5)
 
 
+@dataclass(frozen=True)
+class OneCohort:
+    """A design whose cohort and weights are fixed."""
+
+    clients: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    def draw(self, view, m, rng):
+        return Cohort(np.array(self.clients), np.array(self.weights))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_scaffold_is_unbiased_over_all_cohorts(steps, digits):
+    """By enumeration, with the training itself: in round 2 the mean of w_{t+1} - w_t over the 6 pairs of four clients,
+    and over the 16 ordered draws of md, is the update of all clients; for one step that is the gradient step of all data."""
+    shards, lr = np.split(np.arange(60), [6, 18, 36]), 0.5
+    federation = partition.federation(digits.train_y, shards)
+    p = federation.sizes / 60
+    everyone = OneCohort((0, 1, 2, 3), tuple(p))
+    method = methods.get("scaffold", clients=everyone, lr=lr, steps=steps, batch=60)  # whole shards
+    setup = simulation.prepare(digits, federation, method, 4, 0)
+    setup = replace(setup, data=replace(setup.data, x=setup.data.x.double()))
+    server, w = setup.start()
+    server.module.double()
+    w, _ = simulation.train_round(setup, server, 1, w.double())
+
+    def update(clients, weights):
+        design = replace(method, clients=OneCohort(tuple(clients), tuple(weights)))
+        after, _ = simulation.train_round(replace(setup, method=design), deepcopy(server), 2, w)
+        return after - w
+
+    full = update(range(4), p)
+    pairs = [update(k, 2 * p[list(k)]) for k in itertools.combinations(range(4), 2)]
+    draws = [
+        p[k] * p[j] * update((k, j), (0.5, 0.5)) for k, j in itertools.product(range(4), repeat=2)
+    ]
+    assert min(float((pair - full).norm()) for pair in pairs) > 1e-3  # one cohort alone is not
+    torch.testing.assert_close(sum(pairs) / 6, full, rtol=0, atol=1e-12)
+    torch.testing.assert_close(sum(draws), full, rtol=0, atol=1e-12)
+    gradients = torch.stack([*engine.client_gradients(server.module, w, setup.data)])
+    step = -lr * torch.from_numpy(p) @ gradients
+    assert torch.allclose(full, step, rtol=0, atol=1e-12) == (steps == 1)
+
+
 def test_scaffold_doubles_the_traffic_of_models_and_nothing_else(digits, federation):
     one, plain = (
         simulation.run(digits, federation, methods.get(name), rounds=3, **SENT).frame
@@ -195,6 +241,22 @@ def test_lengths_are_the_norms_of_wang_et_al(settings):
             path.append(-float(w.detach()) / 0.2)
         expected = np.array(path)[steps]
     np.testing.assert_allclose(lengths, 0.2 * expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_the_mean_of_fednova_over_all_cohorts(m):
+    """Over all ordered draws with p_k = omega_k: 1 - 1/m of the update of all clients, and 1/m of FedAvg's."""
+    steps, weights = torch.tensor([1.0, 4, 2, 7]).double(), torch.full((m,), 1 / m).double()
+    mean = torch.zeros(3).double()
+    for clients in itertools.product(range(4), repeat=m):
+        k = torch.tensor(clients)
+        mean += (
+            OMEGA[k].prod() * NormalisedAverage().normalise(weights, 0.1 * steps[k]) @ UPDATES[k]
+        )
+    everyone = NormalisedAverage().normalise(OMEGA, 0.1 * steps) @ UPDATES
+    fedavg = OMEGA @ UPDATES
+    np.testing.assert_allclose(mean, (1 - 1 / m) * everyone + fedavg / m, atol=1e-14)
+    assert float((everyone - fedavg).norm()) > 0.1  # that of all clients is not FedAvg's
 
 
 def test_fednova_is_fedavg_only_where_all_have_as_many_steps(digits, federation):
