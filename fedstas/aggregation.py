@@ -269,9 +269,9 @@ class Scaffold:
     Each local step of client k adds c - c_k to its gradient, where c = sum_k omega_k c_k (the paper's mean for equal
     omega, whose server adds 1/N times the sum of the cohort's changes of c_k). After them c_k becomes the mean of the
     gradients of these steps, c_k - c - u_k / (lr steps). A participant downloads c beside w_t and sends the change of c_k
-    beside its model: twice the traffic, both ways. Given c_k, the mean update over cohorts is that of all clients if the
-    weights are unbiased, since sum_k omega_k (c - c_k) = 0. Of the paper the abstract was read, and two
-    independent implementations, which agree; option I, the gradient of all the client's data at w_t, is left out.
+    beside its model: twice the traffic, both ways. With unbiased weights the mean update over cohorts is that of all
+    clients, and for one local step, since sum_k omega_k (c - c_k) = 0, a gradient step on all data. Of the paper the
+    abstract was read, and code of others; option I, where c_k is the gradient of all the client's data at w_t, is left out.
     """
 
     State: ClassVar[type] = ControlVariates
@@ -308,9 +308,10 @@ class NormalisedAverage:
     tau = sum_i weights_i tau_i and tau_i is the number of local steps of participant i.
 
     It is `Average` where all have as many steps. With momentum or FedProx, tau_i is what the paper calls ||a_i||_1 (see
-    `LocalSGD.lengths`). Of the paper the authors' code was read: it agrees, but for FedProx, where its tau counts steps
-    instead, so that the whole update is longer by one factor. For m draws with replacement, p_k = omega_k and weights 1/m, the mean
-    update is (1 - 1/m) times that of all clients, tau sum_k omega_k u_k / tau_k, plus 1/m times FedAvg's sum_k omega_k u_k.
+    `LocalSGD.lengths`). The authors' code, all that was read of the paper, agrees but for FedProx, where its tau counts
+    steps instead, so that the whole update is longer by one factor. For m draws with replacement, p_k = omega_k and
+    weights 1/m, the mean update is (1 - 1/m) times that of all clients, tau sum_k omega_k u_k / tau_k, plus 1/m times
+    FedAvg's sum_k omega_k u_k.
     """
 
     normalises: ClassVar[bool] = True

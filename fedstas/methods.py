@@ -52,11 +52,13 @@ from fedstas.level_strata import LevelStrata
 
 @config
 class LocalSGD:
-    """`steps` steps of SGD on batches of at most `batch` examples, each freshly drawn from the
+    """`steps` steps of SGD, or of Adam, on batches of at most `batch` examples, each freshly drawn from the
     client's sample (eq. 2.2); `prox` is mu of FedProx (arXiv:1812.06127).
 
     `epochs`: as many steps as so many passes over the client's sample have, in place of `steps`.
     `momentum`: beta of v <- beta v + gradient, from v = 0 in each round; each step subtracts lr v.
+    `optimizer`: "sgd", or "adam" (Kingma and Ba 2015, arXiv:1412.6980, with its beta1 0.9, beta2 0.999 and epsilon
+    1e-8), whose moments start from zero in each round: clients keep nothing.
     `schedule`: the rate in round t = 1, 2, ...: "constant"; "cosine", lr (1 + cos(pi (t - 1) / T)) / 2, in rounds
     1..T only (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts); "step", lr c^floor((t - 1) / T);
     "inverse", lr / (1 + (t - 1) / T), which is lr / t for T = 1 (Li et al. 2020, arXiv:1907.02189). T is
@@ -69,6 +71,7 @@ class LocalSGD:
     prox: float = float_field(0.0, 0, open_low=False)
     epochs: int | None = int_field(None, optional=True, later=True)
     momentum: float = float_field(0.0, 0, 1, open_low=False, open_high=True, later=True)
+    optimizer: str = choice_field("sgd", "adam", later=True)
     schedule: str = choice_field("constant", "cosine", "step", "inverse", later=True)
     decay_rounds: int | None = int_field(None, optional=True, later=True)
     decay_factor: float = float_field(0.1, 0, 1, later=True)
@@ -78,6 +81,10 @@ class LocalSGD:
         if constant != (self.decay_rounds is None):
             needs = "is of no use" if constant else "is missing: give the number of rounds, T"
             raise InputError(f"schedule is {self.schedule!r}: decay_rounds {needs}")
+        if self.optimizer == "adam" and self.momentum:
+            raise InputError(
+                f"momentum is {self.momentum}: it is of optimizer 'sgd' alone, since Adam has its own, beta1"
+            )
 
     def learning_rate(self, t: int) -> float:
         """Return the learning rate of round t >= 1; `InputError` if it is not above 0 any more."""
@@ -160,6 +167,13 @@ class Method:
             value = getattr(self, part)
             if isinstance(value, type) or not all(hasattr(value, each) for each in attributes):
                 raise InputError(f"{part} is {value!r}: it must have {' and '.join(attributes)}")
+        if self.local.optimizer == "adam":
+            for flag in ("corrects", "normalises"):
+                if has_flag(self.server, flag):
+                    raise InputError(
+                        f"optimizer 'adam' does not go with the server {type(self.server).__name__}, which divides "
+                        "updates by numbers of SGD steps: use 'sgd'"
+                    )
 
 
 _REQUIRED = {

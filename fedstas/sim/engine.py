@@ -71,10 +71,11 @@ def local_updates(
     prox: float = 0.0,
     momentum: float = 0.0,
     corrections: Tensor | None = None,
+    optimizer: str = "sgd",
     keys: np.ndarray | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """Train a cohort by SGD from w_t, and return its models [m, P] (eq. 2.2).
+    """Train a cohort from w_t, by SGD (eq. 2.2) or Adam, and return its models [m, P].
 
     Args:
         module: the network.
@@ -87,6 +88,8 @@ def local_updates(
         prox: mu of FedProx, which adds mu (w - w_t) to each gradient.
         momentum: beta of v <- beta v + gradient, from v = 0; a step subtracts lr v.
         corrections: [m, P], each added to all gradients of its participant, as in SCAFFOLD; None for none.
+        optimizer: "sgd", or "adam" with moments from zero (`autograd.Adam`), which steps by the gradient with all that
+            is added to it.
         keys: of a network with dropout, int64 [m, steps, batch] (`simulation.draw_keys`).
         backend: "loop", "batched", or "auto", which takes the faster one.
     """
@@ -101,8 +104,8 @@ def local_updates(
     loop = backend == "loop" or (backend == "auto" and not batched)
     train = autograd.train_one_by_one if loop else kernels.train_all_at_once
     dropout_keys = () if keys is None else (torch.from_numpy(keys).to(params.device),)
-    sgd = autograd.SGD(lr, prox, momentum, corrections)
-    return train(module, params, data, rows, weights, sgd, *dropout_keys)
+    how = autograd.Steps(lr, prox, momentum, corrections, optimizer)
+    return train(module, params, data, rows, weights, how, *dropout_keys)
 
 
 def client_gradients(

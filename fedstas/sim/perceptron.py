@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedstas.sim.autograd import SGD
+from fedstas.sim.autograd import Adam, Steps
 from fedstas.sim.models import unflatten
 
 ROWS = 4096  # rows of one pass through the network when it is evaluated
@@ -102,8 +102,8 @@ def allocate(shape: tuple[int, int], like: Tensor) -> Tensor:
     return buffer[first : first + size].view(like.dtype).view(shape)
 
 
-def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> Tensor:
-    """Train all clients by SGD, a chunk of them at a time in memory that is used again, and return the models
+def train_all_at_once(module, params: Tensor, data, rows, weights, how: Steps) -> Tensor:
+    """Train all clients, a chunk of them at a time in memory that is used again, and return the models
     [m, P]."""
     m, steps, batch = rows.shape
     x_all, start = data.x.flatten(1), unflatten(module, params)
@@ -115,7 +115,7 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
     buffers, gradients = (
         {k: v.new_empty(count, *v.shape) for k, v in start.items()} for _ in range(2)
     )
-    velocities = {k: torch.empty_like(v) for k, v in buffers.items()} if sgd.momentum else {}
+    velocities = {k: torch.empty_like(v) for k, v in buffers.items()} if how.momentum else {}
     models = allocate((m, len(params)), params)
     for low in range(0, m, count):
         group = slice(low, min(low + count, m))
@@ -124,7 +124,8 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
         gradient = {k: v[:c] for k, v in gradients.items()}
         local = {k: v.expand(c, *v.shape) for k, v in start.items()}
         velocity = {k: v[:c].zero_() for k, v in velocities.items()}
-        corrections = {} if sgd.corrections is None else unflatten(module, sgd.corrections[group])
+        corrections = {} if how.corrections is None else unflatten(module, how.corrections[group])
+        adam = Adam(weights[group]) if how.optimizer == "adam" else None
         for t in range(steps):
             chosen = rows[group, t].flatten()
             x = torch.index_select(x_all, 0, chosen, out=x_buffer[: c * batch])
@@ -134,14 +135,16 @@ def train_all_at_once(module, params: Tensor, data, rows, weights, sgd: SGD) -> 
             # The last step writes into the result; the others into the buffers, from the second on in place.
             after = result if t == steps - 1 else {k: v[:c] for k, v in buffers.items()}
             for k, g in gradient.items():
-                if sgd.prox:
-                    g += sgd.prox * (local[k] - start[k])
+                if how.prox:
+                    g += how.prox * (local[k] - start[k])
                 if corrections:
                     active = weights[group, t].any(1)
                     g += active.view(c, *[1] * (g.ndim - 1)) * corrections[k]
                 if velocity:
-                    g.copy_(velocity[k].mul_(sgd.momentum).add_(g))
-                torch.sub(local[k], g.mul_(sgd.lr), out=after[k])
+                    g.copy_(velocity[k].mul_(how.momentum).add_(g))
+                if adam is not None:
+                    g.copy_(adam.direction(t, g, k))
+                torch.sub(local[k], g.mul_(how.lr), out=after[k])
             local = after
     return models
 

@@ -127,9 +127,18 @@ def train_cohort(
         corrections: [m, P], each added to all gradients of its participant; None for none.
     """
     keys = draw_keys(module, local, idx, seed, t, places)
-    how = {"lr": local.learning_rate(t), "prox": local.prox, "momentum": local.momentum}
     return engine.local_updates(
-        module, params, data, idx, weight, keys=keys, corrections=corrections, **how
+        module,
+        params,
+        data,
+        idx,
+        weight,
+        lr=local.learning_rate(t),
+        prox=local.prox,
+        momentum=local.momentum,
+        optimizer=local.optimizer,
+        corrections=corrections,
+        keys=keys,
     )
 
 

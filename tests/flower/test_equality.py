@@ -75,6 +75,7 @@ def test_every_method_gives_the_run_of_the_simulation(name, digits, federation, 
         ("fedstas-unbiased-dp", {"server": UpdateMemoryServer()}),
         ("md", {"epochs": 2, "batch": 32, "momentum": 0.5}),
         ("md", {"schedule": "cosine", "decay_rounds": 12}),
+        ("md", {"optimizer": "adam", "epochs": 1}),
     ],
     ids=str,
 )
