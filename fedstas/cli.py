@@ -117,6 +117,13 @@ def run(
     average: Annotated[
         float | None, _option("beta, of an average of the server's models that is measured too")
     ] = None,
+    drop: Annotated[
+        float, _option("probability that a drawn client does not answer in a round")
+    ] = 0.0,
+    remedy: Annotated[
+        str,
+        _option("for weights of those who answer: divide (by 1 - drop), renormalise, or none"),
+    ] = "divide",
     initial_model: Annotated[
         str,
         _option(
@@ -148,7 +155,7 @@ def run(
         raise InputError(f"strata is {strata}: it must not be above clients, here {count}")
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"seed": seed, "eval_every": eval_every, "device": device, "threads": threads}
-    arguments["average"] = average
+    arguments |= {"average": average, "drop": drop, "remedy": remedy}
     arguments["initial_model"] = initial_model
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if checkpoint:

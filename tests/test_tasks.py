@@ -6,6 +6,7 @@ import pickle
 import shutil
 import urllib.error
 import zipfile
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -379,3 +380,32 @@ def test_a_truncated_official_file_is_refused(real_data, tmp_path):
     assert not zipfile.is_zipfile(copy)
     with pytest.raises(DataError, match=r"mnist.npz is damaged.*delete"):
         tasks.load("mnist", root=tmp_path)
+
+
+def test_a_task_to_tune_on_has_a_tenth_of_each_class_and_nothing_of_the_test_set():
+    whole, tuning = tasks.load("digits"), tasks.load("digits-validation")
+    counts = np.bincount(whole.train_y)
+    np.testing.assert_array_equal(np.bincount(tuning.test_y), np.ceil(counts / 10))
+    np.testing.assert_array_equal(np.bincount(tuning.train_y) + np.bincount(tuning.test_y), counts)
+    rows = sorted(map(bytes, whole.train_x.numpy()))
+    both = [*tuning.train_x.numpy(), *tuning.test_x.numpy()]
+    assert sorted(map(bytes, both)) == rows
+    again = tasks.load("digits-validation")
+    assert again.digest == tuning.digest != whole.digest
+    assert torch.equal(again.test_x, tuning.test_x)
+
+
+def test_a_task_to_tune_on_keeps_the_users_of_its_examples():
+    whole, tuning = tasks.load("topics"), tasks.load("topics-validation")
+    assert len(tuning.users) == len(tuning.train_y) < len(whole.users)
+
+    def triples(task):
+        rows = zip(task.train_x.numpy(), task.train_y, task.users, strict=True)
+        return Counter((bytes(x), int(y), int(user)) for x, y, user in rows)
+
+    assert triples(tuning) < triples(whole)
+
+
+def test_a_task_to_tune_on_is_of_a_known_task():
+    with pytest.raises(InputError, match="unknown task 'digit' "):
+        tasks.load("digit-validation")

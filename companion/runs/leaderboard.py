@@ -188,7 +188,15 @@ def shared_setting(identity: dict) -> dict:
     recipe = {k: v for k, v in identity["partition"].items() if k != "seed"}
     local = {k: identity["method"]["local"][k] for k in LOCAL_SETTINGS}
     keys = ("task", "digest", "clients", "clients_per_round", "rounds", "eval_every")
-    keys_where_set = ("network", "initial_model", "files", "eval_rounds", "average")
+    keys_where_set = (
+        "network",
+        "initial_model",
+        "files",
+        "eval_rounds",
+        "average",
+        "drop",
+        "remedy",
+    )
     optional = {k: identity[k] for k in keys_where_set if k in identity}
     shape = {k: identity[k] for k in keys}
     return shape | {"partition": recipe, "local": local} | optional

@@ -104,6 +104,9 @@ _ROWS_ENCODING = {
 # Names and checksums
 
 
+_OPTIONAL_KEYS = ("eval_rounds", "average", "drop", "remedy")  # in identities where they are set
+
+
 def identity(
     task: Task,
     federation: Federation,
@@ -116,10 +119,13 @@ def identity(
     eval_rounds: Sequence[int] = (),
     average: float | None = None,
     initial_model: str = "seed",
+    drop: float = 0.0,
+    remedy: str = simulation.REMEDIES[0],
 ) -> dict:
     """Return everything that determines a run, as plain data: equal runs have equal identities.
 
-    `eval_rounds` and `average`, which came after runs were recorded, are in it only where they are set.
+    `eval_rounds`, `average` and `drop` with its remedy, which came after runs were recorded, are in it only where they
+    are set.
     `initial_model` is as in `simulation.run`; identities without the key, as all older ones, mean "sent".
     """
     if not federation.recipe:
@@ -129,6 +135,8 @@ def identity(
     optional = {"eval_rounds": further} if further else {}
     optional |= _merge_files(task.identity_extras, model_files.identity(initial_model))
     optional |= {} if average is None else {"average": average}
+    drop, remedy = simulation.check_drop(drop, remedy)
+    optional |= {"drop": drop, "remedy": remedy} if drop else {}
     return {
         "algorithms": methods.version(method),
         "task": task.name,
@@ -814,7 +822,7 @@ def rerun(run: str, folder: str | Path = "results", *, device="auto", progress=F
         partition.from_recipe(task.train_y, identity["partition"], task.users),
         method,
         **{key: identity[key] for key in ("rounds", "clients_per_round", "seed", "eval_every")},
-        **{key: identity[key] for key in ("eval_rounds", "average") if key in identity},
+        **{key: identity[key] for key in _OPTIONAL_KEYS if key in identity},
         initial_model=model_files.locate(identity),
         device=device,
         threads=record.metadata["environment"]["threads"],

@@ -77,6 +77,8 @@ class Run:
     eval_rounds: tuple[int, ...] = ()  # evaluated too, besides each `eval_every`-th
     average: float | None = None  # beta of an average of the server's models
     initial_model: str = "sent"
+    drop: float = 0.0  # the probability of no answer, and its remedy
+    remedy: str = "divide"
 
     def __post_init__(self):
         # Numbers of NumPy become Python's, so that equal runs have equal identities.
@@ -221,6 +223,8 @@ def _prepare(run: Run, device: str):
         "eval_rounds": run.eval_rounds,
         "average": run.average,
         "initial_model": run.initial_model,
+        "drop": run.drop,
+        "remedy": run.remedy,
     }
     task = replace(load_task(run.task, device), network=run.network)
     identity = records.identity(task, federation, method, **options)

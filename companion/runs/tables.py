@@ -117,6 +117,7 @@ def run_key(run: Run) -> str:
     )
     shape = (run.clients, run.clients_per_round, run.rounds, run.eval_every, run.seed)
     shape += (records.further_rounds(run.rounds, run.eval_every, run.eval_rounds), run.average)
+    shape += (run.drop, run.remedy) if run.drop else ()
     return _encode_key(methods.to_dict(method), methods.version(method), *names, *shape, files)
 
 
@@ -131,6 +132,7 @@ def record_key(identity: dict) -> str:
     keys = ("clients", "clients_per_round", "rounds", "eval_every", "seed")
     shape = [identity[key] for key in keys]
     shape += [identity.get("eval_rounds", ()), identity.get("average")]
+    shape += [identity["drop"], identity["remedy"]] if "drop" in identity else []
     return _encode_key(identity["method"], identity["algorithms"], *names, *shape, files)
 
 

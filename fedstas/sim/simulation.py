@@ -5,7 +5,7 @@ import copy
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,14 @@ from tqdm import tqdm
 from fedstas import user_code
 from fedstas.aggregation import aggregate, average_models
 from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
-from fedstas.errors import Diverged, InputError, check_float, check_int, format_value
+from fedstas.errors import (
+    Diverged,
+    InputError,
+    check_choice,
+    check_float,
+    check_int,
+    format_value,
+)
 from fedstas.methods import Method
 from fedstas.sim import engine, initial_model, models
 from fedstas.sim.partition import Federation
@@ -31,6 +38,7 @@ COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
 COLUMNS = {"round": "int64"} | dict.fromkeys(METRICS, "float64") | dict.fromkeys(COUNTS, "int64")
 COLUMNS["seconds"] = "float64"
 AVERAGE_COLUMNS = {f"{name}_average": "float64" for name in METRICS}  # of runs with `average`
+REMEDIES = ("divide", "renormalise", "none")  # for participants that do not answer
 
 
 @dataclass
@@ -174,7 +182,7 @@ class Setup:
 
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
     examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models.
-    `initial_model`: see `fedstas.sim.initial_model`.
+    `initial_model`: see `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`.
     """
 
     task: Task
@@ -186,6 +194,8 @@ class Setup:
     class_shares: np.ndarray
     average: float | None = None
     initial_model: str = "seed"
+    drop: float = 0.0
+    remedy: str = REMEDIES[0]
 
     @cached_property
     def key(self) -> str:
@@ -193,6 +203,7 @@ class Setup:
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
         later = () if self.average is None else ("average", self.average)
+        later += ("drop", self.drop, self.remedy) if self.drop else ()
         others = [
             *self.task.identity_extras.values(),
             *initial_model.identity(self.initial_model).values(),
@@ -222,10 +233,13 @@ def prepare(
     seed: int,
     average: float | None = None,
     initial_model: str = "seed",
+    drop: float = 0.0,
+    remedy: str = REMEDIES[0],
 ) -> Setup:
     """Check the inputs of a run and prepare its setup; `InputError` if the federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
     seed, average = check_int("seed", seed, 0), check_average(average)
+    drop, remedy = check_drop(drop, remedy)
     clients = federation.with_data
     if not len(clients):
         raise InputError("the federation is empty: none of its clients has data")
@@ -241,13 +255,23 @@ def prepare(
     if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
-    return Setup(task, method, m, seed, clients, data, class_shares, average, initial_model)
+    silence = {"drop": drop, "remedy": remedy}
+    return Setup(
+        task, method, m, seed, clients, data, class_shares, average, initial_model, **silence
+    )
 
 
 def check_average(average) -> float | None:
     """Return beta of the average of the server's models, in [0, 1), or None; `InputError` for any other value."""
     ends = {"open_low": False, "open_high": True}
     return None if average is None else check_float("average", average, 0, 1, **ends)
+
+
+def check_drop(drop, remedy) -> tuple[float, str]:
+    """Return the probability in [0, 1) that a participant does not answer, and the remedy; `InputError` for others."""
+    ends = {"open_low": False, "open_high": True}
+    check_choice("remedy", remedy, REMEDIES)
+    return check_float("drop", drop, 0, 1, **ends), remedy
 
 
 def evaluated_rounds(rounds: int, eval_every: int = 1, eval_rounds=()) -> list[int]:
@@ -337,6 +361,32 @@ class Progress:
         return History(frame, self.params.cpu().numpy(), self.cohorts, state)
 
 
+def answering(cohort: Cohort, answers: np.ndarray, drop: float, remedy: str) -> Cohort:
+    """Return the cohort of those who answer, with weights changed by the remedy for those who do not (see `run`).
+
+    Args:
+        cohort: as drawn.
+        answers: bool [m], whether each participant answers.
+        drop: the probability of no answer.
+        remedy: one of `REMEDIES`.
+
+    Raises:
+        InputError: the weights are to be renormalised, and those of the answers do not add up to more than 0.
+    """
+    weights = cohort.weights[answers]
+    if remedy == "divide":
+        weights = weights / (1 - drop)
+    elif remedy == "renormalise" and len(weights):
+        if not weights.sum() > 0:
+            raise InputError(
+                "the weights of the answers do not add up to more than 0, so that they cannot be renormalised: "
+                "choose the remedy divide"
+            )
+        weights = weights * (cohort.weights.sum() / weights.sum())
+    strata = None if cohort.strata is None else cohort.strata[answers]
+    return replace(cohort, clients=cohort.clients[answers], weights=weights, strata=strata)
+
+
 def train_round(
     setup: Setup, server: Server, t: int, params: torch.Tensor
 ) -> tuple[torch.Tensor, Cohort]:
@@ -353,18 +403,28 @@ def train_round(
     if has_flag(optimizer, "clusters") and state.labels is None:
         labels = optimizer.assign(server, stream(seed, "clusters"))
         state.labels = torch.from_numpy(labels).to(params.device)
-    cohort = draw_cohort(method.clients, server, setup.m, stream(seed, "clients", t))  # lines 3-10
+    drawn = cohort = draw_cohort(
+        method.clients, server, setup.m, stream(seed, "clients", t)
+    )  # lines 3-10
+    places = None  # of those who answer
+    if setup.drop:
+        server.send_model(drawn.clients)
+        answers = stream(seed, "answers", t).random(server.clients)[drawn.clients] >= setup.drop
+        cohort, places = (
+            answering(drawn, answers, setup.drop, setup.remedy),
+            np.flatnonzero(answers),
+        )
     chosen = torch.as_tensor(cohort.clients, dtype=torch.long).to(params.device)
     omega = client_shares(method, server, params) if remembers else None
     trained = params.new_zeros((0, len(params)))
     weights = lengths = params.new_zeros(0)
     if len(cohort.clients):
         rates = method.data.rates(server, cohort)  # lines 11-14
-        idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t)
+        idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t, places)
         server.send_model(cohort.clients)
         corrections = optimizer.corrections(chosen, omega, state) if corrects else None
         trained = train_cohort(
-            server.module, params, data, local, idx, weight, seed, t, corrections=corrections
+            server.module, params, data, local, idx, weight, seed, t, places, corrections
         )
         server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
@@ -373,12 +433,12 @@ def train_round(
         steps = weight.any(2).sum(1)
         lengths = torch.from_numpy(local.lengths(steps, t)).to(params)
     elif not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
-        return params, cohort
+        return params, drawn
     if corrects:  # control variates are as large as models
         down = len(np.unique(cohort.clients)) * params.nbytes
         server.charge(examples=0, bytes_up=trained.nbytes, bytes_down=down)
     update = _aggregate_round(optimizer, state, params, trained, chosen, weights, omega, lengths)
-    return optimizer.step(params, update, state), cohort
+    return optimizer.step(params, update, state), drawn
 
 
 def _aggregate_round(
@@ -414,6 +474,8 @@ def run(
     eval_rounds: Sequence[int] = (),
     average: float | None = None,
     initial_model: str = "seed",
+    drop: float = 0.0,
+    remedy: str = REMEDIES[0],
     device: str = "auto",
     resume: History | None = None,
     checkpoint: Callable[[History], None] | None = None,
@@ -429,7 +491,15 @@ def run(
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
     bit on one machine with one thread. `initial_model` says whence w_0 comes, and what a client downloads that needs
     it: "seed" (made from the seed, 8 bytes), "sent" (made from the seed and downloaded, the rule of all runs recorded
-    before), or a file *.npy of float32 [P], which is downloaded. `resume` continues the history of a shorter run with the
+    before), or a file *.npy of float32 [P], which is downloaded.
+
+    With `drop`, in [0, 1), each client is offline in each round with this probability, independently of everything
+    else; equal seeds have the same clients offline, whatever the design. A participant that is offline downloads the model
+    and sends nothing. `remedy` says what becomes of the weights of those who answer: "divide" by 1 - drop, which keeps an
+    unbiased design unbiased; "renormalise", so that they add up to what the weights of the whole cohort do; "none". A round
+    without an answer leaves the model as it is, unless the server remembers updates.
+
+    `resume` continues the history of a shorter run with the
     same arguments. `checkpoint` is called with the history after each evaluation but the last;
     it must not hold on to it, since the next rounds change it.
 
@@ -441,7 +511,17 @@ def run(
     evaluated = set(evaluated_rounds(rounds, eval_every, eval_rounds))
     task = task.to(find_device(device))
     with limited_threads(check_int("threads", threads, 1)):
-        setup = prepare(task, federation, method, clients_per_round, seed, average, initial_model)
+        setup = prepare(
+            task,
+            federation,
+            method,
+            clients_per_round,
+            seed,
+            average,
+            initial_model,
+            drop=drop,
+            remedy=remedy,
+        )
         so_far = Progress(setup)
         if resume is not None:
             so_far.resume(resume, rounds)

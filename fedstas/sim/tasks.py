@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pickle
 import socket
@@ -24,7 +25,7 @@ import numpy as np
 from fedstas import user_code
 from fedstas.errors import DataError, InputError, check_choice, check_int
 from fedstas.sim import coarse, text
-from fedstas.sim.rng import LARGEST_SEED
+from fedstas.sim.rng import LARGEST_SEED, stream
 
 if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
     import torch
@@ -41,6 +42,8 @@ TEXT = ("topics", "newsgroups")
 NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
+VALIDATION = "-validation"  # the end of a task's name, for a task to tune on: see `hold_out`
+VALIDATION_SHARE = 0.1
 TEST_EVERY = 5  # without a test set, every fifth example of each class is a test example
 # Training examples, test examples, shape of an image, classes: for clear messages if digests differ.
 SHAPES = dict.fromkeys(("mnist", "fashion-mnist"), (60_000, 10_000, (1, 28, 28), 10))
@@ -199,7 +202,8 @@ def load(
     in root, and verified. `text` makes `topics` and `newsgroups`, `coarse` its tasks of `cifar100`.
 
     Args:
-        name: one of `names()`; or FILE.py:FUNCTION, a function of the user's that returns a task.
+        name: one of `names()`, also with "-validation" behind it, for the task to tune on (`hold_out`); or
+            FILE.py:FUNCTION, a function of the user's that returns a task.
         root: the folder of data sets: see `data_folder`.
         device: as in `find_device`.
         network: as in `Task`.
@@ -210,6 +214,10 @@ def load(
     """
     import torch
 
+    if str(name).endswith(VALIDATION):
+        base = str(name).removesuffix(VALIDATION)
+        check_choice("task", base, names())
+        return hold_out(load(base, root=root, device=device, network=network))
     if user_code.FILE.fullmatch(str(name)):
         return replace(_load_user_task(name), network=network).to(find_device(device))
     check_choice("task", name, names())
@@ -235,6 +243,34 @@ def load(
         tensors[key] = value.to(where)
     classes = int(arrays["train_y"].max()) + 1
     return Task(name, **tensors, classes=classes, digest=digest, network=network, users=users)
+
+
+def hold_out(task: Task) -> Task:
+    """Return the task to tune on: its test set is a tenth of the training examples, which its training set lacks.
+
+    A tenth of each class, rounded up, is drawn at random, always the same. The test set of `task` is not touched, so that
+    settings which are chosen with the returned task have not seen it.
+    """
+    import torch
+
+    labels = task.train_y.cpu().numpy()
+    is_held_out = np.zeros(len(labels), dtype=bool)
+    for label in range(task.classes):
+        rows = np.flatnonzero(labels == label)
+        count = math.ceil(VALIDATION_SHARE * len(rows))
+        is_held_out[stream(0, "validation", label).choice(rows, count, replace=False)] = True
+    test = torch.from_numpy(np.flatnonzero(is_held_out)).to(task.device)
+    train = torch.from_numpy(np.flatnonzero(~is_held_out)).to(task.device)
+    return replace(
+        task,
+        name=task.name + VALIDATION,
+        train_x=task.train_x[train],
+        train_y=task.train_y[train],
+        test_x=task.train_x[test],
+        test_y=task.train_y[test],
+        digest=hashlib.sha256(f"{task.digest}{VALIDATION}".encode()).hexdigest(),
+        users=None if task.users is None else task.users[~is_held_out],
+    )
 
 
 def check_tensors(train_x, train_y, test_x, test_y, classes: int, users=None) -> None:
