@@ -31,6 +31,7 @@ PURPOSES = {  # extra of pyproject.toml -> what it is for
     "": "the package",
     "book": "the chapters",
     "dask": "dask clusters",
+    "features": "tasks of frozen features",
     "flower": "fedstas.flower",
     "bench": "the benchmarks",
     "dev": "the tests",
@@ -124,7 +125,7 @@ def data() -> list[Line]:
     folder, absent = tasks.data_folder(), []
     lines = [Line(OK, "digits", "comes with scikit-learn; all that the profile quick uses")]
     for name in tasks.names()[1:]:
-        if name in coarse.CLASSES:  # by other labels of CIFAR-100
+        if name in coarse.CLASSES or "-coarse-" in name:  # by other labels of CIFAR-100
             continue
         path = folder / (text.NEWSGROUPS if name == "newsgroups" else f"{name}.npz")
         if name == "topics":
@@ -137,7 +138,7 @@ def data() -> list[Line]:
         source = (
             "FEDSTAS_DATA" if os.environ.get("FEDSTAS_DATA") else "set FEDSTAS_DATA for another"
         )
-        message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads them"
+        message = f"{', '.join(absent)}: not in {folder} ({source}); the first use downloads or computes them"
         message += f", given a network, or put NAME.npz there ({text.NEWSGROUPS} for newsgroups)"
         lines.append(Line(MISSING, "the others", message))
     return lines

@@ -85,7 +85,7 @@ def real_data():
     """Return a function that loads a task from FEDSTAS_DATA, or skips the test and says how to get the data."""
 
     def load(name: str):
-        path = tasks.data_folder() / f"{name}.npz"
+        path = tasks.data_folder() / f"{name.replace('-coarse-', '-')}.npz"
         if not path.exists():
             pytest.skip(
                 f"{path} does not exist: `fedstas run --task {name} --rounds 1` downloads it, given a network; "

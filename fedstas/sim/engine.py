@@ -3,7 +3,7 @@
 The examples of all clients are one tensor (a `Pool`), and a batch is given by row numbers. Models are vectors of all
 parameters [P]. Two backends compute the same function, `(params, idx [m, steps, batch], weight [m, steps, batch]) ->
 params [m, P]`: `loop` (one client after another) and `batched` (all clients at once; with derivatives by hand for the
-perceptron, by torch.func for other networks). Clients with smaller batches or fewer steps are padded with weight 0.
+perceptron and the linear network, by torch.func for others). Clients with smaller batches or fewer steps are padded with weight 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from fedstas.errors import check_choice
 from fedstas.sim import autograd, perceptron
-from fedstas.sim.models import Perceptron
+from fedstas.sim.models import Linear, Perceptron
 
 BACKENDS = ("auto", "loop", "batched")
 EXAMPLES_AT_ONCE = (
@@ -27,8 +27,9 @@ EXAMPLES_AT_ONCE = (
 
 
 def kernels_of(module: nn.Module):
-    """Return the module with the arithmetic of a network: `perceptron` (derivatives by hand), or `autograd`."""
-    return perceptron if type(module) is Perceptron else autograd
+    """Return the module with the arithmetic of a network: `perceptron` (derivatives by hand, also for the linear
+    network), or `autograd`."""
+    return perceptron if type(module) in (Perceptron, Linear) else autograd
 
 
 @dataclass(frozen=True)

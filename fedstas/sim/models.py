@@ -20,6 +20,18 @@ class Perceptron(nn.Module):
         return self.output(F.relu(self.hidden(x.flatten(1))))
 
 
+class Linear(nn.Module):
+    """One linear layer, which is logistic regression: a head on frozen features, 1280-10 has 12,810 parameters."""
+
+    def __init__(self, inputs: int, classes: int):
+        super().__init__()
+        self.output = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [n, classes] of examples [n, ...]."""
+        return self.output(x.flatten(1))
+
+
 class Convolutional(nn.Module):
     """Three 3x3 convolutions (32, 64, 64) with two poolings and 64 hidden units, for 3x32x32.
 

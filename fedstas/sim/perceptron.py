@@ -1,4 +1,5 @@
-"""The perceptron's arithmetic with derivatives by hand: all clients at once, in passes that fit the processor's cache.
+"""The arithmetic of the perceptron and of the linear network, which is a perceptron without a hidden layer, with
+derivatives by hand: all clients at once, in passes that fit the processor's cache.
 
 On a CPU this is several times as fast as torch's automatic derivatives. The functions are those of `autograd`.
 """
@@ -21,11 +22,15 @@ BATCHED_ON_CPU = True  # all clients at once are faster on every device
 
 
 def logits(module, models: Tensor, x: Tensor) -> list[Tensor]:
-    """Compute the logits [n, classes] of each of the perceptrons [c, P] on x [n, ...]; their hidden layers are one
+    """Compute the logits [n, classes] of each of the perceptrons [c, P] on x [n, ...]; their first layers are one
     product, which takes less time than one for each."""
     p = unflatten(module, models)
-    weight, bias = p["hidden.weight"].flatten(0, 1), p["hidden.bias"].flatten()
-    hidden = F.relu(F.linear(x.flatten(1), weight, bias)).chunk(len(models), 1)
+    first = "hidden" if "hidden.weight" in p else "output"
+    weight, bias = p[f"{first}.weight"].flatten(0, 1), p[f"{first}.bias"].flatten()
+    units = F.linear(x.flatten(1), weight, bias)
+    if first == "output":
+        return [*units.chunk(len(models), 1)]
+    hidden = F.relu(units).chunk(len(models), 1)
     return [*map(F.linear, hidden, p["output.weight"], p["output.bias"])]
 
 
@@ -46,18 +51,22 @@ def write_gradients(p: dict, x: Tensor, y: Tensor, weight: Tensor, out: dict) ->
         weight: their weights in the loss [c, b].
         out: tensors for the gradients, by name as in p.
     """
-    x = x.flatten(2)  # [c, b, in]
-    hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
+    x = hidden = x.flatten(2)  # [c, b, in]
+    if "hidden.weight" in p:
+        hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT).relu_()
     logits = torch.baddbmm(p["output.bias"][:, None], hidden, p["output.weight"].mT)
     dlogits = torch.softmax(logits, dim=2)
     dlogits.scatter_add_(2, y[..., None], dlogits.new_full((), -1.0).expand(*y.shape, 1))
     dlogits *= weight[..., None]
-    dhidden = torch.bmm(dlogits, p["output.weight"])
-    torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)  # of ReLU
-    torch.bmm(dhidden.mT, x, out=out["hidden.weight"])
-    torch.sum(dhidden, 1, out=out["hidden.bias"])
     torch.bmm(dlogits.mT, hidden, out=out["output.weight"])
     torch.sum(dlogits, 1, out=out["output.bias"])
+    if "hidden.weight" in p:
+        dhidden = torch.bmm(dlogits, p["output.weight"])
+        torch.ops.aten.threshold_backward.grad_input(
+            dhidden, hidden, 0, grad_input=dhidden
+        )  # of ReLU
+        torch.bmm(dhidden.mT, x, out=out["hidden.weight"])
+        torch.sum(dhidden, 1, out=out["hidden.bias"])
 
 
 @cache

@@ -24,22 +24,30 @@ import numpy as np
 
 from fedstas import user_code
 from fedstas.errors import DataError, InputError, check_choice, check_int
-from fedstas.sim import coarse, text
+from fedstas.sim import coarse, features, text
 from fedstas.sim.rng import LARGEST_SEED, stream
 
 if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
     import torch
     from torch import Tensor, nn
 
-# SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10
-# the MD5 of each official file, as torchvision has them.
+# SHA-256 of the bytes of each array (labels as int64), in the order of the official files; of CIFAR-10 also
+# the MD5 of each official file, as torchvision has them; of features their sketches.
 DIGESTS: dict = json.loads(files(__package__).joinpath("digests.json").read_text())
-FILES: dict = DIGESTS.pop("cifar10")
+FILES: dict = DIGESTS.pop("cifar10-batches")
+SKETCHES: dict = DIGESTS.pop("sketches")
 BATCHES = "cifar-10-batches-py"  # the folder of these files, in root
 TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 TORCHVISION |= {name: name.upper() for name in ("cifar10", "cifar100", "emnist")}
 TEXT = ("topics", "newsgroups")
-NETWORKS = ("perceptron", "convolutional", "convolutional-dropout", "text-cnn", "transformer")
+NETWORKS = (
+    "perceptron",
+    "linear",
+    "convolutional",
+    "convolutional-dropout",
+    "text-cnn",
+    "transformer",
+)
 PATIENCE = 10.0  # s without an answer from the network
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 VALIDATION = "-validation"  # the end of a task's name, for a task to tune on: see `hold_out`
@@ -55,11 +63,13 @@ SHAPES |= {f"cifar{k}": (50_000, 10_000, (3, 32, 32), k) for k in (10, 100)}
 class Task:
     """A data set on one device, and the network that is trained on it.
 
-    Images of MNIST and its like and of digits are scaled to [0, 1], those of CIFAR to [-1, 1].
+    Images of MNIST and its like and of digits are scaled to [0, 1], those of CIFAR to [-1, 1], frozen features to
+    [0, 1].
 
     Args:
         name: as in `names`, or FILE.py:FUNCTION.
-        train_x: images float32 [n, c, h, w], or documents int64 [n, length] of tokens, with 0 for padding.
+        train_x: images float32 [n, c, h, w], features float32 [n, d], or documents int64 [n, length] of tokens, with
+            0 for padding.
         train_y: labels int64 [n] in 0..classes - 1.
         test_x: as train_x.
         test_y: as train_y.
@@ -108,8 +118,10 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """What the examples are, "images" or "documents"."""
-        return "images" if self.train_x.is_floating_point() else "documents"
+        """What the examples are, "images", "features" or "documents"."""
+        if not self.train_x.is_floating_point():
+            return "documents"
+        return "features" if self.train_x.ndim == 2 else "images"
 
     @property
     def tokens(self) -> int:
@@ -121,8 +133,11 @@ class Task:
         """The names of the networks that fit the data, the default first."""
         if self.kind == "documents":
             return "text-cnn", "transformer"
+        if self.name.removesuffix(VALIDATION) in features.TASKS:
+            return "linear", "perceptron"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
-        return ("convolutional", "convolutional-dropout", "perceptron") if fits else ("perceptron",)
+        convolutional = ("convolutional", "convolutional-dropout") if fits else ()
+        return *convolutional, "perceptron", "linear"
 
     @property
     def identity_extras(self) -> dict:
@@ -151,6 +166,7 @@ class Task:
         classes, pixels, network = self.classes, self.train_x[0].numel(), self.network
         makers: dict[str, Callable[[], nn.Module]] = {
             "perceptron": lambda: models.Perceptron(pixels, classes),
+            "linear": lambda: models.Linear(pixels, classes),
             "convolutional": lambda: models.Convolutional(classes),
             "convolutional-dropout": lambda: models.ConvolutionalDropout(classes),
             "text-cnn": lambda: models.TextCNN(self.tokens, classes),
@@ -168,7 +184,7 @@ class Task:
 
 def names() -> list[str]:
     """List the names of all tasks; `digits` and `topics` need no download."""
-    return ["digits", *TORCHVISION, *coarse.CLASSES, *TEXT]
+    return ["digits", *TORCHVISION, *coarse.CLASSES, *features.TASKS, *TEXT]
 
 
 def find_device(name: str) -> torch.device:
@@ -197,9 +213,9 @@ def load(
     """Load a task, whose data are verified bit by bit.
 
     Data are read from `<root>/<name>.npz` if that is there, else downloaded by torchvision into root and kept
-    as npz. Of `emnist` it is the balanced split, 47 classes. The digests of `cifar10.npz` and `emnist.npz` are
-    not known: they are read with a warning; of CIFAR-10, torchvision's own files are preferred where they are
-    in root, and verified. `text` makes `topics` and `newsgroups`, `coarse` its tasks of `cifar100`.
+    as npz. Of `emnist` it is the balanced split, 47 classes; the digest of `emnist.npz` is not known: it is read
+    with a warning. `text` makes `topics` and `newsgroups`, `coarse` its tasks of `cifar100`. Frozen features are
+    computed from the images at first use, in about ten minutes, and kept as npz, too.
 
     Args:
         name: one of `names()`, also with "-validation" behind it, for the task to tune on (`hold_out`); or
@@ -228,17 +244,23 @@ def load(
         with _download_errors(name, folder / text.NEWSGROUPS, "topics"):
             posts = text.fetch_newsgroups(str(folder))
         arrays = text.tokenise(*posts)
+    elif name in features.TASKS:
+        arrays = _feature_arrays(name, folder)
     elif name in coarse.CLASSES:
         arrays = coarse.regroup(name, _image_arrays("cifar100", folder))
     else:
         arrays = _digits_arrays() if name == "digits" else _image_arrays(name, folder)
-    digest = hashlib.sha256("".join(array_digests(arrays).values()).encode()).hexdigest()
+    if name in features.TASKS:
+        labels = array_digests({k: arrays[k] for k in KEYS[1::2]})
+        digest = features.digest(DIGESTS[features.TASKS[name][0]], labels)
+    else:
+        digest = _combine(array_digests(arrays))
     users, tensors = arrays.pop("users", None), {}
     for key, array in arrays.items():
         value = torch.from_numpy(np.ascontiguousarray(array))
         if key.endswith("_x") and name not in TEXT:
             value = value.to(torch.float32).div_(16.0 if name == "digits" else 255.0)
-            if name.startswith("cifar"):
+            if name.startswith("cifar") and name not in features.TASKS:
                 value.sub_(0.5).div_(0.5)
         tensors[key] = value.to(where)
     classes = int(arrays["train_y"].max()) + 1
@@ -319,7 +341,7 @@ def tensors_digest(tensors: dict[str, Tensor], users) -> str:
     """Return the SHA-256 that identifies the tensors, by key, and the users of a task from the user's data."""
     arrays = {k: v.cpu().numpy() for k, v in tensors.items()}
     arrays |= {} if users is None else {"users": np.asarray(users)}
-    return hashlib.sha256("".join(array_digests(arrays).values()).encode()).hexdigest()
+    return _combine(array_digests(arrays))
 
 
 def _load_user_task(spec: str) -> Task:
@@ -397,11 +419,60 @@ def _image_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
             "delete it and load again"
         )
     if source == path and name not in DIGESTS:
-        why = f"{folder} is not there" if name == "cifar10" else "its digest is not known"
-        warnings.warn(f"{path} cannot be verified: {why}", stacklevel=3)
+        warnings.warn(f"{path} cannot be verified: its digest is not known", stacklevel=3)
     if fresh:
         _write_npz(path, arrays)
     return arrays
+
+
+def _feature_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
+    """Read or compute the arrays of a task of frozen features, and verify them."""
+    source, labels = features.TASKS[name]
+    path = root / f"{source}-features.npz"
+    if path.exists():
+        arrays = _read_npz(path, (*KEYS, "sha256"))
+        sha = str(arrays.pop("sha256"))
+        wrong = _wrong_features(source, arrays)
+        if sha != _combine(array_digests(arrays)):
+            wrong.append("its SHA-256 is not the one that it names")
+        if wrong:
+            raise DataError(
+                f"{path} does not hold the known features of {source} ({', '.join(wrong)}): delete it and load again"
+            )
+    else:
+        backbone, images = features.load_backbone(name), _image_arrays(source, root)
+        arrays = {k: images[k] for k in KEYS[1::2]}
+        for key in KEYS[::2]:
+            title = f"{source}-features, {key.removesuffix('_x')}"
+            arrays[key] = features.extract(backbone, images[key], title)
+        if wrong := _wrong_features(source, arrays):
+            raise DataError(
+                f"the features of {source} computed here are not the known ones ({', '.join(wrong)}): install torch "
+                "anew, or put a copy of the file from another machine at "
+                f"{path}"
+            )
+        _write_npz(path, arrays | {"sha256": np.array(_combine(array_digests(arrays)))})
+    return coarse.regroup(labels, arrays) if labels else arrays
+
+
+def _wrong_features(source: str, arrays: dict[str, np.ndarray]) -> list[str]:
+    """Say which arrays of features are not those of a data set, up to the last bits of the computation."""
+    digests, wrong = array_digests(arrays), []
+    for key in KEYS:
+        train, test, _, _ = SHAPES[source]
+        shape = (train if key.startswith("train") else test, features.WIDTH)
+        if key.endswith("y"):
+            wrong += [] if digests[key] == DIGESTS[source][key] else [f"{key} differs"]
+        elif arrays[key].dtype != "uint8" or arrays[key].shape != shape:
+            wrong.append(f"{key} is {arrays[key].dtype} {arrays[key].shape}, not uint8 {shape}")
+        elif (d := features.distance(arrays[key], SKETCHES[source][key])) > features.MAX_DISTANCE:
+            wrong.append(f"{key} differs by {d:.2g}, root mean square")
+    return wrong
+
+
+def _combine(digests: dict[str, str]) -> str:
+    """Return one SHA-256 of the digests of several arrays."""
+    return hashlib.sha256("".join(digests.values()).encode()).hexdigest()
 
 
 def _mismatch(name: str, key: str, array: np.ndarray) -> str:
@@ -416,7 +487,7 @@ def _mismatch(name: str, key: str, array: np.ndarray) -> str:
     return ""
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
+def _read_npz(path: Path, keys: tuple[str, ...] = KEYS) -> dict[str, np.ndarray]:
     """Read the arrays of a data file."""
     try:
         with (
@@ -425,7 +496,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         ):  # np.load does not close a damaged file that it opens itself
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
-                return {k: file[k] for k in KEYS}
+                return {k: file[k] for k in keys}
     except (
         Exception
     ) as error:  # of many types, from numpy, zipfile and zlib; the remedy is the same
