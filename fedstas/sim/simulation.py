@@ -202,7 +202,7 @@ class Setup:
         """The hash of everything that a history must share to be continued."""
         what = (self.task.digest, self.method, self.m, self.seed, self.data.offsets.tobytes())
         files = user_code.source_digests(self.method.clients, self.method.data, self.method.server)
-        later = () if self.average is None else ("average", self.average)
+        later: tuple = () if self.average is None else ("average", self.average)
         later += ("drop", self.drop, self.remedy) if self.drop else ()
         others = [
             *self.task.identity_extras.values(),
@@ -255,10 +255,8 @@ def prepare(
     if has_flag(method.clients, "pooled"):
         shards = [np.concatenate(shards)]
     data = engine.pool(task.train_x, task.train_y, shards)
-    silence = {"drop": drop, "remedy": remedy}
-    return Setup(
-        task, method, m, seed, clients, data, class_shares, average, initial_model, **silence
-    )
+    inputs = (task, method, m, seed, clients, data, class_shares, average, initial_model)
+    return Setup(*inputs, drop=drop, remedy=remedy)
 
 
 def check_average(average) -> float | None:
