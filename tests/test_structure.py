@@ -41,7 +41,7 @@ TOUCH_FILES = {
     f"fedstas.{name}"
     for name in (
         "sim.tasks",
-        "sim.features",
+        "sim.frozen_features",
         "sim.initial_model",
         "sim.user_data",
         "sim.csv_files",

