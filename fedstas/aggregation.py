@@ -90,6 +90,19 @@ def average_models(average, params, beta: float, t: int):
     return params if t == 1 else (1 - new) * average + new * params
 
 
+def mean_of_tail(average, params, first: int, t: int):
+    """Return the mean of the server's models w_first..w_t [P] (Polyak and Juditsky 1992, doi:10.1137/0330046, of the
+    last rounds); before round `first`, w_t.
+
+    Args:
+        average: the mean after round t - 1 [P]; any value, also None, up to round `first`.
+        params: w_t [P].
+        first: the first round that counts, at least 1.
+        t: the round, at least 1.
+    """
+    return params if t <= first else average + (params - average) / (t - first + 1)
+
+
 class ServerOptimizer(Protocol):
     """What a server does with the updates of a round: a frozen dataclass of its settings, with the method `step`.
 

@@ -115,7 +115,8 @@ def run(
     prox: Annotated[float | None, _option("FedProx's mu")] = None,
     eval_every: Annotated[int, _option("rounds between two evaluations")] = 1,
     average: Annotated[
-        float | None, _option("beta, of an average of the server's models that is measured too")
+        str | None,
+        _option("of the server's models, measured too: beta, or tail (mean of the second half)"),
     ] = None,
     drop: Annotated[
         float, _option("probability that a drawn client does not answer in a round")
@@ -155,7 +156,7 @@ def run(
         raise InputError(f"strata is {strata}: it must not be above clients, here {count}")
     arguments: dict[str, Any] = {"rounds": rounds, "clients_per_round": clients_per_round}
     arguments |= {"seed": seed, "eval_every": eval_every, "device": device, "threads": threads}
-    arguments |= {"average": average, "drop": drop, "remedy": remedy}
+    arguments |= {"average": _float_or_word(average), "drop": drop, "remedy": remedy}
     arguments["initial_model"] = initial_model
     checkpoint, failure = out and out.with_name(f".{out.name}.checkpoint"), None
     if checkpoint:
@@ -203,6 +204,14 @@ def _partition_maker(partition: str, concentration: float | None, sigma: float |
         if key not in parameters:
             raise InputError(f"--{key} is of no use: partition {partition} has no {key}")
     return functools.partial(partitions.make, partition, **settings)
+
+
+def _float_or_word(text: str | None) -> float | str | None:
+    """Read an option that is a number or a word."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _check_folder(out: Path | None) -> None:

@@ -1,6 +1,7 @@
 """The average of the server's models, and evaluations in chosen rounds."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from companion import compare, records
 from companion.runs import sweeps, tables
 from fedstas import cli, engine, methods, models, partition, run_file, simulation
-from fedstas.aggregation import average_models
+from fedstas.aggregation import average_models, mean_of_tail
 from fedstas.errors import Diverged, InputError
 
 SETTINGS = {"rounds": 6, "clients_per_round": 5, "seed": 1}
@@ -76,6 +77,38 @@ def test_the_average_is_measured_as_a_model_of_its_own(digits, federation, avera
     assert last.train_loss_average != last.train_loss
 
 
+@given(arrays(np.float64, (7, 3), elements=st.floats(-100, 100)), st.integers(1, 8))
+def test_the_mean_of_the_tail_is_the_plain_mean_of_its_models(w, first):
+    average = None
+    for t in range(1, 8):
+        average = mean_of_tail(average, w[t - 1], first, t)
+        expected = w[first - 1 : t].mean(0) if t > first else w[t - 1]
+        np.testing.assert_allclose(average, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize(("rounds", "first"), [(6, 4), (5, 3), (1, 1)])
+def test_the_tail_is_the_second_half_of_the_run(rounds, first, digits, federation):
+    raw = [run(digits, federation, rounds=t).params for t in range(1, rounds + 1)]
+    history = run(digits, federation, rounds=rounds, average="tail")
+    np.testing.assert_array_equal(history.params, raw[-1])
+    expected = np.stack(raw[first - 1 :]).astype(float).mean(0)
+    np.testing.assert_allclose(history.average, expected, atol=1e-6)
+    early = history.frame[history.frame["round"] <= first]
+    assert early.test_accuracy.tolist() == early.test_accuracy_average.tolist()
+
+
+def test_a_tail_goes_on_for_as_many_rounds_only(digits, federation):
+    saved = []
+    whole = run(digits, federation, average="tail", checkpoint=lambda h: saved.append(deepcopy(h)))
+    for history in saved:  # after rounds 1 to 5
+        resumed = run(digits, federation, average="tail", resume=history)
+        np.testing.assert_array_equal(resumed.average, whole.average)
+    with pytest.raises(InputError, match=r"history is of another .* average"):
+        run(digits, federation, average="tail", rounds=9, resume=saved[0])
+    settings = SETTINGS | {"average": "tail"}
+    assert records.identity(digits, federation, methods.get("md"), **settings)["average"] == "tail"
+
+
 def test_beta_of_zero_measures_the_model_twice(digits, federation):
     frame = run(digits, federation, average=0, rounds=3).frame
     for name in simulation.METRICS:
@@ -126,11 +159,11 @@ def test_a_history_with_another_average_is_not_resumed(digits, federation, avera
             run(digits, federation, average=0.5, rounds=9, resume=history)
 
 
-@pytest.mark.parametrize("beta", [1, -0.1, float("nan"), "0.9", 2.0, True])
+@pytest.mark.parametrize("beta", [1, -0.1, float("nan"), "0.9", 2.0, True, "half"])
 def test_an_average_outside_zero_to_one_is_refused(beta, digits, federation):
-    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
+    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1, or 'tail'"):
         run(digits, federation, average=beta)
-    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1"):
+    with pytest.raises(InputError, match=r"average is .* at least 0 and below 1, or 'tail'"):
         records.identity(digits, federation, methods.get("md"), average=beta, **SETTINGS)
 
 
@@ -250,14 +283,15 @@ def test_the_runs_of_a_sweep_are_told_apart_by_average_and_rounds(recorded):
         sweeps.Run("digits", "dirichlet", 0.1, "md", 0, eval_rounds=(0,))
 
 
-def test_the_command_measures_the_average(tmp_path, digits):
+@pytest.mark.parametrize("average", [0.9, "tail"])
+def test_the_command_measures_the_average(average, tmp_path, digits):
     out = tmp_path / "run.parquet"
     line = "run --task digits --clients 20 --clients-per-round 4 --rounds 3 --method md --seed 2"
     with pytest.raises(SystemExit) as caught:
-        cli.main([*line.split(), "--average", "0.9", "--device", "cpu", "--out", str(out)])
+        cli.main([*line.split(), "--average", str(average), "--device", "cpu", "--out", str(out)])
     assert caught.value.code == 0
     federation = partition.make("dirichlet", digits.train_y, clients=20, seed=2)
-    settings = {"rounds": 3, "clients_per_round": 4, "seed": 2, "average": 0.9, "device": "cpu"}
+    settings = {"rounds": 3, "clients_per_round": 4, "seed": 2, "average": average, "device": "cpu"}
     expected = simulation.run(digits, federation, methods.get("md"), **settings).frame
     drop = {"columns": "seconds"}
     pd.testing.assert_frame_equal(pd.read_parquet(out).drop(**drop), expected.drop(**drop))

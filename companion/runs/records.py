@@ -117,7 +117,7 @@ def identity(
     seed: int,
     eval_every: int = 1,
     eval_rounds: Sequence[int] = (),
-    average: float | None = None,
+    average: float | str | None = None,
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = simulation.REMEDIES[0],

@@ -78,7 +78,7 @@ class Run:
     network: str = ""  # the task's usual one
     sizes: str = ""  # of the clients, as in `partition.parse_sizes`
     eval_rounds: tuple[int, ...] = ()  # evaluated too, besides each `eval_every`-th
-    average: float | None = None  # beta of an average of the server's models
+    average: float | str | None = None  # of the server's models: beta, or "tail"
     initial_model: str = "sent"
     drop: float = 0.0  # the probability of no answer, and its remedy
     remedy: str = "divide"

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from fedstas import user_code
-from fedstas.aggregation import aggregate, average_models
+from fedstas.aggregation import aggregate, average_models, mean_of_tail
 from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
 from fedstas.errors import (
     Diverged,
@@ -181,8 +181,9 @@ class Setup:
     """The fixed inputs of a run.
 
     `m`: participants per round. `clients`: the numbers in the federation of the N clients with data, int [N], whose
-    examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models.
-    `initial_model`: see `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`.
+    examples are in `data`. `class_shares`: float [N, classes]. `average`: beta of the average of the server's models,
+    or the first round of those whose mean it is, an int; None for no average. `initial_model`: see
+    `fedstas.sim.initial_model`. `drop` and `remedy`: see `run`.
     """
 
     task: Task
@@ -192,7 +193,7 @@ class Setup:
     clients: np.ndarray
     data: engine.Pool
     class_shares: np.ndarray
-    average: float | None = None
+    average: float | int | None = None
     initial_model: str = "seed"
     drop: float = 0.0
     remedy: str = REMEDIES[0]
@@ -231,14 +232,15 @@ def prepare(
     method: Method,
     m: int,
     seed: int,
-    average: float | None = None,
+    average: float | int | None = None,
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = REMEDIES[0],
 ) -> Setup:
-    """Check the inputs of a run and prepare its setup; `InputError` if the federation cannot be trained so."""
+    """Check the inputs of a run and prepare its setup, of which `average` is checked before; `InputError` if the
+    federation cannot be trained so."""
     m = check_int("the number of participants (clients per round)", m, 1)
-    seed, average = check_int("seed", seed, 0), check_average(average)
+    seed = check_int("seed", seed, 0)
     drop, remedy = check_drop(drop, remedy)
     clients = federation.with_data
     if not len(clients):
@@ -259,10 +261,14 @@ def prepare(
     return Setup(*inputs, drop=drop, remedy=remedy)
 
 
-def check_average(average) -> float | None:
-    """Return beta of the average of the server's models, in [0, 1), or None; `InputError` for any other value."""
-    ends = {"open_low": False, "open_high": True}
-    return None if average is None else check_float("average", average, 0, 1, **ends)
+def check_average(average) -> float | str | None:
+    """Return "tail", beta of the average of the server's models, in [0, 1), or None; `InputError` for any other value."""
+    if average is None or average == "tail":
+        return average
+    try:
+        return check_float("average", average, 0, 1, open_low=False, open_high=True)
+    except InputError as error:
+        raise InputError(f"{error}, or 'tail'") from None
 
 
 def check_drop(drop, remedy) -> tuple[float, str]:
@@ -328,8 +334,10 @@ class Progress:
         if not bool(torch.isfinite(params).all()):
             raise Diverged(f"the model is not finite after round {t}: {self._advice}")
         self.round, self.params = t, params
-        if (beta := self.setup.average) is not None:
-            self.average = average_models(self.average, params, beta, t)
+        if isinstance(average := self.setup.average, int):
+            self.average = mean_of_tail(self.average, params, average, t)
+        elif average is not None:
+            self.average = average_models(self.average, params, average, t)
         self.participants = len(np.unique(cohort.clients))
         pooled = has_flag(
             self.setup.method.clients, "pooled"
@@ -470,7 +478,7 @@ def run(
     seed: int,
     eval_every: int = 1,
     eval_rounds: Sequence[int] = (),
-    average: float | None = None,
+    average: float | str | None = None,
     initial_model: str = "seed",
     drop: float = 0.0,
     remedy: str = REMEDIES[0],
@@ -483,8 +491,10 @@ def run(
     """Train a federation for `rounds` rounds, and measure the model every `eval_every` rounds, in the further rounds
     `eval_rounds`, and at the end.
 
-    With `average`, beta in [0, 1), the exponential average of the server's models (see `aggregation.average_models`)
-    is measured too; clients train from the model itself, so that nothing else changes and nothing more is sent.
+    With `average`, an average of the server's models is measured too; clients train from the model itself, so that
+    nothing else changes and nothing more is sent. It is beta in [0, 1) of the exponential average (see
+    `aggregation.average_models`), or "tail" for the mean of the models of the second half, from round `rounds` // 2 + 1
+    on (see `aggregation.mean_of_tail`; before them, the model itself): such a run is continued for as many rounds only.
 
     `seed` fixes w_0 and every draw: equal arguments give equal frames, seconds aside, bit for
     bit on one machine with one thread. `initial_model` says whence w_0 comes, and what a client downloads that needs
@@ -507,15 +517,17 @@ def run(
     """
     rounds = check_int("rounds", rounds, 1)
     evaluated = set(evaluated_rounds(rounds, eval_every, eval_rounds))
+    average = check_average(average)
     task = task.to(find_device(device))
     with limited_threads(check_int("threads", threads, 1)):
+        averaged: Any = rounds // 2 + 1 if average == "tail" else average
         setup = prepare(
             task,
             federation,
             method,
             clients_per_round,
             seed,
-            average,
+            averaged,
             initial_model,
             drop=drop,
             remedy=remedy,
