@@ -25,6 +25,7 @@ from fedstas.stratification import COLUMNS, round_to_grid
 
 DENSE = 1024  # clients up to which gradients are not sketched and all exchanges are tried
 SKETCH = 128  # coordinates of a sketched gradient
+LEVELS = 9  # of a squeezed gradient, by default
 SKETCH_SIZE = 64  # signed sums that a client sends by default
 DELTA = 1e-5  # of Gaussian noise on a sketch, by default
 STARTS = 4  # orders in which clients are placed; the best result is taken
@@ -389,7 +390,7 @@ class LeastVariance:
     features: str = choice_field(
         "sketch", "gradients", "updates", "sketch+updates", "labels", "output"
     )
-    levels: int = int_field(9, 2, 256)
+    levels: int = int_field(LEVELS, 2, 256)
     restratify_every: int = int_field(0, 0)
     noise: bool = bool_field(False)
     equal_clients: bool = bool_field(False)
@@ -403,6 +404,7 @@ class LeastVariance:
 
     def __post_init__(self):
         given = {
+            f"levels={self.levels}": (self.levels != LEVELS, ("gradients",)),
             "noise=True": (self.noise, ("sketch", "gradients")),
             "draws='norm'": (self.draws == "norm", ("sketch", "gradients")),
             f"sketch_size={self.sketch_size}": (

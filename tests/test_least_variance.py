@@ -1,6 +1,7 @@
 """Strata of least variance: the identity, the guarantee, the search, the design."""
 
 import itertools
+import re
 import tracemalloc
 
 import numpy as np
@@ -461,6 +462,11 @@ def test_bad_input_is_refused():
             wrong = f"needs features='sketch' or features='gradients': features is '{features}'"
             with pytest.raises(InputError, match=wrong):
                 LeastVariance(features=features, **options)
+    for features in ("sketch", "updates", "sketch+updates", "labels", "output"):
+        wrong = rf"levels=5 needs features='gradients': features is '{re.escape(features)}'"
+        with pytest.raises(InputError, match=wrong):
+            LeastVariance(features=features, levels=5)
+        assert config.to_dict(LeastVariance(features=features))["levels"] == 9  # as recorded
     with pytest.raises(InputError, match=r"sketch_size=16 needs .*: features is 'labels'"):
         LeastVariance(features="labels", sketch_size=16)
     with pytest.raises(InputError, match=r"epsilon=1.0 needs .*: features is 'output'"):

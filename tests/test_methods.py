@@ -132,6 +132,8 @@ def test_each_setting_changes_the_method_and_its_plain_data(name):
         base = {"n_star": 10} if key in needs_reports else {}
         if (name, key) == ("fedstas-least-variance", "epsilon"):
             base = {"features": "labels"}
+        if (name, key) == ("fedstas-least-variance", "levels"):
+            base = {"features": "gradients"}
         if name == "fedstas-least-variance" and key in ("clip", "delta"):
             base = {"epsilon": 2.0, "clip": 1.0}
         changed = methods.get(name, **base | {key: changed_values[key]})

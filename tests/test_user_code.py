@@ -176,8 +176,10 @@ def test_a_file_without_a_valid_design_is_refused_in_one_sentence(
 
 
 def test_parse_reads_settings_after_the_name():
-    spec = "fedstas-least-variance draws=norm noise=true rate=0.5 levels=4"
-    expected = methods.get("fedstas-least-variance", draws="norm", noise=True, rate=0.5, levels=4)
+    spec = "fedstas-least-variance draws=norm noise=true rate=0.5 restratify_every=4"
+    expected = methods.get(
+        "fedstas-least-variance", draws="norm", noise=True, rate=0.5, restratify_every=4
+    )
     assert methods.parse(spec) == expected
     assert methods.parse("fedsampling epsilon=none") == methods.get("fedsampling", epsilon=None)
     for spec, message in (
