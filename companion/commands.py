@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from companion import ROOT
-from fedstas.errors import Diverged, InputError, Interrupted, check_choice
+from fedstas.errors import Diverged, InputError, Interrupted, check_choice, check_int
 
 app = typer.Typer()
 RUNS = ROOT / "runs"  # readers' runs; the book's are in results/, which git tracks
@@ -126,6 +126,9 @@ def arena(
         typer.Argument(help="of your own: my_design.py, or 'NAME KEY=VALUE'", metavar="DESIGN"),
     ] = None,
     setting: Annotated[str, option("of the protocol, e.g. mnist")] = "mnist",
+    edition: Annotated[
+        int, option("of the comparison: 1 (last models), or 2 (averaged models, saved bytes)")
+    ] = 1,
     seeds: Annotated[str | None, option("of the evaluation, e.g. 0-4")] = None,
     jobs: Annotated[int, option("runs at a time")] = 1,
     folder: Annotated[Path, option("where to record")] = RUNS,
@@ -134,9 +137,14 @@ def arena(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what is missing")] = False,
 ) -> None:
     """Tune, evaluate and show one setting of chapter 10's comparison, with a design of your own in it."""
-    from companion.runs import protocol, sweeps
+    from companion.runs import comparison, protocol, sweeps
 
-    settings = protocol.read(file or protocol.FILE)
+    check_int("edition", edition, 1, 2)
+    settings: dict = (
+        protocol.read(file or protocol.FILE)
+        if edition == 1
+        else comparison.read(file or comparison.FILE)
+    )
     check_choice("setting", setting, settings)
     arm = None
     if design is not None:
@@ -144,6 +152,16 @@ def arena(
         arm = settings[setting].arms[-1].name
     chosen = None if seeds is None else sweeps.parse_seeds(seeds)
     options = {"folder": folder, "jobs": jobs, "device": device, "dry_run": dry_run}
+    if edition == 2:
+        judged = settings[setting]
+        wanted = judged if arm is None else comparison.narrow(judged, [arm])
+        with recording(folder):
+            failed = comparison.carry_out(wanted, seeds=chosen, **options)
+        for text in failed:
+            typer.echo(text, err=True)
+        folders = dict.fromkeys([protocol.RECORDED.resolve(), folder.resolve()])
+        typer.echo(comparison.format_report(judged, comparison.load_runs([*folders])))
+        return
     with recording(folder):
         failed = protocol.carry_out(settings, setting, arm=arm, seeds=chosen, **options)
     for text in failed:

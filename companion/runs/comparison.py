@@ -1,0 +1,547 @@
+"""The second comparison of designs (chapter 10): averaged models, own rates and schedules, headroom, saved bytes.
+
+`read` checks its file (book/comparison.yml), `carry_out` makes the runs of a setting, tuning first, and `outcomes`,
+`compare` and `headroom` evaluate them. A setting is a federation, a number of participants and a probability that they
+do not answer; an arm is a method with its settings. Each arm has, in each setting, the learning rate and the schedule with
+the highest accuracy of the averaged model on a validation split, on seeds that serve nothing else. Book/comparison.md
+has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from companion.runs import protocol, records, statistics, sweeps, tables
+from companion.runs.protocol import Arm
+from companion.runs.sweeps import Run
+from fedstas import methods
+from fedstas.errors import InputError, check_choice, check_float, check_int
+from fedstas.sim import partition, simulation, tasks
+
+FILE = protocol.ROOT / "book" / "comparison.yml"
+SWEEP = "comparison"
+ALL_CLIENTS = "all clients"  # the arm in which everybody takes part: what there is to win
+BUDGETS = {"small": 0.25, "large": 1.0}  # of what the reference's run has sent at its end
+TAIL = protocol.TAIL
+MODELS = {"average": "test_accuracy_average", "raw": "test_accuracy"}  # the primary one first
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A learning rate and a schedule that tuning tries."""
+
+    lr: float
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation, the arms that are compared in it, and how they are tuned, run and judged.
+
+    `drop` and `remedy` are those of `simulation.run`; `concentration` is that of a Dirichlet partition; `average` is beta
+    of the averaged model.
+    """
+
+    name: str
+    title: str
+    task: str
+    partition: str
+    clients: int
+    clients_per_round: int
+    rounds: int
+    evaluate_every: int
+    rates: tuple[float, ...]
+    schedules: tuple[str, ...]
+    tuning_seeds: tuple[int, ...]
+    evaluation_seeds: tuple[int, ...]
+    arms: tuple[Arm, ...]
+    reference: str
+    min_effect: float
+    average: float
+    concentration: float = 0.01
+    drop: float = 0.0
+    remedy: str = simulation.REMEDIES[0]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The learning rates and schedules of the grid."""
+        return [Candidate(lr, schedule) for schedule in self.schedules for lr in self.rates]
+
+    @property
+    def windows(self) -> dict[str, range]:
+        """The rounds of the last tenth before the reference's two budgets, all of which are evaluated."""
+        ends = {name: round(share * self.rounds) for name, share in BUDGETS.items()}
+        return {
+            name: range(end - max(1, round(TAIL * end)) + 1, end + 1) for name, end in ends.items()
+        }
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of the task."""
+        return protocol.CLASSES.get(self.task) or sweeps.load_task(self.task, "cpu").classes
+
+    def plan_run(self, arm: Arm, candidate: Candidate, seed: int) -> Run:
+        """Return the run of an arm; on a seed of tuning, it trains without the validation split and is tested on it."""
+        tuning = seed in self.tuning_seeds
+        local = {"lr": candidate.lr}
+        if candidate.schedule != SCHEDULES[0]:
+            local |= {"schedule": candidate.schedule, "decay_rounds": self.rounds}
+        windows = [self.windows["large"]] if tuning else self.windows.values()
+        return Run(
+            task=self.task + (tasks.VALIDATION if tuning else ""),
+            partition=self.partition,
+            concentration=self.concentration,
+            method=arm.method,
+            seed=seed,
+            overrides=dict(arm.settings) | local,
+            clients=self.clients,
+            clients_per_round=self.clients if arm.name == ALL_CLIENTS else self.clients_per_round,
+            rounds=self.rounds,
+            eval_every=self.rounds if tuning else self.evaluate_every,
+            eval_rounds=tuple(t for window in windows for t in window),
+            average=self.average,
+            initial_model="seed",
+            drop=self.drop,
+            remedy=self.remedy if self.drop else simulation.REMEDIES[0],
+        )
+
+
+# The file
+
+
+_LISTS = {"rates": check_float, "tuning_seeds": check_int, "evaluation_seeds": check_int}
+_WHOLE = ("clients", "clients_per_round", "rounds", "evaluate_every")
+_OPTIONAL = ("concentration", "drop", "remedy")
+_KEYS = ("title", "task", "partition", *_WHOLE, *_LISTS, "schedules", "reference", "min_effect")
+
+
+def read(path: str | Path = FILE) -> dict[str, Setting]:
+    """Read the settings of a file like book/comparison.yml, by name; `InputError` names what in it is wrong."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as a comparison: {error}") from error
+    try:
+        arms = {name: protocol._read_arm(name, **entry) for name, entry in content["arms"].items()}
+        common = {key: content[key] for key in content.keys() - {"arms", "settings"}}
+        return {
+            name: _read_setting(name, arms, common | entry)
+            for name, entry in content["settings"].items()
+        }
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path} is no comparison: {error}") from error
+
+
+def _read_setting(name: str, arms: dict[str, Arm], entry: dict) -> Setting:
+    """Check a setting's entry, completed by what all settings of the file have in common, and return the setting."""
+    allowed = (*_KEYS, *_OPTIONAL, "arms", "average")
+    for key in entry:
+        check_choice(f"key of setting {name}", key, allowed)
+    for key in (*_KEYS, "average"):
+        if key not in entry:
+            raise InputError(f"setting {name} lacks {key}")
+    entry = dict(entry)
+    chosen = entry.pop("arms", None) or list(arms)
+    for arm in (*chosen, entry["reference"]):
+        check_choice(f"arm of setting {name}", arm, list(arms))
+    if entry["reference"] not in chosen:
+        raise InputError(f"setting {name} lacks its reference, the arm {entry['reference']}")
+    for key in _WHOLE:
+        check_int(f"{key} of setting {name}", entry[key], 1)
+    for key, check in _LISTS.items():
+        values = protocol._read_list(entry, key)
+        entry[key] = tuple(check(f"{key} of setting {name}", value, 0) for value in values)
+    if both := set(entry["tuning_seeds"]) & set(entry["evaluation_seeds"]):
+        raise InputError(f"setting {name} tunes and evaluates on seed {min(both)}: use other seeds")
+    if len(entry["rates"]) < 3:
+        count = len(entry["rates"])
+        raise InputError(f"setting {name} has {count} rates: an optimum needs three")
+    for schedule in entry["schedules"]:
+        check_choice(f"schedule of setting {name}", schedule, SCHEDULES)
+    if entry["task"].endswith(tasks.VALIDATION):
+        raise InputError(
+            f"setting {name} is evaluated on the validation split of its tuning: name the task "
+            f"{entry['task'].removesuffix(tasks.VALIDATION)}"
+        )
+    check_choice("task", entry["task"], tasks.names())
+    check_choice("partition", entry["partition"], partition.names())
+    simulation.check_average(entry["average"])
+    simulation.check_drop(entry.get("drop", 0.0), entry.get("remedy", simulation.REMEDIES[0]))
+    entry["schedules"] = tuple(entry["schedules"])
+    return Setting(name, arms=tuple(arms[arm] for arm in chosen), **entry)
+
+
+# What is recorded
+
+
+def load_runs(folders: Sequence[str | Path] = (protocol.RECORDED,)) -> list[records.Record]:
+    """Read all recorded runs of the comparison once, to be handed on as `recorded`."""
+    present = (Path(folder) for folder in folders if Path(folder).is_dir())
+    return [run for folder in present for run in records.read_runs(folder / SWEEP)]
+
+
+def load_curves(setting: Setting, recorded: list[records.Record], *, tuning: bool) -> pd.DataFrame:
+    """Return the rows of all runs of a setting's arms, of tuning or of evaluation.
+
+    Returns:
+        One row per evaluated round: columns arm, lr, schedule, seed, run, ended (whether the run diverged), megabytes (sent
+        and received so far), and those of `History.frame`.
+    """
+    seeds = setting.tuning_seeds if tuning else setting.evaluation_seeds
+    task = setting.task + (tasks.VALIDATION if tuning else "")
+    arms: dict[str, list[Arm]] = {}
+    for arm in setting.arms:
+        arms.setdefault(methods.get(arm.method, **dict(arm.settings)).name, []).append(arm)
+    frames, keys = [], {}
+    for run in recorded:
+        identity = run.identity
+        if (identity["task"], identity["partition"]["name"]) != (task, setting.partition):
+            continue
+        if identity["seed"] not in seeds:
+            continue
+        local = identity["method"]["local"]
+        candidate = Candidate(local["lr"], local.get("schedule", SCHEDULES[0]))
+        for arm in arms.get(identity["method"]["name"], []):
+            if (arm, candidate) not in keys:  # seeds differ in no more
+                planned = setting.plan_run(arm, candidate, seeds[0])
+                keys[arm, candidate] = tables.run_key(planned)
+            if keys[arm, candidate] == tables.record_key(identity | {"seed": seeds[0]}):
+                frames.append(
+                    run.frame().assign(
+                        arm=arm.name,
+                        lr=candidate.lr,
+                        schedule=candidate.schedule,
+                        seed=identity["seed"],
+                        run=run.run,
+                        ended=bool(run.metadata["diverged"]),
+                    )
+                )
+    if not frames:
+        return pd.DataFrame(columns=["arm", "lr", "schedule", "seed", "run", "ended", "round"])
+    table = pd.concat(frames, ignore_index=True)
+    return table.assign(megabytes=(table["bytes_down"] + table["bytes_up"]) / 1e6)
+
+
+def tabulate_tuning(setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the mean accuracy of the averaged model on the validation split, in the last tenth of the rounds.
+
+    Args:
+        setting: that was tuned.
+        rows: as `load_curves` returns them, of tuning.
+
+    Returns:
+        A row per arm, a column per candidate (schedule, lr); NaN where a seed is missing. A run that diverged guesses.
+    """
+    classes, window = setting.classes, setting.windows["large"]
+    table = pd.DataFrame(
+        np.nan,
+        index=[arm.name for arm in setting.arms],
+        columns=pd.MultiIndex.from_tuples([], names=["schedule", "lr"]),
+    )
+    for (arm, schedule, lr), part in rows.groupby(["arm", "schedule", "lr"]):
+        runs = [run for _, run in part.groupby("seed")]
+        if len(runs) == len(setting.tuning_seeds):
+            values = [
+                1 / classes
+                if run["ended"].any()
+                else run[run["round"].isin(window)][MODELS["average"]].mean()
+                for run in runs
+            ]
+            table.loc[arm, (schedule, lr)] = np.mean(values)
+    return table.sort_index(axis=1)
+
+
+def choose_candidates(table: pd.DataFrame) -> dict[str, Candidate]:
+    """Return the best candidate of each arm that is tuned, the first of equal ones (the smaller rate)."""
+    best = {}
+    for arm, row in table.iterrows():
+        if len(row := row.dropna()):
+            schedule, lr = row.idxmax()
+            best[str(arm)] = Candidate(float(lr), str(schedule))
+    return best
+
+
+def propose_candidates(setting: Setting, row: pd.Series) -> list[Candidate]:
+    """Return the candidates that an arm must try next; none where its optimum lies inside the grid of its schedule.
+
+    Args:
+        setting: whose grid it is.
+        row: of `tabulate_tuning`.
+    """
+    row = row.dropna()
+    if missing := [c for c in setting.candidates if (c.schedule, c.lr) not in row.index]:
+        return missing
+    schedule, _ = row.idxmax()
+    beyond = protocol.propose_rates(row[schedule], setting.rates)
+    return [Candidate(lr, schedule) for lr in beyond]
+
+
+def carry_out(
+    setting: Setting,
+    *,
+    folder: str | Path = "runs",
+    seeds: Sequence[int] | None = None,
+    **options,
+) -> list[str]:
+    """Make the missing runs of a setting: tuning until no optimum lies at an end of the grid, then evaluation.
+
+    Args:
+        setting: with the arms that are wanted; `narrow` leaves some out.
+        folder: where runs are recorded.
+        seeds: of the evaluation, or all.
+        options: those of `sweeps.make`.
+
+    Returns:
+        What failed, as `sweeps.make` does.
+    """
+    sweeps.check(**options)
+    for seed in seeds or ():
+        check_choice(
+            f"seed of evaluation of setting {setting.name}", seed, setting.evaluation_seeds
+        )
+    folders = dict.fromkeys([protocol.RECORDED.resolve(), Path(folder).resolve()])
+    failed: list[str] = []
+
+    def record_missing(runs: list[tuple[Arm, Candidate, int]], tuning: bool) -> None:
+        rows = load_curves(setting, load_runs([*folders]), tuning=tuning)
+        present = set(zip(rows["arm"], rows["lr"], rows["schedule"], rows["seed"], strict=True))
+        missing = [
+            setting.plan_run(arm, c, seed)
+            for arm, c, seed in runs
+            if (arm.name, c.lr, c.schedule, seed) not in present
+        ]
+        failed.extend(sweeps.make(missing, SWEEP, folder=folder, **options) if missing else [])
+
+    def tuned() -> pd.DataFrame:
+        return tabulate_tuning(setting, load_curves(setting, load_runs([*folders]), tuning=True))
+
+    for _ in range(protocol.MAX_EXTENSIONS + 1):
+        table = tuned()
+        proposed = {arm: propose_candidates(setting, table.loc[arm.name]) for arm in setting.arms}
+        if not any(proposed.values()):
+            break
+        runs = [
+            (arm, c, s) for s in setting.tuning_seeds for arm in proposed for c in proposed[arm]
+        ]
+        record_missing(runs, tuning=True)
+        if options.get("dry_run"):  # what is evaluated depends on what is tuned
+            return failed
+    best = choose_candidates(tuned())
+    arms = [arm for arm in setting.arms if arm.name in best]
+    evaluation = setting.evaluation_seeds if seeds is None else seeds
+    record_missing([(a, best[a.name], s) for s in evaluation for a in arms], tuning=False)
+    return failed
+
+
+def narrow(setting: Setting, arms: Sequence[str]) -> Setting:
+    """Return the setting with these arms and its reference alone; `InputError` for an arm that it does not have."""
+    for arm in arms:
+        check_choice(f"arm of setting {setting.name}", arm, [a.name for a in setting.arms])
+    kept = (setting.reference, *arms)
+    return replace(setting, arms=tuple(a for a in setting.arms if a.name in kept))
+
+
+# Outcomes
+
+
+def megabytes_to_hold(
+    run: pd.DataFrame, goal: float, budget: float, classes: int, metric: str
+) -> tuple[float, bool]:
+    """Return the megabytes after which a run holds an accuracy, and whether it does.
+
+    It holds the goal at b megabytes if the mean of its curve over the last (tenth of the budget) megabytes before b is at
+    least the goal. The curve is linear between evaluations and starts from a guess. Where it does not, what the run has
+    sent by its end is returned: it needs more than that.
+    """
+    sent = float(run["megabytes"].iloc[-1])
+    if run["ended"].iloc[0]:
+        return sent, False
+    x = np.append(0.0, run["megabytes"])
+    y = np.append(1 / classes, run[metric])
+    ends = np.linspace(TAIL * budget, sent, 1001)
+    steps = np.linspace(0, TAIL * budget, 51)
+    means = np.interp(ends[:, None] - steps, x, y).mean(1)
+    reached = np.flatnonzero(means >= goal)
+    return (float(ends[reached[0]]), True) if len(reached) else (sent, False)
+
+
+def _evaluated(
+    setting: Setting, recorded: list[records.Record]
+) -> Iterator[tuple[str, int, pd.DataFrame]]:
+    """Yield arm, seed and curve of each run of evaluation at its arm's tuned candidate."""
+    best = choose_candidates(tabulate_tuning(setting, load_curves(setting, recorded, tuning=True)))
+    rows = load_curves(setting, recorded, tuning=False)
+    for (arm, lr, schedule, seed), run in rows.groupby(["arm", "lr", "schedule", "seed"]):
+        if best.get(arm) == Candidate(lr, schedule):
+            yield arm, seed, run
+
+
+def outcomes(setting: Setting, recorded: list[records.Record]) -> pd.DataFrame:
+    """Compute the outcomes of a setting: a row per arm, model ("average" or "raw") and seed of evaluation.
+
+    Only seeds whose reference is recorded are in it. The budgets are what the reference's run of the same seed has sent
+    by its end, and a quarter of that. The columns, besides setting, arm, model, seed, run, lr and schedule:
+
+    - `large`, `small`: accuracy in per cent over the last tenth of either budget;
+    - `rounds`: accuracy in per cent over the last tenth of the rounds;
+    - `ratio`: megabytes until the run holds what the reference has over the last tenth of the larger budget, divided by
+      those of the reference; `reached`: whether it does: if not, the ratio is a lower bound;
+    - `megabytes`, `examples`: sent, and processed, by the end.
+    """
+    classes, window = setting.classes, setting.windows["large"]
+    runs = {(arm, seed): run for arm, seed, run in _evaluated(setting, recorded)}
+    rows = []
+    for (arm, seed), run in runs.items():
+        reference = runs.get((setting.reference, seed))
+        if reference is None:
+            continue
+        budget = float(reference["megabytes"].iloc[-1])
+        for model, metric in MODELS.items():
+            goal = protocol.accuracy_at_budget(reference, "megabytes", budget, classes, metric)
+            spent, reached = megabytes_to_hold(run, goal, budget, classes, metric)
+            usual, _ = megabytes_to_hold(reference, goal, budget, classes, metric)
+            at_end = run[run["round"].isin(window)][metric].mean()
+            rows.append(
+                {
+                    "setting": setting.name,
+                    "arm": arm,
+                    "model": model,
+                    "seed": seed,
+                    "run": run["run"].iloc[0],
+                    "lr": run["lr"].iloc[0],
+                    "schedule": run["schedule"].iloc[0],
+                    **{
+                        name: 100
+                        * protocol.accuracy_at_budget(
+                            run, "megabytes", share * budget, classes, metric
+                        )
+                        for name, share in BUDGETS.items()
+                    },
+                    "rounds": 100 * (1 / classes if run["ended"].any() else at_end),
+                    "ratio": spent / usual,
+                    "reached": reached,
+                    "megabytes": run["megabytes"].iloc[-1],
+                    "examples": run["examples"].iloc[-1],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def compare(table: pd.DataFrame, against: str) -> pd.DataFrame:
+    """Compare every arm with another, paired by seed, with 95 % t-intervals.
+
+    Args:
+        table: as `outcomes` returns it, also of several settings.
+        against: the arm that all are compared with.
+
+    Returns:
+        One row per setting, model, arm and outcome: `seeds`, `mean`, `low`, `high`, `p`. Accuracies are differences in points;
+        `ratio` is the geometric mean of the ratios of megabytes, its p that of its logarithm, and `reached` says in how many
+        seeds both arms hold the goal (in the others the ratio is a bound). `holm` is p corrected over the ratios of the
+        averaged models in the whole table, the family that decides.
+    """
+    rows = []
+    for (setting, model), part in table.groupby(["setting", "model"], sort=False):
+        for outcome in (*BUDGETS, "rounds", "ratio"):
+            values = np.log(part["ratio"]) if outcome == "ratio" else part[outcome]
+            wide = part.assign(value=values).pivot(index="seed", columns="arm", values="value")
+            holds = part.pivot(index="seed", columns="arm", values="reached")
+            if against not in wide:
+                continue
+            for arm in wide.columns.drop(against):
+                pairs = wide[[arm, against]].dropna()
+                paired = statistics.paired_difference(pairs[arm], pairs[against])
+                interval = np.array(paired.interval)
+                both = holds.loc[pairs.index, [arm, against]].all(axis=1)
+                mean, low, high = np.exp(interval) if outcome == "ratio" else interval
+                keys = {"setting": setting, "model": model, "arm": arm, "outcome": outcome}
+                values = {"seeds": paired.pairs, "mean": mean, "low": low, "high": high}
+                rows.append(keys | values | {"p": paired.p, "reached": int(both.sum())})
+    columns = ["setting", "model", "arm", "outcome", "seeds", "mean", "low", "high", "p", "reached"]
+    result = pd.DataFrame(rows, columns=columns)
+    decides = (result["outcome"] == "ratio") & (result["model"] == "average")
+    return result.assign(holm=statistics.holm(result["p"].where(decides)))
+
+
+def headroom(table: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Compute what all clients together reach above the reference at equal rounds, and each arm's share of that.
+
+    Args:
+        table: as `outcomes` returns it.
+        reference: the arm with a share of 0.
+
+    Returns:
+        One row per setting, model and arm: `headroom` in points (of `ALL_CLIENTS`, with `low` and `high`), and `share`, the
+        arm's mean points above the reference divided by it.
+    """
+    points = compare(table, reference)
+    points = points[points["outcome"] == "rounds"]
+    whole = points[points["arm"] == ALL_CLIENTS].set_index(["setting", "model"])
+    rows = []
+    for row in points.itertuples():
+        if (key := (row.setting, row.model)) in whole.index:
+            most = whole.loc[key]
+            rows.append(
+                (*key, row.arm, most["mean"], most["low"], most["high"], row.mean / most["mean"])
+            )
+    return pd.DataFrame(
+        rows, columns=["setting", "model", "arm", "headroom", "low", "high", "share"]
+    )
+
+
+def missing(setting: Setting, recorded: list[records.Record]) -> dict[str, list[int]]:
+    """Return the seeds of evaluation that each arm lacks; all of them for an arm that is not tuned."""
+    seeds: dict[str, set[int]] = {arm.name: set() for arm in setting.arms}
+    for arm, seed, _ in _evaluated(setting, recorded):
+        seeds[arm].add(seed)
+    lacking = {
+        arm: [s for s in setting.evaluation_seeds if s not in had] for arm, had in seeds.items()
+    }
+    return {arm: left for arm, left in lacking.items() if left}
+
+
+def format_report(setting: Setting, recorded: list[records.Record]) -> str:
+    """Format a setting as text: each arm's candidate, averaged and raw accuracy, ratio of bytes, and share of headroom."""
+    table = outcomes(setting, recorded)
+    if not len(table):
+        return f"{setting.title}: of {setting.reference}, which all are compared with, nothing is recorded"
+    gains = compare(table, setting.reference).set_index(["model", "arm", "outcome"])
+    shares = headroom(table, setting.reference).set_index(["model", "arm"])
+    means = table.groupby(["model", "arm"]).agg(
+        lr=("lr", "first"),
+        schedule=("schedule", "first"),
+        seeds=("seed", "size"),
+        large=("large", "mean"),
+    )
+    lines = [
+        f"{setting.title}: accuracy in %, points above {setting.reference}, and bytes to its accuracy beside its own"
+    ]
+    for model in MODELS:
+        part = means.loc[model].sort_values("large", ascending=False)
+        lines.append(
+            f"{model} models{'':24s}lr  schedule seeds  accuracy, points          bytes to the goal   share"
+        )
+        for arm, row in part.iterrows():
+            cell = f"{row['large']:5.1f}"
+            ratio, share = "", ""
+            if arm != setting.reference:
+                points = gains.loc[(model, arm, "large")]
+                saved = gains.loc[(model, arm, "ratio")]
+                cell += f"  {points['mean']:+.1f} ({points['low']:+.1f} to {points['high']:+.1f})"
+                ratio = f"{saved['mean']:.2f} ({saved['low']:.2f} to {saved['high']:.2f})"
+                ratio += "" if saved["reached"] == saved["seeds"] else " or more"
+            if (model, arm) in shares.index:
+                share = f"{shares.loc[(model, arm), 'share']:.2f}"
+            lines.append(
+                f"  {arm:28s}{row['lr']:6g}  {row['schedule']:8s} {row['seeds']:4d}  {cell:24s}  {ratio:26s}{share}"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,168 @@
+"""The second comparison of designs: its file, tuning on a validation split, and its outcomes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from companion.runs import comparison
+from fedstas.errors import InputError
+
+SMALL = """
+reference: md
+average: 0.5
+rates: [0.1, 0.3, 1.0]
+schedules: [constant, cosine]
+tuning_seeds: [100]
+evaluation_seeds: [0, 1, 2]
+min_effect: 1.0
+arms:
+  md: {method: md}
+  least-variance: {method: fedstas-least-variance}
+  all clients: {method: fedavg}
+settings:
+  tiny: {title: tiny, task: digits, partition: dirichlet, concentration: 0.1, clients: 12, clients_per_round: 3,
+         rounds: 8, evaluate_every: 2}
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return the only setting of the small file, with changed entries."""
+
+    def read_changed(**changes):
+        content = yaml.safe_load(SMALL) | changes
+        path = tmp_path / "comparison.yml"
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        return comparison.read(path)["tiny"]
+
+    return read_changed
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """The small setting, and all its runs, made once."""
+    folder = tmp_path_factory.mktemp("comparison")
+    path = folder / "comparison.yml"
+    path.write_text(SMALL, encoding="utf-8")
+    setting = comparison.read(path)["tiny"]
+    assert comparison.carry_out(setting, folder=folder, progress=False) == []
+    return setting, comparison.load_runs([folder]), folder
+
+
+def test_the_committed_file_is_read():
+    for setting in comparison.read().values():
+        assert setting.reference in [arm.name for arm in setting.arms]
+        assert len(setting.evaluation_seeds) >= 10
+
+
+def test_tuning_trains_without_the_validation_split_and_never_sees_the_test_set(read):
+    setting = read()
+    candidate = comparison.Candidate(0.3, "cosine")
+    tuning = setting.plan_run(setting.arms[0], candidate, 100)
+    evaluation = setting.plan_run(setting.arms[0], candidate, 0)
+    assert (tuning.task, evaluation.task) == ("digits-validation", "digits")
+    assert tuning.overrides == evaluation.overrides
+    assert evaluation.overrides["decay_rounds"] == 8
+    assert {2, 8} <= {*evaluation.eval_rounds}
+    everybody = setting.plan_run(setting.arms[-1], candidate, 0)
+    assert everybody.clients_per_round == 12
+
+
+def test_an_optimum_at_an_end_extends_the_grid_of_its_schedule_alone(read):
+    setting = read()
+    columns = pd.MultiIndex.from_product([["constant", "cosine"], setting.rates])
+    row = pd.Series([0.1, 0.2, 0.3, 0.1, 0.4, 0.2], columns)
+    assert comparison.propose_candidates(setting, row) == []
+    row["constant", 1.0] = 0.5
+    assert comparison.propose_candidates(setting, row) == [comparison.Candidate(3.0, "constant")]
+    del row["cosine", 0.3]
+    assert comparison.propose_candidates(setting, row) == [comparison.Candidate(0.3, "cosine")]
+
+
+@pytest.mark.parametrize("late", [0.0, 0.4])
+def test_the_megabytes_to_hold_an_accuracy_in_closed_form(late):
+    """A curve that rises linearly from a guess of .1 at 0 MB to 1 at 90 MB: its mean over the ten megabytes before b is
+    its value at b - 5."""
+    x = np.linspace(1, 90, 90)
+    run = pd.DataFrame({"megabytes": x, "accuracy": 0.1 + x / 100, "ended": False})
+    value, holds = comparison.megabytes_to_hold(run, 0.5 + late, 100, 10, "accuracy")
+    assert holds
+    assert value == pytest.approx(45 + 100 * late, abs=0.1)
+    run["ended"] = True
+    assert comparison.megabytes_to_hold(run, 0.5, 100, 10, "accuracy") == (90.0, False)
+
+
+def test_a_goal_that_is_touched_once_is_not_held():
+    x = np.arange(1.0, 101.0)
+    run = pd.DataFrame({"megabytes": x, "accuracy": np.where(x == 50, 0.9, 0.5), "ended": False})
+    assert comparison.megabytes_to_hold(run, 0.8, 100, 10, "accuracy") == (100.0, False)
+
+
+def test_every_arm_is_tuned_and_evaluated(recorded):
+    setting, runs, _ = recorded
+    assert comparison.missing(setting, runs) == {}
+    table = comparison.outcomes(setting, runs)
+    assert len(table) == 3 * 2 * 3  # arms, models, seeds
+    own = table[table["arm"] == setting.reference]
+    np.testing.assert_allclose(own["ratio"], 1)
+    best = comparison.choose_candidates(
+        comparison.tabulate_tuning(setting, comparison.load_curves(setting, runs, tuning=True))
+    )
+    for arm, part in table.groupby("arm"):
+        assert set(zip(part["lr"], part["schedule"], strict=True)) == {
+            (best[arm].lr, best[arm].schedule)
+        }
+
+
+def test_differences_are_paired_and_ratios_are_averaged_as_logarithms(recorded):
+    setting, runs, _ = recorded
+    table = comparison.outcomes(setting, runs)
+    gains = comparison.compare(table, "md").set_index(["model", "arm", "outcome"])
+    part = table[table["model"] == "average"].pivot(index="seed", columns="arm")
+    points = (part["large"]["least-variance"] - part["large"]["md"]).mean()
+    assert gains.loc[("average", "least-variance", "large"), "mean"] == pytest.approx(points)
+    ratio = np.exp(np.log(part["ratio"]["least-variance"]).mean())
+    assert gains.loc[("average", "least-variance", "ratio"), "mean"] == pytest.approx(ratio)
+    assert gains["holm"].notna().sum() == 2  # the two arms' ratios of averaged models
+    shares = comparison.headroom(table, "md").set_index(["model", "arm"])
+    assert shares.loc[("average", "all clients"), "share"] == pytest.approx(1)
+    assert shares.loc[("raw", "least-variance"), "share"] == pytest.approx(
+        gains.loc[("raw", "least-variance", "rounds"), "mean"]
+        / gains.loc[("raw", "all clients", "rounds"), "mean"]
+    )
+
+
+def test_nothing_is_made_twice_and_what_is_missing_is_listed(recorded):
+    setting, runs, folder = recorded
+    assert comparison.carry_out(setting, folder=folder, progress=False) == []
+    assert len(comparison.load_runs([folder])) == len(runs)
+    further = replace(setting, evaluation_seeds=(0, 1, 2, 3))
+    assert comparison.missing(further, runs) == {arm.name: [3] for arm in setting.arms}
+    assert "nothing is recorded" in comparison.format_report(setting, [])
+    assert "least-variance" in comparison.format_report(setting, runs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reference": "fedavg"}, "unknown arm of setting tiny 'fedavg'"),
+        ({"evaluation_seeds": [100]}, "tunes and evaluates on seed 100"),
+        ({"rates": [0.1, 0.3]}, "an optimum needs three"),
+        ({"schedules": ["linear"]}, "unknown schedule of setting tiny"),
+        ({"average": 1.0}, "average is 1.0"),
+        ({"tuning": 1}, "unknown key of setting tiny 'tuning'"),
+        ({"arms": {"md": {"method": "mdd"}}}, "unknown method 'mdd'"),
+    ],
+)
+def test_a_wrong_entry_is_named(changes, message, read):
+    with pytest.raises(InputError, match=message):
+        read(**changes)
+
+
+def test_a_setting_that_is_evaluated_on_the_split_of_its_tuning_is_refused(read):
+    entry = yaml.safe_load(SMALL)["settings"]["tiny"] | {"task": "digits-validation"}
+    with pytest.raises(InputError, match="evaluated on the validation split of its tuning"):
+        read(settings={"tiny": entry})
