@@ -1,5 +1,7 @@
 """`make times`: each notebook of `notebooks/ipynb` (written by this) in plain papermill, in an empty folder, as a reader runs it.
 
+It stops at a notebook on which a person would stumble: raw mark-up, a missing figure or number, `nan`, a warning.
+
 `python -m benchmarks.notebooks --json FILE [CHAPTER ...]`, a line each: seconds of the wall and of the
 processors, and what share of the machine others had meanwhile (seconds of the wall mean little where that is
 not near 0). Stopped at any moment it goes on with the next call: a notebook is run again when it has changed.
@@ -18,8 +20,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import nbformat
+
 from benchmarks.timing import machine
-from companion.pages import copies, parameters
+from companion.pages import copies, live_text, parameters
 from companion.pages.warm import THREADS
 
 
@@ -56,8 +60,10 @@ def time_notebook(notebook: Path) -> dict:
             children_cpu_seconds() - ours,
             machine_cpu_seconds(),
         )
-    if process.returncode:
-        raise RuntimeError(f"{notebook.name} did not run:\n{process.stderr[-2000:]}")
+        if process.returncode:
+            raise RuntimeError(f"{notebook.name} did not run:\n{process.stderr[-2000:]}")
+        if faults := live_text.find_faults(nbformat.read(Path(folder, "out.ipynb"), as_version=4)):
+            raise RuntimeError(f"{notebook.name} is not fit to be read:\n" + "\n".join(faults))
     times = {"seconds": round(wall, 1), "cpu": round(cpu, 1)}
     if before is not None:
         times["others"] = share_of_others(after - before, cpu, wall, os.cpu_count() or 1)

@@ -13,7 +13,7 @@ import papermill
 import pytest
 import yaml
 
-from companion.pages import chapters, copies, expectations, myst, parameters
+from companion.pages import chapters, copies, expectations, live_text, myst, parameters
 from fedstas.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,8 +44,12 @@ def write(stem: str, path: Path) -> Path:
 
 
 def code_cells(stem: str) -> list:
-    """Return the code cells of a chapter's copy."""
-    return [cell for cell in read(stem).cells if cell.cell_type == "code"]
+    """Return the code cells of a chapter's copy, without those that show text."""
+    return [
+        cell
+        for cell in read(stem).cells
+        if cell.cell_type == "code" and "text" not in cell.metadata.get("tags", [])
+    ]
 
 
 def test_make_writes_a_copy_of_every_chapter_and_nothing_else(tmp_path):
@@ -62,6 +66,11 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             assert not MYST_SYNTAX.search(cell.source), MYST_SYNTAX.search(cell.source)[0]
+            assert "⟨" not in cell.source
+        elif cell.source.startswith("%%text\n"):  # read before it is run, with names for numbers
+            assert not MYST_SYNTAX.search(cell.source), MYST_SYNTAX.search(cell.source)[0]
+            assert "text/markdown" in cell.outputs[0].data
+            assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
         else:
             assert cell.outputs == [] and cell.execution_count is None
     assert f"_build/html/chapters/{stem}.html" in nb.cells[0].source
@@ -71,12 +80,22 @@ def test_a_copy_is_a_valid_notebook_in_plain_markdown_without_outputs(stem):
 def test_the_code_of_a_copy_is_that_of_its_source(stem):
     code_parts = [p for p in myst.parts(chapters.notebook(stem).cells) if not p.blocks]
     code_parts.sort(key=lambda part: bool(part.solves))  # solutions last
-    assert [cell.source for cell in code_cells(stem)[2:]] == [part.source for part in code_parts]
+    sources = [re.sub("^#@title .*\n", "", cell.source) for cell in code_cells(stem)[2:]]
+    assert sources == [part.source for part in code_parts]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_code_that_asserts_or_serves_the_page_alone_is_folded(stem):
+    for cell in code_cells(stem):
+        for_the_page = {"remove-input", "remove-cell"} & set(cell.metadata.get("tags", []))
+        assert cell.metadata.get("jupyter", {}).get("source_hidden", False) >= bool(for_the_page)
+        if re.search(r"^\s*(?:expect|glue_values)\(", cell.source, re.M):
+            assert cell.metadata["jupyter"]["source_hidden"] and cell.source.startswith("#@title ")
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_solutions_are_last_and_every_exercise_links_to_its_own(stem):
-    text = "\n".join(c.source for c in read(stem).cells if c.cell_type == "markdown")
+    text = "\n".join(c.source for c in read(stem).cells)
     chapter, _, solutions = text.partition("\n## Solutions\n")
     exercises = re.findall(r"^### (Exercise \d+):", chapter, re.M)
     assert "Solution of" not in re.sub(r"\*\[Solution of .+, at the end\*", "", chapter)
@@ -117,10 +136,11 @@ def test_numbers_and_directives_are_readable(tmp_path, monkeypatch):
     (tmp_path / "notebooks" / "01_small.py").write_text(chapter)
     monkeypatch.setattr(parameters, "ROOT", tmp_path)
     (copy,) = copies.make()
-    text = nbformat.read(copy, as_version=4).cells[0].source
-    assert text.startswith("# A title\n\n> A copy of a chapter")
+    cells = nbformat.read(copy, as_version=4).cells
+    assert cells[0].source.startswith("# A title\n\n> A copy of a chapter")
+    text = "\n".join(cell.source for cell in cells)
     for part in (
-        "It is ⟨gain⟩ of ⟨name⟩, see Figure 1.",
+        "It is ⟨ch4a_gain:.2f⟩ of ⟨ch4a_name:s⟩, see Figure 1.",
         "> **As coded: a place**\n>\n> Some words.",
         "*Figure 1. What to see.*",
         "*Needs: nothing*",
@@ -144,25 +164,118 @@ def test_without_the_repository_the_message_says_how_to_install_it(tmp_path, mon
         chapters.settings("02_stratification", {})
 
 
-def test_a_copy_prints_glued_numbers_and_defines_no_names_for_it(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """A shell that has run a copy's second cell, and what it displays: {id: Markdown}, with "" for all without one."""
     import IPython.display
     import myst_nb
     from IPython.core.interactiveshell import InteractiveShell
 
-    displays = []
-    monkeypatch.setattr(IPython.display, "display", lambda *_, **options: displays.append(options))
+    shown = {}
+
+    def show(what, display_id="", **_):
+        shown[display_id] = what.data
+
+    monkeypatch.setattr(IPython.display, "display", show)
+    monkeypatch.setattr(IPython.display, "update_display", show)
     monkeypatch.setattr(myst_nb, "glue", myst_nb.glue)  # begin() takes its place
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
     shell.run_cell(code_cells("07_fedsampling")[1].source)
     assert Path.cwd() == ROOT
-    assert displays == [{"display_id": expectations.TOP}]  # for sentences that the run contradicts
-    capsys.readouterr()
-    cell = "numbers = print_numbers = show = [1]\nimport myst_nb; myst_nb.glue('ch7_gain', 0.25, display=False)"
-    for printed in ("⟨gain⟩ 0.25\n", ""):
-        assert shell.run_cell(cell).success
-        assert capsys.readouterr().out == printed
-        cell = "pass"
+    yield shell, shown
+    expectations.FAILED.clear()
+    expectations.heading = ""
+
+
+def test_a_text_has_the_numbers_of_the_run_whenever_they_are_computed(kernel):
+    shell, shown = kernel
+    glue = "import myst_nb; myst_nb.glue({!r}, {}, display=False)"
+    before = set(shell.user_ns)
+    assert shell.run_cell(glue.format("ch7_gain", 0.25)).success
+    text = "%%text\n#@title T\nGains ⟨ch7_gain:.1%⟩, and then\n> they ⟨ch7_late⟩ fall."
+    assert shell.run_cell(text).success
+    assert shown["text-0"] == "Gains 25.0%, and then\n> they ⟨late⟩ fall."
+    shell.run_cell(glue.format("ch7_late", 3))
+    assert shown["text-0"] == "Gains 25.0%, and then\n> they 3 fall."
+    shell.run_cell("from companion.pages.prose import expect\nexpect('then they', False, fall=2)")
+    marked = "Gains 25.0%, and ~~then\n> they~~ **(not in this run: fall = 2)** 3 fall."
+    assert shown["text-0"] == marked
+    assert "then they" in shown[expectations.TOP]
+    shell.run_cell("expect('then they', True)")
+    assert shown["text-0"] == "Gains 25.0%, and then\n> they 3 fall."
+    assert {name for name in set(shell.user_ns) - before if name[0] != "_"} <= {"myst_nb", "expect"}
+
+
+def test_the_parameters_of_a_run_stand_on_top(kernel):
+    shell, shown = kernel
+    shell.run_cell("from companion import chapters; chapters.settings('01', {'clients': 9})")
+    assert "clients `9`, clients_per_round `6`" in shown[expectations.TOP]
+    assert "**Not the defaults: clients `9`.**" in shown[expectations.TOP]
+    shell.run_cell("chapters.settings('01', {})")
+    assert "They are the chapter's defaults." in shown[expectations.TOP]
+
+
+def test_a_folded_box_that_a_cell_shows_is_folded_in_plain_markdown(kernel):
+    shell, _ = kernel
+    data, _ = shell.display_formatter.format(
+        __import__("IPython").display.Markdown(
+            "````{admonition} Made\n:class: dropdown\n\n| a |\n````"
+        )
+    )
+    assert data["text/markdown"] == "<details><summary>Made</summary>\n\n| a |\n\n</details>"
+
+
+def test_links_equations_and_citations_lead_somewhere():
+    text = "\n".join(c.source for stem in STEMS for c in read(stem).cells)
+    assert not re.search(
+        r"\]\((?!https://|#)[^)]*\)",
+        re.sub(
+            r"`[^`\n]*`",
+            "",
+            "\n".join(
+                c.source for stem in STEMS for c in read(stem).cells if c.cell_type == "markdown"
+            ),
+        ),
+    )
+    assert "\\tag{1}" in text and "McMahan et al. (2017)" in text
+    for stem in STEMS:
+        cells = [c for c in read(stem).cells if c.cell_type == "markdown"]
+        headings = re.findall(r"^#+ (.*)$", "\n".join(c.source for c in cells), re.M)
+        anchors = {heading.replace(" ", "-") for heading in headings}
+        for target in re.findall(r"\]\(#([^)]*)\)", "\n".join(c.source for c in cells)):
+            assert target in anchors, (stem, target)
+
+
+FAULTY = {
+    "mark-up of the book": "See {numref}`fig-a`.",
+    "a number that is missing": "It is ⟨gain⟩.",
+    "not a number": "2 points (nan)",
+    "a type of NumPy": "(same = [np.False_])",
+    "a warning": "FutureWarning: soon",
+    "a range of one number": "rises from 73 % to 73 %",
+    "a plural of one": "codes of 1 bits",
+    "an empty comment or heading": "# ",
+}
+
+
+@pytest.mark.parametrize("fault", live_text.FAULTS)
+def test_what_a_person_would_stumble_on_is_found(fault):
+    nb = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell(f"Before.\n{FAULTY[fault]}\nAfter.")]
+    )
+    (found,) = live_text.find_faults(nb)
+    assert found.startswith(fault)
+
+
+def test_a_figure_that_is_not_shown_is_found():
+    cell = nbformat.v4.new_code_cell("glue_figure('a', 1)")
+    assert live_text.find_faults(nbformat.v4.new_notebook(cells=[cell])) == [
+        "missing figures: 1 are drawn, 0 shown"
+    ]
+    good = "It is 1 bit of `nan`, from 7 to 70 % in $\\frac{1}{2}$ rounds.\n\n```python\n# \n```"
+    good = nbformat.v4.new_markdown_cell(good)
+    assert live_text.find_faults(nbformat.v4.new_notebook(cells=[good])) == []
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -200,7 +313,7 @@ def test_the_address_comes_from_the_configuration(monkeypatch):
     address = {"title": "A book", "url": "https://example.org/us/book", "branch": "trunk"}
     monkeypatch.setattr(copies, "address", lambda: address)
     text = copies.text("01")
-    assert text.count(address["url"]) == 2 and "trunk" in text
+    assert text.count(address["url"]) >= 2 and "trunk" in text
     assert yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"] not in text
 
 
@@ -236,9 +349,14 @@ def test_a_downloaded_copy_runs_in_an_empty_folder(tmp_path):
     process = run_papermill("mine.ipynb", "out.ipynb", *options, folder=tmp_path)
     assert process.returncode == 0, process.stderr
     cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-    outputs = [out for cell in cells for out in cell.get("outputs", [])]
-    assert any("image/svg+xml" in out.get("data", {}) for out in outputs)
-    assert any("⟨clients⟩ 10" in out.get("text", "") for out in outputs)
+    assert live_text.find_faults(nbformat.v4.new_notebook(cells=cells)) == []
+    shown = " ".join(
+        str(out.get("data", {}).get("text/markdown")) for c in cells for out in c.get("outputs", [])
+    )
+    assert (
+        "of 10 clients, $N$ = " in shown
+        and "**Not the defaults: clients `10`, rounds `2`.**" in shown
+    )
     install = next(cell for cell in cells if "install" in cell.metadata.get("tags", []))
     assert install.outputs == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.ipynb", "out.ipynb"]

@@ -22,6 +22,7 @@ def displays(monkeypatch):
         lambda what, display_id: top.append((display_id, what.data)),
     )
     monkeypatch.setattr(expectations, "FAILED", {})
+    monkeypatch.setattr(expectations, "heading", "")
     return cells, top
 
 

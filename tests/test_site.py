@@ -142,7 +142,7 @@ def test_every_chapter_has_its_required_sections(chapter_pages):
 
 def test_provenance_names_device_profile_and_command(chapter_pages):
     for stem, page in chapter_pages.items():
-        assert "jupytext --to ipynb" in page.words and "| papermill" in page.words, stem
+        assert f"papermill notebooks/ipynb/{stem}.ipynb out.ipynb" in page.words, stem
         assert re.search(r"(cpu|cuda) \(", page.text), f"{stem} does not say its device"
 
 

@@ -126,7 +126,7 @@ class Provenance(ChapterDirective):
             self.fields(rows),
             nodes.paragraph("", "To make it again, from the repository's root with .venv active:"),
             nodes.literal_block(block["command"], block["command"], language="bash"),
-            nodes.paragraph("", "or, without our command:"),
+            nodes.paragraph("", "or, as a notebook of your own, by papermill:"),
             nodes.literal_block(block["papermill"], block["papermill"], language="bash"),
         ]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from companion.pages import expectations, warm
+from companion.pages import expectations, live_text, prose, warm
 from companion.pages import parameters as chapter_parameters
 from companion.pages.parameters import PROFILES, declared, find, names, refuse_unknown, sources
 from companion.runs.atomic import write
@@ -54,7 +54,10 @@ def settings(chapter: str, chosen: dict[str, Any]):
 
     torch.set_num_threads(1)
     threadpool_limits(1)
-    return chapter_parameters.settings(chapter, chosen)
+    effective = chapter_parameters.settings(chapter, chosen)
+    default = vars(chapter_parameters.settings(chapter, {}))
+    live_text.stamp(vars(effective), default)
+    return effective
 
 
 class ChapterError(Exception):
@@ -72,9 +75,8 @@ def command(chapter: str, parameters: dict[str, Any]) -> str:
 
 
 def papermill_command(chapter: str, parameters: dict[str, Any]) -> str:
-    """Return the command that does the same without `fedstas`, by jupytext and papermill."""
-    source = f"notebooks/{find(chapter)}.py"
-    return f"jupytext --to ipynb --output - {source} | papermill - out.ipynb{_options(parameters)}"
+    """Return the command that makes a notebook with these parameters without `fedstas`, by papermill."""
+    return f"make notebooks && papermill notebooks/ipynb/{find(chapter)}.ipynb out.ipynb{_options(parameters)}"
 
 
 def _device_name(device: str) -> str:
@@ -148,6 +150,7 @@ def _execute(nb, parameters: dict[str, Any], report: Callable[[int, int], None])
         "JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter"),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "TQDM_DISABLE": "1",
+        prose.FOR_THE_PAGE: "1",
     }
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)

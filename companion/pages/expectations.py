@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 TOP = "not-here"  # id of the display at the top of a copy, and CSS class of marked words
+heading = ""  # of a copy's top in this kernel: the parameters of the run
 FAILED: dict[str, str] = {}  # in this kernel: words that do not hold -> their values
 
 
@@ -21,18 +24,32 @@ def expect(words: str, holds: Any, **values: Any) -> None:
         holds: whether they are true in this run.
         values: the numbers that decide it, to be shown where they are not.
     """
-    from IPython.display import Markdown, display, update_display
+    from IPython.display import Markdown, display
 
     FAILED.pop(words, None)
     if not holds:
         FAILED[words] = ", ".join(f"{name} = {_short(value)}" for name, value in values.items())
         note = {"fedstas": {"words": words, "values": FAILED[words]}}
         display(Markdown(f"**Not in this run:** {_line(words, FAILED[words])}"), metadata=note)
-    update_display(Markdown(list_failures(list(FAILED.items()))), display_id=TOP)
+    show_top()
+
+
+def show_top() -> None:
+    """Show what stands on top of a copy: the heading, and the words that do not hold."""
+    from IPython.display import Markdown, update_display
+
+    parts = [heading, list_failures(list(FAILED.items()))]
+    update_display(Markdown("\n\n".join(filter(None, parts))), display_id=TOP)
 
 
 def _short(value: Any) -> str:
-    """Format a value with three digits if it is a number."""
+    """Format a value: three digits of a number, and Python's words for NumPy's values, in lists too."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_short, value))
     try:
         return format(value, ".3g")
     except (TypeError, ValueError):

@@ -9,7 +9,7 @@ import ast
 import re
 from typing import Any
 
-from companion.pages import myst, parameters
+from companion.pages import citations, myst, parameters
 
 OMITTED = ("provenance", "solution-end", "ledger-bar")  # directives of which nothing is written
 AS_WRITTEN = ("fence", "code_block", "math_block", "html_block")
@@ -55,7 +55,7 @@ class PlainMarkdown:
             key, _, form = content.rpartition("::")[2].partition(":")
             return self.value(key, form)
         if name in CITATION:
-            return f"[{content.replace(',', ', ')}]"
+            return citations.cite(content, in_text=name == "cite:t")
         title, target = re.fullmatch(r"(?:(.*?)\s*<)?/?(.*?)>?", content).groups()
         if name in REFERENCES:
             return title or self.labels.get(target, "the book")
@@ -65,12 +65,7 @@ class PlainMarkdown:
 
     def value(self, key: str, form: str) -> str:
         """Return a glued value in the format that the text asks for; an ellipsis where there is none."""
-        if key not in self.values:
-            return "…"
-        try:
-            return format(self.values[key], form)
-        except (TypeError, ValueError):
-            return str(self.values[key])
+        return format_glued(self.values[key], form) if key in self.values else "…"
 
     def link(self, text: str, target: str) -> str:
         """Return a link; one without a text is that of a chapter or page, and reads as its name."""
@@ -90,7 +85,8 @@ class PlainMarkdown:
             case "explorer":
                 return "*(An instrument to turn by hand: in the book.)*"
             case "math":
-                return f"$$\n{block.body}\n$$"
+                number = f"\n\\tag{{{label.strip('()')}}}" if label else ""
+                return f"$$\n{block.body}{number}\n$$"
             case "exercise":
                 return f"### {label or 'Exercise'}: {title}\n\n{self.text(block.body)}"
             case "solution" | "solution-start":
@@ -105,6 +101,8 @@ class PlainMarkdown:
             case name if theorem != name:
                 heading = f"{label or theorem.capitalize()}{f' ({title})' if title else ''}"
                 return quote(heading, self.text(block.body))
+            case name if name == "dropdown" or "dropdown" in block.options.get("class", ""):
+                return fold(title, self.text(block.body))
             case name if name in QUOTATIONS:
                 return quote(title, self.text(block.body))
         return self.text(block.body)
@@ -116,6 +114,19 @@ class PlainMarkdown:
     def figure(self, caption: str) -> str:
         """Return what stands for a figure: its number and caption."""
         return f"*{caption}*"
+
+
+def format_glued(value: Any, form: str) -> str:
+    """Return a glued value in the format that the text asks for; as it is where it cannot be formatted so."""
+    try:
+        return format(value, form)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def fold(title: str, body: str) -> str:
+    """Return a folded box: Jupyter, VS Code, Colab and GitHub open it at a click on its title."""
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
 def quote(title: str, body: str) -> str:

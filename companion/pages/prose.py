@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from fractions import Fraction
 from typing import Any
@@ -10,13 +11,18 @@ import numpy as np
 
 from companion.pages.expectations import expect as expect
 
+FOR_THE_PAGE = (
+    "FEDSTAS_PAGE"  # environment variable of kernels whose notebook becomes a page of the book
+)
+
 
 def glue_figure(name: str, figure) -> None:
     """Pass a figure to the page, which shows it by `{glue:figure} name`."""
     import matplotlib.pyplot as plt
     import myst_nb
 
-    myst_nb.glue(name, figure, display=False)
+    # A notebook that papermill or Jupyter makes of the source has no place for it in the text: it is shown here.
+    myst_nb.glue(name, figure, display=FOR_THE_PAGE not in os.environ)
     plt.close(figure)
 
 

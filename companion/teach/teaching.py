@@ -14,30 +14,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from companion.pages import chapters, copies, markdown, myst, parameters
+from companion.pages import chapters, copies, myst, parameters
 from companion.runs.atomic import write
+from companion.teach.check import exercise as check_exercise
 from fedstas.errors import InputError, check_choice
 
 FOLDER = parameters.ROOT / "teaching"
 VERSIONS = ("student", "instructor")
 CHECKED_EXERCISE = re.compile(r'check\.answer\(\s*"([^"]+)"')
-SETUP = """# Chapters read parameters and recorded runs from the repository, and figures are shown where they are drawn.
-import os
-
-import myst_nb
-from IPython.display import display as show_here
-
-from companion.pages import parameters
-
-os.chdir(parameters.ROOT)
-
-
-def glue(name, value, display=True):
-    if hasattr(value, "savefig") or hasattr(value, "to_html"):
-        show_here(value)
-
-
-myst_nb.glue = glue"""
+CHECK = re.compile(r'check\.answer\("([^"]+)", (\w+)\)')  # as `_answers` writes it
 
 
 def tagged_parts(nb) -> list[myst.Part]:
@@ -78,11 +63,27 @@ def instructor(chapter: str):
     return _finish(nb, chapter, "instructor")
 
 
-def _empty_answer():
-    """Return a cell for an answer in words."""
+def answer_id(exercise: str) -> str:
+    """Return the id by which nbgrader and `fedstas grade` know the answer cell of an exercise."""
+    return "answer-" + exercise.replace("/", "-")
+
+
+def nbgrader_metadata(grade_id: str, *, points: int | None = None, answer: bool) -> dict:
+    """Return nbgrader's metadata of a cell: one to be answered, or one that checks and is locked; or both, for words."""
+    metadata = {"grade_id": grade_id, "schema_version": 3, "task": False}
+    metadata |= {"solution": answer, "locked": not answer, "grade": points is not None}
+    return {"nbgrader": metadata | ({} if points is None else {"points": points})}
+
+
+def _empty_answer(exercise: str):
+    """Return a cell for an answer in words; a person gives its points."""
     from nbformat.v4 import new_markdown_cell
 
-    return new_markdown_cell("*Your answer:*", metadata={"tags": ["answer"]})
+    level = re.search(r"[Ll]evel\s(\d)", exercise)
+    label = re.search(r":label: ([\w-]+)", exercise)
+    name = f"words-{label[1] if label else len(exercise)}"
+    graded = nbgrader_metadata(name, points=int(level[1]) if level else 1, answer=True)
+    return new_markdown_cell("*Your answer:*", metadata={"tags": ["answer"], **graded})
 
 
 def _answers(solution: list, exercise: str) -> list:
@@ -91,15 +92,18 @@ def _answers(solution: list, exercise: str) -> list:
 
     code = "\n\n".join(cell.source for cell in solution if cell.cell_type == "code")
     if not code:
-        return [_empty_answer()]
+        return [_empty_answer(exercise)]
     tree, cells = ast.parse(code), []
     answers = _checked_answers(tree) or dict.fromkeys(CHECKED_EXERCISE.findall(exercise))
     for name, variable in answers.items():
         stub, variable = _stub(tree, variable)
         check = f'from companion import check\n\ncheck.answer("{name}", {variable})'
+        points = check_exercise(name).level
+        answer = nbgrader_metadata(answer_id(name), answer=True)
+        graded = nbgrader_metadata("check-" + name.replace("/", "-"), points=points, answer=False)
         cells += [
-            new_code_cell(f"# Your answer\n{stub}", metadata={"tags": ["answer"]}),
-            new_code_cell(check, metadata={"tags": ["check"]}),
+            new_code_cell(f"# Your answer\n{stub}", metadata={"tags": ["answer"], **answer}),
+            new_code_cell(check, metadata={"tags": ["check"], **graded}),
         ]
     return cells or [new_code_cell("# Your answer\n", metadata={"tags": ["answer"]})]
 
@@ -155,22 +159,20 @@ def glued_outputs(page: Path) -> dict[str, dict]:
 
 def _finish(nb, chapter: str, version: str):
     """Return the notebook in plain Markdown, with first cells that install the package and show figures inline."""
-    from nbformat.v4 import new_code_cell
-
-    texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
-    labels = myst.reference_texts(block for text in texts for block in myst.parse(text))
-    plain = markdown.PlainMarkdown(glued_values(chapter), labels)
-    for place, cell in enumerate(nb.cells):
+    source = chapters.notebook(chapter)
+    plain, asserted = copies.reader(myst.parts(source.cells)), copies.asserted_words(source.cells)
+    cells = []
+    for cell in nb.cells:
         if cell.cell_type == "markdown":
-            cell.source = plain.text(cell.source)
-        if "hide-input" in cell.metadata.get("tags", []):
-            cell.metadata["jupyter"] = {"source_hidden": True}  # JupyterLab's word for it
+            tags = cell.metadata.get("tags", [])
+            cells += copies.text_cells(myst.parse(cell.source), plain, asserted, tags)
+        else:
+            cells.append(copies.folded(cell))
+    cells[1:1] = copies.first_cells()
+    text = "\n".join(cell.source for cell in nb.cells)
+    nb.cells = [*cells, *copies.references(text)]
+    for place, cell in enumerate(nb.cells):
         cell["id"] = f"{version}-{place}"
-    nb.cells = [cell for cell in nb.cells if cell.source.strip()]
-    setup = new_code_cell(SETUP, metadata={"tags": ["setup"]}, id="setup")
-    install = copies.INSTALL.format(clone=copies.CLONE, **copies.address())
-    install = new_code_cell(install, metadata={"tags": ["install"]}, id="install")
-    nb.cells[1:1] = [install, setup]
     nb.metadata["fedstas"] = {"chapter": chapters.find(chapter), "version": version}
     return nb
 

@@ -1,0 +1,195 @@
+"""Show a chapter's sentences with the numbers of the run, in any notebook: `%%text` and what it reads.
+
+A notebook that is made of a chapter (a copy, or a student's) has its sentences with numbers in cells `%%text`, as
+
+    %%text
+    Sizes run from ⟨ch1_least⟩ to ⟨ch1_most⟩ examples here.
+
+Run, such a cell shows its text with the values that the notebook's other cells glue, whether they ran before or run
+later, and strikes out the words that an `expect` of this run contradicts. `begin` prepares a kernel for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from companion.pages import expectations, markdown, myst, parameters
+
+PLACEHOLDER = re.compile(r"⟨(\w+)(?::([^⟩]*))?⟩")  # ⟨name⟩ or ⟨name:format⟩
+TITLE = "#@title Text with the numbers of this run"  # Colab folds a cell that begins so
+DIRECTIVE = re.compile(r"^[`:]{3,}\{", re.MULTILINE)
+
+
+def format_text(text: str, values: dict[str, Any], failed: dict[str, str]) -> str:
+    """Return a text with its values, and with the words struck out that this run contradicts.
+
+    Args:
+        text: Markdown with placeholders; one whose value is not there yet stays as its name, ⟨least⟩.
+        values: the glued values by name.
+        failed: the words that do not hold, with the numbers that decide it (`expectations.FAILED`).
+    """
+    for words, numbers in failed.items():
+        pattern = r"[\s>]+".join(map(re.escape, words.split()))  # a quotation's lines begin with >
+        note = f" **(not in this run{': ' + numbers if numbers else ''})**"
+        text = re.sub(pattern, lambda m, note=note: f"~~{m[0]}~~{note}", text)
+
+    def value(match: re.Match) -> str:
+        """Return a placeholder's value in its format."""
+        if match[1] not in values:
+            return f"⟨{short_name(match[1])}⟩"
+        return markdown.format_glued(values[match[1]], match[2] or "")
+
+    return PLACEHOLDER.sub(value, text)
+
+
+def short_name(key: str) -> str:
+    """Return the name of a glued value without its chapter: `gain` of `ch4a_gain`."""
+    return re.sub("^ch[0-9a-z]+_", "", key)
+
+
+def is_live(block: myst.Block, asserted: list[str]) -> bool:
+    """Return whether a block depends on the run: it shows a value, or words that code asserts."""
+    return "{glue:text}" in block.source or any(
+        expectations.pattern(words).search(block.source) for words in asserted
+    )
+
+
+def begin(shell) -> None:
+    """Prepare the kernel of a notebook: figures and tables are shown where they are glued, and `%%text` works.
+
+    It defines no names in the notebook, which are its reader's. The kernel's folder becomes the repository's root,
+    from which chapters read recorded runs, or the folder that FEDSTAS_FOLDER names.
+    """
+    import myst_nb
+    from IPython.display import Markdown, display, update_display
+
+    os.chdir(os.environ.get("FEDSTAS_FOLDER", parameters.ROOT))
+    expectations.FAILED.clear()
+    expectations.heading = (
+        "*The parameters of the run are shown here once the cells below have run.*"
+    )
+    values: dict[str, Any] = {}
+    texts: dict[str, list[str]] = {}  # id of the display -> its source, and what it shows
+    display(Markdown(expectations.heading), display_id=expectations.TOP)
+
+    def glue(name, value, display=True):
+        """Show a figure or table at once, and keep a value for the text."""
+        if hasattr(value, "savefig") or hasattr(value, "to_html"):
+            show(value)
+        else:
+            values[name] = value
+
+    def show_text(line: str, cell: str) -> None:
+        """Show a cell's text with the numbers of this run."""
+        lines = cell.split("\n")
+        source = "\n".join(lines[1:] if lines[0].startswith("#@title") else lines).rstrip()
+        shown = format_text(source, values, expectations.FAILED)
+        place = f"text-{len(texts)}"
+        texts[place] = [source, shown]
+        display(Markdown(shown), display_id=place)
+
+    def update_texts(_) -> None:
+        """Show anew the texts whose numbers the cell that has ended computed."""
+        for place, (source, before) in texts.items():
+            shown = format_text(source, values, expectations.FAILED)
+            if shown != before:
+                texts[place][1] = shown
+                update_display(Markdown(shown), display_id=place)
+
+    def plain(output: Markdown) -> str:
+        """Return Markdown that a cell shows, its directives as plain Markdown."""
+        if DIRECTIVE.search(output.data):
+            return markdown.PlainMarkdown(values, {}).text(output.data)
+        return output._repr_markdown_()
+
+    show = display
+    myst_nb.glue = glue
+    shell.register_magic_function(show_text, "cell", "text")
+    shell.events.register("post_run_cell", update_texts)
+    shell.display_formatter.formatters["text/markdown"].for_type(Markdown, plain)
+
+
+def stamp(values: dict[str, Any], default: dict[str, Any]) -> None:
+    """Write the parameters of this run to the top of a notebook that `begin` prepared; elsewhere do nothing.
+
+    Args:
+        values: the parameters by name.
+        default: those of the profile quick.
+    """
+    if not expectations.heading:
+        return
+    others = {name: value for name, value in values.items() if value != default.get(name)}
+    listed = ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
+    text = f"*Parameters of this run:* {listed}. "
+    if others:
+        changed = ", ".join(f"{name} {_shown(value)}" for name, value in others.items())
+        text += f"**Not the defaults: {changed}.** Words that do not hold at these are struck out."
+    else:
+        text += "They are the chapter's defaults."
+    expectations.heading = text
+    expectations.show_top()
+
+
+def _shown(value: Any) -> str:
+    """Format a parameter's value."""
+    return f"`{value}`" if value != "" else "(the usual)"
+
+
+def find_faults(nb) -> list[str]:
+    """Return what a person would stumble on in an executed notebook, a line each; [] if nothing.
+
+    Looked for are mark-up of the book, numbers and figures that are missing, `nan`, NumPy's types, warnings, a range
+    between two equal numbers, a plural of one, and empty headings.
+    """
+    faults = []
+    for text in _shown_texts(nb):
+        for what, pattern in FAULTS.items():
+            for match in pattern.finditer(text):
+                around = text[max(0, match.start() - 40) : match.end() + 40]
+                faults.append(f"{what}: …{' '.join(around.split())}…")
+    figures = [
+        o for c in nb.cells for o in c.get("outputs", []) if "image/svg+xml" in o.get("data", {})
+    ]
+    drawn = sum(c.source.count("glue_figure(") for c in nb.cells if c.cell_type == "code")
+    if len(figures) < drawn:
+        faults.append(f"missing figures: {drawn} are drawn, {len(figures)} shown")
+    return faults
+
+
+CODE_OR_FORMULA = re.compile(r"```(?:\w*)\n.*?```|`[^`]*`|\$\$?.*?\$\$?", re.DOTALL)
+FAULTS = {
+    "mark-up of the book": re.compile(
+        r"^\s*>?\s*[`:]{3,}\{[\w:-]+\}|\{(?:glue|cite|numref|eq|term|doc|ref|prf)[\w:]*\}`|^\([\w-]+\)=|\]\{\.[\w-]+\}",
+        re.MULTILINE,
+    ),
+    "a number that is missing": re.compile(r"⟨\w+⟩|…\s?%|<Figure size"),
+    "not a number": re.compile(r"(?<![\w-])nan(?![\w-])|[=|(] ?None\b"),
+    "a type of NumPy": re.compile(r"np\.(?:False_|True_|float|int|str_)"),
+    "a warning": re.compile(r"\w+Warning: "),
+    "a range of one number": re.compile(
+        r"\bfrom (\d[\d.,]*) ?(?:%|points|MB)? to \1(?![\d.,]*\d) ?(?:%|points|MB)?"
+    ),
+    "a plural of one": re.compile(
+        r"(?<![\d.,·^−-])\b1 (?:bits|clients|rounds|seeds|strata|examples|levels|draws|points|lengths)\b"
+    ),
+    "an empty comment or heading": re.compile(r"^#+ *$", re.MULTILINE),
+}
+
+
+def _shown_texts(nb) -> list[str]:
+    """Return the texts that a notebook shows: its Markdown cells, without code, and its cells' outputs."""
+    texts = []
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            texts.append(CODE_OR_FORMULA.sub("``", cell.source))
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            text = "".join(output.get("text", "") or data.get("text/markdown", ""))
+            if not text and not set(data) & {"image/svg+xml", "image/png", "text/html"}:
+                text = "".join(data.get("text/plain", ""))
+            if "text/markdown" in data:
+                text = CODE_OR_FORMULA.sub("``", text)
+            texts.append(text)
+    return texts
