@@ -279,17 +279,64 @@ def claims(
 
 @app.command()
 def teach(
-    name: Annotated[str, typer.Argument(help="a chapter: 02, 02_stratification, ...")],
+    name: Annotated[
+        str | None, typer.Argument(help="a chapter: 02, 02_stratification, ...")
+    ] = None,
     student: Annotated[bool, typer.Option("--student", help="without solutions (default)")] = False,
     instructor: Annotated[bool, typer.Option("--instructor", help="with solutions")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the .ipynb")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="all chapters: notebooks, solutions, slides, data")
+    ] = False,
+    to: Annotated[Path | None, option("with --all: the folder to write")] = None,
 ) -> None:
-    """Write the student's or the instructor's notebook of a chapter."""
+    """Write the student's or the instructor's notebook of a chapter; with --all the whole pack of a course."""
     from companion.teach import teaching
 
     if student and instructor:
         raise InputError("--student and --instructor: choose one")
+    if everything != (to is not None) or everything == (name is not None):
+        raise InputError("name a chapter, or write --all --to FOLDER for the whole pack")
+    if to is not None:
+        from companion.teach import pack as packing
+
+        typer.echo(packing.make(to))
+        return
     typer.echo(relative(teaching.make(name, "instructor" if instructor else "student", output)))
+
+
+@app.command()
+def grade(
+    folder: Annotated[Path, typer.Argument(help="the folder of the submissions, .ipynb files")],
+    table: Annotated[Path | None, typer.Option("--csv", help="write a row for each here")] = None,
+    chapter: Annotated[
+        str | None, option("whose exercises  [default: that of most submissions]")
+    ] = None,
+    seconds: Annotated[int, option("limit of time for each")] = 300,
+    memory: Annotated[float, option("limit of memory for each, in GB")] = 4.0,
+    seed: Annotated[int, option("of the inputs that students do not see")] = 0,
+) -> None:
+    """Grade a folder of submissions, each executed in a process of its own.
+
+    Each runs in a temporary folder, with an empty environment, limits of time, memory and output and, where Linux
+    permits it, no network. Of the notebook only its code counts; answers are compared on inputs of the student's
+    checks and on others. Not kept out: a program may read and write what your account may, and import the
+    solutions, which are public (code that names them is reported).
+    """
+    from companion.teach import grading
+
+    if seconds < 1 or memory <= 0.5:
+        raise InputError(
+            "--seconds must be at least 1, and --memory above 0.5 (PyTorch needs more)"
+        )
+    limits = grading.Limits(seconds, memory)
+    with interruptible("no table is written"):
+        stem, grades = grading.grade_folder(folder, chapter, seed, limits, typer.echo)
+    if table is not None:
+        grading.write_csv(grades, list(grading.checks_in(stem)), table)
+    typer.echo(grading.summarise(stem, grades))
+    if table is not None:
+        typer.echo(table)
 
 
 @app.command()

@@ -42,7 +42,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from companion import ch02, chapters, check, plots, statistics
-from companion.pages.prose import expect, glue_figure, glue_values, table
+from companion.pages.prose import count, expect, glue_figure, glue_values, is_as_in, table
 from fedstas import allocation, engine, methods, models, partition, simulation, tasks, theory
 from fedstas.compression import squeeze
 from fedstas.stratification import within_stratum_std, stratify
@@ -111,6 +111,8 @@ np.testing.assert_allclose(first.cpu().numpy(), G[0], atol=1e-5)
 # %% tags=["remove-input"]
 glue_values("ch2", N=N, clients=s.clients, d=d, H=H, levels=s.levels, classes=classes)
 glue_values("ch2", concentration=float(s.concentration), rounds=s.rounds)
+same_data = is_as_in("01_aggregation", s, "task", "clients", "concentration", "seed")
+expect("The data are those of", same_data)
 
 # %% [markdown]
 # (map-squeeze)=
@@ -218,7 +220,8 @@ glue_figure(
 )
 error, error_same = 100 * relative_error(G, Z), 100 * np.median(relative_error(G, full.restore()))
 sent, dearer = squeezed.bits / (32 * d), full.bits / squeezed.bits
-glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, code=code, same=2**code)
+glue_values("ch2", sent=100 * sent, bits=squeezed.bits / d, same=2**code)
+glue_values("ch2", code=count(code, "bit"))
 glue_values("ch2", error=np.median(error), error_high=error.max(), error_same=error_same)
 glue_values("ch2", biggest_share=100 * shares.max())
 expect("Nearly all of it", np.median(error) < 10, lost=np.median(error))
@@ -253,7 +256,7 @@ expect("and would lose far less", dearer < 1.1 and fewer < 0.6, bits=dearer, err
 #
 # With {glue:text}`ch2_levels` levels and {glue:text}`ch2_d:,` entries that is {glue:text}`ch2_bits:.2f` bits an entry, or
 # {glue:text}`ch2_sent:.0f` % of plain floats. The median client loses {glue:text}`ch2_error:.1f` % of its squared norm, the worst
-# {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` bits can name {glue:text}`ch2_same` levels. That many would
+# {glue:text}`ch2_error_high:.1f` %. Bits are whole: codes of {glue:text}`ch2_code` can name {glue:text}`ch2_same` levels. That many would
 # cost hardly more, and would lose far less: {glue:text}`ch2_error_same:.1f` %.
 #
 # ```{admonition} As written: journal, Algorithms 1 and 2
@@ -493,7 +496,9 @@ gained = (
     summary_values["left_chance"] - summary_values["left_unsorted"],
     summary_values["left_chance"] - summary_values["left_restored"],
 )
-expect("restored gradients remove several times as much", gained[1] > 3 * gained[0], gained=gained)
+expect("strata of centres remove a little", 0 < gained[0] < 15, gained=gained[0])
+several = 0 < 3 * gained[0] < gained[1]
+expect("restored gradients remove several times as much", several, gained=gained)
 expect("leave about half of the gradients' variance", 40 < summary_values["left_restored"] < 60)
 table(ch02.tabulate_knowledge(purity_frame))
 

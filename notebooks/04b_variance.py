@@ -46,7 +46,7 @@ from companion.claims.evidence import (
     allocations as evidence_allocations,
     variance as evidence_variance,
 )
-from companion.pages.prose import expect, glue_figure, glue_values, table
+from companion.pages.prose import expect, glue_figure, glue_values, is_larger_as_shown, table
 from fedstas import allocation, engine, methods, partition, simulation, tasks, theory
 from fedstas.client_sampling import Stratified
 from fedstas.sim.rng import stream
@@ -496,6 +496,7 @@ np.testing.assert_allclose(squared_bias, m * exact.squared_bias, rtol=1e-6)
 del variances["corrected"]  # by squeezed norms: has its own name
 part = {name: value / variances["no strata"] for name, value in variances.items()}
 alone, proportional, neyman, written, old, squeezed, by_own_norm = part.values()
+part_of_neyman = neyman
 
 # %% tags=["remove-input"]
 glue_figure("figure_theory_order", ch04b.draw_order(part, squared_bias / variances["no strata"]))
@@ -595,6 +596,9 @@ glue_values(
 glue_values("ch4b", with_whole=100 * with_whole / variances["no strata"])
 expect("It always finds the least variance", count["best"] == count["cases"])
 expect("whole seats take back more than", integer_cost > 1, to_proportional=integer_cost)
+with_whole = with_whole / variances["no strata"]
+apart = is_larger_as_shown(with_whole, part_of_neyman, ".0%")
+expect("the variance rises from", apart, by=with_whole - part_of_neyman)
 expect("It needs a rule for whole numbers", integer_allocation.verdict == "fails")
 
 # %% [markdown]

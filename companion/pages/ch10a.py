@@ -13,12 +13,19 @@ from matplotlib.figure import Figure
 
 from companion.pages import plots
 from companion.runs import leaderboard, records, tables
+from fedstas import user_code
 
 MAX_LINES = 40  # of a file on the page
 
 
 def show_file(spec: str) -> Markdown:
-    """Show the text of the file that a parameter names; for an array, that of the script beside it."""
+    """Show the text of the file that a parameter names; for an array, that of the script beside it.
+
+    A name of the package's own has no file: a sentence says so.
+    """
+    if not user_code.file_of(spec):
+        name = f"`{spec}`" if spec else "The usual one of the data"
+        return Markdown(f"*{name} comes with the package: there is no file to show.*")
     file = Path(re.sub(r"\.npy$", ".py", re.sub(r":\w+$", "", spec)))
     lines = file.read_text().strip().split("\n") if file.is_file() else [f"# {spec}"]
     text = "\n".join([*lines[:MAX_LINES], "..."] if len(lines) > MAX_LINES else lines)

@@ -65,6 +65,8 @@ CHECKS: dict[str, Check] = {  # of parameters whose type does not say what is al
     "partition": _one_of(*partition.names(), user_file=user_code.TABLE),
     "method": _one_of(*methods.names(), user_file=user_code.FILE),
     "clients": lambda name, value: errors.check_int(name, value, 2),
+    # One run has no interval.
+    **{n: lambda name, value: errors.check_int(name, value, 2) for n in ("repeats", "seeds")},
     **{name: _check_of_field(Stratified, name) for name in ("strata", "levels")},
     **{name: _check_of_field(Requested, name) for name in ("n_star", "epsilon", "size_cap")},
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from companion.pages import parameters
 from companion.pages.expectations import expect as expect
 
 FOR_THE_PAGE = (
@@ -53,6 +54,28 @@ def glue_values(chapter: str, /, **values: Any) -> None:
             value = value.item()  # the page cannot format numpy's numbers
         value = str(value) if isinstance(value, Fraction) else value
         myst_nb.glue(f"{chapter}_{key}", value, display=False)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 bit`, `2 bits`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def is_larger_as_shown(larger: float, smaller: float, form: str) -> bool:
+    """Return whether a number is still larger than another when both are shown in this format."""
+    shown = [float(format(x, form).rstrip("%").replace(",", "")) for x in (larger, smaller)]
+    return shown[0] > shown[1]
+
+
+def is_as_in(chapter: str, values: Any, *names: str) -> bool:
+    """Return whether parameters are those of another chapter as the book has it, in the same profile.
+
+    Args:
+        values: of this chapter, by attribute.
+        names: the parameters that matter.
+    """
+    others = parameters.settings(chapter, {"profile": values.profile})
+    return all(getattr(values, name) == getattr(others, name) for name in names)
 
 
 def decide(chapter: str, claim, key: str, function):

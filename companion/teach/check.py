@@ -8,10 +8,12 @@ must have a property. Each module of `companion.teach.exercises` declares those 
 from __future__ import annotations
 
 import difflib
+import dis
 import importlib
 import inspect
+import os
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +77,9 @@ class Result:
         return self.message
 
 
+UNANSWERED = "Nothing answered yet"
+# What a function does whose body is `...`, `pass` or `return None`.
+EMPTY_BODY = {"RESUME", "NOP", "LOAD_CONST", "POP_TOP", "RETURN_VALUE", "RETURN_CONST", "CACHE"}
 RENAMED = {
     "variance/best-seats": "variance/best-allocation"
 }  # names in notebooks that students have
@@ -109,12 +114,20 @@ def answer(name: str, mine: Any) -> Result:
         name: the exercise, as `part/name`.
         mine: the function or the example that it asks for.
     """
+    result = judge(name, mine)
+    if not result and os.environ.get("NBGRADER_EXECUTION"):
+        raise AssertionError(result.message)  # nbgrader gives points to a cell that raises nothing
+    return result
+
+
+def judge(name: str, mine: Any) -> Result:
+    """Return whether an answer is right, with the message about it."""
     task = exercise(name)
-    if _is_unanswered(mine, task):
+    if is_unanswered(mine, task):
         form = _describe_form(task)
-        return Result(False, f"Nothing answered yet: replace the ... by {form}.")
+        return Result(False, f"{UNANSWERED}: replace the ... by {form}.")
     message = (
-        _check_example(mine, task) if isinstance(task, Example) else _check_function(mine, task)
+        check_example(mine, task) if isinstance(task, Example) else _check_function(mine, task)
     )
     if message:
         return Result(False, f"Not yet: {message}")
@@ -126,7 +139,7 @@ def answer(name: str, mine: Any) -> Result:
     return Result(True, f"Right{agreement}")
 
 
-def _check_example(mine: Any, task: Example) -> str:
+def check_example(mine: Any, task: Example) -> str:
     """Return what is wrong with an example; "" if nothing is."""
     try:
         return task.fault(mine)
@@ -141,26 +154,38 @@ def _check_function(mine: Any, task: Function) -> str:
     """Return an input on which a function is wrong, with the hint for a common mistake; "" if there is none."""
     if not callable(mine):
         return f"the answer must be a function, not {type(mine).__name__}."
-    difference = _first_difference(mine, task)
+    if returns_nothing(mine, task):
+        result = _describe_kind(task.solution(*task.inputs[0]))
+        return f"the function returns nothing (None): it must end with `return`, and {result}."
+    difference = first_difference(mine, task)
     for hint, wrong in task.mistakes.items():
         if difference and _agree(mine, wrong, task):
             return f"{difference} {hint}"
     return difference
 
 
-def _is_unanswered(mine: Any, task: Exercise) -> bool:
+def returns_nothing(mine: Callable, task: Function) -> bool:
+    """Return whether a function returns None on the first inputs, where the solution does not."""
+    try:
+        results = [mine(*arguments) for arguments in task.inputs[:3]]
+    except Exception:
+        return False
+    return all(result is None for result in results) and task.solution(*task.inputs[0]) is not None
+
+
+def is_unanswered(mine: Any, task: Exercise) -> bool:
     """Return whether an answer is still the `...` or None that a student's notebook begins with."""
     if mine is None or mine is ...:
         return True
     if isinstance(mine, (list, tuple)):
         return any(part is None or part is ... for part in mine)
-    if not callable(mine) or isinstance(task, Example):
+    if not callable(mine):
         return False
-    try:
-        results = [mine(*arguments) for arguments in task.inputs[:3]]
-        return all(result is None or result is ... for result in results)
-    except Exception:
+    code = getattr(mine, "__code__", None)
+    if code is None:  # a builtin, or an object with __call__
         return False
+    does_nothing = {i.opname for i in dis.get_instructions(code)} <= EMPTY_BODY
+    return does_nothing and set(code.co_consts) <= {None, ..., mine.__doc__}
 
 
 def _describe_form(task: Exercise) -> str:
@@ -194,9 +219,13 @@ def _describe_kind(value: Any) -> str:
     )
 
 
-def _first_difference(mine: Callable, task: Function) -> str:
-    """Return the first input on which an answer differs from the solution, in a sentence; "" if there is none."""
-    for arguments in task.inputs:
+def first_difference(mine: Callable, task: Function, inputs: Sequence[tuple] = ()) -> str:
+    """Return the first input on which an answer differs from the solution, in a sentence; "" if there is none.
+
+    Args:
+        inputs: tuples of arguments; those of the exercise by default.
+    """
+    for arguments in inputs or task.inputs:
         formatted = ", ".join(_format(argument) for argument in arguments)
         expected = task.solution(*arguments)
         try:

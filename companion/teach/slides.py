@@ -118,11 +118,24 @@ def slides(chapter: str) -> list[Slide]:
             for output in part.cell.outputs:
                 builder.read_output(output)
     result = builder.finish()
+    if run := describe_run(stem):
+        result[0].body += f"<p class='caption'>{html.escape(run)}</p>"
     if session := SESSIONS.get(stem):
         shared = [slide for figure in session.figures for slide in figure_slides(*figure)]
         end = next((k for k, s in enumerate(result) if s.title in SHOWN_SECTIONS), len(result))
         result = [result[0], round_slide(session), *result[1:end], *shared, *result[end:]]
     return result
+
+
+def describe_run(stem: str) -> str:
+    """Return with which parameters the page was executed, and that its numbers are those of this run."""
+    run = chapters.provenance(executed_page(stem))
+    if not run:
+        return ""
+    given = ", ".join(f"{name} {value}" for name, value in run["given"].items())
+    return (
+        f"Numbers and figures: profile {run['profile']}, " + (given or "default parameters") + "."
+    )
 
 
 def executed_page(stem: str) -> Path:
@@ -201,6 +214,7 @@ class SlideBuilder:
         self.plain, self.glued, self.render = plain, glued, html_renderer().render
         self.slides: list[Slide] = []
         self.chapter, self.section, self.notes = "", "", []
+        self.held_back: list[myst.Block] = []
 
     def read(self, blocks: list[myst.Block], one_slide: bool = False) -> None:
         """Add slides and notes for the blocks of a Markdown cell, or one slide that shows them all."""
@@ -233,6 +247,9 @@ class SlideBuilder:
         opening = self.section == self.chapter
         if self.section in SHOWN_SECTIONS or (opening and not self.slides):
             self.add(text, "title" if opening else "text")
+            for block in self.held_back:
+                self.add_box(block)
+            self.held_back = []
         else:
             self.notes.append(text)
 
@@ -246,6 +263,8 @@ class SlideBuilder:
             label = self.plain.labels.get(block.label, "")
             title = f"{label}: {block.argument}".removeprefix(": ")
             self.add(self.plain.text(block.body), "exercise", title=title)
+        elif block.name in BOXES and not self.slides:
+            self.held_back.append(block)  # a warning on top of a page comes after its title
         elif block.name in BOXES:
             self.add_box(block)
 

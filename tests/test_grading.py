@@ -1,0 +1,198 @@
+"""`fedstas grade`: answers are judged on hidden inputs, and what a submission does harms no other one."""
+
+import csv
+import json
+
+import nbformat.v4 as v4
+import numpy as np
+import pytest
+
+from companion.teach import check, grading, hidden_inputs, submission, teaching
+from fedstas.errors import InputError
+
+FUNCTIONS = [n for n in check.names() if isinstance(check.exercise(n), check.Function)]
+RIGHT = {
+    "sizes/estimate": "def estimate(total, m, size_cap, alpha):\n"
+    "    return (total - (1 - alpha) * size_cap * m / 2) / alpha",
+    "sizes/mean-with-zero": "def mean(sizes, size_cap, alpha):\n"
+    "    return sum(min(n, size_cap - 1) for n in sizes) - (1 - alpha) * len(sizes) / (2 * alpha)",
+    "sizes/zero": "mine = (0.25, (1, 2))",
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_hidden_inputs_are_others_than_the_visible_and_fit_the_exercise(name):
+    task = check.exercise(name)
+    assert hidden_inputs.inputs(name, 1) != hidden_inputs.inputs(name, 2)
+    visible = set(map(repr, task.inputs))
+    for seed in range(3):
+        hidden = hidden_inputs.inputs(name, seed)
+        assert sum(repr(arguments) in visible for arguments in hidden) < len(hidden)
+        for arguments in hidden:
+            result = task.solution(*arguments)
+            numbers = np.asarray(result if not isinstance(result, str) else 0, dtype=float)
+            assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_answer_for_the_visible_inputs_alone_is_wrong(name):
+    task = check.exercise(name)
+    table = {repr(a): task.solution(*a) for a in task.inputs}
+
+    def result(function):
+        every = [*task.inputs, *hidden_inputs.inputs(name, 0)]
+        results = [submission.call(function, arguments) for arguments in every]
+        return grading.judge(
+            name, {"state": "results", "results": json.loads(json.dumps(results))}, 0
+        )
+
+    state, message = result(lambda *a: table.get(repr(a), -12345))
+    assert state == "wrong" and message.startswith(
+        "right on the inputs that students see, and for ("
+    )
+    assert result(task.solution) == ("right", "")
+    assert result(lambda *a: 1 / 0)[0] == "wrong"
+
+
+def test_values_survive_the_pipe():
+    from fractions import Fraction as F
+
+    for value in (1, 0.1, True, None, "cde", F(1, 3), ([1, 2], 1), {"a": F(1)}, ..., float("inf")):
+        assert submission.decode(json.loads(json.dumps(submission.encode(value)))) == value
+    array = submission.decode(submission.encode(np.eye(2)))
+    assert isinstance(array, np.ndarray) and (array == np.eye(2)).all()
+    assert isinstance(submission.decode(submission.encode(object())), submission.Unreadable)
+
+
+def test_a_report_that_a_program_forges_makes_nothing_right():
+    for record in (
+        {"state": "right"},
+        {"state": "results", "results": []},
+        {"state": "results", "results": [{"value": {"other": "x"}}] * 9},
+        {"state": "value", "value": {"fraction": [1, 0]}},
+        {},
+    ):
+        for name in ("sizes/estimate", "sizes/zero"):
+            assert grading.judge(name, record, 0)[0] in ("wrong", "failed")
+    assert grading.parse_record("[1]") is grading.parse_record("{") is None
+
+
+def write(path, answers, **metadata):
+    """Write a submission of chapter 4c with these answers: only its exercises, so that it is executed fast."""
+    cells = []
+    for cell in HANDOUT:
+        new = v4.new_code_cell(cell.source, metadata=cell.metadata)
+        exercise = next(
+            (n for n in answers if teaching.answer_id(n) == new.metadata.nbgrader.grade_id), ""
+        )
+        new.source = answers.get(exercise, new.source)
+        cells.append(new)
+    path.write_text(json.dumps(v4.new_notebook(cells=cells, metadata=metadata)))
+
+
+HANDOUT = [
+    cell
+    for cell in teaching.student("04c").cells
+    if cell.cell_type == "code" and {"answer", "check"} & set(cell.metadata.get("tags", []))
+]
+
+
+@pytest.mark.slow
+def test_a_class_is_graded_whatever_one_of_them_does(tmp_path, capsys):
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    write(folder / "ann.ipynb", RIGHT)
+    crashing = "import os, socket\ntry:\n    socket.create_connection(('127.0.0.1', 9), 1)\n"
+    crashing += (
+        "except OSError as error:\n    pass\nopen('left', 'w')\nos.environ['HOME']\nos._exit(3)"
+    )
+    write(folder / "=dee.ipynb", {**RIGHT, "sizes/zero": crashing})
+    endless = "def mean(sizes, size_cap, alpha):\n    while True: pass"
+    wrong = "def estimate(total, m, size_cap, alpha):\n    total / alpha"
+    write(folder / "eve.ipynb", {"sizes/mean-with-zero": endless, "sizes/estimate": wrong})
+    (folder / "notes.txt").write_text("hello")
+    (folder / "broken.ipynb").write_text("{")
+    write(folder / "of_chapter_1.ipynb", {})
+    text = (folder / "of_chapter_1.ipynb").read_text()
+    text = text.replace("sizes/", "privacy/").replace("answer-sizes-", "")
+    (folder / "of_chapter_1.ipynb").write_text(text)
+    stem, grades = grading.grade_folder(folder, limits=grading.Limits(seconds=60))
+    assert stem == "04c_size_estimator"
+    results = {g.name: g for g in grades}
+    assert {state for state, _ in results["ann.ipynb"].results.values()} == {"right"}
+    dee, eve = results["=dee.ipynb"], results["eve.ipynb"]
+    assert dee.right == 2 and dee.results["sizes/zero"][0] == "failed"
+    assert "its process ended in code cell 5" in dee.note
+    assert eve.results["sizes/estimate"][0] == "wrong"
+    assert "returns nothing" in eve.results["sizes/estimate"][1]
+    assert eve.results["sizes/mean-with-zero"] == ("failed", "the function does not end")
+    assert "stopped in code cell 3: the time limit" in eve.note
+    assert (
+        "is no notebook" in results["notes.txt"].note
+        and "is no notebook" in results["broken.ipynb"].note
+    )
+    assert (
+        "chapter 04e_privacy: this is the grading of chapter 04c"
+        in results["of_chapter_1.ipynb"].note
+    )
+    grading.write_csv(grades, list(grading.checks_in(stem)), tmp_path / "grades.csv")
+    rows = list(csv.DictReader((tmp_path / "grades.csv").open()))
+    assert rows[0]["submission"] == "'=dee.ipynb"
+    assert [row["right"] for row in rows if row["submission"] == "ann.ipynb"] == ["3"]
+    summary = grading.summarise(stem, grades)
+    assert "sizes/estimate        2 right, 1 wrong, 0 unanswered, 0 failed" in summary
+
+
+def test_edited_checks_and_the_solutions_module_are_noted(tmp_path, monkeypatch):
+    write(tmp_path / "a.ipynb", {"sizes/zero": "from companion.teach.exercises import sizes"})
+    text = (tmp_path / "a.ipynb").read_text()
+    (tmp_path / "a.ipynb").write_text(
+        text.replace('check.answer(\\"sizes/zero\\", mine)', "print(1)")
+    )
+    monkeypatch.setattr(grading, "execute", lambda cells, seed, limits: ([], ""))
+    (result,) = grading.grade_folder(tmp_path)[1]
+    assert "names the module of the solutions" in result.note
+    assert result.note.endswith("made anew: sizes/zero")
+    assert set(result.results.values()) == {("unanswered", "")}
+
+
+def test_a_folder_without_submissions_and_a_chapter_without_exercises_are_refused(tmp_path):
+    with pytest.raises(InputError, match="is empty: put the notebooks"):
+        grading.grade_folder(tmp_path)
+    with pytest.raises(InputError, match="is no folder"):
+        grading.grade_folder(tmp_path / "none")
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(InputError, match="no notebook that answers exercises"):
+        grading.grade_folder(tmp_path)
+    with pytest.raises(InputError, match="chapter 10a_own_data has no exercises"):
+        grading.grade_folder(tmp_path, "10a")
+
+
+def test_a_function_without_return_is_told_so_and_a_stub_is_unanswered():
+    def no_return(total, m, size_cap, alpha):
+        total / alpha
+
+    def stub(total, m, size_cap, alpha):
+        """Estimate it."""
+
+    assert (
+        "returns nothing (None): it must end with `return`"
+        in check.answer("sizes/estimate", no_return).message
+    )
+    assert check.answer("sizes/estimate", stub).message.startswith("Nothing answered yet")
+
+
+def test_under_nbgrader_a_wrong_answer_raises(monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    with pytest.raises(AssertionError, match="Not yet"):
+        check.answer("sizes/zero", (0.5, (1, 1)))
+    assert check.answer("sizes/zero", (0.25, (1, 2)))
+
+
+def test_handouts_have_nbgraders_metadata():
+    answers = [c.metadata.nbgrader for c in HANDOUT if "answer" in c.metadata.tags]
+    checks = [c.metadata.nbgrader for c in HANDOUT if "check" in c.metadata.tags]
+    assert [a.grade_id for a in answers] == [teaching.answer_id(n) for n in RIGHT]
+    assert all(a.solution and not a.locked and not a.grade for a in answers)
+    assert [c.points for c in checks] == [check.exercise(n).level for n in RIGHT]
+    assert all(c.locked and c.grade and not c.solution for c in checks)
