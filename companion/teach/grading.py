@@ -36,6 +36,7 @@ from companion.teach import check, hidden_inputs, submission, teaching
 from fedstas.errors import InputError
 
 MAX_RECORDS = 2_000_000  # bytes that a submission may report
+STARTUP = 300  # seconds until the first cell begins, on a busy machine
 MAX_FILE = 100_000_000  # bytes of any file that it may write
 SOLUTIONS = re.compile(r"teach[.\s]*(?:import\s+)?exercises|import\s+exercises|check\.exercise\(")
 ASKED = re.compile(r'check\.answer\(\s*"([^"]+)"')
@@ -170,7 +171,7 @@ def set_limits(limits: Limits) -> Callable[[], None]:
 
         memory = int(limits.gigabytes * 2**30)
         for name, value in (
-            ("RLIMIT_CPU", limits.seconds * 2),
+            ("RLIMIT_CPU", STARTUP + 2 * limits.seconds),
             ("RLIMIT_DATA", memory),
             ("RLIMIT_FSIZE", MAX_FILE),
             ("RLIMIT_CORE", 0),
@@ -230,7 +231,7 @@ def execute(cells: list[dict], seed: int, limits: Limits) -> tuple[list[dict], s
         )
         os.close(writing)
         try:
-            text, late = read_records(reading, time.monotonic() + limits.seconds)
+            text, late = read_records(reading, limits.seconds)
         finally:
             os.close(reading)
             with contextlib.suppress(ProcessLookupError):
@@ -246,9 +247,12 @@ def execute(cells: list[dict], seed: int, limits: Limits) -> tuple[list[dict], s
     return records, f"its process ended {place} (out of memory, or ended by its own code)"
 
 
-def read_records(pipe: int, deadline: float) -> tuple[str, str]:
-    """Return what comes through a pipe until it is closed, and why reading stopped earlier; "" if it did not."""
-    content, reached = bytearray(), ""
+def read_records(pipe: int, seconds: float) -> tuple[str, str]:
+    """Return what comes through a pipe until it is closed, and why reading stopped earlier; "" if it did not.
+
+    The limit of seconds counts from the first report on: before that our own modules are imported.
+    """
+    content, reached, deadline = bytearray(), "", time.monotonic() + STARTUP
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while not reached:
@@ -256,6 +260,8 @@ def read_records(pipe: int, deadline: float) -> tuple[str, str]:
                 reached = "the time limit was reached"
                 break
             part = os.read(pipe, 65536)
+            if part and not content:
+                deadline = time.monotonic() + seconds
             content += part
             if not part:
                 break
@@ -296,7 +302,14 @@ def judge(name: str, record: dict, seed: int) -> tuple[str, str]:
             )
         if state == "results":
             return judge_results(name, record["results"], seed)
-    except (KeyError, TypeError, ValueError, AssertionError, AttributeError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        ValueError,
+        AssertionError,
+        AttributeError,
+    ) as error:
         return "failed", f"its answer could not be read ({type(error).__name__})"
     return "failed", "its answer could not be read"
 

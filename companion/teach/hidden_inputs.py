@@ -62,9 +62,11 @@ def _strata_with_cohort(rng: np.random.Generator) -> tuple:
 
 def _allocation(rng: np.random.Generator, strata: int = 3) -> tuple:
     """Draw sizes and standard deviations of strata, and a number of draws that fits; no two strata tie."""
-    sizes = _ints(rng, strata, 5, 40)
-    spreads = [s + place / 16 for place, s in enumerate(_ints(rng, strata, 1, 9), 1)]
-    return sizes, spreads, int(rng.integers(strata, 5 * strata))
+    while True:
+        sizes, spreads = _ints(rng, strata, 5, 40), _ints(rng, strata, 1, 9)
+        products = {size * spread for size, spread in zip(sizes, spreads, strict=True)}
+        if len(products) == strata:
+            return sizes, spreads, int(rng.integers(strata, 5 * strata))
 
 
 def _respondents(rng: np.random.Generator) -> tuple:
