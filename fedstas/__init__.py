@@ -7,7 +7,8 @@ What lives here:
     fedstas.flower    the designs in a Flower federation (extra `flower`)
 
 The algorithms import only `fedstas.theory` of these, and no torch; nothing here depends on the folders of a clone.
-`from fedstas import tasks, simulation, privacy` imports any module of the first two.
+`from fedstas import tasks, simulation, privacy` imports any module of the first two. `fedstas.Cohorts` chooses the clients of
+a training loop of one's own.
 
 To add a method, write its design in a module of its own and its entry in `methods`. Settings of a design are fields
 of `config`, checks of values stand in `errors` and `arrays`, what a design remembers in `state`.
@@ -28,7 +29,9 @@ _RENAMED = {"own_data": "user_data", "own": "user_code", "parts": "config"}  # o
 
 
 def __getattr__(name: str):
-    """Import a module of the algorithms or of the simulator when it is first asked for."""
+    """Import a module of the algorithms or of the simulator, or `Cohorts`, when it is first asked for."""
+    if name == "Cohorts":
+        return importlib.import_module("fedstas.cohorts").Cohorts
     module = _RENAMED.get(name, name)
     for package in () if name.startswith("_") else _PACKAGES:
         if find_spec(f"{package}.{module}") is not None:
@@ -37,7 +40,7 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    """List the names of this module, and the modules that `__getattr__` imports."""
+    """List the names of this module, and what `__getattr__` imports."""
     paths = [path for package in _PACKAGES for path in importlib.import_module(package).__path__]
     modules = [each.name for each in pkgutil.iter_modules(paths)]
-    return sorted({*globals(), *modules})
+    return sorted({*globals(), *modules, "Cohorts"})

@@ -110,6 +110,7 @@ class AuthorsStratified:
             `raw_centres`.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = FrozenState
     version: ClassVar[int] = 2  # 2: gradients are rounded before clustering
     weights: str = choice_field("strata", "uniform")

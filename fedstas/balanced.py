@@ -134,6 +134,7 @@ class Balanced:
     `restratify_every` rounds; 0: once.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = BalancedState
     stratifies = property(lambda self: self.features == "gradients")
     how: str = choice_field("cube", "pivotal")

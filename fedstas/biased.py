@@ -32,6 +32,7 @@ class PowerOfChoice:
     stands for 2 m, at most N.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("losses",)
     candidates: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:
@@ -70,6 +71,7 @@ class DivFL:
     is random. The bias is at most the sum of distances that the greedy choice makes small.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     levels: int = int_field(9, 2, 256)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

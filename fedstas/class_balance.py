@@ -44,6 +44,7 @@ class ClassBalance:
     and T_k from 1 on are theirs, and FedAvg's weights were chosen here.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("labels",)
     State: ClassVar[type] = ClassBalanceState
 
     exploration: float = float_field(10.0, 0, open_low=False)

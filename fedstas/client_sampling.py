@@ -142,7 +142,7 @@ class ClientDesign(Protocol):
     them, too): `stratifies` (it squeezes the clients' gradients, so that its runs have the squeeze's version),
     `hides_sizes` (it asks for no true size), `equal_clients` (its omega_k are 1/N instead of n_k/n),
     `pooled` (one client holds all data), `replaces` (m may be larger than N, since it draws with replacement or ignores
-    m). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
+    m), `needs` (the arguments of `Cohorts.sample` that it asks for). An int `version`, 1 by default, is part of the identity of its runs: raise it when the same settings draw otherwise.
 
     A design that remembers something from round to round declares a dataclass as `State` and gets it from the view:
 
@@ -395,6 +395,7 @@ class Stratified:
     The estimator is biased unless p is uniform: see chapter 4.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
 

@@ -145,6 +145,7 @@ class Clustered:
     zero before their first) or "label" (the target of their Fig. 1: by majority label, which no real server knows).
     """
 
+    needs = property(lambda self: ("labels",) if self.groups == "label" else ())
     State: ClassVar[type] = ClusteredState
     replaces: ClassVar[bool] = True
     groups: str = choice_field("similarity", "size", "label")

@@ -76,6 +76,7 @@ class StratifiedHansenHurwitz:
     "uniform" no true size is asked for then.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
     replaces: ClassVar[bool] = True
@@ -122,6 +123,7 @@ class StratifiedHorvitzThompson:
     systematic, with pi_k proportional to the size measure and weights omega_k / pi_k.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = StrataState
     stratifies: ClassVar[bool] = True
     corrected: StratifiedHansenHurwitz = StratifiedHansenHurwitz()

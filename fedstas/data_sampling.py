@@ -4,7 +4,7 @@ The server sets a rate for each participant (`rates`) and sends nothing else; th
 (`sample`).
 """
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -174,6 +174,7 @@ class Optimal:
     gradients, neither of them privately.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("spreads",)
     sample = staticmethod(fixed_size)
     n_star: int = int_field(2048)
 

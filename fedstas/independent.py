@@ -68,6 +68,7 @@ class OptimalClientSampling:
     their Algorithm 2, 0 for exact probabilities. A client whose gradient is zero is never selected.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("norms",)
     approximate: int = int_field(0, 0)
 
     def draw(self, view: View, m: int, rng: np.random.Generator) -> Cohort:

@@ -64,6 +64,7 @@ class LabelEntropy:
         horizon: rounds of the run.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("output_bias",)
     State: ClassVar[type] = LabelEntropyState
 
     temperature: float = float_field(0.01, 0)

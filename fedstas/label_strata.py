@@ -37,6 +37,7 @@ class LabelStrata:
     variance is below that of plain stratification.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("labels",)
     State: ClassVar[type] = LabelStrataState
 
     strata: int = int_field(10)

@@ -34,6 +34,14 @@ CROWD = (
     100  # clients in a stratum, on average, above which exchanges gain too little for their time
 )
 MIN_FALL = 1e-3  # the share of its cost that a pass of exchanges must save, or it is the last
+NEEDS = {  # of `Cohorts.sample`, by features
+    "sketch": ("gradients",),
+    "gradients": ("gradients",),
+    "sketch+updates": ("gradients",),
+    "labels": ("labels",),
+    "output": ("output_gradients",),
+    "updates": (),
+}
 MIN_GAIN = 8  # units by which a change must lower the cost, or the search could go in circles by rounding errors
 
 
@@ -400,6 +408,7 @@ class LeastVariance:
     clip: float | None = float_field(None, 0, optional=True, later=True)
     stratifies = property(lambda self: self.features == "gradients")
     hides_sizes = property(lambda self: self.equal_clients)
+    needs = property(lambda self: NEEDS[self.features])
     replaces: ClassVar[bool] = True
 
     def __post_init__(self):

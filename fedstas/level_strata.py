@@ -49,6 +49,7 @@ class LevelStrata:
     All clients are asked again every `restratify_every` rounds.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     State: ClassVar[type] = LevelStrataState
     stratifies: ClassVar[bool] = True
 

@@ -21,11 +21,11 @@ many rounds and is not modified in between. Any other field may change in every 
 `fedstas audit` draw many cohorts of one round, and reset these other fields before each draw.
 
 So that a run can be stored and continued, fields hold None, numbers, text, arrays, tensors, lists, tuples and dicts of
-these, and dataclasses that their annotations name.
+these, and dataclasses that their annotations name. `to_plain` converts them to plain data, `from_plain` back.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -101,6 +101,17 @@ def reset_draw_fields(states: dict[type, Any], saved: dict[type, dict[str, Any]]
             setattr(state, name, copy.deepcopy(value))
 
 
+def copy_states(states: dict[type, Any]) -> dict[type, Any]:
+    """Copy the states of designs. Values of `Renewed` fields are shared with the copy, since they are not modified."""
+    copies = {kind: copy.copy(state) for kind, state in states.items()}
+    for state in copies.values():
+        for f in fields(state):
+            value = getattr(state, f.name)
+            is_renewed = isinstance(value, Renewed)
+            setattr(state, f.name, copy.copy(value) if is_renewed else copy.deepcopy(value))
+    return copies
+
+
 def _draw_fields(state) -> dict[str, Any]:
     """Return the fields of a state that a draw may change, all but the `Renewed` ones, by name."""
     values = {f.name: getattr(state, f.name) for f in fields(state)}
@@ -114,7 +125,8 @@ def move_clients(state, before: Sequence[int], now: Sequence[int]) -> None:
         before: the clients of the rows so far.
         now: the clients of the rows after the call; a new client gets a row of zeros.
     """
-    places = [before.index(client) if client in before else -1 for client in now]
+    place_of = {client: place for place, client in enumerate(before)}
+    places = [place_of.get(client, -1) for client in now]
     for f in fields(state) if is_dataclass(state) else ():
         rows = getattr(state, f.name)
         if f.metadata.get("per_client") and rows is not None:
@@ -152,3 +164,85 @@ def classes_of_parts(*parts) -> set[type]:
         if is_dataclass(part):
             classes |= classes_of_parts(*(getattr(part, f.name) for f in fields(part)))
     return classes
+
+
+class OtherVersion(InputError):
+    """A file, checkpoint or state was written by another version of fedstas."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"it was written by another version of fedstas ({reason})")
+
+
+def class_name(kind: type) -> str:
+    """Return the name of a state class in files."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def to_plain(value, classes: Iterable[type], store: Callable[[Any], dict | None]):
+    """Convert a value to plain data, as JSON has them.
+
+    Args:
+        value: None, a bool, number, text, what `store` takes, a list, tuple or dict of these, or a dataclass of
+            `classes` with such fields. Types are exact: a subclass would be restored as another type.
+        classes: the dataclasses that may occur; a class itself may be the key of a dict.
+        store: `store(value)` returns an array or the like as a dict of one entry, whose key is not the name of another
+            kind; None for a value that it does not take.
+
+    Raises:
+        InputError: the value holds something else.
+    """
+    names = {kind: class_name(kind) for kind in classes}
+
+    def plain(value):
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if (stored := store(value)) is not None:
+            return stored
+        if kind is list or kind is tuple:
+            return {kind.__name__: [plain(v) for v in value]}
+        if kind is dict:
+            return {"dict": [[plain(k), plain(v)] for k, v in value.items()]}
+        if isinstance(value, type) and value in names:
+            return {"class": names[value]}
+        if kind in names:
+            return {names[kind]: plain({f.name: getattr(value, f.name) for f in fields(kind)})}
+        hint = "" if not is_dataclass(kind) else ": name it in the annotation of its field"
+        raise InputError(
+            f"a state holds a {kind.__name__}, which no file can store{hint}: it may hold numbers, text, arrays "
+            "and tensors, lists, tuples and dicts of these, and dataclasses that annotations of fields name"
+        )
+
+    return plain(value)
+
+
+def from_plain(plain, classes: Iterable[type], restore: dict[str, Callable[[Any], Any]]) -> Any:
+    """Convert plain data back to the value that `to_plain` was given.
+
+    `restore[key]` restores what `store` returned under this key. `OtherVersion` if the data contain a class that is not
+    among `classes`, or that has other fields now.
+    """
+    by_name = {class_name(kind): kind for kind in classes}
+
+    def value(plain):
+        if not isinstance(plain, dict):
+            return plain
+        ((kind, content),) = plain.items()
+        if kind in restore:
+            return restore[kind](content)
+        if kind in ("list", "tuple"):
+            values = [value(v) for v in content]
+            return values if kind == "list" else tuple(values)
+        if kind == "dict":
+            return {value(k): value(v) for k, v in content}
+        name = content if kind == "class" else kind
+        if name not in by_name:
+            raise OtherVersion(f"it holds a {name}, which its method does not declare")
+        if kind == "class":
+            return by_name[name]
+        try:
+            return by_name[name](**value(content))
+        except TypeError:
+            raise OtherVersion(f"its {name} has other fields") from None
+
+    return value(plain)

@@ -45,7 +45,7 @@ from companion.pages.prose import expect, glue_figure, glue_values, table
 from fedstas import engine, methods, models, partition, privacy, simulation, tasks
 from fedstas.client_sampling import Cohort
 from fedstas.compression import squeeze
-from fedstas.flower.nonresponse import reweight
+from fedstas.nonresponse import reweight
 from fedstas.sim.rng import stream
 
 s = chapters.settings("08_federation", globals())
@@ -210,7 +210,7 @@ table(ch08.tabulate_bytes(wire))
 # *After the draw* it is different. A participant is silent, or sends numbers that are not finite or an array of the wrong shape. Its update is left out,
 # and the others stand for it:
 #
-# ```{literalinclude} ../../fedstas/flower/nonresponse.py
+# ```{literalinclude} ../../fedstas/nonresponse.py
 # :pyobject: reweight
 # :language: python
 # ```

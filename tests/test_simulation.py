@@ -30,7 +30,7 @@ from fedstas.aggregation import Average, UpdateMemoryServer
 from fedstas.client_sampling import Cohort, Uniform
 from fedstas.data_sampling import FixedSize
 from fedstas.errors import Diverged, InputError
-from fedstas.sim.server import sketch_signs
+from fedstas.views import sketch_signs
 
 POISSON_SAMPLING = ("poisson", "optimal-client-sampling", "k-vib")  # no fixed cohort size
 P = 3_760  # parameters of the digits perceptron, 64-50-10
@@ -694,14 +694,14 @@ def no_sizes(monkeypatch):
     def refuse(self):
         raise AssertionError("a true size was asked for")
 
-    answers, report = [], server.privacy.report
+    answers, report = [], privacy.report
 
     def record_report(sizes, **kw):
         answers.append((int(sizes), int(report(sizes, **kw))))
         return np.int64(answers[-1][1])
 
     monkeypatch.setattr(simulation.Server, "sizes", property(refuse))
-    monkeypatch.setattr(server.privacy, "report", record_report)
+    monkeypatch.setattr(privacy, "report", record_report)
     return answers
 
 

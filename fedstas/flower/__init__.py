@@ -2,7 +2,7 @@
 
 `strategy` (one round of any method, by messages), `client` (answers questions, trains), `nodes` (the view that asks
 real nodes), `messages` (the format of messages, and the checks of replies), `roster` (which nodes take part),
-`nonresponse` (the weights if participants do not answer), `state_file` (the server on disk after each round).
+`state_file` (the server on disk after each round). If participants do not answer, `fedstas.nonresponse` has the weights.
 
 May import `fedstas` and `fedstas.sim`, and has no algorithm of its own: designs draw the cohorts, the engine trains.
 Start from `Designs` (the strategy) and `client_app`; `examples/flower` uses both.
@@ -13,19 +13,19 @@ To let a design ask for something new, add the question to `nodes`, its answer t
 import importlib
 
 _HOMES = {
-    "Designs": "strategy",
-    "Local": "client",
-    "Privacy": "client",
-    "TooFew": "roster",
-    "client_app": "client",
-    "is_private": "client",
+    "Designs": "flower.strategy",
+    "Local": "flower.client",
+    "Privacy": "flower.client",
+    "TooFew": "flower.roster",
+    "client_app": "flower.client",
+    "is_private": "flower.client",
     "reweight": "nonresponse",
 }
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str):  # lazily, so that `nonresponse` can be imported without Flower
+def __getattr__(name: str):  # lazily, so that `reweight` can be imported without Flower
     """Import a public name from its module when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fedstas.flower' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"fedstas.flower.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"fedstas.{_HOMES[name]}"), name)

@@ -22,10 +22,11 @@ from fedstas.flower.messages import make_content, pack, read_array, read_setting
 from fedstas.level_strata import ascending_levels
 from fedstas.methods import Method
 from fedstas.sim import engine
-from fedstas.sim.rng import LARGEST_SEED, stream
-from fedstas.sim.server import batch_mean_weights, sketch_signs
+from fedstas.sim.server import batch_mean_weights
 from fedstas.sim.simulation import draw_batches, train_cohort
 from fedstas.sketch import signed_sums
+from fedstas.streams import LARGEST_SEED, stream
+from fedstas.views import sketch_signs
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from fedstas.errors import InputError
 from fedstas.flower import messages
 from fedstas.flower.roster import Roster, exchange
 from fedstas.level_strata import ascending_levels
-from fedstas.sim.server import Server, sketch_signs
-from fedstas.sketch import check_size, signed_sums
-from fedstas.stratification import round_to_grid
+from fedstas.sim.server import Server
+from fedstas.sketch import check_size
+from fedstas.views import round_sketches
 
 
 class Nodes(Roster, Server):
@@ -144,10 +144,7 @@ class Nodes(Roster, Server):
             raise InputError("nodes add no noise to their sketches: leave out epsilon")
         check_size(size, self._params.numel())
         parts = self._ask_all("query.sketch", lambda k: {"size": size}, model=True, size=size)
-        return round_to_grid(np.stack(parts)).astype(np.float32)
-
-    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
-        return signed_sums(vectors, size, sketch_signs(self._seed))
+        return round_sketches(np.stack(parts))
 
     def label_counts(self, epsilon: float | None = None) -> np.ndarray:
         """Raise an `InputError`: nodes do not send them."""

@@ -169,9 +169,8 @@ class Roster:
             )
             changes = [f"{w} {sorted(x)}" for w, x in (("without", left), ("with", joined)) if x]
             self._log_event(f"the federation changes: {', '.join(changes)}; strata are made anew")
-            self.memory.designs = {}
-            for state in (self.memory, self.memory.optimizer):
-                move_clients(state, self.client_ids, client_ids)
+            self.memory.move_clients(self.client_ids, client_ids)
+            move_clients(self.memory.optimizer, self.client_ids, client_ids)
         self.client_ids, self.node_ids = client_ids, [node_of[c] for c in client_ids]
         self.clients = len(client_ids)
 

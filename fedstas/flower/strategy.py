@@ -12,15 +12,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedstas import aggregation
-from fedstas.client_sampling import check_cohort_size, draw_cohort, has_flag
+from fedstas.client_sampling import check_cohort_size, has_flag
 from fedstas.errors import Diverged, InputError, check_float, check_int
 from fedstas.flower import messages, state_file
 from fedstas.flower.client import is_private
 from fedstas.flower.nodes import Nodes
-from fedstas.flower.nonresponse import reweight
 from fedstas.flower.roster import RosterChanged, TooFew, exchange
 from fedstas.methods import Method
-from fedstas.sim.rng import stream
+from fedstas.nonresponse import reweight
 
 OF_SIMULATION = {  # flags of server optimisers that messages do not serve
     "corrects": "its clients keep control variates",
@@ -126,9 +125,8 @@ class Designs(Strategy):
             try:
                 if t == 1 and len(self.view._silent) == 0 and not self.view.events:
                     check_cohort_size(self.method.clients, self.m, n)
-                rng = stream(self.seed, "clients", t)
                 m = self.m if has_flag(self.method.clients, "replaces") else min(self.m, n)
-                cohort = draw_cohort(self.method.clients, self.view, m, rng)
+                cohort = self.view.draw(self.method.clients, m)
                 if self._remembers and cohort.per_example:
                     raise InputError("a server that remembers updates takes no weights of examples")
                 self._omega = self._client_shares() if self._remembers else None

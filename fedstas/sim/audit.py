@@ -20,9 +20,9 @@ from fedstas.client_sampling import Cohort, draw_cohort, has_flag
 from fedstas.errors import InputError, check_int
 from fedstas.methods import Method
 from fedstas.sim import engine, simulation
-from fedstas.sim.rng import stream
 from fedstas.sim.server import Server
 from fedstas.state import copy_draw_fields, new_state, reset_draw_fields
+from fedstas.streams import stream
 
 SIZES = (2, 3, 4, 5, 6, 8)  # examples of the clients
 M = 3  # participants

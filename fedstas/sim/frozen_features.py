@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedstas.errors import DataError
-from fedstas.sim.rng import stream
+from fedstas.streams import stream
 
 if TYPE_CHECKING:
     from torch import Tensor

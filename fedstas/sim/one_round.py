@@ -19,10 +19,10 @@ from fedstas.data_sampling import AllData
 from fedstas.errors import InputError, check_float, check_int
 from fedstas.methods import LocalSGD, Method, get
 from fedstas.sim import simulation
-from fedstas.sim.rng import stream
 from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import find_device
 from fedstas.state import copy_draw_fields, reset_draw_fields
+from fedstas.streams import stream
 
 TRAINED_COHORTS = 20  # the first cohorts of a design, over which the cost of training is averaged
 

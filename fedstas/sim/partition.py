@@ -15,7 +15,7 @@ from fedstas import user_code
 from fedstas.arrays import as_int_array, check_same_shape
 from fedstas.errors import InputError, check_choice, check_float, check_int
 from fedstas.sim.csv_files import read_rows, to_names
-from fedstas.sim.rng import LARGEST_SEED, stream
+from fedstas.streams import LARGEST_SEED, stream
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@
 import contextlib
 import json
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,15 @@ from fedstas.errors import InputError, format_value
 from fedstas.methods import Method
 from fedstas.sim.server import ServerMemory
 from fedstas.sim.simulation import AVERAGE_COLUMNS, COLUMNS, History, RunState
-from fedstas.state import classes_of_parts, declared_classes
+from fedstas.state import (
+    OtherVersion,
+    classes_of_parts,
+    declared_classes,
+    from_plain,
+    to_plain,
+)
 
 VERSION = 3  # of this encoding; files of other versions are refused
-
-
-def class_name(kind: type) -> str:
-    """Return the name of a state class in files."""
-    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def memory_classes(memory: ServerMemory) -> set[type]:
@@ -45,41 +45,26 @@ def encode(value, arrays: dict[str, np.ndarray], classes: Iterable[type] = ()):
     """Convert a value to plain data for JSON, which refers by name to arrays that are added to `arrays`.
 
     Args:
-        value: None, a bool, number, text, array or tensor, a list, tuple or dict of these, or a dataclass
-            of `classes` with such fields. Types are exact: a subclass would be decoded as another type.
+        value: see `state.to_plain`; it may hold arrays and tensors.
         arrays: filled with the arrays.
         classes: the dataclasses that may occur; a class itself may be the key of a dict.
 
     Raises:
         InputError: the value holds something else.
     """
-    names = {kind: class_name(kind) for kind in classes}
 
-    def plain(value):
-        kind = type(value)
-        if value is None or kind in (bool, int, float, str):
-            return value
-        if isinstance(value, np.generic) or (kind is np.ndarray and not value.dtype.hasobject):
+    def store(value) -> dict | None:
+        if isinstance(value, np.generic) or (
+            type(value) is np.ndarray and not value.dtype.hasobject
+        ):
             name = f"value/{len(arrays)}"
-            arrays[name] = value
+            arrays[name] = value  # type: ignore[assignment]
             return {"array": name}
-        if kind is torch.Tensor:
-            return {"tensor": plain(value.detach().cpu().numpy())}
-        if kind is list or kind is tuple:
-            return {kind.__name__: [plain(v) for v in value]}
-        if kind is dict:
-            return {"dict": [[plain(k), plain(v)] for k, v in value.items()]}
-        if isinstance(value, type) and value in names:
-            return {"class": names[value]}
-        if kind in names:
-            return {names[kind]: plain({f.name: getattr(value, f.name) for f in fields(kind)})}
-        hint = "" if not is_dataclass(kind) else ": name it in the annotation of its field"
-        raise InputError(
-            f"a state holds a {kind.__name__}, which no file can store{hint}: it may hold numbers, text, arrays "
-            "and tensors, lists, tuples and dicts of these, and dataclasses that annotations of fields name"
-        )
+        if type(value) is torch.Tensor:
+            return {"tensor": store(value.detach().cpu().numpy())}
+        return None
 
-    return plain(value)
+    return to_plain(value, classes, store)
 
 
 def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
@@ -87,39 +72,14 @@ def decode(plain, arrays, classes: Iterable[type] = ()) -> Any:
 
     `OtherVersion` if it contains a class that is not among `classes`, or that has other fields now.
     """
-    by_name = {class_name(kind): kind for kind in classes}
 
-    def value(plain):
-        if not isinstance(plain, dict):
-            return plain
-        ((kind, content),) = plain.items()
-        if kind == "array":
-            return arrays[content][()]  # [()]: an array without axes is a number again
-        if kind == "tensor":
-            return torch.from_numpy(np.array(arrays[content["array"]]))
-        if kind in ("list", "tuple"):
-            values = [value(v) for v in content]
-            return values if kind == "list" else tuple(values)
-        if kind == "dict":
-            return {value(k): value(v) for k, v in content}
-        name = content if kind == "class" else kind
-        if name not in by_name:
-            raise OtherVersion(f"it holds a {name}, which its method does not declare")
-        if kind == "class":
-            return by_name[name]
-        try:
-            return by_name[name](**value(content))
-        except TypeError:
-            raise OtherVersion(f"its {name} has other fields") from None
+    def restore_tensor(content) -> torch.Tensor:
+        return torch.from_numpy(np.array(arrays[content["array"]]))
 
-    return value(plain)
+    def restore_array(name):
+        return arrays[name][()]  # [()]: an array without axes is a number again
 
-
-class OtherVersion(InputError):
-    """A file or checkpoint of a run was written by another version of fedstas."""
-
-    def __init__(self, reason: str):
-        super().__init__(f"it was written by another version of fedstas ({reason})")
+    return from_plain(plain, classes, {"array": restore_array, "tensor": restore_tensor})
 
 
 def check_version(plain: dict) -> None:

@@ -2,44 +2,39 @@
 
 import copy
 from dataclasses import dataclass, field, fields
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedstas import privacy, sketch
+from fedstas import sketch
 from fedstas import state as states
-from fedstas.compression import ROWS_AT_ONCE, Squeezed, squeeze
+from fedstas.compression import Squeezed
 from fedstas.errors import Diverged, InputError, check_float, check_int
 from fedstas.sim import engine, models
-from fedstas.sim.rng import stream
-from fedstas.stratification import round_to_grid
+from fedstas.streams import stream
+from fedstas.views import Memory, ServerView
 
 SEED_BYTES = 8  # of a seed that a client downloads to make w_0
 
 
 @dataclass
-class ServerMemory:
-    """All that a server carries from round to round, besides the model.
+class ServerMemory(Memory):
+    """All that a server carries from round to round, besides the model: what designs remember, and
 
-    `cost`: bytes and examples so far. `designs`: the states of designs, by state class. `optimizer`: the state
-    of the server optimiser, None before its first step. `last_updates`: each client's last update, float32
-    [N, P], kept from the first time that a design asks for them. `has_sizes`: clients have sent their sizes.
-    `label_epsilons`: with which noise they have sent their label counts.
+    `cost`: bytes and examples so far. `optimizer`: the state of the server optimiser, None before its first step.
+    `has_sizes`: clients have sent their sizes. `label_epsilons`: with which noise they have sent their label counts.
     """
 
     cost: dict[str, int] = field(
         default_factory=lambda: {"examples": 0, "bytes_down": 0, "bytes_up": 0}
     )
-    designs: dict[type, Any] = field(default_factory=dict)
     optimizer: Any = None
-    last_updates: np.ndarray | None = states.per_client()
     has_sizes: bool = False
     label_epsilons: list[float | None] = field(default_factory=list)
 
 
-class Server:
+class Server(ServerView):
     """The server of a simulated federation, the `View` that its designs ask.
 
     Args:
@@ -87,10 +82,6 @@ class Server:
             if isinstance(value, torch.Tensor):
                 setattr(optimizer, f.name, value.to(device))
 
-    def state_of(self, design) -> Any:
-        """What this design remembers: its declared `State`, made at first use."""
-        return states.state_of(self.memory.designs, design)
-
     def optimizer_state(self, optimizer) -> Any:
         """What the server optimiser remembers: its declared `State`, made at first use; None if it has none."""
         if self.memory.optimizer is None and getattr(optimizer, "State", None) is not None:
@@ -121,14 +112,7 @@ class Server:
         check_int("levels", levels, 2, 256)  # so that an InputError below is about gradients
 
         def make(gradients) -> tuple[Squeezed, int]:
-            parts = []
-            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS_AT_ONCE)]:
-                try:
-                    parts.append(squeeze(np.stack(chunk), levels))
-                except InputError as error:  # not finite
-                    raise Diverged(f"round {self.round}: {error}") from None
-            rows, codes = zip(*((p.levels, p.codes) for p in parts), strict=True)
-            result = Squeezed(np.concatenate(rows), np.concatenate(codes))
+            result = self.squeeze_gradients((g.cpu().numpy() for g in gradients), levels)
             return result, -(-result.bits // 8)
 
         return self._ask_gradients(levels, make)
@@ -136,32 +120,15 @@ class Server:
     def sketches(
         self, size: int, *, clip=None, epsilon: float | None = None, delta=1e-5
     ) -> np.ndarray:
-        """See `View`: rounded to 2^-16 of the largest entry, as coordinates for strata are, so that backends agree."""
         sketch.check_size(
             size, self._params.numel()
         )  # so that an InputError below is about gradients
 
         def make(gradients) -> tuple[np.ndarray, int]:
-            parts = []
-            while chunk := [g.cpu().numpy() for g in islice(gradients, ROWS_AT_ONCE)]:
-                try:
-                    parts.append(self.sketch_vectors(np.stack(chunk), size))
-                except InputError as error:  # not finite
-                    raise Diverged(f"round {self.round}: {error}") from None
-            answers = np.concatenate(parts)
-            if epsilon is not None:
-                what = f"noise of sketches, {size}, {clip!r}, {epsilon!r}, {delta!r}"
-                rngs = (stream(self._seed, what, k, self.round) for k in range(self.clients))
-                pairs = zip(answers, rngs, strict=True)
-                answers = np.stack(
-                    [privacy.noisy_sketch(x, clip, epsilon, delta, rng) for x, rng in pairs]
-                )
-            return round_to_grid(answers).astype(np.float32), 4 * size
+            rows = (g.cpu().numpy() for g in gradients)
+            return self.sketch_gradients(rows, size, clip, epsilon, delta), 4 * size
 
         return self._ask_gradients(("sketches", size, clip, epsilon, delta), make).copy()
-
-    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
-        return sketch.signed_sums(vectors, size, sketch_signs(self._seed))
 
     @property
     def output_layer(self) -> slice:
@@ -186,16 +153,9 @@ class Server:
         if epsilon not in self.memory.label_epsilons:
             self.charge(examples=0, bytes_up=4 * self._classes * self.clients)
             self.memory.label_epsilons.append(epsilon)
-        answers = []
-        for k in range(self.clients):
-            labels = self._data.of(k)[1].cpu().numpy()
-            counts = np.bincount(labels, minlength=self._classes)
-            if epsilon is not None:
-                # A stream for each epsilon: the same noise at two scales would reveal the counts.
-                rng = stream(self._seed, f"label counts, epsilon {epsilon!r}", k)
-                counts = privacy.noisy_counts(counts, epsilon, rng)
-            answers.append(counts)
-        return np.array(answers, dtype=np.float64)
+        shards = (self._data.of(k)[1].cpu().numpy() for k in range(self.clients))
+        counts = (np.bincount(labels, minlength=self._classes) for labels in shards)
+        return self.count_labels(counts, epsilon)
 
     def norms(self) -> np.ndarray:
         def make(gradients):
@@ -269,8 +229,8 @@ class Server:
 
     def receive(self, clients, updates: torch.Tensor) -> None:
         """Store the participants' updates [m, P], if a design has asked for last updates."""
-        if self.memory.last_updates is not None:
-            self.memory.last_updates[clients] = updates.cpu().numpy()
+        if self.memory.last_updates is not None:  # else they need not leave the device
+            super().receive(clients, updates.cpu().numpy())
 
     @property
     def majority_labels(self) -> np.ndarray:
@@ -278,18 +238,8 @@ class Server:
 
     def reports(self, clients, *, size_cap: int, alpha: float, memoised: bool) -> np.ndarray:
         self.cost["bytes_up"] += 8 * len(clients)
-        answers = []
-        for slot, k in enumerate(clients):
-            ids = (k,) if memoised else (self.round, slot)
-            rng = stream(self._seed, "memoised report" if memoised else "report", *ids)
-            size = self._data.sizes[k]
-            answers.append(privacy.report(size, size_cap=size_cap, alpha=alpha, rng=rng))
-        return np.array(answers)
-
-
-def sketch_signs(seed: int) -> np.random.Generator:
-    """Return a fresh generator of the signs of a run's sketches, from the seed that all its clients know."""
-    return stream(seed, "signs of sketches")
+        sizes = self._data.sizes
+        return self.report_sizes(clients, sizes, size_cap=size_cap, alpha=alpha, memoised=memoised)
 
 
 def batch_mean_weights(sizes, batch: int, seed: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from fedstas import user_code
 from fedstas.aggregation import aggregate, average_models, mean_of_tail
-from fedstas.client_sampling import Cohort, check_cohort_size, draw_cohort, has_flag
+from fedstas.client_sampling import Cohort, check_cohort_size, has_flag
 from fedstas.errors import (
     Diverged,
     InputError,
@@ -29,9 +29,9 @@ from fedstas.errors import (
 from fedstas.methods import Method
 from fedstas.sim import engine, initial_model, models
 from fedstas.sim.partition import Federation
-from fedstas.sim.rng import stream
 from fedstas.sim.server import Server, ServerMemory
 from fedstas.sim.tasks import Task, find_device
+from fedstas.streams import stream
 
 METRICS = ("train_loss", "test_accuracy", "client_accuracy", "macro_f1")
 COUNTS = ("participants", "examples", "bytes_down", "bytes_up")
@@ -409,9 +409,7 @@ def train_round(
     if has_flag(optimizer, "clusters") and state.labels is None:
         labels = optimizer.assign(server, stream(seed, "clusters"))
         state.labels = torch.from_numpy(labels).to(params.device)
-    drawn = cohort = draw_cohort(
-        method.clients, server, setup.m, stream(seed, "clients", t)
-    )  # lines 3-10
+    drawn = cohort = server.draw(method.clients, setup.m)  # lines 3-10
     places = None  # of those who answer
     if setup.drop:
         server.send_model(drawn.clients)

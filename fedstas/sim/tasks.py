@@ -25,7 +25,7 @@ import numpy as np
 from fedstas import user_code
 from fedstas.errors import DataError, InputError, check_choice, check_int
 from fedstas.sim import coarse, frozen_features, text
-from fedstas.sim.rng import LARGEST_SEED, stream
+from fedstas.streams import LARGEST_SEED, stream
 
 if TYPE_CHECKING:  # torch takes seconds to load, and the names of tasks need none
     import torch

@@ -13,7 +13,7 @@ from collections import Counter
 
 import numpy as np
 
-from fedstas.sim.rng import stream
+from fedstas.streams import stream
 
 TOPICS, WORDS, USERS = 10, 1000, 100
 LENGTHS = (4, 16)  # the smallest and the largest number of words in a document, as in headlines

@@ -1,0 +1,143 @@
+"""What every server does alike, whoever its clients are: remember, draw cohorts, squeeze, sketch, add noise.
+
+`sim.server.Server` (simulated clients), `flower.nodes.Nodes` (real ones) and the view of `cohorts.Cohorts` (the clients
+of a training loop of one's own) are made from it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fedstas import privacy, sketch
+from fedstas import state as states
+from fedstas.client_sampling import ClientDesign, Cohort, draw_cohort
+from fedstas.compression import ROWS_AT_ONCE, Squeezed, squeeze
+from fedstas.errors import Diverged, InputError
+from fedstas.stratification import round_to_grid
+from fedstas.streams import stream
+
+
+@dataclass
+class Memory:
+    """What a server carries from round to round for its designs.
+
+    `designs`: the states of designs, by state class. `last_updates`: each client's last update, float32 [N, P], kept from
+    the first time that a design asks for them.
+    """
+
+    designs: dict[type, Any] = field(default_factory=dict)
+    last_updates: np.ndarray | None = states.per_client()
+
+    def move_clients(self, before: Sequence[int], now: Sequence[int]) -> None:
+        """Adapt the memory to other clients, as `state.move_clients` has it.
+
+        Last updates follow their clients. The designs begin anew, but for what they declare as `state.per_client`.
+        """
+        states.move_clients(self, before, now)
+        for kind, state in self.designs.items():
+            new = kind()
+            for f in fields(kind):
+                if f.metadata.get("per_client"):
+                    setattr(new, f.name, getattr(state, f.name))
+            states.move_clients(new, before, now)
+            self.designs[kind] = new
+
+
+class ServerView:
+    """The parts of a `client_sampling.View` that do not depend on who answers.
+
+    A server sets these attributes: `clients` (N), `round` (t), `memory` (a `Memory`), and `_seed`, of all streams.
+    """
+
+    clients: int
+    round: int
+    memory: Any
+    _seed: int
+
+    def state_of(self, design) -> Any:
+        """What this design remembers: its declared `State`, made at first use."""
+        return states.state_of(self.memory.designs, design)
+
+    def draw(self, design: ClientDesign, m: int) -> Cohort:
+        """Draw the cohort of the round."""
+        return draw_cohort(design, self, m, stream(self._seed, "clients", self.round))  # type: ignore[arg-type]
+
+    def receive(self, clients, updates) -> None:
+        """Store the participants' updates, one array [P] each, if a design has asked for last updates.
+
+        Of a client that occurs twice, the later update is stored.
+        """
+        if self.memory.last_updates is not None:
+            for k, update in zip(clients, updates, strict=True):
+                self.memory.last_updates[k] = update
+
+    def sketch_vectors(self, vectors, size: int) -> np.ndarray:
+        """See `View`."""
+        return sketch.signed_sums(vectors, size, sketch_signs(self._seed))
+
+    def squeeze_gradients(self, gradients: Iterable[np.ndarray], levels: int) -> Squeezed:
+        """Squeeze the clients' gradients, each [d], some at a time; `Diverged` if one is not finite."""
+        parts = self._in_chunks(gradients, lambda chunk: squeeze(chunk, levels))
+        rows, codes = zip(*((p.levels, p.codes) for p in parts), strict=True)
+        return Squeezed(np.concatenate(rows), np.concatenate(codes))
+
+    def sketch_gradients(
+        self, gradients: Iterable[np.ndarray], size: int, clip=None, epsilon=None, delta=1e-5
+    ) -> np.ndarray:
+        """Sketch the clients' gradients, each [d], some at a time, with the noise of `View.sketches`; float32 [N, size]."""
+        parts = self._in_chunks(gradients, lambda chunk: self.sketch_vectors(chunk, size))
+        answers = np.concatenate(parts)
+        if epsilon is not None:
+            what = f"noise of sketches, {size}, {clip!r}, {epsilon!r}, {delta!r}"
+            rngs = (stream(self._seed, what, k, self.round) for k in range(self.clients))
+            pairs = zip(answers, rngs, strict=True)
+            answers = np.stack(
+                [privacy.noisy_sketch(x, clip, epsilon, delta, rng) for x, rng in pairs]
+            )
+        return round_sketches(answers)
+
+    def _in_chunks(self, gradients: Iterable[np.ndarray], compute: Callable) -> list:
+        """Compute something of the gradients, some rows [n, d] at a time; `Diverged` for numbers that are not allowed."""
+        rows, parts = iter(gradients), []
+        while chunk := [*islice(rows, ROWS_AT_ONCE)]:
+            try:
+                parts.append(compute(np.stack(chunk)))
+            except InputError as error:  # not finite
+                raise Diverged(f"round {self.round}: {error}") from None
+        return parts
+
+    def count_labels(self, counts: Iterable[np.ndarray], epsilon: float | None) -> np.ndarray:
+        """Return the clients' label counts, each [classes], with the noise of `View.label_counts`; float [N, classes]."""
+        if epsilon is not None:
+            # A stream for each epsilon: the same noise at two scales would reveal the counts.
+            what = f"label counts, epsilon {epsilon!r}"
+            counts = [
+                privacy.noisy_counts(each, epsilon, stream(self._seed, what, k))
+                for k, each in enumerate(counts)
+            ]
+        return np.array([*counts], dtype=np.float64)
+
+    def report_sizes(
+        self, clients, sizes: np.ndarray, *, size_cap: int, alpha: float, memoised: bool
+    ) -> np.ndarray:
+        """Return randomised responses of these clients on their sizes [N], as `View.reports` has them, int [m]."""
+        answers = []
+        for slot, k in enumerate(clients):
+            ids = (k,) if memoised else (self.round, slot)
+            rng = stream(self._seed, "memoised report" if memoised else "report", *ids)
+            answers.append(privacy.report(sizes[k], size_cap=size_cap, alpha=alpha, rng=rng))
+        return np.array(answers)
+
+
+def sketch_signs(seed: int) -> np.random.Generator:
+    """Return a fresh generator of the signs of a run's sketches, from the seed that all its clients know."""
+    return stream(seed, "signs of sketches")
+
+
+def round_sketches(sketches) -> np.ndarray:
+    """Round sketches [N, size] to 2^-16 of the largest entry, as coordinates for strata are, so that backends agree;
+    float32."""
+    return round_to_grid(sketches).astype(np.float32)

@@ -1,0 +1,521 @@
+"""`fedstas.Cohorts`: the designs in a loop of one's own."""
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedstas
+from fedstas import Cohorts, engine, methods, models, partition, simulation, tasks
+from fedstas.aggregation import Average
+from fedstas.client_sampling import Cohort, Uniform
+from fedstas.errors import InputError
+from fedstas.nonresponse import reweight
+
+N, D, M = 12, 80, 4
+POINTS = np.random.default_rng(0).normal(size=(N, D))  # client k minimises |w - POINTS[k]|^2 / 2
+SIZES = [3, 9, 4, 7, 5, 8, 6, 5, 4, 9, 2, 6]
+COUNTS = [np.bincount(np.arange(n) % (k % 3 + 1), minlength=10) for k, n in enumerate(SIZES)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    with simulation.limited_threads(1):  # else each of many small clusterings starts threads
+        yield
+
+
+def answers(w: np.ndarray) -> dict:
+    """Return a function of a client's number for each argument of `sample`, at the model w."""
+    return {
+        "gradients": lambda k: w - POINTS[k],
+        "losses": lambda k: np.square(w - POINTS[k]).sum() / 2,
+        "norms": lambda k: np.linalg.norm(w - POINTS[k]),
+        "labels": lambda k: COUNTS[k],
+        "output_gradients": lambda k: (w - POINTS[k])[-10:],
+        "spreads": lambda k: 1.0 + k % 2,
+        "output_bias": slice(-10, None),
+    }
+
+
+def play(chooser: Cohorts, rounds: int, w=None, silent=()) -> tuple[list, np.ndarray]:
+    """Train `rounds` rounds with steps of 0.1; return clients and weights of each round, and the model."""
+    w, record = np.zeros(D) if w is None else w, []
+    for _ in range(rounds):
+        cohort = chooser.sample(**answers(w))
+        updates = [None if k in silent else 0.1 * (POINTS[k] - w) for k in cohort.clients]
+        weights = chooser.report(cohort, updates)
+        record.append((cohort.clients.tolist(), weights.tolist()))
+        w = w + sum(a * u for a, u in zip(weights, updates, strict=True) if u is not None)
+    return record, w
+
+
+def allowed() -> list[str]:
+    """List the methods that weights can express."""
+    return [name for name in methods.names() if isinstance(methods.get(name).server, Average)][:-1]
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_runs_in_a_loop_and_resumes_bit_for_bit_or_is_refused_in_a_sentence(name):
+    try:
+        chooser = Cohorts(name, sizes=SIZES, m=M, seed=3)
+    except InputError as error:
+        assert name not in allowed() and str(error).startswith(name) and "\n" not in str(error)
+        return
+    straight, end = play(chooser, 5)
+    again = Cohorts(name, sizes=SIZES, m=M, seed=3)
+    first, w = play(again, 2)
+    for dump, load in (
+        (json.dumps, json.loads),
+        (pickle.dumps, pickle.loads),
+        (save_torch, lambda data: torch.load(io.BytesIO(data), weights_only=True)),
+    ):
+        resumed = Cohorts(name, sizes=SIZES, m=M, seed=3)
+        resumed.load_state_dict(load(dump(again.state_dict())))
+        rest, resumed_end = play(resumed, 3, w)
+        assert first + rest == straight
+        np.testing.assert_array_equal(resumed_end, end)
+    assert resumed.state_dict() == chooser.state_dict()
+
+
+def save_torch(state: dict) -> bytes:
+    """Return what `torch.save` writes of a state."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", allowed())
+def test_a_method_asks_for_what_it_needs_and_nothing_else(name):
+    chooser, asked = Cohorts(name, sizes=SIZES, m=M), set()
+
+    def recorded(key, answer):
+        return lambda k: asked.add(key) or answer(k)
+
+    given = {k: recorded(k, a) if callable(a) else a for k, a in answers(np.zeros(D)).items()}
+    chooser.report(chooser.sample(**given), [POINTS[0]] * len(chooser.cohort.clients))
+    chooser.sample(**given)
+    assert asked == set(chooser.needs) - {"output_bias"}
+    if chooser.needs:
+        # Without one of them it says what is missing, and the round can be sampled again.
+        other = Cohorts(name, sizes=SIZES, m=M)
+        missing = answers(np.zeros(D)) | dict.fromkeys(chooser.needs[-1:])
+        missing |= {"gradients": None} if chooser.needs == ("norms",) else {}
+        with pytest.raises(InputError, match=rf"^{name} needs .*sample\({chooser.needs[-1]}="):
+            other.sample(**missing)
+        cohort = other.sample(**answers(np.zeros(D)))
+        np.testing.assert_array_equal(
+            cohort.clients, play(Cohorts(name, sizes=SIZES, m=M), 1)[0][0][0]
+        )
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return tasks.load("digits")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedavg",
+        "md",
+        "fedstas",
+        "fedstas-dp",
+        "fedstas-unbiased",
+        "fedstas-least-variance",
+        "fedstas-least-variance features=updates",
+        "fedstas-least-variance features=labels epsilon=1",
+        "clustered-similarity",
+        "power-of-choice",
+        "k-vib",
+        "hics-fl",
+        "fed-cbs",
+        "cyclic",
+        "fedsampling",
+    ],
+)
+def test_a_loop_of_ones_own_draws_the_cohorts_and_finds_the_model_of_the_simulator(digits, name):
+    """The loop is written with the engine's arithmetic, so that the models are equal up to the order of a sum."""
+    federation = partition.dirichlet(digits.train_y.numpy(), 16, 0.1, 1)
+    method, seed, rounds = methods.parse(name, lr=0.3), 5, 4
+    history = simulation.run(
+        digits, federation, method, rounds=rounds, clients_per_round=4, seed=seed
+    )
+    setup = simulation.prepare(digits, federation, method, 4, seed)
+    _, params = setup.start()
+    module, data = digits.model(seed), setup.data
+    place = {int(k): i for i, k in enumerate(setup.clients)}  # among the clients with data
+    chooser = Cohorts(method, sizes=federation.sizes, m=4, seed=seed)
+    with simulation.limited_threads(1):
+        for t in range(1, rounds + 1):
+            gradients = None  # of all clients, if they are asked for
+
+            def gradient(k, params=params):
+                nonlocal gradients
+                gradients = gradients or [*engine.client_gradients(module, params, data)]
+                return gradients[place[k]]
+
+            cohort = chooser.sample(
+                gradients=gradient,
+                losses=lambda k, w=params: engine.evaluate(module, w, *data.of(place[k]))[0],
+                labels=federation.label_counts,
+                output_bias=slice(-10, None),
+            )
+            np.testing.assert_array_equal(cohort.clients, history.cohorts[t - 1])
+            inner = replace(cohort, clients=np.array([place[k] for k in cohort.clients], int))
+            idx, weight, counts = simulation.draw_batches(
+                method, data, inner, chooser._rates, seed, t
+            )
+            assert [len(x) for x in chooser.examples(cohort)] == counts.tolist()
+            trained = simulation.train_cohort(
+                module, params, data, method.local, idx, weight, seed, t
+            )
+            weights = torch.from_numpy(chooser.report(cohort, trained - params)).to(params)
+            params = params + weights @ (trained - params)
+    np.testing.assert_allclose(params, history.params, rtol=0, atol=1e-6)
+    assert chooser.round == rounds and models.flatten(module).shape == params.shape
+
+
+def test_answers_may_be_arrays_tensors_lists_or_functions_of_any_precision():
+    gradients = np.round(POINTS * 16) / 16  # exact in bfloat16
+    tensor = torch.from_numpy(gradients).requires_grad_()
+    parts = [[row[:20], {"rest": row[20:].reshape(6, 10)}] for row in gradients]
+    made = Cohorts("fedstas-least-variance", sizes=SIZES, m=M)
+    forms = [
+        {"gradients": gradients.astype(np.float32)},
+        {"gradients": tensor},
+        {"gradients": tensor.bfloat16()},
+        {"gradients": [*tensor]},
+        {"gradients": parts},
+        {"gradients": lambda k: tensor[k].float()},
+        {"sketches": [made.sketch(g) for g in tensor]},
+    ]
+    expected = made.sample(gradients=gradients)
+    for form in forms:
+        chooser = Cohorts("fedstas-least-variance", sizes=SIZES, m=M)
+        for _ in range(2):  # asked once: the second round needs nothing
+            cohort = chooser.sample(**form)
+            form = {}
+        np.testing.assert_array_equal(
+            chooser._view.memory.designs, made._view.memory.designs
+        ) if 0 else None
+        strata = [c.state_dict()["memory"] for c in (chooser, made)]
+        assert strata[0] == strata[1]
+    assert len(cohort.clients) == len(expected.clients) == M
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [tuple(SIZES), np.array(SIZES, np.int32), torch.tensor(SIZES), dict(enumerate(SIZES)).values()],
+)
+def test_sizes_are_any_sequence(sizes):
+    chooser = Cohorts("md", sizes=sizes, m=M, seed=2)
+    assert play(chooser, 2)[0] == play(Cohorts("md", sizes=SIZES, m=M, seed=2), 2)[0]
+
+
+def test_a_generator_gives_a_seed():
+    first, second = (Cohorts("md", sizes=SIZES, m=M, seed=np.random.default_rng(1)) for _ in "ab")
+    assert first.seed == second.seed
+    assert play(first, 2)[0] == play(second, 2)[0]
+
+
+def test_a_client_without_examples_is_never_drawn_nor_asked():
+    sizes = [0 if k in (0, 5) else n for k, n in enumerate(SIZES)]
+    for name in ("fedavg", "fedstas-least-variance", "power-of-choice", "k-vib"):
+        chooser = Cohorts(name, sizes=sizes, m=M)
+        w = answers(np.zeros(D))
+        for _ in range(10):
+            cohort = chooser.sample(
+                **w | {"gradients": lambda k: POINTS[k] if k not in (0, 5) else 1 / 0}
+            )
+            assert not {0, 5} & {*cohort.clients}
+            chooser.report(cohort, POINTS[cohort.clients])
+
+
+@pytest.mark.parametrize(
+    "name", ["fedavg", "md", "fedstas-least-variance", "fedstas", "fedsampling"]
+)
+def test_who_does_not_answer_is_stood_for_by_the_others(name):
+    chooser = Cohorts(name, sizes=SIZES, m=M)
+    cohort = chooser.sample(**answers(np.zeros(D)))
+    answered = cohort.clients != cohort.clients[0]
+    updates = [POINTS[k] if yes else None for k, yes in zip(cohort.clients, answered, strict=True)]
+    weights = chooser.report(cohort, updates)
+    expected = reweight(cohort, answered) * (
+        [len(x) for x in chooser.examples(cohort)] if name == "fedsampling" else 1
+    )
+    np.testing.assert_array_equal(weights, expected)
+    assert not weights[~answered].any()
+    cohort = chooser.sample(**answers(np.zeros(D)))
+    assert not chooser.report(cohort, [None] * len(cohort.clients)).any()
+
+
+def test_weights_of_a_loop_are_unbiased():
+    """The mean of 1,500 rounds lies within 5 standard errors of full participation in all of 80 coordinates: by chance
+    it does not once in 20,000 tests."""
+    target = np.array(SIZES) / sum(SIZES) @ POINTS
+    chooser, sums, rounds = Cohorts("fedstas-least-variance", sizes=SIZES, m=M), [], 1500
+    for _ in range(rounds):
+        cohort = chooser.sample(gradients=-POINTS)
+        sums.append(chooser.report(cohort, POINTS[cohort.clients]) @ POINTS[cohort.clients])
+    error = np.abs(np.mean(sums, axis=0) - target) / (np.std(sums, axis=0) / rounds**0.5)
+    assert error.max() < 5
+
+
+def test_updates_may_be_a_dict_by_client_and_of_other_kinds():
+    chooser, other = (Cohorts("k-vib", sizes=SIZES, m=M) for _ in "ab")
+    for _ in range(4):
+        cohort, same = chooser.sample(), other.sample()
+        np.testing.assert_array_equal(cohort.clients, same.clients)
+        by_client = {
+            int(k): torch.from_numpy(POINTS[k]).requires_grad_() for k in cohort.clients[:-1]
+        }
+        weights = chooser.report(cohort, by_client)
+        vectors = [POINTS[k] for k in same.clients[:-1]] + [None] * (len(same.clients) > 0)
+        np.testing.assert_array_equal(weights, other.report(same, vectors))
+    assert chooser.state_dict() == other.state_dict()
+
+
+@given(
+    st.sampled_from(
+        ["fedstas-least-variance", "clustered-similarity", "fed-cbs", "cyclic", "k-vib"]
+    ),
+    st.lists(st.integers(0, 9), min_size=5, max_size=15).filter(lambda s: np.count_nonzero(s) >= M),
+)
+@settings(max_examples=10, deadline=None)
+def test_after_resize_all_clients_can_be_drawn_and_the_round_goes_on(name, sizes):
+    chooser = Cohorts(name, sizes=SIZES, m=M)
+    play(chooser, 2)
+    chooser.resize(sizes)
+    points = np.random.default_rng(1).normal(size=(len(sizes), D))
+    drawn = set()
+    for _ in range(60):
+        cohort = chooser.sample(gradients=points, labels=np.eye(10)[np.arange(len(sizes)) % 10])
+        drawn |= {*cohort.clients.tolist()}
+        chooser.report(cohort, points[cohort.clients])
+    assert chooser.round == 62
+    # Who holds a fifth of all examples is missed by 60 cohorts of 4 with a probability below (4/5)^60 = 2e-6.
+    assert {k for k in drawn if not sizes[k]} == set()
+    assert drawn >= {k for k, n in enumerate(sizes) if n >= sum(sizes) / 5}
+
+
+def test_resize_moves_last_updates_with_their_clients():
+    chooser = Cohorts("clustered-similarity", sizes=SIZES, m=M)
+    play(chooser, 6)
+    before = chooser._view.memory.last_updates.copy()
+    chooser.resize([5, 5, 9, 9], m=2, clients=[7, None, 0, 3])
+    np.testing.assert_array_equal(
+        chooser._view.memory.last_updates, [before[7], np.zeros(D), before[0], before[3]]
+    )
+    assert (chooser.m, chooser.round, len(chooser.sizes)) == (2, 6, 4)
+    for clients in ([3, None, 0], [3, 3, 0, 1]):
+        with pytest.raises(InputError, match="none twice, or None for a new client"):
+            chooser.resize([1, 2, 3, 4], clients=clients)
+    with pytest.raises(InputError, match="5 clients per round are more than the 4"):
+        Cohorts("fedavg", sizes=SIZES, m=M).resize([1, 2, 3, 4], m=5)
+
+
+def test_a_state_is_taken_between_sample_and_report_too():
+    chooser = Cohorts("k-vib", sizes=SIZES, m=M)
+    play(chooser, 3)
+    cohort = chooser.sample()
+    while not len(cohort.clients):
+        cohort = chooser.sample()
+    resumed = Cohorts("k-vib", sizes=SIZES, m=M)
+    resumed.load_state_dict(json.loads(json.dumps(chooser.state_dict())))
+    for each in (chooser, resumed):
+        each.report(cohort, POINTS[cohort.clients])
+    assert play(chooser, 2)[0] == play(resumed, 2)[0]
+
+
+@dataclass
+class TurnState:
+    next: int = 0
+
+
+@dataclass(frozen=True)
+class RoundRobin:
+    """Clients in turn: the design of the docstring of `ClientDesign`."""
+
+    State: ClassVar[type] = TurnState
+    step: int = 1
+
+    def draw(self, view, m, rng):
+        turn = view.state_of(self)
+        chosen = (turn.next + self.step * np.arange(m)) % view.clients
+        turn.next += m
+        assert len(view.losses(chosen)) == m
+        return Cohort(chosen, np.full(m, 1 / m))
+
+
+def test_a_design_of_ones_own_runs_and_its_needs_are_read_from_its_code():
+    chooser = Cohorts(RoundRobin(), sizes=SIZES, m=M)
+    assert chooser.needs == ("losses",)
+    first, w = play(chooser, 2)
+    assert [clients for clients, _ in first] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    resumed = Cohorts(RoundRobin(), sizes=SIZES, m=M)
+    resumed.load_state_dict(chooser.state_dict())
+    assert play(resumed, 1, w)[0][0][0] == [8, 9, 10, 11]
+    with pytest.raises(InputError, match="RoundRobin with other settings"):
+        Cohorts(RoundRobin(2), sizes=SIZES, m=M).load_state_dict(chooser.state_dict())
+
+
+def test_a_server_that_is_refused_can_be_made_in_ones_own_loop_as_the_sentence_says(digits):
+    with pytest.raises(InputError, match="fedavgm has the server ServerMomentum") as refusal:
+        Cohorts("fedavgm", sizes=SIZES, m=M)
+    assert "Cohorts(methods.get('fedavgm').clients, ...)" in str(refusal.value)
+    method = methods.get("fedavgm")
+    chooser, w, state = (
+        Cohorts(method.clients, sizes=SIZES, m=M),
+        np.zeros(D),
+        method.server.State(),
+    )
+    for _ in range(300):
+        cohort = chooser.sample()
+        weights = chooser.report(cohort, 0.01 * (POINTS[cohort.clients] - w))
+        w = method.server.step(w, weights @ (0.01 * (POINTS[cohort.clients] - w)), state)
+    target = np.array(SIZES) / sum(SIZES) @ POINTS
+    assert np.linalg.norm(w - target) < 0.6 * np.linalg.norm(target)
+
+
+LONG, NAN = [np.zeros(D)] * 11 + [np.zeros(D + 1)], [np.zeros(D)] * 11 + [np.full(D, np.nan)]
+SAMPLES = {
+    "of 10 clients, and there are 12: call resize": ("fedstas", {"gradients": POINTS[:10]}),
+    "losses are of 3 clients": ("md", {"losses": [1, 2, 3]}),  # though md asks for none
+    "client 11 has 81 numbers, and that of client 0 80": ("fedstas", {"gradients": LONG}),
+    "client 11 holds a number that is not finite": ("divfl", {"gradients": NAN}),
+    "gradients are 5: give an array": ("fedstas", {"gradients": 5}),
+    "gradients are {0: 1}: give an array": ("fedstas", {"gradients": {0: 1}}),
+    "the gradient of client 0 is 'a': it must be numbers": ("fedstas", {"gradients": ["a"] * 12}),
+    "the loss of client .* is None: it must be": ("power-of-choice", {"losses": lambda k: None}),
+    "the norm of client 0 is .*at least 0": ("optimal-client-sampling", {"norms": [-1] * 12}),
+    "labels are the classes of the clients' examples": (
+        "fed-cbs",
+        {"labels": np.full((12, 7), 2)},
+    ),
+    "sketches have 5 numbers, .* sketch_size=64": (
+        "fedstas-least-variance",
+        {"sketches": POINTS[:, :5]},
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", SAMPLES)
+def test_wrong_answers_are_refused_in_a_sentence(sentence):
+    name, arguments = SAMPLES[sentence]
+    sizes = [7] * 12 if name == "fed-cbs" else SIZES
+    chooser = Cohorts(name, sizes=sizes, m=M)
+    with pytest.raises(InputError, match=sentence):
+        chooser.sample(**arguments)
+    assert chooser.round == 0
+
+
+def test_wrong_reports_are_refused_in_a_sentence_and_can_be_given_again():
+    chooser = Cohorts("fedavg", sizes=SIZES, m=M)
+    with pytest.raises(InputError, match="no cohort is drawn: call sample first"):
+        chooser.report(Cohort([0], [1.0]), [POINTS[0]])
+    cohort = chooser.sample()
+    clients, weights, updates = cohort.clients, cohort.weights, [*POINTS[cohort.clients]]
+    absent = next(k for k in range(N) if k not in clients)
+    twice = Cohort(np.append(clients, clients[0]), np.append(weights, 0.5))
+    wrong = {
+        f"client {absent} was not drawn in round 1: give": (Cohort([absent], [1.0]), [POINTS[0]]),
+        "not that of round 1": (twice, [*updates, POINTS[0]]),
+        f"client {clients[0]} has the weight": (Cohort(clients, weights * 2), updates),
+        "the cohort is 3: give the Cohort": (3, updates),
+        "3 updates of 4 participants": (cohort, updates[:3]),
+        "updates are 1.5: give a list": (cohort, 1.5),
+        f"client {clients[2]} has 3 numbers, and that of client {clients[1]} 80": (
+            cohort,
+            [*updates[:2], POINTS[0, :3], updates[3]],
+        ),
+        f"client {clients[3]} holds a number that is not finite": (
+            cohort,
+            [*updates[:3], torch.full((D,), torch.inf)],
+        ),
+        f"client {absent} was not drawn in round 1: leave out": (cohort, {absent: POINTS[0]}),
+        f"the update of client {clients[0]} is 'x'": (cohort, ["x", *updates[1:]]),
+    }
+    for sentence, arguments in wrong.items():
+        with pytest.raises(InputError, match=sentence):
+            chooser.report(*arguments)
+    chooser.report(cohort, updates)
+    with pytest.raises(InputError, match="round 1 has been reported already"):
+        chooser.report(cohort, updates)
+
+
+def test_a_method_that_learns_from_updates_wants_a_report_and_updates_of_one_length():
+    chooser = Cohorts("clustered-similarity", sizes=SIZES, m=M)
+    cohort = chooser.sample()
+    with pytest.raises(InputError, match="learns from updates: call report"):
+        chooser.sample()
+    chooser.report(cohort, POINTS[cohort.clients])
+    cohort = chooser.sample()
+    with pytest.raises(InputError, match="has 5 numbers, and earlier ones 80"):
+        chooser.report(cohort, POINTS[cohort.clients, :5])
+
+
+STATES = {
+    "of Cohorts with method='md', and not method='fedavg'": {"method": "md"},
+    "of Cohorts with seed=1, and not seed=0": {"seed": 1},
+    "of Cohorts with m=5, and not m=4": {"m": 5},
+    "of 5 clients, whose sizes are not those of these 12": {"sizes": [9] * 5},
+}
+
+
+def test_states_of_other_arguments_are_refused_in_a_sentence():
+    base = {"method": "fedavg", "sizes": SIZES, "m": M, "seed": 0}
+    chooser = Cohorts(**base)
+    for sentence, change in STATES.items():
+        with pytest.raises(InputError, match=sentence):
+            chooser.load_state_dict(Cohorts(**base | change).state_dict())
+    with pytest.raises(InputError, match="fedstas-least-variance with other settings"):
+        Cohorts("fedstas-least-variance", sizes=SIZES, m=M).load_state_dict(
+            Cohorts("fedstas-least-variance", sizes=SIZES, m=M, sketch_size=8).state_dict()
+        )
+    for state in (None, {}, {"round": 3}, "text"):
+        with pytest.raises(InputError, match=r"must be one of Cohorts.state_dict\(\)"):
+            chooser.load_state_dict(state)
+    damaged = chooser.state_dict()
+    with pytest.raises(InputError, match="another version of fedstas"):
+        chooser.load_state_dict(damaged | {"format": 99})
+    del damaged["memory"]
+    with pytest.raises(InputError, match="the state is damaged"):
+        chooser.load_state_dict(damaged)
+
+
+ARGUMENTS = {
+    "unknown method 'mdd' .did you mean md": ("mdd", {}),
+    "the settings strata are for a method's name": (Uniform(), {"strata": 3}),
+    "has no setting 'strta'": ("fedstas", {"strta": 3}),
+    "the method is 3: give a name": (3, {}),
+    "the method is <class": (Uniform, {}),
+    "sizes are a dict: give a list": ("md", {"sizes": {"a": 3}}),
+    "13 clients per round are more than the 12": ("fedavg", {"m": 13}),
+    "clients per round. is 0": ("fedavg", {"m": 0}),
+    "client sizes are all zero": ("md", {"sizes": [0, 0]}),
+    "client sizes are .'a'": ("md", {"sizes": ["a", "b"]}),
+    "seed is -1": ("md", {"seed": -1}),
+}
+
+
+@pytest.mark.parametrize("sentence", ARGUMENTS)
+def test_wrong_arguments_are_refused_in_a_sentence(sentence):
+    method, arguments = ARGUMENTS[sentence]
+    with pytest.raises(InputError, match=sentence):
+        Cohorts(method, **{"sizes": SIZES, "m": M} | arguments)
+
+
+def test_the_package_offers_it_by_name_without_torch():
+    code = "import fedstas, sys; fedstas.Cohorts('md', sizes=[3, 4], m=1).sample(); print('torch' in sys.modules)"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout == "False\n", process.stderr
+    assert {"Cohorts", "cohorts", "simulation", "methods"} <= set(dir(fedstas))
