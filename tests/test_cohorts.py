@@ -1,11 +1,13 @@
 """`fedstas.Cohorts`: the designs in a loop of one's own."""
 
+import importlib.util
 import io
 import json
 import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +23,7 @@ from fedstas.client_sampling import Cohort, Uniform
 from fedstas.errors import InputError
 from fedstas.nonresponse import reweight
 
+ROOT = Path(__file__).resolve().parents[1]
 N, D, M = 12, 80, 4
 POINTS = np.random.default_rng(0).normal(size=(N, D))  # client k minimises |w - POINTS[k]|^2 / 2
 SIZES = [3, 9, 4, 7, 5, 8, 6, 5, 4, 9, 2, 6]
@@ -519,3 +522,25 @@ def test_the_package_offers_it_by_name_without_torch():
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert process.stdout == "False\n", process.stderr
     assert {"Cohorts", "cohorts", "simulation", "methods"} <= set(dir(fedstas))
+
+
+def load_example(name: str):
+    """Load a file of examples/own as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / "own" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_loop_in_numpy_of_the_examples_runs_as_it_stands():
+    file = ROOT / "examples" / "own_loop.py"
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 45
+    process = subprocess.run([sys.executable, file], capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    assert float(process.stdout.split()[-1]) > 0.7
+
+
+def test_the_loop_with_data_loaders_learns_and_goes_on_from_its_checkpoint(tmp_path):
+    main, file = load_example("my_loaders").main, tmp_path / "run.pt"
+    main(1, file)
+    assert main(3, file) == main(3) > 0.15  # ten classes
