@@ -47,8 +47,9 @@ class PowerOfChoice:
 def facility_location(distances, m: int) -> np.ndarray:
     """Choose m of N indices [m] greedily, so that the sum of all distances to the nearest chosen one is small.
 
-    Ties go to the first index. Against the largest distance it saves at least the share 1 - 1/e of what the best
-    m would save, since the saving is submodular.
+    Ties go to the first index. The sum is at most N times the largest distance. Of what the best m indices take off this
+    bound, the greedy choice takes off at least the share 1 - 1/e, since what a set of indices takes off is monotone and
+    submodular (Nemhauser, Wolsey and Fisher 1978, Math. Program. 14).
     """
     distances = as_float_array("distances", distances, 0, ndim=2)
     if distances.shape[0] != distances.shape[1]:

@@ -213,13 +213,16 @@ def _candidate_grid(d: int) -> np.ndarray:
 
 
 def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> np.ndarray:
-    """Choose candidate cuts [R, E + 1] among places [P] where the sorted rows have the given values [R, P].
+    """Choose the candidate cuts [R, E + 1] of R sorted rows among given places.
 
-    A place k is the cut before entry k of a sorted row of d entries; the first is 0 and the last d, whose value is
-    that of the largest entry.
+    The candidates lie at equal steps of the integral of the cube root of the density of a row's entries, where an optimal
+    quantiser has its boundaries (Panter and Dite 1951). Both ends are among them. If there are at most E + 1 places, all
+    are candidates.
 
-    They are at equal steps of the integral of the cube root of the density, where an optimal quantiser has its
-    boundaries (Panter and Dite 1951); all places, if they are few. Both ends are candidates.
+    Args:
+        places: from 0 to d, ascending, [P]; place k is the cut before entry k of a row of d entries.
+        values: each row's entries at the places, [R, P]; at place d, which no entry has, the largest one.
+        levels: d' of the fit; E is at least twice as large.
     """
     cells = max(CANDIDATES if places[-1] > REFINED_SIZE else 2 * CANDIDATES, 2 * levels)  # E
     last = len(places) - 1
@@ -230,9 +233,10 @@ def _choose_candidates(places: np.ndarray, values: np.ndarray, levels: int) -> n
     gaps = np.diff(values.astype(np.float64))
     integral = np.cbrt(np.diff(places) * gaps * gaps).cumsum(axis=1)
     integral /= integral[:, -1:]
-    # Candidate i is the first place where the integral is at least i / E. Row r is moved to 2 r .. 2 r + 1, apart from
-    # its neighbours even where a sum is rounded: laid end to end the rows ascend, and one search serves all. Of the
-    # result, the r * last entries of earlier rows are subtracted; 1 is added, since integral[i] belongs to place i + 1.
+    # Candidate i is the first place where the row's integral is at least i / E. One search serves all rows: 2 r is added
+    # to row r, whose values are in 0..1, so that the rows laid end to end ascend, with a gap that rounding cannot close.
+    # From the index found there, r * last is subtracted, the entries of earlier rows; 1 is added, since entry i of
+    # `integral` belongs to place i + 1.
     rows, order = np.arange(len(values))[:, None], np.arange(cells + 1)
     steps = order[1:-1] / cells + 2 * rows
     chosen = np.zeros((len(values), cells + 1), dtype=np.intp)

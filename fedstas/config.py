@@ -102,7 +102,7 @@ def config(kind: type[T]) -> type[T]:
 
 
 def persisted_name(kind: type) -> str:
-    """Return the name of a configuration class in recorded identities."""
+    """Return the name by which recorded runs know a configuration class; a renamed class keeps its old one there."""
     return PERSISTED_NAMES.get(kind.__name__, kind.__name__)
 
 

@@ -88,7 +88,8 @@ class MaxCutPartition:
     """A partition of N clients into m strata, and the cost of each move of a client.
 
     With masses q [N], points a [N, r] and b [N] >= |a|^2 the cost is sum_h Q_h (sum q b)_h - |(sum q a)_h|^2, so
-    that three sums of each stratum are all that a move needs. `labels` [N] are the strata, -1 for none.
+    that three sums of each stratum h over its members are all that a move needs: Q = sum q, sum q b and sum q a.
+    `labels` [N] are the clients' strata, -1 for none.
     """
 
     def __init__(self, q, a, b, m: int):
@@ -105,14 +106,16 @@ class MaxCutPartition:
     def clear(self) -> None:
         """Take all clients out of their strata."""
         self.labels = np.full(len(self.q), -1)
-        self.sums = np.zeros((self.m, self.a.shape[1] + 2))  # Q, sum q b, sum q a of each stratum
+        # Of each stratum: Q in column 0, sum q b in column 1, sum q a in the columns from 2 on.
+        self.sums = np.zeros((self.m, self.a.shape[1] + 2))
 
     def inner_products(self, k, strata) -> np.ndarray:
-        """The inner products [n, s] of the points of clients k with the sums of q a of strata."""
-        return self.a[k] @ self.sums[strata, 2:].T
+        """Return a_k · (sum of q_l a_l over the members l of h) for clients k [n] and strata h [s]: [n, s]."""
+        sums_of_q_a = self.sums[strata, 2:]
+        return self.a[k] @ sums_of_q_a.T
 
     def costs(self, k, strata=slice(None)) -> np.ndarray:
-        """The cost of clients k [n] in each of the strata [n, s] with its other members, in units."""
+        """Return the cost of each of clients k [n] in each of the strata [s] with its other members, in units: [n, s]."""
         mass, second = self.sums[strata, 0], self.sums[strata, 1]
         costs = second + self.b[k, None] * mass
         costs -= 2 * self.inner_products(k, strata)
@@ -130,7 +133,7 @@ class MaxCutPartition:
         self.labels[k] = h
 
     def cost(self) -> float:
-        """The cost of the partition."""
+        """Return the cost of the partition."""
         mass, second, first = self.sums[:, 0], self.sums[:, 1], self.sums[:, 2:]
         return float((mass * second - np.square(first).sum(1)).sum())
 
@@ -448,10 +451,14 @@ class LeastVariance:
         return view.sketches(self.sketch_size, **noise)
 
     def estimate_tau2(self, view: View, answers) -> float:
-        """Estimate tau^2, the part of an update's square that the client's feature does not explain.
+        """Estimate tau^2, the part of an update's squared norm that the client's feature does not explain.
 
-        It is `residual_variance` of the last updates received so far. `answers` are the features of all clients, as
-        `ask` returns them: squeezed gradients or sketches, for no other features have this noise.
+        It is `residual_variance` of the last updates received so far, or of their sketches.
+
+        Args:
+            view: the server's, for the last updates.
+            answers: the features of all clients, as `ask` returns them: squeezed gradients or sketches. With other
+                features tau^2 is not used.
         """
         updates = view.last_updates()
         senders = np.flatnonzero(updates.any(axis=1))

@@ -123,7 +123,10 @@ class LocalSGD:
 
 @dataclass(frozen=True)
 class Switch:
-    """A setting that replaces parts of a method: at any value but `default`, the method has `parts` instead of its own."""
+    """A setting that replaces whole parts of a method: at any value but `default`, the method has `parts` instead of its own.
+
+    For example `replace=False` of "fedstas-unbiased" puts another client design in the place of its own.
+    """
 
     setting: str
     default: Any
@@ -143,7 +146,7 @@ class Method:
         description: one line for lists.
         settings: the fields of the designs that `get` takes as settings, in the order of lists;
             None: all of them.
-        switch: a setting that replaces parts; None where no setting does.
+        switch: a setting that replaces whole parts; None where no setting does.
         unbiased_for: the clients' weights for which the aggregate of their updates is unbiased, "n_k/n",
             "1/N" or "none"; "-" where one client holds all data, "?" where nobody has said.
         secure_aggregation: whether it works under secure aggregation, "yes", "with scalars", "no" or "-",
@@ -636,48 +639,66 @@ def get(name: str, **overrides) -> Method:
     for key in overrides:
         if key not in allowed:
             raise InputError(f"method {name} has no setting {key!r}: it has {', '.join(allowed)}")
-    entry = method = _load(name)
-    if switch := entry.switch:
-        value = overrides.get(switch.setting, switch.default)
-        if isinstance(
-            switch.default, bool
-        ):  # no part has such a field, which would check the value
-            check_bool(switch.setting, value)
-        if value != switch.default:
-            method = replace(method, **switch.parts)
-    local = with_settings(method.local, {k: v for k, v in overrides.items() if k in LOCAL})
+    entry = _load(name)
+    base = _apply_switch(entry, overrides)  # to whose parts the other settings are applied
+    local = with_settings(base.local, {k: v for k, v in overrides.items() if k in LOCAL})
     changes = {k: v for k, v in overrides.items() if k in settings and k not in LOCAL}
-    with user_code.design_errors(method.clients):
-        clients = with_settings(method.clients, changes)
-        data = with_settings(method.data, changes)
-    if isinstance(
-        clients, AuthorsStratified
-    ):  # its gradients are means over batches of local SGD's size
+    with user_code.design_errors(base.clients):
+        clients = with_settings(base.clients, changes)
+        data = with_settings(base.data, changes)
+    if isinstance(clients, AuthorsStratified):
+        # Its gradients are means over batches of local SGD's size.
         clients = replace(clients, batch=local.batch)
-    server = method.server
+    server = base.server
     if "server_rate" in changes:
         server = with_settings(server, {"rate": changes["server_rate"]})
-    parts: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
-    used = settings_of(clients) | settings_of(data) | {"server_rate": None}
-    used |= {switch.setting: None} if switch else {}
-    if unused := [k for k, v in changes.items() if k not in used and v != settings[k]]:
-        assert switch  # without a switch, the method's own parts use every setting
-        why = f"it is used only {'without' if unused[0] == 'rate' else 'with'} {switch.setting}"
-        raise InputError(f"{name} does not use {unused[0]} {changes[unused[0]]!r} here: {why}")
-    if has_flag(method.clients, "hides_sizes") and not has_flag(clients, "hides_sizes"):
+    changed = {k: v for k, v in changes.items() if v != settings[k]}
+    _check_settings_are_used(entry, {*settings_of(clients), *settings_of(data)}, changed)
+    if has_flag(base.clients, "hides_sizes") and not has_flag(clients, "hides_sizes"):
         raise InputError(
             f"{name} must not ask clients for their sizes, as selection {changes['selection']!r} does: "
             "use norm or uniform"
         )
+    parts: dict[str, Any] = {"clients": clients, "data": data, "local": local, "server": server}
     replaced = {k: v for k, v in overrides.items() if k in PARTS}
     user_parts = [
         f"{k} {type(v).__name__}" for k, v in replaced.items() if user_code.is_user_defined(v)
     ]
-    result = replace(entry, name=", ".join([entry.name, *user_parts]), **parts | replaced)
-    if replace(result, local=entry.local) == entry:
-        return result
+    method = replace(entry, name=", ".join([entry.name, *user_parts]), **parts | replaced)
+    if replace(method, local=entry.local) == entry:
+        return method
     # The entry's properties may not hold for changed parts, so they become unknown.
-    return replace(result, settings=None, switch=None, unbiased_for="?", secure_aggregation="?")
+    return replace(method, settings=None, switch=None, unbiased_for="?", secure_aggregation="?")
+
+
+def _apply_switch(entry: Method, overrides: dict) -> Method:
+    """Return a method with the parts of its `Switch` where `overrides` set it to another value than its default."""
+    switch = entry.switch
+    if switch is None:
+        return entry
+    value = overrides.get(switch.setting, switch.default)
+    if isinstance(switch.default, bool):
+        check_bool(switch.setting, value)  # no part has a field of this name, which would check it
+    return entry if value == switch.default else replace(entry, **switch.parts)
+
+
+def _check_settings_are_used(entry: Method, used: set[str], changed: dict) -> None:
+    """Raise an `InputError` if a changed setting belongs to a part that the method's `Switch` has put out of use.
+
+    Args:
+        entry: the method of the name.
+        used: the settings of its client and data design, at the value that the switch has.
+        changed: the settings that differ from their defaults, without those of local SGD.
+    """
+    switch = entry.switch
+    if switch is None:  # the method's own parts use all its settings
+        return
+    own = settings_of(entry.clients) | settings_of(entry.data)
+    for key, value in changed.items():
+        if key not in {*used, switch.setting, "server_rate"}:
+            # A setting of the method's own parts is used without the switch, any other with it.
+            why = f"it is used only {'without' if key in own else 'with'} {switch.setting}"
+            raise InputError(f"{entry.name} does not use {key} {value!r} here: {why}")
 
 
 def parse(spec: str, **settings) -> Method:

@@ -150,6 +150,7 @@ class Bench:
         strata.
         """
         n, server = self.clients, self.method.server
+        # Unit vectors stand for the new and the remembered updates, so that a cohort's aggregate is its row of weights.
         new, old = torch.eye(2 * n, dtype=torch.float64).split(n)
         omega, weights = torch.from_numpy(self.omega), np.zeros((draws, 2 * n))
         if remembers := has_flag(server, "remembers"):
@@ -157,7 +158,9 @@ class Bench:
             if has_flag(server, "clusters"):
                 labels = server.assign(view, stream(self.seed, "audit clusters"))  # type: ignore[attr-defined]
                 state.labels = torch.from_numpy(labels)
-            self.combine(everyone, omega, old, omega, state)
+            self.combine(everyone, omega, old, omega, state)  # makes the server remember `old`
+        # Rounds are numbered from 1: with 0 these draws have random streams that no round has. The first one lets the
+        # design form what it stores, such as its strata.
         self.draw(view, 0)
         designs = view.server.memory.designs
         before = copy_draw_fields(designs)

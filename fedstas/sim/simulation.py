@@ -398,6 +398,9 @@ def train_round(
 ) -> tuple[torch.Tensor, Cohort]:
     """Do round t of Algorithm 3, from w_t = params [P]: return w_{t+1} and the cohort.
 
+    `server` answers what the design asks and charges for it; `setup.method.server` is the server optimiser, which makes
+    w_{t+1} of the updates.
+
     What is done besides the algorithm's steps depends on the flags that the method's server optimiser declares: see
     `aggregation.ServerOptimizer`.
     """
@@ -424,17 +427,19 @@ def train_round(
     weights = lengths = params.new_zeros(0)
     if len(cohort.clients):
         rates = method.data.rates(server, cohort)  # lines 11-14
-        idx, weight, counts = draw_batches(method, data, cohort, rates, seed, t, places)
+        idx, example_weights, counts = draw_batches(method, data, cohort, rates, seed, t, places)
         server.send_model(cohort.clients)
         corrections = optimizer.corrections(chosen, omega, state) if corrects else None
+        module = server.module
         trained = train_cohort(
-            server.module, params, data, local, idx, weight, seed, t, places, corrections
+            module, params, data, local, idx, example_weights, seed, t, places, corrections
         )
-        server.charge(examples=int(np.count_nonzero(weight)), bytes_up=trained.nbytes)
+        server.charge(examples=int(np.count_nonzero(example_weights)), bytes_up=trained.nbytes)
         server.receive(cohort.clients, trained - params)
         weights = torch.from_numpy(cohort.on_updates(counts)).to(params)
-        # Of weight [m, steps, batch]: each participant's number of steps with an example.
-        steps = weight.any(2).sum(1)
+        # From [m, steps, batch]: each participant's number of local steps, which are those with an example.
+        steps = example_weights.any(2).sum(1)
+        # The learning rate times that number, for optimisers that normalise or correct.
         lengths = torch.from_numpy(local.lengths(steps, t)).to(params)
     elif not remembers:  # an empty cohort: no update, unless the server has stored earlier ones
         return params, drawn

@@ -17,8 +17,9 @@ from fedstas.errors import InputError, check_int
 from fedstas.theory.designs import LARGEST, exact
 
 
-def _check(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fraction]]:
-    """Return sizes and spreads as Fractions, or raise an `InputError`."""
+def _check_strata(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the strata's sizes and spreads as Fractions; `InputError` unless they are one size above 0 and one spread of
+    at least 0 per stratum."""
     n, s = exact(sizes), exact(spreads)
     if not n or len(n) != len(s) or min(n) <= 0 or min(s) < 0:
         raise InputError("sizes must be > 0 and spreads >= 0, one of each per stratum")
@@ -27,7 +28,7 @@ def _check(sizes: Sequence, spreads: Sequence) -> tuple[list[Fraction], list[Fra
 
 def allocation_variance(sizes: Sequence, spreads: Sequence, draws: Sequence) -> Fraction | float:
     """Compute sum_h W_h^2 S_h^2 / m_h for real `draws` m_h >= 0 [H]; infinite if a stratum with S_h > 0 has no draw."""
-    n, s = _check(sizes, spreads)
+    n, s = _check_strata(sizes, spreads)
     draws = exact(draws)
     if len(draws) != len(n) or min(draws) < 0:
         raise InputError("draws must be one number >= 0 per stratum")
@@ -50,7 +51,7 @@ def in_proportion(measure: Sequence, m: int) -> list[Fraction]:
 
 def neyman_printed(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]:
     """Compute the Neyman allocation of eq. 3.5 as printed, m N_h S_h / sum N_h S_h, without rounding or bounds."""
-    n, s = _check(sizes, spreads)
+    n, s = _check_strata(sizes, spreads)
     return in_proportion([a * b for a, b in zip(n, s, strict=True)], m)
 
 
@@ -63,7 +64,7 @@ def neyman_bounded(sizes: Sequence, spreads: Sequence, m: int) -> list[Fraction]
     Raises:
         InputError: all spreads are zero, so that any allocation is optimal; or m is not in H..N.
     """
-    n, s = _check(sizes, spreads)
+    n, s = _check_strata(sizes, spreads)
     t = [a * b for a, b in zip(n, s, strict=True)]
     if not sum(t):
         raise InputError("all spreads are zero: every allocation has variance zero")
@@ -103,7 +104,7 @@ def integer_allocations(sizes: Sequence, m: int) -> Iterator[tuple[int, ...]]:
 
 def integer_optimum(sizes: Sequence, spreads: Sequence, m: int):
     """Return the least variance of all `integer_allocations`, and the list of allocations that attain it."""
-    _check(sizes, spreads)
+    _check_strata(sizes, spreads)
     variances = [(allocation_variance(sizes, spreads, k), k) for k in integer_allocations(sizes, m)]
     if not variances:
         raise InputError(f"m is {m}: no allocation has 1 <= m_h <= N_h")

@@ -140,8 +140,17 @@ def _sample_size_distribution(
     return None
 
 
-def _check(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
-    """Raise an `InputError` unless the reading is in `READINGS` and allows these sizes."""
+def _check_reading(reading: str, n_k: int, n: int, n_star: int, size: int) -> None:
+    """Raise an `InputError` unless `reading`, an interpretation of the paper's sampling, is in `READINGS` and these sizes
+    are possible under it.
+
+    Args:
+        reading: a key of `READINGS`.
+        n_k: examples of the client.
+        n: examples of all participants together.
+        n_star: n*, the requested examples of all participants together.
+        size: n̄, the size of the client's sample.
+    """
     check_choice("reading", reading, READINGS)
     check_int("n_k", n_k, 1, check_int("n", n, 2))
     check_int("n_star", n_star, 1, n)
@@ -158,7 +167,7 @@ def reading_form(reading: str, n_k: int, n: int, n_star: int, size: int) -> tupl
     Returns:
         A factor, which times the client's mean gradient is the expectation of the step; and the covariance.
     """
-    _check(reading, n_k, n, n_star, size)
+    _check_reading(reading, n_k, n, n_star, size)
     chances = _sample_size_distribution(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
@@ -177,7 +186,7 @@ def outcomes(reading: str, n_k: int, n: int, n_star: int, size: int) -> Iterator
 
     With it `reading_form` is tested.
     """
-    _check(reading, n_k, n, n_star, size)
+    _check_reading(reading, n_k, n, n_star, size)
     chances = _sample_size_distribution(reading, n_k, n, n_star, size)
     if chances is None:
         p = Fraction(1, n_k) if reading == "again" else Fraction(n_star, n)
